@@ -1,0 +1,43 @@
+# The commands that README and .ci/run use. Each sets up what it needs: a virtual environment in .venv, rebuilt when pyproject.toml changes.
+PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if $(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo ok),$(p))))
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
+
+.PHONY: help demo test lint format crds clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
+	@$(BIN)/python -m clustersim demo $(if $(KEEP),--keep)
+
+test: .venv/.dev ## Run the tests
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint: .venv/.dev ## Check style, types and import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: .venv/.dev ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+crds: .venv/.dev ## Write the CRDs from the models into the chart
+	$(BIN)/python -m tsoperator.api.crds charts/tailscale-operator/files/crds
+
+clean: ## Remove what these commands made
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+
+.venv/.run: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or name it with PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "setting up .venv with $(PYTHON)"
+	@$(PYTHON) -m venv --clear .venv
+	@$(PIP) --editable '.[operator,nameserver,loadtest]'
+	@touch $@
+
+.venv/.dev: .venv/.run
+	@echo "adding the development tools to .venv"
+	@$(PIP) --editable '.[dev]'
+	@touch $@
