@@ -1,0 +1,1 @@
+"""The nameserver of tailnet names."""

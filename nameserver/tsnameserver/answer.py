@@ -1,0 +1,143 @@
+"""Queries answered from a zone: the whole protocol, without a socket.
+
+Nearly every query is ordinary: plain flags, one question in a zone, at most a plain OPT record. It is answered by
+looking up its flags and its name, and copying what the zone has compiled. All else goes to `general`, which reads field
+by field and answers ordinary queries just the same.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import Literal
+
+from tsnameserver.errors import FormatError
+from tsnameserver.message import (
+    AA,
+    AAAA,
+    AXFR,
+    BADVERS,
+    CD,
+    FORMERR,
+    HEADER_SIZE,
+    IN,
+    IXFR,
+    NOERROR,
+    NOTIMP,
+    NXDOMAIN,
+    OPCODE,
+    OPT,
+    QR,
+    RD,
+    REFUSED,
+    SERVFAIL,
+    STREAM_MAXIMUM,
+    TC,
+    UDP_MAXIMUM,
+    UDP_MINIMUM,
+    A,
+    bare_response,
+    opt_record,
+    ordinary_heads,
+)
+from tsnameserver.names import MAX_NAME
+from tsnameserver.query import Query, parse_query
+from tsnameserver.zone import Section, Zone, section
+
+_PLAIN = ordinary_heads(opt=False)
+_WITH_OPT = ordinary_heads(opt=True)
+_OPT_START = struct.pack("!BH", 0, OPT)
+"""The start of an OPT record (root, type); what is between it and the end is the client's UDP size."""
+_OPT_REPLIES = {
+    struct.pack("!BBHH", 0, 0, 0x8000 if dnssec_ok else 0, 0): opt_record(dnssec_ok=dnssec_ok)
+    for dnssec_ok in (False, True)
+}
+"""The end of a plain OPT record (extended rcode, version, flags, no options), to the OPT record of the response."""
+_NO_DATA_TYPES = (5, 12, 15, 16, 33, 35, 64, 65)  # CNAME PTR MX TXT SRV NAPTR SVCB HTTPS
+_SLOTS: Mapping[bytes, Literal[0, 1, 2]] = {
+    struct.pack("!HH", A, IN): 0,
+    struct.pack("!HH", AAAA, IN): 1,
+    **dict.fromkeys((struct.pack("!HH", qtype, IN) for qtype in _NO_DATA_TYPES), 2),
+}
+"""Types and class that the fast path answers, to the field of a Node that has their records."""
+
+_REFUSED = section(REFUSED)
+_SERVFAIL = section(SERVFAIL)
+_BADVERS = section(BADVERS)
+
+
+def answer(query: bytes, zone: Zone, *, stream: bool = False) -> bytes | None:
+    """Return the response to *query*, received by UDP or over a *stream*; None where there must be none."""
+    flags = query[2:12]
+    if flags in _PLAIN:
+        question = query[12:]
+        opt = b""
+    elif flags in _WITH_OPT and query[-11:-8] == _OPT_START and query[-6:] in _OPT_REPLIES:
+        question = query[12:-11]
+        opt = _OPT_REPLIES[query[-6:]]
+    else:
+        return general(query, zone, stream=stream)
+    slot = _SLOTS.get(question[-4:])
+    if slot is None:
+        return general(query, zone, stream=stream)
+    name = question[:-4].lower()
+    node = zone.nodes.get(name)
+    if node is not None:
+        found = node[slot] or zone.apexes[node.origin].nodata
+    else:
+        node = zone.encloser(name)
+        if node is None or len(name) > MAX_NAME:
+            return general(query, zone, stream=stream)
+        found = zone.apexes[node.origin].nxdomain
+    response = query[:2] + found.heads[flags] + question + found.body + opt
+    if len(response) > UDP_MINIMUM:
+        return general(query, zone, stream=stream)
+    return response
+
+
+def general(query: bytes, zone: Zone, *, stream: bool = False) -> bytes | None:
+    """Do the same as `answer`, for every query there is."""
+    if len(query) < HEADER_SIZE or query[2] & QR:
+        return None
+    if query[2] & OPCODE:
+        return bare_response(query, NOTIMP)
+    try:
+        asked = parse_query(query)
+    except FormatError:
+        return bare_response(query, FORMERR)
+    return _response(query, asked, _decide(asked, zone), _size_limit(asked, stream=stream))
+
+
+def failure(query: bytes) -> bytes | None:
+    """Return SERVFAIL for a *query* that couldn't be answered; None where there must be no response."""
+    if len(query) < HEADER_SIZE or query[2] & QR:
+        return None
+    return bare_response(query, SERVFAIL)
+
+
+def _decide(asked: Query, zone: Zone) -> Section:
+    if asked.opt is not None and asked.opt.version != 0:
+        return _BADVERS
+    apex = zone.apex_of(asked.qname)
+    if apex is None or asked.qclass != IN or asked.qtype in {AXFR, IXFR}:
+        return _REFUSED
+    if not zone.loaded:
+        return _SERVFAIL
+    return zone.find(asked.qname, asked.qtype, apex)
+
+
+def _size_limit(asked: Query, *, stream: bool) -> int:
+    if stream:
+        return STREAM_MAXIMUM
+    if asked.opt is None:
+        return UDP_MINIMUM
+    return min(max(asked.opt.size, UDP_MINIMUM), UDP_MAXIMUM)
+
+
+def _response(query: bytes, asked: Query, found: Section, limit: int) -> bytes:
+    """Put a response together; what is larger than *limit* bytes is truncated to the question (RFC 2181, 9)."""
+    opt = b"" if asked.opt is None else opt_record(found.rcode, dnssec_ok=asked.opt.dnssec_ok)
+    fits = HEADER_SIZE + len(asked.question) + len(found.body) + len(opt) <= limit
+    counts = (found.answers, found.authority) if fits else (0, 0)
+    high = QR | query[2] & RD | (0 if fits else TC) | (AA if found.rcode in {NOERROR, NXDOMAIN} else 0)
+    low = query[3] & CD | found.rcode & 0xF
+    head = query[:2] + bytes((high, low)) + struct.pack("!4H", 1, *counts, 1 if opt else 0)
+    return head + asked.question + (found.body if fits else b"") + opt

@@ -1,0 +1,78 @@
+"""The server put together: sockets bound, records followed, queries answered until a signal."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, closing, contextmanager
+from functools import partial
+
+from tsnameserver.compiler import empty_zone
+from tsnameserver.configmaps import ConfigMaps
+from tsnameserver.health import health_server
+from tsnameserver.settings import Settings
+from tsnameserver.sockets import Sockets, bind
+from tsnameserver.source import Follower, Source, follow_file
+from tsnameserver.tcp import TcpServer
+from tsnameserver.udp import UdpServer
+from tsnameserver.zone import Serving
+
+log = logging.getLogger(__name__)
+
+_SWITCH_SECONDS = 0.0005
+"""How long a reload may hold the interpreter while a packet waits."""
+_JOIN_SECONDS = 0.5
+
+
+async def run(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT; raises ListenError."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    serving = Serving(empty_zone(settings.zone))
+    async with AsyncExitStack() as stack:
+        sockets = stack.enter_context(closing(bind(settings.listen, settings.health)))
+        udp = [UdpServer(pair.udp, serving) for pair in sockets.pairs]
+        if sockets.health is not None:
+            probes = health_server(
+                sockets.health,
+                healthy=lambda: all(server.alive for server in udp),
+                ready=lambda: serving.zone.loaded and not stopping.is_set(),
+            )
+            await stack.enter_async_context(probes)
+        stack.enter_context(_running(udp))
+        await _serve(settings, sockets, serving, stopping)
+
+
+async def _serve(settings: Settings, sockets: Sockets, serving: Serving, stopping: asyncio.Event) -> None:
+    """Follow the records and answer by TCP until *stopping*, and for the time to drain after it."""
+    follower = Follower(serving, settings.zone)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(TcpServer(pair.tcp, serving).serve()) for pair in sockets.pairs]
+        tasks.append(group.create_task(follow_file(settings.records, follower.offer)))
+        if settings.api is not None:
+            configmaps = ConfigMaps(settings.api, partial(follower.offer, Source.API))
+            tasks.append(group.create_task(configmaps.follow()))
+        log.info("listening on %s", sockets)
+        await stopping.wait()
+        log.info("stopping")
+        await asyncio.sleep(settings.drain)
+        for task in tasks:
+            task.cancel()
+
+
+@contextmanager
+def _running(servers: Sequence[UdpServer]) -> Iterator[None]:
+    """Run the threads of *servers*."""
+    for server in servers:
+        server.start()
+    try:
+        yield
+    finally:
+        for server in servers:
+            server.stop()
+        for server in servers:
+            server.join(_JOIN_SECONDS)

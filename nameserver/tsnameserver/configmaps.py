@@ -1,0 +1,211 @@
+"""The ConfigMaps with records, listed and watched over the API server's HTTP interface."""
+
+import asyncio
+import logging
+import random
+import re
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from pydantic import BaseModel, Field
+
+from tsnameserver.errors import ApiError, DeniedError, ExpiredError
+from tsnameserver.records import CONFIGMAP_NAME, LABEL_SELECTOR, RECORDS_KEY
+
+log = logging.getLogger(__name__)
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_RECORDS_NAME = re.compile(rf"{CONFIGMAP_NAME}(-[0-9]+)?")
+_CONNECT_SECONDS = 10
+_LIST_SECONDS = 30
+_WATCH_SECONDS = 60
+"""How long a watch lasts; that a connection has died quietly is noticed not much later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Seconds to wait after failures: doubling from *first* to *most*, or *denied* where RBAC says no."""
+
+    first: float = 0.25
+    most: float = 30.0
+    denied: float = 30.0
+
+    def delay(self, failures: int) -> float:
+        """Return the seconds to wait after that many *failures* in a row, scattered lest replicas march in step."""
+        return min(self.first * 2.0 ** min(failures - 1, 16), self.most) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """Where the ConfigMaps are, and what the API server is asked with."""
+
+    server: str
+    namespace: str
+    service_account: Path = SERVICE_ACCOUNT
+    """Directory of `token`, read anew for each request since it is rotated, and `ca.crt`; either may be missing."""
+    backoff: Backoff = field(default_factory=Backoff)
+
+
+class _Metadata(BaseModel):
+    name: str = ""
+    resource_version: str = Field(alias="resourceVersion")
+
+
+class _ConfigMap(BaseModel):
+    metadata: _Metadata
+    data: dict[str, str] | None = None
+
+
+class _ConfigMapList(BaseModel):
+    metadata: _Metadata
+    items: list[_ConfigMap] | None = None
+
+
+class _Status(BaseModel):
+    code: int = 500
+    message: str = "no message"
+
+
+class _Event(BaseModel):
+    type: str
+    object: dict[str, Any]
+
+
+class ConfigMaps:
+    """Offers the texts of all records ConfigMaps, by name, each time that one changes."""
+
+    def __init__(self, settings: ApiSettings, offer: Callable[[Mapping[str, str | None]], None]) -> None:
+        self._settings = settings
+        self._offer = offer
+        self._texts: dict[str, str | None] = {}
+        self._failures = 0
+        self._complaint = ""
+
+    async def follow(self) -> None:
+        """List and watch; on a failure wait, then list again; never ends."""
+        backoff = self._settings.backoff
+        while True:
+            try:
+                await self._list_and_watch()
+            except ExpiredError:
+                delay = backoff.first
+            except DeniedError as error:
+                self._complain(
+                    f"{error}; grant get, list and watch on configmaps in namespace {self._settings.namespace} "
+                    "to the ServiceAccount nameserver; the records file is followed meanwhile"
+                )
+                delay = backoff.denied
+            except (ApiError, aiohttp.ClientError, OSError, ValueError) as error:
+                self._failures += 1
+                self._complain(f"the API server can't be followed: {type(error).__name__}: {error}")
+                delay = backoff.delay(self._failures)
+            await asyncio.sleep(delay)
+
+    def _complain(self, complaint: str) -> None:
+        """Warn, once until a list succeeds or the reason changes."""
+        if complaint != self._complaint:
+            log.warning("%s", complaint)
+            self._complaint = complaint
+
+    async def _list_and_watch(self) -> None:
+        """List once and watch from there; ends by an exception only."""
+        loop = asyncio.get_running_loop()
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+        connector = aiohttp.TCPConnector(ssl=self._tls())
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+            version = await self._list(session)
+            while True:
+                started = loop.time()
+                version = await self._watch(session, version)
+                if loop.time() - started < 1:  # a server that ends each watch at once must not be flooded
+                    await asyncio.sleep(self._settings.backoff.first)
+
+    async def _list(self, session: aiohttp.ClientSession) -> str:
+        """Offer what there is; returns the version to watch from."""
+        async with asyncio.timeout(_LIST_SECONDS), self._get(session) as response:
+            listed = _ConfigMapList.model_validate_json(await response.read())
+        self._failures, self._complaint = 0, ""
+        self._texts = {
+            configmap.metadata.name: _text(configmap) for configmap in listed.items or () if _has_records(configmap)
+        }
+        self._offer(dict(self._texts))
+        return listed.metadata.resource_version
+
+    async def _watch(self, session: aiohttp.ClientSession, version: str) -> str:
+        """Offer every change after *version* until the server ends the watch; returns the version to go on from."""
+        parameters = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(_WATCH_SECONDS),
+        }
+        async with asyncio.timeout(_WATCH_SECONDS + 15), self._get(session, **parameters) as response:
+            async for line in _lines(response):
+                event = _Event.model_validate_json(line)
+                if event.type == "ERROR":
+                    status = _Status.model_validate(event.object)
+                    raise _error(status.code, status.message)
+                configmap = _ConfigMap.model_validate(event.object)
+                version = configmap.metadata.resource_version
+                if event.type != "BOOKMARK" and _has_records(configmap):
+                    self._note(event.type, configmap)
+        return version
+
+    def _note(self, kind: str, configmap: _ConfigMap) -> None:
+        if kind == "DELETED":
+            self._texts.pop(configmap.metadata.name, None)
+        else:
+            self._texts[configmap.metadata.name] = _text(configmap)
+        self._offer(dict(self._texts))
+
+    @asynccontextmanager
+    async def _get(self, session: aiohttp.ClientSession, **parameters: str) -> AsyncIterator[aiohttp.ClientResponse]:
+        url = f"{self._settings.server.rstrip('/')}/api/v1/namespaces/{self._settings.namespace}/configmaps"
+        selected = {"labelSelector": LABEL_SELECTOR, **parameters}
+        async with session.get(url, params=selected, headers=self._credentials()) as response:
+            if response.status != 200:
+                raise _error(response.status, f"HTTP status {response.status}: {(await response.text())[:200]}")
+            yield response
+
+    def _credentials(self) -> Mapping[str, str]:
+        token = self._settings.service_account / "token"
+        return {"Authorization": f"Bearer {token.read_text().strip()}"} if token.exists() else {}
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        authority = self._settings.service_account / "ca.crt"
+        return ssl.create_default_context(cafile=authority) if authority.exists() else True
+
+
+def _error(status: int, message: str) -> ApiError:
+    match status:
+        case 410:
+            return ExpiredError(message)
+        case 401 | 403:
+            return DeniedError(f"the API server doesn't let the ConfigMaps with records be read ({message})")
+        case _:
+            return ApiError(message)
+
+
+def _has_records(configmap: _ConfigMap) -> bool:
+    return _RECORDS_NAME.fullmatch(configmap.metadata.name) is not None
+
+
+def _text(configmap: _ConfigMap) -> str | None:
+    return (configmap.data or {}).get(RECORDS_KEY)
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Yield each line, however long: aiohttp's own limit is less than a ConfigMap."""
+    partial = bytearray()
+    async for chunk in response.content.iter_any():
+        first, *rest = chunk.split(b"\n")
+        partial += first
+        for following in rest:
+            if partial:
+                yield bytes(partial)
+            partial = bytearray(following)

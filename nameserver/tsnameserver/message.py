@@ -1,0 +1,51 @@
+"""The numbers of DNS messages, and the heads that ordinary queries are answered with (RFC 1035, 4.1; RFC 6891)."""
+
+import itertools
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+
+HEADER_SIZE = 12
+QR, OPCODE, AA, TC, RD = 0x80, 0x78, 0x04, 0x02, 0x01
+"""Bits of a message's third byte."""
+AD, CD = 0x20, 0x10
+"""Bits of a message's fourth byte; its lower four are the rcode."""
+
+NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS = 0, 1, 2, 3, 4, 5, 16
+A, NS, SOA, AAAA, OPT, IXFR, AXFR, ANY = 1, 2, 6, 28, 41, 251, 252, 255
+IN = 1
+
+UDP_MINIMUM = 512
+"""Bytes that every UDP client takes."""
+UDP_MAXIMUM = 1232
+"""Bytes that travel by UDP without fragments; larger answers are truncated whatever the client offers."""
+STREAM_MAXIMUM = 65535
+
+_ORDINARY_BITS = tuple(bytes((rd, ad | cd)) for rd, ad, cd in itertools.product((0, RD), (0, AD), (0, CD)))
+
+
+def opt_record(rcode: int = NOERROR, *, dnssec_ok: bool = False) -> bytes:
+    """Return the OPT record of a response."""
+    return struct.pack("!BHHBBHH", 0, OPT, UDP_MAXIMUM, rcode >> 4, 0, 0x8000 if dnssec_ok else 0, 0)
+
+
+def ordinary_heads(*, opt: bool) -> frozenset[bytes]:
+    """Return the 10 flag-and-count bytes of ordinary queries: any RD, AD and CD, one question, *opt* or not."""
+    counts = struct.pack("!4H", 1, 0, 0, opt)
+    return frozenset(bits + counts for bits in _ORDINARY_BITS)
+
+
+@lru_cache(maxsize=4096)
+def response_heads(rcode: int, answers: int, authority: int) -> Mapping[bytes, bytes]:
+    """Map the 10 flag-and-count bytes of each ordinary query to those of an authoritative response."""
+    heads = {}
+    for bits, opt in itertools.product(_ORDINARY_BITS, (0, 1)):
+        flags = bytes((QR | AA | bits[0] & RD, bits[1] & CD | rcode & 0xF))
+        heads[bits + struct.pack("!4H", 1, 0, 0, opt)] = flags + struct.pack("!4H", 1, answers, authority, opt)
+    return heads
+
+
+def bare_response(query: bytes, rcode: int) -> bytes:
+    """Return a response that is a header alone, to a query of at least 12 bytes that can't be answered."""
+    flags = bytes((QR | query[2] & (OPCODE | RD), query[3] & CD | rcode))
+    return query[:2] + flags + bytes(8)

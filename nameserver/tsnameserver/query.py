@@ -1,0 +1,88 @@
+"""Queries, read field by field (RFC 1035, 4.1; RFC 6891, 6.1)."""
+
+import struct
+from typing import NamedTuple
+
+from tsnameserver.errors import FormatError
+from tsnameserver.message import HEADER_SIZE, OPT
+from tsnameserver.names import MAX_LABEL, MAX_NAME
+
+_MOST_RECORDS = (1, 1, 2)
+"""Answers, authority (an IXFR's SOA) and additional records (an OPT and a signature) that a query may carry."""
+
+
+class Opt(NamedTuple):
+    """What a client says of itself in its OPT record."""
+
+    size: int
+    """Bytes of UDP payload that it takes."""
+    version: int
+    dnssec_ok: bool
+
+
+class Query(NamedTuple):
+    """A well-formed query with one question."""
+
+    question: bytes
+    """As asked, byte for byte."""
+    qname: bytes
+    """The name, lower-cased."""
+    qtype: int
+    qclass: int
+    opt: Opt | None
+
+
+def parse_query(data: bytes) -> Query:
+    """Read a message of at least a header's length; raises FormatError."""
+    questions, *records = struct.unpack_from("!4H", data, 4)
+    if questions != 1:
+        raise FormatError("not one question")
+    if any(count > most for count, most in zip(records, _MOST_RECORDS, strict=True)):
+        raise FormatError("more records than a query has")
+    try:
+        name_end = _end_of_name(data, HEADER_SIZE)
+        qtype, qclass = struct.unpack_from("!HH", data, name_end)
+        opt, end = _read_records(data, name_end + 4, sum(records[:2]), records[2])
+    except (IndexError, struct.error) as error:
+        raise FormatError("it ends too soon") from error
+    if end != len(data):
+        raise FormatError("bytes after the last record")
+    question = data[HEADER_SIZE : name_end + 4]
+    return Query(question, question[:-4].lower(), qtype, qclass, opt)
+
+
+def _end_of_name(data: bytes, start: int) -> int:
+    """Return the offset after the name at *start*, which must be whole: nothing comes before it to point to."""
+    at = start
+    while length := data[at]:
+        if length > MAX_LABEL:
+            raise FormatError("a compression pointer or an unknown kind of label")
+        at += length + 1
+    if at + 1 - start > MAX_NAME:
+        raise FormatError("a name that is too long")
+    return at + 1
+
+
+def _skip_name(data: bytes, start: int) -> int:
+    at = start
+    while length := data[at]:
+        if length >= 0xC0:
+            return at + 2
+        at += length + 1
+    return at + 1
+
+
+def _read_records(data: bytes, at: int, before: int, additional: int) -> tuple[Opt | None, int]:
+    """Return the OPT record and the offset after the last record; *before* records precede the additional ones."""
+    opt = None
+    for index in range(before + additional):
+        end_of_owner = _skip_name(data, at)
+        rtype, rclass, ttl, size = struct.unpack_from("!HHIH", data, end_of_owner)
+        if rtype == OPT:
+            if index < before or opt is not None or data[at]:
+                raise FormatError("an OPT record that is misplaced, repeated or owned")
+            opt = Opt(rclass, ttl >> 16 & 0xFF, bool(ttl & 0x8000))
+        at = end_of_owner + 10 + size
+        if at > len(data):
+            raise FormatError("a record that ends past the message")
+    return opt, at

@@ -1,0 +1,115 @@
+"""The records format: what the operator writes to ConfigMaps and the nameserver reads.
+
+A document is the text under the key `records.json` of the ConfigMap `dnsrecords`, or of a mounted file. Past the size
+that one ConfigMap holds the records are split over `dnsrecords`, `dnsrecords-1`, …: each such document says which
+`shard` of how many `shards` it is, counted from 0. A document that doesn't say is a whole set.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from tsnameserver.errors import RecordsError
+
+VERSION = "v1alpha1"
+CONFIGMAP_NAME = "dnsrecords"
+RECORDS_KEY = "records.json"
+LABEL_SELECTOR = "tailscale.com/managed=true,tailscale.com/parent-resource-type=nameserver"
+MAX_SHARDS = 32
+MAX_SHARD_BYTES = 256 * 1024
+
+
+def _names(value: Any) -> Any:
+    """Read null as nothing, for all names and for one."""
+    if value is None:
+        return {}
+    if isinstance(value, dict) and None in value.values():
+        return {name: addresses or [] for name, addresses in value.items()}
+    return value
+
+
+def _list(value: Any) -> Any:
+    return [] if value is None else value
+
+
+_Addresses = Annotated[dict[str, list[str]], BeforeValidator(_names)]
+
+
+class Records(BaseModel):
+    """Names and their addresses, as written: neither is checked or normalised here."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    version: str = VERSION
+    ip4: _Addresses = {}
+    ip6: _Addresses = {}
+    zones: Annotated[list[str], BeforeValidator(_list)] = []
+    """Origins besides those that the nameserver is set to."""
+    serial: int | None = Field(default=None, ge=0)
+    """Moves with each change: the serial of every SOA."""
+    shard: int | None = Field(default=None, ge=0)
+    shards: int | None = Field(default=None, ge=1)
+
+
+def configmap_name(shard: int) -> str:
+    """Return the name of the ConfigMap that holds *shard*, counted from 0."""
+    return f"{CONFIGMAP_NAME}-{shard}" if shard else CONFIGMAP_NAME
+
+
+def parse(document: str | bytes) -> Records:
+    """Return the records of one document; raises RecordsError."""
+    try:
+        records = Records.model_validate_json(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RecordsError(f"{where}: {first['msg']}" if where else first["msg"]) from error
+    if records.version != VERSION:
+        raise RecordsError(f"version is {records.version!r}; this nameserver reads {VERSION!r}")
+    if "version" not in records.model_fields_set:
+        raise RecordsError(f"version is missing; this nameserver reads {VERSION!r}")
+    return records
+
+
+def render(records: Records) -> str:
+    """Return *records* as a compact document: version first, names in byte order, empty fields but ip4 omitted."""
+    fields = {
+        "version": records.version,
+        "ip4": dict(sorted(records.ip4.items())),
+        "ip6": dict(sorted(records.ip6.items())) or None,
+        "zones": records.zones or None,
+        "serial": records.serial,
+        "shard": records.shard,
+        "shards": records.shards,
+    }
+    present = {name: value for name, value in fields.items() if value is not None}
+    return json.dumps(present, separators=(",", ":"), ensure_ascii=False)
+
+
+def merge(documents: Iterable[Records]) -> Records | None:
+    """Return the newest whole set among *documents*, or None while there is none.
+
+    A set is whole when all its shards are there with the same `shards`, so that one that is being split anew doesn't
+    count half-way. Of several whole sets (only leftovers can make them) the one with the highest serial counts.
+    """
+    sets: dict[int, dict[int, Records]] = {}
+    whole = []
+    for records in documents:
+        if records.shards is None:
+            whole.append(records)
+        else:
+            sets.setdefault(records.shards, {})[records.shard or 0] = records
+    whole += [_joined(shards) for count, shards in sets.items() if shards.keys() == set(range(count))]
+    return max(whole, key=lambda records: records.serial or 0, default=None)
+
+
+def _joined(shards: dict[int, Records]) -> Records:
+    parts = [shards[number] for number in sorted(shards)]
+    return Records(
+        ip4={name: addresses for part in parts for name, addresses in part.ip4.items()},
+        ip6={name: addresses for part in parts for name, addresses in part.ip6.items()},
+        zones=list(dict.fromkeys(zone for part in parts for zone in part.zones)),
+        serial=max((part.serial for part in parts if part.serial is not None), default=None),
+    )

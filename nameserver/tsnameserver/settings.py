@@ -1,0 +1,220 @@
+"""Flags and environment variables, turned into frozen Settings."""
+
+import argparse
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from tsnameserver.configmaps import SERVICE_ACCOUNT, ApiSettings
+from tsnameserver.errors import InvalidNameError, SettingsError
+from tsnameserver.names import fold, wire_name
+from tsnameserver.sockets import Endpoint, parse_endpoint
+from tsnameserver.zone import ZoneSettings
+
+_MAX_TTL = 2**31 - 1
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the server is told at its start."""
+
+    records: Path
+    listen: tuple[Endpoint, ...]
+    zone: ZoneSettings
+    health: Endpoint | None
+    api: ApiSettings | None
+    drain: float
+    """Seconds."""
+    log_level: int
+
+
+class _Option(NamedTuple):
+    flag: str
+    default: str | None
+    parse: Callable[[str], Any]
+    metavar: str
+    help: str
+    repeatable: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.flag.removeprefix("--").replace("-", "_")
+
+    @property
+    def variable(self) -> str:
+        return f"TSNAMESERVER_{self.name.upper()}"
+
+
+def _many(parse: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    def parse_all(text: str) -> tuple[Any, ...]:
+        parsed = tuple(dict.fromkeys(parse(part) for part in text.replace(",", " ").split()))
+        if not parsed:
+            raise ValueError("is empty")
+        return parsed
+
+    return parse_all
+
+
+def _path(text: str) -> Path:
+    if not Path(text).name:
+        raise ValueError("is no path of a file")
+    return Path(text)
+
+
+def _origin(text: str) -> str:
+    wire_name(text)
+    wire_name(f"hostmaster.{fold(text)}")  # the zone's RNAME
+    return text
+
+
+def _name(text: str) -> str:
+    wire_name(text)
+    return text
+
+
+def _ttl(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > _MAX_TTL:
+        raise ValueError(f"is not a whole number of seconds from 0 to {_MAX_TTL}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError("is not a whole number of seconds")
+    return float(text)
+
+
+def _health(text: str) -> Endpoint | None:
+    return parse_endpoint(text) if text else None
+
+
+def _server(text: str) -> str:
+    if text and not text.startswith(("http://", "https://")):
+        raise ValueError("is not an http:// or https:// URL")
+    return text
+
+
+def _level(text: str) -> int:
+    if text not in _LEVELS:
+        raise ValueError(f"is not one of {', '.join(_LEVELS)}")
+    return logging.getLevelNamesMapping()[text.upper()]
+
+
+_OPTIONS = (
+    _Option(
+        "--records",
+        "/config/records.json",
+        _path,
+        "PATH",
+        "the file with records; ignored once the API server has given some",
+    ),
+    _Option(
+        "--listen",
+        ":1053",
+        _many(parse_endpoint),
+        "ADDR:PORT",
+        "where to answer by UDP and TCP; [ADDR]:PORT for IPv6, :PORT for every address, port 0 for a free one",
+        repeatable=True,
+    ),
+    _Option("--zone", "ts.net", _many(_origin), "NAME", "a zone to answer for", repeatable=True),
+    _Option("--ttl", "5", _ttl, "SECONDS", "how long answers may be cached"),
+    _Option(
+        "--ns-name", "nameserver.tailscale.svc.cluster.local.", _name, "NAME", "this nameserver, as the zones name it"
+    ),
+    _Option("--health", ":9002", _health, "ADDR:PORT", "where to answer probes by HTTP; empty: nowhere"),
+    _Option(
+        "--api-server",
+        None,
+        _server,
+        "URL",
+        "the API server to follow ConfigMaps on; empty: none (default: the cluster's, in a Pod with a ServiceAccount)",
+    ),
+    _Option("--namespace", None, str, "NAME", "the namespace of the ConfigMaps (default: the ServiceAccount's)"),
+    _Option("--service-account", str(SERVICE_ACCOUNT), Path, "DIR", "the files token, ca.crt and namespace"),
+    _Option("--drain", "0", _seconds, "SECONDS", "how long to go on answering, not ready, after SIGTERM"),
+    _Option("--log-level", "info", _level, "LEVEL", ", ".join(_LEVELS)),
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage: what is wrong is one line."""
+        raise SettingsError(message)
+
+
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Read flags, then variables, then defaults; raises SettingsError, and SystemExit for --help."""
+    flags = vars(_parser().parse_args(arguments))
+    values = {option.name: _value(option, flags[option.name], environment) for option in _OPTIONS}
+    return Settings(
+        records=values["records"],
+        listen=values["listen"],
+        zone=ZoneSettings(values["zone"], values["ttl"], values["ns_name"]),
+        health=values["health"],
+        api=_api(values["api_server"], values["namespace"], values["service_account"], environment),
+        drain=values["drain"],
+        log_level=values["log_level"],
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        "tsnameserver",
+        description="Answer DNS queries for the names of tailnets that the operator has written down.",
+        epilog="Each flag has a variable: --ns-name is TSNAMESERVER_NS_NAME; there, commas separate repeated values.",
+        allow_abbrev=False,
+    )
+    for option in _OPTIONS:
+        default = f" (default: {option.default})" if option.default else ""
+        parser.add_argument(
+            option.flag,
+            dest=option.name,
+            metavar=option.metavar,
+            help=option.help + default + (", repeatable" if option.repeatable else ""),
+            action="append",
+        )
+    return parser
+
+
+def _value(option: _Option, flags: Sequence[str] | None, environment: Mapping[str, str]) -> Any:
+    """Parse the value of *option*; of a flag that is repeated without being repeatable the last counts."""
+    source = option.flag
+    text: str | None
+    if flags:
+        text = " ".join(flags) if option.repeatable else flags[-1]
+    elif option.variable in environment:
+        source, text = option.variable, environment[option.variable]
+    else:
+        text = option.default
+    if text is None:
+        return None
+    try:
+        return option.parse(text)
+    except (ValueError, InvalidNameError) as error:
+        raise SettingsError(f"{source}: {text!r}: {error}") from error
+
+
+def _api(
+    server: str | None, namespace: str | None, service_account: Path, environment: Mapping[str, str]
+) -> ApiSettings | None:
+    if server is None and (service_account / "token").exists():
+        server = _cluster(environment)
+    if not server:
+        return None
+    if not namespace:
+        try:
+            namespace = (service_account / "namespace").read_text().strip()
+        except OSError as error:
+            raise SettingsError("--namespace: it is needed with --api-server outside a Pod") from error
+    return ApiSettings(server, namespace, service_account)
+
+
+def _cluster(environment: Mapping[str, str]) -> str | None:
+    """Return the URL of the cluster's API server, in a Pod."""
+    host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        return None
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"

@@ -1,0 +1,127 @@
+"""Answers by UDP: one blocking thread a socket, since waking an event loop for each packet costs twice as much."""
+
+import contextlib
+import logging
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterable
+
+from tsnameserver.answer import answer, failure
+from tsnameserver.sockets import IP_PKTINFO, Endpoint
+from tsnameserver.zone import Serving
+
+log = logging.getLogger(__name__)
+
+_MAX_QUERY = 4096
+"""Bytes; no query is longer, and what is cut off here is malformed."""
+_WAKE_MICROSECONDS = 200_000
+"""How long a receive lasts, and so how long a stop takes while nobody asks."""
+_DRAIN_PACKETS = 1000
+"""What has been received before a stop is still answered, up to this many."""
+_LOG_SECONDS = 10.0
+_ANCILLARY_BYTES = socket.CMSG_SPACE(20)
+_Ancillary = list[tuple[int, int, bytes]]
+
+
+class UdpServer:
+    """Answers what arrives at one bound socket, which may be closed once it is joined."""
+
+    def __init__(self, bound: socket.socket, serving: Serving) -> None:
+        self._socket = bound
+        self._serving = serving
+        self._stopping = threading.Event()
+        self._last_logged = float("-inf")
+        self.failures = 0
+        """Packets that couldn't be received, answered or sent."""
+        self.endpoint = Endpoint(*bound.getsockname()[:2])
+        self._wildcard = self.endpoint.host in {"0.0.0.0", "::"}
+        if self._wildcard:
+            _ask_for_destinations(bound)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, _WAKE_MICROSECONDS))
+        self._thread = threading.Thread(target=self._run, name=f"udp {self.endpoint}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the thread runs."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Tell the thread to answer what has been received, and end."""
+        self._stopping.set()
+        loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.endpoint.host, self.endpoint.host)
+        with contextlib.suppress(OSError):  # it has ended; and if it can't be woken it wakes by itself
+            self._socket.sendto(b"", (loopback, self.endpoint.port))
+
+    def join(self, seconds: float) -> None:
+        """Wait up to *seconds* for the thread to end."""
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        serve = self._serve_every_address if self._wildcard else self._serve_one_address
+        while not self._stopping.is_set():
+            try:
+                serve(iter(self._stopping.is_set, True))
+            except BlockingIOError:
+                continue  # nothing for a while
+            except OSError as error:
+                self._failed(f"{type(error).__name__}: {error}")
+                self._stopping.wait(0.001)  # an error that stays must not take a whole processor
+        self._socket.setblocking(False)
+        with contextlib.suppress(OSError):  # BlockingIOError once all is answered
+            serve(range(_DRAIN_PACKETS))
+
+    def _serve_one_address(self, turns: Iterable[object]) -> None:
+        """Answer a packet each turn; raises OSError, after which another call goes on."""
+        receive, send = self._socket.recvfrom, self._socket.sendto
+        for _ in turns:
+            query, client = receive(_MAX_QUERY)
+            response = self._response(query)
+            if response is not None:
+                send(response, client)
+
+    def _serve_every_address(self, turns: Iterable[object]) -> None:
+        """Do the same on a wildcard socket: each answer comes from the address that was asked."""
+        receive, send = self._socket.recvmsg, self._socket.sendmsg
+        for _ in turns:
+            query, ancillary, _, client = receive(_MAX_QUERY, _ANCILLARY_BYTES)
+            response = self._response(query)
+            if response is not None:
+                send((response,), _sources(ancillary), 0, client)
+
+    def _response(self, query: bytes) -> bytes | None:
+        try:
+            return answer(query, self._serving.zone)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one query, the next is answered
+            self._failed(f"{type(error).__name__}: {error}, on {query[:512].hex()}")
+            return failure(query)
+
+    def _failed(self, what: str) -> None:
+        self.failures += 1
+        now = time.monotonic()
+        if now - self._last_logged >= _LOG_SECONDS:
+            self._last_logged = now
+            log.error("udp %s: %s (failure %d)", self.endpoint, what, self.failures)
+
+
+def _ask_for_destinations(bound: socket.socket) -> None:
+    if bound.family == socket.AF_INET6:
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO, 1)
+    else:
+        bound.setsockopt(socket.IPPROTO_IP, IP_PKTINFO, 1)
+
+
+def _sources(ancillary: _Ancillary) -> _Ancillary:
+    """Turn where a packet came to into where its answer comes from; the route, not the interface, chooses the way."""
+    sources = []
+    for level, kind, data in ancillary:
+        if level == socket.IPPROTO_IP and kind == IP_PKTINFO:  # interface, local address, destination
+            sources.append((level, kind, bytes(4) + data[4:8] + bytes(4)))
+        elif level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO:  # destination, interface
+            sources.append((level, kind, data[:16] + bytes(4)))
+    return sources

@@ -1,0 +1,124 @@
+"""A frozen snapshot of every name in every zone, ready to be copied into responses."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tsnameserver.message import AAAA, ANY, NS, SOA, A, response_heads
+from tsnameserver.names import MAX_LABEL
+
+
+class Section(NamedTuple):
+    """What follows the question in a response: compiled records, and the rcode and counts that go with them."""
+
+    heads: Mapping[bytes, bytes]
+    """The 10 flag-and-count bytes of ordinary queries, to those of the response."""
+    body: bytes
+    rcode: int
+    answers: int
+    authority: int
+
+
+def section(rcode: int, body: bytes = b"", *, answers: int = 0, authority: int = 0) -> Section:
+    """Return the Section of *body*, which holds as many records as said."""
+    return Section(response_heads(rcode, answers, authority), body, rcode, answers, authority)
+
+
+class Node(NamedTuple):
+    """One name of a zone; None is NODATA. The first three fields are in the order of the fast path's slots."""
+
+    a: Section | None
+    aaaa: Section | None
+    other: None
+    """No name has data of another type, but for the apex's SOA and NS, which the general path knows."""
+    origin: bytes
+    """The wire name of the zone that the name is in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Apex:
+    """What a zone has of its own, compiled."""
+
+    origin: bytes
+    soa: Section
+    ns: Section
+    nodata: Section
+    nxdomain: Section
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneSettings:
+    """What the records don't say: zones that are always there, seconds to live, and the name of this nameserver."""
+
+    origins: tuple[str, ...] = ("ts.net",)
+    ttl: int = 5
+    ns_name: str = "nameserver.tailscale.svc.cluster.local."
+
+
+class CompiledName(NamedTuple):
+    """What one name of the records came to, kept so that the next zone compiles only what has changed."""
+
+    ip4: list[str]
+    ip6: list[str]
+    wire: bytes
+    node: Node | None
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """Names by lower-cased wire form, and the zones that they are in; until records are *loaded* there are no names."""
+
+    nodes: Mapping[bytes, Node]
+    apexes: Mapping[bytes, Apex]
+    loaded: bool
+    problems: tuple[str, ...] = ()
+    """What was left out of the zone, one line each."""
+    compiled: Mapping[str, CompiledName] = field(default_factory=dict, repr=False)
+
+    def apex_of(self, qname: bytes) -> Apex | None:
+        """Return the apex of the closest zone that *qname* (valid, lower-cased, on the wire) is in."""
+        at = 0
+        while at < len(qname):
+            apex = self.apexes.get(qname[at:])
+            if apex is not None:
+                return apex
+            at += qname[at] + 1
+        return None
+
+    def encloser(self, name: bytes) -> Node | None:
+        """Return the closest existing name above *name*, or None where there is none or *name* is malformed."""
+        at = 0
+        nodes = self.nodes
+        while at < len(name):
+            length = name[at]
+            if not 0 < length <= MAX_LABEL:
+                return None
+            at += length + 1
+            node = nodes.get(name[at:])
+            if node is not None:
+                return node
+        return None
+
+    def find(self, qname: bytes, qtype: int, apex: Apex) -> Section:
+        """Return what *qname* (valid, lower-cased, on the wire, in the zone of *apex*) has of *qtype*."""
+        node = self.nodes.get(qname)
+        if node is None:
+            return apex.nxdomain
+        at_apex = qname == apex.origin
+        found: dict[int, Section | None] = {
+            A: node.a,
+            AAAA: node.aaaa,
+            SOA: apex.soa if at_apex else None,
+            NS: apex.ns if at_apex else None,
+        }
+        if qtype == ANY:
+            return next((rrset for rrset in found.values() if rrset), apex.nodata)
+        return found.get(qtype) or apex.nodata
+
+
+@dataclass(slots=True)
+class Serving:
+    """The zone that queries are answered from: one reference, swapped whole."""
+
+    zone: Zone

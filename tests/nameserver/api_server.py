@@ -1,0 +1,119 @@
+"""A small API server of ConfigMaps, for the nameserver's tests."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+LABELS = "tailscale.com/managed=true,tailscale.com/parent-resource-type=nameserver"
+
+
+class ApiServer:
+    """Lists and watches ConfigMaps as the real one does, and fails as it is told."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.version = 100
+        self.refuse_with = 0
+        self.asked: list[web.Request] = []
+        self.arrivals: asyncio.Queue[web.Request] = asyncio.Queue()
+        self.url = ""
+        self._watchers: list[asyncio.Queue[dict[str, Any] | None]] = []
+        self._events: list[dict[str, Any]] = []
+
+    def write(self, name: str, document: str | None) -> None:
+        """Make or change a ConfigMap; without a *document* it has no data."""
+        self.version += 1
+        kind = "MODIFIED" if name in self.objects else "ADDED"
+        self.objects[name] = {"metadata": {"name": name, "resourceVersion": str(self.version)}}
+        if document is not None:
+            self.objects[name]["data"] = {"records.json": document}
+        self._send(kind, self.objects[name])
+
+    def delete(self, name: str) -> None:
+        """Delete a ConfigMap."""
+        self.version += 1
+        gone = self.objects.pop(name)
+        self._send("DELETED", {**gone, "metadata": {"name": name, "resourceVersion": str(self.version)}})
+
+    def bookmark(self) -> None:
+        """Move the version on without a change."""
+        self.version += 1
+        self._send("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
+
+    def expire(self) -> None:
+        """Tell the watchers that their version is too old."""
+        self._send("ERROR", {"kind": "Status", "code": 410, "message": "too old resource version"})
+
+    def end_watches(self) -> None:
+        """End every watch as after its time-out."""
+        for watcher in self._watchers:
+            watcher.put_nowait(None)
+
+    def drop_connections(self) -> None:
+        """Reset the connection of every watch, as a server that dies."""
+        for request in self.watches:
+            if request.transport is not None:
+                request.transport.abort()
+
+    @property
+    def watches(self) -> list[web.Request]:
+        """Return the watch requests so far."""
+        return [request for request in self.asked if "watch" in request.query]
+
+    @property
+    def lists(self) -> list[web.Request]:
+        """Return the list requests so far."""
+        return [request for request in self.asked if "watch" not in request.query]
+
+    def _send(self, kind: str, obj: dict[str, Any]) -> None:
+        event = {"type": kind, "object": obj}
+        if kind != "ERROR":
+            self._events.append(event)
+        for watcher in self._watchers:
+            watcher.put_nowait(event)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        self.asked.append(request)
+        self.arrivals.put_nowait(request)
+        if self.refuse_with:
+            return web.json_response({"kind": "Status", "code": self.refuse_with}, status=self.refuse_with)
+        if "watch" not in request.query:
+            listed = {"metadata": {"resourceVersion": str(self.version)}, "items": list(self.objects.values())}
+            return web.json_response(listed)
+        return await self._watch(request)
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        watcher: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        for event in self._events:
+            if int(event["object"]["metadata"]["resourceVersion"]) > int(request.query["resourceVersion"]):
+                watcher.put_nowait(event)
+        self._watchers.append(watcher)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while event_or_end := await watcher.get():
+                await response.write(json.dumps(event_or_end).encode() + b"\n")
+        finally:
+            self._watchers.remove(watcher)
+        return response
+
+
+@asynccontextmanager
+async def api_server(namespace: str, port: int = 0) -> AsyncIterator[ApiServer]:
+    """Run an API server with one *namespace*."""
+    server = ApiServer()
+    app = web.Application()
+    app.router.add_get(f"/api/v1/namespaces/{namespace}/configmaps", server.answer)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield server
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,62 @@
+"""Servers on loopback that the nameserver's tests ask."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import dns.asyncquery
+import dns.message
+import pytest
+from tsnameserver.sockets import Endpoint, bind
+from tsnameserver.tcp import TcpLimits, TcpServer
+from tsnameserver.udp import UdpServer
+from tsnameserver.zone import Serving
+
+from tests.nameserver.samples import sample_zone
+
+Ask = Callable[[dns.message.Message], Awaitable[dns.message.Message]]
+
+
+class Running:
+    """A server of one address, in this process."""
+
+    def __init__(self, serving: Serving, udp: UdpServer, tcp: TcpServer) -> None:
+        self.serving = serving
+        self.udp = udp
+        self.tcp = tcp
+        self.host, self.port = udp.endpoint
+
+
+@asynccontextmanager
+async def running_server(endpoint: Endpoint, limits: TcpLimits | None = None) -> AsyncIterator[Running]:
+    """Serve the sample zone at *endpoint*."""
+    serving = Serving(sample_zone())
+    pair = bind([endpoint], None).pairs[0]
+    udp, tcp = UdpServer(pair.udp, serving), TcpServer(pair.tcp, serving, limits)
+    udp.start()
+    task = asyncio.create_task(tcp.serve())
+    try:
+        yield Running(serving, udp, tcp)
+    finally:
+        udp.stop()
+        task.cancel()
+        await asyncio.wait([task])
+        udp.join(1)
+        pair.close()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Running]:
+    async with running_server(Endpoint("127.0.0.1", 0)) as running:
+        yield running
+
+
+@pytest.fixture(params=["udp", "tcp"])
+def ask(request: pytest.FixtureRequest, server: Running) -> Ask:
+    """Ask the server by UDP or by TCP."""
+    send = dns.asyncquery.udp if request.param == "udp" else dns.asyncquery.tcp
+
+    async def ask_server(query: dns.message.Message) -> dns.message.Message:
+        return await send(query, server.host, port=server.port, timeout=3)
+
+    return ask_server

@@ -1,0 +1,50 @@
+"""Records, a zone and queries that the nameserver's tests share."""
+
+import dns.flags
+import dns.message
+import dns.rdatatype
+from tsnameserver.compiler import build_zone
+from tsnameserver.records import Records, render
+from tsnameserver.zone import Zone, ZoneSettings
+
+SETTINGS = ZoneSettings(origins=("ts.net",), ttl=5)
+MANY = [f"192.0.2.{number}" for number in range(1, 41)]
+RECORDS = Records(
+    ip4={
+        "db.tail1234.ts.net": ["100.64.0.1"],
+        "v4.tail1234.ts.net": ["100.64.0.4", "100.64.0.3"],
+        "Mixed.TAIL1234.ts.net.": ["100.64.0.5"],
+        "none.tail1234.ts.net": [],
+        "many.tail1234.ts.net": MANY,
+        "a.b.deep.ts.net": ["100.64.0.6"],
+    },
+    ip6={"db.tail1234.ts.net": ["2001:db8::1"], "v6.tail1234.ts.net": ["2001:db8::6"]},
+    serial=7,
+)
+DOCUMENT = render(RECORDS)
+
+
+def sample_zone() -> Zone:
+    """Return a zone of RECORDS."""
+    return build_zone(RECORDS, SETTINGS)
+
+
+def make_query(name: str, qtype: str = "A", **options: object) -> dns.message.QueryMessage:
+    """Return a query as dnspython makes it, with one ID; *options* are those of dns.message.make_query."""
+    return dns.message.make_query(name, qtype, id=0x1234, **options)  # type: ignore[arg-type]  # passed on as they come
+
+
+def wire(name: str, qtype: str = "A", **options: object) -> bytes:
+    """Return a query as it travels."""
+    return make_query(name, qtype, **options).to_wire()
+
+
+def parsed(response: bytes | None) -> dns.message.Message:
+    """Return a response as dnspython reads it."""
+    assert response is not None
+    return dns.message.from_wire(response)
+
+
+def texts(response: dns.message.Message) -> list[str]:
+    """Return the data of the answers, in order."""
+    return [record.to_text() for rrset in response.answer for record in rrset]

@@ -1,0 +1,151 @@
+"""Tests of listing and watching ConfigMaps, against a small API server."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tsnameserver.configmaps import ApiSettings, Backoff, ConfigMaps
+
+from tests.nameserver.api_server import LABELS, ApiServer, api_server
+
+Texts = Mapping[str, str | None]
+SHORT = Backoff(first=0.01, most=0.02, denied=0.03)
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[ApiServer]:
+    async with api_server("tailscale") as server:
+        yield server
+
+
+@asynccontextmanager
+async def following(url: str, service_account: Path) -> AsyncIterator[asyncio.Queue[Texts]]:
+    """Follow the ConfigMaps at *url*; what is offered comes out of the queue."""
+    offers: asyncio.Queue[Texts] = asyncio.Queue()
+    settings = ApiSettings(url, "tailscale", service_account, SHORT)
+    task = asyncio.create_task(ConfigMaps(settings, offers.put_nowait).follow())
+    try:
+        async with asyncio.timeout(5):
+            yield offers
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_what_is_listed_and_every_change_are_offered_whole(api: ApiServer, tmp_path: Path) -> None:
+    api.write("dnsrecords", "one")
+    api.write("another", "not ours")
+    async with following(api.url, tmp_path) as offers:
+        assert await offers.get() == {"dnsrecords": "one"}
+        api.write("dnsrecords-1", "two")
+        assert await offers.get() == {"dnsrecords": "one", "dnsrecords-1": "two"}
+        api.write("dnsrecords", None)
+        assert await offers.get() == {"dnsrecords": None, "dnsrecords-1": "two"}
+        api.write("dnsrecords-x", "not ours")
+        api.delete("dnsrecords-1")
+        assert await offers.get() == {"dnsrecords": None}
+    assert len(api.lists) == len(api.watches) == 1
+
+
+async def test_only_records_configmaps_are_asked_for(api: ApiServer, tmp_path: Path) -> None:
+    api.write("dnsrecords", "one")
+    async with following(api.url, tmp_path) as offers:
+        await offers.get()
+        api.write("dnsrecords", "two")
+        await offers.get()
+    assert {request.query["labelSelector"] for request in api.asked} == {LABELS}
+    (watch,) = api.watches
+    assert (watch.query["resourceVersion"], watch.query["allowWatchBookmarks"]) == ("101", "true")
+
+
+async def test_a_document_of_a_mebibyte_is_read(api: ApiServer, tmp_path: Path) -> None:
+    async with following(api.url, tmp_path) as offers:
+        assert await offers.get() == {}
+        api.write("dnsrecords", "x" * (1 << 20))
+        assert await offers.get() == {"dnsrecords": "x" * (1 << 20)}
+
+
+async def test_an_ended_watch_goes_on_from_the_last_version(api: ApiServer, tmp_path: Path) -> None:
+    async with following(api.url, tmp_path) as offers:
+        await offers.get()
+        api.write("dnsrecords", "one")
+        await offers.get()
+        api.bookmark()
+        api.end_watches()
+        api.write("dnsrecords", "two")
+        while await offers.get() != {"dnsrecords": "two"}:
+            continue
+    assert len(api.lists) == 1
+    assert api.watches[-1].query["resourceVersion"] == "102"
+
+
+async def test_an_expired_version_means_another_list(api: ApiServer, tmp_path: Path) -> None:
+    async with following(api.url, tmp_path) as offers:
+        await offers.get()
+        api.write("dnsrecords", "one")
+        await offers.get()
+        api.expire()
+        assert await offers.get() == {"dnsrecords": "one"}
+    assert len(api.lists) == 2
+
+
+@pytest.mark.parametrize("status", [401, 403, 410, 429, 500, 503])
+async def test_a_refusal_is_waited_out(api: ApiServer, tmp_path: Path, status: int) -> None:
+    api.refuse_with = status
+    async with following(api.url, tmp_path) as offers:
+        for _ in range(3):
+            await api.arrivals.get()
+        assert offers.empty()
+        api.refuse_with = 0
+        assert await offers.get() == {}
+
+
+async def test_a_missing_role_is_explained_once(
+    api: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.refuse_with = 403
+    async with following(api.url, tmp_path):
+        for _ in range(3):
+            await api.arrivals.get()
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "grant get, list and watch on configmaps in namespace tailscale to the ServiceAccount nameserver" in warning
+
+
+async def test_an_api_server_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    async with api_server("tailscale") as gone:
+        url = gone.url
+    async with following(url, tmp_path) as offers, api_server("tailscale", int(url.rpartition(":")[2])):
+        assert await offers.get() == {}
+
+
+async def test_a_restarted_api_server_is_listed_again(tmp_path: Path) -> None:
+    async with api_server("tailscale") as api, following(api.url, tmp_path) as offers:
+        await offers.get()
+        while not api.watches:
+            await api.arrivals.get()
+        api.drop_connections()
+        assert await offers.get() == {}
+    assert len(api.lists) == 2
+
+
+async def test_the_token_is_read_anew_for_each_request(api: ApiServer, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    async with following(api.url, tmp_path) as offers:
+        await offers.get()
+        api.write("dnsrecords", "one")
+        await offers.get()
+        token.write_text("second\n")
+        api.expire()
+        await offers.get()
+    sent = [request.headers["Authorization"] for request in api.asked]
+    assert (sent[0], sent[2]) == ("Bearer first", "Bearer second")
+
+
+def test_the_backoff_doubles_up_to_its_most() -> None:
+    backoff = Backoff(first=1, most=8)
+    for failures, most in ((1, 1), (2, 2), (4, 8), (5, 8), (10_000, 8)):
+        assert most / 2 <= backoff.delay(failures) <= most
