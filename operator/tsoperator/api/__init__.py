@@ -1,0 +1,1 @@
+"""Types and names; no I/O; imports nothing else of tsoperator."""

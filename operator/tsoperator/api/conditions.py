@@ -1,0 +1,66 @@
+"""Conditions of an object's status: one set of functions for every kind.
+
+Decisions make conditions without a time. `set_condition` alone gives them their ``lastTransitionTime``, when the
+status is written: the old one while the condition's status stays the same.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from tsoperator.api.objects import Object
+
+TRUE: Final = "True"
+FALSE: Final = "False"
+UNKNOWN: Final = "Unknown"
+MESSAGE_MAX: Final = 32768
+"""The longest message that the API server takes, in characters."""
+
+
+def condition(
+    type_: str, status: bool | str, reason: str, message: str, observed_generation: int | None = None
+) -> Object:
+    """Return a condition that has no time yet; a message that is too long is cut.
+
+    Service conditions have no *observed_generation*.
+    """
+    made: Object = {
+        "type": type_,
+        "status": status if isinstance(status, str) else TRUE if status else FALSE,
+        "reason": reason,
+        "message": message[:MESSAGE_MAX],
+    }
+    if observed_generation is not None:
+        made["observedGeneration"] = observed_generation
+    return made
+
+
+def set_condition(conditions: Sequence[Object], wanted: Iterable[Object], now: str) -> list[Object]:
+    """Return *conditions* with *wanted* in it: each in its old place, a new type at the end.
+
+    *now* is RFC 3339 in whole seconds; a condition whose status stays keeps its old time instead.
+    """
+    merged = {existing["type"]: existing for existing in conditions}
+    for new in wanted:
+        old = merged.get(new["type"], {})
+        changed = old.get("status") != new["status"]
+        merged[new["type"]] = {**new, "lastTransitionTime": now if changed else old.get("lastTransitionTime", now)}
+    return list(merged.values())
+
+
+def remove_condition(conditions: Sequence[Object], type_: str) -> list[Object]:
+    """Return *conditions* without the one of *type_*."""
+    return [existing for existing in conditions if existing["type"] != type_]
+
+
+def find_condition(obj: Object, type_: str) -> Object | None:
+    """Return the condition of *type_* in the status of *obj*."""
+    status: Mapping[str, list[Object]] = obj.get("status") or {}
+    return next((existing for existing in status.get("conditions") or () if existing["type"] == type_), None)
+
+
+def is_condition_true(obj: Object, type_: str, *, check_generation: bool = False) -> bool:
+    """Tell whether *obj* says that *type_* is true, and of its current generation where *check_generation* asks."""
+    found = find_condition(obj, type_)
+    if found is None or found["status"] != TRUE:
+        return False
+    return not check_generation or found.get("observedGeneration", 0) == obj["metadata"].get("generation", 0)

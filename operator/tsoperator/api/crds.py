@@ -1,0 +1,166 @@
+"""Models to CRDs: ``python -m tsoperator.api.crds DIR`` writes one YAML file a kind into DIR.
+
+A structural schema is pydantic's JSON schema with references inlined, titles and the code's defaults left out, and
+``null`` not among the types.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tsoperator.api.objects import DNSCONFIG, Object, Resource
+from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, WireModel
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of ``kubectl get``."""
+
+    name: str
+    json_path: str
+    type: str = "string"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a CRD says besides its model's schema."""
+
+    resource: Resource
+    model: type[CustomResource]
+    columns: tuple[Column, ...]
+    short_names: tuple[str, ...] = ()
+    required: tuple[str, ...] = ("spec",)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Sorts keys, so that the order is not pydantic's, and writes repeated parts out."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
+
+DEFINITIONS: Final = (
+    Definition(
+        DNSCONFIG,
+        DNSConfig,
+        columns=(Column("NameserverIP", ".status.nameserver.ip"), AGE),
+        short_names=("dc",),
+    ),
+)
+
+_TYPE_META: Final[Object] = {
+    "apiVersion": {"type": "string", "description": "The version of the API that this object is written in."},
+    "kind": {"type": "string", "description": "The kind of this object. It can't be changed."},
+    "metadata": {"type": "object"},
+}
+_LEFT_OUT: Final = {"title", "default", "$defs"}
+
+
+def crd(definition: Definition) -> Object:
+    """Return the CustomResourceDefinition of a kind."""
+    resource = definition.resource
+    names: Object = {
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+        "plural": resource.plural,
+        "singular": resource.kind.lower(),
+    }
+    if definition.short_names:
+        names["shortNames"] = list(definition.short_names)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": str(resource)},
+        "spec": {
+            "group": resource.group,
+            "names": names,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "versions": [_version(definition)],
+        },
+    }
+
+
+def structural_schema(model: type[WireModel]) -> Object:
+    """Return the structural OpenAPI v3 schema of *model*."""
+    schema = model.model_json_schema()
+    return _structural(schema, schema.get("$defs", {}))
+
+
+def file_name(resource: Resource) -> str:
+    """Return the name of the file that a kind's CRD is in."""
+    return f"{resource.group}_{resource.plural}.yaml"
+
+
+def render(definition: Definition) -> str:
+    """Return a kind's CRD as YAML."""
+    return yaml.dump(crd(definition), Dumper=_Dumper, width=120, allow_unicode=True)
+
+
+def write(directory: Path) -> None:
+    """Write the CRD of every kind into *directory*."""
+    for definition in DEFINITIONS:
+        (directory / file_name(definition.resource)).write_text(render(definition), encoding="utf-8")
+
+
+def _version(definition: Definition) -> Object:
+    columns = [{"name": each.name, "type": each.type, "jsonPath": each.json_path} for each in definition.columns]
+    return {
+        "name": definition.resource.version,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": columns,
+        "schema": {"openAPIV3Schema": _root_schema(definition)},
+        "subresources": {"status": {}},
+    }
+
+
+def _root_schema(definition: Definition) -> Object:
+    schema = structural_schema(definition.model)
+    properties = {**_TYPE_META, **{name: schema["properties"][name] for name in ("spec", "status")}}
+    return {**schema, "properties": properties, "required": list(definition.required)}
+
+
+def _structural(node: Object, definitions: Mapping[str, Object]) -> Object:
+    resolved = _resolved(node, definitions)
+    out = {keyword: value for keyword, value in resolved.items() if keyword not in _LEFT_OUT}
+    if "description" in out:
+        out["description"] = " ".join(out["description"].split())
+    if "properties" in out:
+        out["properties"] = {name: _structural(child, definitions) for name, child in out["properties"].items()}
+    for keyword in ("items", "additionalProperties"):
+        if keyword in out:
+            out[keyword] = _structural(out[keyword], definitions)
+    if SERVER_DEFAULT in out:
+        out["default"] = out.pop(SERVER_DEFAULT)
+    return out
+
+
+def _resolved(node: Object, definitions: Mapping[str, Object]) -> Object:
+    """Return *node* with what it refers to, or is optional of, put in its place; what it says itself wins."""
+    choices = [choice for choice in node.get("anyOf", ()) if choice != {"type": "null"}]
+    if "$ref" in node:
+        inner = definitions[node["$ref"].rpartition("/")[2]]
+    elif len(choices) == 1:
+        inner = choices[0]
+    else:
+        return node
+    own = {keyword: value for keyword, value in node.items() if keyword not in {"$ref", "anyOf"}}
+    return _resolved({**inner, **own}, definitions)
+
+
+def main() -> None:
+    """Write the CRDs into the directory that the command line names."""
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m tsoperator.api.crds DIR")
+    write(Path(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Objects as they are on the wire, and what identifies them and their kinds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Object = dict[str, Any]
+"""A Kubernetes object, decoded from JSON and not changed after that."""
+
+
+class Key(NamedTuple):
+    """Identifies an object within its kind; *namespace* is empty for a cluster-scoped one."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind and the path that serves it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """The ``apiVersion`` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the URL path of an object, or of the collection without a *name*."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        return "/".join([*parts, self.plural, *filter(None, (name, subresource))])
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+CONFIGMAP = Resource("", "v1", "configmaps", "ConfigMap")
+EVENT = Resource("", "v1", "events", "Event")
+POD = Resource("", "v1", "pods", "Pod")
+SECRET = Resource("", "v1", "secrets", "Secret")
+SERVICE = Resource("", "v1", "services", "Service")
+SERVICEACCOUNT = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+DEPLOYMENT = Resource("apps", "v1", "deployments", "Deployment")
+STATEFULSET = Resource("apps", "v1", "statefulsets", "StatefulSet")
+ENDPOINTSLICE = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+INGRESS = Resource("networking.k8s.io", "v1", "ingresses", "Ingress")
+INGRESSCLASS = Resource("networking.k8s.io", "v1", "ingressclasses", "IngressClass", namespaced=False)
+LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+ROLE = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
+ROLEBINDING = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+DNSCONFIG = Resource("tailscale.com", "v1alpha1", "dnsconfigs", "DNSConfig", namespaced=False)
+PROXYCLASS = Resource("tailscale.com", "v1alpha1", "proxyclasses", "ProxyClass", namespaced=False)
+
+RESOURCES = {
+    (resource.api_version, resource.kind): resource
+    for resource in (
+        CONFIGMAP, EVENT, POD, SECRET, SERVICE, SERVICEACCOUNT, DEPLOYMENT, STATEFULSET, ENDPOINTSLICE, INGRESS,
+        INGRESSCLASS, LEASE, ROLE, ROLEBINDING, DNSCONFIG, PROXYCLASS,
+    )
+}  # fmt: skip
+
+
+def resource_of(obj: Object) -> Resource:
+    """Return the resource of an object that carries its ``apiVersion`` and ``kind``."""
+    return RESOURCES[obj["apiVersion"], obj["kind"]]
+
+
+def key_of(obj: Object) -> Key:
+    """Return the key of *obj*."""
+    metadata = obj["metadata"]
+    return Key(metadata.get("namespace", ""), metadata["name"])
+
+
+def labels(obj: Object) -> Mapping[str, str]:
+    """Return the labels of *obj*, empty if it has none."""
+    return obj["metadata"].get("labels") or {}
+
+
+def annotations(obj: Object) -> Mapping[str, str]:
+    """Return the annotations of *obj*, empty if it has none."""
+    return obj["metadata"].get("annotations") or {}
+
+
+def uid(obj: Object) -> str:
+    """Return the UID that the API server gave *obj*."""
+    value: str = obj["metadata"]["uid"]
+    return value
+
+
+def is_deleting(obj: Object) -> bool:
+    """Tell whether *obj* is being deleted."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def has_finalizer(obj: Object, finalizer: str) -> bool:
+    """Tell whether *obj* carries *finalizer*."""
+    return finalizer in (obj["metadata"].get("finalizers") or ())

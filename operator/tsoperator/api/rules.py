@@ -1,0 +1,112 @@
+"""Rules for names: what children are called, and what is wrong with a value that a user wrote.
+
+A rule on user input returns ``None`` or words for a condition: what is wrong and how to fix it, in one line.
+"""
+
+import base64
+import hashlib
+import ipaddress
+import json
+import re
+from collections.abc import Iterable
+from typing import Final
+
+PARENT_NAME_MAX: Final = 43
+"""Characters of a parent's name in a child's, which then has at most 52: StatefulSets derive labels from it."""
+DNS_LABEL_MAX: Final = 63
+DNS_NAME_MAX: Final = 253
+
+_DNS_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_NOT_IN_DNS_LABEL = re.compile(r"[^A-Za-z0-9-]")
+_TAG = re.compile(r"tag:[A-Za-z][A-Za-z0-9-]*")
+
+
+def child_base_name(parent_name: str) -> str:
+    """Return what a child's name starts with: ``ts-`` and the parent's name, cut and made a DNS label."""
+    return f"ts-{parent_name[:PARENT_NAME_MAX].replace('.', '-')}".rstrip("-")
+
+
+def child_name(parent_name: str, parent_uid: str) -> str:
+    """Return the name for a new child: a DNS label of at most 52 characters, the same for the same parent."""
+    digest = base64.b32encode(hashlib.sha256(parent_uid.encode()).digest())[:5].decode().lower()
+    return f"{child_base_name(parent_name)}-{digest}"
+
+
+def truncated_label_value(value: str) -> str:
+    """Return *value* cut to fit a label; a hash of the whole keeps long values apart (standalone-proxies.md 11.2)."""
+    if len(value) <= DNS_LABEL_MAX:
+        return value
+    return f"{value[:54]}-{hashlib.sha256(value.encode()).hexdigest()[:8]}"
+
+
+def dns_label_error(value: str) -> str | None:
+    """Say why *value* is no DNS label of 1 to 63 letters, digits and hyphens (RFC 1123, upper case allowed)."""
+    if _DNS_LABEL.fullmatch(value):
+        return None
+    return f"{_quoted(value)} is not a valid DNS label: {_label_fault(value)}"
+
+
+def fqdn_error(value: str, zones: Iterable[str]) -> str | None:
+    """Say why *value* is no MagicDNS name: at least one label below one of *zones*, with or without a final dot."""
+    known = [zone.strip(".") for zone in zones]
+    name = value.removesuffix(".")
+    zone = next((zone for zone in known if name.lower().endswith(f".{zone.lower()}")), None)
+    if zone is None:
+        return (
+            f"{_quoted(value)} is not a MagicDNS name in the zone {' or '.join(known)}: "
+            "give the device's full name, as the tailnet's admin console shows it"
+        )
+    if len(name) > DNS_NAME_MAX:
+        return f"{_quoted(value)} is not a valid MagicDNS name: it is longer than {DNS_NAME_MAX} characters"
+    below = name[: -len(zone) - 1].split(".")
+    wrong = next((label for label in below if not _DNS_LABEL.fullmatch(label)), None)
+    if wrong is None:
+        return None
+    return f"{_quoted(value)} is not a valid MagicDNS name: label {_quoted(wrong)} {_label_fault(wrong)}"
+
+
+def ip_error(value: str) -> str | None:
+    """Say why *value* is no IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        hint = "without a prefix length" if "/" in value else "such as 100.64.0.1"
+        return f"{_quoted(value)} is not an IP address: give one IPv4 or IPv6 address, {hint}"
+    return None
+
+
+def tag_error(tag: str) -> str | None:
+    """Say why *tag* is no tag of the tailnet's policy."""
+    if _TAG.fullmatch(tag):
+        return None
+    return (
+        f"{_quoted(tag)} is not a valid tag: write tag:NAME, where NAME starts with a letter and holds only letters, "
+        "digits and hyphens"
+    )
+
+
+def split_tags(value: str) -> tuple[str, ...]:
+    """Return the comma-separated tags of *value*, trimmed; an empty entry stays, for `tag_error` to name it."""
+    return tuple(tag.strip() for tag in value.split(","))
+
+
+def is_true(value: str | None) -> bool:
+    """Tell whether an annotation's value is exactly ``true``; nothing else turns a thing on."""
+    return value == "true"
+
+
+def _label_fault(value: str) -> str:
+    if not value:
+        return "must not be empty"
+    if len(value) > DNS_LABEL_MAX:
+        return f"must have at most {DNS_LABEL_MAX} characters, not {len(value)}"
+    if value[0] == "-" or _NOT_IN_DNS_LABEL.match(value):
+        return "must start with a letter or number"
+    if value[-1] == "-" or _NOT_IN_DNS_LABEL.match(value[-1]):
+        return "must end with a letter or number"
+    return "may only contain letters, numbers and hyphens"
+
+
+def _quoted(value: str) -> str:
+    """Return *value* in quotes and on one line."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""The custom resources of tailscale.com/v1alpha1, one module a kind."""

@@ -1,0 +1,183 @@
+"""Structures of Kubernetes that custom resources embed (dns-crds-chart.md section 7.9).
+
+The aliases at the end are for fields: they hold the structure as it is on the wire, checked against its model.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from tsoperator.api.objects import Object
+from tsoperator.api.v1alpha1.wire import ATOMIC_MAP, SERVER_DEFAULT, AtomicList, Embedded, Int32, Int64, WireModel
+
+
+class Condition(WireModel):
+    """One thing that is known about the object."""
+
+    last_transition_time: str = Field(json_schema_extra={"format": "date-time"})
+    """When the status last changed."""
+    message: str = Field(max_length=32768)
+    """What happened, in words for people; may be empty."""
+    observed_generation: Int64 = Field(default=0, ge=0)
+    """The metadata.generation that this was found out about; an older one than the object's means out of date."""
+    reason: str = Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+    """Why, in one word for programs."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether the condition holds."""
+    type: str = Field(
+        max_length=316,
+        pattern=(
+            r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+            r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+        ),
+    )
+    """What the condition is about."""
+
+
+class LocalObjectReference(WireModel):
+    """Names an object in the namespace of the Pod."""
+
+    model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
+
+    name: str = Field(default="", json_schema_extra={SERVER_DEFAULT: ""})
+    """The object's name."""
+
+
+class Toleration(WireModel):
+    """Lets the Pod run on nodes with a matching taint."""
+
+    effect: str | None = None
+    """The taint's effect: NoSchedule, PreferNoSchedule or NoExecute; empty for all."""
+    key: str | None = None
+    """The taint's key; empty, with the operator Exists, for all."""
+    operator: str | None = None
+    """How value is compared with the taint's: Equal (the default) or Exists, which needs no value."""
+    toleration_seconds: Int64 | None = None
+    """How long the Pod may stay after a NoExecute taint appears; unset means for ever."""
+    value: str | None = None
+    """The taint's value, for the operator Equal."""
+
+
+class Requirement(WireModel):
+    """A test on one label or field."""
+
+    key: str
+    """The label's key, or the field's name."""
+    operator: str
+    """How it is tested: In, NotIn, Exists or DoesNotExist; for nodes also Gt and Lt."""
+    values: AtomicList[str] | None = None
+    """The values to test with: none for Exists and DoesNotExist, one for Gt and Lt."""
+
+
+class LabelSelector(WireModel):
+    """Selects objects whose labels meet all of these; an empty one selects everything."""
+
+    model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
+
+    match_expressions: AtomicList[Requirement] | None = None
+    """Tests that the labels must all pass."""
+    match_labels: dict[str, str] | None = None
+    """Labels that the object must have."""
+
+
+class NodeSelectorTerm(WireModel):
+    """Selects nodes that meet all of these; an empty one selects none."""
+
+    model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
+
+    match_expressions: AtomicList[Requirement] | None = None
+    """Tests on the node's labels."""
+    match_fields: AtomicList[Requirement] | None = None
+    """Tests on the node's fields."""
+
+
+class PreferredSchedulingTerm(WireModel):
+    """Makes nodes that match more attractive."""
+
+    preference: NodeSelectorTerm
+    """Which nodes."""
+    weight: Int32
+    """How much more, from 1 to 100."""
+
+
+class NodeSelector(WireModel):
+    """Selects nodes that match any of its terms."""
+
+    model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
+
+    node_selector_terms: AtomicList[NodeSelectorTerm]
+    """The terms, of which one is enough."""
+
+
+class NodeAffinity(WireModel):
+    """Which nodes the Pod may or should run on."""
+
+    preferred_during_scheduling_ignored_during_execution: AtomicList[PreferredSchedulingTerm] | None = None
+    """Nodes to prefer: the sum of the matching weights decides."""
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    """Nodes that the Pod may be placed on; a Pod that runs stays."""
+
+
+class PodAffinityTerm(WireModel):
+    """Selects Pods, and says within what they count as near."""
+
+    label_selector: LabelSelector | None = None
+    """Which Pods, by label; unset selects none."""
+    match_label_keys: AtomicList[str] | None = None
+    """Label keys whose values must equal the new Pod's."""
+    mismatch_label_keys: AtomicList[str] | None = None
+    """Label keys whose values must differ from the new Pod's."""
+    namespace_selector: LabelSelector | None = None
+    """In which namespaces, by label, besides those listed; an empty selector means all."""
+    namespaces: AtomicList[str] | None = None
+    """In which namespaces, by name; with neither, the Pod's own."""
+    topology_key: str
+    """The node label whose equal values mean near, such as kubernetes.io/hostname."""
+
+
+class WeightedPodAffinityTerm(WireModel):
+    """Makes nodes near or far from some Pods more attractive."""
+
+    pod_affinity_term: PodAffinityTerm
+    """Which Pods, and what near means."""
+    weight: Int32
+    """How much more, from 1 to 100."""
+
+
+class PodAffinity(WireModel):
+    """Which Pods the Pod must or should run near to."""
+
+    preferred_during_scheduling_ignored_during_execution: AtomicList[WeightedPodAffinityTerm] | None = None
+    """Pods to prefer being near to: the sum of the matching weights decides."""
+    required_during_scheduling_ignored_during_execution: AtomicList[PodAffinityTerm] | None = None
+    """Pods that the Pod must be placed near to; a Pod that runs stays."""
+
+
+class PodAntiAffinity(WireModel):
+    """Which Pods the Pod must or should run away from."""
+
+    preferred_during_scheduling_ignored_during_execution: AtomicList[WeightedPodAffinityTerm] | None = None
+    """Pods to avoid where possible: the sum of the matching weights decides."""
+    required_during_scheduling_ignored_during_execution: AtomicList[PodAffinityTerm] | None = None
+    """Pods that the Pod must not be placed near to; a Pod that runs stays."""
+
+
+class Affinity(WireModel):
+    """Where the Pod may or should run."""
+
+    node_affinity: NodeAffinity | None = None
+    """By node."""
+    pod_affinity: PodAffinity | None = None
+    """Near to other Pods."""
+    pod_anti_affinity: PodAntiAffinity | None = None
+    """Away from other Pods."""
+
+
+EmbeddedAffinity = Annotated[Object, Embedded(Affinity)]
+Tolerations = Sequence[Annotated[Object, Embedded(Toleration)]]
+LocalObjectReferences = Sequence[Annotated[Object, Embedded(LocalObjectReference)]]
+Conditions = Annotated[
+    Sequence[Annotated[Object, Embedded(Condition)]],
+    Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+]

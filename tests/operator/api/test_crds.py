@@ -1,0 +1,278 @@
+"""CRDs as they are made from the models."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import ConfigDict, Field
+from tsoperator.api.crds import DEFINITIONS, Definition, crd, file_name, render, structural_schema, write
+from tsoperator.api.objects import DNSCONFIG, Object
+from tsoperator.api.v1alpha1.kubernetes_types import Affinity, Condition, LocalObjectReference, Toleration
+from tsoperator.api.v1alpha1.wire import WireModel
+
+ROOT = Path(__file__).parents[3]
+CHART_CRDS = ROOT / "charts/tailscale-operator/files/crds"
+EVERY_KIND = pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda definition: definition.resource.kind)
+
+FIELD_KEYWORDS = {
+    "type", "format", "description", "properties", "items", "additionalProperties", "required", "enum", "default",
+    "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys", "x-kubernetes-map-type", "x-kubernetes-validations",
+}  # fmt: skip
+"""Of OpenAPI v3, what the API server takes in a structural schema (of that, what we use)."""
+
+TEXT = {"type": "string"}
+THING = {"type": "object"}
+DNSCONFIG_FACTS = {
+    "": {"type": "object", "required": ["spec"]},
+    "apiVersion": TEXT,
+    "kind": TEXT,
+    "metadata": THING,
+    "spec": {"type": "object", "required": ["nameserver"]},
+    "spec.nameserver": THING,
+    "spec.nameserver.image": THING,
+    "spec.nameserver.image.repo": TEXT,
+    "spec.nameserver.image.tag": TEXT,
+    "spec.nameserver.service": THING,
+    "spec.nameserver.service.clusterIP": TEXT,
+    "spec.nameserver.pod": THING,
+    "spec.nameserver.pod.affinity": THING,
+    "spec.nameserver.pod.imagePullSecrets": {"type": "array"},
+    "spec.nameserver.pod.imagePullSecrets[]": {"type": "object", "x-kubernetes-map-type": "atomic"},
+    "spec.nameserver.pod.imagePullSecrets[].name": {"type": "string", "default": ""},
+    "spec.nameserver.pod.nodeSelector": THING,
+    "spec.nameserver.pod.nodeSelector{}": TEXT,
+    "spec.nameserver.pod.tolerations": {"type": "array"},
+    "spec.nameserver.pod.tolerations[]": THING,
+    "spec.nameserver.replicas": {"type": "integer", "format": "int32", "minimum": 0},
+    "status": THING,
+    "status.conditions": {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+    },
+    "status.nameserver": THING,
+    "status.nameserver.ip": TEXT,
+}
+CONDITION_FACTS = {
+    "": {"type": "object", "required": ["lastTransitionTime", "message", "reason", "status", "type"]},
+    "lastTransitionTime": {"type": "string", "format": "date-time"},
+    "message": {"type": "string", "maxLength": 32768},
+    "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0},
+    "reason": {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 1024,
+        "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+    },
+    "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+    "type": {
+        "type": "string",
+        "maxLength": 316,
+        "pattern": (
+            r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+            r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+        ),
+    },
+}
+TOLERATION_FACTS = {
+    "": THING,
+    "effect": TEXT,
+    "key": TEXT,
+    "operator": TEXT,
+    "tolerationSeconds": {"type": "integer", "format": "int64"},
+    "value": TEXT,
+}
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+AFFINITY_REQUIRED = {
+    f"nodeAffinity.{PREFERRED}[]": {"preference", "weight"},
+    f"nodeAffinity.{REQUIRED}": {"nodeSelectorTerms"},
+    f"podAffinity.{PREFERRED}[]": {"podAffinityTerm", "weight"},
+    f"podAffinity.{PREFERRED}[].podAffinityTerm": {"topologyKey"},
+    f"podAffinity.{REQUIRED}[]": {"topologyKey"},
+    f"podAntiAffinity.{PREFERRED}[]": {"podAffinityTerm", "weight"},
+    f"podAntiAffinity.{PREFERRED}[].podAffinityTerm": {"topologyKey"},
+    f"podAntiAffinity.{REQUIRED}[]": {"topologyKey"},
+}
+
+
+def nodes(schema: Object, path: str = "") -> Iterator[tuple[str, Object]]:
+    """Yield every schema below *schema* with its path: ``a.b`` a property, ``a[]`` an item, ``a{}`` a map's value."""
+    yield path, schema
+    for name, child in schema.get("properties", {}).items():
+        yield from nodes(child, f"{path}.{name}".lstrip("."))
+    for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if keyword in schema:
+            yield from nodes(schema[keyword], path + mark)
+
+
+def facts(schema: Object) -> dict[str, Object]:
+    """Return what each path says, without descriptions and what paths already tell."""
+    told = {"description", "properties", "items", "additionalProperties"}
+    return {path: {key: node[key] for key in node.keys() - told} for path, node in nodes(schema)}
+
+
+def version(definition: Definition) -> Object:
+    only: Object
+    (only,) = crd(definition)["spec"]["versions"]
+    return only
+
+
+def root_schema(definition: Definition) -> Object:
+    schema: Object = version(definition)["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def dnsconfig() -> Definition:
+    return next(definition for definition in DEFINITIONS if definition.resource is DNSCONFIG)
+
+
+@EVERY_KIND
+def test_the_charts_crd_is_the_models(definition: Definition) -> None:
+    on_disk = (CHART_CRDS / file_name(definition.resource)).read_text(encoding="utf-8")
+    assert on_disk == render(definition), "run: make crds"
+
+
+def test_the_chart_holds_no_other_crds() -> None:
+    assert {path.name for path in CHART_CRDS.iterdir()} == {file_name(each.resource) for each in DEFINITIONS}
+
+
+def test_the_command_writes_a_file_a_kind(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "tsoperator.api.crds", tmp_path], check=True, timeout=30)
+    assert {path.name for path in tmp_path.iterdir()} == {file_name(each.resource) for each in DEFINITIONS}
+
+
+def test_yaml_reads_back_as_the_crd(tmp_path: Path) -> None:
+    write(tmp_path)
+    text = (tmp_path / "tailscale.com_dnsconfigs.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(text) == crd(dnsconfig())
+    assert "&id" not in text
+
+
+@EVERY_KIND
+def test_every_node_is_structural(definition: Definition) -> None:
+    for path, node in nodes(root_schema(definition)):
+        assert node.keys() <= FIELD_KEYWORDS, path
+        assert node["type"] in {"object", "array", "string", "integer", "boolean"}, path
+        assert ("items" in node) == (node["type"] == "array"), path
+        assert set(node.get("required", ())) <= node.get("properties", {}).keys(), path
+
+
+@EVERY_KIND
+def test_every_field_is_explained_in_one_paragraph(definition: Definition) -> None:
+    for path, node in nodes(root_schema(definition)):
+        if path != "metadata" and not path.endswith(("[]", "{}")):
+            assert node["description"], path
+            assert "\n" not in node["description"], path
+
+
+@EVERY_KIND
+def test_no_field_has_pydantics_titles_or_nulls(definition: Definition) -> None:
+    for path, node in nodes(root_schema(definition)):
+        assert not {"title", "anyOf", "allOf", "$ref", "$defs", "nullable"} & node.keys(), path
+
+
+@EVERY_KIND
+def test_the_status_is_written_through_its_subresource_alone(definition: Definition) -> None:
+    assert version(definition)["subresources"] == {"status": {}}
+
+
+def test_a_dnsconfig_is_named_as_in_existing_clusters() -> None:
+    made = crd(dnsconfig())
+    assert made["apiVersion"] == "apiextensions.k8s.io/v1"
+    assert made["metadata"] == {"name": "dnsconfigs.tailscale.com"}
+    assert (made["spec"]["group"], made["spec"]["scope"]) == ("tailscale.com", "Cluster")
+    assert made["spec"]["names"] == {
+        "kind": "DNSConfig",
+        "listKind": "DNSConfigList",
+        "plural": "dnsconfigs",
+        "singular": "dnsconfig",
+        "shortNames": ["dc"],
+    }
+
+
+def test_a_dnsconfig_has_one_version_served_and_stored() -> None:
+    only = version(dnsconfig())
+    assert (only["name"], only["served"], only["storage"]) == ("v1alpha1", True, True)
+
+
+def test_kubectl_get_shows_a_dnsconfigs_address() -> None:
+    assert version(dnsconfig())["additionalPrinterColumns"] == [
+        {"name": "NameserverIP", "type": "string", "jsonPath": ".status.nameserver.ip"},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]
+
+
+def test_a_dnsconfig_has_exactly_these_fields_and_constraints() -> None:
+    embedded = ("spec.nameserver.pod.affinity.", "spec.nameserver.pod.tolerations[].", "status.conditions[]")
+    made = facts(root_schema(dnsconfig()))
+    assert {path: fact for path, fact in made.items() if not path.startswith(embedded)} == DNSCONFIG_FACTS
+
+
+def test_a_condition_is_the_standard_one() -> None:
+    assert facts(structural_schema(Condition)) == CONDITION_FACTS
+
+
+def test_a_toleration_is_kubernetess() -> None:
+    assert facts(structural_schema(Toleration)) == TOLERATION_FACTS
+
+
+def test_an_affinity_requires_what_kubernetes_requires() -> None:
+    required = {
+        path: set(fact["required"]) for path, fact in facts(structural_schema(Affinity)).items() if "required" in fact
+    }
+    tests = {path for path in required if path.endswith(("matchExpressions[]", "matchFields[]"))}
+    assert len(tests) == 12
+    assert all(required[path] == {"key", "operator"} for path in tests)
+    assert {path: needs for path, needs in required.items() if path not in tests} == AFFINITY_REQUIRED
+
+
+def test_lists_of_an_affinity_are_replaced_whole() -> None:
+    lists = {path: fact for path, fact in facts(structural_schema(Affinity)).items() if fact["type"] == "array"}
+    assert len(lists) == 42
+    assert all(fact == {"type": "array", "x-kubernetes-list-type": "atomic"} for fact in lists.values())
+
+
+def test_selectors_of_an_affinity_are_replaced_whole() -> None:
+    atomic = {
+        path.rpartition(".")[2]
+        for path, fact in facts(structural_schema(Affinity)).items()
+        if fact.get("x-kubernetes-map-type") == "atomic"
+    }
+    assert atomic == {
+        "preference",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "nodeSelectorTerms[]",
+        "labelSelector",
+        "namespaceSelector",
+    }
+
+
+class Ruled(WireModel):
+    """Has what later kinds need."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": [{"rule": "has(self.size)"}]})
+
+    size: int = 3
+    """How many, by the code's default."""
+    title: str = Field(default="", json_schema_extra={"x-kubernetes-validations": [{"rule": "self == oldSelf"}]})
+    """A field that is named like a keyword."""
+
+
+def test_cel_rules_of_models_and_fields_reach_the_schema() -> None:
+    made = structural_schema(Ruled)
+    assert made["x-kubernetes-validations"] == [{"rule": "has(self.size)"}]
+    assert made["properties"]["title"] == {
+        "description": "A field that is named like a keyword.",
+        "type": "string",
+        "x-kubernetes-validations": [{"rule": "self == oldSelf"}],
+    }
+
+
+def test_only_a_marked_default_is_the_api_servers() -> None:
+    assert "default" not in structural_schema(Ruled)["properties"]["size"]
+    assert structural_schema(LocalObjectReference)["properties"]["name"]["default"] == ""

@@ -1,0 +1,30 @@
+"""Names that outlive a process."""
+
+import re
+
+from tsoperator.api import names
+
+KUBERNETES_KEY = re.compile(r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+
+
+def constants(prefix: str) -> dict[str, str]:
+    return {name: value for name, value in vars(names).items() if name.startswith(prefix)}
+
+
+def test_the_labels_that_find_children_are_those_of_existing_clusters() -> None:
+    assert names.LABEL_MANAGED == "tailscale.com/managed"
+    assert names.LABEL_PARENT_NAME == "tailscale.com/parent-resource"
+    assert names.LABEL_PARENT_NAMESPACE == "tailscale.com/parent-resource-ns"
+    assert names.LABEL_PARENT_TYPE == "tailscale.com/parent-resource-type"
+
+
+def test_keys_of_labels_and_annotations_are_valid_and_distinct() -> None:
+    keys = [*constants("LABEL_").values(), *constants("ANNOTATION_").values()]
+    assert len(keys) > 20
+    assert len(keys) == len(set(keys))
+    assert all(KUBERNETES_KEY.fullmatch(key) for key in keys)
+
+
+def test_keys_of_a_secret_are_distinct() -> None:
+    keys = list(constants("SECRET_").values())
+    assert len(keys) == len(set(keys)) == 7

@@ -1,0 +1,98 @@
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import (
+    DEPLOYMENT,
+    DNSCONFIG,
+    INGRESS,
+    POD,
+    RESOURCES,
+    SERVICE,
+    Key,
+    Object,
+    Resource,
+    annotations,
+    has_finalizer,
+    is_deleting,
+    key_of,
+    labels,
+    resource_of,
+    uid,
+)
+
+
+class Path(NamedTuple):
+    resource: Resource
+    parts: tuple[str, ...]
+    path: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Path(POD, (), "/api/v1/pods"),
+        Path(POD, ("default",), "/api/v1/namespaces/default/pods"),
+        Path(POD, ("default", "a"), "/api/v1/namespaces/default/pods/a"),
+        Path(POD, ("default", "a", "status"), "/api/v1/namespaces/default/pods/a/status"),
+        Path(DEPLOYMENT, ("default", "a"), "/apis/apps/v1/namespaces/default/deployments/a"),
+        Path(DNSCONFIG, (), "/apis/tailscale.com/v1alpha1/dnsconfigs"),
+        Path(DNSCONFIG, ("", "a"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a"),
+        Path(DNSCONFIG, ("default", "a", "status"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a/status"),
+    ],
+)
+def test_a_kind_is_served_where_the_api_says(case: Path) -> None:
+    assert case.resource.path(*case.parts) == case.path
+
+
+def test_a_key_reads_as_kubectl_writes_it() -> None:
+    assert str(Key("default", "a")) == "default/a"
+    assert str(Key("", "a")) == "a"
+
+
+def test_a_kind_reads_as_kubectl_writes_it() -> None:
+    assert str(SERVICE) == "services"
+    assert str(INGRESS) == "ingresses.networking.k8s.io"
+
+
+def test_every_kind_is_found_from_its_objects() -> None:
+    for resource in RESOURCES.values():
+        assert resource_of({"apiVersion": resource.api_version, "kind": resource.kind}) is resource
+
+
+def test_only_the_operators_own_kinds_and_ingress_classes_have_no_namespace() -> None:
+    assert {str(kind) for kind in RESOURCES.values() if not kind.namespaced} == {
+        "dnsconfigs.tailscale.com",
+        "ingressclasses.networking.k8s.io",
+        "proxyclasses.tailscale.com",
+    }
+
+
+def test_an_object_is_known_by_namespace_name_and_uid() -> None:
+    obj = {"metadata": {"namespace": "default", "name": "a", "uid": "1-2"}}
+    assert key_of(obj) == Key("default", "a")
+    assert key_of({"metadata": {"name": "a"}}) == Key("", "a")
+    assert uid(obj) == "1-2"
+
+
+@pytest.mark.parametrize("metadata", [{}, {"labels": None, "annotations": None, "finalizers": None}])
+def test_what_an_object_does_not_have_is_empty(metadata: Object) -> None:
+    obj = {"metadata": metadata}
+    assert not labels(obj)
+    assert not annotations(obj)
+    assert not has_finalizer(obj, "example.org/a")
+    assert not is_deleting(obj)
+
+
+def test_what_an_object_has_is_found() -> None:
+    obj = {
+        "metadata": {
+            "labels": {"a": "1"},
+            "annotations": {"b": "2"},
+            "finalizers": ["example.org/a"],
+            "deletionTimestamp": "2030-01-01T00:00:00Z",
+        }
+    }
+    assert (labels(obj), annotations(obj)) == ({"a": "1"}, {"b": "2"})
+    assert has_finalizer(obj, "example.org/a")
+    assert not has_finalizer(obj, "example.org/b")
+    assert is_deleting(obj)

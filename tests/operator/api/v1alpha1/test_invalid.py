@@ -1,0 +1,41 @@
+"""What is wrong with a custom resource, in words."""
+
+from typing import Literal
+
+import pytest
+from pydantic import Field
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.wire import CustomResource
+
+
+class Thing(CustomResource):
+    """Has rules on strings."""
+
+    letters: str = Field(default="a", pattern=r"^[a-z]{1,3}$")
+    """Some letters."""
+    mode: Literal["in", "out"] = "in"
+    """One of two."""
+    short: str = Field(default="", max_length=3)
+    """A few characters."""
+
+
+def thing(**fields: object) -> Thing | Invalid:
+    return Thing.parse({"metadata": {"name": "a"}, **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"letters": "A\nB"}, r'letters must match ^[a-z]{1,3}$, not "A\nB"'),
+        ({"mode": "up"}, "mode must be 'in' or 'out', not \"up\""),
+        ({"short": "long"}, 'short is wrong: String should have at most 3 characters, not "long"'),
+    ],
+)
+def test_an_error_is_one_line_with_the_field_the_rule_and_the_value(fields: dict[str, object], message: str) -> None:
+    assert thing(**fields) == Invalid(message)
+
+
+def test_a_long_value_is_not_repeated_whole() -> None:
+    invalid = thing(letters="A" * 1000)
+    assert isinstance(invalid, Invalid)
+    assert len(invalid.message) < 200
