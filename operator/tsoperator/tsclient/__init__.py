@@ -1,0 +1,1 @@
+"""A client of the tailnet's control plane, Tailscale's or Headscale's."""

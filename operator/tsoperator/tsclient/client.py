@@ -1,0 +1,94 @@
+"""The calls of the control server's API that the operator makes."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import aiohttp
+
+from tsoperator.tsclient.errors import NotFound, Unavailable
+from tsoperator.tsclient.models import AuthKey, Device, DeviceList
+from tsoperator.tsclient.oauth import ClientCredentials, TokenSource
+from tsoperator.tsclient.transport import Answer, Request, Retry, Transport
+
+_DEVICE_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class TailnetClient:
+    """One tailnet, as an OAuth client may see and change it.
+
+    Every call ends within ``retry.call`` seconds, waiting for a token and repeated tries included, and raises
+    ControlError.
+    *base_url* has no slash at its end; *clock* counts seconds and never goes back.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        base_url: str,
+        credentials: ClientCredentials,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        retry: Retry | None = None,
+    ) -> None:
+        self._retry = retry or Retry()
+        self._transport = Transport(session, base_url, self._retry)
+        self._tokens = TokenSource(self._transport, credentials, clock)
+
+    async def create_auth_key(self, tags: Sequence[str]) -> AuthKey:
+        """Create an auth key for one device with *tags*: single-use, preauthorized, not ephemeral."""
+        # Headscale wants every field of "create"; Tailscale takes an expiry of 0 for its default.
+        create = {"reusable": False, "ephemeral": False, "tags": list(tags), "preauthorized": True}
+        body = {"capabilities": {"devices": {"create": create}}, "expirySeconds": 0, "description": ""}
+        return (await self._call("POST", "/api/v2/tailnet/-/keys", body)).read(AuthKey)
+
+    async def device(self, device_id: str) -> Device:
+        """Return the device with that node ID. Raises NotFound."""
+        return (await self._call("GET", _device_path(device_id))).read(Device)
+
+    async def devices(self) -> list[Device]:
+        """Return all devices of the tailnet."""
+        return list((await self._call("GET", "/api/v2/tailnet/-/devices")).read(DeviceList).devices)
+
+    async def delete_device(self, device_id: str) -> None:
+        """Delete the device with that node ID; one that is gone already counts as deleted."""
+        with suppress(NotFound):
+            (await self._call("DELETE", _device_path(device_id))).check()
+
+    async def set_device_tags(self, device_id: str, tags: Sequence[str]) -> None:
+        """Replace the tags of a device. Raises NotFound; BadRequest for a tag that is not permitted."""
+        (await self._call("POST", f"{_device_path(device_id)}/tags", {"tags": list(tags)})).check()
+
+    async def set_device_name(self, device_id: str, name: str) -> None:
+        """Give a device another name, a single label. Raises NotFound; BadRequest for a name that is taken."""
+        (await self._call("POST", f"{_device_path(device_id)}/name", {"name": name})).check()
+
+    async def _call(self, method: str, path: str, body: Any = None) -> Answer:
+        try:
+            async with asyncio.timeout(self._retry.call):
+                answer = await self._send(method, path, body)
+                # The token was dropped with the first 401: it may have been revoked, or the server lost it.
+                return await self._send(method, path, body) if answer.status == 401 else answer
+        except TimeoutError:
+            raise Unavailable(
+                f"{method} {path}: the control server did not answer within {self._retry.call:g} s"
+            ) from None
+
+    async def _send(self, method: str, path: str, body: Any) -> Answer:
+        token = await self._tokens.token()
+        headers = {"Authorization": f"Bearer {token.get_secret_value()}"}
+        answer = await self._transport.send(Request(method, path, secret=token, json=body, headers=headers))
+        if answer.status in (401, 403):
+            # A token keeps the scopes it was issued with: the next call shall see those that were added since.
+            self._tokens.drop(token)
+        return answer
+
+
+def _device_path(device_id: str) -> str:
+    """Return the path of a device; what can't be an ID is no device's: it would lead to another path."""
+    if not _DEVICE_ID.fullmatch(device_id):
+        raise NotFound(f"no device has the ID {device_id!r}", 404, "not a device ID")
+    return f"/api/v2/device/{device_id}"

@@ -1,0 +1,63 @@
+"""Errors of the control server, as a tree by what a caller does about them.
+
+ControlError
+├── Unavailable            no answer in time, or 5xx, in every try: try again later
+├── RateLimited            429 in every try: try again later
+├── UnexpectedAnswer       a redirect, a web page, JSON of another shape: that is not the API
+├── CredentialsUnreadable  the files of the OAuth client are missing or empty
+└── Refused                an answer that says no; *status* and *detail* as the server gave them
+    ├── BadRequest         400, 409, 422: not as asked, such as a tag that is not permitted
+    ├── Unauthorized       401: the OAuth client is not, or no longer, accepted
+    ├── Forbidden          403: the OAuth client lacks a scope or a tag
+    ├── NotFound           404 of the API: no such device
+    └── NotSupported       404 in plain text: this control server has no such call
+"""
+
+
+class ControlError(Exception):
+    """The control server could not be used as asked; the text says what to do, and holds no secret."""
+
+
+class Unavailable(ControlError):
+    """The control server gave no usable answer in time."""
+
+
+class RateLimited(ControlError):
+    """The control server wants fewer requests."""
+
+
+class UnexpectedAnswer(ControlError):
+    """Something answered that does not speak the control server's API."""
+
+
+class CredentialsUnreadable(ControlError):
+    """The OAuth client's ID or secret cannot be read."""
+
+
+class Refused(ControlError):
+    """The control server refused; *status* is the HTTP code, *detail* its own words."""
+
+    def __init__(self, message: str, status: int, detail: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.detail = detail
+
+
+class BadRequest(Refused):
+    """The control server does not accept what was asked, such as a tag that is not permitted."""
+
+
+class Unauthorized(Refused):
+    """The control server does not accept the OAuth client."""
+
+
+class Forbidden(Refused):
+    """The OAuth client may not do this: it lacks a scope or a tag."""
+
+
+class NotFound(Refused):
+    """The control server knows no such thing."""
+
+
+class NotSupported(Refused):
+    """The control server does not have this call; Headscale lacks some of Tailscale's."""

@@ -1,0 +1,101 @@
+"""Access tokens of an OAuth client: asked for when needed, kept until shortly before they end."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import SecretStr
+
+from tsoperator.tsclient.errors import BadRequest, CredentialsUnreadable, Unauthorized
+from tsoperator.tsclient.models import AccessToken
+from tsoperator.tsclient.transport import Request, Transport
+
+
+class Credentials(NamedTuple):
+    """An OAuth client's ID and secret."""
+
+    client_id: str
+    client_secret: SecretStr
+
+
+ClientCredentials = Callable[[], Credentials]
+"""Returns the credentials as they are now; asked before every use of a token, so that a rotation is noticed at once.
+Raises CredentialsUnreadable."""
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialFiles:
+    """Credentials in two mounted files, whose ends are trimmed: a last newline belongs to no secret."""
+
+    client_id: Path
+    client_secret: Path
+
+    def __call__(self) -> Credentials:
+        """Read the files. Raises CredentialsUnreadable."""
+        return Credentials(
+            _read(self.client_id, "CLIENT_ID_FILE"), SecretStr(_read(self.client_secret, "CLIENT_SECRET_FILE"))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """An access token, whose it is, and when the clock says to ask for another."""
+
+    value: SecretStr
+    credentials: Credentials
+    renew_at: float
+
+
+class TokenSource:
+    """Access tokens by the client-credentials grant (RFC 6749, section 4.4), asked for once however many wait."""
+
+    def __init__(self, transport: Transport, credentials: ClientCredentials, clock: Callable[[], float]) -> None:
+        self._transport = transport
+        self._credentials = credentials
+        self._clock = clock
+        self._token: _Token | None = None
+        self._renewal = asyncio.Lock()
+
+    async def token(self) -> SecretStr:
+        """Return a token that is good for a while. Raises ControlError."""
+        async with self._renewal:
+            credentials = self._credentials()
+            token = self._token
+            if token is None or token.credentials != credentials or self._clock() >= token.renew_at:
+                token = self._token = await self._request(credentials)
+            return token.value
+
+    def drop(self, value: SecretStr) -> None:
+        """Forget the token *value*, which the server did not accept, unless another has taken its place."""
+        if self._token is not None and self._token.value == value:
+            self._token = None
+
+    async def _request(self, credentials: Credentials) -> _Token:
+        asked_at = self._clock()
+        form = {
+            "grant_type": "client_credentials",
+            "client_id": credentials.client_id,
+            "client_secret": credentials.client_secret.get_secret_value(),
+        }
+        answer = await self._transport.send(
+            Request("POST", "/api/v2/oauth/token", secret=credentials.client_secret, form=form)
+        )
+        try:
+            granted = answer.read(AccessToken)
+        except BadRequest as error:
+            # RFC 6749, section 5.2: a server may refuse a client with 400.
+            raise Unauthorized(str(error), error.status, error.detail) from None
+        lifetime = granted.expires_in
+        return _Token(granted.access_token, credentials, asked_at + lifetime - min(60, lifetime / 5))
+
+
+def _read(path: Path, variable: str) -> str:
+    try:
+        value = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CredentialsUnreadable(f"{variable}: cannot read {path}: {error}") from error
+    if not value:
+        raise CredentialsUnreadable(f"{variable}: {path} is empty")
+    return value

@@ -1,0 +1,209 @@
+import asyncio
+
+import aiohttp
+import pytest
+from clustersim.control import Control, Device
+from clustersim.tailnet import NewKey
+from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tsclient.errors import (
+    BadRequest,
+    Forbidden,
+    NotFound,
+    NotSupported,
+    RateLimited,
+    Unauthorized,
+    Unavailable,
+    UnexpectedAnswer,
+)
+from tsoperator.tsclient.oauth import Credentials
+from tsoperator.tsclient.transport import Retry
+
+from tests.operator.tsclient.conftest import Clock
+
+KEYS = "/api/v2/tailnet/-/keys"
+TOKEN = "/api/v2/oauth/token"
+
+
+def register(control: Control, hostname: str = "db") -> Device:
+    return control.register(control.create_key(NewKey(("tag:k8s",))).key, hostname)
+
+
+async def test_an_auth_key_is_single_use_preauthorized_lasting_and_tagged(
+    client: TailnetClient, control: Control
+) -> None:
+    created = await client.create_auth_key(["tag:k8s", "tag:db"])
+    key = control.keys[created.id]
+    assert (key.reusable, key.preauthorized, key.ephemeral, key.tags) == (False, True, False, ("tag:k8s", "tag:db"))
+    assert control.register(created.key.get_secret_value(), "db").tags == ("tag:k8s", "tag:db")
+
+
+async def test_a_device_reads_the_same_from_either_server(client: TailnetClient, control: Control) -> None:
+    registered = register(control)
+    device = await client.device(registered.node_id)
+    assert (device.id, device.node_id, device.short_name) == (registered.id, registered.node_id, "db")
+    assert (device.addresses, device.tags, device.authorized) == (registered.addresses, ("tag:k8s",), True)
+    assert device.connected is (None if control.headscale else True)
+
+
+async def test_all_devices_are_listed(client: TailnetClient, control: Control) -> None:
+    assert await client.devices() == []
+    registered = [register(control) for _ in range(2)]
+    assert [device.node_id for device in await client.devices()] == [device.node_id for device in registered]
+
+
+async def test_a_deleted_device_is_gone(client: TailnetClient, control: Control) -> None:
+    device = register(control)
+    await client.delete_device(device.node_id)
+    assert not control.devices
+    with pytest.raises(NotFound, match="device not found"):
+        await client.device(device.node_id)
+
+
+async def test_a_device_that_is_gone_counts_as_deleted(client: TailnetClient, control: Control) -> None:
+    device = register(control)
+    control.delete_device(device)
+    await client.delete_device(device.node_id)
+
+
+async def test_a_device_whose_deletion_was_not_confirmed_counts_as_deleted(
+    client: TailnetClient, control: Control
+) -> None:
+    device = register(control)
+    control.lose_answers(path="/device/")
+    await client.delete_device(device.node_id)
+    assert not control.devices
+
+
+async def test_a_404_in_plain_text_does_not_count_as_deleted(client: TailnetClient, control: Control) -> None:
+    control.answer("404 page not found", status=404, path="/device/", headers={"Content-Type": "text/plain"})
+    with pytest.raises(NotSupported, match="does not have that call"):
+        await client.delete_device(register(control).node_id)
+
+
+async def test_a_web_page_does_not_count_as_deleted(client: TailnetClient, control: Control) -> None:
+    control.answer_nonsense(path="/device/")
+    with pytest.raises(UnexpectedAnswer, match="Please log in"):
+        await client.delete_device(register(control).node_id)
+
+
+async def test_an_empty_answer_to_a_deletion_is_a_success(client: TailnetClient, control: Control) -> None:
+    control.answer("", path="/device/")
+    await client.delete_device(register(control).node_id)
+
+
+@pytest.mark.parametrize("device_id", ["", ".", "..", "a/b", "../tailnet/-/keys/1", "1?x=1", "1#", "1%2f", "1\n", "ä"])
+async def test_what_cannot_be_an_id_is_no_device_and_no_path(
+    client: TailnetClient, control: Control, device_id: str
+) -> None:
+    await client.delete_device(device_id)
+    with pytest.raises(NotFound):
+        await client.set_device_name(device_id, "db")
+    assert not control.requests
+
+
+async def test_a_device_is_renamed_and_tagged(client: TailnetClient, control: Control) -> None:
+    node_id = register(control).node_id
+    await client.set_device_name(node_id, "shop")
+    await client.set_device_tags(node_id, ["tag:shop"])
+    device = await client.device(node_id)
+    assert (device.short_name, device.hostname, device.tags) == ("shop", "db", ("tag:shop",))
+
+
+async def test_a_name_in_use_is_a_bad_request(client: TailnetClient, control: Control) -> None:
+    register(control, "web")
+    with pytest.raises(BadRequest, match="already in use"):
+        await client.set_device_name(register(control).node_id, "web")
+
+
+async def test_a_refused_tag_is_a_bad_request_with_the_reason(client: TailnetClient, control: Control) -> None:
+    control.policy_tags = {"tag:k8s"}
+    with pytest.raises(BadRequest, match=r"tag:other.*") as key_error:
+        await client.create_auth_key(["tag:other"])
+    with pytest.raises(BadRequest, match=r"requested tags \[tag:other\] are invalid or not permitted"):
+        await client.set_device_tags(register(control).node_id, ["tag:other"])
+    assert "tag:other" in key_error.value.detail
+    assert key_error.value.status == 400
+
+
+async def test_a_missing_scope_is_forbidden_in_the_servers_words(client: TailnetClient, control: Control) -> None:
+    control.scopes.remove("auth_keys")
+    with pytest.raises(Forbidden) as error:
+        await client.create_auth_key(["tag:k8s"])
+    words = "required scope auth_keys" if control.headscale else "does not have enough permissions"
+    assert words in error.value.detail
+    assert "scopes and tags of the OAuth client" in str(error.value)
+
+
+async def test_a_scope_that_was_added_is_there_at_the_next_call(client: TailnetClient, control: Control) -> None:
+    control.scopes.remove("auth_keys")
+    with pytest.raises(Forbidden):
+        await client.create_auth_key(["tag:k8s"])
+    control.scopes.add("auth_keys")
+    assert (await client.create_auth_key(["tag:k8s"])).id in control.keys
+
+
+async def test_a_revoked_token_is_replaced_once(client: TailnetClient, control: Control) -> None:
+    await client.devices()
+    control.revoke_tokens()
+    await client.devices()
+    assert control.requests["POST", TOKEN] == 2
+
+
+async def test_a_token_that_is_never_accepted_is_unauthorized(client: TailnetClient, control: Control) -> None:
+    control.fail(401, count=10, path="/devices")
+    with pytest.raises(Unauthorized, match="CLIENT_ID_FILE and CLIENT_SECRET_FILE"):
+        await client.devices()
+    assert control.requests["GET", "/api/v2/tailnet/-/devices"] == 2
+
+
+async def test_an_auth_key_is_in_no_repr(client: TailnetClient) -> None:
+    key = await client.create_auth_key(["tag:k8s"])
+    assert key.key.get_secret_value() not in f"{key!r} {key}"
+
+
+@pytest.mark.parametrize("body", ["{}", '{"id": "k1", "key": ""}', '{"id": "k1"}', "null", "[]"])
+async def test_an_answer_without_a_key_is_unexpected(client: TailnetClient, control: Control, body: str) -> None:
+    control.answer(body, path=KEYS)
+    with pytest.raises(UnexpectedAnswer, match=KEYS):
+        await client.create_auth_key(["tag:k8s"])
+
+
+async def test_a_key_whose_answer_was_lost_is_created_again(client: TailnetClient, control: Control) -> None:
+    control.lose_answers(path=KEYS)
+    created = await client.create_auth_key(["tag:k8s"])
+    assert len(control.keys) == 2
+    assert control.register(created.key.get_secret_value(), "db").key_id == created.id
+
+
+async def test_a_rate_limit_ends_as_rate_limited(client: TailnetClient, control: Control) -> None:
+    control.fail(429, count=10, path="/devices")
+    with pytest.raises(RateLimited):
+        await client.devices()
+
+
+async def test_a_call_ends_in_time_whatever_the_server_does(
+    session: aiohttp.ClientSession, url: str, control: Control, credentials: Credentials
+) -> None:
+    control.latency = 3600
+    client = TailnetClient(session, url, lambda: credentials, retry=Retry(call=0.05))
+    with pytest.raises(Unavailable, match=r"did not answer within 0\.05 s"):
+        await client.devices()
+
+
+async def test_a_call_that_is_cancelled_leaves_the_client_usable(client: TailnetClient, control: Control) -> None:
+    control.latency = 3600
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await client.devices()
+    control.heal()
+    assert await client.devices() == []
+
+
+async def test_the_clock_of_the_client_decides_when_a_token_is_renewed(
+    client: TailnetClient, control: Control, clock: Clock
+) -> None:
+    await client.devices()
+    clock.now += control.token_seconds
+    await client.devices()
+    assert control.requests["POST", TOKEN] == 2
+    assert control.requests["GET", "/api/v2/tailnet/-/devices"] == 2
