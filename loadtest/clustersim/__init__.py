@@ -1,0 +1,1 @@
+"""A simulated cluster and control server, small enough to run anywhere."""

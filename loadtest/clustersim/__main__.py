@@ -1,0 +1,64 @@
+"""Run a simulated cluster, or the demo on one, from a shell."""
+
+import argparse
+import asyncio
+import signal
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from clustersim.sim import ClusterSim, SimOptions, cluster_sim
+
+
+def main() -> int:
+    """Do what the command line says and return the exit code."""
+    arguments = _parser().parse_args()
+    if arguments.command == "demo":
+        demo = import_module("clustersim.demo")  # serving needs nothing of what the demo does
+        return int(demo.main(keep=arguments.keep))
+    options = SimOptions(
+        listen=arguments.listen,
+        control_listen=arguments.control_listen,
+        headscale=arguments.headscale,
+        tailnet_domain=arguments.domain,
+    )
+    asyncio.run(_serve(options, arguments.kubeconfig))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="clustersim", description="A simulated Kubernetes cluster and tailnet.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve", help="run a cluster until interrupted")
+    serve.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="API server (default: a free port)")
+    serve.add_argument("--control-listen", default="127.0.0.1:0", metavar="HOST:PORT", help="control server")
+    serve.add_argument("--kubeconfig", type=Path, metavar="PATH", help="write a kubeconfig there")
+    serve.add_argument("--headscale", action="store_true", help="let the control server act as Headscale does")
+    serve.add_argument("--domain", default="tail1234.ts.net", help="MagicDNS domain (default: %(default)s)")
+    demo = commands.add_parser("demo", help="run the product on a simulated cluster")
+    demo.add_argument("--keep", action="store_true", help="stay up afterwards, until interrupted")
+    return parser
+
+
+async def _serve(options: SimOptions, kubeconfig: Path | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with cluster_sim(options) as sim:
+        _announce(sim, kubeconfig)
+        await stop.wait()
+
+
+def _announce(sim: ClusterSim, kubeconfig: Path | None) -> None:
+    print(f"API server      {sim.api_url}")
+    print(f"control server  {sim.control_url}")
+    if kubeconfig:
+        kubeconfig.touch(mode=0o600)
+        kubeconfig.write_text(sim.kubeconfig())
+        print(f"try             kubectl --kubeconfig {kubeconfig} get services -A")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,257 @@
+"""Plays the official proxy image: boots from its Secret, joins the tailnet, and keeps its state keys up to date.
+
+Nothing here waits. ``step`` brings the proxy as far as its Secrets and the tailnet allow; the kubelet calls it again
+whenever one of them has changed.
+"""
+
+import json
+import re
+import secrets
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from clustersim.objects import SECRET, Object
+from clustersim.proxyconfig import CAPABILITY_VERSION, ConfigError, ProxyConfig, newest_file, parse
+from clustersim.store import Store
+from clustersim.tailnet import AuthKeyError, Device, Tailnet
+
+CONFIG_DIR = "TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR"
+STATE_SECRET = "TS_KUBE_SECRET"  # noqa: S105  the variable that names a Secret, not one
+SERVE_CONFIG = "TS_SERVE_CONFIG"
+TARGET_FQDN = "TS_TAILNET_TARGET_FQDN"
+CREATING = "ContainerCreating"
+_REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
+_LOGIN_KEYS = (
+    "reissue_authkey",
+    "device_id",
+    "device_fqdn",
+    "device_ips",
+    "_machinekey",
+    "_current-profile",
+    "_profiles",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerState:
+    """How a container is: running unless it *waits* for a reason, and *ready* or not."""
+
+    ready: bool = True
+    waits: str = ""
+    message: str = ""
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A key of a Secret, or the whole Secret where *key* is empty."""
+
+    secret: str
+    key: str = ""
+
+
+def proxy_container(pod: Object) -> Object | None:
+    """Return the container of *pod* that runs the proxy image with a configuration file, if there is one."""
+    for container in pod["spec"].get("containers", ()):
+        names = {variable["name"] for variable in container.get("env", ())}
+        if {CONFIG_DIR, STATE_SECRET} <= names:
+            found: Object = container
+            return found
+    return None
+
+
+def environment(pod: Object, container: Object) -> dict[str, str]:
+    """Return the container's environment: fields of *pod* filled in, ``$(NAME)`` expanded where NAME came before."""
+    fields = {
+        "metadata.name": pod["metadata"]["name"],
+        "metadata.namespace": pod["metadata"]["namespace"],
+        "metadata.uid": pod["metadata"]["uid"],
+        "spec.nodeName": pod["spec"].get("nodeName", ""),
+        "status.podIP": pod.get("status", {}).get("podIP", ""),
+    }
+    values: dict[str, str] = {}
+    for variable in container.get("env", ()):
+        path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
+        text = fields.get(path, "") if path else variable.get("value", "")
+        values[variable["name"]] = _REFERENCE.sub(lambda match: values.get(match[1], match[0]), text)
+    return values
+
+
+def mount_of(pod: Object, container: Object, path: str) -> Mount | None:
+    """Return what Secret lies at *path* in the container: a mounted folder, or a file in one."""
+    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", ())}
+    for mount in container.get("volumeMounts", ()):
+        source = volumes.get(mount["name"], {}).get("secret")
+        if source is None:
+            continue
+        if mount["mountPath"] == path:
+            return Mount(source["secretName"])
+        if mount["mountPath"] == str(PurePosixPath(path).parent):
+            file = PurePosixPath(path).name
+            keys = {item["path"]: item["key"] for item in source.get("items", ())}
+            return Mount(source["secretName"], keys.get(file, file))
+    return None
+
+
+class Proxy:
+    """One proxy container, from its first boot to the end of its Pod."""
+
+    def __init__(self, store: Store, tailnet: Tailnet, pod: Object, container: Object) -> None:
+        self._store = store
+        self._tailnet = tailnet
+        self._namespace: str = pod["metadata"]["namespace"]
+        self._uid: str = pod["metadata"]["uid"]
+        env = environment(pod, container)
+        self._state = env[STATE_SECRET]
+        self._config_mount = mount_of(pod, container, env[CONFIG_DIR])
+        self._serve_mount = mount_of(pod, container, env.get(SERVE_CONFIG, ""))
+        self._ready_before_login = TARGET_FQDN not in env
+        self._file = ""
+        self._config = ProxyConfig()
+        self._restarts = 0
+        self._rejected: str | None = None
+        self.device: Device | None = None
+
+    @property
+    def secrets(self) -> set[str]:
+        """The names of the Secrets whose changes matter to it."""
+        mounts = (self._config_mount, self._serve_mount)
+        return {self._state} | {mount.secret for mount in mounts if mount}
+
+    def is_outdated(self) -> bool:
+        """Tell whether the tailnet knows something else of its device than it does."""
+        return self.device is not None and self._tailnet.devices.get(self.device.node_id) != self.device
+
+    def step(self) -> ContainerState:
+        """Go as far as the Secrets and the tailnet allow now, and return how the container is."""
+        try:
+            return self._run()
+        except ConfigError as error:
+            return ContainerState(False, "CrashLoopBackOff", str(error), self._restarts)
+
+    def _run(self) -> ContainerState:
+        mount = self._config_mount
+        if mount is None:
+            raise ConfigError("no Secret is mounted at the configuration folder")
+        if self._read(mount.secret) is None or self._read(self._state) is None:
+            if not self._file:
+                return ContainerState(False, CREATING, f'secret "{mount.secret}" not found', self._restarts)
+        else:
+            self._reload(mount)
+            self._stay_logged_in()
+        return ContainerState(self._ready_before_login or self.device is not None, restarts=self._restarts)
+
+    def _reload(self, mount: Mount) -> None:
+        """Read the configuration; a bad one stops the boot, and leaves a proxy that runs with what it has."""
+        data = self._read(mount.secret) or {}
+        if self._file:
+            try:
+                self._config = parse(data.get(self._file, ""))
+            except ConfigError:
+                return
+        else:
+            file = newest_file(data)
+            self._config = parse(data[file])
+            self._boot()
+            self._file = file
+
+    def _boot(self) -> None:
+        """Reset the reported state, and find the device of an earlier run."""
+        state = self._read(self._state) or {}
+        patch = dict.fromkeys(("https_endpoint", "egress-services", "ingress-config.json"))
+        patch |= {"tailscale_capver": str(CAPABILITY_VERSION), "pod_uid": self._uid}
+        if self._config.auth_key and state.get("reissue_authkey") != self._config.auth_key:
+            patch["reissue_authkey"] = None
+        self._write(patch)
+        self._rejected = None
+        self.device = self._tailnet.devices.get(_node_id(state))
+
+    def _stay_logged_in(self) -> None:
+        if self._rejected is not None:
+            self._await_other_key(self._rejected)
+        elif self.device is None:
+            self._log_in()
+        elif self.device.node_id not in self._tailnet.devices:
+            self._ask_for_key()
+        if self.device is not None:
+            self._report(self.device)
+
+    def _log_in(self) -> None:
+        """Join with the configured key, and keep the state that lets a later run do without it."""
+        try:
+            device = self._tailnet.register(self._config.auth_key, self._config.hostname)
+        except AuthKeyError:
+            self._ask_for_key()
+            return
+        profile = secrets.token_hex(2)
+        login = {"ID": profile, "Name": device.hostname, "Key": f"profile-{profile}", "NodeID": device.node_id}
+        config = {"PrivateNodeKey": f"privkey:{secrets.token_hex(32)}", "NodeID": device.node_id}
+        self._write(
+            {
+                "_machinekey": f"privkey:{secrets.token_hex(32)}",
+                f"profile-{profile}": json.dumps({"Config": config, "Hostname": device.hostname}),
+                "_profiles": json.dumps({profile: login}),
+                "_current-profile": f"profile-{profile}",
+                "device_id": device.node_id,
+            }
+        )
+        self.device = device
+
+    def _ask_for_key(self) -> None:
+        """Ask the operator for another key than the configured one."""
+        self.device = None
+        self._rejected = self._config.auth_key
+        self._write({"reissue_authkey": self._rejected})
+
+    def _await_other_key(self, rejected: str) -> None:
+        """With another key in the configuration: forget the old device and start again, as a new container does."""
+        if self._config.auth_key in ("", rejected):
+            return
+        state = self._read(self._state) or {}
+        self._write(dict.fromkeys((*_LOGIN_KEYS, state.get("_current-profile", "_current-profile"))))
+        self._restarts += 1
+        self._boot()
+        self._log_in()
+
+    def _report(self, device: Device) -> None:
+        """Follow the configured hostname and serve configuration, and write what the tailnet calls the device."""
+        if self._config.hostname:
+            device = self._tailnet.set_hostname(device.node_id, self._config.hostname)
+        else:
+            device = self._tailnet.devices[device.node_id]
+        self.device = device
+        self._write({"device_id": device.node_id})
+        ips = json.dumps(device.addresses, separators=(",", ":"))
+        self._write({"device_fqdn": f"{device.name}.", "device_ips": ips, "https_endpoint": self._endpoint(device)})
+
+    def _endpoint(self, device: Device) -> str | None:
+        mount = self._serve_mount
+        if mount is None or not (self._read(mount.secret) or {}).get(mount.key):
+            return None
+        return device.name if self._tailnet.https else "no-https"
+
+    def _read(self, name: str) -> dict[str, str] | None:
+        """Return the decoded data of a Secret, or None if there is no such Secret."""
+        secret = self._store.find(SECRET, self._namespace, name)
+        if secret is None:
+            return None
+        return {key: b64decode(value).decode(errors="replace") for key, value in (secret.get("data") or {}).items()}
+
+    def _write(self, values: dict[str, str | None]) -> None:
+        """Set or remove keys of the state Secret; nothing is sent if it holds them already."""
+        state = self._read(self._state)
+        if state is None or all(state.get(key) == value for key, value in values.items()):
+            return
+        data = {key: None if value is None else b64encode(value.encode()).decode() for key, value in values.items()}
+        self._store.merge(SECRET, self._namespace, self._state, {"data": data})
+
+
+def _node_id(state: dict[str, str]) -> str:
+    """Return the node ID that the state of an earlier run holds, empty if there is none; raises ConfigError."""
+    profile = state.get(state.get("_current-profile", ""), "{}")
+    try:
+        node_id: str = json.loads(profile).get("Config", {}).get("NodeID", "")
+    except (ValueError, AttributeError) as error:
+        raise ConfigError(f"unreadable state: {error}") from error
+    return node_id

@@ -1,0 +1,140 @@
+"""A simulated control server, Tailscale's or Headscale's, whose answers can be made to go wrong."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from clustersim.control_http import Api
+from clustersim.tailnet import AuthKey, AuthKeyError, Device, Tailnet
+
+__all__ = ["AuthKey", "AuthKeyError", "Control", "Device"]
+
+_SHUTDOWN_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What is sent instead of the API's answer."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Fault:
+    """What goes wrong with the next *left* requests whose path template contains *path*."""
+
+    left: int
+    path: str
+    answer: _Answer | None = None
+    """None drops the connection."""
+    carried_out: bool = False
+    """Whether the request has its effect all the same."""
+
+
+class Control(Tailnet):
+    """A tailnet that is served over HTTP.
+
+    *requests* counts by method and path template, such as ``("DELETE", "/api/v2/device/{id}")``, failed ones too;
+    *user_agents* are the programs that sent them. *latency* is waited out before every answer, in seconds.
+    Faults are used up in the order they were asked for; a *path* limits one to the path templates that contain it.
+    """
+
+    def __init__(
+        self, domain: str = "tail1234.ts.net", headscale: bool = False, clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(domain, headscale, clock)
+        self.requests: Counter[tuple[str, str]] = Counter()
+        self.user_agents: set[str] = set()
+        self.latency: float = 0
+        self._faults: list[_Fault] = []
+
+    def fail(self, status: int = 503, *, count: int = 1, path: str = "", retry_after: str = "") -> None:
+        """Answer the next *count* requests with an error of that HTTP code."""
+        headers = {"Retry-After": retry_after} if retry_after else {}
+        answer = _Answer(status, f'{{"message": "failing with {status}"}}', headers)
+        self._faults.append(_Fault(count, path, answer))
+
+    def answer(self, text: str, *, status: int = 200, path: str = "", headers: Mapping[str, str] | None = None) -> None:
+        """Answer the next request with *text*, which is JSON unless *headers* have another Content-Type."""
+        self._faults.append(_Fault(1, path, _Answer(status, text, headers or {})))
+
+    def answer_nonsense(self, *, count: int = 1, path: str = "") -> None:
+        """Answer the next *count* requests with 200 and a web page, as a captive portal does."""
+        self._faults.append(
+            _Fault(count, path, _Answer(200, "<html>Please log in</html>", {"Content-Type": "text/html"}))
+        )
+
+    def refuse(self, *, count: int = 1, path: str = "") -> None:
+        """Drop the connection of the next *count* requests."""
+        self._faults.append(_Fault(count, path))
+
+    def lose_answers(self, *, count: int = 1, path: str = "") -> None:
+        """Carry out the next *count* requests, and drop the connection instead of an answer."""
+        self._faults.append(_Fault(count, path, carried_out=True))
+
+    def heal(self) -> None:
+        """End all faults and the latency."""
+        self._faults.clear()
+        self.latency = 0
+
+    @asynccontextmanager
+    async def serve(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+        """Serve the API, on any free port for 0; yield its base URL, without a slash at the end."""
+        api = Api(self)
+        application = web.Application(middlewares=[self._meddle, api.refusals])
+        application.add_routes(api.routes())
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+            bound: tuple[str, int] = runner.addresses[0][:2]
+            yield f"http://[{bound[0]}]:{bound[1]}" if ":" in bound[0] else f"http://{bound[0]}:{bound[1]}"
+        finally:
+            await runner.cleanup()
+
+    @web.middleware
+    async def _meddle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        path = _template(request)
+        self.requests[request.method, path] += 1
+        self.user_agents.add(request.headers.get("User-Agent", ""))
+        await asyncio.sleep(self.latency)
+        fault = self._next_fault(path)
+        if fault is None:
+            return await handler(request)
+        if fault.carried_out:
+            await handler(request)
+        if fault.answer is None:
+            return _drop(request)
+        answer = fault.answer
+        headers = {"Content-Type": "application/json", **answer.headers}
+        return web.Response(status=answer.status, body=answer.text.encode(), headers=headers)
+
+    def _next_fault(self, path: str) -> _Fault | None:
+        fault = next((fault for fault in self._faults if fault.path in path), None)
+        if fault is not None:
+            fault.left -= 1
+            if fault.left <= 0:
+                self._faults.remove(fault)
+        return fault
+
+
+def _template(request: web.Request) -> str:
+    """Return the template of the route that serves *request*, or the path if the server has none for it."""
+    resource = request.match_info.route.resource
+    template = resource.canonical if resource else "/{path}"
+    return request.path if template == "/{path}" else template
+
+
+def _drop(request: web.Request) -> web.Response:
+    """Cut the connection; what is returned reaches nobody."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()

@@ -1,0 +1,300 @@
+"""The control server's API over HTTP, as Tailscale's server answers it and as Headscale does."""
+
+import base64
+import binascii
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from clustersim.tailnet import AuthKey, Device, NewKey, Tailnet, timestamp
+
+_NOT_THERE = "404 page not found\n"
+_KEYS = "/api/v2/tailnet/-/keys"
+_DEVICE = "/api/v2/device/{id}"
+
+Work = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class RefusalError(Exception):
+    """The server refuses a request: HTTP code, message, and details that only Headscale gives."""
+
+    def __init__(self, status: int, message: str, details: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.details = details
+
+
+class Api:
+    """Answers requests about one tailnet."""
+
+    def __init__(self, tailnet: Tailnet) -> None:
+        self._tailnet = tailnet
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return what the server offers; anything else is answered in plain text that it isn't there."""
+        keys, devices = "auth_keys", "devices:core"
+        tailnet = "/api/v2/tailnet/-"
+        return [
+            web.post("/api/v2/oauth/token", self._issue_token),
+            web.post(_KEYS, self._needs(keys, self._create_key)),
+            web.get(_KEYS, self._needs(keys, self._list_keys), allow_head=False),
+            web.get(f"{_KEYS}/{{id}}", self._needs(keys, self._get_key), allow_head=False),
+            web.delete(f"{_KEYS}/{{id}}", self._needs(keys, self._delete_key)),
+            web.get(f"{tailnet}/devices", self._needs(devices, self._list_devices), allow_head=False),
+            web.get(_DEVICE, self._needs(devices, self._get_device), allow_head=False),
+            web.delete(_DEVICE, self._needs(devices, self._delete_device)),
+            web.post(f"{_DEVICE}/name", self._needs(devices, self._set_name)),
+            web.post(f"{_DEVICE}/tags", self._needs(devices, self._set_tags)),
+            web.post(f"{_DEVICE}/authorized", self._needs(devices, self._set_authorized)),
+            web.post(f"{_DEVICE}/key", self._needs(devices, self._set_key)),
+            web.get(f"{_DEVICE}/routes", self._needs(devices, self._get_routes), allow_head=False),
+            web.post(f"{_DEVICE}/routes", self._needs(devices, self._set_routes)),
+            web.get(f"{tailnet}/acl", self._needs("policy_file", self._get_policy), allow_head=False),
+            web.get(f"{tailnet}/settings", self._needs("feature_settings", self._get_settings), allow_head=False),
+            web.route("*", "/{path:.*}", self._not_there),
+        ]
+
+    @web.middleware
+    async def refusals(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Turn a refusal into the error body of the server's kind."""
+        try:
+            return await handler(request)
+        except RefusalError as refusal:
+            body: dict[str, Any] = {"message": refusal.message}
+            if self._tailnet.headscale:
+                body["status"] = refusal.status
+                if refusal.details:
+                    body["data"] = [{"errors": list(refusal.details)}]
+            kind = "application/problem+json" if self._tailnet.headscale else "application/json"
+            return web.json_response(body, status=refusal.status, content_type=kind)
+
+    def _needs(self, scope: str, work: Work) -> Work:
+        """Return *work* for callers whose token has *scope*, or its read-only half for a GET."""
+
+        async def checked(request: web.Request) -> web.Response:
+            scheme, _, value = request.headers.get("Authorization", "").partition(" ")
+            token = self._tailnet.token(value) if scheme == "Bearer" else None
+            if token is None:
+                raise RefusalError(401, "unauthorized" if self._tailnet.headscale else "API token invalid")
+            enough = {scope, f"{scope}:read", "all:read"} if request.method == "GET" else {scope}
+            if token.scopes.isdisjoint(enough | {"all"}):
+                if self._tailnet.headscale:
+                    raise RefusalError(403, f"token is missing the required scope {scope}")
+                raise RefusalError(403, "calling actor does not have enough permissions to perform this function")
+            return await work(request)
+
+        return checked
+
+    async def _not_there(self, request: web.Request) -> web.Response:
+        parts = request.path.split("/")
+        if parts[:4] == ["", "api", "v2", "tailnet"] and len(parts) > 5 and parts[4] != "-":
+            raise RefusalError(404, "tailnet not found")
+        return web.Response(status=404, text=_NOT_THERE)
+
+    async def _issue_token(self, request: web.Request) -> web.Response:
+        tailnet = self._tailnet
+        if await _client(request) != (tailnet.client_id, tailnet.client_secret):
+            if not tailnet.headscale:
+                raise RefusalError(401, "API token invalid")
+            error = {"error": "invalid_client", "error_description": "client authentication failed"}
+            return web.json_response(error, status=401)
+        return web.json_response(
+            {
+                "access_token": tailnet.issue_token(),
+                "token_type": "Bearer",
+                "expires_in": int(tailnet.token_seconds),
+                "scope": " ".join(sorted(tailnet.scopes)),
+            }
+        )
+
+    async def _create_key(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        wanted = self._wanted_key(body)
+        self._check_key_tags(wanted.tags)
+        key = self._tailnet.create_key(wanted)
+        return web.json_response({**self._key(key), "key": key.key})
+
+    def _wanted_key(self, body: dict[str, Any]) -> NewKey:
+        try:
+            create = body["capabilities"]["devices"]["create"]
+            fields = dict(create)
+        except (KeyError, TypeError, ValueError):
+            raise RefusalError(400, "capabilities.devices.create is required") from None
+        required = ("ephemeral", "reusable", "preauthorized", "tags")
+        missing = [name for name in required if name not in fields]
+        if missing and self._tailnet.headscale:
+            where = "body.capabilities.devices.create"
+            details = tuple(f"expected required property {name} to be present ({where})" for name in missing)
+            raise RefusalError(422, "validation failed", details)
+        return NewKey(
+            tags=tuple(fields.get("tags") or ()),
+            reusable=bool(fields.get("reusable")),
+            ephemeral=bool(fields.get("ephemeral")),
+            preauthorized=bool(fields.get("preauthorized")),
+            description=str(body.get("description", "")),
+            seconds=float(body.get("expirySeconds", 0)),
+        )
+
+    def _check_key_tags(self, tags: tuple[str, ...]) -> None:
+        tailnet = self._tailnet
+        undefined = tailnet.refused_tags(tags, tailnet.policy_tags)
+        denied = tailnet.refused_tags(tags, tailnet.client_tags)
+        if tailnet.headscale:
+            if not tags:
+                raise RefusalError(403, "an OAuth client must create tagged keys")
+            if undefined:
+                raise RefusalError(400, f"tag {undefined[0]} is not defined in policy")
+            if denied:
+                raise RefusalError(403, f"tag {denied[0]} is not allowed for this client")
+        elif not tags:
+            raise RefusalError(400, "tailnet-owned auth key must have tags set")
+        elif undefined or denied:
+            raise RefusalError(400, f"requested tags [{' '.join(undefined or denied)}] are invalid or not permitted")
+
+    async def _list_keys(self, request: web.Request) -> web.Response:
+        return web.json_response({"keys": [self._key(key) for key in self._tailnet.keys.values()]})
+
+    async def _get_key(self, request: web.Request) -> web.Response:
+        key = self._tailnet.keys.get(request.match_info["id"])
+        if key is None:
+            raise RefusalError(404, "key not found")
+        return web.json_response(self._key(key))
+
+    async def _delete_key(self, request: web.Request) -> web.Response:
+        if not self._tailnet.delete_key(request.match_info["id"]):
+            raise RefusalError(404, "key not found")
+        return web.json_response({})
+
+    def _key(self, key: AuthKey) -> dict[str, Any]:
+        create = {
+            "reusable": key.reusable,
+            "ephemeral": key.ephemeral,
+            "preauthorized": key.preauthorized,
+            "tags": list(key.tags),
+        }
+        return {
+            "id": key.id,
+            "description": key.description,
+            "created": timestamp(key.created),
+            "expires": timestamp(key.expires),
+            "expirySeconds": int(key.expires - key.created),
+            "invalid": not self._tailnet.is_valid(key),
+            "capabilities": {"devices": {"create": create}},
+        }
+
+    async def _list_devices(self, request: web.Request) -> web.Response:
+        return web.json_response({"devices": [self._device(device) for device in self._tailnet.devices.values()]})
+
+    async def _get_device(self, request: web.Request) -> web.Response:
+        return web.json_response(self._device(self._found(request)))
+
+    async def _delete_device(self, request: web.Request) -> web.Response:
+        self._tailnet.delete_device(self._found(request))
+        return web.json_response({})
+
+    def _found(self, request: web.Request) -> Device:
+        device = self._tailnet.device(request.match_info["id"])
+        if device is None:
+            raise RefusalError(404, "device not found")
+        return device
+
+    def _device(self, device: Device) -> dict[str, Any]:
+        body = {
+            "id": device.id,
+            "nodeId": device.node_id,
+            "name": device.name,
+            "hostname": device.hostname,
+            "addresses": list(device.addresses),
+            "tags": list(device.tags),
+            "authorized": device.authorized,
+            "keyExpiryDisabled": device.key_expiry_disabled,
+            "created": device.created,
+            "user": "tagged-devices",
+            "os": "linux",
+            "clientVersion": "1.103.0",
+        }
+        if self._tailnet.headscale:
+            return {**body, "name": device.name.removesuffix(f".{self._tailnet.domain}")}
+        return {**body, "lastSeen": device.created, "connectedToControl": True}
+
+    async def _set_name(self, request: web.Request) -> web.Response:
+        device = self._found(request)
+        wanted = str((await _body(request)).get("name", ""))
+        label = wanted.removesuffix(f".{self._tailnet.domain}") or device.hostname
+        name = f"{label.lower()}.{self._tailnet.domain}"
+        if "." in label:
+            raise RefusalError(400, f"invalid name {wanted!r}")
+        if not self._tailnet.is_free(name, device.node_id):
+            raise RefusalError(400, f"name {label!r} is already in use")
+        self._tailnet.update(replace(device, name=name))
+        return web.json_response({})
+
+    async def _set_tags(self, request: web.Request) -> web.Response:
+        device = self._found(request)
+        tags = tuple((await _body(request)).get("tags") or ())
+        tailnet = self._tailnet
+        refused = tailnet.refused_tags(tags, tailnet.policy_tags) or tailnet.refused_tags(tags, tailnet.client_tags)
+        if refused:
+            words = f"requested tags [{' '.join(refused)}] are invalid or not permitted"
+            raise RefusalError(400, "validation failed" if tailnet.headscale else words, (words,))
+        tailnet.update(replace(device, tags=tags))
+        return web.json_response({})
+
+    async def _set_authorized(self, request: web.Request) -> web.Response:
+        device = self._found(request)
+        self._tailnet.update(replace(device, authorized=bool((await _body(request)).get("authorized"))))
+        return web.json_response({})
+
+    async def _set_key(self, request: web.Request) -> web.Response:
+        device = self._found(request)
+        disabled = bool((await _body(request)).get("keyExpiryDisabled"))
+        self._tailnet.update(replace(device, key_expiry_disabled=disabled))
+        return web.json_response({})
+
+    async def _get_routes(self, request: web.Request) -> web.Response:
+        return _routes(self._found(request))
+
+    async def _set_routes(self, request: web.Request) -> web.Response:
+        device = replace(self._found(request), enabled_routes=tuple((await _body(request)).get("routes") or ()))
+        self._tailnet.update(device)
+        return _routes(device)
+
+    async def _get_policy(self, request: web.Request) -> web.Response:
+        return web.json_response({"tagOwners": {tag: [] for tag in sorted(self._tailnet.policy_tags or ())}})
+
+    async def _get_settings(self, request: web.Request) -> web.Response:
+        return web.json_response({"devicesApprovalOn": False, "httpsEnabled": self._tailnet.https})
+
+
+def _routes(device: Device) -> web.Response:
+    return web.json_response({"advertisedRoutes": [], "enabledRoutes": list(device.enabled_routes)})
+
+
+async def _body(request: web.Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.read())
+    except ValueError:
+        raise RefusalError(400, "invalid JSON in the request body") from None
+    if not isinstance(body, dict):
+        raise RefusalError(400, "the request body must be a JSON object")
+    return body
+
+
+async def _client(request: web.Request) -> tuple[str, str]:
+    """Return the ID and secret of an OAuth client: HTTP Basic, or the form's fields (RFC 6749, section 2.3.1)."""
+    form = await request.post()
+    scheme, _, value = request.headers.get("Authorization", "").partition(" ")
+    if scheme != "Basic":
+        return str(form.get("client_id", "")), str(form.get("client_secret", ""))
+    if form.get("grant_type") != "client_credentials":
+        raise RefusalError(400, "grant_type must be client_credentials")
+    try:
+        client_id, _, secret = base64.b64decode(value, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return "", ""
+    return client_id, secret

@@ -1,0 +1,198 @@
+"""The fields that an API server fills in, as far as they show when an operator compares what it wrote."""
+
+import base64
+from typing import Any
+
+from clustersim.errors import bad_request
+from clustersim.objects import (
+    CLUSTERROLE,
+    DEPLOYMENT,
+    ENDPOINTSLICE,
+    INGRESS,
+    NAMESPACE,
+    NODE,
+    POD,
+    REPLICASET,
+    ROLE,
+    ROLEBINDING,
+    SECRET,
+    STATEFULSET,
+    Object,
+    Resource,
+)
+
+_RBAC = "rbac.authorization.k8s.io"
+_WITHOUT_GENERATION = {"", "coordination.k8s.io", _RBAC}
+
+_DEPLOYMENT: Object = {
+    "replicas": 1,
+    "revisionHistoryLimit": 10,
+    "progressDeadlineSeconds": 600,
+    "strategy": {"type": "RollingUpdate"},
+}
+_STATEFULSET: Object = {
+    "replicas": 1,
+    "revisionHistoryLimit": 10,
+    "podManagementPolicy": "OrderedReady",
+    "updateStrategy": {"type": "RollingUpdate"},
+    "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+}
+_POD_SPEC: Object = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "schedulerName": "default-scheduler",
+    "securityContext": {},
+}
+_CONTAINER: Object = {
+    "resources": {},
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
+_PROBE: Object = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+
+
+def has_generation(resource: Resource) -> bool:
+    """Tell whether objects of *resource* carry ``metadata.generation``; Services and Secrets don't."""
+    return resource == POD or resource.group not in _WITHOUT_GENERATION
+
+
+def fill(resource: Resource, obj: Object, old: Object | None) -> None:
+    """Fill the defaults of *obj*, which is about to be created or to replace *old*."""
+    if resource in (DEPLOYMENT, STATEFULSET, REPLICASET):
+        _fill_scalable(resource, obj["spec"] if "spec" in obj else obj.setdefault("spec", {}))
+    elif resource == POD:
+        _fill_pod(obj.setdefault("spec", {}))
+    elif resource == SECRET:
+        _fill_secret(obj)
+    elif resource == ENDPOINTSLICE:
+        _fill_endpointslice(obj)
+    elif resource.group == _RBAC:
+        _fill_rbac(resource, obj)
+    elif resource == NAMESPACE:
+        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
+        obj.setdefault("spec", {"finalizers": ["kubernetes"]})
+    if old is None and resource.status and resource != NODE:
+        _reset_status(resource, obj)
+
+
+def _reset_status(resource: Resource, obj: Object) -> None:
+    """Begin with no status but what the API server writes itself: a create can't set it."""
+    obj.pop("status", None)
+    if resource == POD:
+        obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
+    elif resource == NAMESPACE:
+        obj["status"] = {"phase": "Active"}
+    elif resource in (STATEFULSET, REPLICASET):
+        obj["status"] = {"replicas": 0}
+    elif resource == DEPLOYMENT:
+        obj["status"] = {}
+    elif resource == INGRESS or resource.kind == "Service":
+        obj["status"] = {"loadBalancer": {}}
+
+
+def _default(obj: Object, defaults: Object) -> None:
+    for field, value in defaults.items():
+        if obj.get(field) is None:
+            obj[field] = dict(value) if isinstance(value, dict) else value
+
+
+def _each(obj: Object, field: str) -> list[Any]:
+    return obj.get(field) or []
+
+
+def _fill_scalable(resource: Resource, spec: Object) -> None:
+    if resource == DEPLOYMENT:
+        _default(spec, _DEPLOYMENT)
+        if spec["strategy"].setdefault("type", "RollingUpdate") == "RollingUpdate":
+            _default(spec["strategy"], {"rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}})
+    elif resource == STATEFULSET:
+        _default(spec, _STATEFULSET)
+        if spec["updateStrategy"].setdefault("type", "RollingUpdate") == "RollingUpdate":
+            _default(spec["updateStrategy"], {"rollingUpdate": {"partition": 0}})
+        _default(spec["persistentVolumeClaimRetentionPolicy"], _STATEFULSET["persistentVolumeClaimRetentionPolicy"])
+    else:
+        _default(spec, {"replicas": 1})
+    _fill_pod_spec(spec.setdefault("template", {}).setdefault("spec", {}))
+
+
+def _fill_pod(spec: Object) -> None:
+    _default(spec, {"serviceAccountName": "default", "enableServiceLinks": True})
+    _fill_pod_spec(spec)
+
+
+def _fill_pod_spec(spec: Object) -> None:
+    _default(spec, _POD_SPEC)
+    if spec.get("serviceAccountName"):
+        spec["serviceAccount"] = spec["serviceAccountName"]
+    for container in (*_each(spec, "initContainers"), *_each(spec, "containers")):
+        _fill_container(container)
+    for volume in _each(spec, "volumes"):
+        _fill_volume(volume)
+
+
+def _fill_container(container: Object) -> None:
+    _default(container, _CONTAINER)
+    image = container.get("image", "")
+    _name, _, tag = image.rpartition("/")[2].partition(":")
+    floating = "@" not in image and tag in ("", "latest")
+    _default(container, {"imagePullPolicy": "Always" if floating else "IfNotPresent"})
+    for port in _each(container, "ports"):
+        _default(port, {"protocol": "TCP"})
+    for variable in _each(container, "env"):
+        reference = (variable.get("valueFrom") or {}).get("fieldRef")
+        if reference is not None:
+            _default(reference, {"apiVersion": "v1"})
+    for probe in (
+        container[field] for field in ("livenessProbe", "readinessProbe", "startupProbe") if field in container
+    ):
+        _default(probe, _PROBE)
+        if probe.get("httpGet"):
+            _default(probe["httpGet"], {"path": "/", "scheme": "HTTP"})
+
+
+def _fill_volume(volume: Object) -> None:
+    sources = [source for field, source in volume.items() if field != "name"]
+    if not sources:
+        volume["emptyDir"] = {}
+    for field in ("secret", "configMap", "projected", "downwardAPI"):
+        if field in volume:
+            _default(volume[field], {"defaultMode": 420})
+    for source in _each(volume.get("projected") or {}, "sources"):
+        if "serviceAccountToken" in source:
+            _default(source["serviceAccountToken"], {"expirationSeconds": 3600})
+    if "hostPath" in volume:
+        _default(volume["hostPath"], {"type": ""})
+
+
+def _fill_secret(obj: Object) -> None:
+    _default(obj, {"type": "Opaque"})
+    plain = obj.pop("stringData", None)
+    if plain:
+        encoded = {name: base64.b64encode(value.encode()).decode() for name, value in plain.items()}
+        obj["data"] = {**(obj.get("data") or {}), **encoded}
+    for name, value in (obj.get("data") or {}).items():
+        try:
+            base64.b64decode(value or "", validate=True)
+        except ValueError as error:
+            raise bad_request(f"Secret in version v1 cannot be handled as a Secret: data {name}: {error}") from error
+
+
+def _fill_endpointslice(obj: Object) -> None:
+    for field in ("endpoints", "ports"):
+        obj.setdefault(field, None)  # the API server has no empty lists here
+    for port in _each(obj, "ports"):
+        _default(port, {"name": "", "protocol": "TCP"})
+
+
+def _fill_rbac(resource: Resource, obj: Object) -> None:
+    if resource in (ROLE, CLUSTERROLE):
+        obj.setdefault("rules", None)
+    if "roleRef" in obj:
+        _default(obj["roleRef"], {"apiGroup": _RBAC})
+    for subject in _each(obj, "subjects"):
+        if subject.get("kind") == "ServiceAccount":
+            if resource == ROLEBINDING:
+                _default(subject, {"namespace": obj["metadata"].get("namespace")})
+        else:
+            _default(subject, {"apiGroup": _RBAC})

@@ -1,0 +1,151 @@
+"""Whether the nameserver says what the cluster holds, and how soon."""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from clustersim.apiclient import ApiClient
+from clustersim.demo_stage import OPERATOR_NAMESPACE
+from clustersim.dnsclient import Answer, ask_tcp, ask_udp
+from clustersim.objects import ENDPOINTSLICE, INGRESS, POD, SERVICE, Object, Resource, name_of, namespace_of
+
+TAILNET_FQDN = "tailscale.com/tailnet-fqdn"
+TAILNET_IP = "tailscale.com/tailnet-ip"
+PARENT_TYPES = {SERVICE: "svc", INGRESS: "ingress"}
+FAMILIES = {"A": 4, "AAAA": 6}
+PROBE_SECONDS = 0.001
+ROUND_SECONDS = 5
+
+
+class NotYet(Exception):
+    """Something is not as it should be; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """An object that leads to the tailnet or is shown to it."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of everything that the operator makes for it."""
+        return {
+            "tailscale.com/parent-resource": self.name,
+            "tailscale.com/parent-resource-ns": self.namespace,
+            "tailscale.com/parent-resource-type": PARENT_TYPES[self.resource],
+        }
+
+    def __str__(self) -> str:
+        return f"{self.resource.singular}/{self.name}"
+
+
+def exposed(objects: Iterable[Object]) -> list[Exposed]:
+    """Return those of *objects* that the operator makes proxies for."""
+    found = []
+    for obj in objects:
+        if obj["kind"] == INGRESS.kind:
+            found.append(Exposed(INGRESS, namespace_of(obj), name_of(obj)))
+        elif obj["kind"] == SERVICE.kind and {TAILNET_FQDN, TAILNET_IP} & obj["metadata"].get("annotations", {}).keys():
+            found.append(Exposed(SERVICE, namespace_of(obj), name_of(obj)))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """Compares what the nameserver says with what the cluster holds."""
+
+    api: ApiClient
+    dns_port: int
+
+    async def leads(self, target: Exposed) -> tuple[str, tuple[str, ...]]:
+        """Return the name of *target* and the addresses that it leads to; raises NotYet unless all agree on them."""
+        qname = await self.qname(target)
+        slices = await self.api.list(ENDPOINTSLICE, OPERATOR_NAMESPACE, target.labels)
+        addresses = _ready_addresses(slices)
+        if not addresses:
+            raise NotYet("has no ready proxy")
+        if not qname:
+            return await self._external_name(target), addresses
+        for qtype, version in FAMILIES.items():
+            wanted = frozenset(address for address in addresses if ip_address(address).version == version)
+            for protocol, ask in {"UDP": ask_udp, "TCP": ask_tcp}.items():
+                _compare(f"{qname} {qtype} over {protocol}", await ask(self.dns_port, qname, qtype), wanted)
+        return qname, addresses
+
+    async def qname(self, target: Exposed) -> str:
+        """Return the name of *target* in the tailnet, empty if it has none; raises NotYet."""
+        obj = await self.api.get(target.resource, target.namespace, target.name)
+        if target.resource == SERVICE:
+            fqdn: str = obj["metadata"]["annotations"].get(TAILNET_FQDN, "")
+            return fqdn
+        entries = obj.get("status", {}).get("loadBalancer", {}).get("ingress") or [{}]
+        if not entries[0].get("hostname"):
+            raise NotYet("has no hostname in its status")
+        hostname: str = entries[0]["hostname"]
+        return hostname
+
+    async def delays(self, target: Exposed, rounds: int) -> list[float]:
+        """Move *target*'s proxy to another address *rounds* times and time each, from slice to answer, in seconds.
+
+        Raises NotYet if a change isn't answered.
+        """
+        qname = await self.qname(target)
+        seen: set[str] = set()
+        measured = []
+        async with aclosing(self.api.watch(ENDPOINTSLICE, OPERATOR_NAMESPACE, target.labels)) as slices:
+            async for item in slices:
+                new = {address for address in _ready_addresses([item]) if ip_address(address).version == 4} - seen
+                if not new:
+                    continue
+                if seen:
+                    measured.append(await self._time_until(qname, frozenset(new)))
+                if len(measured) == rounds:
+                    break
+                seen |= new
+                await self._delete_pods(target)
+        return measured
+
+    async def _time_until(self, qname: str, addresses: frozenset[str]) -> float:
+        began = time.perf_counter()
+        while not (answer := await ask_udp(self.dns_port, qname, "A")).gives(addresses):
+            if time.perf_counter() - began > ROUND_SECONDS:
+                _compare(f"{qname} A, {ROUND_SECONDS} s after the change", answer, addresses)
+            await asyncio.sleep(PROBE_SECONDS)
+        return time.perf_counter() - began
+
+    async def _delete_pods(self, target: Exposed) -> None:
+        for pod in await self.api.list(POD, OPERATOR_NAMESPACE, target.labels):
+            await self.api.delete(POD, OPERATOR_NAMESPACE, name_of(pod))
+
+    async def _external_name(self, target: Exposed) -> str:
+        """Return the name in the cluster that an egress by address goes by; raises NotYet."""
+        services = await self.api.list(SERVICE, OPERATOR_NAMESPACE, target.labels)
+        spec = (await self.api.get(SERVICE, target.namespace, target.name))["spec"]
+        external: str = spec.get("externalName", "")
+        if not any(external.startswith(f"{name_of(service)}.{OPERATOR_NAMESPACE}.svc.") for service in services):
+            raise NotYet(f"its externalName is {external!r}, not its proxy's Service")
+        return external
+
+
+def _compare(question: str, answer: Answer, wanted: frozenset[str]) -> None:
+    if not answer.gives(wanted):
+        said = ", ".join(sorted(answer.addresses)) or "no address"
+        raise NotYet(f"{question}: {answer.rcode}, {said}; the cluster has {', '.join(sorted(wanted)) or 'none'}")
+
+
+def _ready_addresses(slices: Iterable[Object]) -> tuple[str, ...]:
+    """Return the addresses of the ready endpoints, IPv4 first."""
+    found = {
+        address
+        for item in slices
+        for endpoint in item["endpoints"] or ()
+        for address in endpoint["addresses"]
+        if endpoint["conditions"]["ready"]
+    }
+    return tuple(sorted(found, key=lambda address: (ip_address(address).version, int(ip_address(address)))))

@@ -1,0 +1,55 @@
+"""How the demo's results read: the table of names, and the measured delays."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+GOAL_MS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One exposed object: what it is called in the tailnet, where that leads in the cluster, and when it did, in s."""
+
+    obj: str
+    name: str
+    addresses: tuple[str, ...]
+    seconds: float
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Return the lines of a table, with further addresses below the first."""
+    head = ("object", "name", "address", "ready after")
+    cells = [head]
+    for row in rows:
+        first, *more = row.addresses
+        cells.append((row.obj, row.name, first, f"{row.seconds:.2f} s"))
+        cells += [("", "", address, "") for address in more]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
+
+
+def delays(seconds: Sequence[float]) -> str:
+    """Return one line on how long changes took to be answered."""
+    ordered = sorted(1000 * value for value in seconds)
+    middle = ordered[math.ceil(len(ordered) / 2) - 1]
+    verdict = "met" if middle < GOAL_MS else "missed"
+    return (
+        f"{len(ordered)} changes of an address, from the API server to the DNS answer: "
+        f"p50 {middle:.1f} ms, max {ordered[-1]:.1f} ms (goal: p50 < {GOAL_MS} ms, {verdict})"
+    )
+
+
+def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
+    """Return what to type to look around."""
+    kubectl = f"kubectl --kubeconfig {kubeconfig}"
+    names = [row.name for row in rows if not row.name.endswith(".local")]
+    return [
+        "Try:",
+        f"  {kubectl} get services,ingresses --namespace default",
+        f"  {kubectl} get pods,statefulsets,secrets,endpointslices --namespace tailscale",
+        f"  {kubectl} get configmap dnsrecords --namespace tailscale --output yaml",
+        *(f"  dig @127.0.0.1 -p {dns_port} {name}" for name in names),
+    ]

@@ -1,0 +1,87 @@
+"""What the demo plays on: a simulated cluster, the operator and the nameserver, as processes on loopback."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from clustersim.apiclient import ApiClient, resource_of
+from clustersim.objects import Object
+from clustersim.processes import Processes, free_port
+from clustersim.tailnet import Tailnet
+
+OPERATOR_NAMESPACE = "tailscale"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where everything is."""
+
+    folder: Path
+    api_port: int
+    control_port: int
+    dns_port: int
+
+    @classmethod
+    def on_free_ports(cls, folder: Path) -> "Stage":
+        """Return a stage with its files in *folder*."""
+        return cls(folder, free_port(), free_port(), free_port())
+
+    @property
+    def api_url(self) -> str:
+        """The API server."""
+        return f"http://127.0.0.1:{self.api_port}"
+
+    @property
+    def control_url(self) -> str:
+        """The control server of the tailnet."""
+        return f"http://127.0.0.1:{self.control_port}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The kubeconfig that the simulated cluster writes when it is up."""
+        return self.folder / "kubeconfig"
+
+    async def start_cluster(self, processes: Processes) -> None:
+        """Start the simulated cluster and wait until it is up."""
+        ports = ("--listen", f"127.0.0.1:{self.api_port}", "--control-listen", f"127.0.0.1:{self.control_port}")
+        await processes.start("cluster", "clustersim", "serve", *ports, "--kubeconfig", str(self.kubeconfig))
+        while not (self.kubeconfig.exists() and self.kubeconfig.stat().st_size):
+            processes.check()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def start_operator(self, processes: Processes) -> None:
+        """Start the operator with the credentials of the simulated tailnet's OAuth client."""
+        tailnet = Tailnet()
+        credentials = {"CLIENT_ID_FILE": tailnet.client_id, "CLIENT_SECRET_FILE": tailnet.client_secret}
+        environment = {
+            "KUBECONFIG": str(self.kubeconfig),
+            "OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
+            "OPERATOR_LOGIN_SERVER": self.control_url,
+            "OPERATOR_HEALTH_ADDR": f"127.0.0.1:{free_port()}",
+            "OPERATOR_LOGGING": "info",
+        }
+        for variable, value in credentials.items():
+            path = self.folder / variable.lower()
+            path.write_text(value)
+            environment[variable] = str(path)
+        await processes.start("operator", "tsoperator", environment=environment)
+
+    async def start_nameserver(self, processes: Processes) -> None:
+        """Start the nameserver, which follows the cluster's records."""
+        listen = ("--listen", f"127.0.0.1:{self.dns_port}", "--health", "")
+        source = ("--api-server", self.api_url, "--namespace", OPERATOR_NAMESPACE)
+        no_file = ("--records", str(self.folder / "no-records.json"))
+        await processes.start("nameserver", "tsnameserver", *listen, *source, *no_file)
+
+
+async def apply_examples(api: ApiClient) -> list[Object]:
+    """Create what the files in docs/examples describe, and return it; raises FileNotFoundError outside a checkout."""
+    texts = [path.read_text() for path in sorted(EXAMPLES.glob("*.yaml"))]
+    if not texts:
+        raise FileNotFoundError(f"there are no examples in {EXAMPLES}: run this from a checkout")
+    wanted: list[Object] = [obj for text in texts for obj in yaml.safe_load_all(text) if obj]
+    return [await api.create(resource_of(obj), obj) for obj in wanted]

@@ -1,0 +1,81 @@
+"""The API server's refusals, worded as Kubernetes words them."""
+
+from typing import Any
+
+from clustersim.objects import Resource
+
+
+class ApiError(Exception):
+    """A request that the API server refuses: an HTTP status, a reason for programs, a message for people."""
+
+    def __init__(self, status: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.details = details or {}
+
+    def to_status(self) -> dict[str, Any]:
+        """Return the ``Status`` object that is the body of the response."""
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "details": self.details,
+            "code": self.status,
+        }
+
+
+def _details(resource: Resource, name: str) -> dict[str, Any]:
+    details = {"name": name, "kind": resource.plural}
+    return {**details, "group": resource.group} if resource.group else details
+
+
+def not_found(resource: Resource, name: str) -> ApiError:
+    """Say that there is no such object."""
+    return ApiError(404, "NotFound", f'{resource} "{name}" not found', _details(resource, name))
+
+
+def already_exists(resource: Resource, name: str) -> ApiError:
+    """Say that the name is taken."""
+    return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', _details(resource, name))
+
+
+def conflict(resource: Resource, name: str, cause: str) -> ApiError:
+    """Say that the object isn't the one that the writer has seen."""
+    message = f'Operation cannot be fulfilled on {resource} "{name}": {cause}'
+    return ApiError(409, "Conflict", message, _details(resource, name))
+
+
+def invalid(resource: Resource, name: str, field: str, cause: str) -> ApiError:
+    """Say that *field* is not acceptable."""
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    details = {
+        **_details(resource, name),
+        "kind": resource.kind,
+        "causes": [{"reason": "FieldValueInvalid", "message": cause, "field": field}],
+    }
+    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {field}: {cause}', details)
+
+
+def forbidden(resource: Resource, name: str, cause: str) -> ApiError:
+    """Say that the object's state forbids the request."""
+    return ApiError(403, "Forbidden", f'{resource} "{name}" is forbidden: {cause}', _details(resource, name))
+
+
+def bad_request(message: str) -> ApiError:
+    """Say that the request itself makes no sense."""
+    return ApiError(400, "BadRequest", message)
+
+
+def expired(oldest: int, wanted: int) -> ApiError:
+    """Say that the history no longer reaches back to the version that is *wanted*."""
+    return ApiError(410, "Expired", f"too old resource version: {wanted} ({oldest})")
+
+
+def unprocessable(message: str) -> ApiError:
+    """Say that a patch can't be applied."""
+    return ApiError(422, "Invalid", f"the server rejected our request due to an error in our request: {message}")

@@ -1,0 +1,116 @@
+"""Faults of the API server, to be switched on and off while it runs."""
+
+import asyncio
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from clustersim.errors import ApiError, bad_request
+from clustersim.history import Subscription
+from clustersim.objects import Object
+from clustersim.store import Store
+from clustersim.traffic import MUTATING
+
+_REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+_FIELDS = {"latency", "away", "nonsense", "fail", "drop_watches", "expire_history", "clear"}
+
+
+@dataclass(slots=True)
+class Failure:
+    """Mutating requests that fail: the next *times* of them, each with *probability*; an empty filter matches all."""
+
+    status: int = 500
+    times: int = 1
+    probability: float = 1.0
+    verb: str = ""
+    plural: str = ""
+
+    def matches(self, verb: str, plural: str) -> bool:
+        """Tell whether a request is to fail."""
+        return self.times > 0 and self.verb in ("", verb) and self.plural in ("", plural)
+
+
+class Faults:
+    """What is wrong with the API server now; *away* closes connections, *nonsense* answers HTML."""
+
+    def __init__(self, store: Store, seed: int = 0) -> None:
+        self.latency = 0.0
+        self.away = False
+        self.nonsense = False
+        self.watches: set[Subscription] = set()
+        self._failures: list[Failure] = []
+        self._store = store
+        self._random = Random(seed)  # noqa: S311 - repeatable, not secret
+
+    def fail(self, failure: Failure) -> None:
+        """Let requests fail as *failure* says."""
+        self._failures.append(failure)
+
+    def drop_watches(self) -> None:
+        """End every watch that is open."""
+        for watch in self.watches:
+            watch.close()
+
+    def expire_history(self) -> None:
+        """Forget the past and end every watch: to resume one is a 410."""
+        self._store.expire_history()
+        self.drop_watches()
+
+    def leave(self) -> None:
+        """Be away: close every connection, the open watches too, until ``away`` is false."""
+        self.away = True
+        self.drop_watches()
+
+    def clear(self) -> None:
+        """Be well again."""
+        self.latency = 0.0
+        self.away = self.nonsense = False
+        self._failures.clear()
+
+    async def strike(self, verb: str, plural: str) -> None:
+        """Wait as long as the latency says, then raise the ApiError that a request is to fail with, if any."""
+        if self.latency:
+            await asyncio.sleep(self.latency)
+        if verb not in MUTATING:
+            return
+        for failure in self._failures:
+            if failure.matches(verb, plural) and self._random.random() < failure.probability:
+                failure.times -= 1
+                reason = _REASONS.get(failure.status, "InternalError")
+                raise ApiError(failure.status, reason, f"simulated failure: {reason}", {"retryAfterSeconds": 1})
+
+    def apply(self, wanted: Object) -> None:
+        """Switch faults as a JSON object says; ``clear`` comes first. Raises a 400 ApiError."""
+        if unknown := wanted.keys() - _FIELDS:
+            raise bad_request(f"unknown fields {sorted(unknown)}; known are {sorted(_FIELDS)}")
+        if wanted.get("clear"):
+            self.clear()
+        try:
+            self.latency = float(wanted.get("latency", self.latency))
+            failures = [Failure(**failure) for failure in _as_list(wanted.get("fail"))]
+        except (TypeError, ValueError) as error:
+            raise bad_request(str(error)) from error
+        self._failures += failures
+        self.nonsense = bool(wanted.get("nonsense", self.nonsense))
+        self.away = bool(wanted.get("away", self.away))
+        if self.away:
+            self.leave()
+        if wanted.get("expire_history"):
+            self.expire_history()
+        if wanted.get("drop_watches"):
+            self.drop_watches()
+
+    def to_json(self) -> Object:
+        """Return what is switched on."""
+        failures = [
+            {"status": failure.status, "times": failure.times, "verb": failure.verb, "plural": failure.plural}
+            for failure in self._failures
+            if failure.times > 0
+        ]
+        return {"latency": self.latency, "away": self.away, "nonsense": self.nonsense, "fail": failures}
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,109 @@
+"""What stands in a cluster before the operator comes: as kubeadm and the operator's chart leave it."""
+
+from collections.abc import Iterable
+
+from clustersim.kinds import Kinds
+from clustersim.objects import (
+    BUILTIN_RESOURCES,
+    CONFIGMAP,
+    CRD,
+    INGRESSCLASS,
+    ROLE,
+    ROLEBINDING,
+    SERVICE,
+    SERVICEACCOUNT,
+    Object,
+    Resource,
+    name_of,
+)
+from clustersim.store import Store
+
+_ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
+_COREFILE = """.:53 {
+    errors
+    health {
+       lameduck 5s
+    }
+    ready
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+       pods insecure
+       fallthrough in-addr.arpa ip6.arpa
+       ttl 30
+    }
+    prometheus :9153
+    forward . /etc/resolv.conf {
+       max_concurrent 1000
+    }
+    cache 30
+    loop
+    reload
+    loadbalance
+}
+"""
+
+
+def furnish(store: Store, kinds: Kinds, operator_namespace: str) -> None:
+    """Create it all, as far as its namespaces and kinds exist."""
+    for resource, obj in _cluster_dns():
+        store.create(resource, obj)
+    for resource, obj in _chart(operator_namespace):
+        store.create(resource, obj)
+    for resource in kinds.all():
+        if resource not in BUILTIN_RESOURCES:
+            store.create(CRD, definition(resource))
+
+
+def definition(resource: Resource) -> Object:
+    """Return the CustomResourceDefinition of *resource*, which accepts anything."""
+    version = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+        "subresources": {"status": {}} if resource.status else {},
+    }
+    names = {
+        "plural": resource.plural,
+        "singular": resource.singular,
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+        "shortNames": list(resource.short_names),
+    }
+    scope = "Namespaced" if resource.namespaced else "Cluster"
+    return {
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {"group": resource.group, "scope": scope, "names": names, "versions": [version]},
+    }
+
+
+def _cluster_dns() -> Iterable[tuple[Resource, Object]]:
+    yield SERVICE, _service("default", "kubernetes", "10.96.0.1", [{"name": "https", "port": 443, "targetPort": 6443}])
+    ports = [
+        {"name": "dns", "port": 53, "protocol": "UDP"},
+        {"name": "dns-tcp", "port": 53, "protocol": "TCP"},
+        {"name": "metrics", "port": 9153, "protocol": "TCP"},
+    ]
+    dns = _service("kube-system", "kube-dns", "10.96.0.10", ports)
+    dns["metadata"]["labels"] = {"k8s-app": "kube-dns"}
+    dns["spec"]["selector"] = {"k8s-app": "kube-dns"}
+    yield SERVICE, dns
+    yield CONFIGMAP, {"metadata": {"name": "coredns", "namespace": "kube-system"}, "data": {"Corefile": _COREFILE}}
+
+
+def _service(namespace: str, name: str, address: str, ports: list[Object]) -> Object:
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterIP": address, "ports": ports}}
+
+
+def _chart(namespace: str) -> Iterable[tuple[Resource, Object]]:
+    yield INGRESSCLASS, {"metadata": {"name": "tailscale"}, "spec": {"controller": "tailscale.com/ts-ingress"}}
+    metadata = {"name": "proxies", "namespace": namespace}
+    account: Object = {"metadata": metadata}
+    yield SERVICEACCOUNT, account
+    rules = [
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": _ALL_VERBS},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "get"]},
+    ]
+    yield ROLE, {"metadata": metadata, "rules": rules}
+    subject = {"kind": "ServiceAccount", "name": name_of(account), "namespace": namespace}
+    role = {"kind": "Role", "name": "proxies", "apiGroup": "rbac.authorization.k8s.io"}
+    yield ROLEBINDING, {"metadata": metadata, "subjects": [subject], "roleRef": role}

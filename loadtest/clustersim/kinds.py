@@ -1,0 +1,62 @@
+"""The kinds that are served, and the paths they are served at."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from clustersim.objects import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path names: an object, or without *name* a collection; of one namespace, or of all."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class Kinds:
+    """The kinds that the API server serves now; a custom one may come later."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self._resources = {_path(resource): resource for resource in resources}
+
+    def serve(self, resource: Resource) -> None:
+        """Serve *resource* from now on."""
+        self._resources[_path(resource)] = resource
+
+    def withdraw(self, resource: Resource) -> None:
+        """Serve *resource* no longer."""
+        self._resources.pop(_path(resource), None)
+
+    def all(self) -> list[Resource]:
+        """Return what is served."""
+        return list(self._resources.values())
+
+    def group_versions(self) -> list[str]:
+        """Return the API versions that are served, ``v1`` first."""
+        return list(dict.fromkeys(resource.api_version for resource in self._resources.values()))
+
+    def locate(self, path: str) -> Target | None:
+        """Return what the URL *path* names, None if it names nothing that is served."""
+        root, *parts = path.strip("/").split("/")
+        if root == "apis" and len(parts) >= 3:
+            group, version, *rest = parts
+        elif root == "api" and len(parts) >= 2:
+            group, (version, *rest) = "", parts
+        else:
+            return None
+        namespace = ""
+        if rest[0] == "namespaces" and len(rest) >= 3 and (group, version, rest[2]) in self._resources:
+            _, namespace, *rest = rest
+        resource = self._resources.get((group, version, rest[0]))
+        if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
+            return None
+        if len(rest) > 1 and resource.namespaced and not namespace:
+            return None
+        return Target(resource, namespace, *rest[1:])
+
+
+def _path(resource: Resource) -> tuple[str, str, str]:
+    return resource.group, resource.version, resource.plural

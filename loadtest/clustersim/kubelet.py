@@ -1,0 +1,195 @@
+"""The nodes: every Pod gets a place and addresses and runs; a proxy Pod plays the official image besides."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from itertools import cycle
+
+from clustersim.conditions import timestamp, with_condition
+from clustersim.containerboot import CREATING, ContainerState, Proxy, proxy_container
+from clustersim.controller import Key, key_of
+from clustersim.objects import NODE, POD, SECRET, Object
+from clustersim.pods import is_deleting
+from clustersim.store import ApiError, Change, Store
+from clustersim.tailnet import Tailnet
+
+NODE_NAME = "node1"
+NODE_ADDRESS = "192.0.2.10"
+PODS4 = IPv4Network("10.244.0.0/16")
+PODS6 = IPv6Network("2001:db8:244::/64")
+TAILNET_POLL = 0.1
+"""Seconds between looks at what the control server has done to the proxies' devices."""
+
+logger = logging.getLogger(__name__)
+
+
+async def run(store: Store, tailnet: Tailnet) -> None:
+    """Run every Pod until cancelled."""
+    kubelet = Kubelet(store, tailnet)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(kubelet.follow_cluster())
+        tasks.create_task(kubelet.follow_tailnet())
+
+
+@dataclass(slots=True)
+class RunningPod:
+    """What the node holds of a Pod: its number, from which both addresses follow, and its proxy if it is one."""
+
+    key: Key
+    number: int
+    proxy: Proxy | None = None
+
+    @property
+    def addresses(self) -> tuple[str, str]:
+        """The IPv4 and the IPv6 address."""
+        return str(PODS4[self.number]), str(PODS6[self.number])
+
+
+class Kubelet:
+    """Runs all Pods of the cluster on one node."""
+
+    def __init__(self, store: Store, tailnet: Tailnet) -> None:
+        self._store = store
+        self._tailnet = tailnet
+        self._running: dict[str, RunningPod] = {}
+        self._readers: dict[Key, set[str]] = {}
+        self._numbers = cycle(range(2, PODS4.num_addresses - 1))
+        self._numbers_taken: set[int] = set()
+
+    async def follow_cluster(self) -> None:
+        """Run what is there, then follow Pods and the Secrets of proxies."""
+        with self._store.subscribe(POD, SECRET) as changes:
+            if self._store.find(NODE, "", NODE_NAME) is None:
+                self._store.create(NODE, _node())
+            for pod in self._store.list(POD):
+                self._sync(pod["metadata"]["uid"], key_of(pod))
+            async for change in changes:
+                self._follow(change)
+
+    async def follow_tailnet(self) -> None:
+        """Tell each proxy whose device was renamed or removed in the tailnet."""
+        while True:
+            await asyncio.sleep(TAILNET_POLL)
+            for uid, running in list(self._running.items()):
+                if running.proxy is not None and running.proxy.is_outdated():
+                    self._sync(uid, running.key)
+
+    def _follow(self, change: Change) -> None:
+        uid, key = change.object["metadata"]["uid"], key_of(change.object)
+        if change.resource == SECRET:
+            for reader in list(self._readers.get(key, ())):
+                self._sync(reader, self._running[reader].key)
+        elif change.type == "DELETED":
+            self._stop(uid)
+        else:
+            self._sync(uid, key)
+
+    def _sync(self, uid: str, key: Key) -> None:
+        """Bring the Pod's containers and status up to date, if it is still that Pod."""
+        pod = self._store.find(POD, *key)
+        if pod is None or pod["metadata"]["uid"] != uid:
+            return
+        try:
+            self._run_pod(pod)
+        except ApiError as error:
+            logger.warning("pod %s/%s: %s", *key, error)
+
+    def _run_pod(self, pod: Object) -> None:
+        key = key_of(pod)
+        if not pod["spec"].get("nodeName"):
+            pod = self._store.merge(POD, *key, {"spec": {"nodeName": NODE_NAME}})
+        running = self._running.get(pod["metadata"]["uid"]) or self._start(pod)
+        if is_deleting(pod):
+            state = ContainerState(ready=False)
+        else:
+            state = running.proxy.step() if running.proxy else ContainerState()
+        self._store.merge(POD, *key, {"status": _status(pod, running.addresses, state)}, "status")
+
+    def _start(self, pod: Object) -> RunningPod:
+        """Give a new Pod addresses that no Pod has, and its proxy."""
+        uid = pod["metadata"]["uid"]
+        running = RunningPod(key_of(pod), self._free_number())
+        container = proxy_container(pod)
+        if container is not None:
+            placed = {**pod, "status": {**pod.get("status", {}), "podIP": running.addresses[0]}}
+            running.proxy = Proxy(self._store, self._tailnet, placed, container)
+            for name in running.proxy.secrets:
+                self._readers.setdefault(Key(running.key.namespace, name), set()).add(uid)
+        self._running[uid] = running
+        return running
+
+    def _stop(self, uid: str) -> None:
+        running = self._running.pop(uid, None)
+        if running is None:
+            return
+        self._numbers_taken.discard(running.number)
+        if running.proxy is not None:
+            for name in running.proxy.secrets:
+                self._readers[Key(running.key.namespace, name)].discard(uid)
+
+    def _free_number(self) -> int:
+        """Return the next number round the network, so that an address isn't soon used again."""
+        number = next(number for number in self._numbers if number not in self._numbers_taken)
+        self._numbers_taken.add(number)
+        return number
+
+
+def _node() -> Object:
+    addresses = [{"type": "InternalIP", "address": NODE_ADDRESS}, {"type": "Hostname", "address": NODE_NAME}]
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
+    return {
+        "metadata": {"name": NODE_NAME, "labels": {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": "linux"}},
+        "status": {"addresses": addresses, "conditions": with_condition((), ready)},
+    }
+
+
+def _status(pod: Object, addresses: tuple[str, str], state: ContainerState) -> Object:
+    """Return the Pod's status; conditions of others are kept, and readiness gates are waited for."""
+    old = pod.get("status", {})
+    started = old.get("startTime") or timestamp()
+    conditions = old.get("conditions", [])
+    true = {condition["type"] for condition in conditions if condition["status"] == "True"}
+    gates = {gate["conditionType"] for gate in pod["spec"].get("readinessGates", ())}
+    facts = {
+        "PodScheduled": True,
+        "Initialized": state.waits != CREATING,
+        "ContainersReady": state.ready,
+        "Ready": state.ready and gates <= true,
+    }
+    for kind, holds in facts.items():
+        conditions = with_condition(conditions, {"type": kind, "status": str(holds)})
+    status = {
+        "phase": "Pending" if state.waits == CREATING else "Running",
+        "conditions": conditions,
+        "hostIP": NODE_ADDRESS,
+        "hostIPs": [{"ip": NODE_ADDRESS}],
+        "startTime": started,
+        "containerStatuses": [
+            _container_status(container, state, started) for container in pod["spec"].get("containers", ())
+        ],
+    }
+    if state.waits != CREATING:
+        status |= {"podIP": addresses[0], "podIPs": [{"ip": address} for address in addresses]}
+    if pod["spec"].get("initContainers"):
+        status["initContainerStatuses"] = [_init_status(container) for container in pod["spec"]["initContainers"]]
+    return status
+
+
+def _container_status(container: Object, state: ContainerState, started: str) -> Object:
+    waiting = {"waiting": {"reason": state.waits, "message": state.message}}
+    return {
+        "name": container["name"],
+        "image": container.get("image", ""),
+        "imageID": "",
+        "ready": state.ready,
+        "started": not state.waits,
+        "restartCount": state.restarts,
+        "state": waiting if state.waits else {"running": {"startedAt": started}},
+    }
+
+
+def _init_status(container: Object) -> Object:
+    done = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    image = container.get("image", "")
+    return {"name": container["name"], "image": image, "imageID": "", "ready": True, "restartCount": 0, "state": done}

@@ -1,0 +1,76 @@
+"""Pods as their controllers make and read them."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from clustersim.objects import Object, Resource
+
+HASH_LENGTH = 10
+
+
+def template_hash(template: Object) -> str:
+    """Return a short stable hash of a Pod template."""
+    text = json.dumps(template, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
+
+
+def owner_reference(owner: Object, resource: Resource) -> Object:
+    """Return the controller reference that a child of *owner* carries."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def pod_from_template(owner: Object, resource: Resource, metadata: Object, spec: Object) -> Object:
+    """Return a Pod of *owner*'s template; *metadata* (its labels merged) and *spec* go on top."""
+    template = owner["spec"]["template"]
+    described = template.get("metadata", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **metadata,
+            "namespace": owner["metadata"]["namespace"],
+            "labels": {**described.get("labels", {}), **metadata.get("labels", {})},
+            "annotations": dict(described.get("annotations", {})),
+            "ownerReferences": [owner_reference(owner, resource)],
+        },
+        "spec": {**template["spec"], **spec},
+    }
+
+
+def controlled_by(obj: Object, uid: str) -> bool:
+    """Tell whether the object with *uid* controls *obj*."""
+    return any(
+        reference.get("controller") and reference["uid"] == uid
+        for reference in obj["metadata"].get("ownerReferences", ())
+    )
+
+
+def is_deleting(obj: Object) -> bool:
+    """Tell whether *obj* has been deleted and waits for its finalizers."""
+    return "deletionTimestamp" in obj["metadata"]
+
+
+def is_ready(pod: Object) -> bool:
+    """Tell whether the Pod's Ready condition is True."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def selects(selector: Mapping[str, str], pod: Object) -> bool:
+    """Tell whether *selector* matches the Pod's labels."""
+    labels = pod["metadata"].get("labels", {})
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
+def count(number: int) -> Any:
+    """Return *number* as a status shows it: none means that the field is absent."""
+    return number or None

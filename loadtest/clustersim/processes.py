@@ -1,0 +1,94 @@
+"""Processes that live no longer than the block that starts them, each with a log."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from asyncio.subprocess import DEVNULL, STDOUT, Process
+from collections.abc import Mapping
+from pathlib import Path
+from signal import SIGKILL, SIGTERM, Signals
+from types import TracebackType
+from typing import Self
+
+STOP_SECONDS = 5
+LOG_LINES = 25
+
+
+class ProcessError(Exception):
+    """A process ended that should not have."""
+
+
+class Processes:
+    """Starts Python modules as processes, with logs in *folder*; ends them all with its ``async with`` block."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._running: dict[str, Process] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._signal(SIGTERM)
+        try:
+            with contextlib.suppress(TimeoutError):  # those that are left are killed
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self._end()
+        finally:  # a second signal may cut the waiting short
+            self._signal(SIGKILL)
+        await self._end()
+
+    async def start(self, name: str, *command: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start ``python -m`` *command*, out of reach of the terminal's Ctrl-C, which is for the one that ends it."""
+        with self._log(name).open("wb") as log:
+            self._running[name] = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", *command),
+                stdin=DEVNULL,
+                stdout=log,
+                stderr=STDOUT,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
+
+    def check(self) -> None:
+        """Raise ProcessError if a process has ended."""
+        for name, process in self._running.items():
+            if process.returncode is not None:
+                raise ProcessError(f"{name} ended with code {process.returncode}")
+
+    def tails(self) -> dict[str, list[str]]:
+        """Return the last lines of every log, by process."""
+        logs = {name: self._log(name).read_text(errors="replace") for name in self._running}
+        return {name: text.splitlines()[-LOG_LINES:] for name, text in logs.items()}
+
+    def _alive(self) -> list[Process]:
+        return [process for process in self._running.values() if process.returncode is None]
+
+    def _signal(self, number: Signals) -> None:
+        """Signal what runs; asyncio's own way would reap a child that has just ended before its watcher can."""
+        for process in self._alive():
+            with contextlib.suppress(ProcessLookupError):  # reaped a moment ago
+                os.kill(process.pid, number)
+
+    async def _end(self) -> None:
+        for process in self._running.values():
+            await process.wait()
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+
+def free_port() -> int:
+    """Return a port of loopback that is free for UDP and TCP now."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            port: int = tcp.getsockname()[1]
+            try:
+                udp.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

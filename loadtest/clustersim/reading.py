@@ -1,0 +1,101 @@
+"""What a request carries: an object, a patch, options in the query."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from aiohttp import web
+
+from clustersim import protobuf
+from clustersim.errors import ApiError, bad_request
+from clustersim.kinds import Target
+from clustersim.objects import Object, Resource
+from clustersim.selectors import Selector
+
+
+async def json_body(request: web.Request) -> Any:
+    """Return the body; a 400 ApiError if it isn't JSON, a 415 one if it doesn't claim to be."""
+    try:
+        return json.loads(await request.read())
+    except ValueError as error:
+        if not request.content_type.endswith("json"):
+            raise unsupported(request.content_type, "application/json") from error
+        raise bad_request(f"the object provided is unrecognized: {error}") from error
+
+
+async def object_body(request: web.Request) -> Object:
+    """Return the object in the body, which may be protobuf; a 400 or 415 ApiError if there is none."""
+    if request.content_type == protobuf.CONTENT_TYPE:
+        return await _protobuf_body(request)
+    body = await json_body(request)
+    if not isinstance(body, dict):
+        raise bad_request("the object provided is unrecognized: it is no JSON object")
+    return body
+
+
+async def _protobuf_body(request: web.Request) -> Object:
+    try:
+        obj = protobuf.decode(await request.read())
+    except ValueError as error:
+        raise bad_request(f"the object provided is unrecognized: {error}") from error
+    if obj is None:
+        raise unsupported(f"{protobuf.CONTENT_TYPE} of this kind", "application/json")
+    return obj
+
+
+def addressed(obj: Object, target: Target) -> Object:
+    """Return *obj* with the namespace and name that the URL names; a 400 ApiError if it names others."""
+    resource = target.resource
+    if (obj.get("apiVersion", resource.api_version), obj.get("kind", resource.kind)) != (
+        resource.api_version,
+        resource.kind,
+    ):
+        raise bad_request(f"the object is a {obj.get('kind')} in {obj.get('apiVersion')}, not a {resource.kind}")
+    metadata = dict(obj.get("metadata") or {})
+    for field, wanted in (("namespace", target.namespace), ("name", target.name)):
+        if wanted and metadata.setdefault(field, wanted) != wanted:
+            raise bad_request(f"the {field} of the object ({metadata[field]}) does not match the URL ({wanted})")
+    return {**obj, "metadata": metadata}
+
+
+@contextmanager
+def decoding(resource: Resource) -> Iterator[None]:
+    """Turn the error of a field that isn't of the type it should be into a 400 ApiError."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        message = f"{resource.kind} in version {resource.version} cannot be handled as a {resource.kind}: {error!r}"
+        raise bad_request(message) from error
+
+
+def selector(request: web.Request) -> Selector:
+    """Return the objects that are asked for; a 400 ApiError if that can't be told."""
+    return Selector.parse(request.query.get("labelSelector", ""), request.query.get("fieldSelector", ""))
+
+
+def flag(request: web.Request, name: str) -> bool:
+    """Tell whether the option *name* is set."""
+    return request.query.get(name, "").lower() in ("true", "1")
+
+
+def number(request: web.Request, name: str) -> int:
+    """Return the option *name*, 0 without it; a 400 ApiError if it isn't a number."""
+    text = request.query.get(name) or "0"
+    if not text.isdecimal():
+        raise bad_request(f"{name}: {text} is not a number")
+    return int(text)
+
+
+def is_dry_run(request: web.Request, options: Object) -> bool:
+    """Tell whether the query, or *options* from the body, ask for a dry run; a 400 ApiError for a partial one."""
+    wanted = {*request.query.getall("dryRun", []), *(options.get("dryRun") or ())}
+    if wanted - {"All"}:
+        raise bad_request(f"dryRun: {sorted(wanted)} is not supported, only All is")
+    return bool(wanted)
+
+
+def unsupported(content_type: str, accepted: str) -> ApiError:
+    """Say that the body can't be read."""
+    message = f"the body of the request was in an unknown format ({content_type})"
+    return ApiError(415, "UnsupportedMediaType", f"{message} - accepted media types include: {accepted}")

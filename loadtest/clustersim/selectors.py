@@ -1,0 +1,76 @@
+"""Label and field selectors, as they stand in a query string."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from clustersim.errors import bad_request
+from clustersim.objects import Object, labels_of
+
+_SET = re.compile(r"(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^)]*)\)")
+_EQUAL = re.compile(r"(?P<key>[^=!\s]+)\s*(?P<operator>==|=|!=)\s*(?P<value>\S*)")
+_EXISTS = re.compile(r"(?P<not>!?)\s*(?P<key>[^=!\s(),]+)")
+_COMMA = re.compile(r",(?![^(]*\))")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One part of a selector: *key* has one of *values*, or any value if there are none; or, *negated*, has not."""
+
+    key: str
+    values: frozenset[str] | None
+    negated: bool = False
+
+    def accepts(self, value: str | None) -> bool:
+        """Tell whether *value*, None if the key is absent, is what is asked for."""
+        found = value is not None and (self.values is None or value in self.values)
+        return found != self.negated
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Chooses objects by their labels and fields."""
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    @classmethod
+    def parse(cls, labels: str, fields: str) -> "Selector":
+        """Return the selector that the two query parameters spell; a 400 ApiError if they spell none."""
+        return cls(_parse(labels), _parse(fields))
+
+    def __bool__(self) -> bool:
+        return bool(self.labels or self.fields)
+
+    def matches(self, obj: Object) -> bool:
+        """Tell whether *obj* is chosen."""
+        labels: Mapping[str, str] = labels_of(obj) if self.labels else {}
+        return all(part.accepts(labels.get(part.key)) for part in self.labels) and all(
+            part.accepts(_field(obj, part.key)) for part in self.fields
+        )
+
+
+def _parse(text: str) -> tuple[Requirement, ...]:
+    return tuple(_requirement(part.strip()) for part in _COMMA.split(text) if part.strip())
+
+
+def _requirement(part: str) -> Requirement:
+    if match := _SET.fullmatch(part):
+        values = frozenset(value.strip() for value in match["values"].split(","))
+        return Requirement(match["key"], values, negated=match["operator"] == "notin")
+    if match := _EQUAL.fullmatch(part):
+        return Requirement(match["key"], frozenset({match["value"]}), negated=match["operator"] == "!=")
+    if match := _EXISTS.fullmatch(part):
+        return Requirement(match["key"], None, negated=bool(match["not"]))
+    raise bad_request(f"unable to parse requirement: {part!r}")
+
+
+def _field(obj: Object, path: str) -> str:
+    """Return a field by its dotted path, as a selector compares it: an absent one is empty."""
+    value: Any = obj
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

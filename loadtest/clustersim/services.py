@@ -1,0 +1,131 @@
+"""What the API server does to Services: defaults, cluster IPs and node ports."""
+
+from ipaddress import IPv4Network
+
+from clustersim.errors import invalid
+from clustersim.objects import SERVICE, Object
+
+_CLUSTER_NETWORK = IPv4Network("10.96.0.0/16")
+_NODE_PORTS = range(30000, 32768)
+_CLUSTER_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
+_EXTERNAL_FIELDS = ("externalTrafficPolicy", "allocateLoadBalancerNodePorts")
+
+
+class Allocator:
+    """Hands out cluster IPs and node ports, each to one Service."""
+
+    def __init__(self) -> None:
+        self._addresses: set[str] = set()
+        self._ports: set[int] = set()
+        self._next_address = 1
+        self._next_port = 0
+
+    def complete(self, service: Object, old: Object | None) -> None:
+        """Fill the defaults of *service*, keep what *old* was given, allocate what is missing; a 422 ApiError."""
+        spec = service.setdefault("spec", {})
+        before = old["spec"] if old else {}
+        _fill(spec)
+        if spec["type"] == "ExternalName":
+            _drop(spec, before)
+            return
+        self._complete_address(service, spec, before)
+        _fill_families(spec)
+        self._complete_ports(service, spec, before)
+
+    def reserve(self, service: Object) -> None:
+        """Keep others from getting what *service* has."""
+        self._addresses.update(_addresses(service))
+        self._ports.update(_node_ports(service))
+
+    def release(self, service: Object) -> None:
+        """Let others get what *service* had."""
+        self._addresses.difference_update(_addresses(service))
+        self._ports.difference_update(_node_ports(service))
+
+    def _complete_address(self, service: Object, spec: Object, before: Object) -> None:
+        name = service["metadata"]["name"]
+        had = before.get("clusterIP", "")
+        wanted = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "") or had
+        if had and wanted != had:
+            cause = f'Invalid value: ["{wanted}"]: may not change once set'
+            raise invalid(SERVICE, name, "spec.clusterIPs[0]", cause)
+        if not had and wanted in self._addresses:
+            cause = f'Invalid value: ["{wanted}"]: failed to allocate IP {wanted}: provided IP is already allocated'
+            raise invalid(SERVICE, name, "spec.clusterIPs", cause)
+        spec["clusterIP"] = wanted or self._free_address()
+        spec["clusterIPs"] = [spec["clusterIP"]]
+
+    def _complete_ports(self, service: Object, spec: Object, before: Object) -> None:
+        if spec["type"] == "ClusterIP":
+            for port in spec.get("ports") or ():
+                port.pop("nodePort", None)
+            return
+        had = {(port["port"], port["protocol"]): port.get("nodePort") for port in before.get("ports") or ()}
+        held = set(had.values())
+        chosen: set[int] = set()
+        for index, port in enumerate(spec.get("ports") or ()):
+            wanted = port.get("nodePort") or had.get((port["port"], port["protocol"])) or self._free_port(chosen)
+            if wanted in self._ports - held or wanted not in _NODE_PORTS:
+                cause = f"Invalid value: {wanted}: provided port is already allocated or not in the valid range"
+                raise invalid(SERVICE, service["metadata"]["name"], f"spec.ports[{index}].nodePort", cause)
+            chosen.add(wanted)
+            port["nodePort"] = wanted
+
+    def _free_address(self) -> str:
+        usable = _CLUSTER_NETWORK.num_addresses - 2
+        while True:
+            address = str(_CLUSTER_NETWORK[self._next_address])
+            self._next_address = self._next_address % usable + 1
+            if address not in self._addresses:
+                return address
+
+    def _free_port(self, chosen: set[int]) -> int:
+        while True:
+            port = _NODE_PORTS[self._next_port % len(_NODE_PORTS)]
+            self._next_port += 1
+            if port not in self._ports and port not in chosen:
+                return port
+
+
+def _addresses(service: Object) -> list[str]:
+    return [address for address in service["spec"].get("clusterIPs") or () if address != "None"]
+
+
+def _node_ports(service: Object) -> list[int]:
+    return [port["nodePort"] for port in service["spec"].get("ports") or () if "nodePort" in port]
+
+
+def _fill(spec: Object) -> None:
+    spec["type"] = spec.get("type") or "ClusterIP"
+    spec["sessionAffinity"] = spec.get("sessionAffinity") or "None"
+    for port in spec.get("ports") or ():
+        port["protocol"] = port.get("protocol") or "TCP"
+        port["targetPort"] = port.get("targetPort") or port["port"]
+    if spec["type"] != "ExternalName":
+        spec["internalTrafficPolicy"] = spec.get("internalTrafficPolicy") or "Cluster"
+    if spec["type"] in ("NodePort", "LoadBalancer"):
+        spec["externalTrafficPolicy"] = spec.get("externalTrafficPolicy") or "Cluster"
+    else:
+        for field in _EXTERNAL_FIELDS:
+            spec.pop(field, None)
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+def _drop(spec: Object, before: Object) -> None:
+    """Take away what an ExternalName Service can't have: what it had before, or an empty value."""
+    for field in _CLUSTER_FIELDS:
+        if not spec.get(field) or spec[field] == before.get(field):
+            spec.pop(field, None)
+    for port in spec.get("ports") or ():
+        port.pop("nodePort", None)
+
+
+def _fill_families(spec: Object) -> None:
+    """Fill the families as a dual-stack cluster does; cluster IPs are IPv4, Pods have both."""
+    selectorless = spec["clusterIP"] == "None" and not spec.get("selector")
+    policy = spec.get("ipFamilyPolicy") or ("RequireDualStack" if selectorless else "SingleStack")
+    spec["ipFamilyPolicy"] = policy
+    if not spec.get("ipFamilies"):
+        both = spec["clusterIP"] == "None" and policy != "SingleStack"
+        spec["ipFamilies"] = ["IPv4", "IPv6"] if both else ["IPv4"]

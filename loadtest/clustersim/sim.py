@@ -1,0 +1,113 @@
+"""The simulated cluster as a whole: API server, controllers, kubelets and control server, run together."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import yaml
+
+from clustersim import kubelet, workloads
+from clustersim.apiserver import ApiServer
+from clustersim.control import Control
+from clustersim.faults import Faults
+from clustersim.furniture import definition, furnish
+from clustersim.kinds import Kinds
+from clustersim.objects import BUILTIN_RESOURCES, CRD, CUSTOM_RESOURCES, Resource
+from clustersim.store import HISTORY_WINDOW, Store
+from clustersim.traffic import Request, Traffic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimOptions:
+    """How the cluster is to be: *listen* as HOST:PORT, port 0 takes a free one.
+
+    *absent* are the plurals of custom kinds that aren't served yet; *bookmark_interval* is in seconds; *history* is
+    how many changes a watch can resume from.
+    """
+
+    listen: str = "127.0.0.1:0"
+    control_listen: str = "127.0.0.1:0"
+    headscale: bool = False
+    tailnet_domain: str = "tail1234.ts.net"
+    operator_namespace: str = "tailscale"
+    namespaces: tuple[str, ...] = ("default", "kube-system", "tailscale")
+    absent: frozenset[str] = frozenset()
+    bookmark_interval: float = 30.0
+    history: int = HISTORY_WINDOW
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSim:
+    """A cluster that runs: where it is, what is in it, and what can go wrong with it."""
+
+    api_url: str
+    control_url: str
+    store: Store
+    control: Control
+    faults: Faults
+    traffic: Traffic
+    kinds: Kinds
+
+    @property
+    def writes(self) -> Counter[Request]:
+        """The mutating requests so far, by user agent, verb and plural."""
+        return self.traffic.writes
+
+    @property
+    def requests(self) -> Counter[Request]:
+        """All requests so far, by user agent, verb and plural."""
+        return self.traffic.requests
+
+    def writes_since(self, before: Counter[Request]) -> Counter[Request]:
+        """Return the writes since *before*, a copy of ``writes`` made then."""
+        return self.traffic.writes_since(before)
+
+    def serve_kind(self, resource: Resource) -> None:
+        """Serve *resource* from now on, as if its CustomResourceDefinition had just been created."""
+        self.kinds.serve(resource)
+        crd = definition(resource)
+        if self.store.find(CRD, "", crd["metadata"]["name"]) is None:
+            self.store.create(CRD, crd)
+
+    def kubeconfig(self) -> str:
+        """Return the YAML of a kubeconfig for the API server."""
+        context = {"cluster": "clustersim", "user": "clustersim"}
+        return yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "clustersim",
+                "clusters": [{"name": "clustersim", "cluster": {"server": self.api_url}}],
+                "contexts": [{"name": "clustersim", "context": context}],
+                "users": [{"name": "clustersim", "user": {"token": "clustersim"}}],
+            },
+            sort_keys=False,
+        )
+
+
+@asynccontextmanager
+async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[ClusterSim]:
+    """Run a cluster while the context lasts."""
+    options = options or SimOptions()
+    store = Store(options.namespaces, window=options.history)
+    kinds = Kinds((*BUILTIN_RESOURCES, *(kind for kind in CUSTOM_RESOURCES if kind.plural not in options.absent)))
+    furnish(store, kinds, options.operator_namespace)
+    control = Control(options.tailnet_domain, options.headscale)
+    faults, traffic = Faults(store), Traffic()
+    server = ApiServer(store, kinds, faults, traffic, options.bookmark_interval)
+    async with (
+        control.serve(*_address(options.control_listen)) as control_url,
+        server.serve(*_address(options.listen)) as api_url,
+        asyncio.TaskGroup() as tasks,
+    ):
+        programs = [tasks.create_task(workloads.run(store)), tasks.create_task(kubelet.run(store, control))]
+        yield ClusterSim(api_url, control_url, store, control, faults, traffic, kinds)
+        for program in programs:
+            program.cancel()
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, _, port = listen.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,229 @@
+"""What a control server knows of one tailnet: its devices, its auth keys and the OAuth client that may change them."""
+
+import hashlib
+import ipaddress
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+_IPV4 = ipaddress.IPv4Address("100.64.0.0")
+_IPV6 = ipaddress.IPv6Address("fd7a:115c:a1e0::")
+_KEY_SECONDS = 90 * 24 * 3600
+
+
+class AuthKeyError(Exception):
+    """The auth key of a device that wants to join is unknown, used up or expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device; *name* is its MagicDNS name without the last dot, *node_id* what its tailscaled calls its device ID."""
+
+    id: str
+    node_id: str
+    name: str
+    hostname: str
+    addresses: tuple[str, ...]
+    tags: tuple[str, ...]
+    created: str
+    key_id: str
+    authorized: bool = True
+    key_expiry_disabled: bool = True
+    enabled_routes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AuthKey:
+    """An auth key; *key* is the secret, *created* and *expires* are seconds since the epoch."""
+
+    id: str
+    key: str
+    tags: tuple[str, ...]
+    reusable: bool
+    ephemeral: bool
+    preauthorized: bool
+    description: str
+    created: float
+    expires: float
+    used: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """What a client asks of a new auth key; 0 *seconds* leaves its lifetime to the server."""
+
+    tags: tuple[str, ...]
+    reusable: bool = False
+    ephemeral: bool = False
+    preauthorized: bool = True
+    description: str = ""
+    seconds: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """An access token: until when it is good (seconds since the epoch) and for what."""
+
+    expires: float
+    scopes: frozenset[str]
+
+
+def timestamp(seconds: float) -> str:
+    """Return *seconds* since the epoch as RFC 3339 has it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Tailnet:
+    """One tailnet. Every identifier comes from a counter, so that a test can be told what it will see.
+
+    The attributes are open to change at any time. ``None`` for *policy_tags* or *client_tags* permits every tag.
+    """
+
+    def __init__(
+        self, domain: str = "tail1234.ts.net", headscale: bool = False, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.domain = domain
+        self.headscale = headscale
+        self.https = not headscale
+        self.client_id = "kClientCNTRL"
+        self.client_secret = f"{'hskey' if headscale else 'tskey'}-client-kClientCNTRL-secret"
+        self.scopes = {"devices:core", "auth_keys", "services"}
+        self.policy_tags: set[str] | None = None
+        self.client_tags: set[str] | None = None
+        self.token_seconds: float = 3600
+        self._clock = clock
+        self._count = {what: itertools.count(1) for what in ("device", "key", "token")}
+        self._devices: dict[str, Device] = {}
+        self._names: dict[str, str] = {}
+        self._keys: dict[str, AuthKey] = {}
+        self._secrets: dict[str, str] = {}
+        self._tokens: dict[str, Token] = {}
+
+    @property
+    def devices(self) -> Mapping[str, Device]:
+        """The devices by node ID, as they are now."""
+        return MappingProxyType(self._devices)
+
+    @property
+    def keys(self) -> Mapping[str, AuthKey]:
+        """The auth keys by ID, used ones too, as they are now."""
+        return MappingProxyType(self._keys)
+
+    def register(self, auth_key: str, hostname: str) -> Device:
+        """Let a device join as a proxy's tailscaled does, and return it.
+
+        A hostname that is taken gets -1, -2 and so on. Raises AuthKeyError.
+        """
+        key = self._usable_key(auth_key)
+        number = next(self._count["device"])
+        node_id = str(number) if self.headscale else f"n{number:06d}CNTRL"
+        device = Device(
+            id=str(number) if self.headscale else str(3_000_000_000_000_000 + number),
+            node_id=node_id,
+            name=self._free_name(hostname, node_id),
+            hostname=hostname,
+            addresses=(str(_IPV4 + number), str(_IPV6 + number)),
+            tags=key.tags,
+            created=timestamp(self._clock()),
+            key_id=key.id,
+            authorized=key.preauthorized,
+        )
+        self._keys[key.id] = replace(key, used=True)
+        self.update(device)
+        return device
+
+    def set_hostname(self, node_id: str, hostname: str) -> Device:
+        """Give a device the hostname that its own configuration now says, and the name that follows from it.
+
+        Raises KeyError if the device was deleted.
+        """
+        device = self._devices[node_id]
+        if device.hostname != hostname:
+            device = replace(device, hostname=hostname, name=self._free_name(hostname, node_id))
+            self.update(device)
+        return device
+
+    def device(self, identifier: str) -> Device | None:
+        """Return the device with that ID or node ID."""
+        found = self._devices.get(identifier)
+        return found or next((device for device in self._devices.values() if device.id == identifier), None)
+
+    def update(self, device: Device) -> None:
+        """Put *device* in the place of the one with its node ID, if there is one."""
+        if device.node_id in self._devices:
+            del self._names[self._devices[device.node_id].name]
+        self._devices[device.node_id] = device
+        self._names[device.name] = device.node_id
+
+    def delete_device(self, device: Device) -> None:
+        """Forget *device*; its name is free again."""
+        del self._names[self._devices.pop(device.node_id).name]
+
+    def is_free(self, name: str, node_id: str) -> bool:
+        """Tell whether the device *node_id* has, or may have, the MagicDNS name *name*."""
+        return self._names.get(name, node_id) == node_id
+
+    def create_key(self, wanted: NewKey) -> AuthKey:
+        """Make an auth key as *wanted*, without a look at the policy."""
+        number = next(self._count["key"])
+        key_id = str(number) if self.headscale else f"k{number:06d}CNTRL"
+        secret = hashlib.sha256(f"{self.domain}/{number}".encode()).hexdigest()[:32]
+        now = self._clock()
+        key = AuthKey(
+            id=key_id,
+            key=f"hskey-auth-{secret[:12]}-{secret}" if self.headscale else f"tskey-auth-{key_id}-{secret}",
+            tags=wanted.tags,
+            reusable=wanted.reusable,
+            ephemeral=wanted.ephemeral,
+            preauthorized=wanted.preauthorized,
+            description=wanted.description,
+            created=now,
+            expires=now + (wanted.seconds or _KEY_SECONDS),
+        )
+        self._keys[key_id] = key
+        self._secrets[key.key] = key_id
+        return key
+
+    def delete_key(self, key_id: str) -> bool:
+        """Revoke an auth key; tell whether there was one."""
+        return self._keys.pop(key_id, None) is not None
+
+    def is_valid(self, key: AuthKey) -> bool:
+        """Tell whether a device could still join with *key*."""
+        return self._clock() < key.expires and (key.reusable or not key.used)
+
+    def issue_token(self) -> str:
+        """Return a new access token for the OAuth client's scopes of now."""
+        token = f"{'hskey' if self.headscale else 'tskey'}-api-{next(self._count['token']):06d}"
+        self._tokens[token] = Token(self._clock() + self.token_seconds, frozenset(self.scopes))
+        return token
+
+    def token(self, value: str) -> Token | None:
+        """Return the access token if it is one and has not expired."""
+        token = self._tokens.get(value)
+        return token if token and self._clock() < token.expires else None
+
+    def revoke_tokens(self) -> None:
+        """End every access token, as the control server does when the OAuth client is revoked."""
+        self._tokens.clear()
+
+    def refused_tags(self, tags: Sequence[str], permitted: set[str] | None) -> list[str]:
+        """Return those of *tags* that are no tags or not among *permitted*."""
+        return [tag for tag in tags if not tag.startswith("tag:") or (permitted is not None and tag not in permitted)]
+
+    def _usable_key(self, auth_key: str) -> AuthKey:
+        key = self._keys.get(self._secrets.get(auth_key, ""))
+        if key is None:
+            raise AuthKeyError("invalid key: API key does not exist")
+        if not self.is_valid(key):
+            raise AuthKeyError("invalid key: authkey already used or expired")
+        return key
+
+    def _free_name(self, hostname: str, node_id: str) -> str:
+        label = hostname.lower()
+        labels = itertools.chain([label], (f"{label}-{number}" for number in itertools.count(1)))
+        names = (f"{label}.{self.domain}" for label in labels)
+        return next(name for name in names if self.is_free(name, node_id))

@@ -1,0 +1,37 @@
+"""Counts requests by who made them, the verb and the kind."""
+
+from collections import Counter
+
+from clustersim.objects import Object
+
+MUTATING = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+
+Request = tuple[str, str, str]
+"""User agent (``-`` without one), verb, plural."""
+
+
+class Traffic:
+    """What was asked of the API server since it began."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[Request] = Counter()
+        self.writes: Counter[Request] = Counter()
+
+    def count(self, user_agent: str, verb: str, plural: str) -> None:
+        """Count one request, refused ones too."""
+        request = (user_agent or "-", verb, plural)
+        self.requests[request] += 1
+        if verb in MUTATING:
+            self.writes[request] += 1
+
+    def writes_since(self, before: Counter[Request]) -> Counter[Request]:
+        """Return the writes since *before*, a copy of ``writes`` made then."""
+        return self.writes - before
+
+
+def to_json(requests: Counter[Request]) -> list[Object]:
+    """Return *requests* as a JSON list, the most frequent first."""
+    return [
+        {"userAgent": agent, "verb": verb, "plural": plural, "count": count}
+        for (agent, verb, plural), count in requests.most_common()
+    ]

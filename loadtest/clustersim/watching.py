@@ -1,0 +1,101 @@
+"""Watches: changes of one kind as JSON lines, from a version on, until the client, its time or a fault ends them."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from clustersim.encoding import View, encode, event
+from clustersim.errors import ApiError
+from clustersim.history import Change, Subscription
+from clustersim.kinds import Target
+from clustersim.objects import Object, Resource, namespace_of
+from clustersim.selectors import Selector
+from clustersim.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a client wants to see; *timeout* and *bookmark_interval* (0: no bookmarks) in seconds."""
+
+    target: Target
+    selector: Selector
+    revision: int
+    timeout: float
+    bookmark_interval: float
+    view: View
+
+    def sees(self, obj: Object | None) -> bool:
+        """Tell whether *obj* is among what the client watches."""
+        if obj is None or (self.target.namespace and namespace_of(obj) != self.target.namespace):
+            return False
+        return self.selector.matches(obj)
+
+
+async def stream(request: web.Request, watch: Watch, store: Store, running: set[Subscription]) -> web.StreamResponse:
+    """Answer *request* with what *watch* sees; who closes the subscription in *running* ends it."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    with store.subscribe(watch.target.resource) as changes:
+        running.add(changes)
+        try:
+            first = _catch_up(watch, store)
+            await response.prepare(request)
+            await response.write(b"".join(first))
+            await _follow(response, watch, store, changes)
+        except ApiError as error:
+            await response.prepare(request)
+            await response.write(event("ERROR", encode(error.to_status())))
+        finally:
+            running.discard(changes)
+    return response
+
+
+def _catch_up(watch: Watch, store: Store) -> list[bytes]:
+    """Return what the client has missed: changes since its version, or without one everything there is."""
+    resource = watch.target.resource
+    if not watch.revision:
+        objects = store.list(resource, watch.target.namespace)
+        return [event("ADDED", watch.view.one(obj)) for obj in objects if watch.selector.matches(obj)]
+    if watch.revision > store.revision:
+        message = f"Too large resource version: {watch.revision}, current: {store.revision}"
+        raise ApiError(504, "Timeout", message, {"retryAfterSeconds": 1})
+    return _lines(watch, store.changes_since(resource, watch.revision))
+
+
+async def _follow(response: web.StreamResponse, watch: Watch, store: Store, changes: Subscription) -> None:
+    now = asyncio.get_running_loop().time
+    deadline = now() + watch.timeout
+    while not changes.closed and now() < deadline:
+        pause = watch.bookmark_interval or watch.timeout
+        try:
+            async with asyncio.timeout_at(min(deadline, now() + pause)):
+                lines = _lines(watch, await changes.batch())
+        except TimeoutError:
+            lines = [_bookmark(watch.target.resource, store.revision)] if watch.bookmark_interval else []
+            if changes.pending:  # the version of a bookmark promises that nothing before it is outstanding
+                continue
+        if lines:
+            await response.write(b"".join(lines))
+
+
+def _lines(watch: Watch, changes: Iterable[Change]) -> list[bytes]:
+    return [line for change in changes if (line := _line(watch, change))]
+
+
+def _line(watch: Watch, change: Change) -> bytes:
+    """Return *change* as the client sees it: an object that leaves its selection is deleted to it."""
+    before = watch.sees(change.old)
+    if change.type != "DELETED" and watch.sees(change.object):
+        return event("MODIFIED" if before else "ADDED", watch.view.one(change.object))
+    if not before or change.old is None:
+        return b""
+    if change.type == "DELETED":
+        return event("DELETED", watch.view.one(change.object))
+    last = {**change.old, "metadata": {**change.old["metadata"], "resourceVersion": str(change.revision)}}
+    return event("DELETED", watch.view.unstored(last))
+
+
+def _bookmark(resource: Resource, revision: int) -> bytes:
+    metadata = {"resourceVersion": str(revision)}
+    return event("BOOKMARK", encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}))

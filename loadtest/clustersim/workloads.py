@@ -1,0 +1,13 @@
+"""The cluster's own controllers, run together."""
+
+import asyncio
+
+from clustersim import deployments, endpoints, garbage, statefulsets
+from clustersim.store import Store
+
+
+async def run(store: Store) -> None:
+    """Run the StatefulSet, Deployment, EndpointSlice and garbage controllers until cancelled."""
+    async with asyncio.TaskGroup() as tasks:
+        for controller in (statefulsets, deployments, endpoints, garbage):
+            tasks.create_task(controller.run(store))

@@ -1,0 +1,92 @@
+"""A store with its controllers running, and the objects that the tests of them put in it."""
+
+import asyncio
+import json
+from base64 import b64decode
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from clustersim.objects import SECRET, Object
+from clustersim.store import Store
+from clustersim.tailnet import NewKey, Tailnet
+
+CONFIG = {"Version": "alpha0", "Hostname": "default-db", "acceptDNS": False, "NoStatefulFiltering": True}
+
+
+@asynccontextmanager
+async def running(*programs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run *programs* until the end of the block."""
+    async with asyncio.TaskGroup() as tasks:
+        started = [tasks.create_task(program) for program in programs]
+        await asyncio.sleep(0)
+        yield
+        for task in started:
+            task.cancel()
+
+
+async def until(store: Store, holds: Callable[[], Any]) -> None:
+    """Wait for a change after which *holds* is true."""
+    with store.subscribe() as changes:
+        async with asyncio.timeout(5):
+            while not holds():
+                await changes.batch()
+
+
+def statefulset(replicas: int = 1, image: str = "example.org/a:1", **spec: Any) -> Object:
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": image}]}}
+    selector = {"matchLabels": {"app": "web"}}
+    return {
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": replicas, "selector": selector, "serviceName": "web", "template": template, **spec},
+    }
+
+
+def headless(name: str = "web", **spec: Any) -> Object:
+    metadata = {"name": name, "namespace": "default", "labels": {"team": "a"}}
+    dual = {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "PreferDualStack"}
+    return {"metadata": metadata, "spec": {"clusterIP": "None", "selector": {"app": "web"}, **dual, **spec}}
+
+
+def proxy_pod(name: str = "ts-db-0", **variables: str) -> Object:
+    fields = {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid"}
+    env: list[Object] = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in fields.items()]
+    values = {"TS_KUBE_SECRET": "$(POD_NAME)", "TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR": "/etc/tsconfig/$(POD_NAME)"}
+    env += [{"name": key, "value": value} for key, value in {**values, **variables}.items()]
+    mounts = [
+        {"name": "tailscaledconfig-0", "mountPath": f"/etc/tsconfig/{name}"},
+        {"name": "serve-config-0", "mountPath": f"/etc/tailscaled/{name}"},
+    ]
+    items = [{"key": "serve-config", "path": "serve-config"}]
+    volumes = [
+        {"name": "tailscaledconfig-0", "secret": {"secretName": name}},
+        {"name": "serve-config-0", "secret": {"secretName": name, "items": items}},
+    ]
+    container = {"name": "tailscale", "image": "example.org/proxy:1", "env": env, "volumeMounts": mounts}
+    return {
+        "metadata": {"name": name, "namespace": "tailscale", "labels": {"app": name}},
+        "spec": {"containers": [container], "volumes": volumes},
+    }
+
+
+def new_key(tailnet: Tailnet) -> str:
+    return tailnet.create_key(NewKey(("tag:k8s",))).key
+
+
+def config_secret(name: str = "ts-db-0", **config: Any) -> Object:
+    """Return a proxy's Secret; an argument that is None leaves the field out."""
+    content = {key: value for key, value in {**CONFIG, **config}.items() if value is not None}
+    metadata = {"name": name, "namespace": "tailscale"}
+    return {"metadata": metadata, "stringData": {"cap-107.hujson": json.dumps(content)}}
+
+
+def configure(store: Store, name: str = "ts-db-0", **config: Any) -> None:
+    """Change the proxy's configuration as the operator does."""
+    patch = {"stringData": config_secret(name, **config)["stringData"]}
+    store.merge(SECRET, "tailscale", name, patch)
+
+
+def state(store: Store, name: str = "ts-db-0") -> dict[str, str]:
+    """Return the decoded data of the proxy's Secret."""
+    data = store.get(SECRET, "tailscale", name).get("data", {})
+    return {key: b64decode(value).decode() for key, value in data.items()}

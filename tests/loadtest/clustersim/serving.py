@@ -1,0 +1,75 @@
+"""An API server without controllers, and a client that speaks JSON to it."""
+
+import io
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from clustersim.apiserver import ApiServer
+from clustersim.faults import Faults
+from clustersim.kinds import Kinds
+from clustersim.objects import RESOURCES, Object
+from clustersim.store import Store
+from clustersim.traffic import Traffic
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+SERVICES = "/api/v1/namespaces/default/services"
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@dataclass(frozen=True)
+class Api:
+    """The parts of a server that runs, and a session with it."""
+
+    session: aiohttp.ClientSession
+    store: Store
+    faults: Faults
+    traffic: Traffic
+    kinds: Kinds
+
+    async def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        """Return the status and the JSON of the answer; ``Content_Type=`` and the like are headers."""
+        named = {"Content-Type": "application/json"} | {name.replace("_", "-"): text for name, text in headers.items()}
+        data = None if body is None else io.BytesIO(json.dumps(body).encode())
+        async with self.session.request(method, path, data=data, headers=named) as response:
+            return response.status, await response.json()
+
+    @asynccontextmanager
+    async def watch(self, path: str, **headers: str) -> AsyncIterator[AsyncIterator[Object]]:
+        """Watch and yield the events."""
+        joint = "&" if "?" in path else "?"
+        async with self.session.get(f"{path}{joint}watch=true", headers=headers) as response:
+            assert response.status == 200
+            yield _events(response)
+
+
+async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Object]:
+    async for line in response.content:
+        yield json.loads(line)
+
+
+@asynccontextmanager
+async def serving(bookmark_interval: float = 30.0) -> AsyncIterator[Api]:
+    """Run an API server with the namespaces and kinds of a fresh cluster."""
+    store, kinds, traffic = Store(), Kinds(RESOURCES), Traffic()
+    faults = Faults(store)
+    server = ApiServer(store, kinds, faults, traffic, bookmark_interval)
+    timeout = aiohttp.ClientTimeout(total=10)
+    async with (
+        server.serve("127.0.0.1", 0) as url,
+        aiohttp.ClientSession(url, timeout=timeout, headers={"User-Agent": "test"}) as session,
+    ):
+        yield Api(session, store, faults, traffic, kinds)
+
+
+def service(name: str = "web", **spec: Any) -> Object:
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"ports": [{"port": 80}], **spec}}
+
+
+def configmap(name: str = "settings", **metadata: Any) -> Object:
+    return {"metadata": {"name": name, "namespace": "default", **metadata}, "data": {"a": "1"}}

@@ -1,0 +1,51 @@
+import os
+import signal
+import subprocess
+import sys
+from itertools import takewhile
+from pathlib import Path
+
+NAMES = ("db.tail1234.ts.net", "web.tail1234.ts.net", "shop.tail1234.ts.net")
+SECONDS = 50
+
+
+def start(folder: Path, *options: str, **environment: str) -> subprocess.Popen[str]:
+    """Start the demo with its files in *folder*."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "clustersim", "demo", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder), **environment},
+    )
+
+
+def test_every_name_resolves(tmp_path: Path) -> None:
+    with start(tmp_path) as demo:
+        text, _ = demo.communicate(timeout=SECONDS)
+    assert demo.returncode == 0, text
+    for name in NAMES:
+        assert f"{name} leads to 10.244." in text
+    assert "20 changes of an address" in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_kept_demo_stays_until_it_is_told_to_end(tmp_path: Path) -> None:
+    with start(tmp_path, "--keep") as demo:
+        assert demo.stdout is not None
+        lines = list(takewhile(lambda line: line != "Ctrl-C ends it.\n", demo.stdout))
+        (folder,) = tmp_path.iterdir()
+        demo.send_signal(signal.SIGTERM)
+        demo.communicate(timeout=SECONDS)
+    assert (demo.returncode, list(tmp_path.iterdir())) == (0, [])
+    assert all(any(line.startswith("  dig ") and line.endswith(f" {name}\n") for line in lines) for name in NAMES)
+    assert any(line.startswith(f"  kubectl --kubeconfig {folder}/kubeconfig get ") for line in lines)
+
+
+def test_a_failure_shows_the_logs(tmp_path: Path) -> None:
+    with start(tmp_path, PROXY_FIREWALL_MODE="nonsense") as demo:
+        text, _ = demo.communicate(timeout=SECONDS)
+    assert demo.returncode == 1
+    assert "FAILED: operator ended with code" in text
+    assert "PROXY_FIREWALL_MODE" in text.partition("FAILED")[2]
+    assert not list(tmp_path.iterdir())

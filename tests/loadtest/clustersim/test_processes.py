@@ -1,0 +1,64 @@
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from clustersim.processes import ProcessError, Processes, free_port
+
+SLEEPER = "time.sleep(60)"
+FAILURE = "sys.exit('no such thing')"
+STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+
+
+async def start(processes: Processes, folder: Path, code: str) -> None:
+    """Start a program and wait until it has come past its first part."""
+    before, after = code.rsplit("; ", 1) if "; " in code else ("", code)
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+    (folder / "program.py").write_text(
+        f"import signal, sys, time; {before}\nopen({str(pipe)!r}, 'w').close()\n{after}\n"
+    )
+    await processes.start("it", "program", environment={"PYTHONPATH": str(folder)})
+    await asyncio.to_thread(pipe.read_bytes)
+
+
+async def test_a_process_ends_with_the_block(tmp_path: Path) -> None:
+    async with Processes(tmp_path) as processes:
+        await start(processes, tmp_path, SLEEPER)
+        processes.check()
+    with pytest.raises(ProcessError, match="it ended with code -15"):
+        processes.check()
+
+
+async def test_a_process_that_will_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clustersim.processes.STOP_SECONDS", 0.1)
+    async with Processes(tmp_path) as processes:
+        await start(processes, tmp_path, STUBBORN + SLEEPER)
+    with pytest.raises(ProcessError, match="it ended with code -9"):
+        processes.check()
+
+
+async def test_a_cancelled_end_kills(tmp_path: Path) -> None:
+    processes = Processes(tmp_path)
+    await start(processes, tmp_path, STUBBORN + SLEEPER)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await processes.__aexit__(None, None, None)
+    await processes.__aexit__(None, None, None)
+    with pytest.raises(ProcessError, match="it ended with code -9"):
+        processes.check()
+
+
+async def test_a_process_that_failed_is_noticed_with_its_last_words(tmp_path: Path) -> None:
+    async with Processes(tmp_path) as processes:
+        await start(processes, tmp_path, STUBBORN + FAILURE)
+    assert processes.tails() == {"it": ["no such thing"]}
+    with pytest.raises(ProcessError, match="it ended with code 1"):
+        processes.check()
+
+
+def test_a_free_port_is_free_for_both_protocols() -> None:
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)), socket.socket(type=socket.SOCK_DGRAM) as udp:
+        udp.bind(("127.0.0.1", port))

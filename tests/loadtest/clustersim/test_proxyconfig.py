@@ -1,0 +1,52 @@
+import json
+from typing import NamedTuple
+
+import pytest
+from clustersim.proxyconfig import ConfigError, ProxyConfig, newest_file, parse
+
+
+class Case(NamedTuple):
+    keys: list[str]
+    chosen: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(["cap-95.hujson", "cap-107.hujson"], "cap-107.hujson"),
+        Case(["cap-95.hujson", "cap-9999.hujson"], "cap-95.hujson"),
+        Case(["cap-9.hujson", "cap-95.hujson", "device_id", "cap-x.hujson"], "cap-95.hujson"),
+    ],
+)
+def test_the_newest_understood_file_is_chosen(case: Case) -> None:
+    assert newest_file(dict.fromkeys(case.keys, "")) == case.chosen
+
+
+@pytest.mark.parametrize("keys", [[], ["device_id"], ["cap-9999.hujson"]])
+def test_without_an_understood_file_there_is_no_config(keys: list[str]) -> None:
+    with pytest.raises(ConfigError):
+        newest_file(dict.fromkeys(keys, ""))
+
+
+def test_a_config_of_the_operator_is_read() -> None:
+    config = {
+        "Version": "alpha0",
+        "Locked": False,
+        "ServerURL": "https://control.example.org",
+        "AuthKey": "key",
+        "Hostname": "db",
+        "acceptDNS": False,
+        "acceptRoutes": False,
+        "AdvertiseRoutes": None,
+        "AppConnector": {"Advertise": False},
+        "NoStatefulFiltering": True,
+    }
+    assert parse(json.dumps(config)) == ProxyConfig("key", "db")
+
+
+@pytest.mark.parametrize(
+    "field", [{"Version": "alpha1"}, {"AcceptDNS": False}, {"Hostname": 1}, {"AppConnector": True}]
+)
+def test_a_wrong_field_is_refused(field: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        parse(json.dumps({"Version": "alpha0", **field}))
