@@ -90,21 +90,21 @@ class Demo:
         self._say("starting a simulated cluster and tailnet")
         await stage.start_cluster(processes)
         self._say(f"API server {stage.api_url}, control server {stage.control_url}")
-        await stage.start_operator(processes)
         await stage.start_nameserver(processes)
-        self._say(f"started the operator, and the nameserver on 127.0.0.1 port {stage.dns_port}")
+        await stage.start_operator(processes)
+        self._say(f"the operator is ready; the nameserver listens on 127.0.0.1 port {stage.dns_port}")
         async with ApiClient(stage.api_url) as api:
+            applied = time.monotonic()
             objects = await apply_examples(api)
             self._say(f"applied {len(objects)} objects from docs/examples")
             checks, targets = Checks(api, stage.dns_port), exposed(objects)
-            rows = await self._check(checks, targets)
+            rows = await self._check(checks, targets, applied)
             print("", *table(rows), "", sep="\n", flush=True)
             await self._measure(checks, targets)
         return rows
 
-    async def _check(self, checks: Checks, targets: Sequence[Exposed]) -> list[Row]:
+    async def _check(self, checks: Checks, targets: Sequence[Exposed], applied: float) -> list[Row]:
         """Wait until every name leads where the cluster says; raises DemoError if one doesn't in time."""
-        applied = time.monotonic()
         missing = dict.fromkeys(targets, "not looked at")
         rows = {}
         while missing:

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
+import aiohttp
 import yaml
 
 from clustersim.apiclient import ApiClient, resource_of
@@ -24,11 +25,12 @@ class Stage:
     api_port: int
     control_port: int
     dns_port: int
+    health_port: int
 
     @classmethod
     def on_free_ports(cls, folder: Path) -> "Stage":
         """Return a stage with its files in *folder*."""
-        return cls(folder, free_port(), free_port(), free_port())
+        return cls(folder, *(free_port() for _ in range(4)))
 
     @property
     def api_url(self) -> str:
@@ -54,14 +56,14 @@ class Stage:
             await asyncio.sleep(POLL_SECONDS)
 
     async def start_operator(self, processes: Processes) -> None:
-        """Start the operator with the credentials of the simulated tailnet's OAuth client."""
+        """Start the operator with the credentials of the simulated tailnet's OAuth client; wait until it is ready."""
         tailnet = Tailnet()
         credentials = {"CLIENT_ID_FILE": tailnet.client_id, "CLIENT_SECRET_FILE": tailnet.client_secret}
         environment = {
             "KUBECONFIG": str(self.kubeconfig),
             "OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
             "OPERATOR_LOGIN_SERVER": self.control_url,
-            "OPERATOR_HEALTH_ADDR": f"127.0.0.1:{free_port()}",
+            "OPERATOR_HEALTH_ADDR": f"127.0.0.1:{self.health_port}",
             "OPERATOR_LOGGING": "info",
         }
         for variable, value in credentials.items():
@@ -69,6 +71,10 @@ class Stage:
             path.write_text(value)
             environment[variable] = str(path)
         await processes.start("operator", "tsoperator", environment=environment)
+        async with aiohttp.ClientSession() as session:
+            while not await _is_ready(session, f"http://127.0.0.1:{self.health_port}/readyz"):
+                processes.check()
+                await asyncio.sleep(POLL_SECONDS)
 
     async def start_nameserver(self, processes: Processes) -> None:
         """Start the nameserver, which follows the cluster's records."""
@@ -76,6 +82,14 @@ class Stage:
         source = ("--api-server", self.api_url, "--namespace", OPERATOR_NAMESPACE)
         no_file = ("--records", str(self.folder / "no-records.json"))
         await processes.start("nameserver", "tsnameserver", *listen, *source, *no_file)
+
+
+async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(url) as response:
+            return response.status == 200
+    except aiohttp.ClientConnectionError:  # it doesn't listen yet
+        return False
 
 
 async def apply_examples(api: ApiClient) -> list[Object]:
