@@ -9,7 +9,7 @@ from typing import NamedTuple
 from clustersim.errors import ApiError, bad_request
 from clustersim.kinds import Target
 from clustersim.objects import Object, name_of, namespace_of
-from clustersim.selectors import Selector
+from clustersim.selection import Selector
 from clustersim.store import Store
 
 

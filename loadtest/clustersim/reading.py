@@ -11,7 +11,7 @@ from clustersim import protobuf
 from clustersim.errors import ApiError, bad_request
 from clustersim.kinds import Target
 from clustersim.objects import Object, Resource
-from clustersim.selectors import Selector
+from clustersim.selection import Selector
 
 
 async def json_body(request: web.Request) -> Any:

@@ -11,7 +11,7 @@ from clustersim.errors import ApiError
 from clustersim.history import Change, Subscription
 from clustersim.kinds import Target
 from clustersim.objects import Object, Resource, namespace_of
-from clustersim.selectors import Selector
+from clustersim.selection import Selector
 from clustersim.store import Store
 
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 from clustersim.objects import Object
-from clustersim.selectors import Selector
+from clustersim.selection import Selector
 from clustersim.store import ApiError
 
 POD: Object = {
