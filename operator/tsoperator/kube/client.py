@@ -1,0 +1,254 @@
+"""The requests that the operator makes of the API server, on raw JSON.
+
+kubernetes.aio loads configuration and credentials, and its REST client (an aiohttp session) carries the requests.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+from urllib.parse import quote, urlencode
+
+import aiohttp
+from kubernetes.aio.client import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+
+from tsoperator.api.objects import Key, Object, Resource, key_of
+from tsoperator.kube.errors import KubeError, StatusError, Unreachable, error_of
+
+USER_AGENT = "tsoperator"
+_MERGE_PATCH = "application/merge-patch+json"
+_PAGE = 500
+_QUIET_LIMIT = 60.0  # s without a byte on a watch beyond the time it was asked to last: the connection is dead
+
+
+class ObjectList(NamedTuple):
+    """All objects of a list, and the resourceVersion to watch from."""
+
+    items: list[Object]
+    resource_version: str
+
+
+class KubeClient:
+    """Talks to one API server. Use it as an async context manager, or close() it.
+
+    Every method raises a KubeError: Unreachable when there is no answer within *request_timeout* seconds, a StatusError
+    when the request is refused, a plain one when the answer is no API server's.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        reload: Callable[[], Awaitable[Configuration]] | None = None,
+        request_timeout: float = 30.0,
+    ) -> None:
+        """*reload* reads the configuration again when the credentials are refused (rotated certificates, exec
+        tokens).
+        """
+        self._configuration = configuration
+        self._reload = reload
+        self._rest = _connections(configuration)
+        self._retired: RESTClientObject | None = None  # had the credentials before these; may still carry answers
+        self._timeout = request_timeout
+        self._renewing = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._rest.close()
+        if self._retired is not None:
+            await self._retired.close()
+
+    async def get(self, resource: Resource, key: Key) -> Object:
+        """Return the live object."""
+        return await self._call("GET", resource.path(key.namespace, key.name))
+
+    async def list(self, resource: Resource, namespace: str = "", label_selector: str = "") -> ObjectList:
+        """Return all objects that match, read in pages; each carries its apiVersion and kind, which lists leave out."""
+        items: list[Object] = []
+        query = {"limit": str(_PAGE), "labelSelector": label_selector}
+        while True:
+            page = await self._call("GET", resource.path(namespace), query)
+            for item in page.get("items") or ():
+                item["apiVersion"], item["kind"] = resource.api_version, resource.kind
+                items.append(item)
+            metadata = page.get("metadata") or {}
+            if not metadata.get("resourceVersion"):  # taken for an empty list it would delete all that is known
+                raise KubeError(f"list of {resource}: not an API server's answer (no resourceVersion)")
+            if not metadata.get("continue"):
+                return ObjectList(items, metadata["resourceVersion"])
+            query["continue"] = metadata["continue"]
+
+    async def watch(
+        self, resource: Resource, namespace: str, label_selector: str, resource_version: str, seconds: int
+    ) -> AsyncIterator[Object]:
+        """Yield watch events (``type``, ``object``) after *resource_version*, bookmarks among them, for about
+        *seconds*.
+        """
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "labelSelector": label_selector,
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(seconds),
+        }
+        limits = aiohttp.ClientTimeout(total=None, connect=self._timeout, sock_read=seconds + _QUIET_LIMIT)
+        path = resource.path(namespace)
+        response = await self._send("GET", _with_query(path, query), None, "application/json", limits)
+        try:
+            if response.status != 200:
+                raise await _refusal(response, f"watch {path}")
+            while line := await response.content.readline():
+                yield _decoded(line, f"watch {path}")
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise Unreachable(f"watch {path}: {_words(error)}") from error
+        finally:
+            response.close()
+
+    async def create(self, resource: Resource, obj: Object) -> Object:
+        """Create *obj* and return it as it is stored."""
+        return await self._call("POST", resource.path(obj["metadata"].get("namespace", "")), body=obj)
+
+    async def replace(self, resource: Resource, obj: Object) -> Object:
+        """Replace an object; its resourceVersion, if given, must still hold."""
+        key = key_of(obj)
+        return await self._call("PUT", resource.path(key.namespace, key.name), body=obj)
+
+    async def replace_status(self, resource: Resource, obj: Object) -> Object:
+        """Replace the status of an object; its resourceVersion, if given, must still hold."""
+        key = key_of(obj)
+        return await self._call("PUT", resource.path(key.namespace, key.name, "status"), body=obj)
+
+    async def patch(self, resource: Resource, key: Key, patch: Object, subresource: str = "") -> Object:
+        """Apply a JSON merge patch (RFC 7386) and return the object as it is stored."""
+        path = resource.path(key.namespace, key.name, subresource)
+        return await self._call("PATCH", path, body=patch, content_type=_MERGE_PATCH)
+
+    async def delete(
+        self, resource: Resource, key: Key, *, uid: str = "", resource_version: str = "", propagation: str = ""
+    ) -> None:
+        """Delete the object; with *uid* or *resource_version* only if it still has them (else Conflict)."""
+        options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if any(preconditions.values()):
+            options["preconditions"] = {name: value for name, value in preconditions.items() if value}
+        if propagation:
+            options["propagationPolicy"] = propagation
+        await self._call("DELETE", resource.path(key.namespace, key.name), body=options)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: Object | None = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        limits = aiohttp.ClientTimeout(total=self._timeout)
+        where = f"{method} {path}"
+        target = _with_query(path, query or {})
+        try:
+            return await self._answer(await self._send(method, target, body, content_type, limits), where)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{where}: {_words(error)}") from error
+
+    async def _send(
+        self, method: str, target: str, body: Object | None, content_type: str, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """Send a request; once more with fresh credentials if those it had are refused."""
+        used = self._rest
+        response = await self._send_once(method, target, body, content_type, limits)
+        if response.status != 401 or self._reload is None:
+            return response
+        response.close()
+        await self._renew(used, self._reload)
+        return await self._send_once(method, target, body, content_type, limits)
+
+    async def _send_once(
+        self, method: str, target: str, body: Object | None, content_type: str, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": USER_AGENT}
+        for setting in (await self._configuration.auth_settings()).values():
+            if setting["value"] is not None and setting["in"] == "header":
+                headers[setting["key"]] = setting["value"]
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await self._rest.request(
+                    method, self._configuration.host + target, headers=headers, body=body, _request_timeout=limits
+                )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"{method} {target}: {_words(error)}") from error
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+    async def _renew(self, refused: RESTClientObject, reload: Callable[[], Awaitable[Configuration]]) -> None:
+        """Take credentials afresh, once for all requests that the old ones were refused for.
+
+        What is under way with the old ones goes on: the API server may have taken it before they ran out.
+        """
+        async with self._renewing:
+            if self._rest is not refused:
+                return
+            try:
+                async with asyncio.timeout(self._timeout):
+                    configuration = await reload()
+            except TimeoutError as error:
+                raise Unreachable(f"no fresh credentials within {self._timeout:g} s") from error
+            fresh = _connections(configuration)
+            retired, self._retired = self._retired, refused
+            self._configuration, self._rest = configuration, fresh
+            if retired is not None:
+                await retired.close()
+
+    async def _answer(self, response: aiohttp.ClientResponse, where: str) -> Object:
+        async with response:
+            if response.status >= 300:
+                raise await _refusal(response, where)
+            return _decoded(await response.read(), where)
+
+
+def _connections(configuration: Configuration) -> RESTClientObject:
+    try:
+        return RESTClientObject(configuration)
+    except OSError as error:  # ssl.SSLError is one
+        raise KubeError(f"cannot use the certificates that lead to {configuration.host}: {error}") from error
+
+
+def _with_query(path: str, query: Mapping[str, str]) -> str:
+    given = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(given, quote_via=quote)}" if given else path
+
+
+def _decoded(raw: bytes, where: str) -> Object:
+    try:
+        obj: Any = json.loads(raw)
+    except ValueError as error:
+        raise KubeError(f"{where}: not an API server's answer (no JSON): {raw[:80]!r}") from error
+    if not isinstance(obj, dict):
+        raise KubeError(f"{where}: not an API server's answer (no object): {raw[:80]!r}")
+    return obj
+
+
+async def _refusal(response: aiohttp.ClientResponse, where: str) -> StatusError:
+    raw = await response.read()
+    try:
+        body = json.loads(raw)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict):
+        body = {"message": f"HTTP {response.status} {response.reason}: {raw[:120]!r}"}
+    return error_of(response.status, body, where)
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__  # a time-out has no words of its own

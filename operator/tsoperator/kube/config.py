@@ -1,0 +1,50 @@
+"""Where the API server is and how to prove who we are: kubeconfig or the Pod's ServiceAccount, read by
+kubernetes.aio.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import yaml
+from kubernetes.aio import config
+from kubernetes.aio.client import Configuration
+
+from tsoperator.kube.errors import KubeError
+
+_DEFAULT_KUBECONFIG: Final = str(Path("~/.kube/config").expanduser())
+
+
+class NoClusterError(KubeError):
+    """There is no usable kubeconfig and no ServiceAccount."""
+
+
+async def load_configuration(kubeconfig: str = "") -> Configuration:
+    """Return the configuration of the API server and the credentials.
+
+    *kubeconfig* is a path (or several, joined by the path separator) as in ``KUBECONFIG``; empty means the Pod's
+    ServiceAccount, or ``~/.kube/config`` outside a cluster. Raises NoClusterError with what to set.
+    """
+    configuration = Configuration()
+    try:
+        if not kubeconfig and os.environ.get("KUBERNETES_SERVICE_HOST"):
+            config.load_incluster_config(client_configuration=configuration)
+        else:
+            await config.load_kube_config(
+                config_file=_existing(kubeconfig or _DEFAULT_KUBECONFIG),
+                client_configuration=configuration,
+                persist_config=False,
+            )
+    except (config.ConfigException, yaml.YAMLError, OSError, TypeError, ValueError) as error:
+        raise NoClusterError(
+            f"cannot find the API server: {' '.join(str(error).split())}; "
+            "set KUBECONFIG to a kubeconfig file, or run in a Pod with a ServiceAccount"
+        ) from error
+    return configuration
+
+
+def _existing(paths: str) -> str:
+    """Return *paths* if a file is at one of them; the loader would miss a key of the file, not the file."""
+    if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep)):
+        raise FileNotFoundError(f"there is no file {paths}")
+    return paths

@@ -1,0 +1,75 @@
+"""Errors of the API server, as a tree by what a caller does about them.
+
+KubeError
+├── Unreachable           no answer: refused, reset, timed out
+└── StatusError           an answer that is a Status
+    ├── NotFound          404: the object, or its kind, is not there
+    ├── Conflict          409: somebody else was faster; look again
+    │   └── AlreadyExists 409 on create
+    ├── Gone              410: the version to watch from is too old
+    ├── Invalid           400, 422: the object is not acceptable as it is
+    └── Denied            401, 403: credentials or RBAC
+"""
+
+from tsoperator.api.objects import Object
+
+
+class KubeError(Exception):
+    """The API server could not be used as asked."""
+
+
+class Unreachable(KubeError):
+    """The API server gave no answer in time."""
+
+
+class StatusError(KubeError):
+    """The API server refused; *status* is the HTTP code, *reason* the machine-readable word of its Status."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class NotFound(StatusError):
+    """The object, or its kind, is not there."""
+
+
+class Conflict(StatusError):
+    """The object has changed since it was read."""
+
+
+class AlreadyExists(Conflict):
+    """An object of that name is there already."""
+
+
+class Gone(StatusError):
+    """The resourceVersion to list or watch from is no longer kept."""
+
+
+class Invalid(StatusError):
+    """The API server does not accept the object."""
+
+
+class Denied(StatusError):
+    """The operator's credentials or its RBAC do not allow the request."""
+
+
+_BY_STATUS: dict[int, type[StatusError]] = {
+    400: Invalid,
+    401: Denied,
+    403: Denied,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+}
+
+
+def error_of(status: int, body: Object, where: str) -> StatusError:
+    """Return the error for an answer with HTTP code *status* and a decoded Status *body*; *where* is verb and path."""
+    reason = str(body.get("reason", ""))
+    kind = AlreadyExists if reason == "AlreadyExists" else _BY_STATUS.get(status, StatusError)
+    if reason == "Expired":
+        kind = Gone
+    return kind(status, reason, f"{where}: {body.get('message') or f'HTTP {status}'}")

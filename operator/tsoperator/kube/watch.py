@@ -1,0 +1,127 @@
+"""List and watch as one endless, resuming stream of changes."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from tsoperator.api.objects import Object, Resource
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import Gone, KubeError, NotFound, error_of
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The objects to follow: a resource, within a namespace and by labels where that is enough."""
+
+    resource: Resource
+    namespace: str = ""
+    label_selector: str = ""
+
+    def __str__(self) -> str:
+        where = f" in {self.namespace}" if self.namespace else ""
+        return f"{self.resource}{where}{f' ({self.label_selector})' if self.label_selector else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """All objects there are; what was known before and is not among them is gone."""
+
+    items: list[Object]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """One object was added, or is different now."""
+
+    obj: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """One object is gone; *obj* is its last state."""
+
+    obj: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """The API server does not know the kind (its CRD is not installed)."""
+
+
+Update = Listed | Changed | Deleted | Unserved
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long things last and rest, in seconds."""
+
+    watch: int = 300
+    first_retry: float = 0.2
+    last_retry: float = 30.0
+    unserved: float = 10.0
+    jitter: Callable[[], float] = random.random
+
+
+async def updates(client: KubeClient, selection: Selection, pace: Pace | None = None) -> AsyncIterator[Update]:
+    """Yield a Listed, then every change; resume where a watch ended, list again when the server has forgotten. Never
+    ends.
+    """
+    pace = pace or Pace()
+    failures = 0
+    version = ""
+    while True:
+        try:
+            if not version:
+                listing = await client.list(selection.resource, selection.namespace, selection.label_selector)
+                version = listing.resource_version
+                yield Listed(listing.items)
+            resumed_from = version
+            async for resume, update in _watched(client, selection, version, pace.watch):
+                version, failures = resume, 0
+                if update is not None:
+                    yield update
+            failures = 0
+            if version == resumed_from:  # an idle watch ended: never spin on a server that ends them at once
+                await asyncio.sleep(pace.first_retry)
+        except NotFound:
+            version = ""
+            yield Unserved()
+            await asyncio.sleep(pace.unserved)
+        except Gone:
+            log.info("%s: listing again, the version to resume from is gone", selection)
+            version = ""
+            await asyncio.sleep(pace.first_retry)
+        except KubeError as error:
+            failures += 1
+            delay = min(pace.first_retry * 2 ** min(failures - 1, 16), pace.last_retry) * (0.5 + pace.jitter() / 2)
+            level = logging.WARNING if failures in (1, 10) or failures % 100 == 0 else logging.DEBUG
+            log.log(level, "%s: watch failed (%d in a row), again in %.1f s: %s", selection, failures, delay, error)
+            await asyncio.sleep(delay)
+
+
+async def _watched(
+    client: KubeClient, selection: Selection, version: str, seconds: int
+) -> AsyncIterator[tuple[str, Update | None]]:
+    """Yield (version to resume from, update) for one watch; a bookmark moves the version only."""
+    async for event in client.watch(
+        selection.resource, selection.namespace, selection.label_selector, version, seconds
+    ):
+        kind, obj = event.get("type"), event.get("object")
+        if not isinstance(obj, dict):
+            raise KubeError(f"watch of {selection}: an event without an object")
+        if kind == "ERROR":
+            raise error_of(int(obj.get("code") or 500), obj, f"watch of {selection}")
+        try:
+            version = obj["metadata"]["resourceVersion"]
+        except (KeyError, TypeError) as error:
+            raise KubeError(f"watch of {selection}: an object without a resourceVersion") from error
+        if kind == "BOOKMARK":
+            yield version, None
+        elif kind == "DELETED":
+            yield version, Deleted(obj)
+        else:
+            yield version, Changed(obj)

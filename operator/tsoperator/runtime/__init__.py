@@ -1,0 +1,1 @@
+"""The machinery of controllers; knows no kind."""

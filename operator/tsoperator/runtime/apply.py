@@ -1,0 +1,118 @@
+"""Carries out a Plan: our finalizer on, devices, what differs, deletes, our finalizer off. Then reports the status."""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from tsoperator.api.conditions import set_condition
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
+from tsoperator.desired.plan import Deletion, Plan, write_for
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import AlreadyExists, NotFound
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.events import EventRecorder
+
+
+def utc_now() -> datetime:
+    """Return the wall clock's time."""
+    return datetime.now(UTC)
+
+
+class Applier:
+    """Writes what differs between a Plan and the cluster as the cache has it; nothing if nothing differs.
+
+    Its methods raise KubeError (Conflict when the cache was behind: look again) and what *delete_device* raises.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        cache: Cache,
+        events: EventRecorder,
+        delete_device: Callable[[str], Awaitable[None]],
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """*delete_device* takes a device ID off the tailnet; one that is gone already is fine."""
+        self._client = client
+        self._cache = cache
+        self._events = events
+        self._delete_device = delete_device
+        self._now = now
+
+    async def apply(self, parent: Object, plan: Plan) -> Object:
+        """Carry out *plan* but for its status; return the parent as it is stored then."""
+        if plan.hold and not has_finalizer(parent, FINALIZER):
+            parent = await self._patch_finalizers(parent, [*(parent["metadata"].get("finalizers") or ()), FINALIZER])
+        for device in plan.devices:
+            await self._delete_device(device)
+        for desired in plan.apply:
+            await self._write(desired)
+        for patch in plan.patch:
+            stored = await self._client.patch(patch.resource, patch.key, patch.body)
+            if uid(stored) == uid(parent):
+                parent = stored
+        for deletion in plan.delete:
+            await self._delete(deletion)
+        for note in plan.notes:
+            await self._events.event(parent, note.type, note.reason, note.message)
+        return parent
+
+    async def report(self, parent: Object, plan: Plan) -> None:
+        """Write the status that *plan* wants if it is another, conditions stamped; then let go of the parent."""
+        if plan.status is not None:
+            status = self._stamped(parent.get("status") or {}, plan.status)
+            if status != (parent.get("status") or {}):
+                parent = await self._client.replace_status(resource_of(parent), {**parent, "status": status})
+        if plan.release and has_finalizer(parent, FINALIZER):
+            left = [name for name in parent["metadata"]["finalizers"] if name != FINALIZER]
+            with contextlib.suppress(NotFound):  # somebody else let it go
+                await self._patch_finalizers(parent, left)
+
+    async def _write(self, desired: Object) -> None:
+        resource = resource_of(desired)
+        obj = write_for(desired, self._cache.get(resource, key_of(desired)))
+        if obj is None:
+            return
+        if "resourceVersion" in obj["metadata"]:
+            await self._client.replace(resource, obj)
+        else:
+            await self._create(resource, obj)
+
+    async def _create(self, resource: Resource, obj: Object) -> None:
+        """Create *obj*; one of its name that lost the labels by which the cache finds it is given them back."""
+        try:
+            await self._client.create(resource, obj)
+        except AlreadyExists:
+            wanted = labels(obj)
+            if not wanted.items() <= labels(await self._client.get(resource, key_of(obj))).items():
+                await self._client.patch(resource, key_of(obj), {"metadata": {"labels": {**wanted}}})
+            raise
+
+    async def _delete(self, deletion: Deletion) -> None:
+        obj = deletion.obj
+        with contextlib.suppress(NotFound):  # gone is what was wanted
+            if deletion.release and has_finalizer(obj, deletion.release):
+                left = [name for name in obj["metadata"]["finalizers"] if name != deletion.release]
+                obj = await self._patch_finalizers(obj, left)
+            if not is_deleting(obj):
+                version = obj["metadata"]["resourceVersion"] if deletion.unchanged else ""
+                await self._client.delete(
+                    deletion.resource,
+                    key_of(obj),
+                    uid=uid(obj),
+                    resource_version=version,
+                    propagation=deletion.propagation,
+                )
+
+    async def _patch_finalizers(self, obj: Object, finalizers: list[str]) -> Object:
+        metadata = {"finalizers": finalizers, "resourceVersion": obj["metadata"]["resourceVersion"]}
+        return await self._client.patch(resource_of(obj), key_of(obj), {"metadata": metadata})
+
+    def _stamped(self, live: Object, wanted: Object) -> Object:
+        if "conditions" not in wanted:
+            return wanted
+        types = {condition["type"] for condition in wanted["conditions"]}
+        old = [condition for condition in live.get("conditions") or () if condition["type"] in types]
+        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {**wanted, "conditions": set_condition(old, wanted["conditions"], now)}

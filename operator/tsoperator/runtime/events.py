@@ -1,0 +1,205 @@
+"""Events on objects, written once for as long as they repeat themselves."""
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple, Protocol
+
+from tsoperator.api.objects import EVENT, Key, Object, Resource
+from tsoperator.kube.errors import AlreadyExists, KubeError, NotFound
+
+log = logging.getLogger(__name__)
+
+EventType = Literal["Normal", "Warning"]
+
+CALL_TIMEOUT = 10.0
+"""Seconds that writing one event may take."""
+
+MESSAGE_LIMIT = 1024
+"""Characters of a message that every version of the API accepts."""
+
+
+class EventClient(Protocol):
+    """What a recorder needs of the API server; the errors are those of `tsoperator.kube.errors`."""
+
+    async def get(self, resource: Resource, key: Key) -> Object:
+        """Return the object named *key*."""
+        ...
+
+    async def create(self, resource: Resource, obj: Object) -> Object:
+        """Create *obj* and return it as stored."""
+        ...
+
+    async def patch(self, resource: Resource, key: Key, patch: Object) -> Object:
+        """Merge *patch* into the object named *key* and return it as stored."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """How long an event that repeats itself is not written again: *first* seconds, doubled up to *longest*.
+
+    The longest is well within the hour that the API server keeps an event after its last write, so one that goes on
+    stays in sight. *memory* is how many events are remembered; those seen longest ago are forgotten first.
+    """
+
+    first: float = 600.0
+    longest: float = 1800.0
+    memory: int = 4096
+
+
+@dataclass(slots=True)
+class _Seen:
+    """An event that was written: how often it was seen, and when it may be written again."""
+
+    count: int
+    quiet: float
+    until: float
+
+
+class _Identity(NamedTuple):
+    """What makes two events the same."""
+
+    uid: str
+    type: str
+    reason: str
+    message: str
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class EventRecorder:
+    """Writes core/v1 Events on objects.
+
+    An event that is the same as one before (object, type, reason and message) is only counted. When it has been quiet
+    for long enough, the next one brings the written count and time up to date. An event's name is made from what it
+    says, so the same holds across restarts and replicas.
+    """
+
+    def __init__(
+        self,
+        client: EventClient,
+        component: str = "tailscale-operator",
+        instance: str = "",
+        quiet: Quiet | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        self._client = client
+        self._component = component
+        self._instance = instance
+        self._quiet = quiet or Quiet()
+        self._clock = clock
+        self._wall = wall
+        self._seen: OrderedDict[_Identity, _Seen] = OrderedDict()
+        self._failing = False
+
+    async def event(self, obj: Object, event_type: EventType, reason: str, message: str) -> None:
+        """Tell of *obj*, in its namespace; a failure to write is logged and nothing else.
+
+        *obj* carries its ``apiVersion`` and ``kind``; *reason* is one CamelCase word.
+        """
+        message = message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…"
+        identity = _Identity(obj["metadata"].get("uid", ""), event_type, reason, message)
+        seen = self._note(identity)
+        if seen is None:
+            return
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT):
+                await self._write(obj, identity, seen.count)
+        except (KubeError, TimeoutError) as error:
+            self._seen.pop(identity, None)  # not written: the next one is the first again
+            self._log_failure(obj, reason, error)
+        else:
+            self._failing = False
+
+    def _note(self, identity: _Identity) -> _Seen | None:
+        """Count the event, and return what is known of it if it is to be written now."""
+        now = self._clock()
+        seen = self._seen.get(identity)
+        if seen is None:
+            seen = self._seen[identity] = _Seen(1, self._quiet.first, now + self._quiet.first)
+            if len(self._seen) > self._quiet.memory:
+                self._seen.popitem(last=False)
+            return seen
+        self._seen.move_to_end(identity)
+        seen.count += 1
+        if now < seen.until:
+            return None
+        seen.quiet = min(seen.quiet * 2, self._quiet.longest)
+        seen.until = now + seen.quiet
+        return seen
+
+    async def _write(self, obj: Object, identity: _Identity, count: int) -> None:
+        """Create the event, or bring up to date the one that is there."""
+        event = self._event(obj, identity, count)
+        key = Key(event["metadata"]["namespace"], event["metadata"]["name"])
+        if count > 1:
+            try:
+                await self._update(key, count)
+            except NotFound:  # the API server keeps events for an hour
+                await self._client.create(EVENT, event)
+            return
+        try:
+            await self._client.create(EVENT, event)
+        except AlreadyExists:  # written by an earlier process
+            stored = await self._client.get(EVENT, key)
+            await self._update(key, (stored.get("count") or 0) + 1)
+
+    async def _update(self, key: Key, count: int) -> None:
+        await self._client.patch(EVENT, key, {"count": count, "lastTimestamp": _rfc3339(self._wall())})
+
+    def _event(self, obj: Object, identity: _Identity, count: int) -> Object:
+        """Return the Event, in the object's namespace or, for one without, in ``default``."""
+        metadata = obj["metadata"]
+        now = _rfc3339(self._wall())
+        involved = {
+            "apiVersion": obj.get("apiVersion", ""),
+            "kind": obj.get("kind", ""),
+            "namespace": metadata.get("namespace", ""),
+            "name": metadata["name"],
+            "uid": identity.uid,
+            "resourceVersion": metadata.get("resourceVersion", ""),
+        }
+        return {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.kind,
+            "metadata": {
+                "namespace": metadata.get("namespace") or "default",
+                "name": _event_name(metadata["name"], identity),
+            },
+            "involvedObject": {field: value for field, value in involved.items() if value},
+            "type": identity.type,
+            "reason": identity.reason,
+            "message": identity.message,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+            "count": count,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+        }
+
+    def _log_failure(self, obj: Object, reason: str, error: Exception) -> None:
+        """Warn that events cannot be written, once until one can."""
+        level = logging.DEBUG if self._failing else logging.WARNING
+        self._failing = True
+        log.log(level, "event %s on %s not written: %r", reason, obj["metadata"]["name"], error)
+
+
+def _event_name(name: str, identity: _Identity) -> str:
+    """Return the object's *name*, as far as it fits, and a digest of what the event says."""
+    digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:16]
+    return f"{name[:236].rstrip('.-')}.{digest}"
+
+
+def _rfc3339(moment: datetime) -> str:
+    """Return *moment* as a Kubernetes Time."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

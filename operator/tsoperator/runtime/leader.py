@@ -1,0 +1,296 @@
+"""Leader election by Lease: a leader that cannot renew has stopped before another starts.
+
+Everything is timed on the process's own monotonic clock; the times written in the Lease are for people, and are
+compared with nothing. The holder counts from before it sent its last good renewal, an observer from after it saw the
+record change, which is later by whatever the network took. So, counted from one renewal:
+
+    0               renew_deadline           last resort              duration
+    |--- working ---|--- stopping the work ---|--- process is gone ---|--- another may lead
+
+The record is the one that client-go writes, so either can take over from the other.
+"""
+
+import asyncio
+import logging
+import math
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+from tsoperator.api.objects import LEASE, Key, Object, Resource
+from tsoperator.kube.errors import Conflict, KubeError, NotFound
+
+log = logging.getLogger(__name__)
+
+
+class LeadershipLost(Exception):
+    """The lease could not be renewed in time, or is somebody else's; the work has stopped."""
+
+
+class LeaseClient(Protocol):
+    """What an elector needs of the API server; the errors are those of `tsoperator.kube.errors`."""
+
+    async def get(self, resource: Resource, key: Key) -> Object:
+        """Return the object named *key*."""
+        ...
+
+    async def create(self, resource: Resource, obj: Object) -> Object:
+        """Create *obj* and return it as stored."""
+        ...
+
+    async def replace(self, resource: Resource, obj: Object) -> Object:
+        """Replace the object if it still has the resourceVersion of *obj*, and return it as stored."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The seconds that an elector goes by: ``retry_period < renew_deadline < duration``."""
+
+    duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry_period < self.renew_deadline < self.duration:
+            raise ValueError(f"a lease needs 0 < retry_period < renew_deadline < duration, not {self}")
+
+    @property
+    def call(self) -> float:
+        """How long one look and one write may take together, so that a hanging one leaves time for another."""
+        return self.renew_deadline / 2
+
+    @property
+    def last_resort(self) -> float:
+        """When the process must be gone if its work has not stopped: midway to where another may start."""
+        return (self.renew_deadline + self.duration) / 2
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def end_process() -> None:
+    """End the process at once: the work did not stop, and another leader may start."""
+    os._exit(1)
+
+
+class LeaderElector:
+    """Leads while it holds the Lease *key*.
+
+    *identity* is unique to the process, not just to the Pod: a record that bears it is taken for our own. *abort* is
+    called if the work has not stopped when another may soon lead, and must not return to the work.
+    """
+
+    def __init__(
+        self,
+        client: LeaseClient,
+        key: Key,
+        identity: str,
+        timing: Timing | None = None,
+        wall: Callable[[], datetime] = _utc_now,
+        abort: Callable[[], None] = end_process,
+    ) -> None:
+        self._client = client
+        self._key = key
+        self._identity = identity
+        self._timing = timing or Timing()
+        self._wall = wall
+        self._abort = abort
+        self._lease: Object | None = None  # as last read or written; None if another look is due
+        self._seen: tuple[Object, float] | None = None  # another's record, and when we first saw it like that
+        self._claimed = False  # the record may bear our name
+        self._renewed = -math.inf  # when the last good write was sent
+        self._last_resort: asyncio.TimerHandle | None = None
+        self._complaint = ""
+
+    @property
+    def leading(self) -> bool:
+        """Whether the work may be running."""
+        return self._last_resort is not None
+
+    async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the lease and run *work* under it; return when it has ended and the lease is free for the next.
+
+        Cancelled, it cancels the work, keeps renewing until that has stopped, and then releases the lease.
+
+        Raises:
+            LeadershipLost: the work was cancelled for that, and has stopped.
+        """
+        try:
+            await self._acquire()
+            log.info("%s leads by %s", self._identity, self._key)
+            await self._work_while_renewing(work)
+        except LeadershipLost as lost:
+            self._claimed = False
+            log.error("%s leads no more: %s", self._identity, lost)
+            raise
+        finally:
+            self._disarm()
+            if self._claimed:
+                await self._release()
+
+    async def _acquire(self) -> None:
+        self._lease = self._seen = None
+        while not await self._bounded(self._try_to_take, self._timing.call):  # noqa: ASYNC110 (another process's doing)
+            await asyncio.sleep(self._timing.retry_period)
+
+    async def _work_while_renewing(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run *work* in this task: the group cancels it when renewing fails, and outlives it when we are cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                renewing = group.create_task(self._renew(), name="renew the lease")
+                try:
+                    await work()
+                finally:
+                    renewing.cancel()
+        except BaseExceptionGroup as errors:
+            if len(errors.exceptions) > 1:
+                raise
+            raise errors.exceptions[0] from None
+
+    async def _renew(self) -> None:
+        """Renew the lease again and again, until that has failed for too long."""
+        loop = asyncio.get_running_loop()
+        while (deadline := self._renewed + self._timing.renew_deadline) > loop.time():
+            await asyncio.sleep(min(self._timing.retry_period, deadline - loop.time()))
+            await self._bounded(self._try_to_renew, min(self._timing.call, deadline - loop.time()))
+        raise LeadershipLost(f"could not renew {self._key} for {self._timing.renew_deadline:g} s")
+
+    async def _bounded(self, attempt: Callable[[], Awaitable[bool]], seconds: float) -> bool:
+        """Return what *attempt* returns, or False if the API server refuses or does not answer in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await attempt()
+        except (KubeError, TimeoutError) as error:
+            self._complain(error)
+            self._lease = None
+            return False
+
+    async def _try_to_take(self) -> bool:
+        """Take the lease if nobody holds it, and tell whether it is ours."""
+        try:
+            lease = await self._client.get(LEASE, self._key)
+        except NotFound:
+            lease = None
+        if lease is not None and not self._may_take(lease.get("spec") or {}):
+            return False
+        await self._write(lease or self._new_lease())
+        return True
+
+    async def _try_to_renew(self) -> bool:
+        """Renew the lease if it still bears our name.
+
+        Raises:
+            LeadershipLost: it does not.
+        """
+        lease = self._lease
+        if lease is None:
+            try:
+                lease = await self._client.get(LEASE, self._key)
+            except NotFound:
+                raise LeadershipLost(f"{self._key} was deleted") from None
+        holder = _holder(lease)
+        if holder != self._identity:
+            raise LeadershipLost(f"{self._key} is held by {holder or 'nobody'}")
+        await self._write(lease)
+        return True
+
+    def _may_take(self, spec: Object) -> bool:
+        """Tell whether the holder, if any, has been silent for as long as its record promises."""
+        holder = spec.get("holderIdentity")
+        if not holder or holder == self._identity:
+            return True
+        now = asyncio.get_running_loop().time()
+        if self._seen is None or self._seen[0] != spec:
+            self._seen = (spec, now)
+        silence = now - self._seen[1]
+        return silence >= float(spec.get("leaseDurationSeconds") or self._timing.duration)
+
+    async def _write(self, lease: Object) -> None:
+        """Put our name and the time into *lease*, as read, and count from before the write is sent."""
+        sent = asyncio.get_running_loop().time()
+        new = {**lease, "spec": self._claim(lease.get("spec") or {})}
+        self._claimed = True  # from here on, even if we never learn of it
+        if "resourceVersion" in lease["metadata"]:
+            self._lease = await self._client.replace(LEASE, new)
+        else:
+            self._lease = await self._client.create(LEASE, new)
+        self._renewed = sent
+        self._complaint = ""
+        self._arm(sent + self._timing.last_resort)
+
+    def _claim(self, spec: Object) -> Object:
+        """Return the record *spec* as ours from now on."""
+        now = _micro_time(self._wall())
+        new = {
+            **spec,
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": math.ceil(self._timing.duration),
+            "renewTime": now,
+        }
+        if spec.get("holderIdentity") != self._identity:
+            new["acquireTime"] = now
+            new["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + 1 if spec else 0
+        return new
+
+    def _new_lease(self) -> Object:
+        return {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": {"namespace": self._key.namespace, "name": self._key.name},
+        }
+
+    async def _release(self) -> None:
+        """Take our name out of the lease, so that a standby need not wait; the work has stopped."""
+        try:
+            async with asyncio.timeout(self._timing.call):
+                while self._claimed:
+                    await self._try_to_release()
+        except (KubeError, TimeoutError) as error:
+            log.warning("%s stays held until it expires: %s %s", self._key, type(error).__name__, error)
+
+    async def _try_to_release(self) -> None:
+        lease = self._lease or await self._client.get(LEASE, self._key)
+        self._lease = None
+        if _holder(lease) == self._identity:
+            now = _micro_time(self._wall())
+            free = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": now, "acquireTime": now}
+            try:
+                await self._client.replace(LEASE, {**lease, "spec": {**lease["spec"], **free}})
+            except Conflict:
+                return  # a renewal that we had given up came through, or somebody else: look again
+        self._claimed = False
+
+    def _arm(self, when: float) -> None:
+        """Put the last resort off until *when*."""
+        self._disarm()
+        self._last_resort = asyncio.get_running_loop().call_at(when, self._overrun)
+
+    def _disarm(self) -> None:
+        if self._last_resort is not None:
+            self._last_resort.cancel()
+            self._last_resort = None
+
+    def _overrun(self) -> None:
+        log.critical("%s: the work goes on although %s may be another's soon", self._identity, self._key)
+        self._abort()
+
+    def _complain(self, error: Exception) -> None:
+        """Warn of what keeps us from the lease, once as long as it stays the same; a conflict is no trouble."""
+        complaint = f"{type(error).__name__}: {error}"
+        quiet = isinstance(error, Conflict) or complaint == self._complaint
+        log.log(logging.DEBUG if quiet else logging.WARNING, "%s: %s", self._key, complaint)
+        self._complaint = complaint
+
+
+def _holder(lease: Object) -> str:
+    """Return who holds *lease*, empty if nobody does."""
+    return (lease.get("spec") or {}).get("holderIdentity") or ""
+
+
+def _micro_time(moment: datetime) -> str:
+    """Return *moment* as a Kubernetes MicroTime."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

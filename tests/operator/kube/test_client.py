@@ -1,0 +1,432 @@
+"""The client against a simulated API server, and against servers that answer as no good one does."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pytest
+from aiohttp import web
+from clustersim import objects as kinds
+from clustersim.sim import ClusterSim
+from kubernetes.aio.client import Configuration
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SERVICE, Key, Object
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import (
+    AlreadyExists,
+    Conflict,
+    Denied,
+    Gone,
+    Invalid,
+    KubeError,
+    NotFound,
+    StatusError,
+    Unreachable,
+)
+
+from tests.support.cluster import Handler, configuration, kube_client, serving
+
+A = Key("default", "a")
+
+
+def configmap(name: str = "a", namespace: str = "default", **labels: str) -> Object:
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "data": {"k": "v"}}
+
+
+def names(objects: list[Object]) -> list[str]:
+    return [obj["metadata"]["name"] for obj in objects]
+
+
+@asynccontextmanager
+async def client_of(handler: Handler, request_timeout: float = 5.0) -> AsyncIterator[KubeClient]:
+    async with serving(handler) as url, kube_client(url, request_timeout) as client:
+        yield client
+
+
+def always(status: int = 200, **answer: Any) -> Handler:
+    """Return a handler that gives one answer to everything."""
+
+    async def handler(_request: web.Request) -> web.Response:
+        return web.Response(status=status, **answer)
+
+    return handler
+
+
+async def first_event(client: KubeClient, version: str = "1") -> Object:
+    async for event in client.watch(CONFIGMAP, "default", "", version, 30):
+        return event
+    raise AssertionError("the watch ended without an event")
+
+
+async def test_what_is_created_can_be_read(client: KubeClient) -> None:
+    created = await client.create(CONFIGMAP, configmap())
+    assert created["metadata"]["uid"]
+    assert await client.get(CONFIGMAP, A) == created
+
+
+async def test_a_long_list_is_read_in_pages(sim: ClusterSim, client: KubeClient) -> None:
+    for number in range(1001):
+        sim.store.create(kinds.CONFIGMAP, configmap(f"a-{number:04}", "tailscale"))
+    listing = await client.list(CONFIGMAP, "tailscale")
+    assert names(listing.items) == [f"a-{number:04}" for number in range(1001)]
+    assert listing.resource_version == str(sim.store.revision)
+    assert sim.requests["tsoperator", "list", "configmaps"] == 3
+
+
+async def test_objects_of_a_list_say_what_they_are() -> None:
+    item = {"metadata": {"name": "a", "namespace": "default"}}
+    async with client_of(_json({"metadata": {"resourceVersion": "7"}, "items": [item]})) as client:
+        listing = await client.list(CONFIGMAP)
+    assert listing.items == [{"apiVersion": "v1", "kind": "ConfigMap", **item}]
+
+
+async def test_an_empty_list_is_one(client: KubeClient) -> None:
+    assert (await client.list(DNSCONFIG)).items == []
+
+
+async def test_a_list_is_of_all_namespaces_or_of_one(sim: ClusterSim, client: KubeClient) -> None:
+    sim.store.create(kinds.CONFIGMAP, configmap("a", "default"))
+    sim.store.create(kinds.CONFIGMAP, configmap("b", "tailscale"))
+    assert {"a", "b"} <= {*names((await client.list(CONFIGMAP)).items)}
+    assert names((await client.list(CONFIGMAP, "default")).items) == ["a"]
+
+
+@pytest.mark.parametrize("selector", ["team=x", "team in (x,y),team!=y", "example.org/team", "!other,team"])
+async def test_a_list_is_chosen_by_labels(sim: ClusterSim, client: KubeClient, selector: str) -> None:
+    sim.store.create(kinds.CONFIGMAP, configmap("a", **{"team": "x", "example.org/team": "x"}))
+    sim.store.create(kinds.CONFIGMAP, configmap("b", other="x"))
+    assert names((await client.list(CONFIGMAP, "default", selector)).items) == ["a"]
+
+
+async def test_a_replace_holds_only_for_the_version_that_was_read(client: KubeClient) -> None:
+    old = await client.create(CONFIGMAP, configmap())
+    new = await client.replace(CONFIGMAP, {**old, "data": {"k": "w"}})
+    assert new["data"] == {"k": "w"}
+    with pytest.raises(Conflict):
+        await client.replace(CONFIGMAP, {**old, "data": {"k": "x"}})
+
+
+async def test_a_merge_patch_changes_just_what_it_names(sim: ClusterSim, client: KubeClient) -> None:
+    sim.store.create(kinds.CONFIGMAP, configmap(team="x"))
+    patched = await client.patch(CONFIGMAP, A, {"data": {"k": None, "l": "m"}})
+    assert patched["data"] == {"l": "m"}
+    assert patched["metadata"]["labels"] == {"team": "x"}
+
+
+async def test_a_merge_patch_replaces_lists(sim: ClusterSim, client: KubeClient) -> None:
+    made = configmap()
+    made["metadata"]["finalizers"] = ["example.org/a"]
+    sim.store.create(kinds.CONFIGMAP, made)
+    patched = await client.patch(CONFIGMAP, A, {"metadata": {"finalizers": ["example.org/b"]}})
+    assert patched["metadata"]["finalizers"] == ["example.org/b"]
+
+
+async def test_a_status_is_replaced_alone(sim: ClusterSim, client: KubeClient) -> None:
+    made = sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a"}, "spec": {"nameserver": {}}})
+    stored = await client.replace_status(DNSCONFIG, {**made, "spec": {}, "status": {"conditions": []}})
+    assert (stored["spec"], stored["status"]) == ({"nameserver": {}}, {"conditions": []})
+    with pytest.raises(Conflict):
+        await client.replace_status(DNSCONFIG, {**made, "status": {}})
+
+
+async def test_a_subresource_can_be_patched(sim: ClusterSim, client: KubeClient) -> None:
+    sim.store.create(
+        kinds.SERVICE, {"metadata": {"name": "a", "namespace": "default"}, "spec": {"ports": [{"port": 1}]}}
+    )
+    ingress = {"loadBalancer": {"ingress": [{"hostname": "db.tail1234.ts.net"}]}}
+    assert (await client.patch(SERVICE, A, {"status": ingress}, "status"))["status"] == ingress
+
+
+async def test_what_is_deleted_is_gone(sim: ClusterSim, client: KubeClient) -> None:
+    sim.store.create(kinds.CONFIGMAP, configmap())
+    await client.delete(CONFIGMAP, A)
+    assert sim.store.find(kinds.CONFIGMAP, *A) is None
+
+
+async def test_a_delete_spares_a_successor_of_the_same_name(sim: ClusterSim, client: KubeClient) -> None:
+    sim.store.create(kinds.CONFIGMAP, configmap())
+    with pytest.raises(Conflict):
+        await client.delete(CONFIGMAP, A, uid="another")
+    assert sim.store.find(kinds.CONFIGMAP, *A)
+
+
+async def test_a_delete_spares_what_has_changed(sim: ClusterSim, client: KubeClient) -> None:
+    old = sim.store.create(kinds.CONFIGMAP, configmap())["metadata"]
+    new = sim.store.merge(kinds.CONFIGMAP, *A, {"data": {"k": "w"}})["metadata"]
+    with pytest.raises(Conflict):
+        await client.delete(CONFIGMAP, A, uid=old["uid"], resource_version=old["resourceVersion"])
+    await client.delete(CONFIGMAP, A, uid=new["uid"], resource_version=new["resourceVersion"])
+    assert sim.store.find(kinds.CONFIGMAP, *A) is None
+
+
+async def test_a_delete_says_whether_dependents_go_first(sim: ClusterSim, client: KubeClient) -> None:
+    with sim.store.subscribe(kinds.CONFIGMAP) as changes:
+        sim.store.create(kinds.CONFIGMAP, configmap())
+        await client.delete(CONFIGMAP, A, propagation="Foreground")
+        history = [change.object["metadata"].get("finalizers") async for change in _until_deleted(changes)]
+    assert ["foregroundDeletion"] in history
+
+
+async def _until_deleted(changes: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async with asyncio.timeout(5):
+        async for change in changes:
+            yield change
+            if change.type == "DELETED":
+                return
+
+
+async def test_a_missing_object_is_told_by_name(client: KubeClient) -> None:
+    with pytest.raises(NotFound, match=r'GET /api/v1/namespaces/default/configmaps/a: configmaps "a" not found'):
+        await client.get(CONFIGMAP, A)
+
+
+async def test_a_taken_name_is_told(client: KubeClient) -> None:
+    await client.create(CONFIGMAP, configmap())
+    with pytest.raises(AlreadyExists):
+        await client.create(CONFIGMAP, configmap())
+
+
+async def test_an_unacceptable_object_is_told(client: KubeClient) -> None:
+    with pytest.raises(Invalid):
+        await client.create(CONFIGMAP, configmap("NOT_A_NAME"))
+
+
+class Refusal(NamedTuple):
+    status: int
+    reason: str
+    kind: type[KubeError]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Refusal(401, "Unauthorized", Denied),
+        Refusal(403, "Forbidden", Denied),
+        Refusal(410, "Expired", Gone),
+        Refusal(422, "Invalid", Invalid),
+        Refusal(429, "TooManyRequests", StatusError),
+        Refusal(503, "ServiceUnavailable", StatusError),
+    ],
+)
+async def test_a_refusal_has_the_type_of_what_to_do_about_it(case: Refusal) -> None:
+    async with client_of(_json({"kind": "Status", "reason": case.reason, "message": "no"}, case.status)) as client:
+        for request in (client.get(CONFIGMAP, A), first_event(client)):
+            with pytest.raises(KubeError, match=r"/api/v1/namespaces/default/configmaps.*: no") as caught:
+                await request
+            assert type(caught.value) is case.kind
+
+
+def _json(answer: Object, status: int = 200) -> Handler:
+    async def handler(_request: web.Request) -> web.Response:
+        return web.json_response(answer, status=status)
+
+    return handler
+
+
+async def test_a_web_page_is_no_answer(sim: ClusterSim, client: KubeClient) -> None:
+    sim.faults.nonsense = True
+    for request in (client.get(CONFIGMAP, A), client.list(CONFIGMAP), first_event(client)):
+        with pytest.raises(KubeError, match=r"not an API server's answer .*<html>"):
+            await request
+
+
+@pytest.mark.parametrize("text", ["[]", '"ok"', "{}", '{"metadata": {}, "items": []}'])
+async def test_what_is_no_list_is_not_taken_for_an_empty_one(text: str) -> None:
+    async with client_of(always(text=text)) as client:
+        with pytest.raises(KubeError, match="not an API server's answer"):
+            await client.list(CONFIGMAP)
+
+
+@pytest.mark.parametrize("text", ["<html>Bad Gateway</html>", "[]", "null", ""])
+async def test_a_refusal_by_something_in_between_is_told_by_its_code(text: str) -> None:
+    async with client_of(always(502, text=text)) as client:
+        with pytest.raises(StatusError, match="HTTP 502 Bad Gateway") as caught:
+            await client.get(CONFIGMAP, A)
+    assert caught.value.status == 502
+
+
+async def test_a_refused_connection_is_unreachable() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        async with kube_client(f"http://127.0.0.1:{unused.getsockname()[1]}") as client:
+            for request in (client.get(CONFIGMAP, A), client.list(CONFIGMAP), first_event(client)):
+                with pytest.raises(Unreachable):
+                    await request
+
+
+async def test_a_connection_that_is_cut_is_unreachable(sim: ClusterSim, client: KubeClient) -> None:
+    sim.faults.leave()
+    for request in (client.get(CONFIGMAP, A), client.delete(CONFIGMAP, A), first_event(client)):
+        with pytest.raises(Unreachable):
+            await request
+
+
+async def test_a_server_that_does_not_answer_in_time_is_unreachable(sim: ClusterSim) -> None:
+    sim.faults.latency = 30
+    async with kube_client(sim.api_url, request_timeout=0.1) as client, asyncio.timeout(5):
+        for request in (client.get(CONFIGMAP, A), client.create(CONFIGMAP, configmap()), first_event(client)):
+            with pytest.raises(Unreachable):
+                await request
+
+
+async def test_an_answer_that_does_not_end_in_time_is_unreachable() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"metadata":')
+        await asyncio.Event().wait()
+        return response
+
+    async with client_of(handler, request_timeout=0.2) as client:
+        with pytest.raises(Unreachable, match="GET /api/v1/namespaces/default/configmaps/a: TimeoutError"):
+            await client.get(CONFIGMAP, A)
+
+
+async def test_a_watch_tells_what_came_after_a_version(sim: ClusterSim, client: KubeClient) -> None:
+    before = sim.store.create(kinds.CONFIGMAP, configmap("a"))["metadata"]["resourceVersion"]
+    sim.store.create(kinds.CONFIGMAP, configmap("b"))
+    event = await first_event(client, before)
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "b")
+
+
+async def test_a_watch_carries_the_largest_objects(sim: ClusterSim, client: KubeClient) -> None:
+    before = str(sim.store.revision)
+    sim.store.create(kinds.CONFIGMAP, {**configmap(), "data": {"k": "v" * 1_000_000}})
+    assert len((await first_event(client, before))["object"]["data"]["k"]) == 1_000_000
+
+
+async def test_a_watch_outlives_the_time_of_other_requests(sim: ClusterSim) -> None:
+    async with kube_client(sim.api_url, request_timeout=1) as client:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        async for event in client.watch(CONFIGMAP, "default", "", str(sim.store.revision), 2):
+            assert event["type"] == "BOOKMARK"
+    assert loop.time() - start > 1.5
+
+
+async def test_a_watch_that_is_cut_in_the_middle_of_an_event_fails() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"type": "ADDED", "obj')
+        assert request.transport
+        request.transport.close()
+        return response
+
+    async with client_of(handler) as client:
+        with pytest.raises(KubeError, match="watch /api/v1/namespaces/default/configmaps"):
+            await first_event(client)
+
+
+class Guard:
+    """A server that lets one token in, holds the answers to refusals until *refusals* are due, and counts requests."""
+
+    def __init__(self, token: str, refusals: int = 1) -> None:
+        self.token = token
+        self.loads = 0
+        self.statuses: list[int] = []
+        self._refusals = asyncio.Barrier(refusals)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") == f"Bearer {self.token}":
+            self.statuses.append(200)
+            return web.json_response(
+                {"type": "ADDED", "object": {}} if "watch" in request.query else {"kind": "ConfigMap"}
+            )
+        await self._refusals.wait()
+        self.statuses.append(401)
+        return web.json_response({"reason": "Unauthorized"}, status=401)
+
+    def reload(self, url: str, token: str) -> Callable[[], Awaitable[Configuration]]:
+        """Return what reads a configuration with *token*, and counts how often."""
+
+        async def load() -> Configuration:
+            self.loads += 1
+            return configuration(url, token)
+
+        return load
+
+    @asynccontextmanager
+    async def client(self, fresh: str = "new") -> AsyncIterator[KubeClient]:
+        """Yield a client with the token ``old`` that finds *fresh* when it reads its configuration again."""
+        async with (
+            serving(self.answer) as url,
+            KubeClient(configuration(url, "old"), reload=self.reload(url, fresh), request_timeout=5) as client,
+        ):
+            yield client
+
+
+async def test_credentials_are_read_again_once_for_all_requests_they_were_refused_for() -> None:
+    guard = Guard("new", refusals=5)
+    async with guard.client() as client:
+        answers = await asyncio.gather(*(client.get(CONFIGMAP, A) for _ in range(5)))
+    assert answers == [{"kind": "ConfigMap"}] * 5
+    assert sorted(guard.statuses) == [200] * 5 + [401] * 5
+    assert guard.loads == 1
+
+
+async def test_a_watch_reads_credentials_again_too() -> None:
+    guard = Guard("new")
+    async with guard.client() as client:
+        assert (await first_event(client))["type"] == "ADDED"
+    assert guard.statuses == [401, 200]
+
+
+async def test_credentials_that_stay_refused_are_told() -> None:
+    guard = Guard("another")
+    async with guard.client() as client:
+        with pytest.raises(Denied):
+            await client.get(CONFIGMAP, A)
+    assert (guard.statuses, guard.loads) == ([401, 401], 1)
+
+
+async def test_good_credentials_are_not_read_again() -> None:
+    guard = Guard("old")
+    async with guard.client() as client:
+        await client.get(CONFIGMAP, A)
+    assert (guard.statuses, guard.loads) == ([200], 0)
+
+
+async def test_a_request_that_got_through_outlives_a_change_of_credentials() -> None:
+    arrived, changed = asyncio.Event(), asyncio.Event()
+    guard = Guard("new")
+
+    async def handler(request: web.Request) -> web.Response:
+        if request.path.endswith("/slow"):
+            arrived.set()
+            await changed.wait()
+            return web.json_response({"kind": "ConfigMap"})
+        return await guard.answer(request)
+
+    async with (
+        serving(handler) as url,
+        KubeClient(configuration(url, "old"), reload=guard.reload(url, "new")) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
+        slow = tasks.create_task(client.get(CONFIGMAP, Key("default", "slow")))
+        await arrived.wait()
+        await client.get(CONFIGMAP, A)
+        changed.set()
+        assert await slow == {"kind": "ConfigMap"}
+
+
+async def test_a_reload_that_hangs_is_unreachable() -> None:
+    async def hang() -> Configuration:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with (
+        serving(Guard("new").answer) as url,
+        KubeClient(configuration(url, "old"), reload=hang, request_timeout=0.1) as client,
+    ):
+        for request in (client.get(CONFIGMAP, A), first_event(client)):
+            with pytest.raises(Unreachable, match=r"no fresh credentials within 0\.1 s"):
+                await request
+
+
+async def test_useless_certificates_are_told() -> None:
+    useless = configuration("https://127.0.0.1:1")
+    useless.ca_cert_data = "nonsense"
+    with pytest.raises(KubeError, match=r"certificates that lead to https://127\.0\.0\.1:1"):
+        KubeClient(useless)

@@ -1,0 +1,146 @@
+import base64
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+from aiohttp import web
+from clustersim.sim import ClusterSim
+from tsoperator.api.objects import CONFIGMAP, SERVICE, Key, Object
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.config import NoClusterError, load_configuration
+from tsoperator.kube.errors import StatusError
+
+from tests.support.cluster import serving
+
+
+@pytest.fixture(autouse=True)
+def outside_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+
+
+def kubeconfig(server: str, **user: object) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "there", "user": "me"}}],
+        "clusters": [{"name": "there", "cluster": {"server": server}}],
+        "users": [{"name": "me", "user": user}],
+    }
+
+
+async def test_a_kubeconfig_leads_to_its_server(sim: ClusterSim, tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text(sim.kubeconfig())
+    async with KubeClient(await load_configuration(str(file))) as client:
+        found = await client.get(SERVICE, Key("default", "kubernetes"))
+    assert found["spec"]["clusterIP"] == "10.96.0.1"
+
+
+async def test_a_kubeconfig_can_be_several_files(sim: ClusterSim, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    whole = yaml.safe_load(sim.kubeconfig())
+    first.write_text(yaml.safe_dump({name: value for name, value in whole.items() if name != "clusters"}))
+    second.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", "clusters": whole["clusters"]}))
+    loaded = await load_configuration(os.pathsep.join([str(first), str(second), str(tmp_path / "missing")]))
+    assert loaded.host == sim.api_url
+
+
+async def test_the_token_goes_with_every_request(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization"))
+        return web.json_response({})
+
+    file = tmp_path / "config"
+    async with serving(handler) as url:
+        file.write_text(yaml.safe_dump(kubeconfig(url, token="secret")))
+        async with KubeClient(await load_configuration(str(file))) as client:
+            await client.get(SERVICE, Key("default", "a"))
+    assert seen == ["Bearer secret"]
+
+
+async def test_a_failure_is_the_callers_to_retry(sim: ClusterSim, tmp_path: Path) -> None:
+    requests: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        requests.append(request.path)
+        return web.Response(status=503)
+
+    file = tmp_path / "config"
+    async with serving(handler) as url:
+        file.write_text(yaml.safe_dump(kubeconfig(url)))
+        async with KubeClient(await load_configuration(str(file)), request_timeout=5) as client:
+            with pytest.raises(StatusError, match="503"):
+                await client.get(CONFIGMAP, Key("default", "a"))
+    assert len(requests) == 1
+
+
+async def test_reading_credentials_leaves_the_file_alone(sim: ClusterSim, tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_text(sim.kubeconfig())
+    file.chmod(0o400)
+    await load_configuration(str(file))
+    assert file.read_text() == sim.kubeconfig()
+
+
+class Useless(NamedTuple):
+    text: bytes
+    words: str
+
+
+NO_CONTEXT = yaml.safe_dump({**kubeconfig("https://192.0.2.1"), "contexts": []}).encode()
+NO_CA = yaml.safe_dump(
+    {
+        **kubeconfig("https://192.0.2.1"),
+        "clusters": [{"name": "there", "cluster": {"server": "https://192.0.2.1", "certificate-authority-data": "a"}}],
+    }
+).encode()
+NOT_UTF8 = base64.b64decode("//4A")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Useless(b"", ""),
+        Useless(b"[]", ""),
+        Useless(b"text", ""),
+        Useless(b"a: [b", "while parsing"),
+        Useless(b"{}", "current-context"),
+        Useless(NO_CONTEXT, "here"),
+        Useless(NO_CA, ""),
+        Useless(NOT_UTF8, "utf-8"),
+    ],
+)
+async def test_a_useless_kubeconfig_is_told_in_one_line(case: Useless, tmp_path: Path) -> None:
+    file = tmp_path / "config"
+    file.write_bytes(case.text)
+    with pytest.raises(
+        NoClusterError, match=rf"\Acannot find the API server: .*{case.words}.*; set KUBECONFIG"
+    ) as told:
+        await load_configuration(str(file))
+    assert "\n" not in str(told.value)
+
+
+async def test_a_missing_kubeconfig_is_told_by_its_path(tmp_path: Path) -> None:
+    with pytest.raises(NoClusterError, match=f"there is no file {tmp_path}/config"):
+        await load_configuration(str(tmp_path / "config"))
+
+
+async def test_a_pod_without_a_service_account_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    with pytest.raises(NoClusterError, match="or run in a Pod with a ServiceAccount"):
+        await load_configuration()
+
+
+async def test_a_kubeconfig_comes_before_the_service_account(
+    sim: ClusterSim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
+    file = tmp_path / "config"
+    file.write_text(sim.kubeconfig())
+    assert (await load_configuration(str(file))).host == sim.api_url

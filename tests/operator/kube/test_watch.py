@@ -1,0 +1,267 @@
+"""The stream of changes: nothing is missed, nothing is told twice, and no server is pestered."""
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from aiohttp import web
+from clustersim import objects as kinds
+from clustersim.sim import ClusterSim, SimOptions, cluster_sim
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Object
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.watch import Changed, Deleted, Listed, Pace, Selection, Unserved, Update, updates
+
+from tests.support.cluster import kube_client, running, serving, until
+
+PACE = Pace(first_retry=0.02, last_retry=0.08, unserved=0.02, jitter=lambda: 1.0)
+CONFIGMAPS = Selection(CONFIGMAP, "default")
+
+
+def configmap(name: str, **labels: str) -> Object:
+    return {"metadata": {"name": name, "namespace": "default", "labels": labels}, "data": {}}
+
+
+@asynccontextmanager
+async def following(
+    client: KubeClient, selection: Selection = CONFIGMAPS, pace: Pace = PACE
+) -> AsyncIterator[list[Update]]:
+    """Yield a list that the updates are added to."""
+    seen: list[Update] = []
+
+    async def follow() -> None:
+        async for update in updates(client, selection, pace):
+            seen.append(update)
+
+    async with running(follow()):
+        yield seen
+
+
+def told(seen: list[Update]) -> list[tuple[str, ...]]:
+    """Return the updates as words: their kinds, and the objects' names."""
+    return [(type(update).__name__, *(obj["metadata"]["name"] for obj in _objects(update))) for update in seen]
+
+
+def _objects(update: Update) -> list[Object]:
+    match update:
+        case Listed(items):
+            return items
+        case Changed(obj) | Deleted(obj):
+            return [obj]
+        case _:
+            return []
+
+
+def watching(sim: ClusterSim, plural: str = "configmaps") -> int:
+    return sim.requests["tsoperator", "watch", plural]
+
+
+async def test_the_objects_that_there_are_come_first_and_then_every_change(sim: ClusterSim, client: KubeClient) -> None:
+    sim.store.create(kinds.CONFIGMAP, configmap("a"))
+    async with following(client) as seen:
+        await until(lambda: seen)
+        sim.store.create(kinds.CONFIGMAP, configmap("b"))
+        sim.store.merge(kinds.CONFIGMAP, "default", "a", {"data": {"k": "v"}})
+        sim.store.delete(kinds.CONFIGMAP, "default", "a")
+        await until(lambda: len(seen) == 4)
+    assert told(seen) == [("Listed", "a"), ("Changed", "b"), ("Changed", "a"), ("Deleted", "a")]
+
+
+async def test_what_leaves_the_selection_is_deleted_to_it(sim: ClusterSim, client: KubeClient) -> None:
+    sim.store.create(kinds.CONFIGMAP, configmap("a", team="x"))
+    sim.store.create(kinds.CONFIGMAP, configmap("b", team="y"))
+    async with following(client, Selection(CONFIGMAP, "default", "team=x")) as seen:
+        await watches(sim, 1)
+        sim.store.merge(kinds.CONFIGMAP, "default", "a", {"metadata": {"labels": {"team": "y"}}})
+        sim.store.merge(kinds.CONFIGMAP, "default", "b", {"metadata": {"labels": {"team": "x"}}})
+        await until(lambda: len(seen) == 3)
+    assert told(seen) == [("Listed", "a"), ("Deleted", "a"), ("Changed", "b")]
+
+
+async def watches(sim: ClusterSim, count: int) -> None:
+    """Wait until so many watches of ConfigMaps have been asked for."""
+    await until(lambda: watching(sim) >= count)
+
+
+async def test_dropped_watches_neither_miss_nor_repeat_a_change(sim: ClusterSim, client: KubeClient) -> None:
+    async with following(client) as seen:
+        await watches(sim, 1)
+        for number in range(60):
+            sim.store.create(kinds.CONFIGMAP, configmap(f"a{number}"))
+            if number % 6 == 0:
+                sim.faults.drop_watches()
+                await watches(sim, 2 + number // 6)
+        await until(lambda: len(seen) > 60)
+    assert told(seen) == [("Listed",), *(("Changed", f"a{number}") for number in range(60))]
+    assert watching(sim) == 11
+
+
+async def test_short_watches_follow_on_one_another(sim: ClusterSim, client: KubeClient) -> None:
+    async with following(client, pace=Pace(watch=1, first_retry=0.02)) as seen:
+        await watches(sim, 2)
+        sim.store.create(kinds.CONFIGMAP, configmap("a"))
+        await watches(sim, 3)
+    assert told(seen) == [("Listed",), ("Changed", "a")]
+
+
+async def test_a_server_that_was_away_is_resumed_from_where_it_was(sim: ClusterSim, client: KubeClient) -> None:
+    async with following(client) as seen:
+        await watches(sim, 1)
+        sim.faults.leave()
+        sim.store.create(kinds.CONFIGMAP, configmap("a"))
+        sim.store.delete(kinds.CONFIGMAP, "default", "a")
+        await watches(sim, 3)
+        sim.faults.clear()
+        await until(lambda: len(seen) == 3)
+    assert told(seen) == [("Listed",), ("Changed", "a"), ("Deleted", "a")]
+
+
+async def test_what_vanished_while_the_server_forgot_is_not_listed_again(sim: ClusterSim, client: KubeClient) -> None:
+    for name in ("a", "b"):
+        sim.store.create(kinds.CONFIGMAP, configmap(name))
+    async with following(client) as seen:
+        await watches(sim, 1)
+        sim.faults.leave()
+        await watches(sim, 2)
+        sim.store.delete(kinds.CONFIGMAP, "default", "a")
+        sim.faults.expire_history()
+        sim.faults.clear()
+        await until(lambda: len(seen) == 2)
+    assert told(seen) == [("Listed", "a", "b"), ("Listed", "b")]
+
+
+async def test_a_kind_is_followed_once_it_is_served() -> None:
+    async with (
+        cluster_sim(SimOptions(absent=frozenset({"dnsconfigs"}))) as sim,
+        kube_client(sim.api_url) as client,
+        following(client, Selection(DNSCONFIG)) as seen,
+    ):
+        await until(lambda: seen)
+        sim.serve_kind(kinds.DNSCONFIG)
+        await until(lambda: Listed([]) in seen)
+        sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a"}})
+        await until(lambda: ("Changed", "a") in told(seen))
+    assert told(seen)[0] == ("Unserved",)
+    assert told(seen)[-2:] == [("Listed",), ("Changed", "a")]
+
+
+async def test_a_kind_that_is_taken_away_is_listed_when_it_is_back(sim: ClusterSim, client: KubeClient) -> None:
+    async with following(client, Selection(DNSCONFIG)) as seen:
+        await until(lambda: watching(sim, "dnsconfigs"))
+        sim.kinds.withdraw(kinds.DNSCONFIG)
+        sim.faults.drop_watches()
+        await until(lambda: Unserved() in seen)
+        sim.kinds.serve(kinds.DNSCONFIG)
+        await until(lambda: Listed([]) in seen[2:])
+    assert told(seen)[:2] == [("Listed",), ("Unserved",)]
+
+
+async def test_a_server_that_is_away_is_tried_ever_more_seldom(
+    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
+    sim.faults.leave()
+    async with following(client):
+        await until(lambda: len(caplog.records) >= 5)
+    delays = [record.args[2] for record in caplog.records if isinstance(record.args, tuple)]
+    assert delays[:5] == [0.02, 0.04, 0.08, 0.08, 0.08]
+
+
+async def test_a_server_that_is_away_is_told_in_few_lines(
+    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
+    sim.faults.leave()
+    async with following(client):
+        await until(lambda: len(caplog.records) >= 12)
+    loud = [record for record in caplog.records[:12] if record.levelno > logging.DEBUG]
+    assert [record.args[1] for record in loud if isinstance(record.args, tuple)] == [1, 10]
+    assert not any(record.exc_info or "\n" in record.getMessage() for record in caplog.records)
+
+
+class Script:
+    """An API server that lists nothing and gives one watch after the other, the last again and again; None is a 500."""
+
+    def __init__(self, *watches: list[Object] | None) -> None:
+        self.versions: list[str] = []
+        self.times: list[float] = []
+        self.lists = 0
+        self._watches = deque(watches)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if "watch" not in request.query:
+            self.lists += 1
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+        self.versions.append(request.query["resourceVersion"])
+        self.times.append(asyncio.get_running_loop().time())
+        watch = self._watches.popleft() if len(self._watches) > 1 else self._watches[0]
+        if watch is None:
+            return web.Response(status=500)
+        bookmarks = request.query.get("allowWatchBookmarks") == "true"
+        chosen = [event for event in watch if bookmarks or event.get("type") != "BOOKMARK"]
+        return web.Response(text="".join(json.dumps(event) + "\n" for event in chosen))
+
+    async def follow(self, watches: int) -> list[Update]:
+        """Return the updates until the number of watches is reached."""
+        async with serving(self.answer) as url, kube_client(url) as client, following(client) as seen:
+            await until(lambda: len(self.versions) >= watches)
+        return seen
+
+
+def event(kind: str, version: str, **obj: Any) -> Object:
+    return {"type": kind, "object": {"metadata": {"name": "a", "resourceVersion": version}, **obj}}
+
+
+GONE = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
+
+
+async def test_a_bookmark_moves_the_version_and_nothing_else() -> None:
+    script = Script([event("BOOKMARK", "7")], [event("ADDED", "9"), event("BOOKMARK", "12")], [])
+    seen = await script.follow(3)
+    assert script.versions[:3] == ["1", "7", "12"]
+    assert told(seen) == [("Listed",), ("Changed", "a")]
+
+
+async def test_a_version_that_is_gone_is_listed_again() -> None:
+    script = Script([event("ADDED", "5"), GONE], [event("ADDED", "6")], [])
+    seen = await script.follow(3)
+    assert script.versions[:3] == ["1", "1", "6"]
+    assert told(seen) == [("Listed",), ("Changed", "a"), ("Listed",), ("Changed", "a")]
+
+
+async def test_a_failure_in_a_watch_resumes_it() -> None:
+    failure = {"type": "ERROR", "object": {"code": 500, "reason": "InternalError", "message": "etcd"}}
+    script = Script([event("ADDED", "5"), failure], [])
+    assert told(await script.follow(2)) == [("Listed",), ("Changed", "a")]
+    assert script.versions[:2] == ["1", "5"]
+
+
+async def test_after_a_good_watch_the_next_failure_is_a_first_one(caplog: pytest.LogCaptureFixture) -> None:
+    await Script(None, None, [], None, []).follow(5)
+    assert [record.args[1] for record in caplog.records if isinstance(record.args, tuple)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "nonsense", [{"type": "ADDED"}, {}, {"type": "ADDED", "object": {}}, {"type": "ADDED", "object": {"metadata": []}}]
+)
+async def test_an_event_that_is_none_is_a_failure_like_others(nonsense: Object) -> None:
+    script = Script([nonsense], [event("ADDED", "5")], [])
+    assert told(await script.follow(3)) == [("Listed",), ("Changed", "a")]
+
+
+@pytest.mark.parametrize("watch", [[], [GONE], [{}]])
+async def test_watches_that_end_at_once_are_not_begun_at_once(watch: list[Object]) -> None:
+    script = Script(watch)
+    await script.follow(6)
+    assert min(later - earlier for earlier, later in pairwise(script.times)) >= PACE.first_retry * 0.9
+
+
+async def test_a_selection_reads_as_what_it_selects() -> None:
+    assert str(Selection(SECRET)) == "secrets"
+    assert str(Selection(DNSCONFIG, "", "a=b")) == "dnsconfigs.tailscale.com (a=b)"
+    assert str(Selection(SECRET, "tailscale", "a=b")) == "secrets in tailscale (a=b)"

@@ -1,0 +1,262 @@
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from clustersim import objects as kinds
+from clustersim.sim import ClusterSim, SimOptions, cluster_sim
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Key, Object, labels
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.watch import Pace, Selection
+from tsoperator.runtime.cache import Cache, Source, without_managed_fields
+
+from tests.support.cluster import kube_client, running, serving, until
+
+PACE = Pace(first_retry=0.02, last_retry=0.02, unserved=0.02)
+A, B = Key("default", "a"), Key("default", "b")
+
+
+def by_team(obj: Object) -> Iterable[str]:
+    return labels(obj).get("team", "").split(".")
+
+
+CONFIGMAPS = Source(Selection(CONFIGMAP, "default"), {"team": by_team})
+
+
+def configmap(name: str, team: str = "", namespace: str = "default") -> Object:
+    return {"metadata": {"name": name, "namespace": namespace, "labels": {"team": team}}, "data": {}}
+
+
+def create(sim: ClusterSim, *objects: Object) -> None:
+    for obj in objects:
+        sim.store.create(kinds.CONFIGMAP, obj)
+
+
+def join(sim: ClusterSim, name: str, team: str) -> None:
+    sim.store.merge(kinds.CONFIGMAP, "default", name, {"metadata": {"labels": {"team": team}}})
+
+
+@asynccontextmanager
+async def followed(client: KubeClient, *sources: Source) -> AsyncIterator[Cache]:
+    """Yield a cache that is synced and kept up to date."""
+    cache = Cache(sources or [CONFIGMAPS])
+    async with running(cache.follow(client, PACE)):
+        await cache.synced()
+        yield cache
+
+
+def found(cache: Cache, team: str) -> list[str]:
+    return [obj["metadata"]["name"] for obj in cache.indexed(CONFIGMAP, "team", team)]
+
+
+class Notes:
+    """A listener that notes the teams of the old and the new object."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str | None, str | None]] = []
+
+    def __call__(self, old: Object | None, new: Object | None) -> None:
+        self.changes.append((self._team(old), self._team(new)))
+
+    @staticmethod
+    def _team(obj: Object | None) -> str | None:
+        return labels(obj)["team"] if obj is not None else None
+
+
+async def test_objects_are_found_by_key(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x"))
+    async with followed(client) as cache:
+        assert cache.get(CONFIGMAP, A) == sim.store.get(kinds.CONFIGMAP, *A)
+        assert cache.all(CONFIGMAP) == [sim.store.get(kinds.CONFIGMAP, *A)]
+        assert cache.get(CONFIGMAP, B) is None
+
+
+async def test_an_index_follows_every_change(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x"), configmap("b", "x"))
+    async with followed(client) as cache:
+        assert (found(cache, "x"), found(cache, "y")) == (["a", "b"], [])
+        join(sim, "a", "y")
+        await until(lambda: found(cache, "y") == ["a"])
+        assert found(cache, "x") == ["b"]
+        sim.store.delete(kinds.CONFIGMAP, *B)
+        await until(lambda: not found(cache, "x"))
+
+
+async def test_an_index_may_find_an_object_under_several_values(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x.y.x"))
+    async with followed(client) as cache:
+        assert (found(cache, "x"), found(cache, "y")) == (["a"], ["a"])
+        join(sim, "a", "y.z")
+        await until(lambda: found(cache, "z") == ["a"])
+        assert (found(cache, "x"), found(cache, "y")) == ([], ["a"])
+
+
+async def test_an_index_lists_by_namespace_and_name(sim: ClusterSim, client: KubeClient) -> None:
+    async with followed(client, Source(Selection(CONFIGMAP), {"team": by_team})) as cache:
+        create(sim, configmap("b", "x", "tailscale"), configmap("c", "x"), configmap("a", "x", "tailscale"))
+        await until(lambda: found(cache, "x") == ["c", "a", "b"])
+
+
+async def test_listeners_are_told_the_old_and_the_new_object(sim: ClusterSim, client: KubeClient) -> None:
+    notes = Notes()
+    async with followed(client) as cache:
+        cache.listen(CONFIGMAP, notes)
+        create(sim, configmap("a", "x"))
+        join(sim, "a", "y")
+        sim.store.delete(kinds.CONFIGMAP, *A)
+        await until(lambda: len(notes.changes) == 3)
+    assert notes.changes == [(None, "x"), ("x", "y"), ("y", None)]
+
+
+async def test_listeners_are_told_what_there_was_at_the_start(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x"))
+    cache, notes = Cache([CONFIGMAPS]), Notes()
+    cache.listen(CONFIGMAP, notes)
+    async with running(cache.follow(client, PACE)):
+        await cache.synced()
+    assert notes.changes == [(None, "x")]
+
+
+async def test_a_listener_finds_the_new_object_in_the_cache(sim: ClusterSim, client: KubeClient) -> None:
+    seen: list[Object | None] = []
+    async with followed(client) as cache:
+        cache.listen(CONFIGMAP, lambda _old, new: seen.append(new if new is cache.get(CONFIGMAP, A) else None))
+        create(sim, configmap("a", "x"))
+        await until(lambda: seen)
+    assert seen != [None]
+
+
+async def test_a_relist_tells_what_vanished_what_came_and_what_changed(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x"), configmap("b", "x"))
+    notes = Notes()
+    async with followed(client) as cache:
+        cache.listen(CONFIGMAP, notes)
+        await missing(sim, lambda: change_all(sim))
+        await until(lambda: len(notes.changes) == 3)
+        assert (found(cache, "x"), found(cache, "y"), found(cache, "z")) == ([], ["b"], ["c"])
+    assert sorted(notes.changes, key=str) == [("x", "y"), ("x", None), (None, "z")]
+
+
+def change_all(sim: ClusterSim) -> None:
+    sim.store.delete(kinds.CONFIGMAP, *A)
+    join(sim, "b", "y")
+    create(sim, configmap("c", "z"))
+
+
+async def missing(sim: ClusterSim, change: Callable[[], None] = lambda: None) -> None:
+    """Make *change* while nobody watches, and forget about it: who watched has to list again."""
+    asked = ("tsoperator", "watch", "configmaps")
+    await until(lambda: sim.requests[asked])
+    sim.faults.leave()
+    before = sim.requests[asked]
+    await until(lambda: sim.requests[asked] > before)
+    change()
+    sim.faults.expire_history()
+    sim.faults.clear()
+
+
+async def test_a_relist_tells_nothing_of_what_is_as_it_was(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x"))
+    notes = Notes()
+    async with followed(client) as cache:
+        cache.listen(CONFIGMAP, notes)
+        await missing(sim)
+        await until(lambda: sim.requests["tsoperator", "list", "configmaps"] == 2)
+        create(sim, configmap("b", "y"))
+        await until(lambda: notes.changes)
+    assert notes.changes == [(None, "y")]
+
+
+def replace_with(sim: ClusterSim, obj: Object) -> None:
+    sim.store.delete(kinds.CONFIGMAP, "default", obj["metadata"]["name"])
+    create(sim, obj)
+
+
+async def test_a_successor_of_the_same_name_is_a_change(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x"))
+    notes = Notes()
+    async with followed(client) as cache:
+        cache.listen(CONFIGMAP, notes)
+        await missing(sim, lambda: replace_with(sim, configmap("a", "y")))
+        await until(lambda: notes.changes)
+    assert notes.changes == [("x", "y")]
+
+
+def test_managed_fields_are_left_out_and_nothing_else() -> None:
+    obj = {"metadata": {"name": "a", "managedFields": [{"manager": "kubectl"}]}, "data": {}}
+    assert without_managed_fields(obj) == {"metadata": {"name": "a"}, "data": {}}
+    assert "managedFields" in obj["metadata"]
+
+
+async def test_a_source_keeps_what_it_says(sim: ClusterSim, client: KubeClient) -> None:
+    def bare(obj: Object) -> Object:
+        return {"metadata": {**obj["metadata"], "labels": {"team": "slim"}}}
+
+    notes = Notes()
+    async with followed(client, Source(Selection(CONFIGMAP, "default"), {"team": by_team}, bare)) as cache:
+        cache.listen(CONFIGMAP, notes)
+        create(sim, configmap("a", "x"))
+        await until(lambda: found(cache, "slim") == ["a"])
+        assert cache.all(CONFIGMAP)[0].keys() == {"metadata"}
+    assert notes.changes == [(None, "slim")]
+
+
+async def test_it_is_synced_when_every_kind_has_been_listed(sim: ClusterSim, client: KubeClient) -> None:
+    cache = Cache([CONFIGMAPS, Source(Selection(SECRET))])
+    assert cache.unsynced() == ["configmaps", "secrets"]
+    sim.faults.leave()
+    async with running(cache.follow(client, PACE)):
+        await until(lambda: sim.requests["tsoperator", "list", "secrets"] > 1)
+        assert cache.unsynced() == ["configmaps", "secrets"]
+        sim.faults.clear()
+        await cache.synced()
+    assert cache.unsynced() == []
+
+
+@pytest.fixture
+async def bare_sim() -> AsyncIterator[ClusterSim]:
+    async with cluster_sim(SimOptions(absent=frozenset({"dnsconfigs"}))) as sim:
+        yield sim
+
+
+async def test_a_kind_that_is_not_served_counts_as_listed(bare_sim: ClusterSim) -> None:
+    async with kube_client(bare_sim.api_url) as client, followed(client, Source(Selection(DNSCONFIG))) as cache:
+        assert cache.unsynced() == []
+        assert cache.all(DNSCONFIG) == []
+
+
+async def test_a_kind_that_comes_later_is_followed(bare_sim: ClusterSim) -> None:
+    async with kube_client(bare_sim.api_url) as client, followed(client, Source(Selection(DNSCONFIG))) as cache:
+        bare_sim.serve_kind(kinds.DNSCONFIG)
+        bare_sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a"}})
+        await until(lambda: cache.get(DNSCONFIG, Key("", "a")))
+
+
+async def test_a_kind_that_is_not_served_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    lists = deque([404, 404, 404, 200])
+
+    async def handler(request: web.Request) -> web.Response:
+        status = 404 if "watch" in request.query else lists.popleft()
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []}, status=status)
+
+    caplog.set_level(logging.INFO, "tsoperator.runtime.cache")
+    async with serving(handler) as url, kube_client(url) as client, followed(client, Source(Selection(DNSCONFIG))):
+        await until(lambda: not lists)
+        await until(lambda: len(caplog.records) >= 2)
+    assert [record.levelname for record in caplog.records[:2]] == ["WARNING", "INFO"]
+    assert caplog.messages[0].startswith("dnsconfigs.tailscale.com is not served by the API server")
+    assert caplog.messages[1] == "dnsconfigs.tailscale.com is served now"
+
+
+async def test_the_objects_of_a_kind_that_is_taken_away_are_gone(sim: ClusterSim, client: KubeClient) -> None:
+    sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a", "labels": {"team": "x"}}})
+    notes = Notes()
+    async with followed(client, Source(Selection(DNSCONFIG))) as cache:
+        cache.listen(DNSCONFIG, notes)
+        await until(lambda: sim.requests["tsoperator", "watch", "dnsconfigs"])
+        sim.kinds.withdraw(kinds.DNSCONFIG)
+        sim.faults.drop_watches()
+        await until(lambda: not cache.all(DNSCONFIG))
+    assert notes.changes == [("x", None)]

@@ -1,0 +1,274 @@
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from tsoperator.api.objects import Key
+from tsoperator.kube.errors import AlreadyExists, Conflict, Unreachable
+from tsoperator.runtime.controller import QUIET_CONFLICTS, Controller, ControllerMetrics, Policy
+from tsoperator.runtime.result import DONE, Result, TerminalError
+from tsoperator.runtime.workqueue import Backoff, WorkQueue
+
+from tests.operator.runtime.virtual_time import now, run
+
+A, B = Key("default", "a"), Key("default", "b")
+
+Reconcile = Callable[[Key], Awaitable[Result]]
+
+
+class Ground:
+    """A controller on a reconcile of the test's, a queue that retries after 1, 2, 4 … seconds, and a registry."""
+
+    def __init__(self, reconcile: Reconcile, policy: Policy | None = None) -> None:
+        self.registry = CollectorRegistry()
+        metrics = ControllerMetrics(self.registry)
+        self.queue = WorkQueue(Backoff(first=1, jitter=lambda: 1.0), metrics.wait_observer("test"))
+        self.controller = Controller("test", reconcile, self.queue, metrics, policy)
+
+    async def run(self, seconds: float, *keys: Key) -> None:
+        """Let the controller run for *seconds* with *keys* to begin with."""
+        for key in keys:
+            self.queue.add(key)
+        try:
+            async with asyncio.timeout(seconds):
+                await self.controller.run()
+        except TimeoutError:
+            return
+
+    def outcomes(self, outcome: str) -> float | None:
+        return self.value("tsoperator_reconciles_total", outcome=outcome)
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.registry.get_sample_value(name, {"controller": "test", **labels})
+
+
+class Script:
+    """A reconcile that ends in one given way after the other (the last one again and again), and notes its times."""
+
+    def __init__(self, *ends: Result | Exception) -> None:
+        self.ends = list(ends)
+        self.times: list[float] = []
+
+    async def __call__(self, _key: Key) -> Result:
+        self.times.append(now())
+        end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+
+def times_of(*ends: Result | Exception, seconds: float = 20) -> list[float]:
+    """Return when a key is reconciled whose reconciles end like that."""
+    script = Script(*ends)
+    run(Ground(script).run(seconds, A))
+    return script.times
+
+
+def levels(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
+    """Return the level of each line that was logged, and whether a traceback goes with it."""
+    return [(record.levelname, bool(record.exc_info)) for record in caplog.records]
+
+
+def test_a_key_that_is_right_is_left_alone() -> None:
+    assert times_of(DONE) == [0]
+
+
+def test_a_key_comes_again_when_its_result_says_so() -> None:
+    assert times_of(Result(requeue_after=7), Result(requeue_after=5), DONE) == [0, 7, 12]
+
+
+@pytest.mark.parametrize("error", [Conflict(409, "", "x"), AlreadyExists(409, "", "x"), Unreachable("x"), OSError("x")])
+def test_a_failure_is_retried_with_back_off(error: Exception) -> None:
+    assert times_of(error, error, error, DONE) == [0, 1, 3, 7]
+
+
+def test_a_good_end_starts_the_back_off_anew() -> None:
+    error = OSError("x")
+    assert times_of(error, error, Result(requeue_after=5), error, DONE) == [0, 1, 3, 8, 9]
+
+
+def test_a_terminal_error_waits_for_a_change() -> None:
+    assert times_of(TerminalError("no such zone")) == [0]
+
+
+def test_a_terminal_error_starts_the_back_off_anew() -> None:
+    async def main() -> int:
+        ground = Ground(Script(OSError("x"), OSError("x"), TerminalError("no such zone")))
+        await ground.run(10, A)
+        return ground.queue.failures(A)
+
+    assert run(main()) == 0
+
+
+def test_a_group_of_errors_is_what_all_of_them_are() -> None:
+    def group(*errors: Exception) -> Exception:
+        return ExceptionGroup("several", errors)
+
+    assert times_of(group(TerminalError("x"), TerminalError("y"))) == [0]
+    assert times_of(group(TerminalError("x"), OSError("y")), DONE) == [0, 1]
+
+
+def test_a_conflict_is_retried_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator")
+    times_of(Conflict(409, "Conflict", "changed"), DONE)
+    assert levels(caplog) == [("DEBUG", False)]
+
+
+def test_a_conflict_that_does_not_end_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    times_of(Conflict(409, "Conflict", "changed"), seconds=2**QUIET_CONFLICTS)
+    assert levels(caplog) == [("WARNING", False)]
+
+
+def test_a_terminal_error_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        ground = Ground(Script(TerminalError("no such zone")))
+        await ground.run(1, A)
+        await ground.run(1, A)
+
+    run(main())
+    assert levels(caplog) == [("WARNING", False)]
+
+
+def test_an_unknown_error_is_told_with_its_traceback_once(caplog: pytest.LogCaptureFixture) -> None:
+    times_of(OSError("a"), OSError("a"), OSError("b"), ValueError("b"), DONE)
+    assert levels(caplog) == [("ERROR", True), ("ERROR", False), ("ERROR", True), ("ERROR", True)]
+
+
+def test_an_error_that_comes_back_after_a_good_end_is_new(caplog: pytest.LogCaptureFixture) -> None:
+    times_of(OSError("a"), Result(requeue_after=1), OSError("a"), DONE)
+    assert levels(caplog) == [("ERROR", True), ("ERROR", True)]
+
+
+def test_an_expected_error_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    class ControlPlaneError(Exception): ...
+
+    policy = Policy(expected=(Unreachable, ControlPlaneError))
+    run(Ground(Script(Unreachable("refused"), ControlPlaneError("502\nBad Gateway"), DONE), policy).run(9, A))
+    assert levels(caplog) == [("WARNING", False), ("WARNING", False)]
+    assert caplog.messages[1] == "test default/a: ControlPlaneError: 502 Bad Gateway"
+
+
+def test_keys_are_reconciled_side_by_side_but_no_more_than_there_are_workers() -> None:
+    spans: list[tuple[float, float]] = []
+
+    async def reconcile(_key: Key) -> Result:
+        start = now()
+        await asyncio.sleep(10)
+        spans.append((start, now()))
+        return DONE
+
+    run(Ground(reconcile, Policy(workers=2)).run(60, *(Key("", str(n)) for n in range(5))))
+    assert spans == [(0, 10), (0, 10), (10, 20), (10, 20), (20, 30)]
+
+
+def test_a_key_is_never_reconciled_twice_at_once() -> None:
+    spans: list[tuple[float, float]] = []
+
+    async def reconcile(key: Key) -> Result:
+        start = now()
+        await asyncio.sleep(5)
+        ground.queue.add(key)
+        await asyncio.sleep(5)
+        spans.append((start, now()))
+        return DONE
+
+    ground = Ground(reconcile)
+    run(ground.run(35, A))
+    assert spans == [(0, 10), (10, 20), (20, 30)]
+
+
+def test_a_reconcile_that_hangs_fails_in_time(caplog: pytest.LogCaptureFixture) -> None:
+    starts: list[float] = []
+
+    async def reconcile(_key: Key) -> Result:
+        starts.append(now())
+        await asyncio.sleep(1000)
+        return DONE
+
+    run(Ground(reconcile, Policy(timeout=30)).run(60, A))
+    assert starts == [0, 31]
+    assert caplog.messages == ["test default/a: ReconcileTimeoutError: took longer than 30 s"]
+
+
+def test_a_time_out_inside_a_reconcile_is_its_own_error(caplog: pytest.LogCaptureFixture) -> None:
+    times_of(TimeoutError("no answer"), DONE)
+    assert caplog.messages == ["test default/a: TimeoutError: no answer"]
+
+
+def test_a_part_that_was_cancelled_does_not_end_the_worker(caplog: pytest.LogCaptureFixture) -> None:
+    async def reconcile(_key: Key) -> Result:
+        part = asyncio.create_task(asyncio.sleep(60))
+        part.cancel()
+        await part
+        return DONE
+
+    ground = Ground(reconcile, Policy(workers=1))
+    run(ground.run(5, A))
+    assert ground.outcomes("error") == 3
+    assert "was cancelled" in caplog.messages[0]
+
+
+def test_a_reconcile_that_shutdown_interrupts_is_owed_again() -> None:
+    async def main() -> int:
+        ground = Ground(hang)
+        await ground.run(5, A)
+        return len(ground.queue)
+
+    async def hang(_key: Key) -> Result:
+        await asyncio.sleep(60)
+        return DONE
+
+    assert run(main()) == 1
+
+
+def test_outcomes_are_counted() -> None:
+    ground = Ground(
+        Script(
+            OSError("x"),
+            Conflict(409, "Conflict", "x"),
+            Result(requeue_after=1),
+            Result(requeue_after=1),
+            DONE,
+        )
+    )
+    assert ground.outcomes("terminal") == 0
+    run(ground.run(60, A))
+    counts = {outcome: ground.outcomes(outcome) for outcome in ("error", "conflict", "requeue", "success", "terminal")}
+    assert counts == {"error": 1, "conflict": 1, "requeue": 2, "success": 1, "terminal": 0}
+
+
+async def slow(_key: Key) -> Result:
+    """Reconcile for ten seconds."""
+    await asyncio.sleep(10)
+    return DONE
+
+
+def test_the_queue_is_read_when_scraped() -> None:
+    async def main() -> None:
+        ground = Ground(slow, Policy(workers=1))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ground.run(15, A, B))
+            await asyncio.sleep(5)
+            assert ground.value("tsoperator_queue_depth") == 1
+            assert ground.value("tsoperator_active_workers") == 1
+            assert ground.value("tsoperator_queue_adds_total") == 2
+
+    run(main())
+
+
+def test_waiting_and_working_are_timed() -> None:
+    ground = Ground(slow, Policy(workers=1))
+    run(ground.run(25, A, B))
+    assert ground.value("tsoperator_queue_wait_seconds_sum") == 0 + 10
+    assert ground.value("tsoperator_reconcile_duration_seconds_sum") == 10 + 10
+
+
+def test_several_controllers_share_one_registry() -> None:
+    registry = CollectorRegistry()
+    metrics = ControllerMetrics(registry)
+    for name in ("connector", "service"):
+        Controller(name, Script(DONE), WorkQueue(observe_wait=metrics.wait_observer(name)), metrics)
+    text = generate_latest(registry).decode()
+    assert 'tsoperator_queue_depth{controller="connector"} 0.0' in text
+    assert 'tsoperator_queue_depth{controller="service"} 0.0' in text

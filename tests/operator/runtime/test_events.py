@@ -1,0 +1,256 @@
+import asyncio
+import logging
+
+import pytest
+from tsoperator.api.objects import EVENT, Key, Object, Resource
+from tsoperator.kube.errors import AlreadyExists, Denied, KubeError, NotFound, Unreachable
+from tsoperator.runtime.events import CALL_TIMEOUT, MESSAGE_LIMIT, EventRecorder, Quiet
+
+from tests.operator.runtime.virtual_time import now, run, wall
+
+INGRESS: Object = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "Ingress",
+    "metadata": {"namespace": "web", "name": "db", "uid": "u-1", "resourceVersion": "7"},
+}
+CONNECTOR: Object = {
+    "apiVersion": "tailscale.com/v1alpha1",
+    "kind": "Connector",
+    "metadata": {"name": "exit", "uid": "u-2"},
+}
+WARNING_ON_INGRESS: Object = {
+    "apiVersion": "v1",
+    "kind": "Event",
+    "metadata": {"namespace": "web"},
+    "involvedObject": {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "namespace": "web",
+        "name": "db",
+        "uid": "u-1",
+        "resourceVersion": "7",
+    },
+    "type": "Warning",
+    "reason": "NoValidBackends",
+    "message": "no valid backends",
+    "source": {"component": "tailscale-operator"},
+    "reportingComponent": "tailscale-operator",
+    "reportingInstance": "operator-0",
+    "count": 1,
+    "firstTimestamp": "2030-01-01T00:00:00Z",
+    "lastTimestamp": "2030-01-01T00:00:00Z",
+}
+MINUTE, HOUR = 60.0, 3600.0
+
+
+class EventServer:
+    """An API server that keeps Events and counts what is written."""
+
+    def __init__(self) -> None:
+        self.events: dict[Key, Object] = {}
+        self.writes = 0
+        self.error: KubeError | None = None
+        self.hangs = False
+
+    @property
+    def event(self) -> Object:
+        """The one event there is."""
+        (event,) = self.events.values()
+        return event
+
+    async def get(self, resource: Resource, key: Key) -> Object:
+        assert resource == EVENT
+        return self.events[key]
+
+    async def create(self, resource: Resource, obj: Object) -> Object:
+        await self._request(resource)
+        key = Key(obj["metadata"]["namespace"], obj["metadata"]["name"])
+        if key in self.events:
+            raise AlreadyExists(409, "AlreadyExists", "there is one")
+        self.events[key] = obj
+        return obj
+
+    async def patch(self, resource: Resource, key: Key, patch: Object) -> Object:
+        await self._request(resource)
+        if key not in self.events:
+            raise NotFound(404, "NotFound", "no such event")
+        self.events[key] = {**self.events[key], **patch}
+        return self.events[key]
+
+    async def _request(self, resource: Resource) -> None:
+        assert resource == EVENT
+        if self.hangs:
+            await asyncio.sleep(1e6)
+        if self.error is not None:
+            raise self.error
+        self.writes += 1
+
+
+def recorder(server: EventServer, quiet: Quiet | None = None) -> EventRecorder:
+    return EventRecorder(server, instance="operator-0", quiet=quiet, clock=now, wall=wall)
+
+
+async def repeat(events: EventRecorder, seconds: float, every: float = MINUTE) -> None:
+    """Tell the same of the Ingress again and again, for some time."""
+    end = now() + seconds
+    while now() <= end:
+        await events.event(INGRESS, "Warning", "NoValidBackends", "no valid backends")
+        await asyncio.sleep(every)
+
+
+def test_an_event_says_what_happened_to_which_object() -> None:
+    server = EventServer()
+    run(recorder(server).event(INGRESS, "Warning", "NoValidBackends", "no valid backends"))
+    name = server.event["metadata"].pop("name")
+    assert name.startswith("db.")
+    assert server.event == WARNING_ON_INGRESS
+
+
+def test_the_event_of_a_cluster_scoped_object_is_in_default() -> None:
+    server = EventServer()
+    run(recorder(server).event(CONNECTOR, "Warning", "ConnectorInvalid", "no routes"))
+    assert server.event["metadata"]["namespace"] == "default"
+    assert "namespace" not in server.event["involvedObject"]
+
+
+def test_an_event_that_repeats_itself_is_not_written_again() -> None:
+    server = EventServer()
+    run(repeat(recorder(server), 9 * MINUTE))
+    assert (server.writes, server.event["count"]) == (1, 1)
+
+
+def test_the_count_is_brought_up_to_date_less_and_less_often() -> None:
+    async def main() -> list[int]:
+        server, counts = EventServer(), []
+        events = recorder(server)
+        for _ in range(5):
+            await repeat(events, 59 * MINUTE)
+            counts.append(server.writes)
+        assert server.event["count"] == 271
+        assert server.event["lastTimestamp"] == "2030-01-01T04:30:00Z"
+        return counts
+
+    assert run(main()) == [3, 5, 7, 9, 11]  # at minutes 0, 10, 30, 60, 90 …
+
+
+@pytest.mark.parametrize("other", [("Normal", "R", "m"), ("Warning", "S", "m"), ("Warning", "R", "n")])
+def test_another_event_is_written(other: tuple[str, str, str]) -> None:
+    async def main() -> int:
+        server = EventServer()
+        events = recorder(server)
+        await events.event(INGRESS, "Warning", "R", "m")
+        await events.event(INGRESS, "Warning" if other[0] == "Warning" else "Normal", *other[1:])
+        return len(server.events)
+
+    assert run(main()) == 2
+
+
+def test_the_same_event_on_another_object_is_written() -> None:
+    async def main() -> int:
+        server = EventServer()
+        events = recorder(server)
+        for uid in ("u-1", "u-9"):
+            await events.event({**INGRESS, "metadata": {**INGRESS["metadata"], "uid": uid}}, "Normal", "R", "m")
+        return len(server.events)
+
+    assert run(main()) == 2
+
+
+def test_an_event_that_the_api_server_has_dropped_is_created_again() -> None:
+    async def main() -> Object:
+        server = EventServer()
+        events = recorder(server)
+        await repeat(events, 0)
+        server.events.clear()
+        await asyncio.sleep(HOUR)
+        await repeat(events, 0)
+        return server.event
+
+    assert run(main())["count"] == 2
+
+
+def test_an_event_of_an_earlier_process_is_counted_on() -> None:
+    async def main() -> Object:
+        server = EventServer()
+        await repeat(recorder(server), 0)
+        await repeat(recorder(server), 0)
+        return server.event
+
+    event = run(main())
+    assert (event["count"], event["firstTimestamp"]) == (2, "2030-01-01T00:00:00Z")
+    assert event["lastTimestamp"] == "2030-01-01T00:01:00Z"
+
+
+def test_events_told_at_the_same_time_are_written_once() -> None:
+    async def main() -> int:
+        server = EventServer()
+        events = recorder(server)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(3):
+                group.create_task(repeat(events, 0))
+        return server.writes
+
+    assert run(main()) == 1
+
+
+def test_a_failure_to_write_is_told_once_and_the_event_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> EventServer:
+        server = EventServer()
+        server.error = Denied(403, "Forbidden", "the namespace is being terminated")
+        events = recorder(server)
+        await repeat(events, 3 * MINUTE)
+        server.error = None
+        await repeat(events, 0)
+        return server
+
+    assert run(main()).event["count"] == 1
+    assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"]
+
+
+def test_a_hanging_api_server_holds_nobody_up_for_long() -> None:
+    async def main() -> float:
+        server = EventServer()
+        server.hangs = True
+        await recorder(server).event(INGRESS, "Normal", "R", "m")
+        return now()
+
+    assert run(main()) == CALL_TIMEOUT
+
+
+def test_trouble_after_a_success_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        server = EventServer()
+        events = recorder(server)
+        for number, error in enumerate((Unreachable("refused"), None, Unreachable("refused"))):
+            server.error = error
+            await events.event(INGRESS, "Normal", "R", str(number))
+
+    run(main())
+    assert len(caplog.records) == 2
+
+
+def test_only_so_many_events_are_remembered_those_seen_last() -> None:
+    async def main() -> list[int]:
+        server, writes = EventServer(), []
+        events = recorder(server, Quiet(memory=2))
+        for message in ("a", "b", "a", "c", "a", "b"):
+            await events.event(INGRESS, "Normal", "R", message)
+            writes.append(server.writes)
+        return writes
+
+    assert run(main()) == [1, 2, 2, 3, 3, 5]  # b is tried as new, found there, and counted
+
+
+def test_a_long_message_is_cut() -> None:
+    server = EventServer()
+    run(recorder(server).event(INGRESS, "Normal", "R", "x" * 5000))
+    assert server.event["message"] == "x" * (MESSAGE_LIMIT - 1) + "…"
+
+
+def test_a_long_object_name_still_makes_a_valid_event_name() -> None:
+    server = EventServer()
+    name = "a" * 235 + "." + "b" * 17
+    run(recorder(server).event({**INGRESS, "metadata": {**INGRESS["metadata"], "name": name}}, "Normal", "R", "m"))
+    event_name = server.event["metadata"]["name"]
+    assert len(event_name) <= 253
+    assert ".." not in event_name

@@ -1,0 +1,5 @@
+from tsoperator.runtime.result import DONE, Result
+
+
+def test_done_asks_for_no_other_look() -> None:
+    assert Result(requeue_after=None) == DONE

@@ -1,0 +1,254 @@
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from tsoperator.api.objects import Key
+from tsoperator.runtime.workqueue import Backoff, WorkQueue, nine_to_ten_tenths
+
+from tests.operator.runtime.virtual_time import VirtualTimeLoop, now, run
+
+A, B = Key("default", "a"), Key("default", "b")
+STEADY = Backoff(jitter=lambda: 1.0)
+
+
+async def handed_out_at(queue: WorkQueue, until: float) -> list[tuple[Key, float]]:
+    """Take and finish keys until a moment, and say when each came."""
+    seen = []
+    try:
+        async with asyncio.timeout_at(until):
+            while True:
+                key = await queue.get()
+                seen.append((key, now()))
+                queue.done(key)
+    except TimeoutError:
+        return seen
+
+
+def test_a_key_waits_once() -> None:
+    async def main() -> list[tuple[Key, float]]:
+        queue = WorkQueue()
+        for key in (A, B, A):
+            queue.add(key)
+        assert (len(queue), queue.adds) == (2, 2)
+        return await handed_out_at(queue, 1)
+
+    assert run(main()) == [(A, 0), (B, 0)]
+
+
+def test_a_key_added_while_worked_on_comes_again_after_done() -> None:
+    async def main() -> None:
+        queue = WorkQueue()
+        queue.add(A)
+        await queue.get()
+        queue.add(A)
+        assert (len(queue), queue.working) == (1, 1)
+        queue.add(B)
+        assert await queue.get() == B
+        queue.done(A)
+        assert await queue.get() == A
+
+    run(main())
+
+
+def test_a_waiting_worker_gets_a_key_when_it_is_added() -> None:
+    async def main() -> Key:
+        queue = WorkQueue()
+        async with asyncio.TaskGroup() as group:
+            worker = group.create_task(queue.get())
+            await asyncio.sleep(1)
+            queue.add(A)
+        return worker.result()
+
+    assert run(main()) == A
+
+
+def test_a_cancelled_worker_takes_no_key_along() -> None:
+    async def main() -> Key:
+        queue = WorkQueue()
+        async with asyncio.TaskGroup() as group:
+            worker = group.create_task(queue.get())
+            await asyncio.sleep(1)
+            queue.add(A)
+            worker.cancel()
+        return await queue.get()
+
+    assert run(main()) == A
+
+
+class Timed(NamedTuple):
+    delays: list[float]
+    times: list[float]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Timed([5], [5]),
+        Timed([5, 9], [5]),
+        Timed([9, 5], [5]),
+        Timed([0], [0]),
+        Timed([-1], [0]),
+        Timed([5, 0], [0, 5]),
+        Timed([0, 5], [0, 5]),
+    ],
+)
+def test_a_timed_add_comes_at_the_earliest_time_and_survives_a_plain_one(case: Timed) -> None:
+    async def main() -> list[tuple[Key, float]]:
+        queue = WorkQueue()
+        for seconds in case.delays:
+            queue.add_after(A, seconds)
+        return await handed_out_at(queue, 60)
+
+    assert run(main()) == [(A, time) for time in case.times]
+
+
+def test_a_key_can_be_timed_again_after_its_time_came() -> None:
+    async def main() -> list[tuple[Key, float]]:
+        queue = WorkQueue()
+        queue.add_after(A, 2)
+        first = await handed_out_at(queue, 3)
+        queue.add_after(A, 2)
+        return first + await handed_out_at(queue, 60)
+
+    assert run(main()) == [(A, 2), (A, 5)]
+
+
+def test_retries_wait_twice_as_long_each_time_up_to_the_cap() -> None:
+    assert [STEADY.delay(n) for n in (0, 1, 2, 15, 16, 10_000)] == [0.005, 0.01, 0.02, 163.84, 300, 300]
+
+
+def test_jitter_shortens_a_wait_by_a_tenth_at_most() -> None:
+    assert all(0.9 <= nine_to_ten_tenths() <= 1 for _ in range(100))
+
+
+def test_jitter_is_a_factor_of_the_delay() -> None:
+    assert Backoff(first=1, jitter=lambda: 0.5).delay(3) == 4
+
+
+def test_each_key_backs_off_on_its_own_until_it_is_forgotten() -> None:
+    async def main() -> list[tuple[Key, float]]:
+        queue = WorkQueue(Backoff(first=1, jitter=lambda: 1.0))
+        queue.retry(A)
+        queue.retry(B)
+        seen = await handed_out_at(queue, 10)
+        queue.retry(A)
+        queue.forget(B)
+        queue.retry(B)
+        assert (queue.failures(A), queue.failures(B)) == (2, 1)
+        return seen + await handed_out_at(queue, 60)
+
+    assert run(main()) == [(A, 1), (B, 1), (B, 11), (A, 12)]
+
+
+def test_the_time_that_a_key_waited_is_observed() -> None:
+    async def main() -> list[float]:
+        waits: list[float] = []
+        queue = WorkQueue(observe_wait=waits.append)
+        queue.add(A)
+        await asyncio.sleep(3)
+        await queue.get()
+        queue.add(A)
+        await asyncio.sleep(4)
+        queue.done(A)
+        await queue.get()
+        return waits
+
+    assert run(main()) == [3, 4]
+
+
+KEYS = st.sampled_from([Key("ns", name) for name in "abcd"])
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Holds the queue to a model of sets: what is owed, what is with a worker, what is due when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = VirtualTimeLoop()
+        self.queue = WorkQueue(STEADY)
+        self.owed: set[Key] = set()
+        self.working: set[Key] = set()
+        self.due: dict[Key, float] = {}
+        self.failures: dict[Key, int] = {}
+
+    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(main)
+
+    def later(self, key: Key, seconds: float) -> None:
+        self.due[key] = min(self.due.get(key, float("inf")), self.loop.time() + seconds)
+
+    @rule(key=KEYS)
+    def add(self, key: Key) -> None:
+        self.run(called(self.queue.add, key))
+        self.owed.add(key)
+
+    @rule(key=KEYS, seconds=st.integers(1, 20))
+    def add_after(self, key: Key, seconds: int) -> None:
+        self.run(called(self.queue.add_after, key, seconds))
+        self.later(key, seconds)
+
+    @rule(key=KEYS)
+    def retry(self, key: Key) -> None:
+        self.run(called(self.queue.retry, key))
+        self.later(key, STEADY.delay(self.failures.get(key, 0)))
+        self.failures[key] = self.failures.get(key, 0) + 1
+
+    @rule(key=KEYS)
+    def forget(self, key: Key) -> None:
+        self.queue.forget(key)
+        self.failures.pop(key, None)
+
+    @rule(seconds=st.integers(1, 20))
+    def wait(self, seconds: int) -> None:
+        self.run(asyncio.sleep(seconds + 0.5))
+        now_due = {key for key, time in self.due.items() if time <= self.loop.time()}
+        self.owed |= now_due
+        self.due = {key: time for key, time in self.due.items() if key not in now_due}
+
+    @precondition(lambda self: self.owed - self.working)
+    @rule()
+    def get(self) -> None:
+        key = self.run(asyncio.wait_for(self.queue.get(), 0.001))
+        assert key in self.owed - self.working
+        self.owed.remove(key)
+        self.working.add(key)
+
+    @precondition(lambda self: not self.owed - self.working and not self.due)
+    @rule()
+    def get_in_vain(self) -> None:
+        with pytest.raises(TimeoutError):
+            self.run(asyncio.wait_for(self.queue.get(), 0.001))
+
+    @precondition(lambda self: self.working)
+    @rule(data=st.data())
+    def done(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.working)))
+        self.queue.done(key)
+        self.working.remove(key)
+
+    @invariant()
+    def counts_agree(self) -> None:
+        assert (len(self.queue), self.queue.working) == (len(self.owed), len(self.working))
+
+    def teardown(self) -> None:
+        """Let everything come due: each key that is owed is handed out, once."""
+        for key in self.working:
+            self.queue.done(key)
+        left = self.owed | self.due.keys()
+        self.run(asyncio.sleep(400))
+        seen = self.run(handed_out_at(self.queue, self.loop.time() + 1))
+        self.loop.close()
+        assert (sorted(key for key, _ in seen), self.loop.errors) == (sorted(left), [])
+
+
+async def called(function: Any, *args: Any) -> None:
+    """Call *function* on the loop."""
+    function(*args)
+
+
+def test_no_key_is_lost_or_with_two_workers_in_any_order_of_events() -> None:
+    run_state_machine_as_test(QueueMachine, settings=settings(max_examples=150, stateful_step_count=30, deadline=None))

@@ -1,0 +1,72 @@
+"""A simulated cluster that runs and a client of it; a web server that answers as a test says; waiting for facts."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from clustersim.sim import ClusterSim, cluster_sim
+from kubernetes.aio.client import Configuration
+from tsoperator.kube.client import KubeClient
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@pytest.fixture
+async def sim() -> AsyncIterator[ClusterSim]:
+    """A cluster as kubeadm and the operator's chart leave it."""
+    async with cluster_sim() as running:
+        yield running
+
+
+@pytest.fixture
+async def client(sim: ClusterSim) -> AsyncIterator[KubeClient]:
+    """A client of the simulated cluster."""
+    async with kube_client(sim.api_url) as opened:
+        yield opened
+
+
+def kube_client(url: str, request_timeout: float = 5.0) -> KubeClient:
+    """Return a client of the API server at *url*; *request_timeout* in seconds."""
+    return KubeClient(configuration(url), request_timeout=request_timeout)
+
+
+def configuration(url: str, token: str = "") -> Configuration:
+    """Return what leads to the API server at *url*, with a bearer *token* if there is one."""
+    made = Configuration(host=url)
+    if token:
+        made.api_key = {"BearerToken": f"Bearer {token}"}
+    return made
+
+
+@asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[str]:
+    """Answer every request with *handler* while the context lasts; yield the URL."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def running(*programs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run *programs* until the end of the block, and cancel them then."""
+    async with asyncio.TaskGroup() as tasks:
+        started = [tasks.create_task(program) for program in programs]
+        yield
+        for task in started:
+            task.cancel()
+
+
+async def until(holds: Callable[[], Any], seconds: float = 10.0) -> None:
+    """Wait until *holds* is true; a TimeoutError after *seconds*."""
+    async with asyncio.timeout(seconds):
+        while not holds():  # noqa: ASYNC110 (what is waited for is another process's, or another task's, doing)
+            await asyncio.sleep(0.005)
