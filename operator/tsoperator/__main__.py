@@ -1,0 +1,80 @@
+"""Settings in, exit code out."""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+
+from tsoperator.app import run
+from tsoperator.kube.errors import KubeError
+from tsoperator.runtime.health import ListenError
+from tsoperator.runtime.leader import LeadershipLost
+from tsoperator.settings import InvalidSetting, Settings, read_settings
+
+_ENVIRONMENT = """\
+environment (empty counts as unset):
+  CLIENT_ID_FILE, CLIENT_SECRET_FILE   files with the OAuth client's credentials (required)
+  OPERATOR_NAMESPACE                   namespace of the proxies (default: the Pod's own)
+  OPERATOR_LOGIN_SERVER                URL of the control server, e.g. of Headscale
+  OPERATOR_LOGGING                     info, debug, warn or error (default info)
+  OPERATOR_INGRESS_CLASS_NAME          ingress class to serve (default tailscale)
+  OPERATOR_DNS_ZONES                   zones of MagicDNS names, comma-separated (default ts.net)
+  OPERATOR_NAMESERVER_IMAGE            image for a DNSConfig that names none
+  OPERATOR_LEADER_ELECTION             true or false (default true)
+  OPERATOR_HEALTH_ADDR                 ADDRESS:PORT of probes and metrics (default :9002; set but empty: off)
+  PROXY_IMAGE, PROXY_TAGS, PROXY_FIREWALL_MODE, PROXY_PRIORITY_CLASS_NAME, PROXY_DEFAULT_CLASS
+                                       how proxies are made
+  POD_NAME                             this Pod's name, in its Lease and Events
+  KUBECONFIG                           outside a cluster: how to reach the API server
+
+exit status: 0 stopped by SIGTERM or SIGINT, 1 cannot go on, 2 a setting is wrong
+"""
+
+
+def main() -> None:
+    """Run the operator as a process."""
+    parser = argparse.ArgumentParser(
+        prog="tsoperator",
+        description="Kubernetes operator for tailnets. It takes its settings from the environment.",
+        epilog=_ENVIRONMENT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.parse_args()
+    try:
+        settings = read_settings(os.environ)
+    except InvalidSetting as error:
+        print(f"tsoperator: {error}", file=sys.stderr)
+        sys.exit(2)
+    logging.basicConfig(
+        level=settings.log_level,
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    sys.exit(asyncio.run(_until_stopped(settings)))
+
+
+async def _until_stopped(settings: Settings) -> int:
+    """Run until SIGTERM or SIGINT, or until something that can't be mended here; return the exit code."""
+    log = logging.getLogger("tsoperator")
+    operator = asyncio.create_task(run(settings))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, operator.cancel)
+    failures: list[BaseException] = []
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await operator
+    except* (KubeError, ListenError, LeadershipLost) as group:
+        failures += group.exceptions
+    for failure in failures:
+        log.error("%s", failure)
+    if not failures:
+        log.info("stopped")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""The composition root: every watch and every reconciler, and what they share."""
+
+import logging
+import socket
+import uuid
+
+import aiohttp
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
+from tsoperator.api.names import LABEL_MANAGED, MANAGED
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DEPLOYMENT,
+    DNSCONFIG,
+    ENDPOINTSLICE,
+    INGRESS,
+    POD,
+    PROXYCLASS,
+    ROLE,
+    ROLEBINDING,
+    SECRET,
+    SERVICE,
+    SERVICEACCOUNT,
+    STATEFULSET,
+    Key,
+)
+from tsoperator.authkeys import AuthKeys
+from tsoperator.desired import secret
+from tsoperator.desired.children import BY_OWNER, BY_OWNER_TYPE, by_owner, by_owner_type
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.config import load_configuration
+from tsoperator.kube.errors import KubeError
+from tsoperator.kube.watch import Selection
+from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
+from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
+from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
+from tsoperator.reconcilers.service.reconciler import ServiceReconciler
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache, Source
+from tsoperator.runtime.controller import ControllerMetrics, Policy
+from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.health import HealthServer
+from tsoperator.runtime.leader import LeaderElector
+from tsoperator.runtime.manager import Manager, Reconciler
+from tsoperator.settings import Settings
+from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tsclient.errors import ControlError
+from tsoperator.tsclient.oauth import CredentialFiles
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME = "tailscale-operator"
+_GATHER = 0.02  # s in which changes of names become one write: a burst is one document, and a reader waits no longer
+
+
+async def run(settings: Settings) -> None:
+    """Run the operator until cancelled. Raises KubeError, ListenError; LeadershipLost in a group."""
+    configuration = await load_configuration(settings.kubeconfig)
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    async with (
+        KubeClient(configuration, reload=lambda: load_configuration(settings.kubeconfig)) as client,
+        aiohttp.ClientSession() as session,
+    ):
+        credentials = CredentialFiles(settings.client_id_file, settings.client_secret_file)
+        tailnet = TailnetClient(session, settings.control_url, credentials)
+        cache = Cache(sources(settings.namespace))
+        manager = Manager(
+            cache,
+            reconcilers(client, tailnet, cache, settings),
+            ControllerMetrics(registry),
+            Policy(workers=4, expected=(KubeError, ControlError)),
+            coalesce={DNSRecordsReconciler.name: _GATHER},
+        )
+        async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
+            if address:
+                log.info("probes and metrics on %s", address)
+            await manager.run(client, _elector(client, settings) if settings.leader_election else None)
+
+
+def sources(namespace: str) -> list[Source]:
+    """Return what to watch: users' objects everywhere, ours in the operator's *namespace*."""
+    managed = f"{LABEL_MANAGED}={MANAGED}"
+    owned = {BY_OWNER: by_owner}
+    return [
+        Source(Selection(SERVICE), {**owned, BY_OWNER_TYPE: by_owner_type}),
+        Source(Selection(INGRESS), {BY_BACKEND: by_backend}),
+        Source(Selection(DNSCONFIG)),
+        Source(Selection(PROXYCLASS)),
+        Source(Selection(SECRET, namespace, managed), owned, secret.slim),
+        Source(Selection(STATEFULSET, namespace, managed), owned),
+        Source(Selection(POD, namespace, managed), owned),
+        Source(Selection(ENDPOINTSLICE, namespace, managed), {BY_SERVICE: by_service}),
+        *(
+            Source(Selection(resource, namespace, managed))
+            for resource in (CONFIGMAP, DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
+        ),
+    ]
+
+
+def reconcilers(client: KubeClient, tailnet: TailnetClient, cache: Cache, settings: Settings) -> list[Reconciler]:
+    """Return every reconciler."""
+    events = EventRecorder(client, instance=settings.pod_name)
+    applier = Applier(client, cache, events, tailnet.delete_device)
+    auth_keys = AuthKeys(client, tailnet)
+    return [
+        ServiceReconciler(cache, applier, auth_keys, settings),
+        IngressReconciler(cache, applier, auth_keys, settings),
+        DNSConfigReconciler(cache, applier, settings),
+        DNSRecordsReconciler(cache, applier, settings),
+    ]
+
+
+def _elector(client: KubeClient, settings: Settings) -> LeaderElector:
+    identity = f"{settings.pod_name or socket.gethostname()}_{uuid.uuid4()}"
+    return LeaderElector(client, Key(settings.namespace, LEASE_NAME), identity)
+
+
+def _unsynced(cache: Cache) -> str:
+    waiting = cache.unsynced()
+    return f"not listed yet: {', '.join(waiting)}" if waiting else ""

@@ -1,0 +1,1 @@
+"""Pure builders that more than one reconciler uses."""

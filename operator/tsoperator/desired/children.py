@@ -1,0 +1,76 @@
+"""What belongs to a parent: the labels that say so, and the children that are there."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tsoperator.api.names import (
+    LABEL_MANAGED,
+    LABEL_PARENT_NAME,
+    LABEL_PARENT_NAMESPACE,
+    LABEL_PARENT_TYPE,
+    MANAGED,
+)
+from tsoperator.api.objects import Key, Object, is_deleting, labels
+
+BY_OWNER = "owner"
+"""The index by which children are found; its values are `str(Owner)`."""
+
+BY_OWNER_TYPE = "owner-type"
+"""The index of all children of one kind of parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The parent of children, as their labels tell it (there are no owner references across namespaces)."""
+
+    type: str
+    key: Key
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.key.namespace}/{self.key.name}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The four labels on each of its children."""
+        return {
+            LABEL_MANAGED: MANAGED,
+            LABEL_PARENT_NAME: self.key.name,
+            LABEL_PARENT_NAMESPACE: self.key.namespace,
+            LABEL_PARENT_TYPE: self.type,
+        }
+
+
+def owner_of(child: Object) -> Owner | None:
+    """Return the owner that the labels of *child* name; None if it is nobody's."""
+    found = labels(child)
+    name = found.get(LABEL_PARENT_NAME)
+    if found.get(LABEL_MANAGED) != MANAGED or not name:
+        return None
+    return Owner(found.get(LABEL_PARENT_TYPE, ""), Key(found.get(LABEL_PARENT_NAMESPACE, ""), name))
+
+
+def by_owner(child: Object) -> Iterable[str]:
+    """Index children by owner."""
+    owner = owner_of(child)
+    return (str(owner),) if owner else ()
+
+
+def by_owner_type(child: Object) -> Iterable[str]:
+    """Index children by their owner's type."""
+    owner = owner_of(child)
+    return (owner.type,) if owner else ()
+
+
+def owned_keys(child: Object, owner_type: str) -> Iterable[Key]:
+    """Map a child to the key of its parent if that is of *owner_type*."""
+    owner = owner_of(child)
+    return (owner.key,) if owner and owner.type == owner_type else ()
+
+
+def first(objects: Iterable[Object]) -> Object | None:
+    """Return the one child of a kind: one that stays before one that goes, the oldest of several, so that all agree."""
+    ranked = sorted(
+        objects,
+        key=lambda obj: (is_deleting(obj), obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]),
+    )
+    return ranked[0] if ranked else None

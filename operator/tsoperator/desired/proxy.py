@@ -1,0 +1,114 @@
+"""A standalone proxy: headless Service, Secret, StatefulSet; what makes them right, and what takes them away."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tsoperator.api.names import DNS_FINALIZER
+from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of
+from tsoperator.api.rules import child_name
+from tsoperator.desired.children import Owner, first
+from tsoperator.desired.plan import Deletion, Plan
+from tsoperator.desired.secret import (
+    Device,
+    config_patch,
+    device_of,
+    must_keep_auth_key,
+    needs_auth_key,
+    proxy_secret,
+)
+from tsoperator.desired.service import headless_service
+from tsoperator.desired.statefulset import Target, proxy_statefulset, selects
+from tsoperator.desired.tailscaled import ProxyConfig
+from tsoperator.settings import Settings
+
+_ORDINAL = "-0"  # of the one Pod
+_STILL_THERE = 5.0  # s until a look at a deletion that should have ended by a watch event
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """The children of one proxy that are there, Secrets slim."""
+
+    services: Sequence[Object] = ()
+    statefulsets: Sequence[Object] = ()
+    secrets: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy as it should be."""
+
+    owner: Owner
+    parent_uid: str
+    target: Target
+    config: ProxyConfig
+    magic_dns_name: str = ""
+
+
+def proxy_key(proxy: Proxy, children: Children, settings: Settings) -> Key:
+    """Return the key of the headless Service and StatefulSet: the one that they have, or that of a new proxy."""
+    if there := first(children.services) or first(children.statefulsets):
+        return key_of(there)
+    if secret := first(children.secrets):
+        key = key_of(secret)
+        return Key(key.namespace, key.name.removesuffix(_ORDINAL))
+    return Key(settings.namespace, child_name(proxy.owner.key.name, proxy.parent_uid))
+
+
+def secret_key(proxy: Proxy, children: Children, settings: Settings) -> Key:
+    """Return the key of the proxy's Secret, which is also its Pod's name."""
+    key = proxy_key(proxy, children, settings)
+    return Key(key.namespace, f"{key.name}{_ORDINAL}")
+
+
+def wants_auth_key(proxy: Proxy, children: Children) -> bool:
+    """Tell whether the live Secret must be read, and a key minted if there is none in it, before planning."""
+    secret = first(children.secrets)
+    return needs_auth_key(secret) or must_keep_auth_key(secret, proxy.config)
+
+
+def plan_proxy(proxy: Proxy, children: Children, settings: Settings, auth_key: str = "") -> Plan:
+    """Return what brings the children of *proxy* up to date; *auth_key* is given where `wants_auth_key` says so."""
+    key = proxy_key(proxy, children, settings)
+    service = next((obj for obj in children.services if key_of(obj) == key), None)
+    statefulset = next((obj for obj in children.statefulsets if key_of(obj) == key), None)
+    secret = first(children.secrets)
+    if statefulset is not None and not selects(statefulset, proxy.parent_uid):
+        # The parent was made anew: the selector can't be changed, so the StatefulSet goes first and comes back.
+        return Plan(hold=True, delete=_in_foreground(statefulset), requeue_after=_STILL_THERE)
+    desired = [headless_service(key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name)]
+    patches = []
+    if secret is None:
+        desired.append(proxy_secret(secret_key(proxy, children, settings), proxy.owner, proxy.config, auth_key))
+    elif patch := config_patch(secret, proxy.config, auth_key):
+        patches.append(patch)
+    desired.append(proxy_statefulset(key, proxy.owner, proxy.parent_uid, proxy.target, settings, live=statefulset))
+    leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
+    return Plan(hold=True, apply=desired, patch=patches, delete=leaving)
+
+
+def plan_removal(children: Children) -> Plan:
+    """Return the next step of taking a proxy away: Pods first, then device, then the rest and our finalizer on the
+    parent.
+    """
+    if children.statefulsets:
+        going = [step for obj in children.statefulsets for step in _in_foreground(obj)]
+        return Plan(delete=going, requeue_after=_STILL_THERE)
+    devices = [device_of(secret, None).id for secret in children.secrets]
+    release = [Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.services]
+    secrets = [Deletion(SECRET, obj, unchanged=True) for obj in children.secrets]
+    return Plan(devices=[device for device in devices if device], delete=[*release, *secrets], release=True)
+
+
+def proxy_device(children: Children) -> Device | None:
+    """Return the device that the proxy has reported."""
+    secret = first(children.secrets)
+    if secret is None:
+        return None
+    pod = next((obj for obj in children.pods if key_of(obj) == key_of(secret)), None)
+    return device_of(secret, pod)
+
+
+def _in_foreground(statefulset: Object) -> list[Deletion]:
+    return [] if is_deleting(statefulset) else [Deletion(STATEFULSET, statefulset, "Foreground")]

@@ -1,0 +1,163 @@
+"""The proxy's Secret: our config files beside the state that the proxy writes."""
+
+import base64
+import binascii
+import contextlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tsoperator.api.names import (
+    CONFIG_KEY,
+    CONFIG_KEY_WITHOUT_APP_CONNECTOR,
+    NO_HTTPS,
+    SECRET_CAPABILITY_VERSION,
+    SECRET_DEVICE_FQDN,
+    SECRET_DEVICE_ID,
+    SECRET_DEVICE_IPS,
+    SECRET_HTTPS_ENDPOINT,
+    SECRET_POD_UID,
+    SERVE_CONFIG_KEY,
+)
+from tsoperator.api.objects import SECRET, Key, Object, key_of
+from tsoperator.desired.children import Owner
+from tsoperator.desired.plan import Patch, digest_of
+from tsoperator.desired.tailscaled import ProxyConfig, config_files
+
+_DEVICE_KEYS = (
+    SECRET_DEVICE_ID,
+    SECRET_DEVICE_FQDN,
+    SECRET_DEVICE_IPS,
+    SECRET_POD_UID,
+    SECRET_CAPABILITY_VERSION,
+    SECRET_HTTPS_ENDPOINT,
+)
+_OUR_CONFIGS = (CONFIG_KEY, CONFIG_KEY_WITHOUT_APP_CONNECTOR)
+_CONFIG_KEY = re.compile(r"cap-(\d+)\.hujson")
+_CONFIG_DIGEST = "configDigest"
+_HAS_AUTH_KEY = "hasAuthKey"
+_FOREIGN_CONFIGS = "foreignConfigs"
+_HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The proxy's device in the tailnet, as the proxy reported it; empty where it has not."""
+
+    id: str
+    fqdn: str
+    https_name: str
+    serves_no_https: bool
+
+
+def slim(secret: Object) -> Object:
+    """Return what the cache keeps of a proxy's Secret: device keys, a digest of the config, whether it holds an auth
+    key, and the names of configs for other images than we write.
+    """
+    data: Mapping[str, str] = secret.get("data") or {}
+    metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
+    return {
+        "apiVersion": secret["apiVersion"],
+        "kind": secret["kind"],
+        "metadata": metadata,
+        "data": {name: data[name] for name in _DEVICE_KEYS if name in data},
+        _CONFIG_DIGEST: _config_digest(data),
+        _HAS_AUTH_KEY: bool(auth_key_of(secret)),
+        _FOREIGN_CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name) and name not in _OUR_CONFIGS],
+    }
+
+
+def auth_key_of(secret: Object) -> str:
+    """Return the auth key in the newest config of a whole Secret; empty if there is none."""
+    found = {int(match[1]): name for name in secret.get("data") or {} if (match := _CONFIG_KEY.fullmatch(name))}
+    if not found:
+        return ""
+    key = _json_or_empty(_text(secret["data"], found[max(found)])).get("AuthKey")
+    return key if isinstance(key, str) else ""
+
+
+def needs_auth_key(secret: Object | None) -> bool:
+    """Tell whether a proxy with this *slim* Secret can't log in without a key that it doesn't have."""
+    return secret is None or (not _text(secret["data"], SECRET_DEVICE_ID) and not secret[_HAS_AUTH_KEY])
+
+
+def must_keep_auth_key(secret: Object | None, config: ProxyConfig) -> bool:
+    """Tell whether writing *config* to this *slim* Secret would take away the key that the proxy has yet to use."""
+    return (
+        secret is not None
+        and bool(secret[_HAS_AUTH_KEY])
+        and not _text(secret["data"], SECRET_DEVICE_ID)
+        and secret[_CONFIG_DIGEST] != _config_digest(_encoded(config_files(config)))
+    )
+
+
+def device_of(secret: Object, pod: Object | None) -> Device:
+    """Return the device that a *slim* Secret reports, its capability version believed only of the *pod* that wrote it.
+
+    An old image doesn't report an HTTPS endpoint: its MagicDNS name serves (standalone-proxies.md 4.8).
+    """
+    data = secret["data"]
+    fqdn = _text(data, SECRET_DEVICE_FQDN).removesuffix(".")
+    version = _text(data, SECRET_CAPABILITY_VERSION)
+    reported = _text(data, SECRET_POD_UID).lower()
+    current = bool(pod and reported and reported == pod["metadata"]["uid"].lower())
+    if not (current and version.isdecimal() and int(version) >= _HTTPS_ENDPOINT_SINCE):
+        return Device(_text(data, SECRET_DEVICE_ID), fqdn, fqdn, serves_no_https=False)
+    endpoint = _text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
+    no_https = endpoint.lower() == NO_HTTPS
+    return Device(_text(data, SECRET_DEVICE_ID), fqdn, "" if no_https else endpoint, no_https)
+
+
+def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> Object:
+    """Return the Secret of a new proxy."""
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.kind,
+        "metadata": {"namespace": key.namespace, "name": key.name, "labels": owner.labels},
+        "type": "Opaque",
+        "data": _encoded(config_files(config, auth_key)),
+    }
+
+
+def config_patch(secret: Object, config: ProxyConfig, auth_key: str) -> Patch | None:
+    """Return the patch that brings the config of a *slim* Secret up to date; None if it is.
+
+    *auth_key* is what the proxy has yet to use; once it has a device the key goes from the Secret. A config that
+    another operator wrote for newer images goes, or those would read it and not ours.
+    """
+    files = _encoded(config_files(config))
+    logged_in = bool(_text(secret["data"], SECRET_DEVICE_ID))
+    drop = logged_in and secret[_HAS_AUTH_KEY]
+    if secret[_CONFIG_DIGEST] == _config_digest(files) and not drop and not auth_key:
+        return None
+    written: dict[str, str | None] = {**_encoded(config_files(config, "" if logged_in else auth_key))}
+    written |= dict.fromkeys(secret[_FOREIGN_CONFIGS])
+    if config.serve_config is None:
+        written[SERVE_CONFIG_KEY] = None
+    return Patch(SECRET, key_of(secret), {"data": written})
+
+
+def _config_digest(data: Mapping[str, str]) -> str:
+    """Digest the config files in *data* (base64), leaving out the auth key, which comes and goes."""
+    names = [name for name in data if _CONFIG_KEY.fullmatch(name) or name == SERVE_CONFIG_KEY]
+    return digest_of({name: {**_json_or_empty(_text(data, name)), "AuthKey": ""} for name in names})
+
+
+def _encoded(files: Mapping[str, str]) -> dict[str, str]:
+    return {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
+
+
+def _text(data: Mapping[str, str], name: str) -> str:
+    """Return the value of *name* decoded; empty if it isn't there or can't be read."""
+    with contextlib.suppress(binascii.Error, UnicodeDecodeError):
+        return base64.b64decode(data.get(name, "")).decode()
+    return ""
+
+
+def _json_or_empty(text: str) -> Object:
+    with contextlib.suppress(ValueError):
+        value = json.loads(text)
+        if isinstance(value, dict):
+            return value
+    return {}

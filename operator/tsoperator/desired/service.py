@@ -1,0 +1,23 @@
+"""The headless Service in front of a proxy."""
+
+from tsoperator.api.names import ANNOTATION_MAGIC_DNSNAME, DNS_FINALIZER, LABEL_APP
+from tsoperator.api.objects import SERVICE, Key, Object
+from tsoperator.desired.children import Owner
+
+
+def headless_service(key: Key, owner: Owner, parent_uid: str, magic_dns_name: str = "") -> Object:
+    """Return the Service whose endpoints are the proxy's Pods.
+
+    A proxy with a *magic_dns_name* carries the Go operator's bookkeeping of it, so that one that takes over finds it
+    right.
+    """
+    metadata: Object = {"namespace": key.namespace, "name": key.name, "labels": owner.labels}
+    if magic_dns_name:
+        metadata["annotations"] = {ANNOTATION_MAGIC_DNSNAME: magic_dns_name}
+        metadata["finalizers"] = [DNS_FINALIZER]
+    return {
+        "apiVersion": SERVICE.api_version,
+        "kind": SERVICE.kind,
+        "metadata": metadata,
+        "spec": {"clusterIP": "None", "selector": {LABEL_APP: parent_uid}, "ipFamilyPolicy": "PreferDualStack"},
+    }

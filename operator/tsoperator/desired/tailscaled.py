@@ -1,0 +1,35 @@
+"""Configuration of the proxy's tailscaled: the cap-N.hujson files and the serve config."""
+
+import json
+from dataclasses import dataclass
+
+from tsoperator.api.names import CONFIG_KEY, CONFIG_KEY_WITHOUT_APP_CONNECTOR, SERVE_CONFIG_KEY
+from tsoperator.api.objects import Object
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyConfig:
+    """What a proxy is told by files that it reloads, unlike its environment."""
+
+    hostname: str
+    server_url: str
+    serve_config: Object | None = None
+
+
+def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
+    """Return the files of the proxy's Secret by key. Fields and their order are those of standalone-proxies.md 4.5."""
+    head: Object = {"Version": "alpha0", "Locked": False, "ServerURL": config.server_url}
+    if auth_key:
+        head["AuthKey"] = auth_key
+    head |= {"Hostname": config.hostname, "acceptDNS": False, "acceptRoutes": False}
+    files = {
+        CONFIG_KEY: _compact({**head, "AppConnector": {"Advertise": False}, "NoStatefulFiltering": True}),
+        CONFIG_KEY_WITHOUT_APP_CONNECTOR: _compact({**head, "NoStatefulFiltering": True}),
+    }
+    if config.serve_config is not None:
+        files[SERVE_CONFIG_KEY] = _compact(config.serve_config)
+    return files
+
+
+def _compact(value: Object) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""DNSConfig: the nameserver in the cluster."""

@@ -1,0 +1,69 @@
+"""Looks, decides, acts and reports for one DNSConfig at a time."""
+
+from collections.abc import Iterable, Mapping
+
+from tsoperator.api.names import NAMESERVER, PARENT_NAMESERVER
+from tsoperator.api.objects import (
+    DEPLOYMENT,
+    DNSCONFIG,
+    ROLE,
+    ROLEBINDING,
+    SERVICE,
+    SERVICEACCOUNT,
+    Key,
+    Object,
+    Resource,
+    is_deleting,
+    key_of,
+)
+from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.desired.children import owned_keys
+from tsoperator.desired.plan import Plan
+from tsoperator.reconcilers.dnsconfig import desired
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.result import DONE, Result
+from tsoperator.settings import Settings
+
+
+class DNSConfigReconciler:
+    """Makes the nameserver of a DNSConfig right. Its ConfigMap is the records reconciler's."""
+
+    name = "dnsconfig"
+
+    def __init__(self, cache: Cache, applier: Applier, settings: Settings) -> None:
+        self._cache = cache
+        self._applier = applier
+        self._settings = settings
+        children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
+        self.watches: Mapping[Resource, Mapper] = {
+            DNSCONFIG: self._all_keys,
+            **dict.fromkeys(children, _parent_keys),
+        }
+
+    async def reconcile(self, key: Key) -> Result:
+        """Make the cluster match the DNSConfig named *key*."""
+        obj = self._cache.get(DNSCONFIG, key)
+        if obj is None:
+            return DONE
+        plan = self._decide(obj)
+        obj = await self._applier.apply(obj, plan)
+        await self._applier.report(obj, plan)
+        return Result(plan.requeue_after)
+
+    def _decide(self, obj: Object) -> Plan:
+        if is_deleting(obj):
+            return Plan(release=True)  # the children go by their owner references
+        service = self._cache.get(SERVICE, Key(self._settings.namespace, NAMESERVER))
+        observed = desired.Observed(self._cache.all(DNSCONFIG), service)
+        return desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)
+
+    def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:
+        """Map a DNSConfig to all of them: whether one counts depends on the others."""
+        return {key_of(dnsconfig), *map(key_of, self._cache.all(DNSCONFIG))}
+
+
+def _parent_keys(child: Object) -> Iterable[Key]:
+    """The namespace on children of a DNSConfig is their own; their parent has none."""
+    return [Key("", key.name) for key in owned_keys(child, PARENT_NAMESERVER)]

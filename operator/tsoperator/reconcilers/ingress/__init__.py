@@ -1,0 +1,1 @@
+"""Ingresses of our class: HTTPS on the tailnet for Services of the cluster."""

@@ -1,0 +1,143 @@
+"""Decides what an Ingress needs (standalone-proxies.md 6)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tsoperator.api.names import (
+    ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
+    ANNOTATION_TAGS,
+    FINALIZER,
+    PARENT_INGRESS,
+    PROXY_GROUP,
+)
+from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
+from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
+from tsoperator.desired.children import Owner
+from tsoperator.desired.plan import Note, Plan
+from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device
+from tsoperator.desired.proxyclass import class_problem
+from tsoperator.desired.secret import Device
+from tsoperator.desired.statefulset import ServeIngress
+from tsoperator.desired.tailscaled import ProxyConfig
+from tsoperator.reconcilers.ingress.serve import Serving, redirects, serving, tls_host
+from tsoperator.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What an Ingress's plan depends on besides the Ingress; *services* are those of its namespace that it names."""
+
+    children: Children
+    services: Mapping[str, Object]
+    proxy_class: Object | None = None
+
+
+def owner(key: Key) -> Owner:
+    """Return the owner of the children of the Ingress named *key*."""
+    return Owner(PARENT_INGRESS, key)
+
+
+def is_ours(ingress: Object, settings: Settings) -> bool:
+    """Tell whether *ingress* is of our class and not served by a ProxyGroup."""
+    ours: bool = ingress["spec"].get("ingressClassName") == settings.ingress_class
+    return ours and not annotations(ingress).get(PROXY_GROUP)
+
+
+def is_leaving(ingress: Object, settings: Settings) -> bool:
+    """Tell whether what we made for *ingress* has to go."""
+    return is_deleting(ingress) or not is_ours(ingress, settings)
+
+
+def hostname(ingress: Object) -> str:
+    """Return the name that the proxy's device asks for: the first label of the TLS host."""
+    key = key_of(ingress)
+    return tls_host(ingress).partition(".")[0] or f"{key.namespace}-{key.name}-ingress"
+
+
+def tags(ingress: Object, settings: Settings) -> Sequence[str]:
+    """Return the tags of the proxy's device."""
+    given = annotations(ingress).get(ANNOTATION_TAGS)
+    return split_tags(given) if given else settings.proxy_tags
+
+
+def refusal(ingress: Object, observed: Observed, settings: Settings) -> Plan | None:
+    """Return the plan for an Ingress that can't be served as it is; None if it can. What runs stays as it is."""
+    notes: list[Note] = []
+    if error := dns_label_error(hostname(ingress)):
+        notes.append(Note("Warning", "InvalidHostname", f"the hostname {error}: set another by spec.tls[0].hosts[0]"))
+    wrong_tags = [error for tag in tags(ingress, settings) if (error := tag_error(tag))]
+    notes += [
+        Note("Warning", "InvalidTags", f"invalid value of annotation {ANNOTATION_TAGS}: {error}")
+        for error in wrong_tags
+    ]
+    if problem := class_problem(ingress, observed.proxy_class, settings.proxy_class):
+        notes.append(Note("Warning", problem.reason, problem.message))
+    served = serving(ingress, observed.services)
+    if served.config is None:
+        message = "no backend can be served: give a default backend or a path whose Service exists"
+        return Plan(notes=[*notes, *served.notes, Note("Warning", "NoValidBackends", message)])
+    return Plan(notes=notes) if notes else None
+
+
+def proxy(ingress: Object, observed: Observed, settings: Settings) -> Proxy:
+    """Return the proxy that *ingress* should have."""
+    device = proxy_device(observed.children)
+    forward = is_true(annotations(ingress).get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC))
+    return Proxy(
+        owner=owner(key_of(ingress)),
+        parent_uid=uid(ingress),
+        target=ServeIngress(forward),
+        config=ProxyConfig(hostname(ingress), settings.control_url, serving(ingress, observed.services).config),
+        magic_dns_name=_magic_dns_name(device),
+    )
+
+
+def plan(ingress: Object, observed: Observed, settings: Settings, auth_key: str = "") -> Plan:
+    """Return what *ingress*, which `refusal` has nothing against, needs."""
+    device = proxy_device(observed.children)
+    made = plan_proxy(proxy(ingress, observed, settings), observed.children, settings, auth_key)
+    notes = _notes(serving(ingress, observed.services), device)
+    return replace(made, status=_status(ingress, device), notes=notes)
+
+
+def plan_deletion(ingress: Object, observed: Observed) -> Plan:
+    """Return the next step of taking away what was made for *ingress*."""
+    if not has_finalizer(ingress, FINALIZER):
+        return Plan()
+    step = plan_removal(observed.children)
+    if not step.release or is_deleting(ingress):
+        return step
+    device = proxy_device(observed.children)
+    shown = (((ingress.get("status") or {}).get("loadBalancer") or {}).get("ingress") or [{}])[0].get("hostname")
+    ours = device is not None and shown in (device.fqdn, device.https_name)
+    return replace(step, status=_status(ingress, None)) if ours else step
+
+
+def failed(message: str) -> Plan:
+    """Return the plan that says why nothing could be made for an Ingress; it is tried again."""
+    return Plan(notes=[Note("Warning", "ProxyFailed", message)])
+
+
+def _magic_dns_name(device: Device | None) -> str:
+    """A proxy that starts again reports its HTTPS name anew: until then it keeps the name of its device."""
+    if device is None or device.serves_no_https:
+        return ""
+    return device.https_name or device.fqdn
+
+
+def _notes(served: Serving, device: Device | None) -> list[Note]:
+    notes = list(served.notes)
+    if device and device.serves_no_https:
+        message = (
+            "HTTPS is not enabled on the tailnet, so nothing is served: enable MagicDNS and HTTPS certificates for it"
+        )
+        notes.append(Note("Warning", "HTTPSNotEnabled", message))
+    return notes
+
+
+def _status(ingress: Object, device: Device | None) -> Object:
+    status = ingress.get("status") or {}
+    if device is None or not device.https_name:
+        return {**status, "loadBalancer": {}}
+    ports = [{"port": port, "protocol": "TCP"} for port in ((443, 80) if redirects(ingress) else (443,))]
+    return {**status, "loadBalancer": {"ingress": [{"hostname": device.https_name, "ports": ports}]}}

@@ -1,0 +1,1 @@
+"""Services that leave the cluster: egress to a tailnet device by name or address."""

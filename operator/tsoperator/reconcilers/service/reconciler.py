@@ -1,0 +1,111 @@
+"""Looks, decides, acts and reports for one Service at a time."""
+
+from collections.abc import Iterable, Mapping
+
+from tsoperator.api.names import PARENT_SERVICE
+from tsoperator.api.objects import (
+    PROXYCLASS,
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+    Key,
+    Object,
+    Resource,
+    key_of,
+)
+from tsoperator.authkeys import AuthKeys
+from tsoperator.desired.children import BY_OWNER, owned_keys, owner_of
+from tsoperator.desired.plan import Plan
+from tsoperator.desired.proxy import Children, secret_key, wants_auth_key
+from tsoperator.desired.proxyclass import class_name
+from tsoperator.kube.errors import Denied, Invalid
+from tsoperator.reconcilers.service import desired
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.result import DONE, Result
+from tsoperator.settings import Settings
+from tsoperator.tsclient.errors import ControlError
+
+
+class ServiceReconciler:
+    """Makes egress Services and their proxies right."""
+
+    name = "service"
+
+    def __init__(self, cache: Cache, applier: Applier, auth_keys: AuthKeys, settings: Settings) -> None:
+        self._cache = cache
+        self._applier = applier
+        self._auth_keys = auth_keys
+        self._settings = settings
+        self.watches: Mapping[Resource, Mapper] = {
+            SERVICE: _service_keys,
+            SECRET: _parent_keys,
+            STATEFULSET: _parent_keys,
+            PROXYCLASS: self._keys_of_class,
+        }
+
+    async def reconcile(self, key: Key) -> Result:
+        """Make the cluster match the Service named *key*."""
+        service = self._cache.get(SERVICE, key)
+        if service is None:
+            return DONE
+        observed = self._observe(service)
+        plan = await self._decide(service, observed)
+        service = await self._act(service, plan)
+        await self._applier.report(service, plan)
+        return Result(plan.requeue_after)
+
+    def _observe(self, service: Object) -> desired.Observed:
+        owner = str(desired.owner(key_of(service)))
+        children = Children(
+            services=self._cache.indexed(SERVICE, BY_OWNER, owner),
+            statefulsets=self._cache.indexed(STATEFULSET, BY_OWNER, owner),
+            secrets=self._cache.indexed(SECRET, BY_OWNER, owner),
+        )
+        class_key = Key("", class_name(service, self._settings.proxy_class))
+        return desired.Observed(children, self._cache.get(PROXYCLASS, class_key))
+
+    async def _decide(self, service: Object, observed: desired.Observed) -> Plan:
+        if desired.is_leaving(service):
+            return desired.plan_deletion(service, observed)
+        if plan := desired.refusal(service, observed, self._settings):
+            return plan
+        auth_key = await self._auth_key(service, observed)
+        return desired.plan(service, observed, self._settings, auth_key)
+
+    async def _act(self, service: Object, plan: Plan) -> Object:
+        try:
+            return await self._applier.apply(service, plan)
+        except (ControlError, Denied, Invalid) as error:
+            await self._applier.report(service, desired.failed(service, str(error)))
+            raise
+
+    async def _auth_key(self, service: Object, observed: desired.Observed) -> str:
+        proxy = desired.proxy(service, self._settings)
+        key = secret_key(proxy, observed.children, self._settings)
+        if not wants_auth_key(proxy, observed.children):
+            self._auth_keys.forget(key)
+            return ""
+        try:
+            return await self._auth_keys.obtain(key, desired.tags(service, self._settings))
+        except ControlError as error:
+            await self._applier.report(service, desired.failed(service, str(error)))
+            raise
+
+    def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
+        name = proxy_class["metadata"]["name"]
+        return [
+            key_of(service)
+            for service in self._cache.all(SERVICE)
+            if desired.is_egress(service) and class_name(service, self._settings.proxy_class) == name
+        ]
+
+
+def _parent_keys(child: Object) -> Iterable[Key]:
+    return owned_keys(child, PARENT_SERVICE)
+
+
+def _service_keys(service: Object) -> Iterable[Key]:
+    """Map a proxy's own Service to its parent, any other to itself."""
+    return _parent_keys(service) if owner_of(service) else (key_of(service),)

@@ -1,0 +1,172 @@
+"""Settings from the environment: the Go operator's variables and defaults, and ours (standalone-proxies.md 2.1)."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from tsoperator.api.names import DEFAULT_CONTROL_URL, DEFAULT_INGRESS_CLASS
+from tsoperator.api.rules import split_tags, tag_error
+
+_NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_RESOLV_CONF: Final = Path("/etc/resolv.conf")
+_RESOLV_CONF_LIMIT: Final = 10 * 1024
+_DEFAULT_CLUSTER_DOMAIN: Final = "cluster.local"
+_DNS_NAME = re.compile(r"([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+
+_LOG_LEVELS: Final = {"info": "INFO", "debug": "DEBUG", "dev": "DEBUG", "warn": "WARNING", "error": "ERROR"}
+_FIREWALL_MODES: Final = ("", "auto", "iptables", "nftables")
+
+
+class InvalidSetting(Exception):
+    """A setting is wrong; the message names the variable and says what it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the operator was told at its start."""
+
+    namespace: str
+    client_id_file: Path
+    client_secret_file: Path
+    login_server: str = ""
+    proxy_image: str = "tailscale/tailscale:latest"
+    proxy_tags: tuple[str, ...] = ("tag:k8s",)
+    proxy_priority_class: str = ""
+    proxy_class: str = ""
+    firewall_mode: str = ""
+    ingress_class: str = DEFAULT_INGRESS_CLASS
+    nameserver_image: str = "tailscale/k8s-nameserver:stable"
+    zones: tuple[str, ...] = ("ts.net",)
+    cluster_domain: str = _DEFAULT_CLUSTER_DOMAIN
+    kubeconfig: str = ""
+    leader_election: bool = True
+    pod_name: str = ""
+    health_address: str = ":9002"
+    log_level: str = "INFO"
+
+    @property
+    def control_url(self) -> str:
+        """The control server's URL, for the API and for proxies."""
+        return self.login_server or DEFAULT_CONTROL_URL
+
+
+def read_settings(environ: Mapping[str, str]) -> Settings:
+    """Return the settings in *environ*; an empty variable counts as unset. Raises InvalidSetting."""
+    given = {name: value for name, value in environ.items() if value}
+    namespace = given.get("OPERATOR_NAMESPACE") or _read(_NAMESPACE_FILE)
+    if not namespace:
+        raise InvalidSetting("OPERATOR_NAMESPACE is not set, and there is no ServiceAccount to take the namespace from")
+    if "CLIENT_ID" in given:
+        raise InvalidSetting(
+            "CLIENT_ID asks for workload identity, which is not supported yet: "
+            "unset it, and set CLIENT_ID_FILE and CLIENT_SECRET_FILE"
+        )
+    defaults = Settings(namespace, _file(given, "CLIENT_ID_FILE"), _file(given, "CLIENT_SECRET_FILE"))
+    return replace(
+        defaults,
+        login_server=_url(given, "OPERATOR_LOGIN_SERVER"),
+        proxy_image=given.get("PROXY_IMAGE", defaults.proxy_image),
+        proxy_tags=_tags(given, "PROXY_TAGS") or defaults.proxy_tags,
+        proxy_priority_class=given.get("PROXY_PRIORITY_CLASS_NAME", ""),
+        proxy_class=given.get("PROXY_DEFAULT_CLASS", ""),
+        firewall_mode=_one_of(given, "PROXY_FIREWALL_MODE", _FIREWALL_MODES),
+        ingress_class=given.get("OPERATOR_INGRESS_CLASS_NAME", defaults.ingress_class),
+        nameserver_image=given.get("OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
+        zones=_zones(given, "OPERATOR_DNS_ZONES") or defaults.zones,
+        cluster_domain=cluster_domain(_read(_RESOLV_CONF), namespace),
+        kubeconfig=given.get("KUBECONFIG", ""),
+        leader_election=_boolean(given, "OPERATOR_LEADER_ELECTION", default=True),
+        pod_name=given.get("POD_NAME", ""),
+        health_address=_address(environ, "OPERATOR_HEALTH_ADDR", defaults.health_address),
+        log_level=_LOG_LEVELS[_one_of(given, "OPERATOR_LOGGING", tuple(_LOG_LEVELS)) or "info"],
+    )
+
+
+def cluster_domain(resolv_conf: str, namespace: str) -> str:
+    """Return the cluster's DNS domain from a Pod's search path (standalone-proxies.md 5.7), or ``cluster.local``."""
+    search: list[str] = []
+    for line in resolv_conf.splitlines():
+        words = line.partition("#")[0].split()
+        if words and words[0] == "search":
+            search += words[1:]
+    match [domain.removesuffix(".") for domain in search]:
+        case [first, second, third, *_] if first.startswith(f"{namespace}.svc") and second.startswith("svc."):
+            domain = second.removeprefix("svc.")
+            if domain and domain.lower() == third.lower():
+                return domain
+    return _DEFAULT_CLUSTER_DOMAIN
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open() as file:
+            text = file.read(_RESOLV_CONF_LIMIT + 1).strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return text if len(text) <= _RESOLV_CONF_LIMIT else ""
+
+
+def _file(given: Mapping[str, str], name: str) -> Path:
+    path = Path(given.get(name, ""))
+    if name not in given:
+        raise InvalidSetting(
+            f"{name} is not set: give the path of a file with that half of an OAuth client's credentials"
+        )
+    try:
+        path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f"{name}: cannot read {path}: {error}") from error
+    return path
+
+
+def _url(given: Mapping[str, str], name: str) -> str:
+    value = given.get(name, "").removesuffix("/")
+    if value and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).netloc):
+        raise InvalidSetting(f"{name}: {value!r} is not a URL such as https://headscale.example.org")
+    return value
+
+
+def _tags(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    tags = split_tags(given[name]) if name in given else ()
+    for tag in tags:
+        if error := tag_error(tag):
+            raise InvalidSetting(f"{name}: {error}")
+    return tags
+
+
+def _zones(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    zones = tuple(zone.strip().strip(".").lower() for zone in given[name].split(",")) if name in given else ()
+    for zone in zones:
+        if not _DNS_NAME.fullmatch(zone):
+            raise InvalidSetting(
+                f"{name}: {zone!r} is not a DNS zone; give a comma-separated list such as ts.net,tail.example.org"
+            )
+    return zones
+
+
+def _one_of(given: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
+    value = given.get(name, "")
+    if value and value not in allowed:
+        raise InvalidSetting(f"{name}: {value!r} is not one of {', '.join(filter(None, allowed))}")
+    return value
+
+
+def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
+    value = _one_of(given, name, ("true", "false"))
+    return default if not value else value == "true"
+
+
+def _address(environ: Mapping[str, str], name: str, default: str) -> str:
+    """An empty variable turns the endpoint off, unlike an unset one."""
+    value = environ.get(name, default)
+    host, colon, port = value.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    valid = colon and port.isascii() and port.isdigit() and int(port) <= 65535 and (":" not in host or bracketed)
+    if value and not valid:
+        raise InvalidSetting(
+            f"{name}: {value!r} is not ADDRESS:PORT, such as :9002 or 127.0.0.1:9002; empty turns it off"
+        )
+    return value

@@ -1,0 +1,1 @@
+"""Tests of the builders that reconcilers share."""

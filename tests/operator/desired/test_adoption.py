@@ -1,0 +1,125 @@
+"""What the Go operator 1.102.5 made is taken over as it is: no Pod restarts, and no device changes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tsoperator.api.names import ANNOTATION_DIGEST
+from tsoperator.api.objects import Object, annotations, key_of
+from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.desired.plan import Plan, digest_of, write_for
+from tsoperator.desired.proxy import Children
+from tsoperator.reconcilers.dnsconfig import desired as dnsconfigs
+from tsoperator.reconcilers.ingress import desired as ingresses
+from tsoperator.reconcilers.service import desired as services
+
+from tests.support.objects import backend_service, dnsconfig, egress_service, ingress, settings, slim_secret
+
+SETTINGS = settings(
+    login_server="https://headscale.example.org", proxy_image="tailscale/tailscale:stable", firewall_mode="auto"
+)
+RECORDED = Path(__file__).parent / "recorded"
+
+
+def recorded(name: str) -> dict[str, Object]:
+    """The objects that the Go operator made, by what they are."""
+    objects: dict[str, Object] = json.loads((RECORDED / f"{name}.json").read_text())
+    return objects
+
+
+def children(made: dict[str, Object]) -> Children:
+    found = made["secret"]
+    secret = slim_secret(found["metadata"]["name"], found["data"], found["metadata"]["labels"])
+    return Children([made["service"]], [made["statefulset"]], [secret])
+
+
+def uid_of(made: dict[str, Object]) -> str:
+    uid: str = made["statefulset"]["spec"]["selector"]["matchLabels"]["app"]
+    return uid
+
+
+def moved(user_object: Object, name: str, uid: str) -> Object:
+    """The user's object under the name that it had when the recording was made."""
+    return {**user_object, "metadata": {**user_object["metadata"], "namespace": "side", "name": name, "uid": uid}}
+
+
+def egress_plan(made: dict[str, Object]) -> Plan:
+    service = moved(egress_service(), "egress-fqdn", uid_of(made))
+    assert services.refusal(service, services.Observed(children(made)), SETTINGS) is None
+    return services.plan(service, services.Observed(children(made)), SETTINGS)
+
+
+def ingress_plan(made: dict[str, Object]) -> Plan:
+    spec = {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}
+    parent = moved(ingress(host="nginx", spec=spec), "nginx", uid_of(made))
+    observed = ingresses.Observed(children(made), {"web": backend_service(cluster_ip="192.0.2.105")})
+    assert ingresses.refusal(parent, observed, SETTINGS) is None
+    return ingresses.plan(parent, observed, SETTINGS)
+
+
+def nameserver_plan(made: dict[str, Object]) -> Plan:
+    image = {"repo": "tailscale/k8s-nameserver", "tag": "stable"}
+    obj = dnsconfig(nameserver={"image": image}, uid="dnsconfig-uid")
+    observed = dnsconfigs.Observed([obj], made["service"])
+    return dnsconfigs.plan(obj, DNSConfig.parse(obj), observed, SETTINGS)
+
+
+PLANS = {"egress": egress_plan, "nameserver": nameserver_plan}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_is_there_only_gets_the_digest(name: str) -> None:
+    made = recorded(name)
+    live = {(obj["kind"], key_of(obj)): obj for obj in made.values()}
+    adopted = [obj for obj in PLANS[name](made).apply if (obj["kind"], key_of(obj)) in live]
+    assert len(adopted) == len([kind for kind, _ in live if kind != "Secret"])
+    for desired in adopted:
+        found = live[desired["kind"], key_of(desired)]
+        given = {**annotations(found), ANNOTATION_DIGEST: digest_of(desired)}
+        assert write_for(desired, found) == {**found, "metadata": {**found["metadata"], "annotations": given}}
+
+
+def test_an_ingress_proxys_pods_do_not_restart() -> None:
+    made = recorded("ingress")
+    (statefulset,) = [obj for obj in ingress_plan(made).apply if obj["kind"] == "StatefulSet"]
+    written = write_for(statefulset, made["statefulset"])
+    assert written is not None
+    assert written["spec"] == made["statefulset"]["spec"]
+
+
+@pytest.mark.parametrize("name", ["egress", "ingress"])
+def test_the_config_is_not_written(name: str) -> None:
+    plan = egress_plan(recorded("egress")) if name == "egress" else ingress_plan(recorded("ingress"))
+    assert not [patch for patch in plan.patch if patch.resource.kind == "Secret"]
+    assert not [obj for obj in plan.apply if obj["kind"] == "Secret"]
+
+
+def test_the_nameserver_gets_the_rights_that_it_did_not_have() -> None:
+    assert [obj["kind"] for obj in nameserver_plan(recorded("nameserver")).apply] == [
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "Deployment",
+        "Service",
+    ]
+
+
+def test_a_script_of_a_newer_go_operator_does_not_restart_pods_either() -> None:
+    made = recorded("egress")
+    script = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"
+    made["statefulset"]["spec"]["template"]["spec"]["initContainers"][0]["args"] = [script]
+    (statefulset,) = [obj for obj in egress_plan(made).apply if obj["kind"] == "StatefulSet"]
+    written = write_for(statefulset, made["statefulset"])
+    assert written is not None
+    assert written["spec"] == made["statefulset"]["spec"]
+
+
+def test_a_repeated_environment_name_does_not_restart_pods_either() -> None:
+    made = recorded("egress")
+    made["statefulset"]["spec"]["template"]["spec"]["containers"][0]["env"].insert(
+        0, {"name": "TS_USERSPACE", "value": "true"}
+    )
+    (statefulset,) = [obj for obj in egress_plan(made).apply if obj["kind"] == "StatefulSet"]
+    written = write_for(statefulset, made["statefulset"])
+    assert written is not None
+    assert written["spec"] == made["statefulset"]["spec"]

@@ -1,0 +1,71 @@
+"""Whose children there are."""
+
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import SERVICE, Key
+from tsoperator.desired.children import Owner, by_owner, by_owner_type, first, owned_keys, owner_of
+
+from tests.support.objects import deleting, obj
+
+LABELS = {
+    "tailscale.com/managed": "true",
+    "tailscale.com/parent-resource": "db",
+    "tailscale.com/parent-resource-ns": "default",
+    "tailscale.com/parent-resource-type": "svc",
+}
+OWNER = Owner("svc", Key("default", "db"))
+
+
+class Case(NamedTuple):
+    labels: dict[str, str]
+    owner: Owner | None
+
+
+def test_an_owners_labels_are_those_of_the_go_operator() -> None:
+    assert OWNER.labels == LABELS
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(LABELS, OWNER),
+        Case({**LABELS, "app": "x"}, OWNER),
+        Case({**LABELS, "tailscale.com/parent-resource-ns": ""}, Owner("svc", Key("", "db"))),
+        Case({**LABELS, "tailscale.com/managed": "True"}, None),
+        Case({name: value for name, value in LABELS.items() if name != "tailscale.com/managed"}, None),
+        Case({**LABELS, "tailscale.com/parent-resource": ""}, None),
+        Case({}, None),
+    ],
+)
+def test_a_child_is_found_by_its_owner(case: Case) -> None:
+    child = obj(SERVICE, Key("tailscale", "ts-db"), labels=case.labels)
+    assert owner_of(child) == case.owner
+    assert list(by_owner(child)) == ([str(case.owner)] if case.owner else [])
+    assert list(by_owner_type(child)) == (["svc"] if case.owner else [])
+
+
+@pytest.mark.parametrize("labels", [None, {}])
+def test_an_object_without_labels_is_nobodys_child(labels: dict[str, str] | None) -> None:
+    assert owner_of(obj(SERVICE, Key("tailscale", "x"), labels=labels)) is None
+
+
+@pytest.mark.parametrize(("owner_type", "keys"), [("svc", [Key("default", "db")]), ("ingress", [])])
+def test_a_child_maps_to_a_parent_of_the_kind_asked_for(owner_type: str, keys: list[Key]) -> None:
+    assert list(owned_keys(obj(SERVICE, Key("tailscale", "ts-db"), labels=LABELS), owner_type)) == keys
+
+
+def test_of_several_children_the_oldest_that_stays_counts() -> None:
+    old, older, new = (
+        obj(SERVICE, Key("tailscale", name), creationTimestamp=f"2026-01-0{day}T00:00:00Z")
+        for name, day in (("b", 2), ("c", 1), ("a", 3))
+    )
+    assert first([new, old, deleting(older)]) == old
+    assert first([new, deleting(older)]) == new
+    assert first([deleting(older)]) == deleting(older)
+    assert first([]) is None
+
+
+def test_children_of_one_age_are_told_apart_by_name() -> None:
+    one, other = (obj(SERVICE, Key("tailscale", name)) for name in "ab")
+    assert first([other, one]) == first([one, other]) == one

@@ -1,0 +1,243 @@
+"""How a desired child differs from a live one."""
+
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME
+from tsoperator.api.objects import SERVICE, Object, annotations
+from tsoperator.desired.plan import Deletion, Plan, contains, digest_of, write_for
+
+from tests.support.objects import deleting, stored
+
+PATIENT = settings(deadline=None)
+NAMES = st.text("abcxyz-/.", min_size=1, max_size=5)
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3))
+MAPS = st.dictionaries(NAMES, VALUES, max_size=4)
+TEXTS = st.dictionaries(NAMES, st.text(max_size=5), max_size=3)
+FINALIZERS = st.lists(NAMES, unique=True, max_size=2)
+DESIRED = st.builds(
+    lambda spec, labels, given, finalizers: {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "ts", "labels": labels, "annotations": given, "finalizers": finalizers},
+        "spec": spec,
+    },
+    MAPS,
+    TEXTS,
+    TEXTS,
+    FINALIZERS,
+)
+
+
+def desired(spec: Object | None = None, **metadata: Any) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"namespace": "tailscale", "name": "ts-db", "labels": {"managed": "true"}, **metadata},
+        "spec": spec or {"clusterIP": "None"},
+    }
+
+
+def live(spec: Object | None = None, **metadata: Any) -> Object:
+    """What the Go operator or another version of ours left: without a digest."""
+    return stored(desired(spec), **metadata)
+
+
+def written(wanted: Object, found: Object | None) -> Object:
+    """What is written, which must be something."""
+    result = write_for(wanted, found)
+    assert result is not None
+    return result
+
+
+class Contained(NamedTuple):
+    live: Any
+    desired: Any
+    contained: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Contained({"a": 1, "defaulted": 2}, {"a": 1}, True),
+        Contained({"a": 2}, {"a": 1}, False),
+        Contained({}, {"a": 1}, False),
+        Contained({"list": [1, 2]}, {"list": [1]}, False),
+        Contained({"list": [1]}, {"list": [1, 2]}, False),
+        Contained({"list": [2, 1]}, {"list": [1, 2]}, False),
+        Contained({"list": [{"a": 1, "defaulted": 2}]}, {"list": [{"a": 1}]}, True),
+        Contained({}, {"list": []}, True),
+        Contained({}, {"map": {}}, True),
+        Contained({}, {"text": ""}, True),
+        Contained({}, {"nothing": None}, True),
+        Contained({}, {"said": False}, False),
+        Contained({}, {"said": 0}, False),
+        Contained({"map": "text"}, {"map": {}}, False),
+        Contained({"list": {}}, {"list": []}, False),
+        Contained({"list": [1]}, {"list": []}, False),
+    ],
+)
+def test_a_live_value_may_say_more_in_maps_only(case: Contained) -> None:
+    assert contains(case.live, case.desired) is case.contained
+
+
+@pytest.mark.parametrize(
+    ("env", "contained"),
+    [
+        ([("A", "0"), ("A", "1"), ("B", "2")], True),
+        ([("A", "1"), ("A", "0"), ("B", "2")], False),
+        ([("A", "1")], False),
+        ([("A", "1"), ("B", "2"), ("C", "3")], True),
+    ],
+)
+def test_of_a_repeated_environment_name_the_last_counts(env: list[tuple[str, str]], contained: bool) -> None:
+    wanted = {"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}
+    assert contains({"env": [{"name": name, "value": value} for name, value in env]}, wanted) is contained
+
+
+@PATIENT
+@given(VALUES)
+def test_every_value_contains_itself(value: Any) -> None:
+    assert contains(value, value)
+
+
+@PATIENT
+@given(MAPS, MAPS)
+def test_a_map_with_more_fields_contains_the_map(value: Object, more: Object) -> None:
+    assert contains({**more, **value}, value)
+
+
+@PATIENT
+@given(MAPS)
+def test_a_digest_does_not_depend_on_the_order_of_fields(value: Object) -> None:
+    assert digest_of(dict(reversed(value.items()))) == digest_of(value)
+
+
+def test_other_values_have_other_digests() -> None:
+    assert digest_of({"a": [1, 2]}) != digest_of({"a": [2, 1]})
+
+
+@PATIENT
+@given(DESIRED)
+def test_what_was_just_written_is_not_written_again(wanted: Object) -> None:
+    assert write_for(wanted, stored(write_for(wanted, None))) is None
+
+
+@PATIENT
+@given(DESIRED, MAPS, TEXTS, FINALIZERS)
+def test_what_others_add_is_no_reason_to_write(wanted: Object, more: Object, words: Object, others: list[str]) -> None:
+    found = stored(write_for(wanted, None))
+    meta = found["metadata"]
+    meta = meta | {name: {**words, **meta[name]} for name in ("labels", "annotations")}
+    meta = meta | {"finalizers": [*others, *meta["finalizers"]]}
+    assert write_for(wanted, {**found, "metadata": meta, "spec": {**more, **found["spec"]}, "status": more}) is None
+
+
+def with_defaults(value: Any) -> Any:
+    """What the API server makes of *value*: every map has one more field."""
+    if isinstance(value, dict):
+        return {"defaulted": 1, **{name: with_defaults(inner) for name, inner in value.items()}}
+    return [with_defaults(inner) for inner in value] if isinstance(value, list) else value
+
+
+@PATIENT
+@given(DESIRED)
+def test_what_the_api_server_fills_in_is_no_reason_to_write(wanted: Object) -> None:
+    found = stored(write_for(wanted, None))
+    assert write_for(wanted, {**found, "spec": with_defaults(found["spec"])}) is None
+
+
+@PATIENT
+@given(DESIRED, DESIRED)
+def test_one_write_is_enough(wanted: Object, before: Object) -> None:
+    found = stored(before)
+    result = write_for(wanted, found)
+    assert write_for(wanted, stored(result) if result else found) is None
+
+
+def test_a_child_that_is_missing_is_created_with_its_digest() -> None:
+    made = written(desired(annotations={"a": "b"}), None)
+    assert "resourceVersion" not in made["metadata"]
+    assert annotations(made) == {"a": "b", ANNOTATION_DIGEST: digest_of(desired(annotations={"a": "b"}))}
+    assert made["spec"] == {"clusterIP": "None"}
+
+
+def test_a_child_of_the_go_operator_only_gets_the_digest() -> None:
+    theirs = live({"clusterIP": "None", "sessionAffinity": "None"}, generateName="ts-db-", annotations={"a": "b"})
+    made = written(desired(), theirs)
+    digest = {ANNOTATION_DIGEST: digest_of(desired())}
+    assert made == {**theirs, "metadata": {**theirs["metadata"], "annotations": {"a": "b"} | digest}}
+
+
+def test_a_child_of_the_go_operator_that_differs_is_replaced() -> None:
+    made = written(desired(), live({"clusterIP": "None", "selector": {}, "externalName": "x"} | {"clusterIP": "1"}))
+    assert made["spec"] == {"clusterIP": "None"}
+    assert made["metadata"]["resourceVersion"] == "2"
+
+
+def test_a_changed_field_is_put_right() -> None:
+    found = stored(write_for(desired(), None))
+    assert written(desired(), {**found, "spec": {"clusterIP": "192.0.2.1"}})["spec"] == {"clusterIP": "None"}
+
+
+def test_a_field_that_we_no_longer_want_goes() -> None:
+    found = stored(write_for(desired({"clusterIP": "None", "priority": "high"}), None))
+    assert written(desired(), found)["spec"] == {"clusterIP": "None"}
+
+
+def test_an_element_that_somebody_added_to_a_list_goes() -> None:
+    wanted = desired({"ports": [1]})
+    found = stored(write_for(wanted, None))
+    assert written(wanted, {**found, "spec": {"ports": [1, 2]}})["spec"] == {"ports": [1]}
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        {"labels": {}},
+        {"annotations": {"other": "x"}},
+        {"finalizers": ["other"]},
+        {"finalizers": None},
+        {"ownerReferences": []},
+    ],
+)
+def test_metadata_of_ours_that_is_lost_comes_back(lost: Object) -> None:
+    owner = {"kind": "DNSConfig", "uid": "u"}
+    wanted = desired(annotations={"a": "b"}, finalizers=["ours"], ownerReferences=[owner])
+    made = written(wanted, stored(write_for(wanted, None), **lost))["metadata"]
+    assert (made["labels"], annotations({"metadata": made})["a"]) == ({"managed": "true"}, "b")
+    assert "ours" in made["finalizers"]
+    assert made["ownerReferences"] == [owner]
+
+
+def test_a_replaced_child_keeps_what_others_put_on_its_metadata() -> None:
+    theirs = live({"clusterIP": "1"}, labels={"team": "web"}, annotations={"note": "x"}, finalizers=["their/own"])
+    made = written(desired(labels={"managed": "true"}, finalizers=["ours"]), theirs)["metadata"]
+    assert made["labels"] == {"team": "web", "managed": "true"}
+    assert made["annotations"]["note"] == "x"
+    assert made["finalizers"] == ["ours", "their/own"]
+
+
+@pytest.mark.parametrize("spec", [{"clusterIP": "None"}, {"clusterIP": "1"}])
+def test_a_magic_dns_name_that_we_no_longer_want_goes(spec: Object) -> None:
+    found = live(spec, annotations={ANNOTATION_MAGIC_DNSNAME: "old.tail1234.ts.net", "note": "x"})
+    assert annotations(written(desired(), found)) == {"note": "x", ANNOTATION_DIGEST: digest_of(desired())}
+
+
+def test_a_child_on_its_way_out_is_left_alone() -> None:
+    assert write_for(desired(), deleting(live({"clusterIP": "1"}))) is None
+
+
+def test_a_digest_of_other_content_means_a_write() -> None:
+    found = stored(write_for(desired(), None), annotations={ANNOTATION_DIGEST: "0123456789abcdef"})
+    assert annotations(written(desired(), found))[ANNOTATION_DIGEST] == digest_of(desired())
+
+
+def test_what_a_plan_does_not_say_is_not_done() -> None:
+    plan, deletion = Plan(), Deletion(SERVICE, live())
+    assert (plan.hold, plan.release, plan.status, plan.requeue_after) == (False, False, None, None)
+    assert [*plan.devices, *plan.apply, *plan.patch, *plan.delete, *plan.notes] == []
+    assert (deletion.propagation, deletion.release, deletion.unchanged) == ("Background", "", False)

@@ -1,0 +1,178 @@
+"""What makes the children of a proxy right, and what takes them away."""
+
+from dataclasses import replace
+
+import pytest
+from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, key_of
+from tsoperator.api.rules import child_name
+from tsoperator.desired.children import Owner
+from tsoperator.desired.plan import Deletion, Plan
+from tsoperator.desired.proxy import (
+    Children,
+    Proxy,
+    plan_proxy,
+    plan_removal,
+    proxy_device,
+    proxy_key,
+    secret_key,
+    wants_auth_key,
+)
+from tsoperator.desired.statefulset import EgressByFQDN, proxy_statefulset
+from tsoperator.desired.tailscaled import ProxyConfig, config_files
+
+from tests.support.objects import deleting, headless, pod, settings, slim_secret, stored, texts
+
+SETTINGS = settings()
+OWNER = Owner("svc", Key("default", "db"))
+CONFIG = ProxyConfig("default-db", SETTINGS.control_url)
+PROXY = Proxy(OWNER, "1234-UID", EgressByFQDN("db.tail1234.ts.net."), CONFIG, "db.tail1234.ts.net")
+NAME = "ts-db-x7k2p"
+"""A name that the Go operator let the API server make."""
+
+
+def service(name: str = NAME) -> Object:
+    return headless(OWNER, PROXY.parent_uid, name, PROXY.magic_dns_name)
+
+
+def statefulset(name: str = NAME, parent_uid: str = PROXY.parent_uid) -> Object:
+    return stored(proxy_statefulset(Key("tailscale", name), OWNER, parent_uid, PROXY.target, SETTINGS, None))
+
+
+def secret(name: str = f"{NAME}-0", auth_key: str = "", **data: str) -> Object:
+    return slim_secret(name, {**config_files(CONFIG, auth_key), **data}, OWNER.labels)
+
+
+def running() -> Children:
+    """A proxy that has logged in."""
+    return Children([service()], [statefulset()], [secret(device_id="n1")], [pod(f"{NAME}-0", "P")])
+
+
+def kinds_and_names(plan: Plan) -> list[tuple[str, str]]:
+    return [(obj["kind"], obj["metadata"]["name"]) for obj in plan.apply]
+
+
+def test_a_new_proxy_gets_its_children_in_the_order_in_which_they_need_each_other() -> None:
+    name = child_name("db", PROXY.parent_uid)
+    plan = plan_proxy(PROXY, Children(), SETTINGS, "new-authkey")
+    assert kinds_and_names(plan) == [("Service", name), ("Secret", f"{name}-0"), ("StatefulSet", name)]
+    assert {key_of(obj).namespace for obj in plan.apply} == {"tailscale"}
+    assert texts(plan.apply[1]) == config_files(CONFIG, "new-authkey")
+
+
+def test_the_finalizer_holds_the_parent_before_anything_is_made() -> None:
+    assert plan_proxy(PROXY, Children(), SETTINGS).hold
+    assert plan_proxy(PROXY, running(), SETTINGS).hold
+
+
+def test_a_proxy_that_is_right_has_its_secret_left_alone() -> None:
+    plan = plan_proxy(PROXY, running(), SETTINGS)
+    assert kinds_and_names(plan) == [("Service", NAME), ("StatefulSet", NAME)]
+    assert (plan.patch, plan.delete) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "children",
+    [
+        Children(services=[service()]),
+        Children(statefulsets=[statefulset()]),
+        Children(secrets=[secret()]),
+        Children([service()], [statefulset("ts-db-other")], [secret("ts-db-third-0")]),
+    ],
+)
+def test_children_keep_the_name_that_one_of_them_has(children: Children) -> None:
+    assert proxy_key(PROXY, children, SETTINGS) == Key("tailscale", NAME)
+    assert secret_key(PROXY, children, SETTINGS) == Key("tailscale", f"{NAME}-0")
+
+
+def test_a_changed_config_is_patched_into_the_secret() -> None:
+    renamed = replace(PROXY, config=replace(CONFIG, hostname="other"))
+    (patch,) = plan_proxy(renamed, running(), SETTINGS).patch
+    assert patch.key == Key("tailscale", f"{NAME}-0")
+    assert texts(patch.body) == config_files(renamed.config)
+
+
+def test_a_changed_config_does_not_change_the_statefulset() -> None:
+    renamed = replace(PROXY, config=replace(CONFIG, hostname="other"))
+    assert plan_proxy(renamed, running(), SETTINGS).apply == plan_proxy(PROXY, running(), SETTINGS).apply
+
+
+@pytest.mark.parametrize(
+    ("secrets", "wants"),
+    [
+        ([], True),
+        ([secret()], True),
+        ([secret(auth_key="unused")], False),
+        ([secret(device_id="n1")], False),
+        ([slim_secret(NAME, config_files(replace(CONFIG, hostname="old"), "unused"))], True),
+    ],
+)
+def test_the_live_secret_is_read_where_a_key_is_missing_or_could_be_lost(secrets: list[Object], wants: bool) -> None:
+    assert wants_auth_key(PROXY, Children(secrets=secrets)) is wants
+
+
+def test_a_statefulset_of_a_parent_made_anew_goes_first() -> None:
+    old = statefulset(parent_uid="old-UID")
+    plan = plan_proxy(PROXY, replace(running(), statefulsets=[old]), SETTINGS)
+    assert plan.delete == [Deletion(STATEFULSET, old, "Foreground")]
+    assert (plan.apply, plan.patch, plan.release) == ((), (), False)
+    assert plan.requeue_after
+
+
+def test_a_statefulset_that_is_on_its_way_out_is_waited_for() -> None:
+    old = deleting(statefulset(parent_uid="old-UID"))
+    plan = plan_proxy(PROXY, replace(running(), statefulsets=[old]), SETTINGS)
+    assert (plan.apply, plan.delete) == ((), [])
+    assert plan.requeue_after
+
+
+def test_a_service_that_somebody_deleted_is_let_go_to_come_back() -> None:
+    leaving = deleting(service())
+    plan = plan_proxy(PROXY, replace(running(), services=[leaving]), SETTINGS)
+    assert plan.delete == [Deletion(SERVICE, leaving, release="tailscale.com/dns-records-reconciler")]
+
+
+def test_removal_begins_with_the_pods() -> None:
+    plan = plan_removal(running())
+    assert plan.delete == [Deletion(STATEFULSET, statefulset(), "Foreground")]
+    assert (plan.devices, plan.release) == ((), False)
+    assert plan.requeue_after
+
+
+def test_removal_waits_until_the_pods_are_gone() -> None:
+    plan = plan_removal(replace(running(), statefulsets=[deleting(statefulset())]))
+    assert (plan.delete, plan.devices, plan.release) == ([], (), False)
+    assert plan.requeue_after
+
+
+def test_removal_then_takes_the_device_and_the_rest_and_lets_the_parent_go() -> None:
+    children = replace(running(), statefulsets=[])
+    plan = plan_removal(children)
+    assert plan.devices == ["n1"]
+    assert plan.delete == [
+        Deletion(SERVICE, children.services[0], release="tailscale.com/dns-records-reconciler"),
+        Deletion(SECRET, children.secrets[0], unchanged=True),
+    ]
+    assert (plan.release, plan.requeue_after) == (True, None)
+
+
+def test_a_proxy_that_never_logged_in_has_no_device_to_remove() -> None:
+    plan = plan_removal(Children([service()], [], [secret(auth_key="unused")]))
+    assert (plan.devices, plan.release) == ([], True)
+
+
+def test_with_nothing_left_the_parent_is_let_go() -> None:
+    assert plan_removal(Children()) == Plan(devices=[], delete=[], release=True)
+
+
+def test_the_device_is_believed_of_the_pod_that_is_named_like_the_secret() -> None:
+    data = {"device_id": "n1", "device_fqdn": "db.tail1234.ts.net.", "tailscale_capver": "110", "pod_uid": "P"}
+    found = secret(https_endpoint="no-https", **data)
+    theirs = proxy_device(Children(secrets=[found], pods=[pod("other", "P")]))
+    own = proxy_device(Children(secrets=[found], pods=[pod("other", "Q"), pod(f"{NAME}-0", "P")]))
+    assert theirs is not None
+    assert own is not None
+    assert (theirs.serves_no_https, own.serves_no_https) == (False, True)
+
+
+def test_without_a_secret_there_is_no_device() -> None:
+    assert proxy_device(Children()) is None

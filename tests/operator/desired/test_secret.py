@@ -1,0 +1,206 @@
+"""The proxy's Secret: what is kept of it, its auth key, its device, its config."""
+
+import json
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import Key, Object
+from tsoperator.desired.children import Owner
+from tsoperator.desired.plan import Patch
+from tsoperator.desired.secret import (
+    auth_key_of,
+    config_patch,
+    device_of,
+    must_keep_auth_key,
+    needs_auth_key,
+    proxy_secret,
+    slim,
+)
+from tsoperator.desired.tailscaled import ProxyConfig, config_files
+
+from tests.support.objects import pod, slim_secret, texts, whole_secret
+
+CONFIG = ProxyConfig("default-db", "https://controlplane.tailscale.com")
+RENAMED = ProxyConfig("other", "https://controlplane.tailscale.com")
+SERVING = ProxyConfig("default-db", "https://controlplane.tailscale.com", {"TCP": {}})
+NAME = "ts-db-abcde-0"
+LOGGED_IN = {"device_id": "n1"}
+FQDN = {"device_fqdn": "db.tail1234.ts.net."}
+
+
+def secret(config: ProxyConfig = CONFIG, auth_key: str = "", **data: str) -> Object:
+    """The proxy's Secret as the cache has it."""
+    return slim_secret(NAME, {**config_files(config, auth_key), **data})
+
+
+def patched(found: Object, config: ProxyConfig, auth_key: str = "") -> Patch:
+    """The patch, which must be one."""
+    patch = config_patch(found, config, auth_key)
+    assert patch is not None
+    return patch
+
+
+def test_a_new_proxys_secret_has_its_config_and_key() -> None:
+    owner = Owner("svc", Key("default", "db"))
+    made = proxy_secret(Key("tailscale", NAME), owner, CONFIG, "new-authkey")
+    assert made["metadata"] == {"namespace": "tailscale", "name": NAME, "labels": owner.labels}
+    assert made["type"] == "Opaque"
+    assert texts(made) == config_files(CONFIG, "new-authkey")
+
+
+def test_the_cache_keeps_no_secrets() -> None:
+    state = {"_machinekey": "state", "device_id": "n1", "pod_uid": "p", **config_files(CONFIG, "new-authkey")}
+    whole = whole_secret(NAME, state)
+    whole["metadata"]["managedFields"] = [{"manager": "x"}]
+    kept = slim(whole)
+    assert texts(kept) == {"device_id": "n1", "pod_uid": "p"}
+    assert "managedFields" not in kept["metadata"]
+    assert whole["data"]["cap-107.hujson"] not in json.dumps(kept)
+    assert "new-authkey" not in json.dumps(kept)
+
+
+class Keyed(NamedTuple):
+    data: dict[str, str | Object]
+    key: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Keyed({"cap-95.hujson": {"AuthKey": "old"}, "cap-107.hujson": {"AuthKey": "new"}}, "new"),
+        Keyed({"cap-95.hujson": {"AuthKey": "old"}, "cap-107.hujson": {}}, ""),
+        Keyed({"cap-120.hujson": {"AuthKey": "newest"}, "cap-107.hujson": {"AuthKey": "new"}}, "newest"),
+        Keyed({"cap-107.hujson": "not JSON"}, ""),
+        Keyed({"cap-107.hujson": "[]"}, ""),
+        Keyed({"cap-107.hujson": {"AuthKey": 7}}, ""),
+        Keyed({"tailscaled": {"AuthKey": "legacy"}}, ""),
+        Keyed({}, ""),
+    ],
+)
+def test_the_auth_key_is_that_of_the_newest_config(case: Keyed) -> None:
+    assert auth_key_of(whole_secret(NAME, case.data)) == case.key
+
+
+def test_a_secret_without_data_or_with_broken_data_has_no_auth_key() -> None:
+    assert auth_key_of({"metadata": {"name": NAME}}) == ""
+    assert auth_key_of({"metadata": {"name": NAME}, "data": {"cap-107.hujson": "%"}}) == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "needs"),
+    [
+        (None, True),
+        (secret(), True),
+        (secret(device_id=""), True),
+        (secret(auth_key="unused"), False),
+        (secret(device_id="n1"), False),
+    ],
+)
+def test_a_key_is_needed_only_to_log_in_for_the_first_time(found: Object | None, needs: bool) -> None:
+    assert needs_auth_key(found) is needs
+
+
+@pytest.mark.parametrize(
+    ("found", "config", "keep"),
+    [
+        (None, CONFIG, False),
+        (secret(auth_key="unused"), CONFIG, False),
+        (secret(auth_key="unused"), RENAMED, True),
+        (secret(auth_key="unused"), SERVING, True),
+        (secret(), RENAMED, False),
+        (secret(auth_key="used", device_id="n1"), RENAMED, False),
+    ],
+)
+def test_the_key_is_read_before_a_write_would_lose_it(found: Object | None, config: ProxyConfig, keep: bool) -> None:
+    assert must_keep_auth_key(found, config) is keep
+
+
+class Device(NamedTuple):
+    data: dict[str, str]
+    https_name: str
+    serves_no_https: bool = False
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Device({}, "db.tail1234.ts.net"),
+        Device({"tailscale_capver": "108", "pod_uid": "P"}, "db.tail1234.ts.net"),
+        Device({"tailscale_capver": "109", "pod_uid": "P"}, ""),
+        Device({"tailscale_capver": "110", "pod_uid": "P", "https_endpoint": "db.example.org."}, "db.example.org"),
+        Device({"tailscale_capver": "110", "pod_uid": "p", "https_endpoint": "x.example.org"}, "x.example.org"),
+        Device({"tailscale_capver": "110", "pod_uid": "P", "https_endpoint": "No-HTTPS"}, "", True),
+        Device({"tailscale_capver": "110", "pod_uid": "other", "https_endpoint": "no-https"}, "db.tail1234.ts.net"),
+        Device({"tailscale_capver": "110", "https_endpoint": "no-https"}, "db.tail1234.ts.net"),
+        Device({"tailscale_capver": "new", "pod_uid": "P", "https_endpoint": "no-https"}, "db.tail1234.ts.net"),
+        Device({"tailscale_capver": "²", "pod_uid": "P", "https_endpoint": "no-https"}, "db.tail1234.ts.net"),
+    ],
+)
+def test_the_https_name_is_what_the_running_pod_reports(case: Device) -> None:
+    device = device_of(slim_secret(NAME, {**LOGGED_IN, **FQDN, **case.data}), pod(NAME, "P"))
+    assert (device.id, device.fqdn) == ("n1", "db.tail1234.ts.net")
+    assert (device.https_name, device.serves_no_https) == (case.https_name, case.serves_no_https)
+
+
+def test_without_a_pod_the_capability_version_counts_for_nothing() -> None:
+    data = {**LOGGED_IN, **FQDN, "tailscale_capver": "110", "pod_uid": "P", "https_endpoint": "no-https"}
+    assert device_of(slim_secret(NAME, data), None).https_name == "db.tail1234.ts.net"
+
+
+def test_a_proxy_that_has_not_reported_has_an_empty_device() -> None:
+    device = device_of(secret(), pod(NAME, "P"))
+    assert (device.id, device.fqdn, device.https_name, device.serves_no_https) == ("", "", "", False)
+
+
+@pytest.mark.parametrize("auth_key", ["", "unused"])
+def test_a_config_that_is_right_is_not_written(auth_key: str) -> None:
+    assert config_patch(secret(auth_key=auth_key), CONFIG, "") is None
+
+
+def test_a_config_in_another_order_of_fields_is_right() -> None:
+    files: dict[str, str | Object] = {
+        name: dict(reversed(json.loads(text).items())) for name, text in config_files(CONFIG).items()
+    }
+    assert config_patch(slim_secret(NAME, files), CONFIG, "") is None
+
+
+def test_a_new_hostname_is_written_with_the_key_that_is_still_unused() -> None:
+    patch = patched(secret(auth_key="unused"), RENAMED, "unused")
+    assert patch.key == Key("tailscale", NAME)
+    assert texts(patch.body) == config_files(RENAMED, "unused")
+
+
+def test_a_patch_touches_only_our_config() -> None:
+    assert set(patched(secret(device_id="n1"), RENAMED).body) == {"data"}
+    assert set(patched(secret(device_id="n1"), RENAMED).body["data"]) == {
+        "cap-107.hujson",
+        "cap-95.hujson",
+        "serve-config",
+    }
+
+
+def test_once_the_proxy_has_logged_in_its_key_goes() -> None:
+    assert texts(patched(secret(auth_key="used", device_id="n1"), CONFIG).body) == config_files(CONFIG)
+
+
+def test_a_proxy_that_has_logged_in_gets_no_key_again() -> None:
+    assert texts(patched(secret(device_id="n1"), CONFIG, "late").body) == config_files(CONFIG)
+
+
+def test_a_secret_that_lost_its_key_gets_one() -> None:
+    assert texts(patched(secret(), CONFIG, "new-authkey").body) == config_files(CONFIG, "new-authkey")
+
+
+def test_a_serve_config_that_is_not_wanted_any_more_goes() -> None:
+    assert patched(secret(SERVING, device_id="n1"), CONFIG).body["data"]["serve-config"] is None
+    assert texts(patched(secret(device_id="n1"), SERVING).body)["serve-config"] == '{"TCP":{}}'
+
+
+def test_a_config_for_newer_images_from_another_operator_goes() -> None:
+    found = slim_secret(NAME, {**config_files(CONFIG), "cap-120.hujson": {"Hostname": "old"}, **LOGGED_IN})
+    assert patched(found, CONFIG).body["data"]["cap-120.hujson"] is None
+
+
+def test_a_config_that_cannot_be_read_is_replaced() -> None:
+    found = slim_secret(NAME, {**config_files(CONFIG), "cap-107.hujson": "not JSON", **LOGGED_IN})
+    assert texts(patched(found, CONFIG).body) == config_files(CONFIG)

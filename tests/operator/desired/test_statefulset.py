@@ -1,0 +1,219 @@
+"""The StatefulSet that runs a proxy."""
+
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import Key, Object
+from tsoperator.desired.children import Owner
+from tsoperator.desired.statefulset import (
+    EgressByFQDN,
+    EgressByIP,
+    ServeIngress,
+    Target,
+    proxy_statefulset,
+    selects,
+)
+
+from tests.support.objects import settings
+
+KEY = Key("tailscale", "ts-db-abcde")
+OWNER = Owner("svc", Key("default", "db"))
+BY_FQDN = EgressByFQDN("db.tail1234.ts.net.")
+BY_IP = EgressByIP("100.66.66.66")
+USERSPACE = ServeIngress(forward_cluster_traffic=False)
+KERNEL_INGRESS = ServeIngress(forward_cluster_traffic=True)
+SYSCTL = (
+    "sysctl -w net.ipv4.ip_forward=1 && if sysctl net.ipv6.conf.all.forwarding; "
+    "then sysctl -w net.ipv6.conf.all.forwarding=1; fi"
+)
+COMMON = [
+    ("POD_IP", "status.podIP"),
+    ("POD_NAME", "metadata.name"),
+    ("POD_UID", "metadata.uid"),
+    ("TS_KUBE_SECRET", "$(POD_NAME)"),
+    ("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
+    ("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", "/etc/tsconfig/$(POD_NAME)"),
+    ("TS_DEBUG_ACME_FORCE_RENEWAL", "true"),
+]
+
+
+def statefulset(target: Target = BY_FQDN, live: Object | None = None, **changes: str) -> Object:
+    return proxy_statefulset(KEY, OWNER, "1234-UID", target, settings(**changes), live)
+
+
+def pod_of(made: Object) -> Object:
+    pod: Object = made["spec"]["template"]["spec"]
+    return pod
+
+
+def container_of(made: Object) -> Object:
+    container: Object = pod_of(made)["containers"][0]
+    return container
+
+
+def environment(made: Object) -> list[tuple[str, str]]:
+    """Names with values, or the paths of the fields that they come from, in order."""
+    return [
+        (variable["name"], variable.get("value") or variable["valueFrom"]["fieldRef"]["fieldPath"])
+        for variable in container_of(made)["env"]
+    ]
+
+
+class Environment(NamedTuple):
+    target: Target
+    userspace: str
+    rest: list[tuple[str, str]]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Environment(
+            BY_FQDN,
+            "false",
+            [("TS_TAILNET_TARGET_FQDN", "db.tail1234.ts.net."), ("TS_INTERNAL_APP", "k8s-operator-egress-proxy")],
+        ),
+        Environment(
+            BY_IP,
+            "false",
+            [("TS_TAILNET_TARGET_IP", "100.66.66.66"), ("TS_INTERNAL_APP", "k8s-operator-egress-proxy")],
+        ),
+        Environment(
+            USERSPACE,
+            "true",
+            [
+                ("TS_SERVE_CONFIG", "/etc/tailscaled/$(POD_NAME)/serve-config"),
+                ("TS_INTERNAL_APP", "k8s-operator-ingress-resource"),
+            ],
+        ),
+        Environment(
+            KERNEL_INGRESS,
+            "false",
+            [
+                ("EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS", "true"),
+                ("TS_SERVE_CONFIG", "/etc/tailscaled/$(POD_NAME)/serve-config"),
+                ("TS_INTERNAL_APP", "k8s-operator-ingress-resource"),
+            ],
+        ),
+    ],
+)
+def test_the_environment_is_in_the_images_order(case: Environment) -> None:
+    assert environment(statefulset(case.target)) == [("TS_USERSPACE", case.userspace), *COMMON, *case.rest]
+
+
+@pytest.mark.parametrize(("target", "position"), [(BY_FQDN, 8), (USERSPACE, 8), (KERNEL_INGRESS, 9)])
+def test_the_firewall_mode_comes_before_the_target(target: Target, position: int) -> None:
+    env = environment(statefulset(target, firewall_mode="nftables"))
+    assert env[position] == ("TS_DEBUG_FIREWALL_MODE", "nftables")
+    assert env[position + 1][0].startswith("TS_")
+
+
+@pytest.mark.parametrize(
+    ("target", "annotations"),
+    [
+        (BY_FQDN, {"tailscale.com/operator-last-set-ts-tailnet-target-fqdn": "db.tail1234.ts.net."}),
+        (BY_IP, {"tailscale.com/operator-last-set-ts-tailnet-target-ip": "100.66.66.66"}),
+        (USERSPACE, None),
+        (KERNEL_INGRESS, None),
+    ],
+)
+def test_the_target_is_on_the_pod_template(target: Target, annotations: Object | None) -> None:
+    assert statefulset(target)["spec"]["template"]["metadata"].get("annotations") == annotations
+
+
+def test_its_metadata_and_selector_find_the_pods_of_one_parent() -> None:
+    made = statefulset()
+    spec = made["spec"]
+    assert made["metadata"] == {"namespace": "tailscale", "name": "ts-db-abcde", "labels": OWNER.labels}
+    assert spec["selector"] == {"matchLabels": {"app": "1234-UID"}}
+    assert spec["template"]["metadata"]["labels"] == {"app": "1234-UID", **OWNER.labels}
+    assert (spec["replicas"], spec["serviceName"]) == (1, "ts-db-abcde")
+    assert selects(made, "1234-UID")
+
+
+def test_it_does_not_select_the_pods_of_a_parent_made_anew() -> None:
+    assert not selects(statefulset(), "5678-UID")
+    assert not selects({"spec": {"selector": {"matchLabels": {"app": "1234-UID", "more": "x"}}}}, "1234-UID")
+
+
+def test_the_container_is_as_the_go_operators() -> None:
+    made = container_of(statefulset(proxy_image="example.org/tailscale:v1"))
+    del made["env"], made["volumeMounts"]
+    assert made == {
+        "name": "tailscale",
+        "image": "example.org/tailscale:v1",
+        "imagePullPolicy": "Always",
+        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}},
+        "securityContext": {"privileged": True},
+    }
+
+
+def test_pods_run_as_the_proxies_service_account() -> None:
+    assert pod_of(statefulset())["serviceAccountName"] == "proxies"
+
+
+def test_the_priority_class_is_on_pods_only_if_it_is_set() -> None:
+    assert pod_of(statefulset(proxy_priority_class="high"))["priorityClassName"] == "high"
+    assert "priorityClassName" not in pod_of(statefulset())
+
+
+@pytest.mark.parametrize("target", [BY_FQDN, BY_IP, KERNEL_INGRESS])
+def test_a_kernel_proxy_is_privileged_and_turns_forwarding_on(target: Target) -> None:
+    made = statefulset(target, proxy_image="example.org/tailscale:v1")
+    assert container_of(made)["securityContext"] == {"privileged": True}
+    assert pod_of(made)["initContainers"] == [
+        {
+            "name": "sysctler",
+            "image": "example.org/tailscale:v1",
+            "command": ["/bin/sh", "-c"],
+            "args": [SYSCTL],
+            "securityContext": {"privileged": True},
+        }
+    ]
+
+
+def test_a_userspace_proxy_has_no_privileges() -> None:
+    made = statefulset(USERSPACE)
+    assert "securityContext" not in container_of(made)
+    assert "initContainers" not in pod_of(made)
+
+
+def test_the_config_is_mounted_from_the_pods_secret() -> None:
+    made = statefulset(BY_IP)
+    volume = {"name": "tailscaledconfig-0", "secret": {"secretName": "ts-db-abcde-0"}}
+    mount = {"name": "tailscaledconfig-0", "mountPath": "/etc/tsconfig/ts-db-abcde-0", "readOnly": True}
+    assert (pod_of(made)["volumes"], container_of(made)["volumeMounts"]) == ([volume], [mount])
+
+
+@pytest.mark.parametrize("target", [USERSPACE, KERNEL_INGRESS])
+def test_the_serve_config_is_mounted_after_the_config(target: Target) -> None:
+    made = statefulset(target)
+    items = [{"key": "serve-config", "path": "serve-config"}]
+    secret = {"secretName": "ts-db-abcde-0", "items": items}
+    mount = {"name": "serve-config-0", "mountPath": "/etc/tailscaled/ts-db-abcde-0", "readOnly": True}
+    assert pod_of(made)["volumes"][1:] == [{"name": "serve-config-0", "secret": secret}]
+    assert container_of(made)["volumeMounts"][1:] == [mount]
+
+
+def with_script(name: str, *args: str) -> Object:
+    """A live StatefulSet with an init container."""
+    return {"spec": {"template": {"spec": {"initContainers": [{"name": name, "args": [*args]}]}}}}
+
+
+NEWER_SCRIPT = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"
+
+
+@pytest.mark.parametrize(
+    ("live", "script"),
+    [
+        (with_script("sysctler", NEWER_SCRIPT), NEWER_SCRIPT),
+        (with_script("sysctler", SYSCTL), SYSCTL),
+        (with_script("sysctler", "true"), SYSCTL),
+        (with_script("sysctler"), SYSCTL),
+        (with_script("other", NEWER_SCRIPT), SYSCTL),
+        ({"spec": {"template": {"spec": {}}}}, SYSCTL),
+        ({"spec": {"template": {"spec": {"initContainers": None}}}}, SYSCTL),
+    ],
+)
+def test_a_live_script_that_does_the_same_stays(live: Object, script: str) -> None:
+    assert pod_of(statefulset(live=live))["initContainers"][0]["args"] == [script]

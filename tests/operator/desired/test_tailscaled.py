@@ -1,0 +1,37 @@
+"""The files that a proxy's tailscaled reads, byte for byte as the Go operator emits them."""
+
+import json
+
+from tsoperator.desired.tailscaled import ProxyConfig, config_files
+
+CONFIG = ProxyConfig("default-test", "https://controlplane.tailscale.com")
+
+
+def test_before_it_has_logged_in_a_proxy_gets_its_key() -> None:
+    assert config_files(CONFIG, "new-authkey") == {
+        "cap-107.hujson": (
+            '{"Version":"alpha0","Locked":false,"ServerURL":"https://controlplane.tailscale.com",'
+            '"AuthKey":"new-authkey","Hostname":"default-test","acceptDNS":false,"acceptRoutes":false,'
+            '"AppConnector":{"Advertise":false},"NoStatefulFiltering":true}'
+        ),
+        "cap-95.hujson": (
+            '{"Version":"alpha0","Locked":false,"ServerURL":"https://controlplane.tailscale.com",'
+            '"AuthKey":"new-authkey","Hostname":"default-test","acceptDNS":false,"acceptRoutes":false,'
+            '"NoStatefulFiltering":true}'
+        ),
+    }
+
+
+def test_without_a_key_the_field_is_left_out() -> None:
+    for text in config_files(CONFIG).values():
+        assert text.startswith(
+            '{"Version":"alpha0","Locked":false,"ServerURL":"https://controlplane.tailscale.com",'
+            '"Hostname":"default-test",'
+        )
+
+
+def test_a_serve_config_is_a_file_of_its_own() -> None:
+    serve = {"TCP": {"443": {"HTTPS": True}}}
+    files = config_files(ProxyConfig("web", "https://headscale.example.org", serve), "key")
+    assert files["serve-config"] == '{"TCP":{"443":{"HTTPS":true}}}'
+    assert json.loads(files["cap-107.hujson"])["ServerURL"] == "https://headscale.example.org"

@@ -1,0 +1,181 @@
+"""What the Go operator 1.102.5 makes of a DNSConfig, an egress Service and an Ingress, as recorded on a cluster."""
+
+import json
+from base64 import b64encode
+
+from tsoperator.api.names import DNS_FINALIZER, FINALIZER
+from tsoperator.api.objects import Object, uid
+
+SYSCTL = {
+    "1.102": "sysctl -w net.ipv4.ip_forward=1 && if sysctl net.ipv6.conf.all.forwarding; "
+    "then sysctl -w net.ipv6.conf.all.forwarding=1; fi",
+    "1.103": "echo 1 > /proc/sys/net/ipv4/ip_forward && if [ -e /proc/sys/net/ipv6/conf/all/forwarding ]; "
+    "then echo 1 > /proc/sys/net/ipv6/conf/all/forwarding; fi",
+}
+"""The init script by the Go operator's version."""
+
+IMAGE = "tailscale/tailscale:stable"
+_FROM_POD = {"POD_IP": "status.podIP", "POD_NAME": "metadata.name", "POD_UID": "metadata.uid"}
+
+
+def labels(parent: Object) -> dict[str, str]:
+    """Return the labels on the children of *parent*."""
+    return {
+        "tailscale.com/managed": "true",
+        "tailscale.com/parent-resource": parent["metadata"]["name"],
+        "tailscale.com/parent-resource-ns": parent["metadata"]["namespace"],
+        "tailscale.com/parent-resource-type": {"Service": "svc", "Ingress": "ingress"}[parent["kind"]],
+    }
+
+
+def headless(parent: Object, magic_dns_name: str = "") -> Object:
+    """Return the headless Service; *magic_dns_name* is what the records reconciler noted on it."""
+    metadata: Object = {"generateName": f"ts-{parent['metadata']['name']}-", "name": _name(parent)}
+    metadata |= {"namespace": "tailscale", "labels": labels(parent)}
+    if magic_dns_name:
+        metadata |= {
+            "annotations": {"tailscale.com/magic-dnsname": magic_dns_name},
+            "finalizers": [DNS_FINALIZER],
+        }
+    spec = {"clusterIP": "None", "selector": {"app": uid(parent)}, "ipFamilyPolicy": "PreferDualStack"}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+def secret(parent: Object, hostname: str, server: str, auth_key: str, serve_config: Object | None = None) -> Object:
+    """Return the Secret with the configuration of a proxy that has yet to log in."""
+    head = {"Version": "alpha0", "Locked": False, "ServerURL": server, "AuthKey": auth_key, "Hostname": hostname}
+    head |= {"acceptDNS": False, "acceptRoutes": False}
+    files = {
+        "cap-107.hujson": {**head, "AppConnector": {"Advertise": False}, "NoStatefulFiltering": True},
+        "cap-95.hujson": {**head, "NoStatefulFiltering": True},
+        **({"serve-config": serve_config} if serve_config else {}),
+    }
+    data = {name: b64encode(json.dumps(content).encode()).decode() for name, content in files.items()}
+    metadata = {"namespace": "tailscale", "name": f"{_name(parent)}-0", "labels": labels(parent)}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": data}
+
+
+def egress_statefulset(parent: Object, fqdn: str, script: str = SYSCTL["1.102"]) -> Object:
+    """Return the StatefulSet of an egress proxy by name."""
+    env = {"TS_TAILNET_TARGET_FQDN": f"{fqdn}.", "TS_INTERNAL_APP": "k8s-operator-egress-proxy"}
+    container = _container(parent, {"TS_USERSPACE": "false"}, env) | {"securityContext": {"privileged": True}}
+    sysctler = {"name": "sysctler", "image": IMAGE, "command": ["/bin/sh", "-c"], "args": [script]}
+    pod = {"containers": [container], "initContainers": [sysctler | {"securityContext": {"privileged": True}}]}
+    note = {"tailscale.com/operator-last-set-ts-tailnet-target-fqdn": f"{fqdn}."}
+    return _statefulset(parent, pod, {"annotations": note})
+
+
+def ingress_statefulset(parent: Object) -> Object:
+    """Return the StatefulSet of an Ingress's proxy."""
+    env = {"TS_SERVE_CONFIG": "/etc/tailscaled/$(POD_NAME)/serve-config"}
+    env |= {"TS_INTERNAL_APP": "k8s-operator-ingress-resource"}
+    container = _container(parent, {"TS_USERSPACE": "true"}, env)
+    name = f"{_name(parent)}-0"
+    container["volumeMounts"].append(
+        {"name": "serve-config-0", "mountPath": f"/etc/tailscaled/{name}", "readOnly": True}
+    )
+    items = [{"key": "serve-config", "path": "serve-config"}]
+    volume = {"name": "serve-config-0", "secret": {"secretName": name, "items": items}}
+    return _statefulset(parent, {"containers": [container]}, {}, volume)
+
+
+def nameserver(dnsconfig: Object, document: str) -> list[Object]:
+    """Return the nameserver's ServiceAccount, Deployment, Service and ConfigMap with a *document* of records."""
+    name = dnsconfig["metadata"]["name"]
+    owned = labels({"kind": "Service", "metadata": {"name": name, "namespace": "tailscale"}})
+    owned |= {"tailscale.com/parent-resource-type": "nameserver", "app.kubernetes.io/name": "tailscale"}
+    owned |= {"app.kubernetes.io/component": "nameserver"}
+    reference = {"apiVersion": "tailscale.com/v1alpha1", "kind": "DNSConfig", "name": name, "uid": uid(dnsconfig)}
+    reference |= {"controller": True, "blockOwnerDeletion": True}
+    metadata = {"namespace": "tailscale", "name": "nameserver", "labels": owned, "ownerReferences": [reference]}
+    ports = [{"name": "udp", "port": 53, "targetPort": 1053, "protocol": "UDP"}]
+    ports.append({"name": "tcp", "port": 53, "targetPort": 1053, "protocol": "TCP"})
+    records = {"metadata": {**metadata, "name": "dnsrecords"}, "data": {"records.json": document}}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": _nameserver_spec()},
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"selector": {"app": "nameserver"}, "ports": ports},
+        },
+        {"apiVersion": "v1", "kind": "ConfigMap", **records},
+    ]
+
+
+def held(parent: Object) -> Object:
+    """Return the patch with which the Go operator keeps *parent* until its proxy is gone."""
+    return {"metadata": {"finalizers": [*parent["metadata"].get("finalizers", ()), FINALIZER]}}
+
+
+def _name(parent: Object) -> str:
+    return f"ts-{parent['metadata']['name']}-x7k2p"
+
+
+def _container(parent: Object, first: dict[str, str], last: dict[str, str]) -> Object:
+    fields = [{"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in _FROM_POD.items()]
+    values = {
+        "TS_KUBE_SECRET": "$(POD_NAME)",
+        "TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT": "false",
+        "TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR": "/etc/tsconfig/$(POD_NAME)",
+        "TS_DEBUG_ACME_FORCE_RENEWAL": "true",
+        "TS_DEBUG_FIREWALL_MODE": "auto",
+        **last,
+    }
+    mount = {"name": "tailscaledconfig-0", "mountPath": f"/etc/tsconfig/{_name(parent)}-0", "readOnly": True}
+    return {
+        "name": "tailscale",
+        "image": IMAGE,
+        "imagePullPolicy": "Always",
+        "env": [*_variables(first), *fields, *_variables(values)],
+        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}},
+        "volumeMounts": [mount],
+    }
+
+
+def _variables(values: dict[str, str]) -> list[Object]:
+    return [{"name": key, "value": value} for key, value in values.items()]
+
+
+def _statefulset(parent: Object, pod: Object, template: Object, *volumes: Object) -> Object:
+    name = _name(parent)
+    app = {"app": uid(parent)}
+    config = {"name": "tailscaledconfig-0", "secret": {"secretName": f"{name}-0"}}
+    pod = {"serviceAccountName": "proxies", "volumes": [config, *volumes], **pod}
+    metadata = {"labels": {**app, **labels(parent)}, "deletionGracePeriodSeconds": 10, **template}
+    spec = {"replicas": 1, "serviceName": name, "selector": {"matchLabels": app}}
+    spec["template"] = {"metadata": metadata, "spec": pod}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"namespace": "tailscale", "name": name, "labels": labels(parent)},
+        "spec": spec,
+    }
+
+
+def _nameserver_spec() -> Object:
+    container = {
+        "name": "nameserver",
+        "image": "tailscale/k8s-nameserver:stable",
+        "imagePullPolicy": "IfNotPresent",
+        "ports": [
+            {"name": "tcp", "protocol": "TCP", "containerPort": 1053},
+            {"name": "udp", "protocol": "UDP", "containerPort": 1053},
+        ],
+        "volumeMounts": [{"name": "dnsrecords", "mountPath": "/config"}],
+    }
+    pod = {
+        "containers": [container],
+        "restartPolicy": "Always",
+        "serviceAccount": "nameserver",
+        "serviceAccountName": "nameserver",
+        "volumes": [{"name": "dnsrecords", "configMap": {"name": "dnsrecords"}}],
+    }
+    return {
+        "replicas": 1,
+        "revisionHistoryLimit": 5,
+        "selector": {"matchLabels": {"app": "nameserver"}},
+        "strategy": {"type": "Recreate"},
+        "template": {"metadata": {"labels": {"app": "nameserver"}}, "spec": pod},
+    }

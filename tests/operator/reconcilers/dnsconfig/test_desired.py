@@ -1,0 +1,253 @@
+"""What a DNSConfig needs."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from tsoperator.api.objects import DNSCONFIG, SERVICE, Key, Object
+from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.desired.nameserver import nameserver_labels, owner_reference
+from tsoperator.desired.plan import Note, Plan
+from tsoperator.reconcilers.dnsconfig import desired
+from tsoperator.reconcilers.dnsconfig.desired import Observed
+
+from tests.support.objects import dnsconfig, obj, settings
+
+SETTINGS = settings()
+OURS = settings(nameserver_image="example.org/tsnameserver:v1")
+SERVICE_KEY = Key("tailscale", "nameserver")
+
+
+def plan(found: Object, *others: Object, service: Object | None = None, of: object = SETTINGS) -> Plan:
+    given_settings = OURS if of is OURS else SETTINGS
+    return desired.plan(found, DNSConfig.parse(found), Observed([found, *others], service), given_settings)
+
+
+def child(made: Plan, kind: str) -> Object:
+    (found,) = [obj for obj in made.apply if obj["kind"] == kind]
+    return found
+
+
+def deployment_spec(nameserver: Object | None = None, of: object = SETTINGS) -> Object:
+    spec: Object = child(plan(dnsconfig(nameserver=nameserver), of=of), "Deployment")["spec"]
+    return spec
+
+
+def pod_of(spec: Object) -> Object:
+    pod: Object = spec["template"]["spec"]
+    return pod
+
+
+def live_service(**spec: str) -> Object:
+    return obj(SERVICE, SERVICE_KEY, {"spec": spec})
+
+
+def test_every_child_is_the_dnsconfigs_in_the_operators_namespace() -> None:
+    made = plan(dnsconfig())
+    assert made.hold
+    assert [found["kind"] for found in made.apply] == [
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "Deployment",
+        "Service",
+    ]
+    for found in made.apply:
+        assert found["metadata"] == {
+            "namespace": "tailscale",
+            "name": "nameserver",
+            "labels": nameserver_labels("ts-dns", "tailscale"),
+            "ownerReferences": [owner_reference(DNSCONFIG, "ts-dns", "ts-dns-uid")],
+        }
+
+
+def test_the_nameserver_may_read_configmaps_and_nothing_else() -> None:
+    made = plan(dnsconfig())
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
+    assert child(made, "Role")["rules"] == [rule]
+    binding = child(made, "RoleBinding")
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "nameserver"}
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "nameserver", "namespace": "tailscale"}]
+
+
+GO_DEPLOYMENT_SPEC: Object = {
+    "replicas": 1,
+    "revisionHistoryLimit": 5,
+    "selector": {"matchLabels": {"app": "nameserver"}},
+    "strategy": {"type": "Recreate"},
+    "template": {
+        "metadata": {"labels": {"app": "nameserver"}},
+        "spec": {
+            "containers": [
+                {
+                    "name": "nameserver",
+                    "image": "tailscale/k8s-nameserver:stable",
+                    "imagePullPolicy": "IfNotPresent",
+                    "ports": [
+                        {"name": "tcp", "protocol": "TCP", "containerPort": 1053},
+                        {"name": "udp", "protocol": "UDP", "containerPort": 1053},
+                    ],
+                    "volumeMounts": [{"name": "dnsrecords", "mountPath": "/config"}],
+                }
+            ],
+            "restartPolicy": "Always",
+            "serviceAccount": "nameserver",
+            "serviceAccountName": "nameserver",
+            "volumes": [{"name": "dnsrecords", "configMap": {"name": "dnsrecords"}}],
+        },
+    },
+}
+
+
+def test_with_the_go_image_the_deployment_is_the_go_operators() -> None:
+    assert deployment_spec() == GO_DEPLOYMENT_SPEC
+
+
+def test_our_image_is_probed_has_no_privileges_and_is_replaced_without_a_gap() -> None:
+    spec = deployment_spec(of=OURS)
+    (container,) = pod_of(spec)["containers"]
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
+    assert [port["name"] for port in container["ports"]] == ["tcp", "udp", "health"]
+    assert container["securityContext"]["runAsNonRoot"] is True
+    assert pod_of(spec)["volumes"][0]["configMap"] == {"name": "dnsrecords", "optional": True}
+
+
+class Image(NamedTuple):
+    default: str
+    asked: Object
+    image: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Image("tailscale/k8s-nameserver:stable", {}, "tailscale/k8s-nameserver:stable"),
+        Image("tailscale/k8s-nameserver:stable", {"tag": "v1"}, "tailscale/k8s-nameserver:v1"),
+        Image("tailscale/k8s-nameserver:stable", {"repo": "example.org/ns"}, "example.org/ns:stable"),
+        Image("tailscale/k8s-nameserver:stable", {"repo": "example.org/ns", "tag": "v1"}, "example.org/ns:v1"),
+        Image("tailscale/k8s-nameserver:stable", {"repo": "", "tag": ""}, "tailscale/k8s-nameserver:stable"),
+        Image("example.org:5000/ns", {"tag": "v1"}, "example.org:5000/ns:v1"),
+        Image("example.org:5000/ns", {"repo": "other"}, "other:latest"),
+        Image("example.org/ns@sha256:abc", {}, "example.org/ns@sha256:abc"),
+        Image("example.org/ns@sha256:abc", {"tag": "v1"}, "example.org/ns:v1"),
+        Image("example.org/ns:v2@sha256:abc", {"repo": "other"}, "other:v2"),
+    ],
+)
+def test_repository_and_tag_fall_back_each_on_its_own(case: Image) -> None:
+    found = dnsconfig(nameserver={"image": case.asked})
+    made = desired.plan(found, DNSConfig.parse(found), Observed([found]), settings(nameserver_image=case.default))
+    assert pod_of(child(made, "Deployment")["spec"])["containers"][0]["image"] == case.image
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 3])
+def test_as_many_pods_serve_as_asked(replicas: int) -> None:
+    assert deployment_spec({"replicas": replicas})["replicas"] == replicas
+
+
+def test_pods_go_where_they_are_asked_to() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    asked = {
+        "affinity": {"nodeAffinity": required},
+        "imagePullSecrets": [{"name": "pull"}],
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"key": "dns", "operator": "Exists"}],
+    }
+    pod = pod_of(deployment_spec({"pod": asked}))
+    assert {name: pod[name] for name in asked} == asked
+
+
+@pytest.mark.parametrize("pod", [{}, {"nodeSelector": {}, "tolerations": [], "imagePullSecrets": []}])
+def test_placement_that_is_not_asked_for_is_left_out(pod: Object) -> None:
+    assert pod_of(deployment_spec({"pod": pod})) == pod_of(deployment_spec())
+
+
+def service_spec(nameserver: Object | None = None, live: Object | None = None) -> Object:
+    spec: Object = child(plan(dnsconfig(nameserver=nameserver), service=live), "Service")["spec"]
+    return spec
+
+
+def test_the_service_takes_port_53_to_the_nameserver() -> None:
+    assert service_spec() == {
+        "selector": {"app": "nameserver"},
+        "ports": [
+            {"name": "udp", "port": 53, "targetPort": 1053, "protocol": "UDP"},
+            {"name": "tcp", "port": 53, "targetPort": 1053, "protocol": "TCP"},
+        ],
+    }
+
+
+ASKED = {"service": {"clusterIP": "192.0.2.53"}}
+
+
+def test_the_cluster_ip_counts_at_creation_only() -> None:
+    assert service_spec(ASKED)["clusterIP"] == "192.0.2.53"
+    assert service_spec(ASKED, live_service(clusterIP="192.0.2.99"))["clusterIP"] == "192.0.2.99"
+    assert service_spec({}, live_service(clusterIP="192.0.2.99"))["clusterIP"] == "192.0.2.99"
+
+
+def test_once_the_service_has_its_address_the_dnsconfig_is_ready() -> None:
+    found = dnsconfig(generation=4)
+    status = plan(found, service=live_service(clusterIP="192.0.2.53")).status
+    assert status is not None
+    (condition,) = status["conditions"]
+    assert condition | {"lastTransitionTime": ""} == {
+        "type": "NameserverReady",
+        "status": "True",
+        "reason": "NameserverCreated",
+        "message": "NameserverCreated",
+        "observedGeneration": 4,
+        "lastTransitionTime": "",
+    }
+    assert status["nameserver"] == {"ip": "192.0.2.53"}
+
+
+@pytest.mark.parametrize("service", [None, live_service(), live_service(clusterIP=""), live_service(clusterIP="None")])
+def test_until_then_its_status_is_left_alone(service: Object | None) -> None:
+    assert plan(dnsconfig(), service=service).status is None
+
+
+def refused(found: Object, *others: Object) -> tuple[Plan, Object]:
+    """The plan, which changes nothing but the status, and its condition."""
+    made = plan(found, *others, service=live_service(clusterIP="192.0.2.53"))
+    assert made.status is not None
+    (condition,) = made.status["conditions"]
+    note = Note("Warning", condition["reason"], condition["message"])
+    assert made == Plan(status=made.status, notes=[note])
+    return made, condition
+
+
+def test_of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays() -> None:
+    old = dnsconfig("old", creationTimestamp="2026-01-01T00:00:00Z")
+    new = dnsconfig("new", creationTimestamp="2026-01-02T00:00:00Z", generation=2)
+    _, condition = refused(new, old)
+    assert (condition["status"], condition["reason"]) == ("False", "MultipleDNSConfigsPresent")
+    assert "'old' is older: delete one of the two" in condition["message"]
+    assert condition["observedGeneration"] == 2
+    assert plan(old, new).apply == plan(old).apply
+
+
+def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs() -> None:
+    status = {"nameserver": {"ip": "192.0.2.53"}}
+    made, condition = refused({**dnsconfig(nameserver={"replicas": -1}), "status": status})
+    assert (condition["status"], condition["reason"]) == ("False", "NameserverInvalid")
+    assert "spec.nameserver.replicas must be at least 0" in condition["message"]
+    assert made.status is not None
+    assert made.status["nameserver"] == {"ip": "192.0.2.53"}
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["image", "key"]), inner, max_size=2),
+)
+
+
+@examples(deadline=None)
+@given(st.dictionaries(st.sampled_from(["image", "pod", "replicas", "service"]), VALUES))
+def test_every_dnsconfig_has_a_plan(nameserver: Object) -> None:
+    made = plan(dnsconfig(nameserver=nameserver))
+    assert (len(made.apply) == 5) is not bool(made.notes)

@@ -1,0 +1,234 @@
+"""DNSConfigs on a cluster: the operator runs, and the state of the world is looked at."""
+
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DEPLOYMENT,
+    ROLE,
+    ROLEBINDING,
+    SERVICE,
+    SERVICEACCOUNT,
+    Object,
+    Resource,
+    key_of,
+    resource_of,
+    uid,
+)
+
+from tests.support.manifests import FQDN, dnsconfig, egress
+from tests.support.operator import World
+
+READY = "NameserverReady"
+CHILDREN = {
+    SERVICEACCOUNT: "nameserver",
+    ROLE: "nameserver",
+    ROLEBINDING: "nameserver",
+    DEPLOYMENT: "nameserver",
+    SERVICE: "nameserver",
+    CONFIGMAP: "dnsrecords",
+}
+
+
+async def missing(world: World) -> list[str]:
+    """Return the kinds of which a nameserver has no object."""
+    return [str(kind) for kind, name in CHILDREN.items() if await world.find(kind, name) is None]
+
+
+async def made(world: World, obj: Object) -> Object:
+    """Wait until the nameserver of *obj* is there and nothing is left to do, and return the DNSConfig."""
+    await world.becomes(lambda: world.reason(obj, READY), "NameserverCreated")
+    await world.becomes(lambda: missing(world), [])
+    await world.settled()
+    return await world.look(obj)
+
+
+async def deployment(world: World) -> Object:
+    """Return the nameserver's Deployment."""
+    found = await world.find(DEPLOYMENT, "nameserver")
+    assert found is not None
+    return found
+
+
+async def image(world: World) -> str:
+    """Return the nameserver's image."""
+    return str((await deployment(world))["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+async def test_a_dnsconfig_gets_a_nameserver_and_shows_its_address(world: World) -> None:
+    await world.apply(dnsconfig())
+    obj = await made(world, dnsconfig())
+    service = await world.find(SERVICE, "nameserver")
+    assert service is not None
+    assert obj["status"]["nameserver"]["ip"] == service["spec"]["clusterIP"]
+    assert FINALIZER in obj["metadata"]["finalizers"]
+    assert await world.records() == {}
+
+
+async def test_a_nameserver_that_is_right_is_left_alone(world: World) -> None:
+    await world.apply(dnsconfig())
+    await made(world, dnsconfig())
+    assert not await world.writes_when_left_alone()
+
+
+async def test_what_the_dnsconfig_asks_for_reaches_the_nameserver(world: World) -> None:
+    asked = dnsconfig(
+        image={"repo": "example.org/ns", "tag": "v1"}, replicas=3, service={"clusterIP": "10.96.4.3"},
+        pod={"nodeSelector": {"disk": "fast"}},
+    )  # fmt: skip
+    await world.apply(asked)
+    obj = await made(world, asked)
+    spec = (await deployment(world))["spec"]
+    assert (await image(world), spec["replicas"]) == ("example.org/ns:v1", 3)
+    assert spec["template"]["spec"]["nodeSelector"] == {"disk": "fast"}
+    assert obj["status"]["nameserver"]["ip"] == "10.96.4.3"
+
+
+async def test_another_image_reaches_the_nameserver(world: World) -> None:
+    await world.apply(dnsconfig())
+    await made(world, dnsconfig())
+    await world.change(dnsconfig(), {"spec": {"nameserver": {"image": {"repo": "example.org/ns", "tag": "v2"}}}})
+    await world.becomes(lambda: image(world), "example.org/ns:v2")
+    await world.change(dnsconfig(), {"spec": {"nameserver": {"image": None}}})
+    await world.becomes(lambda: image(world), "tailscale/k8s-nameserver:stable")
+
+
+async def test_a_deleted_dnsconfig_takes_its_nameserver_with_it(world: World) -> None:
+    await world.apply(dnsconfig())
+    await made(world, dnsconfig())
+    await world.delete(dnsconfig())
+    await world.eventually(lambda: world.gone(dnsconfig()))
+    await world.becomes(lambda: missing(world), [str(kind) for kind in CHILDREN])
+    assert not await world.writes_when_left_alone()
+
+
+async def test_a_dnsconfig_made_anew_gets_a_nameserver_of_its_own(world: World) -> None:
+    await world.apply(dnsconfig(), egress())
+    await made(world, dnsconfig())
+    await world.delete(dnsconfig())
+    await world.eventually(lambda: world.gone(dnsconfig()))
+    await world.apply(dnsconfig())
+    again = await made(world, dnsconfig())
+    owners = [(await world.find(kind, name) or {})["metadata"]["ownerReferences"] for kind, name in CHILDREN.items()]
+    assert [[owner["uid"] for owner in found] for found in owners] == [[uid(again)]] * len(CHILDREN)
+    assert list(await world.records()) == [FQDN]
+
+
+async def test_a_second_dnsconfig_is_refused_and_takes_nothing_away(world: World) -> None:
+    await world.apply(dnsconfig())
+    await made(world, dnsconfig())
+    before = await deployment(world)
+    second = dnsconfig("second", image={"repo": "example.org/other"})
+    await world.apply(second)
+    await world.becomes(lambda: world.reason(second, READY), "MultipleDNSConfigsPresent")
+    assert not await world.writes_when_left_alone()
+    assert await deployment(world) == before
+    assert "dns" in (await world.events(second))["MultipleDNSConfigsPresent"]
+    assert await world.reason(dnsconfig(), READY) == "NameserverCreated"
+
+
+async def test_the_second_dnsconfig_takes_over_when_the_first_goes(world: World) -> None:
+    second = dnsconfig("second")
+    await world.apply(dnsconfig(), egress())
+    await made(world, dnsconfig())
+    await world.apply(second)
+    await world.becomes(lambda: world.reason(second, READY), "MultipleDNSConfigsPresent")
+    await world.delete(dnsconfig())
+    await made(world, second)
+    await world.eventually(lambda: world.gone(dnsconfig()))
+    await world.becomes(lambda: missing(world), [])
+    await world.becomes(lambda: names(world), [FQDN])
+    assert not await world.writes_when_left_alone()
+
+
+async def names(world: World) -> list[str]:
+    """Return the names that have records."""
+    return sorted(await world.records())
+
+
+async def test_an_invalid_dnsconfig_is_told_why_and_keeps_what_runs(world: World) -> None:
+    await world.apply(dnsconfig())
+    await made(world, dnsconfig())
+    before = await deployment(world)
+    await world.change(dnsconfig(), {"spec": {"nameserver": {"replicas": "many"}}})
+    await world.becomes(lambda: world.reason(dnsconfig(), READY), "NameserverInvalid")
+    condition = await world.condition(dnsconfig(), READY)
+    assert condition is not None
+    assert "replicas" in condition.message
+    assert await deployment(world) == before
+    assert not await world.writes_when_left_alone()
+
+
+async def test_names_are_kept_up_to_date_while_the_dnsconfig_is_invalid(world: World) -> None:
+    await world.apply(dnsconfig())
+    await made(world, dnsconfig())
+    await world.change(dnsconfig(), {"spec": {"nameserver": {"replicas": "many"}}})
+    await world.apply(egress())
+    await world.becomes(lambda: names(world), [FQDN])
+
+
+async def test_an_invalid_dnsconfig_can_be_deleted(world: World) -> None:
+    await world.apply(dnsconfig())
+    await made(world, dnsconfig())
+    await world.change(dnsconfig(), {"spec": {"nameserver": None}})
+    await world.delete(dnsconfig())
+    await world.eventually(lambda: world.gone(dnsconfig()))
+
+
+@pytest.mark.parametrize("kind", CHILDREN, ids=str)
+async def test_a_child_that_is_deleted_comes_back(world: World, kind: Resource) -> None:
+    await world.apply(dnsconfig(), egress())
+    await made(world, dnsconfig())
+    child = await world.find(kind, CHILDREN[kind])
+    assert child is not None
+    await world.delete(child)
+    await world.eventually(lambda: other(world, child))
+    await made(world, dnsconfig())
+    assert await names(world) == [FQDN]
+    assert not await world.writes_when_left_alone()
+
+
+async def other(world: World, obj: Object) -> bool:
+    """Tell whether another object is there under the name of *obj*."""
+    found = await world.find(resource_of(obj), key_of(obj).name)
+    return found is not None and uid(found) != uid(obj)
+
+
+class Edit(NamedTuple):
+    kind: Resource
+    patch: Object
+
+
+EDITS = {
+    "replicas": Edit(DEPLOYMENT, {"spec": {"replicas": 0}}),
+    "image": Edit(DEPLOYMENT, {"spec": {"template": {"spec": {"containers": [{"name": "nameserver", "image": "x"}]}}}}),
+    "ports": Edit(SERVICE, {"spec": {"ports": [{"name": "udp", "port": 54, "protocol": "UDP"}]}}),
+    "rights": Edit(ROLE, {"rules": []}),
+    "owner": Edit(SERVICE, {"metadata": {"ownerReferences": None}}),
+    "records": Edit(CONFIGMAP, {"data": {"records.json": "{}"}}),
+    "no records": Edit(CONFIGMAP, {"data": {"records.json": "nonsense"}}),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+async def test_a_child_that_is_edited_is_put_right(world: World, edit: Edit) -> None:
+    await world.apply(dnsconfig())
+    await made(world, dnsconfig())
+    child = await world.find(edit.kind, CHILDREN[edit.kind])
+    assert child is not None
+    edited = await world.api.patch(edit.kind, key_of(child), edit.patch)
+    await made(world, dnsconfig())
+    mended = await world.find(edit.kind, CHILDREN[edit.kind])
+    assert content(edited) != content(child)
+    assert content(mended) == content(child)
+    assert not await world.writes_when_left_alone()
+
+
+def content(obj: Object | None) -> Object:
+    """Return what was meant of an object: no status, no versions, no serial of records."""
+    assert obj is not None
+    metadata = {name: obj["metadata"].get(name) for name in ("labels", "ownerReferences")}
+    records = (obj.get("data") or {}).get("records.json", "").partition('"serial"')[0]
+    return {"metadata": metadata, "records": records, **{name: obj.get(name) for name in ("spec", "rules")}}

@@ -1,0 +1,309 @@
+"""What an Ingress needs."""
+
+import json
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import Key, Object
+from tsoperator.api.rules import child_name
+from tsoperator.desired.plan import Plan
+from tsoperator.desired.proxy import Children
+from tsoperator.desired.statefulset import ServeIngress, proxy_statefulset
+from tsoperator.reconcilers.ingress import desired
+from tsoperator.reconcilers.ingress.desired import Observed
+
+from tests.support.objects import (
+    backend_service,
+    deleting,
+    headless,
+    held,
+    ingress,
+    pod,
+    proxy_class,
+    settings,
+    slim_secret,
+    stored,
+    texts,
+    to_path,
+    to_service,
+)
+
+SETTINGS = settings()
+WEB = {"web": backend_service()}
+NEW = Observed(Children(), WEB)
+NAME = child_name("web", "web-uid")
+FORWARD = {"tailscale.com/experimental-forward-cluster-traffic-via-ingress": "true"}
+OWNER = desired.owner(Key("default", "web"))
+DEVICE = {"device_id": "n1", "device_fqdn": "web.tail1234.ts.net."}
+CURRENT = {**DEVICE, "tailscale_capver": "110", "pod_uid": "P"}
+"""What the Pod that runs has reported."""
+HTTPS = {"port": 443, "protocol": "TCP"}
+HTTP = {"port": 80, "protocol": "TCP"}
+
+
+def logged_in(data: dict[str, str]) -> Observed:
+    """A proxy whose Secret has *data*."""
+    secret = slim_secret(f"{NAME}-0", data, OWNER.labels)
+    return Observed(Children([headless(OWNER, "web-uid", NAME)], [], [secret], [pod(f"{NAME}-0", "P")]), WEB)
+
+
+def shown(plan: Plan) -> list[Object]:
+    """The load balancer's entries in the status that *plan* wants."""
+    assert plan.status is not None
+    entries: list[Object] = plan.status["loadBalancer"].get("ingress", [])
+    return entries
+
+
+def reasons(plan: Plan | None) -> list[str]:
+    return [] if plan is None else [note.reason for note in plan.notes]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "class_", "ours"),
+    [
+        ({}, "tailscale", True),
+        ({}, "nginx", False),
+        ({}, None, False),
+        ({"kubernetes.io/ingress.class": "tailscale"}, None, False),
+        ({"tailscale.com/proxy-group": "group"}, "tailscale", False),
+        ({"tailscale.com/proxy-group": ""}, "tailscale", True),
+    ],
+)
+def test_an_ingress_of_our_class_is_ours(annotations: dict[str, str], class_: str | None, ours: bool) -> None:
+    found = ingress(annotations, spec={"ingressClassName": class_})
+    assert desired.is_ours(found, SETTINGS) is ours
+    assert desired.is_leaving(found, SETTINGS) is not ours
+    assert desired.is_leaving(deleting(found), SETTINGS)
+
+
+def test_the_class_can_be_another() -> None:
+    assert desired.is_ours(ingress(spec={"ingressClassName": "private"}), settings(ingress_class="private"))
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("web", "web"), ("web.tail1234.ts.net", "web"), ("", "default-web-ingress"), (".x", "default-web-ingress")],
+)
+def test_the_hostname_is_the_first_label_of_the_tls_host(host: str, name: str) -> None:
+    assert desired.hostname(ingress({"tailscale.com/hostname": "ignored"}, host=host)) == name
+
+
+def test_tags_are_the_annotations_trimmed_or_the_operators() -> None:
+    assert desired.tags(ingress({"tailscale.com/tags": "tag:a, tag:b"}), SETTINGS) == ("tag:a", "tag:b")
+    assert desired.tags(ingress({"tailscale.com/tags": ""}), SETTINGS) == ("tag:k8s",)
+    assert desired.tags(ingress(), SETTINGS) == ("tag:k8s",)
+
+
+def test_a_valid_ingress_is_not_refused() -> None:
+    assert desired.refusal(ingress(), NEW, SETTINGS) is None
+
+
+class Refused(NamedTuple):
+    annotations: dict[str, str]
+    host: str
+    reasons: list[str]
+    words: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Refused(
+            {}, "-web", ["InvalidHostname"], "must start with a letter or number: set another by spec.tls[0].hosts"
+        ),
+        Refused({}, "x" * 64, ["InvalidHostname"], "at most 63 characters"),
+        Refused({"tailscale.com/tags": "db"}, "web", ["InvalidTags"], 'annotation tailscale.com/tags: "db" is not'),
+        Refused({"tailscale.com/tags": "db,x"}, "web", ["InvalidTags"] * 2, '"db"'),
+        Refused({"tailscale.com/proxy-class": "prod"}, "web", ["ProxyFailed"], "'prod' does not exist"),
+    ],
+)
+def test_an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs(case: Refused) -> None:
+    plan = desired.refusal(ingress(case.annotations, host=case.host), NEW, SETTINGS)
+    assert plan is not None
+    assert reasons(plan) == case.reasons
+    assert case.words in plan.notes[0].message
+    assert plan == Plan(notes=plan.notes)
+
+
+def test_an_ingress_waits_for_its_proxy_class() -> None:
+    found = Observed(Children(), WEB, proxy_class("prod"))
+    plan = desired.refusal(ingress({"tailscale.com/proxy-class": "prod"}), found, SETTINGS)
+    assert reasons(plan) == ["ProxyPending"]
+
+
+def test_without_a_usable_backend_what_runs_stays() -> None:
+    plan = desired.refusal(ingress(spec=missing()), logged_in(CURRENT), SETTINGS)
+    assert plan is not None
+    assert reasons(plan) == ["InvalidIngressBackend", "NoValidBackends"]
+    assert plan == Plan(notes=plan.notes)
+
+
+def missing() -> Object:
+    return {"defaultBackend": to_service("missing")}
+
+
+@pytest.mark.parametrize(("annotations", "forward"), [({}, False), (FORWARD, True)])
+def test_the_proxy_serves_and_forwards_only_if_asked(annotations: dict[str, str], forward: bool) -> None:
+    proxy = desired.proxy(ingress(annotations), NEW, SETTINGS)
+    assert (str(proxy.owner), proxy.parent_uid, proxy.target) == (
+        "ingress:default/web",
+        "web-uid",
+        ServeIngress(forward),
+    )
+    assert proxy.config.serve_config is not None
+
+
+def test_a_new_ingress_gets_its_proxy_and_an_empty_status() -> None:
+    plan = desired.plan(ingress(), NEW, SETTINGS, "new-authkey")
+    assert [obj["kind"] for obj in plan.apply] == ["Service", "Secret", "StatefulSet"]
+    files = texts(plan.apply[1])
+    assert json.loads(files["serve-config"])["TCP"] == {"443": {"HTTPS": True}}
+    assert json.loads(files["cap-107.hujson"])["AuthKey"] == "new-authkey"
+    assert (plan.hold, plan.status, list(plan.notes)) == (True, {"loadBalancer": {}}, [])
+
+
+class Reported(NamedTuple):
+    data: dict[str, str]
+    shown: str
+    name: str
+    notes: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Reported({}, "", ""),
+        Reported({"device_id": "n1"}, "", ""),
+        Reported(DEVICE, "web.tail1234.ts.net", "web.tail1234.ts.net"),
+        Reported(CURRENT, "", "web.tail1234.ts.net"),
+        Reported({**CURRENT, "https_endpoint": "web.example.org."}, "web.example.org", "web.example.org"),
+        Reported({**CURRENT, "https_endpoint": "no-https"}, "", "", ("HTTPSNotEnabled",)),
+        Reported(
+            {**CURRENT, "https_endpoint": "no-https", "pod_uid": "other"}, "web.tail1234.ts.net", "web.tail1234.ts.net"
+        ),
+    ],
+)
+def test_status_and_name_are_what_the_device_reports(case: Reported) -> None:
+    plan = desired.plan(ingress(), logged_in(case.data), SETTINGS)
+    wanted = [{"hostname": case.shown, "ports": [HTTPS]}] if case.shown else []
+    assert shown(plan) == wanted
+    assert desired.proxy(ingress(), logged_in(case.data), SETTINGS).magic_dns_name == case.name
+    assert reasons(plan) == [*case.notes]
+
+
+def test_with_a_redirect_port_80_is_shown_second() -> None:
+    plan = desired.plan(ingress({"tailscale.com/http-redirect": "true"}), logged_in(DEVICE), SETTINGS)
+    assert shown(plan)[0]["ports"] == [HTTPS, HTTP]
+
+
+def test_a_status_that_is_out_of_date_is_cleared() -> None:
+    old = {**ingress(), "status": {"loadBalancer": {"ingress": [{"hostname": "old.tail1234.ts.net"}]}, "more": 1}}
+    assert desired.plan(old, NEW, SETTINGS).status == {"loadBalancer": {}, "more": 1}
+
+
+def test_a_path_that_is_left_out_is_told_while_the_rest_is_served() -> None:
+    spec = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}
+    assert desired.refusal(ingress(spec=spec), NEW, SETTINGS) is None
+    assert reasons(desired.plan(ingress(spec=spec), NEW, SETTINGS)) == ["InvalidIngressBackend"]
+
+
+def leaving(host: str) -> Object:
+    """An Ingress that has moved to another class, whose status shows *host*."""
+    status = {"loadBalancer": {"ingress": [{"hostname": host}]}}
+    return {**held(ingress(spec={"ingressClassName": "nginx"})), "status": status}
+
+
+def test_an_ingress_that_we_never_held_is_left_alone() -> None:
+    assert desired.plan_deletion(ingress(), logged_in(DEVICE)) == Plan()
+
+
+def test_removal_takes_three_steps() -> None:
+    key = Key("tailscale", NAME)
+    pods = stored(proxy_statefulset(key, OWNER, "web-uid", ServeIngress(False), SETTINGS, None))
+    rest = logged_in(DEVICE).children
+    steps = [
+        desired.plan_deletion(
+            deleting(held(ingress())), Observed(Children(rest.services, statefulsets, rest.secrets), WEB)
+        )
+        for statefulsets in ([pods], [deleting(pods)], [])
+    ]
+    assert [(len(step.delete), list(step.devices), step.release) for step in steps] == [
+        (1, [], False),
+        (0, [], False),
+        (2, ["n1"], True),
+    ]
+    assert [step.status for step in steps] == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"), [("web.tail1234.ts.net", {"loadBalancer": {}}), ("nginx.example.org", None)]
+)
+def test_of_an_ingress_of_another_class_only_our_status_goes(host: str, status: Object | None) -> None:
+    plan = desired.plan_deletion(leaving(host), logged_in(DEVICE))
+    assert (plan.release, plan.status) == (True, status)
+
+
+@pytest.mark.parametrize("status", [{}, {"loadBalancer": None}, {"loadBalancer": {"ingress": None}}])
+def test_an_ingress_that_shows_nothing_goes_too(status: Object) -> None:
+    plan = desired.plan_deletion({**leaving(""), "status": status}, Observed(Children(), WEB))
+    assert (plan.release, plan.status) == (True, None)
+
+
+def test_a_failure_is_told_by_an_event() -> None:
+    assert desired.failed("the control server is away").notes[0].message == "the control server is away"
+
+
+NOTHING: st.SearchStrategy[Object | None] = st.none() | st.just({})
+PORTS = NOTHING | st.fixed_dictionaries(
+    {}, optional={"number": st.none() | st.integers(0, 65535), "name": st.none() | st.sampled_from(["", "https", "x"])}
+)
+BACKENDS = NOTHING | st.fixed_dictionaries(
+    {},
+    optional={
+        "service": NOTHING
+        | st.fixed_dictionaries({}, optional={"name": st.sampled_from(["web", "missing", ""]), "port": PORTS}),
+        "resource": st.none() | st.just({"kind": "Bucket", "name": "b"}),
+    },
+)
+PATHS = st.fixed_dictionaries(
+    {},
+    optional={
+        "path": st.none() | st.sampled_from(["", "/", "/a"]),
+        "pathType": st.sampled_from(["Exact", "Prefix", "ImplementationSpecific"]),
+        "backend": BACKENDS,
+    },
+)
+RULES = st.fixed_dictionaries(
+    {},
+    optional={
+        "host": st.none() | st.sampled_from(["", "web", "other.example.org"]),
+        "http": NOTHING | st.fixed_dictionaries({"paths": st.none() | st.lists(PATHS, max_size=3)}),
+    },
+)
+TLS = st.none() | st.lists(
+    st.just({}) | st.fixed_dictionaries({"hosts": st.none() | st.lists(st.text(max_size=9), max_size=2)}), max_size=2
+)
+SPECS = st.fixed_dictionaries(
+    {}, optional={"defaultBackend": BACKENDS, "rules": st.none() | st.lists(RULES, max_size=3), "tls": TLS}
+)
+ANNOTATIONS = st.dictionaries(
+    st.sampled_from([*FORWARD, "tailscale.com/tags", "tailscale.com/funnel", "tailscale.com/http-redirect"]),
+    st.text(max_size=9) | st.sampled_from(["true", "tag:a"]),
+)
+
+
+@examples(deadline=None)
+@given(ANNOTATIONS, SPECS, st.sampled_from([{}, DEVICE, CURRENT, {**CURRENT, "https_endpoint": "no-https"}]))
+def test_every_ingress_has_a_plan(annotations: dict[str, str], spec: Object, data: dict[str, str]) -> None:
+    found = ingress(annotations, spec=spec, finalizers=[FINALIZER])
+    observed = logged_in(data) if data else NEW
+    assert desired.plan_deletion(found, observed).release
+    if (refusal := desired.refusal(found, observed, SETTINGS)) is not None:
+        assert refusal == Plan(notes=refusal.notes)
+        assert refusal.notes
+    else:
+        assert desired.plan(found, observed, SETTINGS, "new-authkey").apply

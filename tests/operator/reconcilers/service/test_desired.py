@@ -1,0 +1,326 @@
+"""What an egress Service needs."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from tsoperator.api.objects import SERVICE, Key, Object
+from tsoperator.api.rules import child_name
+from tsoperator.desired.plan import Note, Patch, Plan
+from tsoperator.desired.proxy import Children
+from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, Target, proxy_statefulset
+from tsoperator.reconcilers.service import desired
+from tsoperator.reconcilers.service.desired import Observed
+
+from tests.support.objects import (
+    FQDN,
+    deleting,
+    egress_service,
+    headless,
+    held,
+    proxy_class,
+    settings,
+    slim_secret,
+    stored,
+)
+
+SETTINGS = settings()
+NOTHING = Observed(Children())
+FQDN_KEY = "tailscale.com/tailnet-fqdn"
+IP_KEY = "tailscale.com/tailnet-ip"
+OLD_IP_KEY = "tailscale.com/ts-tailnet-target-ip"
+EXPOSE = {"tailscale.com/expose": "true"}
+GROUP = {"tailscale.com/proxy-group": ""}
+CLUSTER_IP = {"type": "ClusterIP", "clusterIP": "192.0.2.4"}
+LOAD_BALANCER = {**CLUSTER_IP, "type": "LoadBalancer", "loadBalancerClass": "tailscale"}
+BY_NAME = {"type": "ExternalName", "externalName": "db.example.org"}
+NAME = child_name("db", "db-uid")
+READY = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": "ProxyCreated"}
+
+
+def condition_of(plan: Plan | None) -> Object:
+    """The one condition that *plan* sets, without its time."""
+    assert plan is not None
+    assert plan.status is not None
+    (condition,) = plan.status["conditions"]
+    return {name: value for name, value in condition.items() if name != "lastTransitionTime"}
+
+
+class Asks(NamedTuple):
+    annotations: dict[str, str]
+    spec: Object
+    egress: bool = False
+    exposed: bool = False
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Asks({FQDN_KEY: FQDN}, BY_NAME, egress=True),
+        Asks({FQDN_KEY: FQDN}, CLUSTER_IP, egress=True),
+        Asks({IP_KEY: "100.66.66.66"}, BY_NAME, egress=True),
+        Asks({OLD_IP_KEY: "100.66.66.66"}, BY_NAME, egress=True),
+        Asks({IP_KEY: "", FQDN_KEY: ""}, BY_NAME),
+        Asks({}, CLUSTER_IP),
+        Asks({FQDN_KEY: FQDN, **GROUP}, BY_NAME),
+        Asks(EXPOSE, CLUSTER_IP, exposed=True),
+        Asks({"tailscale.com/expose": "True"}, CLUSTER_IP),
+        Asks({FQDN_KEY: FQDN, **EXPOSE}, CLUSTER_IP, exposed=True),
+        Asks(EXPOSE, BY_NAME, exposed=True),
+        Asks(EXPOSE, {"type": "ExternalName"}),
+        Asks({}, LOAD_BALANCER, exposed=True),
+        Asks({}, {**LOAD_BALANCER, "loadBalancerClass": "other"}),
+        Asks({}, {**LOAD_BALANCER, "clusterIP": ""}),
+        Asks({}, {**CLUSTER_IP, "loadBalancerClass": "tailscale"}),
+    ],
+)
+def test_a_service_asks_for_egress_or_to_be_exposed(case: Asks) -> None:
+    service = egress_service(case.annotations, spec=case.spec)
+    assert (desired.is_egress(service), desired.is_exposed(service)) == (case.egress, case.exposed)
+    assert desired.is_leaving(service) is not (case.egress or case.exposed)
+
+
+def test_a_service_that_is_being_deleted_is_leaving() -> None:
+    assert desired.is_leaving(deleting(egress_service()))
+    assert desired.is_leaving(deleting(egress_service({}, spec=LOAD_BALANCER)))
+
+
+class Violation(NamedTuple):
+    annotations: dict[str, str]
+    words: list[str]
+    """In each message, in order."""
+
+
+TOO_LONG = "x" * 64
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Violation({FQDN_KEY: FQDN}, []),
+        Violation({FQDN_KEY: f"{FQDN}."}, []),
+        Violation({FQDN_KEY: "a.b.deep.tail1234.ts.net"}, []),
+        Violation({IP_KEY: "100.66.66.66"}, []),
+        Violation({IP_KEY: "2001:db8::1"}, []),
+        Violation({FQDN_KEY: FQDN, "tailscale.com/tags": "tag:a, tag:b-1"}, []),
+        Violation({FQDN_KEY: FQDN, "tailscale.com/hostname": "DB-1"}, []),
+        Violation(
+            {FQDN_KEY: "foo.tail4567"}, [f'{FQDN_KEY}: "foo.tail4567" is not a MagicDNS name in the zone ts.net']
+        ),
+        Violation({FQDN_KEY: "db_bad..ts.net"}, [f'{FQDN_KEY}: "db_bad..ts.net" is not a valid MagicDNS name']),
+        Violation({IP_KEY: "not-an-ip"}, [f'{IP_KEY}: "not-an-ip" is not an IP address']),
+        Violation({IP_KEY: "100.64.0.0/10"}, ["without a prefix length"]),
+        Violation({OLD_IP_KEY: "999.999.999.999"}, [f'{OLD_IP_KEY}: "999.999.999.999" is not an IP address']),
+        Violation({IP_KEY: "bad", OLD_IP_KEY: "100.64.0.1"}, [f'{IP_KEY}: "bad"']),
+        Violation({FQDN_KEY: FQDN, IP_KEY: "100.64.0.1"}, [f"only one of {IP_KEY} and {FQDN_KEY}"]),
+        Violation({FQDN_KEY: FQDN, OLD_IP_KEY: "100.64.0.1"}, [f"only one of {OLD_IP_KEY} and {FQDN_KEY}"]),
+        Violation(
+            {FQDN_KEY: FQDN, "tailscale.com/hostname": ""},
+            ['tailscale.com/hostname: "" is not a valid DNS label: must not be empty'],
+        ),
+        Violation(
+            {FQDN_KEY: FQDN, "tailscale.com/hostname": "-bad.host_"},
+            ['tailscale.com/hostname: "-bad.host_" is not a valid DNS label: must start with a letter or number'],
+        ),
+        Violation({FQDN_KEY: FQDN, "tailscale.com/hostname": TOO_LONG}, ["at most 63 characters, not 64"]),
+        Violation({FQDN_KEY: FQDN, "tailscale.com/tags": ""}, ['tailscale.com/tags: "" is not a valid tag']),
+        Violation(
+            {FQDN_KEY: FQDN, "tailscale.com/tags": "tag:ok,db,tag:1"},
+            ['tailscale.com/tags: "db" is not', 'tailscale.com/tags: "tag:1" is not'],
+        ),
+        Violation(
+            {FQDN_KEY: "x", IP_KEY: "y", "tailscale.com/hostname": "", "tailscale.com/tags": "z"},
+            ["only one of", FQDN_KEY, IP_KEY, "tailscale.com/hostname", "tailscale.com/tags"],
+        ),
+    ],
+)
+def test_each_violation_names_the_annotation_and_what_it_takes(case: Violation) -> None:
+    found = desired.violations(egress_service(case.annotations), SETTINGS.zones)
+    assert len(found) == len(case.words)
+    assert all(words in message for words, message in zip(case.words, found, strict=True)), found
+
+
+def test_a_headless_service_is_a_violation_that_comes_first() -> None:
+    found = desired.violations(egress_service({FQDN_KEY: "x"}, spec={"clusterIP": "None"}), SETTINGS.zones)
+    assert len(found) == 2
+    assert found[0].startswith("headless Services are not supported: use")
+
+
+def test_a_default_hostname_that_is_too_long_asks_for_the_annotation() -> None:
+    (message,) = desired.violations(egress_service(name="x" * 60), SETTINGS.zones)
+    assert message.endswith("not 68: set annotation tailscale.com/hostname to a shorter one")
+
+
+def test_names_in_every_configured_zone_are_valid() -> None:
+    service = egress_service({FQDN_KEY: "db.tail.example.org"})
+    assert desired.violations(service, ("ts.net", "tail.example.org")) == []
+    assert desired.violations(service, ("ts.net",)) != []
+
+
+@pytest.mark.parametrize(
+    ("annotations", "name"),
+    [({}, "default-db"), ({"tailscale.com/hostname": "mine"}, "mine"), ({"tailscale.com/hostname": ""}, "")],
+)
+def test_the_hostname_is_the_annotation_if_there_is_one(annotations: dict[str, str], name: str) -> None:
+    assert desired.hostname(egress_service(annotations)) == name
+
+
+def test_tags_are_the_annotations_trimmed_or_the_operators() -> None:
+    asked = settings(proxy_tags=("tag:default",))
+    assert desired.tags(egress_service({"tailscale.com/tags": "tag:a, tag:b"}), asked) == ("tag:a", "tag:b")
+    assert desired.tags(egress_service(), asked) == ("tag:default",)
+
+
+class Targeted(NamedTuple):
+    annotations: dict[str, str]
+    target: Target
+    name: str = ""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Targeted({FQDN_KEY: FQDN}, EgressByFQDN(f"{FQDN}."), FQDN),
+        Targeted({FQDN_KEY: f"{FQDN}."}, EgressByFQDN(f"{FQDN}."), FQDN),
+        Targeted({IP_KEY: "100.66.66.66"}, EgressByIP("100.66.66.66")),
+        Targeted({OLD_IP_KEY: "100.66.66.66"}, EgressByIP("100.66.66.66")),
+        Targeted({IP_KEY: "100.66.66.66", OLD_IP_KEY: "100.77.77.77"}, EgressByIP("100.66.66.66")),
+    ],
+)
+def test_the_proxy_goes_where_the_annotation_says(case: Targeted) -> None:
+    proxy = desired.proxy(egress_service(case.annotations), SETTINGS)
+    assert (proxy.target, proxy.magic_dns_name) == (case.target, case.name)
+
+
+def test_the_proxy_belongs_to_the_service() -> None:
+    proxy = desired.proxy(egress_service(), settings(login_server="https://headscale.example.org"))
+    assert str(proxy.owner) == "svc:default/db"
+    assert proxy.parent_uid == "db-uid"
+    assert (proxy.config.hostname, proxy.config.server_url) == ("default-db", "https://headscale.example.org")
+    assert proxy.config.serve_config is None
+
+
+def test_a_valid_service_is_not_refused() -> None:
+    assert desired.refusal(egress_service(), NOTHING, SETTINGS) is None
+
+
+@pytest.mark.parametrize("service", [egress_service(EXPOSE, spec=CLUSTER_IP), egress_service({}, spec=LOAD_BALANCER)])
+def test_nothing_of_an_exposed_service_is_touched(service: Object) -> None:
+    assert desired.refusal(held(service), NOTHING, SETTINGS) == Plan()
+
+
+def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
+    plan = desired.refusal(egress_service({IP_KEY: "bad", "tailscale.com/hostname": ""}), NOTHING, SETTINGS)
+    condition = condition_of(plan)
+    assert plan is not None
+    assert (condition["status"], condition["reason"]) == ("False", "ProxyInvalid")
+    assert condition["message"].startswith("unable to provision proxy resources: invalid Service: invalid value of")
+    assert ", invalid value of annotation tailscale.com/hostname" in condition["message"]
+    assert plan == Plan(status=plan.status, notes=[Note("Warning", "INVALIDSERVICE", condition["message"])])
+
+
+@pytest.mark.parametrize(("found", "reason"), [(None, "ProxyFailed"), (proxy_class("prod"), "ProxyPending")])
+def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | None, reason: str) -> None:
+    service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
+    plan = desired.refusal(service, Observed(Children(), found), SETTINGS)
+    condition = condition_of(plan)
+    assert plan is not None
+    assert (condition["status"], condition["reason"]) == ("False", reason)
+    assert "'prod'" in condition["message"]
+    assert plan == Plan(status=plan.status)
+
+
+def test_a_service_is_pointed_at_its_proxy_and_is_ready_at_once() -> None:
+    service = egress_service(spec={**CLUSTER_IP, "selector": {"app": "db"}})
+    plan = desired.plan(service, NOTHING, SETTINGS, "new-authkey")
+    spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local", "selector": None}
+    assert plan.patch == [Patch(SERVICE, Key("default", "db"), {"spec": spec})]
+    assert condition_of(plan) == READY
+    assert [obj["kind"] for obj in plan.apply] == ["Service", "Secret", "StatefulSet"]
+    assert plan.hold
+
+
+def test_a_service_that_points_at_its_proxy_is_not_written() -> None:
+    spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local"}
+    assert desired.plan(egress_service(spec=spec), NOTHING, SETTINGS).patch == []
+
+
+def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> None:
+    child = headless(desired.owner(Key("default", "db")), "db-uid", "ts-db-x7k2p")
+    plan = desired.plan(egress_service(), Observed(Children([child])), settings(cluster_domain="k8s.example.org"))
+    assert plan.patch[0].body["spec"]["externalName"] == "ts-db-x7k2p.tailscale.svc.k8s.example.org"
+
+
+def test_other_conditions_and_the_rest_of_the_status_stay() -> None:
+    other = {"type": "Other", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "t"}
+    service = {**egress_service(), "status": {"loadBalancer": {}, "conditions": [other]}}
+    status = desired.plan(service, NOTHING, SETTINGS).status
+    assert status is not None
+    assert status["loadBalancer"] == {}
+    assert [condition["type"] for condition in status["conditions"]] == ["Other", "TailscaleProxyReady"]
+    assert status["conditions"][0] == other
+
+
+def test_a_failure_is_told_in_the_condition() -> None:
+    condition = condition_of(desired.failed(egress_service(), "the control server refuses the credentials"))
+    assert (condition["status"], condition["reason"]) == ("False", "ProxyFailed")
+    assert condition["message"] == "the control server refuses the credentials"
+
+
+def gone() -> Object:
+    """A Service that asks for nothing any more, with the condition that it had."""
+    return {**egress_service({}), "status": {"loadBalancer": {}, "conditions": [READY]}}
+
+
+def test_a_service_that_we_never_held_only_loses_its_condition() -> None:
+    assert desired.plan_deletion(gone(), NOTHING) == Plan(status={"loadBalancer": {}, "conditions": []})
+    assert desired.plan_deletion(egress_service({}), NOTHING) == Plan()
+    assert desired.plan_deletion(deleting(gone()), NOTHING) == Plan()
+
+
+def test_removal_takes_three_steps_and_the_condition_goes_with_the_last() -> None:
+    owner = desired.owner(Key("default", "db"))
+    service = held(gone())
+    target = desired.proxy(egress_service(), SETTINGS).target
+    pods = stored(proxy_statefulset(Key("tailscale", NAME), owner, "db-uid", target, SETTINGS, None))
+    secret = slim_secret(f"{NAME}-0", {"device_id": "n1"}, owner.labels)
+    rest = Children([headless(owner, "db-uid", NAME)], [], [secret])
+    steps = [
+        desired.plan_deletion(service, Observed(Children(rest.services, statefulsets, rest.secrets)))
+        for statefulsets in ([pods], [deleting(pods)], [])
+    ]
+    assert [(len(step.delete), list(step.devices), step.release) for step in steps] == [
+        (1, [], False),
+        (0, [], False),
+        (2, ["n1"], True),
+    ]
+    assert [step.status for step in steps] == [None, None, {"loadBalancer": {}, "conditions": []}]
+
+
+def test_a_service_handed_to_a_proxy_group_loses_its_own_proxy() -> None:
+    service = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
+    assert desired.is_leaving(service)
+    assert desired.plan_deletion(service, NOTHING).release
+
+
+OTHER_KEYS = [f"tailscale.com/{name}" for name in ("hostname", "tags", "proxy-class")]
+KEYS = [FQDN_KEY, IP_KEY, OLD_IP_KEY, *EXPOSE, *GROUP, *OTHER_KEYS]
+ANNOTATIONS = st.dictionaries(
+    st.sampled_from(KEYS),
+    st.text(max_size=70)
+    | st.sampled_from([FQDN, "100.64.0.1", "2001:db8::1%eth0", "true", "tag:a", "a.ts.net..", ".", "é"]),
+)
+
+
+@examples(deadline=None)
+@given(ANNOTATIONS, st.sampled_from([CLUSTER_IP, LOAD_BALANCER, BY_NAME, {}, {"clusterIP": "None"}]))
+def test_every_service_has_a_plan(annotations: dict[str, str], spec: Object) -> None:
+    service = held(egress_service(annotations, spec=spec))
+    if desired.is_leaving(service):
+        assert desired.plan_deletion(service, NOTHING).release
+    elif (refusal := desired.refusal(service, NOTHING, SETTINGS)) is not None:
+        assert (refusal.apply, refusal.patch, refusal.delete, refusal.release) == ((), (), (), False)
+    else:
+        assert len(desired.plan(service, NOTHING, SETTINGS).apply) == 3

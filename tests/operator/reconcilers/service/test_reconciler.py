@@ -1,0 +1,404 @@
+"""Egress Services on a cluster: the operator runs, and the state of the world is looked at."""
+
+from typing import NamedTuple
+
+import pytest
+from clustersim.faults import Failure
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import POD, PROXYCLASS, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of, uid
+from tsoperator.api.rules import child_name
+
+from tests.support.manifests import DOMAIN, FQDN, egress
+from tests.support.operator import Proxy, World, is_ready, running_operator
+
+SECOND = f"second.{DOMAIN}"
+TARGET_FQDN, TARGET_IP = "TS_TAILNET_TARGET_FQDN", "TS_TAILNET_TARGET_IP"
+
+
+async def made(world: World, service: Object) -> Proxy:
+    """Wait until *service* is served by a proxy that has logged in, and return that."""
+
+    async def ready() -> Proxy | None:
+        proxy = await world.proxy(service)
+        served = await world.reason(service) == "ProxyCreated"
+        return proxy if served and proxy and "device_fqdn" in proxy.state and "AuthKey" not in proxy.config else None
+
+    return await world.eventually(ready)
+
+
+async def test_a_service_gets_a_proxy_and_leads_to_it(world: World) -> None:
+    await world.apply(egress())
+    proxy = await made(world, egress())
+    service = await world.look(egress())
+    assert service["spec"]["externalName"] == f"{proxy.name}.tailscale.svc.cluster.local"
+    assert FINALIZER in service["metadata"]["finalizers"]
+    assert proxy.env[TARGET_FQDN] == f"{FQDN}."
+    assert proxy.config["Hostname"] == "default-db"
+    assert await world.device_names() == [f"default-db.{DOMAIN}"]
+
+
+async def test_a_service_that_is_right_is_left_alone(world: World) -> None:
+    await world.apply(egress())
+    await made(world, egress())
+    assert not await world.writes_when_left_alone()
+
+
+async def test_an_operator_that_starts_again_writes_nothing(world: World) -> None:
+    await world.apply(egress())
+    await made(world, egress())
+    await world.settled()
+    before = world.sim.writes.copy()
+    await world.restart()
+    assert not world.sim.writes_since(before)
+
+
+async def test_the_device_gets_the_tags_that_the_service_asks_for(world: World) -> None:
+    await world.apply(egress(tags="tag:db, tag:prod"))
+    await made(world, egress())
+    assert [device.tags for device in world.sim.control.devices.values()] == [("tag:db", "tag:prod")]
+
+
+async def test_a_deleted_service_takes_everything_with_it(world: World) -> None:
+    await world.apply(egress())
+    await made(world, egress())
+    await world.delete(egress())
+    await world.eventually(lambda: world.gone(egress()))
+    assert await world.leftovers(egress()) == []
+    assert await world.device_names() == []
+    assert not await world.writes_when_left_alone()
+
+
+async def test_a_service_that_goes_before_its_proxy_was_made_leaves_nothing(world: World) -> None:
+    await world.apply(egress())
+    await world.delete(egress())
+    await world.eventually(lambda: world.gone(egress()))
+    await world.becomes(lambda: world.leftovers(egress()), [])
+    assert await world.device_names() == []
+
+
+async def test_without_its_annotation_a_service_loses_its_proxy_and_its_condition(world: World) -> None:
+    await world.apply(egress())
+    await made(world, egress())
+    await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": None})
+    await world.becomes(lambda: world.leftovers(egress()), [])
+    await world.settled()
+    assert await world.condition(egress()) is None
+    assert "finalizers" not in (await world.look(egress()))["metadata"]
+    assert await world.device_names() == []
+
+
+class Change(NamedTuple):
+    first: str
+    annotations: dict[str, str | None]
+    env: dict[str, str | None]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Change(FQDN, {"tailscale.com/tailnet-fqdn": SECOND}, {TARGET_FQDN: f"{SECOND}.", TARGET_IP: None}),
+        Change(
+            FQDN,
+            {"tailscale.com/tailnet-fqdn": None, "tailscale.com/tailnet-ip": "100.64.0.9"},
+            {TARGET_FQDN: None, TARGET_IP: "100.64.0.9"},
+        ),
+        Change(
+            "100.64.0.9",
+            {"tailscale.com/tailnet-fqdn": FQDN, "tailscale.com/tailnet-ip": None},
+            {TARGET_FQDN: f"{FQDN}.", TARGET_IP: None},
+        ),
+    ],
+    ids=["another name", "name to address", "address to name"],
+)
+async def test_another_target_rolls_the_proxy_and_keeps_its_device(world: World, case: Change) -> None:
+    service = egress(target=case.first)
+    await world.apply(service)
+    before = await made(world, service)
+    await world.annotate(service, case.annotations)
+
+    async def rolled() -> bool:
+        proxy = await world.proxy(service)
+        return proxy is not None and proxy.pod_uid != before.pod_uid
+
+    await world.eventually(rolled)
+    after = await made(world, service)
+    assert {name: after.env.get(name) for name in case.env} == case.env
+    assert (after.name, len(world.sim.control.keys)) == (before.name, 1)
+
+
+async def test_another_hostname_reaches_the_proxy_without_a_restart(world: World) -> None:
+    await world.apply(egress())
+    before = await made(world, egress())
+    await world.annotate(egress(), {"tailscale.com/hostname": "orders"})
+    await world.becomes(world.device_names, [f"orders.{DOMAIN}"])
+    await world.settled()
+    after = await made(world, egress())
+    assert (after.pod_uid, after.config["Hostname"]) == (before.pod_uid, "orders")
+
+
+async def test_another_hostname_keeps_the_key_of_a_proxy_that_has_yet_to_log_in(cluster: World) -> None:
+    await cluster.apply(egress())
+    name = f"{child_name('db', uid(await cluster.look(egress())))}-0"
+    blocker = {"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "tailscale", "name": name}, "spec": {}}
+    await cluster.apply(blocker)  # nobody's: the StatefulSet can't have its own Pod
+    async with running_operator(cluster.sim):
+        await cluster.becomes(lambda: cluster.reason(egress()), "ProxyCreated")
+        before = await config(cluster, name)
+        await cluster.annotate(egress(), {"tailscale.com/hostname": "orders"})
+        await cluster.becomes(lambda: config(cluster, name), before | {"Hostname": "orders"})
+        await cluster.delete(blocker)
+        statefulset = (await cluster.children(STATEFULSET, egress()))[0]
+        await cluster.annotate(statefulset, {"example.org/try-again": "now"})  # or wait until its controller does
+        await cluster.becomes(cluster.device_names, [f"orders.{DOMAIN}"])
+        assert ("AuthKey" in before, len(cluster.sim.control.keys)) == (True, 1)
+
+
+async def config(world: World, name: str) -> Object:
+    """Return the newest configuration in the Secret named *name*."""
+    return Proxy({}, {}, await world.api.get(SECRET, Key("tailscale", name)), {}).config
+
+
+class Bad(NamedTuple):
+    annotations: dict[str, str | None]
+    reason: str
+    words: str
+    event: str = "INVALIDSERVICE"
+
+
+BAD = {
+    "name": Bad({"tailscale.com/tailnet-fqdn": "db_bad..name"}, "ProxyInvalid", "tailscale.com/tailnet-fqdn"),
+    "zone": Bad({"tailscale.com/tailnet-fqdn": "db.example.org"}, "ProxyInvalid", "ts.net"),
+    "address": Bad(
+        {"tailscale.com/tailnet-fqdn": None, "tailscale.com/tailnet-ip": "not-an-ip"}, "ProxyInvalid", "not-an-ip"
+    ),
+    "both": Bad({"tailscale.com/tailnet-ip": "100.64.0.9"}, "ProxyInvalid", "only one of"),
+    "hostname": Bad({"tailscale.com/hostname": "-bad.host_"}, "ProxyInvalid", "-bad.host_"),
+    "tags": Bad({"tailscale.com/tags": "tag:ok,nonsense"}, "ProxyInvalid", "nonsense"),
+    "class": Bad({"tailscale.com/proxy-class": "nonesuch"}, "ProxyFailed", "nonesuch", event=""),
+}
+
+
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
+async def test_a_bad_service_is_told_why_it_has_no_proxy(world: World, case: Bad) -> None:
+    service = egress()
+    given: dict[str, str | None] = {**service["metadata"]["annotations"], **case.annotations}
+    service["metadata"]["annotations"] = {name: value for name, value in given.items() if value is not None}
+    await world.apply(service)
+    await world.becomes(lambda: world.reason(service), case.reason)
+    condition = await world.condition(service)
+    assert condition is not None
+    assert (condition.status, case.words in condition.message) == ("False", True)
+    assert (await world.events(service)).get(case.event, "") == (condition.message if case.event else "")
+    assert await world.leftovers(service) == []
+    assert not await world.writes_when_left_alone()
+
+
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
+async def test_a_proxy_that_ran_keeps_running_when_its_service_becomes_bad(world: World, case: Bad) -> None:
+    await world.apply(egress())
+    before = await made(world, egress())
+    await world.settled()
+    await world.annotate(egress(), case.annotations)
+    await world.becomes(lambda: world.reason(egress()), case.reason)
+    assert not await world.writes_when_left_alone()
+    after = await world.proxy(egress())
+    assert after is not None
+    assert (after.pod_uid, after.statefulset) == (before.pod_uid, before.statefulset)
+    assert after.state["device_id"] == before.state["device_id"]
+
+
+async def test_a_bad_service_can_be_deleted(world: World) -> None:
+    await world.apply(egress())
+    await made(world, egress())
+    await world.annotate(egress(), {"tailscale.com/tailnet-ip": "100.64.0.9"})
+    await world.becomes(lambda: world.reason(egress()), "ProxyInvalid")
+    await world.delete(egress())
+    await world.eventually(lambda: world.gone(egress()))
+    assert await world.leftovers(egress()) == []
+
+
+async def test_a_service_that_is_mended_gets_its_proxy(world: World) -> None:
+    await world.apply(egress(target="db.example.org"))
+    await world.becomes(lambda: world.reason(egress()), "ProxyInvalid")
+    await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": FQDN})
+    assert (await made(world, egress())).env[TARGET_FQDN] == f"{FQDN}."
+
+
+async def test_a_class_that_exists_is_said_not_to_be_applied(world: World) -> None:
+    prod = {"apiVersion": PROXYCLASS.api_version, "kind": "ProxyClass", "metadata": {"name": "prod"}, "spec": {}}
+    await world.apply(egress(proxy_class="prod"))
+    await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
+    await world.apply(prod)
+    await world.becomes(lambda: world.reason(egress()), "ProxyPending")
+    await world.delete(prod)
+    await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
+    await world.annotate(egress(), {"tailscale.com/proxy-class": None})
+    await made(world, egress())
+
+
+@pytest.mark.parametrize("kind", [SERVICE, STATEFULSET, SECRET], ids=str)
+async def test_a_child_that_is_deleted_comes_back_under_its_name(world: World, kind: Resource) -> None:
+    await world.apply(egress())
+    before = await made(world, egress())
+    await world.settled()
+    child = (await world.children(kind, egress()))[0]
+    await world.delete(child)
+
+    async def back() -> bool:
+        return [uid(obj) for obj in await world.children(kind, egress())] not in ([], [uid(child)])
+
+    await world.eventually(back)
+    after = await made(world, egress())
+    assert after.name == before.name
+    assert not await world.writes_when_left_alone()
+
+
+@pytest.mark.parametrize("kind", [SERVICE, STATEFULSET, SECRET], ids=str)
+async def test_a_child_that_lost_its_labels_is_found_again(world: World, kind: Resource) -> None:
+    await world.apply(egress())
+    before = await made(world, egress())
+    child = (await world.children(kind, egress()))[0]
+    await world.change(child, {"metadata": {"labels": None}})
+    await world.eventually(lambda: world.children(kind, egress()))
+    await world.settled()
+    after = await made(world, egress())
+    assert (after.name, after.pod_uid) == (before.name, before.pod_uid)
+    assert not await world.writes_when_left_alone()
+
+
+async def test_what_the_api_server_refuses_is_said_and_made_once_it_is_allowed(world: World) -> None:
+    world.sim.faults.fail(Failure(403, times=1000, verb="create", plural="statefulsets"))
+    await world.apply(egress())
+    await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
+    condition = await world.condition(egress())
+    assert condition is not None
+    assert "statefulsets" in condition.message
+    world.sim.faults.clear()
+    await made(world, egress())
+
+
+async def test_a_key_that_could_not_be_stored_is_used_next_time(world: World) -> None:
+    world.sim.faults.fail(Failure(403, times=4, verb="create", plural="secrets"))
+    await world.apply(egress())
+    await made(world, egress())
+    assert [key.used for key in world.sim.control.keys.values()] == [True]
+
+
+async def test_a_key_with_other_tags_than_are_asked_for_now_is_not_used(world: World) -> None:
+    world.sim.faults.fail(Failure(403, times=1000, verb="create", plural="secrets"))
+    await world.apply(egress())
+    await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
+    await world.annotate(egress(), {"tailscale.com/tags": "tag:db"})
+    await world.settled()
+    world.sim.faults.clear()
+    await made(world, egress())
+    assert [device.tags for device in world.sim.control.devices.values()] == [("tag:db",)]
+
+
+async def test_a_device_that_cannot_be_deleted_is_said(world: World) -> None:
+    await world.apply(egress())
+    await made(world, egress())
+    world.sim.control.fail(403, count=1000, path="/api/v2/device/")
+    await world.delete(egress())
+    await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
+    world.sim.control.heal()
+    await world.eventually(lambda: world.gone(egress()))
+    assert await world.device_names() == []
+
+
+async def test_a_deleted_namespace_takes_the_proxies_of_its_services_with_it(world: World) -> None:
+    namespace = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+    await world.apply(egress())
+    await made(world, egress())
+    await world.api.delete(namespace, Key("", "default"))
+    await world.eventually(lambda: world.gone(egress()))
+    assert (await world.leftovers(egress()), await world.device_names()) == ([], [])
+
+
+class Edit(NamedTuple):
+    kind: Resource
+    patch: Object
+    path: tuple[str | int, ...]
+
+
+CONTAINER = ("spec", "template", "spec", "containers", 0)
+EDITS = {
+    "selector": Edit(SERVICE, {"spec": {"selector": {"app": "other"}}}, ("spec", "selector")),
+    "replicas": Edit(STATEFULSET, {"spec": {"replicas": 3}}, ("spec", "replicas")),
+    "image": Edit(
+        STATEFULSET,
+        {"spec": {"template": {"spec": {"containers": [{"name": "tailscale", "image": "example.org/other:1"}]}}}},
+        (*CONTAINER, "image"),
+    ),
+    "finalizer": Edit(SERVICE, {"metadata": {"finalizers": None}}, ("metadata", "finalizers")),
+    "config": Edit(SECRET, {"data": {"cap-107.hujson": "e30="}}, ("data", "cap-107.hujson")),
+    "config gone": Edit(SECRET, {"data": {"cap-95.hujson": None}}, ("data", "cap-95.hujson")),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+async def test_a_child_that_is_edited_is_put_right(world: World, edit: Edit) -> None:
+    await world.apply(egress())
+    await made(world, egress())
+    await world.settled()
+    child = (await world.children(edit.kind, egress()))[0]
+    edited = await world.api.patch(edit.kind, key_of(child), edit.patch)
+
+    async def value() -> object:
+        return at(await world.look(child), edit.path)
+
+    assert at(edited, edit.path) != at(child, edit.path)
+    await world.becomes(value, at(child, edit.path))
+    await made(world, egress())
+    assert not await world.writes_when_left_alone()
+
+
+def at(obj: Object, path: tuple[str | int, ...]) -> object:
+    """Return what is at *path* in *obj*; None if there is nothing."""
+    found: object = obj
+    for step in path:
+        found = found[step] if isinstance(found, list) else found.get(step) if isinstance(found, dict) else None  # type: ignore[index]  # steps into lists are numbers
+    return found
+
+
+async def test_a_service_made_anew_while_its_old_proxy_goes_gets_one_of_its_own(world: World) -> None:
+    await world.apply(egress())
+    before = await made(world, egress())
+    hold, let_go = ({"metadata": {"finalizers": finalizers}} for finalizers in (["example.org/hold"], None))
+    await world.change(before.pod, hold)
+    await world.delete(egress())
+    await world.eventually(lambda: leaving(world, before.statefulset))
+    await world.change(egress(), let_go)  # by hand, as users do who can't wait
+    await world.apply(egress())
+    await world.settled()
+    await world.change(before.pod, let_go)
+    service = await world.look(egress())
+    after = await made(world, egress())
+    assert after.service["spec"]["selector"] == {"app": uid(service)}
+    assert len(await world.device_names()) == 1
+
+
+async def leaving(world: World, obj: Object) -> bool:
+    """Tell whether *obj* is being deleted."""
+    return "deletionTimestamp" in (await world.look(obj))["metadata"]
+
+
+async def test_a_pod_that_is_deleted_keeps_its_device(world: World) -> None:
+    await world.apply(egress())
+    before = await made(world, egress())
+    await world.delete(before.pod)
+
+    async def replaced() -> bool:
+        pod = await world.find(POD, key_of(before.pod).name)
+        return pod is not None and uid(pod) != before.pod_uid and is_ready(pod)
+
+    await world.eventually(replaced)
+    assert (await made(world, egress())).state["device_id"] == before.state["device_id"]
+    assert len(world.sim.control.keys) == 1
+
+
+async def test_a_service_of_a_proxy_group_is_left_alone(world: World) -> None:
+    await world.apply(egress(proxy_group="egress"), egress("other", SECOND))
+    await made(world, egress("other"))
+    assert await world.leftovers(egress()) == []
+    assert "finalizers" not in (await world.api.get(SERVICE, Key("default", "db")))["metadata"]

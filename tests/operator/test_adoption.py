@@ -1,0 +1,202 @@
+"""A cluster that the Go operator has run in is taken over: no proxy restarts, changes its name or its device."""
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
+from clustersim.tailnet import NewKey
+from tsoperator.api.objects import DEPLOYMENT, POD, STATEFULSET, Object, Resource, key_of, resource_of, uid
+
+from tests.operator import go_objects
+from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
+from tests.support.operator import NAMESPACE, Proxy, World, running_operator
+
+WEB = f"web.{DOMAIN}"
+HANDLERS = "${TS_CERT_DOMAIN}:443"
+
+
+def our_operator(world: World) -> AbstractAsyncContextManager[object]:
+    """Run our operator with the settings that the Go operator had."""
+    return running_operator(world.sim, proxy_image=go_objects.IMAGE, firewall_mode="auto")
+
+
+def new_key(world: World) -> str:
+    """Mint an auth key, as the Go operator did."""
+    return world.sim.control.create_key(NewKey(("tag:k8s",))).key
+
+
+async def egress_by_go(world: World, version: str = "1.102") -> Proxy:
+    """Make what the Go operator makes of an egress Service, and return the proxy once it has logged in."""
+    await world.apply(egress())
+    parent = await world.look(egress())
+    await world.change(parent, go_objects.held(parent))
+    await world.apply(
+        go_objects.headless(parent, FQDN),
+        go_objects.secret(parent, "default-db", world.sim.control_url, new_key(world)),
+        go_objects.egress_statefulset(parent, FQDN, go_objects.SYSCTL[version]),
+    )
+    return await logged_in(world, parent)
+
+
+async def ingress_by_go(world: World) -> Proxy:
+    """Make what the Go operator makes of an Ingress, and return the proxy once it has logged in."""
+    await world.apply(backend(), ingress())
+    parent = await world.look(ingress())
+    await world.change(parent, go_objects.held(parent))
+    address = (await world.look(backend()))["spec"]["clusterIP"]
+    web = {HANDLERS: {"Handlers": {"/": {"Proxy": f"http://{address}:80/"}}}}
+    serve_config = {"TCP": {"443": {"HTTPS": True}}, "Web": web}
+    await world.apply(
+        go_objects.headless(parent),
+        go_objects.secret(parent, "web", world.sim.control_url, new_key(world), serve_config),
+        go_objects.ingress_statefulset(parent),
+    )
+    return await logged_in(world, parent)
+
+
+async def logged_in(world: World, parent: Object) -> Proxy:
+    async def there() -> Proxy | None:
+        proxy = await world.proxy(parent)
+        return proxy if proxy and "device_fqdn" in proxy.state else None
+
+    return await world.eventually(there)
+
+
+async def dns_by_go(world: World, records: Mapping[str, list[str]]) -> None:
+    """Make what the Go operator makes of a DNSConfig, with *records* of IPv4 addresses."""
+    await world.apply(dnsconfig())
+    parent = await world.look(dnsconfig())
+    await world.change(parent, go_objects.held(parent))
+    document = json.dumps({"version": "v1alpha1", "ip4": records}, separators=(",", ":"))
+    await world.apply(*go_objects.nameserver(parent, document))
+
+
+@pytest.mark.parametrize("version", go_objects.SYSCTL)
+async def test_an_egress_proxy_is_kept_as_it_is(cluster: World, version: str) -> None:
+    before = await egress_by_go(cluster, version)
+    async with our_operator(cluster):
+        await cluster.becomes(lambda: cluster.reason(egress()), "ProxyCreated")
+        await cluster.settled()
+        after = await cluster.proxy(egress())
+    assert after is not None
+    assert (after.name, after.pod_uid, after.statefulset["spec"]) == (
+        before.name,
+        before.pod_uid,
+        before.statefulset["spec"],
+    )
+    assert [key.used for key in cluster.sim.control.keys.values()] == [True]
+    assert await cluster.device_names() == [f"default-db.{DOMAIN}"]
+
+
+async def test_an_ingress_proxy_is_kept_as_it_is(cluster: World) -> None:
+    before = await ingress_by_go(cluster)
+    async with our_operator(cluster):
+        await cluster.eventually(lambda: shown(cluster))
+        await cluster.settled()
+        after = await cluster.proxy(ingress())
+    assert after is not None
+    assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
+    assert len(cluster.sim.control.keys) == 1
+
+
+async def shown(world: World) -> bool:
+    """Tell whether the Ingress shows its name."""
+    entries = ((await world.look(ingress())).get("status") or {}).get("loadBalancer", {}).get("ingress")
+    return bool(entries) and entries[0]["hostname"] == WEB
+
+
+async def test_the_nameserver_is_kept_as_it_is(cluster: World) -> None:
+    await dns_by_go(cluster, {})
+    before = await versions(cluster, DEPLOYMENT), await pods(cluster)
+    async with our_operator(cluster):
+        await cluster.becomes(lambda: cluster.reason(dnsconfig(), "NameserverReady"), "NameserverCreated")
+        await cluster.settled()
+        assert (await versions(cluster, DEPLOYMENT), await pods(cluster)) == before
+
+
+async def versions(world: World, resource: Resource) -> dict[str, int]:
+    """Return how often the specs of all objects of one kind have changed."""
+    found = (await world.api.list(resource, NAMESPACE)).items
+    return {key_of(obj).name: obj["metadata"]["generation"] for obj in found}
+
+
+async def pods(world: World) -> set[str]:
+    """Return which Pods there are."""
+    return {uid(pod) for pod in (await world.api.list(POD, NAMESPACE)).items}
+
+
+async def test_all_is_taken_over_with_names_that_exist_all_the_while_and_is_then_left_alone(cluster: World) -> None:
+    proxy = await egress_by_go(cluster)
+    await ingress_by_go(cluster)
+    await dns_by_go(cluster, {FQDN: proxy.addresses[:1], "gone.tail1234.ts.net": ["192.0.2.1"]})
+    before = await pods(cluster)
+    with cluster.sim.store.subscribe(SIM_CONFIGMAP) as changes:
+        async with our_operator(cluster):
+            await cluster.becomes(lambda: names(cluster), [FQDN, WEB])
+            assert not await cluster.writes_when_left_alone()
+        written = [json.loads(change.object["data"]["records.json"]) for change in await changes.batch()]
+    assert all(document["ip4"][FQDN] == proxy.addresses[:1] for document in written)
+    assert await pods(cluster) == before
+
+
+async def names(world: World) -> list[str]:
+    """Return the names that have an address."""
+    return sorted(name for name, addresses in (await world.records()).items() if addresses)
+
+
+async def test_a_proxy_that_was_taken_over_can_be_changed(cluster: World) -> None:
+    before = await egress_by_go(cluster)
+    async with our_operator(cluster):
+        await cluster.becomes(lambda: cluster.reason(egress()), "ProxyCreated")
+        await cluster.annotate(egress(), {"tailscale.com/tailnet-fqdn": f"second.{DOMAIN}"})
+        await cluster.eventually(lambda: rolled(cluster, before))
+        after = await cluster.proxy(egress())
+    assert after is not None
+    assert (after.name, after.env["TS_TAILNET_TARGET_FQDN"]) == (before.name, f"second.{DOMAIN}.")
+    assert len(cluster.sim.control.keys) == 1
+
+
+async def rolled(world: World, before: Proxy) -> bool:
+    """Tell whether another Pod is ready."""
+    proxy = await world.proxy(egress())
+    return proxy is not None and proxy.pod_uid != before.pod_uid
+
+
+async def test_what_was_taken_over_goes_with_its_parent(cluster: World) -> None:
+    await egress_by_go(cluster)
+    await ingress_by_go(cluster)
+    await dns_by_go(cluster, {})
+    async with our_operator(cluster):
+        await cluster.eventually(lambda: shown(cluster))
+        await cluster.delete(egress(), ingress(), dnsconfig())
+        await cluster.eventually(lambda: cluster.gone(egress()))
+        await cluster.eventually(lambda: cluster.gone(ingress()))
+        await cluster.eventually(lambda: cluster.gone(dnsconfig()))
+        assert [await cluster.leftovers(parent) for parent in (egress(), ingress())] == [[], []]
+        await cluster.becomes(lambda: versions(cluster, STATEFULSET), {})
+    assert await cluster.device_names() == []
+
+
+async def test_what_was_deleted_while_no_operator_ran_is_cleaned_up(cluster: World) -> None:
+    await egress_by_go(cluster)
+    await cluster.delete(egress())
+    async with our_operator(cluster):
+        await cluster.eventually(lambda: cluster.gone(egress()))
+    assert await cluster.leftovers(egress()) == []
+    assert await cluster.device_names() == []
+
+
+async def test_what_another_operator_exposes_is_left_alone(cluster: World) -> None:
+    exposed = backend("lb", type="LoadBalancer", loadBalancerClass="tailscale")
+    await cluster.apply(exposed)
+    parent = await cluster.look(exposed)
+    await cluster.change(parent, go_objects.held(parent))
+    await cluster.apply(
+        go_objects.headless(parent),
+        go_objects.secret(parent, "default-lb", cluster.sim.control_url, new_key(cluster)),
+    )
+    async with our_operator(cluster):
+        assert not await cluster.writes_when_left_alone()
+    assert resource_of(await cluster.look(go_objects.headless(parent))) == resource_of(parent)

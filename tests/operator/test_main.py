@@ -1,0 +1,265 @@
+"""The operator as a process: exit codes, one line for what is wrong, and a stop at once when asked to."""
+
+import asyncio
+import inspect
+import re
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from clustersim import objects as kinds
+from clustersim.sim import ClusterSim
+from tsoperator import settings
+
+from tests.support.cluster import until
+
+Environment = dict[str, str]
+
+PROMPT = 5.0
+"""Seconds in which a process has to be gone that was asked to stop."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """The operator as it runs, and its log."""
+
+    child: asyncio.subprocess.Process
+
+    async def says(self, words: str) -> str:
+        """Return the next line of the log with *words*."""
+        assert self.child.stderr
+        async with asyncio.timeout(20):
+            while line := (await self.child.stderr.readline()).decode():
+                if words in line:
+                    return line
+        raise AssertionError(f"the log ended without {words!r}")
+
+    async def ends(self, seconds: float) -> tuple[int, str]:
+        """Return the exit code, and what the log has said since it was last read."""
+        async with asyncio.timeout(seconds):
+            _, rest = await self.child.communicate()
+        assert self.child.returncode is not None
+        return self.child.returncode, rest.decode()
+
+    async def stops(self) -> tuple[int, str]:
+        """Ask it to stop, and return how it did."""
+        self.child.send_signal(signal.SIGTERM)
+        return await self.ends(PROMPT)
+
+
+@asynccontextmanager
+async def operator(environment: Mapping[str, str], *arguments: str) -> AsyncIterator[Process]:
+    """Run the operator with nothing but *environment*."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tsoperator", *arguments,
+        env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        yield Process(child)
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.communicate()
+
+
+async def outcome(environment: Mapping[str, str]) -> tuple[int, str]:
+    """Return the exit code and the log of an operator that ends by itself."""
+    async with operator(environment) as process:
+        return await process.ends(20)
+
+
+@pytest.fixture
+def settings_only(tmp_path: Path) -> Environment:
+    """What has to be set, and no cluster."""
+    for name in ("id", "secret"):
+        (tmp_path / name).write_text("kClientCNTRL")
+    return {
+        "HOME": str(tmp_path),
+        "OPERATOR_NAMESPACE": "tailscale",
+        "CLIENT_ID_FILE": str(tmp_path / "id"),
+        "CLIENT_SECRET_FILE": str(tmp_path / "secret"),
+        "OPERATOR_HEALTH_ADDR": "",
+    }
+
+
+@pytest.fixture
+def useless_certificates(environment: Environment) -> None:
+    """Give the API server's URL a certificate authority that is none."""
+    kubeconfig = Path(environment["KUBECONFIG"])
+    text = kubeconfig.read_text()
+    kubeconfig.write_text(text.replace("server: http:", "certificate-authority-data: bm9uZQ==\n    server: https:"))
+
+
+@pytest.fixture
+def environment(sim: ClusterSim, settings_only: Environment, tmp_path: Path) -> Environment:
+    """What makes an operator of the simulated cluster."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(sim.kubeconfig())
+    return {**settings_only, "KUBECONFIG": str(kubeconfig), "OPERATOR_LOGIN_SERVER": sim.control_url}
+
+
+def holder(sim: ClusterSim) -> str:
+    lease = sim.store.find(kinds.LEASE, "tailscale", "tailscale-operator")
+    return lease["spec"]["holderIdentity"] if lease else ""
+
+
+class Wrong(NamedTuple):
+    variable: str
+    value: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Wrong("OPERATOR_NAMESPACE", ""),
+        Wrong("CLIENT_ID_FILE", ""),
+        Wrong("CLIENT_SECRET_FILE", "/missing"),
+        Wrong("CLIENT_ID", "kClientCNTRL"),
+        Wrong("OPERATOR_LOGIN_SERVER", "headscale.example.org"),
+        Wrong("OPERATOR_LOGGING", "loud"),
+        Wrong("OPERATOR_DNS_ZONES", "ts.net,_"),
+        Wrong("OPERATOR_LEADER_ELECTION", "maybe"),
+        Wrong("OPERATOR_HEALTH_ADDR", "9002"),
+        Wrong("PROXY_TAGS", "k8s"),
+        Wrong("PROXY_FIREWALL_MODE", "pf"),
+    ],
+)
+async def test_a_wrong_setting_is_named_in_one_line(case: Wrong, settings_only: Environment) -> None:
+    code, log = await outcome({**settings_only, case.variable: case.value})
+    assert code == 2
+    assert re.fullmatch(rf"tsoperator: {case.variable}\b[^\n]+\n", log)
+
+
+async def test_no_cluster_is_one_line_that_says_what_to_set(settings_only: Environment) -> None:
+    code, log = await outcome(settings_only)
+    assert code == 1
+    assert re.fullmatch(r"[^\n]*cannot find the API server: [^\n]*/\.kube/config; set KUBECONFIG[^\n]*\n", log)
+
+
+@pytest.mark.usefixtures("useless_certificates")
+async def test_useless_certificates_are_one_line(environment: Environment) -> None:
+    code, log = await outcome(environment)
+    assert code == 1
+    assert re.fullmatch(r"[^\n]*cannot use the certificates[^\n]*\n", log)
+
+
+async def test_an_address_in_use_is_one_line(environment: Environment) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, log = await outcome({**environment, "OPERATOR_HEALTH_ADDR": address})
+    assert code == 1
+    assert re.fullmatch(rf"[^\n]*cannot serve probes and metrics on {re.escape(address)}[^\n]*\n", log)
+
+
+async def test_a_leader_stops_at_once_and_leaves_the_lease_free(sim: ClusterSim, environment: Environment) -> None:
+    async with operator(environment) as process:
+        await process.says("leading:")
+        assert holder(sim)
+        code, log = await process.stops()
+    assert (code, holder(sim)) == (0, "")
+    assert log.endswith("tsoperator: stopped\n")
+    assert "Traceback" not in log
+
+
+async def test_an_operator_that_is_alone_needs_no_lease(sim: ClusterSim, environment: Environment) -> None:
+    async with operator({**environment, "OPERATOR_LEADER_ELECTION": "false"}) as process:
+        await process.says("leading:")
+        code, _ = await process.stops()
+    assert code == 0
+    assert sim.store.find(kinds.LEASE, "tailscale", "tailscale-operator") is None
+
+
+async def test_a_leader_stops_at_once_while_the_api_server_is_away(sim: ClusterSim, environment: Environment) -> None:
+    async with operator(environment) as process:
+        await process.says("leading:")
+        sim.faults.leave()
+        await process.says("watch failed")
+        code, log = await process.stops()
+    assert code == 0
+    assert "Traceback" not in log
+
+
+async def test_an_operator_that_never_reached_the_api_server_stops_at_once(
+    sim: ClusterSim, environment: Environment
+) -> None:
+    sim.faults.leave()
+    async with operator(environment) as process:
+        await process.says("watch failed")
+        code, log = await process.stops()
+    assert code == 0
+    assert "Traceback" not in log
+
+
+async def test_an_operator_waits_for_an_api_server_that_is_away(sim: ClusterSim, environment: Environment) -> None:
+    sim.faults.leave()
+    async with operator(environment) as process:
+        await process.says("watch failed")
+        sim.faults.clear()
+        await process.says("leading:")
+
+
+async def test_an_interrupt_stops_it_too(environment: Environment) -> None:
+    async with operator(environment) as process:
+        await process.says("leading:")
+        process.child.send_signal(signal.SIGINT)
+        code, _ = await process.ends(PROMPT)
+    assert code == 0
+
+
+async def test_a_leader_whose_lease_is_taken_ends(sim: ClusterSim, environment: Environment) -> None:
+    async with operator(environment) as process:
+        await process.says("leading:")
+        sim.store.merge(kinds.LEASE, "tailscale", "tailscale-operator", {"spec": {"holderIdentity": "another"}})
+        code, log = await process.ends(10)
+    assert code == 1
+    assert "tailscale/tailscale-operator is held by another" in log
+    assert "Traceback" not in log
+
+
+async def test_a_second_replica_takes_over_as_soon_as_the_first_stops(
+    sim: ClusterSim, environment: Environment
+) -> None:
+    async with operator({**environment, "POD_NAME": "first"}) as first:
+        await first.says("leading:")
+        looked = sim.requests["tsoperator", "get", "leases"]
+        async with operator({**environment, "POD_NAME": "second"}) as second:
+            await until(lambda: sim.requests["tsoperator", "get", "leases"] > looked, 20)
+            await first.stops()
+            async with asyncio.timeout(PROMPT):
+                await second.says("leading:")
+            assert holder(sim).startswith("second_")
+
+
+async def test_the_pod_that_leads_is_named_in_the_lease(sim: ClusterSim, environment: Environment) -> None:
+    async with operator({**environment, "POD_NAME": "operator-0"}) as process:
+        await process.says("leading:")
+        assert re.fullmatch(r"operator-0_[0-9a-f-]{36}", holder(sim))
+
+
+async def test_help_names_every_variable_that_is_read() -> None:
+    async with operator({}, "--help") as process:
+        out, _ = await process.child.communicate()
+    source = inspect.getsource(settings)
+    read = {*re.findall(r'"([A-Z]+(?:_[A-Z]+)+|KUBECONFIG)"', source)} - {"CLIENT_ID"}  # it is only refused
+    assert len(read) > 15
+    assert read <= {*re.findall(r"\w+", out.decode())}
+    assert process.child.returncode == 0
+
+
+async def test_help_says_what_the_exit_codes_mean() -> None:
+    async with operator({}, "--help") as process:
+        out, _ = await process.child.communicate()
+    assert "exit status: 0 stopped by SIGTERM or SIGINT, 1 cannot go on, 2 a setting is wrong" in out.decode()
+
+
+async def test_an_argument_is_refused() -> None:
+    async with operator({}, "--verbose") as process:
+        code, log = await process.ends(20)
+    assert code == 2
+    assert "unrecognized arguments: --verbose" in log

@@ -1,0 +1,133 @@
+"""Settings from the environment."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tsoperator.settings import InvalidSetting, Settings, cluster_domain, read_settings
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """The least that the operator needs."""
+    for name in ("id", "secret"):
+        (tmp_path / name).write_text(name)
+    return {
+        "OPERATOR_NAMESPACE": "tailscale",
+        "CLIENT_ID_FILE": str(tmp_path / "id"),
+        "CLIENT_SECRET_FILE": str(tmp_path / "secret"),
+    }
+
+
+def test_the_defaults_are_the_go_operators(environ: dict[str, str], tmp_path: Path) -> None:
+    found = read_settings(environ)
+    assert found == Settings("tailscale", tmp_path / "id", tmp_path / "secret", cluster_domain=found.cluster_domain)
+    assert (found.proxy_image, found.proxy_tags) == ("tailscale/tailscale:latest", ("tag:k8s",))
+    assert (found.ingress_class, found.nameserver_image) == ("tailscale", "tailscale/k8s-nameserver:stable")
+    assert (found.zones, found.leader_election, found.log_level) == (("ts.net",), True, "INFO")
+    assert found.control_url == "https://controlplane.tailscale.com"
+
+
+class Given(NamedTuple):
+    name: str
+    value: str
+    field: str
+    meaning: object
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Given(
+            "OPERATOR_LOGIN_SERVER", "https://headscale.example.org/", "control_url", "https://headscale.example.org"
+        ),
+        Given("OPERATOR_LOGIN_SERVER", "", "control_url", "https://controlplane.tailscale.com"),
+        Given("PROXY_IMAGE", "example.org/tailscale:v1", "proxy_image", "example.org/tailscale:v1"),
+        Given("PROXY_IMAGE", "", "proxy_image", "tailscale/tailscale:latest"),
+        Given("PROXY_TAGS", "tag:a, tag:b", "proxy_tags", ("tag:a", "tag:b")),
+        Given("PROXY_PRIORITY_CLASS_NAME", "high", "proxy_priority_class", "high"),
+        Given("PROXY_DEFAULT_CLASS", "prod", "proxy_class", "prod"),
+        Given("PROXY_FIREWALL_MODE", "nftables", "firewall_mode", "nftables"),
+        Given("OPERATOR_INGRESS_CLASS_NAME", "private", "ingress_class", "private"),
+        Given("OPERATOR_NAMESERVER_IMAGE", "example.org/ns:v1", "nameserver_image", "example.org/ns:v1"),
+        Given("OPERATOR_DNS_ZONES", "ts.net, .Tail.Example.ORG.", "zones", ("ts.net", "tail.example.org")),
+        Given("KUBECONFIG", "/etc/kubeconfig", "kubeconfig", "/etc/kubeconfig"),
+        Given("OPERATOR_LEADER_ELECTION", "false", "leader_election", False),
+        Given("POD_NAME", "operator-1", "pod_name", "operator-1"),
+        Given("OPERATOR_HEALTH_ADDR", "127.0.0.1:0", "health_address", "127.0.0.1:0"),
+        Given("OPERATOR_HEALTH_ADDR", "[::1]:9002", "health_address", "[::1]:9002"),
+        Given("OPERATOR_HEALTH_ADDR", "", "health_address", ""),
+        Given("OPERATOR_LOGGING", "debug", "log_level", "DEBUG"),
+        Given("OPERATOR_LOGGING", "dev", "log_level", "DEBUG"),
+    ],
+)
+def test_each_variable_sets_its_field(case: Given, environ: dict[str, str]) -> None:
+    assert getattr(read_settings({**environ, case.name: case.value}), case.field) == case.meaning
+
+
+class Wrong(NamedTuple):
+    name: str
+    value: str
+    words: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Wrong("OPERATOR_LOGIN_SERVER", "headscale.example.org", "is not a URL such as https://headscale.example.org"),
+        Wrong("OPERATOR_LOGIN_SERVER", "ftp://headscale.example.org", "is not a URL"),
+        Wrong("PROXY_TAGS", "tag:a,db", '"db" is not a valid tag'),
+        Wrong("PROXY_FIREWALL_MODE", "ipfw", "'ipfw' is not one of auto, iptables, nftables"),
+        Wrong("OPERATOR_DNS_ZONES", "ts.net,", "'' is not a DNS zone"),
+        Wrong("OPERATOR_DNS_ZONES", "tail_net", "'tail_net' is not a DNS zone"),
+        Wrong("OPERATOR_LEADER_ELECTION", "no", "'no' is not one of true, false"),
+        Wrong("OPERATOR_HEALTH_ADDR", "9002", "is not ADDRESS:PORT"),
+        Wrong("OPERATOR_HEALTH_ADDR", ":70000", "is not ADDRESS:PORT"),
+        Wrong("OPERATOR_HEALTH_ADDR", ":²", "is not ADDRESS:PORT"),
+        Wrong("OPERATOR_HEALTH_ADDR", "::1:9002", "is not ADDRESS:PORT"),
+        Wrong("OPERATOR_HEALTH_ADDR", "[::1:9002", "is not ADDRESS:PORT"),
+        Wrong("OPERATOR_HEALTH_ADDR", "192.0.2.1:", "is not ADDRESS:PORT"),
+        Wrong("OPERATOR_LOGGING", "loud", "'loud' is not one of info, debug, dev, warn, error"),
+        Wrong("CLIENT_ID", "id", "set CLIENT_ID_FILE and CLIENT_SECRET_FILE"),
+        Wrong("CLIENT_SECRET_FILE", "", "is not set: give the path"),
+        Wrong("CLIENT_ID_FILE", "/nonexistent/id", "cannot read /nonexistent/id"),
+    ],
+)
+def test_what_is_wrong_names_the_variable_and_says_what_it_takes(case: Wrong, environ: dict[str, str]) -> None:
+    with pytest.raises(InvalidSetting) as caught:
+        read_settings({**environ, case.name: case.value})
+    assert case.name in str(caught.value)
+    assert case.words in str(caught.value)
+
+
+def test_credentials_that_are_no_text_are_refused(environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "id").write_bytes(b"\xff")
+    with pytest.raises(InvalidSetting, match="CLIENT_ID_FILE"):
+        read_settings(environ)
+
+
+class Search(NamedTuple):
+    resolv_conf: str
+    domain: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Search("search tailscale.svc.k8s.example.org svc.k8s.example.org k8s.example.org", "k8s.example.org"),
+        Search("search tailscale.svc.cluster.local. svc.Cluster.Local. cluster.local. example.org", "Cluster.Local"),
+        Search(
+            "search tailscale.svc.a.example.org svc.a.example.org\nnameserver 192.0.2.1\nsearch a.example.org # b",
+            "a.example.org",
+        ),
+        Search("# search tailscale.svc.a.example.org svc.a.example.org a.example.org", "cluster.local"),
+        Search("search tailscale.svc.a.example.org svc.a.example.org", "cluster.local"),
+        Search("search other.svc.a.example.org svc.a.example.org a.example.org", "cluster.local"),
+        Search("search tailscale.svc.a.example.org a.example.org a.example.org", "cluster.local"),
+        Search("search tailscale.svc.a.example.org svc.a.example.org b.example.org", "cluster.local"),
+        Search("search tailscale.svc. svc. .", "cluster.local"),
+        Search("", "cluster.local"),
+    ],
+)
+def test_the_clusters_domain_is_read_from_the_search_path(case: Search) -> None:
+    assert cluster_domain(case.resolv_conf, "tailscale") == case.domain

@@ -1,0 +1,143 @@
+"""Objects of a cluster with the operator in it, as tests need them: each builder gives a valid one to change."""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tsoperator.api.names import FINALIZER, LABEL_SERVICE_NAME
+from tsoperator.api.objects import (
+    DNSCONFIG,
+    ENDPOINTSLICE,
+    INGRESS,
+    POD,
+    PROXYCLASS,
+    SECRET,
+    SERVICE,
+    Key,
+    Object,
+    Resource,
+)
+from tsoperator.desired.children import Owner
+from tsoperator.desired.secret import slim
+from tsoperator.desired.service import headless_service
+from tsoperator.settings import Settings
+
+OPERATOR_NAMESPACE = "tailscale"
+FQDN = "db.tail1234.ts.net"
+
+
+def settings(**changes: Any) -> Settings:
+    """Return the operator's settings, all others at their defaults."""
+    return Settings(OPERATOR_NAMESPACE, Path("client-id"), Path("client-secret"), **changes)
+
+
+def obj(resource: Resource, key: Key, content: Object | None = None, **metadata: Any) -> Object:
+    """Return an object as the API server stores it."""
+    identity = {"namespace": key.namespace} if resource.namespaced else {}
+    head = {**identity, "name": key.name, "uid": f"{key.name}-uid", "resourceVersion": "1", **metadata}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": head, **(content or {})}
+
+
+def stored(written: Object | None, **metadata: Any) -> Object:
+    """Return what the API server keeps of an object that was *written*."""
+    assert written is not None
+    given = {"uid": f"{written['metadata']['name']}-uid", "resourceVersion": "2", **metadata}
+    return {**written, "metadata": {**written["metadata"], **given}}
+
+
+def deleting(live: Object) -> Object:
+    """Return *live* on its way out."""
+    return {**live, "metadata": {**live["metadata"], "deletionTimestamp": "2026-01-02T03:04:05Z"}}
+
+
+def held(live: Object) -> Object:
+    """Return *live* with the operator's finalizer."""
+    return {**live, "metadata": {**live["metadata"], "finalizers": [FINALIZER]}}
+
+
+def egress_service(
+    annotations: Mapping[str, str] | None = None, *, name: str = "db", spec: Object | None = None, **metadata: Any
+) -> Object:
+    """Return a user's Service, which asks for egress to `FQDN` unless *annotations* say otherwise."""
+    given = {"tailscale.com/tailnet-fqdn": FQDN} if annotations is None else dict(annotations)
+    content = {"spec": spec or {"type": "ExternalName", "externalName": "placeholder"}}
+    return obj(SERVICE, Key("default", name), content, annotations=given, **metadata)
+
+
+def backend_service(name: str = "web", *, cluster_ip: str | None = "192.0.2.4", ports: Sequence[Object] = ()) -> Object:
+    """Return a user's Service for an Ingress to lead to."""
+    spec = {"type": "ClusterIP", "ports": [*ports] or [{"port": 8080}]}
+    return obj(SERVICE, Key("default", name), {"spec": spec | ({"clusterIP": cluster_ip} if cluster_ip else {})})
+
+
+def to_service(name: str = "web", /, **port: Any) -> Object:
+    """Return an Ingress backend: a Service and its port, by number or name."""
+    return {"service": {"name": name, "port": port or {"number": 8080}}}
+
+
+def to_path(path: str | None = "/", backend: Object | None = None, path_type: str = "Prefix") -> Object:
+    """Return a path of an Ingress rule."""
+    given = {} if path is None else {"path": path}
+    return {**given, "pathType": path_type, "backend": backend or to_service()}
+
+
+def ingress(
+    annotations: Mapping[str, str] | None = None, *, host: str = "web", spec: Object | None = None, **metadata: Any
+) -> Object:
+    """Return a user's Ingress of our class; *spec* adds to its class and TLS host, or replaces its default backend."""
+    tls = {"tls": [{"hosts": [host]}]} if host else {}
+    content = {
+        "spec": {"ingressClassName": "tailscale", **tls, **({"defaultBackend": to_service()} if spec is None else spec)}
+    }
+    return obj(INGRESS, Key("default", "web"), content, annotations=dict(annotations or {}), **metadata)
+
+
+def dnsconfig(name: str = "ts-dns", nameserver: Object | None = None, **metadata: Any) -> Object:
+    """Return a DNSConfig that asks for *nameserver*, one with the defaults if it isn't given."""
+    return obj(DNSCONFIG, Key("", name), {"spec": {"nameserver": nameserver or {}}}, **{"generation": 1, **metadata})
+
+
+def proxy_class(name: str) -> Object:
+    """Return a ProxyClass."""
+    return obj(PROXYCLASS, Key("", name), {"spec": {}})
+
+
+def headless(owner: Owner, parent_uid: str, name: str, magic_dns_name: str = "", **metadata: Any) -> Object:
+    """Return the stored Service in front of a proxy."""
+    return stored(headless_service(Key(OPERATOR_NAMESPACE, name), owner, parent_uid, magic_dns_name), **metadata)
+
+
+def whole_secret(name: str, data: Mapping[str, str | Object], labels: Mapping[str, str] | None = None) -> Object:
+    """Return a proxy's Secret; values that are objects become JSON."""
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in data.items()}
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+    key = Key(OPERATOR_NAMESPACE, name)
+    return obj(SECRET, key, {"type": "Opaque", "data": encoded}, labels=dict(labels or {}))
+
+
+def slim_secret(name: str, data: Mapping[str, str | Object], labels: Mapping[str, str] | None = None) -> Object:
+    """Return what the cache keeps of a proxy's Secret."""
+    return slim(whole_secret(name, data, labels))
+
+
+def texts(secret: Object) -> dict[str, str]:
+    """Return the decoded data of a Secret, or of a patch of one."""
+    return {key: base64.b64decode(value).decode() for key, value in secret["data"].items() if value is not None}
+
+
+def pod(name: str, uid: str) -> Object:
+    """Return a proxy's Pod."""
+    return obj(POD, Key(OPERATOR_NAMESPACE, name), uid=uid)
+
+
+def endpoint(*addresses: str, **conditions: bool | None) -> Object:
+    """Return an endpoint of an EndpointSlice."""
+    return {"addresses": [*addresses], **({"conditions": conditions} if conditions else {})}
+
+
+def endpoint_slice(service: str, *endpoints: Object) -> Object:
+    """Return an EndpointSlice of *service*."""
+    key = Key(OPERATOR_NAMESPACE, f"{service}-{len(endpoints)}")
+    return obj(ENDPOINTSLICE, key, {"endpoints": [*endpoints]}, labels={LABEL_SERVICE_NAME: service})

@@ -1,0 +1,304 @@
+"""The operator, run in-process on a cluster, and a world in which a test acts as the user and looks at what came of it.
+
+What a real cluster has too goes through the API server. What only the simulated one has (its faults, its count of
+writes, its control server) is reached by `World.sim`.
+"""
+
+import asyncio
+import json
+from base64 import b64decode
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, TypeVar
+
+from clustersim.history import Subscription
+from clustersim.sim import ClusterSim, SimOptions, cluster_sim
+from tsoperator.api.names import LABEL_PARENT_NAME, LABEL_PARENT_TYPE, RECORDS_CONFIGMAP, RECORDS_KEY
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    EVENT,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+    Key,
+    Object,
+    Resource,
+    key_of,
+    resource_of,
+    uid,
+)
+from tsoperator.app import run
+from tsoperator.kube.client import USER_AGENT, KubeClient
+from tsoperator.kube.errors import NotFound
+from tsoperator.settings import Settings
+
+from tests.support.cluster import kube_client
+
+NAMESPACE = "tailscale"
+"""The operator's namespace."""
+
+QUIET = 0.07
+"""Seconds, twice over, without a request of the operator after which it counts as settled."""
+
+PATIENCE = 10.0
+"""Seconds that a condition may take to come true."""
+
+_LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announces is looked at again
+
+Value = TypeVar("Value")
+
+
+class Condition(NamedTuple):
+    """A condition of a status."""
+
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """The children of one parent."""
+
+    service: Object
+    statefulset: Object
+    secret: Object
+    pod: Object
+
+    @property
+    def name(self) -> str:
+        """The name of the headless Service and of the StatefulSet."""
+        return key_of(self.statefulset).name
+
+    @property
+    def pod_uid(self) -> str:
+        """What changes when the Pod is another."""
+        return uid(self.pod)
+
+    @property
+    def addresses(self) -> list[str]:
+        """The Pod's addresses in the families of the headless Service, IPv4 first."""
+        families = self.service["spec"]["ipFamilies"]
+        found = [ip_address(entry["ip"]) for entry in self.pod["status"]["podIPs"]]
+        return [str(address) for address in found if f"IPv{address.version}" in families]
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The plain variables of the proxy container in the StatefulSet."""
+        container = self.statefulset["spec"]["template"]["spec"]["containers"][0]
+        return {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
+
+    @property
+    def state(self) -> dict[str, str]:
+        """The decoded Secret."""
+        return {name: b64decode(value).decode() for name, value in (self.secret.get("data") or {}).items()}
+
+    @property
+    def config(self) -> Object:
+        """The newest configuration of the proxy's tailscaled."""
+        config: Object = json.loads(self.state["cap-107.hujson"])
+        return config
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A cluster as its user sees it, and the operator on it."""
+
+    sim: ClusterSim
+    api: KubeClient
+
+    async def apply(self, *objects: Object) -> None:
+        """Create *objects* in this order."""
+        for obj in objects:
+            await self.api.create(resource_of(obj), obj)
+
+    async def change(self, obj: Object, patch: Object) -> None:
+        """Merge *patch* into the object that is there under the name of *obj*."""
+        await self.api.patch(resource_of(obj), key_of(obj), patch)
+
+    async def annotate(self, obj: Object, annotations: dict[str, str | None]) -> None:
+        """Set annotations of *obj*, or remove those that are None."""
+        await self.change(obj, {"metadata": {"annotations": annotations}})
+
+    async def delete(self, *objects: Object) -> None:
+        """Ask for *objects* to be deleted."""
+        for obj in objects:
+            await self.api.delete(resource_of(obj), key_of(obj))
+
+    async def find(self, resource: Resource, name: str, namespace: str = NAMESPACE) -> Object | None:
+        """Return an object, None if it isn't there."""
+        try:
+            return await self.api.get(resource, Key(namespace, name))
+        except NotFound:
+            return None
+
+    async def look(self, obj: Object) -> Object:
+        """Return the object that is there under the name of *obj*. Raises NotFound."""
+        return await self.api.get(resource_of(obj), key_of(obj))
+
+    async def gone(self, obj: Object) -> bool:
+        """Tell whether nothing is there under the name of *obj*."""
+        key = key_of(obj)
+        return await self.find(resource_of(obj), key.name, key.namespace) is None
+
+    async def children(self, resource: Resource, parent: Object) -> list[Object]:
+        """Return the children of *parent* of one kind."""
+        kind = {"Service": "svc", "Ingress": "ingress", "DNSConfig": "nameserver"}[parent["kind"]]
+        selector = f"{LABEL_PARENT_TYPE}={kind},{LABEL_PARENT_NAME}={key_of(parent).name}"
+        return (await self.api.list(resource, NAMESPACE, selector)).items
+
+    async def proxy(self, parent: Object) -> Proxy | None:
+        """Return the proxy of *parent* once it is whole and its Pod is ready."""
+        found = [await self.children(resource, parent) for resource in (SERVICE, STATEFULSET, SECRET, POD)]
+        if [len(objects) for objects in found] != [1, 1, 1, 1]:
+            return None
+        proxy = Proxy(*(objects[0] for objects in found))
+        return proxy if is_ready(proxy.pod) else None
+
+    async def leftovers(self, parent: Object) -> list[str]:
+        """Return what is still there of the proxies of *parent*."""
+        kinds = (SERVICE, STATEFULSET, SECRET, POD)
+        return [f"{kind} {key_of(obj)}" for kind in kinds for obj in await self.children(kind, parent)]
+
+    async def condition(self, obj: Object, kind: str = "TailscaleProxyReady") -> Condition | None:
+        """Return a condition in the status of *obj*."""
+        for condition in ((await self.look(obj)).get("status") or {}).get("conditions") or ():
+            if condition["type"] == kind:
+                return Condition(condition["status"], condition["reason"], condition["message"])
+        return None
+
+    async def reason(self, obj: Object, kind: str = "TailscaleProxyReady") -> str:
+        """Return the reason of a condition; empty without the condition."""
+        condition = await self.condition(obj, kind)
+        return condition.reason if condition else ""
+
+    async def events(self, obj: Object) -> dict[str, str]:
+        """Return the messages of the Events on *obj* by reason."""
+        found = (await self.api.list(EVENT)).items
+        ours = (event for event in found if event["involvedObject"]["name"] == key_of(obj).name)
+        return {event["reason"]: event["message"] for event in ours}
+
+    async def records(self) -> dict[str, list[str]]:
+        """Return the addresses by name in the ConfigMap of records, IPv4 first; empty without one."""
+        configmap = await self.find(CONFIGMAP, RECORDS_CONFIGMAP)
+        if configmap is None:
+            return {}
+        document = json.loads(configmap["data"][RECORDS_KEY])
+        ip4, ip6 = document["ip4"], document.get("ip6") or {}
+        return {name: [*ip4.get(name, ()), *ip6.get(name, ())] for name in {*ip4, *ip6}}
+
+    async def device_names(self) -> list[str]:
+        """Return the MagicDNS names of the tailnet's devices."""
+        return sorted(device.name for device in self.sim.control.devices.values())
+
+    async def eventually(self, holds: Callable[[], Awaitable[Value | None]], timeout: float = PATIENCE) -> Value:
+        """Return what *holds* gives as soon as that is true; fail with what it gave last."""
+        value: Any = "nothing"
+        try:
+            async with asyncio.timeout(timeout):
+                with self.sim.store.subscribe() as changes:
+                    while not (value := await holds()):
+                        await _within(_LOOK_AGAIN, changes.batch())
+        except TimeoutError:
+            raise AssertionError(f"not true within {timeout:g} s; last: {value!r}") from None
+        result: Value = value
+        return result
+
+    async def becomes(self, look: Callable[[], Awaitable[object]], wanted: object, timeout: float = PATIENCE) -> None:
+        """Wait until *look* gives *wanted*; fail with what it gave last."""
+        last: Any = "nothing"
+
+        async def same() -> bool:
+            nonlocal last
+            last = await look()
+            return bool(last == wanted)
+
+        try:
+            await self.eventually(same, timeout)
+        except AssertionError:
+            assert last == wanted
+            raise
+
+    async def restart(self) -> None:
+        """Run another operator beside or after the first until it has looked at everything once."""
+        async with running_operator(self.sim):
+            await self.settled()
+
+    async def settled(self) -> None:
+        """Wait until the operator has nothing left to do: no request of its, no change in the cluster."""
+        async with asyncio.timeout(PATIENCE):
+            with self.sim.store.subscribe() as changes:
+                quiet = 0
+                while quiet < 2:  # once may be a machine that was busy elsewhere
+                    quiet = 0 if await self._is_busy(changes) else quiet + 1
+
+    async def writes_when_left_alone(self) -> Counter[tuple[str, str, str]]:
+        """Let the operator settle, and return what it writes after that."""
+        await self.settled()
+        before = Counter(self.sim.writes)
+        await self.settled()
+        return self.sim.writes_since(before)
+
+    async def _is_busy(self, changes: Subscription) -> bool:
+        before = self._requests()
+        return await _within(QUIET, changes.batch()) or self._requests() != before
+
+    def _requests(self) -> int:
+        return sum(count for (agent, verb, _), count in self.sim.requests.items() if agent == USER_AGENT != verb)
+
+
+async def _within(seconds: float, waiting: Awaitable[Any]) -> bool:
+    """Tell whether *waiting* ends within *seconds*."""
+    try:
+        async with asyncio.timeout(seconds):
+            await waiting
+    except TimeoutError:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def new_world(options: SimOptions | None = None) -> AsyncIterator[World]:
+    """Run a cluster without an operator."""
+    async with cluster_sim(options) as sim, kube_client(sim.api_url) as api:
+        yield World(sim, api)
+
+
+@asynccontextmanager
+async def running_operator(sim: ClusterSim, **settings: Any) -> AsyncIterator[asyncio.Task[None]]:
+    """Run the operator on *sim* until the end of the block; *settings* are those of `Settings`."""
+    with TemporaryDirectory(prefix="tsoperator-test-") as folder:
+        files = {
+            "kubeconfig": sim.kubeconfig(),
+            "client_id_file": sim.control.client_id,
+            "client_secret_file": sim.control.client_secret,
+        }
+        paths = {name: Path(folder) / name for name in files}
+        for name, path in paths.items():
+            path.write_text(files[name])
+        chosen = {
+            "namespace": NAMESPACE,
+            "login_server": sim.control_url,
+            "leader_election": False,
+            "health_address": "",
+            **paths,
+            "kubeconfig": str(paths["kubeconfig"]),
+            **settings,
+        }
+        async with asyncio.TaskGroup() as tasks:
+            operator = tasks.create_task(run(Settings(**chosen)), name="operator")
+            yield operator
+            operator.cancel()
+
+
+def is_ready(pod: Object) -> bool:
+    """Tell whether *pod* is ready and stays."""
+    conditions: Iterable[Object] = (pod.get("status") or {}).get("conditions") or ()
+    ready = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return ready and "deletionTimestamp" not in pod["metadata"]
