@@ -50,6 +50,7 @@ from tsoperator.tsclient.oauth import CredentialFiles
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "tailscale-operator"
+_WORKERS = 16  # keys of one kind at once: some may wait for a control server that is slow
 _GATHER = 0.02  # s in which changes of names become one write: a burst is one document, and a reader waits no longer
 
 
@@ -62,7 +63,7 @@ async def run(settings: Settings) -> None:
     GCCollector(registry=registry)
     async with (
         KubeClient(configuration, reload=lambda: load_configuration(settings.kubeconfig)) as client,
-        aiohttp.ClientSession() as session,
+        aiohttp.ClientSession(trust_env=True) as session,
     ):
         credentials = CredentialFiles(settings.client_id_file, settings.client_secret_file)
         tailnet = TailnetClient(session, settings.control_url, credentials)
@@ -71,7 +72,7 @@ async def run(settings: Settings) -> None:
             cache,
             reconcilers(client, tailnet, cache, settings),
             ControllerMetrics(registry),
-            Policy(workers=4, expected=(KubeError, ControlError)),
+            Policy(workers=_WORKERS, expected=(KubeError, ControlError)),
             coalesce={DNSRecordsReconciler.name: _GATHER},
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:

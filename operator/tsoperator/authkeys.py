@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 
 from tsoperator.api.names import SECRET_DEVICE_ID
 from tsoperator.api.objects import SECRET, Key
+from tsoperator.desired.proxy import Children, Proxy, secret_key, wants_auth_key
 from tsoperator.desired.secret import auth_key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import NotFound
+from tsoperator.settings import Settings
 from tsoperator.tsclient.client import TailnetClient
 
 log = logging.getLogger(__name__)
@@ -30,11 +32,19 @@ class AuthKeys:
         self._tailnet = tailnet
         self._unstored: dict[Key, _Minted] = {}
 
+    async def for_proxy(self, proxy: Proxy, children: Children, settings: Settings) -> str:
+        """Return the key to plan *proxy* with, empty where it needs none. Raises as `obtain` does."""
+        secret = secret_key(proxy, children, settings)
+        if wants_auth_key(proxy, children):
+            return await self.obtain(secret, proxy.tags)
+        self._unstored.pop(secret, None)
+        return ""
+
     async def obtain(self, secret: Key, tags: Sequence[str]) -> str:
         """Return the unused key in the live Secret named *secret*, a new one with *tags* if it has none.
 
         Empty if the proxy has logged in meanwhile. The Secret is read live, so that a cache that is behind costs no
-        key; one that could not be stored is returned again until `forget`.
+        key; one that could not be stored is returned again.
         Raises KubeError, ControlError.
         """
         try:
@@ -52,7 +62,3 @@ class AuthKeys:
             key = (await self._tailnet.create_auth_key(tags)).key.get_secret_value()
             minted = self._unstored[secret] = _Minted(tuple(tags), key)
         return minted.key
-
-    def forget(self, secret: Key) -> None:
-        """Drop the key that was minted for *secret*, which needs none any more."""
-        self._unstored.pop(secret, None)

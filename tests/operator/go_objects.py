@@ -62,6 +62,7 @@ def egress_statefulset(parent: Object, fqdn: str, script: str = SYSCTL["1.102"])
     sysctler = {"name": "sysctler", "image": IMAGE, "command": ["/bin/sh", "-c"], "args": [script]}
     pod = {"containers": [container], "initContainers": [sysctler | {"securityContext": {"privileged": True}}]}
     note = {"tailscale.com/operator-last-set-ts-tailnet-target-fqdn": f"{fqdn}."}
+    note["kubectl.kubernetes.io/restartedAt"] = "2026-01-02T03:04:05Z"  # somebody ran kubectl rollout restart
     return _statefulset(parent, pod, {"annotations": note})
 
 

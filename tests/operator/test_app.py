@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import pytest
 from clustersim.faults import Failure
+from clustersim.objects import STATEFULSET as SIM_STATEFULSET
 from clustersim.sim import SimOptions
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import LEASE, SERVICE, STATEFULSET, Object
+from tsoperator.api.objects import LEASE, SERVICE, STATEFULSET, Object, key_of, uid
 from tsoperator.kube.client import USER_AGENT
 
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
@@ -186,6 +187,24 @@ async def test_what_went_while_nobody_watched_is_cleaned_up(world: World, what: 
         await world.delete(obj)
         getattr(world.sim.faults, what)()
     await world.eventually(lambda: nothing_left(world))
+
+
+async def test_a_child_that_went_while_nobody_watched_comes_back(world: World) -> None:
+    await world.apply(*PRODUCT)
+    await world.eventually(lambda: right(world))
+    [before] = await world.children(STATEFULSET, egress())
+    world.sim.faults.leave()
+    count = sum(world.sim.requests.values())
+    await world.eventually(lambda: asked(world, count, 10))  # the watches have ended, and are asked for again
+    world.sim.store.delete(SIM_STATEFULSET, *key_of(before))
+    world.sim.faults.expire_history()
+    world.sim.faults.clear()
+
+    async def back() -> bool:
+        return [uid(obj) for obj in await world.children(STATEFULSET, egress())] not in ([], [uid(before)])
+
+    await world.eventually(back)
+    await world.eventually(lambda: right(world))
 
 
 async def test_a_cache_that_is_behind_costs_no_key(world: World) -> None:

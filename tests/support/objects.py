@@ -20,6 +20,7 @@ from tsoperator.api.objects import (
     Resource,
 )
 from tsoperator.desired.children import Owner
+from tsoperator.desired.plan import Patch, Plan
 from tsoperator.desired.secret import slim
 from tsoperator.desired.service import headless_service
 from tsoperator.settings import Settings
@@ -45,6 +46,16 @@ def stored(written: Object | None, **metadata: Any) -> Object:
     assert written is not None
     given = {"uid": f"{written['metadata']['name']}-uid", "resourceVersion": "2", **metadata}
     return {**written, "metadata": {**written["metadata"], **given}}
+
+
+def children_of(plan: Plan) -> list[Object]:
+    """Return the children that *plan* wants, whole."""
+    return [step for step in plan.apply if not isinstance(step, Patch)]
+
+
+def patches_of(plan: Plan) -> list[Patch]:
+    """Return the patches of *plan*."""
+    return [step for step in plan.apply if isinstance(step, Patch)]
 
 
 def deleting(live: Object) -> Object:

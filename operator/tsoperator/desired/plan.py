@@ -47,14 +47,14 @@ class Note:
 class Plan:
     """What closes the gap between an object and the cluster, in the order in which it is carried out.
 
-    *hold* puts our finalizer on the object. *status* is the whole desired status, its conditions without transition
-    times; None leaves it. *release* takes our finalizer off, last. *requeue_after* is in seconds.
+    *hold* puts our finalizer on the object. *apply* has children, whole, and patches of what others write too. *status*
+    is the whole desired status, its conditions without transition times; None leaves it. *release* takes our finalizer
+    off, last. *requeue_after* is in seconds.
     """
 
     hold: bool = False
     devices: Sequence[str] = ()
-    apply: Sequence[Object] = ()
-    patch: Sequence[Patch] = ()
+    apply: Sequence[Object | Patch] = ()
     delete: Sequence[Deletion] = ()
     status: Object | None = None
     notes: Sequence[Note] = ()

@@ -7,7 +7,7 @@ from tsoperator.api.names import DNS_FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of
 from tsoperator.api.rules import child_name
 from tsoperator.desired.children import Owner, first
-from tsoperator.desired.plan import Deletion, Plan
+from tsoperator.desired.plan import Deletion, Patch, Plan
 from tsoperator.desired.secret import (
     Device,
     config_patch,
@@ -43,6 +43,7 @@ class Proxy:
     parent_uid: str
     target: Target
     config: ProxyConfig
+    tags: Sequence[str]
     magic_dns_name: str = ""
 
 
@@ -77,15 +78,14 @@ def plan_proxy(proxy: Proxy, children: Children, settings: Settings, auth_key: s
     if statefulset is not None and not selects(statefulset, proxy.parent_uid):
         # The parent was made anew: the selector can't be changed, so the StatefulSet goes first and comes back.
         return Plan(hold=True, delete=_in_foreground(statefulset), requeue_after=_STILL_THERE)
-    desired = [headless_service(key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name)]
-    patches = []
+    desired: list[Object | Patch] = [headless_service(key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name)]
     if secret is None:
         desired.append(proxy_secret(secret_key(proxy, children, settings), proxy.owner, proxy.config, auth_key))
     elif patch := config_patch(secret, proxy.config, auth_key):
-        patches.append(patch)
+        desired.append(patch)
     desired.append(proxy_statefulset(key, proxy.owner, proxy.parent_uid, proxy.target, settings, live=statefulset))
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
-    return Plan(hold=True, apply=desired, patch=patches, delete=leaving)
+    return Plan(hold=True, apply=desired, delete=leaving)
 
 
 def plan_removal(children: Children) -> Plan:

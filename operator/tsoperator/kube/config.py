@@ -5,6 +5,8 @@ kubernetes.aio.
 import os
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import yaml
 from kubernetes.aio import config
@@ -40,7 +42,15 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
             f"cannot find the API server: {' '.join(str(error).split())}; "
             "set KUBECONFIG to a kubeconfig file, or run in a Pod with a ServiceAccount"
         ) from error
+    # The session would ask the environment for a proxy, in a thread, before each request.
+    configuration.client_session_kwargs = {"trust_env": False}
+    configuration.proxy = configuration.proxy or _proxy_from_environment(configuration.host)
     return configuration
+
+
+def _proxy_from_environment(url: str) -> str | None:
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
 
 
 def _existing(paths: str) -> str:

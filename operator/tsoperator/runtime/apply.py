@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from tsoperator.api.conditions import set_condition
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
-from tsoperator.desired.plan import Deletion, Plan, write_for
+from tsoperator.desired.plan import Deletion, Patch, Plan, write_for
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import AlreadyExists, NotFound
 from tsoperator.runtime.cache import Cache
@@ -47,9 +47,10 @@ class Applier:
         for device in plan.devices:
             await self._delete_device(device)
         for desired in plan.apply:
-            await self._write(desired)
-        for patch in plan.patch:
-            stored = await self._client.patch(patch.resource, patch.key, patch.body)
+            if not isinstance(desired, Patch):
+                await self._write(desired)
+                continue
+            stored = await self._client.patch(desired.resource, desired.key, desired.body)
             if uid(stored) == uid(parent):
                 parent = stored
         for deletion in plan.delete:

@@ -18,7 +18,7 @@ class Backoff:
     """Says how many seconds to wait after failures in a row: *first*, doubled up to *cap*, times *jitter* (up to 1)."""
 
     first: float = 0.005
-    cap: float = 300.0
+    cap: float = 60.0
     jitter: Callable[[], float] = nine_to_ten_tenths
 
     def delay(self, failures: int) -> float:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import SecretStr
 
-from tsoperator.tsclient.errors import BadRequest, CredentialsUnreadable, Unauthorized
+from tsoperator.tsclient.errors import BadRequest, ControlError, CredentialsUnreadable, Unauthorized
 from tsoperator.tsclient.models import AccessToken
 from tsoperator.tsclient.transport import Request, Transport
 
@@ -57,20 +57,38 @@ class TokenSource:
         self._clock = clock
         self._token: _Token | None = None
         self._renewal = asyncio.Lock()
+        self._failures = 0
+        self._failure: ControlError | None = None  # how the last request for a token ended
 
     async def token(self) -> SecretStr:
-        """Return a token that is good for a while. Raises ControlError."""
+        """Return a token that is good for a while.
+
+        Raises ControlError: the same to all that waited for a request that failed, instead of one try after the other.
+        """
+        failures = self._failures
         async with self._renewal:
+            if self._failure is not None and self._failures > failures:
+                raise self._failure.with_traceback(None)
             credentials = self._credentials()
             token = self._token
             if token is None or token.credentials != credentials or self._clock() >= token.renew_at:
-                token = self._token = await self._request(credentials)
+                token = self._token = await self._renewed(credentials)
             return token.value
 
     def drop(self, value: SecretStr) -> None:
         """Forget the token *value*, which the server did not accept, unless another has taken its place."""
         if self._token is not None and self._token.value == value:
             self._token = None
+
+    async def _renewed(self, credentials: Credentials) -> _Token:
+        try:
+            token = await self._request(credentials)
+        except ControlError as error:
+            self._failures += 1
+            self._failure = error
+            raise
+        self._failure = None
+        return token
 
     async def _request(self, credentials: Credentials) -> _Token:
         asked_at = self._clock()

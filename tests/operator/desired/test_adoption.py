@@ -13,7 +13,16 @@ from tsoperator.reconcilers.dnsconfig import desired as dnsconfigs
 from tsoperator.reconcilers.ingress import desired as ingresses
 from tsoperator.reconcilers.service import desired as services
 
-from tests.support.objects import backend_service, dnsconfig, egress_service, ingress, settings, slim_secret
+from tests.support.objects import (
+    backend_service,
+    children_of,
+    dnsconfig,
+    egress_service,
+    ingress,
+    patches_of,
+    settings,
+    slim_secret,
+)
 
 SETTINGS = settings(
     login_server="https://headscale.example.org", proxy_image="tailscale/tailscale:stable", firewall_mode="auto"
@@ -71,7 +80,7 @@ PLANS = {"egress": egress_plan, "nameserver": nameserver_plan}
 def test_what_is_there_only_gets_the_digest(name: str) -> None:
     made = recorded(name)
     live = {(obj["kind"], key_of(obj)): obj for obj in made.values()}
-    adopted = [obj for obj in PLANS[name](made).apply if (obj["kind"], key_of(obj)) in live]
+    adopted = [obj for obj in children_of(PLANS[name](made)) if (obj["kind"], key_of(obj)) in live]
     assert len(adopted) == len([kind for kind, _ in live if kind != "Secret"])
     for desired in adopted:
         found = live[desired["kind"], key_of(desired)]
@@ -81,7 +90,7 @@ def test_what_is_there_only_gets_the_digest(name: str) -> None:
 
 def test_an_ingress_proxys_pods_do_not_restart() -> None:
     made = recorded("ingress")
-    (statefulset,) = [obj for obj in ingress_plan(made).apply if obj["kind"] == "StatefulSet"]
+    (statefulset,) = [obj for obj in children_of(ingress_plan(made)) if obj["kind"] == "StatefulSet"]
     written = write_for(statefulset, made["statefulset"])
     assert written is not None
     assert written["spec"] == made["statefulset"]["spec"]
@@ -90,12 +99,12 @@ def test_an_ingress_proxys_pods_do_not_restart() -> None:
 @pytest.mark.parametrize("name", ["egress", "ingress"])
 def test_the_config_is_not_written(name: str) -> None:
     plan = egress_plan(recorded("egress")) if name == "egress" else ingress_plan(recorded("ingress"))
-    assert not [patch for patch in plan.patch if patch.resource.kind == "Secret"]
-    assert not [obj for obj in plan.apply if obj["kind"] == "Secret"]
+    assert not [patch for patch in patches_of(plan) if patch.resource.kind == "Secret"]
+    assert not [obj for obj in children_of(plan) if obj["kind"] == "Secret"]
 
 
 def test_the_nameserver_gets_the_rights_that_it_did_not_have() -> None:
-    assert [obj["kind"] for obj in nameserver_plan(recorded("nameserver")).apply] == [
+    assert [obj["kind"] for obj in children_of(nameserver_plan(recorded("nameserver")))] == [
         "ServiceAccount",
         "Role",
         "RoleBinding",
@@ -108,7 +117,7 @@ def test_a_script_of_a_newer_go_operator_does_not_restart_pods_either() -> None:
     made = recorded("egress")
     script = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"
     made["statefulset"]["spec"]["template"]["spec"]["initContainers"][0]["args"] = [script]
-    (statefulset,) = [obj for obj in egress_plan(made).apply if obj["kind"] == "StatefulSet"]
+    (statefulset,) = [obj for obj in children_of(egress_plan(made)) if obj["kind"] == "StatefulSet"]
     written = write_for(statefulset, made["statefulset"])
     assert written is not None
     assert written["spec"] == made["statefulset"]["spec"]
@@ -119,7 +128,7 @@ def test_a_repeated_environment_name_does_not_restart_pods_either() -> None:
     made["statefulset"]["spec"]["template"]["spec"]["containers"][0]["env"].insert(
         0, {"name": "TS_USERSPACE", "value": "true"}
     )
-    (statefulset,) = [obj for obj in egress_plan(made).apply if obj["kind"] == "StatefulSet"]
+    (statefulset,) = [obj for obj in children_of(egress_plan(made)) if obj["kind"] == "StatefulSet"]
     written = write_for(statefulset, made["statefulset"])
     assert written is not None
     assert written["spec"] == made["statefulset"]["spec"]

@@ -239,5 +239,5 @@ def test_a_digest_of_other_content_means_a_write() -> None:
 def test_what_a_plan_does_not_say_is_not_done() -> None:
     plan, deletion = Plan(), Deletion(SERVICE, live())
     assert (plan.hold, plan.release, plan.status, plan.requeue_after) == (False, False, None, None)
-    assert [*plan.devices, *plan.apply, *plan.patch, *plan.delete, *plan.notes] == []
+    assert [*plan.devices, *plan.apply, *plan.delete, *plan.notes] == []
     assert (deletion.propagation, deletion.release, deletion.unchanged) == ("Background", "", False)

@@ -123,12 +123,12 @@ async def test_a_plan_is_carried_out_in_order(ground: Ground) -> None:
     old = ground.put(child("old"))
     with ground.sim.store.subscribe(kinds.CONFIGMAP, kinds.DNSCONFIG, kinds.SECRET) as changes:
         parent = await ground.apply(
-            hold=True, devices=["n1", "n2"], apply=[child("a"), child("b")], patch=[secret_patch("dg==")],
+            hold=True, devices=["n1", "n2"], apply=[child("a"), secret_patch("dg=="), child("b")],
             delete=[Deletion(CONFIGMAP, old)],
         )  # fmt: skip
         await ground.applier.report(parent, Plan(status={"conditions": []}, release=True))
         assert steps(await changes.batch(), ground) == [
-            "MODIFIED parent", "device n1", "device n2", "ADDED a", "ADDED b", "MODIFIED state", "DELETED old",
+            "MODIFIED parent", "device n1", "device n2", "ADDED a", "MODIFIED state", "ADDED b", "DELETED old",
             "MODIFIED parent", "MODIFIED parent",
         ]  # fmt: skip
 
@@ -227,14 +227,14 @@ async def test_a_write_that_fails_leaves_the_deletes_for_the_next_time(ground: G
 
 
 async def test_a_patch_changes_just_our_fields(ground: Ground) -> None:
-    await ground.apply(patch=[secret_patch("dg==")])
+    await ground.apply(apply=[secret_patch("dg==")])
     live = ground.live(SECRET, Key("tailscale", "state"))
     assert live
     assert live["data"] == {"state": "eA==", "k": "dg=="}
 
 
 async def test_a_patch_of_the_parent_is_what_the_report_goes_by(ground: Ground) -> None:
-    parent = await ground.apply(patch=[Patch(DNSCONFIG, Key("", "parent"), {"spec": {"nameserver": {}}})])
+    parent = await ground.apply(apply=[Patch(DNSCONFIG, Key("", "parent"), {"spec": {"nameserver": {}}})])
     assert parent == ground.parent
     await ground.applier.report(parent, Plan(status={"conditions": []}))
     assert ground.parent["spec"] == {"nameserver": {}}

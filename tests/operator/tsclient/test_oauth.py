@@ -88,6 +88,14 @@ async def test_rotated_credentials_are_used_at_once(
     assert await tokens.token() != first
 
 
+async def test_those_who_wait_for_a_request_that_fails_share_its_failure(tokens: TokenSource, control: Control) -> None:
+    control.fail(401, count=1, path=TOKEN)
+    outcomes = await asyncio.gather(*(tokens.token() for _ in range(20)), return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {Unauthorized}
+    assert control.requests["POST", TOKEN] == 1
+    assert await tokens.token()
+
+
 async def test_a_dropped_token_is_replaced(tokens: TokenSource) -> None:
     first = await tokens.token()
     tokens.drop(first)

@@ -68,7 +68,7 @@ def plan(dnsconfig: Object, observed: Observed, settings: Settings) -> Plan:
     if contains(live, body):
         return Plan()
     metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
-    return Plan(patch=[Patch(CONFIGMAP, key_of(live), body)])
+    return Plan(apply=[Patch(CONFIGMAP, key_of(live), body)])
 
 
 def records_of(proxies: Iterable[NamedProxy], settings: Settings) -> Records:

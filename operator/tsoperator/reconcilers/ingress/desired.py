@@ -88,6 +88,7 @@ def proxy(ingress: Object, observed: Observed, settings: Settings) -> Proxy:
         parent_uid=uid(ingress),
         target=ServeIngress(forward),
         config=ProxyConfig(hostname(ingress), settings.control_url, serving(ingress, observed.services).config),
+        tags=tags(ingress, settings),
         magic_dns_name=_magic_dns_name(device),
     )
 

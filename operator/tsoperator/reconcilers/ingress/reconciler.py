@@ -18,7 +18,7 @@ from tsoperator.api.objects import (
 from tsoperator.authkeys import AuthKeys
 from tsoperator.desired.children import BY_OWNER, owned_keys, owner_of
 from tsoperator.desired.plan import Plan
-from tsoperator.desired.proxy import Children, secret_key, wants_auth_key
+from tsoperator.desired.proxy import Children
 from tsoperator.desired.proxyclass import class_name
 from tsoperator.kube.errors import Denied, Invalid
 from tsoperator.reconcilers.ingress import desired
@@ -65,8 +65,12 @@ class IngressReconciler:
         if ingress is None:
             return DONE
         observed = self._observe(ingress)
-        plan = await self._decide(ingress, observed)
-        ingress = await self._act(ingress, plan)
+        try:
+            plan = await self._decide(ingress, observed)
+            ingress = await self._applier.apply(ingress, plan)
+        except (ControlError, Denied, Invalid) as error:
+            await self._applier.apply(ingress, desired.failed(str(error)))
+            raise
         await self._applier.report(ingress, plan)
         return Result(plan.requeue_after)
 
@@ -92,27 +96,9 @@ class IngressReconciler:
             return desired.plan_deletion(ingress, observed)
         if plan := desired.refusal(ingress, observed, self._settings):
             return plan
-        auth_key = await self._auth_key(ingress, observed)
-        return desired.plan(ingress, observed, self._settings, auth_key)
-
-    async def _act(self, ingress: Object, plan: Plan) -> Object:
-        try:
-            return await self._applier.apply(ingress, plan)
-        except (ControlError, Denied, Invalid) as error:
-            await self._applier.apply(ingress, desired.failed(str(error)))
-            raise
-
-    async def _auth_key(self, ingress: Object, observed: desired.Observed) -> str:
         proxy = desired.proxy(ingress, observed, self._settings)
-        key = secret_key(proxy, observed.children, self._settings)
-        if not wants_auth_key(proxy, observed.children):
-            self._auth_keys.forget(key)
-            return ""
-        try:
-            return await self._auth_keys.obtain(key, desired.tags(ingress, self._settings))
-        except ControlError as error:
-            await self._applier.apply(ingress, desired.failed(str(error)))
-            raise
+        auth_key = await self._auth_keys.for_proxy(proxy, observed.children, self._settings)
+        return desired.plan(ingress, observed, self._settings, auth_key)
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a proxy's own Service to its parent, any other to the Ingresses that name it."""

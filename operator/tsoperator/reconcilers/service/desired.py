@@ -110,6 +110,7 @@ def proxy(service: Object, settings: Settings) -> Proxy:
         parent_uid=uid(service),
         target=target,
         config=ProxyConfig(hostname(service), settings.control_url),
+        tags=tags(service, settings),
         magic_dns_name=fqdn,
     )
 
@@ -139,7 +140,7 @@ def plan(service: Object, observed: Observed, settings: Settings, auth_key: str 
     if spec.get("externalName") != external_name or spec.get("type") != "ExternalName":
         body = {"spec": {"type": "ExternalName", "externalName": external_name, "selector": None}}
         rewrite.append(Patch(SERVICE, key_of(service), body))
-    return replace(made, patch=[*made.patch, *rewrite], status=_with_condition(service, ready))
+    return replace(made, apply=[*made.apply, *rewrite], status=_with_condition(service, ready))
 
 
 def plan_deletion(service: Object, observed: Observed) -> Plan:

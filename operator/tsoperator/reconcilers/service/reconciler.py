@@ -16,7 +16,7 @@ from tsoperator.api.objects import (
 from tsoperator.authkeys import AuthKeys
 from tsoperator.desired.children import BY_OWNER, owned_keys, owner_of
 from tsoperator.desired.plan import Plan
-from tsoperator.desired.proxy import Children, secret_key, wants_auth_key
+from tsoperator.desired.proxy import Children
 from tsoperator.desired.proxyclass import class_name
 from tsoperator.kube.errors import Denied, Invalid
 from tsoperator.reconcilers.service import desired
@@ -51,8 +51,12 @@ class ServiceReconciler:
         if service is None:
             return DONE
         observed = self._observe(service)
-        plan = await self._decide(service, observed)
-        service = await self._act(service, plan)
+        try:
+            plan = await self._decide(service, observed)
+            service = await self._applier.apply(service, plan)
+        except (ControlError, Denied, Invalid) as error:
+            await self._applier.report(service, desired.failed(service, str(error)))
+            raise
         await self._applier.report(service, plan)
         return Result(plan.requeue_after)
 
@@ -71,27 +75,9 @@ class ServiceReconciler:
             return desired.plan_deletion(service, observed)
         if plan := desired.refusal(service, observed, self._settings):
             return plan
-        auth_key = await self._auth_key(service, observed)
-        return desired.plan(service, observed, self._settings, auth_key)
-
-    async def _act(self, service: Object, plan: Plan) -> Object:
-        try:
-            return await self._applier.apply(service, plan)
-        except (ControlError, Denied, Invalid) as error:
-            await self._applier.report(service, desired.failed(service, str(error)))
-            raise
-
-    async def _auth_key(self, service: Object, observed: desired.Observed) -> str:
         proxy = desired.proxy(service, self._settings)
-        key = secret_key(proxy, observed.children, self._settings)
-        if not wants_auth_key(proxy, observed.children):
-            self._auth_keys.forget(key)
-            return ""
-        try:
-            return await self._auth_keys.obtain(key, desired.tags(service, self._settings))
-        except ControlError as error:
-            await self._applier.report(service, desired.failed(service, str(error)))
-            raise
+        auth_key = await self._auth_keys.for_proxy(proxy, observed.children, self._settings)
+        return desired.plan(service, observed, self._settings, auth_key)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = proxy_class["metadata"]["name"]

@@ -13,7 +13,7 @@ from tsoperator.desired.plan import Note, Plan
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.reconcilers.dnsconfig.desired import Observed
 
-from tests.support.objects import dnsconfig, obj, settings
+from tests.support.objects import children_of, dnsconfig, obj, settings
 
 SETTINGS = settings()
 OURS = settings(nameserver_image="example.org/tsnameserver:v1")
@@ -26,7 +26,7 @@ def plan(found: Object, *others: Object, service: Object | None = None, of: obje
 
 
 def child(made: Plan, kind: str) -> Object:
-    (found,) = [obj for obj in made.apply if obj["kind"] == kind]
+    (found,) = [obj for obj in children_of(made) if obj["kind"] == kind]
     return found
 
 
@@ -47,14 +47,14 @@ def live_service(**spec: str) -> Object:
 def test_every_child_is_the_dnsconfigs_in_the_operators_namespace() -> None:
     made = plan(dnsconfig())
     assert made.hold
-    assert [found["kind"] for found in made.apply] == [
+    assert [found["kind"] for found in children_of(made)] == [
         "ServiceAccount",
         "Role",
         "RoleBinding",
         "Deployment",
         "Service",
     ]
-    for found in made.apply:
+    for found in children_of(made):
         assert found["metadata"] == {
             "namespace": "tailscale",
             "name": "nameserver",

@@ -17,6 +17,7 @@ from tsoperator.reconcilers.dnsrecords.desired import NamedProxy, Observed
 
 from tests.support.objects import (
     FQDN,
+    children_of,
     deleting,
     dnsconfig,
     egress_service,
@@ -25,6 +26,7 @@ from tests.support.objects import (
     headless,
     ingress,
     obj,
+    patches_of,
     settings,
 )
 
@@ -203,7 +205,7 @@ def configmap(document: str | None, **metadata: object) -> Object:
 
 def document_of(made: Plan) -> Object:
     """The document that *made* writes, by create or by patch."""
-    written = [*made.apply, *(patch.body for patch in made.patch)]
+    written = [step.body if isinstance(step, Patch) else step for step in made.apply]
     (content,) = written
     document: Object = json.loads(content["data"]["records.json"])
     return document
@@ -236,7 +238,7 @@ def test_records_that_are_right_are_not_written() -> None:
 
 def test_a_change_moves_the_serial_and_takes_only_our_fields() -> None:
     made = plan(proxy(UP, UP6), configmap=configmap(SERVED))
-    (patch,) = made.patch
+    (patch,) = patches_of(made)
     assert document_of(made)["serial"] == 8
     assert document_of(made)["ip6"] == {FQDN: ["2001:db8::1"]}
     assert patch == Patch(
@@ -244,7 +246,7 @@ def test_a_change_moves_the_serial_and_takes_only_our_fields() -> None:
         Key("tailscale", "dnsrecords"),
         {"metadata": {**METADATA, "resourceVersion": "1"}, "data": patch.body["data"]},
     )
-    assert made.apply == ()
+    assert made.apply == [patch]
 
 
 def test_the_serial_starts_over_past_its_end_and_is_never_0() -> None:
@@ -273,7 +275,7 @@ def test_what_cannot_be_read_or_is_the_go_operators_is_replaced(document: str | 
 
 
 def test_a_configmap_without_its_labels_gets_them_back() -> None:
-    (patch,) = plan(proxy(UP), configmap=configmap(SERVED, labels={"more": "x"})).patch
+    (patch,) = patches_of(plan(proxy(UP), configmap=configmap(SERVED, labels={"more": "x"})))
     assert patch.body["metadata"]["labels"] == METADATA["labels"]
     assert patch.body["data"]["records.json"] == SERVED
 
@@ -289,5 +291,5 @@ def test_a_configmap_on_its_way_out_is_waited_for() -> None:
 
 
 def test_what_is_written_is_what_the_nameserver_reads() -> None:
-    text = plan(proxy(UP, UP6)).apply[0]["data"]["records.json"]
+    text = children_of(plan(proxy(UP, UP6)))[0]["data"]["records.json"]
     assert parse(text).ip6 == {FQDN: ["2001:db8::1"]}

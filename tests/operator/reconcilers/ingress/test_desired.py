@@ -18,6 +18,7 @@ from tsoperator.reconcilers.ingress.desired import Observed
 
 from tests.support.objects import (
     backend_service,
+    children_of,
     deleting,
     headless,
     held,
@@ -159,8 +160,8 @@ def test_the_proxy_serves_and_forwards_only_if_asked(annotations: dict[str, str]
 
 def test_a_new_ingress_gets_its_proxy_and_an_empty_status() -> None:
     plan = desired.plan(ingress(), NEW, SETTINGS, "new-authkey")
-    assert [obj["kind"] for obj in plan.apply] == ["Service", "Secret", "StatefulSet"]
-    files = texts(plan.apply[1])
+    assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
+    files = texts(children_of(plan)[1])
     assert json.loads(files["serve-config"])["TCP"] == {"443": {"HTTPS": True}}
     assert json.loads(files["cap-107.hujson"])["AuthKey"] == "new-authkey"
     assert (plan.hold, plan.status, list(plan.notes)) == (True, {"loadBalancer": {}}, [])

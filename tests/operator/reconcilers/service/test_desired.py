@@ -16,10 +16,12 @@ from tsoperator.reconcilers.service.desired import Observed
 
 from tests.support.objects import (
     FQDN,
+    children_of,
     deleting,
     egress_service,
     headless,
     held,
+    patches_of,
     proxy_class,
     settings,
     slim_secret,
@@ -236,21 +238,21 @@ def test_a_service_is_pointed_at_its_proxy_and_is_ready_at_once() -> None:
     service = egress_service(spec={**CLUSTER_IP, "selector": {"app": "db"}})
     plan = desired.plan(service, NOTHING, SETTINGS, "new-authkey")
     spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local", "selector": None}
-    assert plan.patch == [Patch(SERVICE, Key("default", "db"), {"spec": spec})]
+    assert patches_of(plan) == [Patch(SERVICE, Key("default", "db"), {"spec": spec})]
     assert condition_of(plan) == READY
-    assert [obj["kind"] for obj in plan.apply] == ["Service", "Secret", "StatefulSet"]
+    assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
     assert plan.hold
 
 
 def test_a_service_that_points_at_its_proxy_is_not_written() -> None:
     spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local"}
-    assert desired.plan(egress_service(spec=spec), NOTHING, SETTINGS).patch == []
+    assert patches_of(desired.plan(egress_service(spec=spec), NOTHING, SETTINGS)) == []
 
 
 def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> None:
     child = headless(desired.owner(Key("default", "db")), "db-uid", "ts-db-x7k2p")
     plan = desired.plan(egress_service(), Observed(Children([child])), settings(cluster_domain="k8s.example.org"))
-    assert plan.patch[0].body["spec"]["externalName"] == "ts-db-x7k2p.tailscale.svc.k8s.example.org"
+    assert patches_of(plan)[0].body["spec"]["externalName"] == "ts-db-x7k2p.tailscale.svc.k8s.example.org"
 
 
 def test_other_conditions_and_the_rest_of_the_status_stay() -> None:
@@ -321,6 +323,6 @@ def test_every_service_has_a_plan(annotations: dict[str, str], spec: Object) -> 
     if desired.is_leaving(service):
         assert desired.plan_deletion(service, NOTHING).release
     elif (refusal := desired.refusal(service, NOTHING, SETTINGS)) is not None:
-        assert (refusal.apply, refusal.patch, refusal.delete, refusal.release) == ((), (), (), False)
+        assert (refusal.apply, refusal.delete, refusal.release) == ((), (), False)
     else:
-        assert len(desired.plan(service, NOTHING, SETTINGS).apply) == 3
+        assert len(children_of(desired.plan(service, NOTHING, SETTINGS))) == 3

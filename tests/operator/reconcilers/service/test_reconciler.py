@@ -378,6 +378,27 @@ async def test_a_service_made_anew_while_its_old_proxy_goes_gets_one_of_its_own(
     assert len(await world.device_names()) == 1
 
 
+async def test_a_service_made_anew_while_no_operator_ran_gets_a_proxy_of_its_own(cluster: World) -> None:
+    async with running_operator(cluster.sim):
+        await cluster.apply(egress())
+        before = await made(cluster, egress())
+    await cluster.change(egress(), {"metadata": {"finalizers": None}})
+    await cluster.delete(egress())
+    await cluster.apply(egress())
+    async with running_operator(cluster.sim):
+        await cluster.eventually(lambda: replaced_statefulset(cluster, before))
+        after = await made(cluster, egress())
+    wanted = {"app": uid(await cluster.look(egress()))}
+    assert (after.statefulset["spec"]["selector"]["matchLabels"], after.service["spec"]["selector"]) == (wanted, wanted)
+    assert len(await cluster.device_names()) == 1
+
+
+async def replaced_statefulset(world: World, before: Proxy) -> bool:
+    """Tell whether the proxy has another StatefulSet."""
+    proxy = await world.proxy(egress())
+    return proxy is not None and uid(proxy.statefulset) != uid(before.statefulset)
+
+
 async def leaving(world: World, obj: Object) -> bool:
     """Tell whether *obj* is being deleted."""
     return "deletionTimestamp" in (await world.look(obj))["metadata"]
