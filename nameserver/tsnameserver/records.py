@@ -18,7 +18,6 @@ CONFIGMAP_NAME = "dnsrecords"
 RECORDS_KEY = "records.json"
 LABEL_SELECTOR = "tailscale.com/managed=true,tailscale.com/parent-resource-type=nameserver"
 MAX_SHARDS = 32
-MAX_SHARD_BYTES = 256 * 1024
 
 
 def _names(value: Any) -> Any:
@@ -51,11 +50,6 @@ class Records(BaseModel):
     """Moves with each change: the serial of every SOA."""
     shard: int | None = Field(default=None, ge=0)
     shards: int | None = Field(default=None, ge=1)
-
-
-def configmap_name(shard: int) -> str:
-    """Return the name of the ConfigMap that holds *shard*, counted from 0."""
-    return f"{CONFIGMAP_NAME}-{shard}" if shard else CONFIGMAP_NAME
 
 
 def parse(document: str | bytes) -> Records:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 from tsnameserver.errors import RecordsError
-from tsnameserver.records import Records, configmap_name, merge, parse, render
+from tsnameserver.records import Records, merge, parse, render
 
 UPSTREAM = (
     '{"version":"v1alpha1","ip4":{"foo.bar.ts.net":["100.64.0.9"]},'
@@ -119,7 +119,3 @@ def test_of_two_whole_sets_the_newer_counts() -> None:
     merged = merge([Records(serial=1), shard(0, 1, serial=2)])
     assert merged is not None
     assert list(merged.ip4) == ["n0of1.ts.net"]
-
-
-def test_the_first_shard_is_in_the_configmap_that_upstream_knows() -> None:
-    assert [configmap_name(number) for number in (0, 1, 31)] == ["dnsrecords", "dnsrecords-1", "dnsrecords-31"]

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from clustersim.history import Subscription
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
-from tsoperator.api.names import LABEL_PARENT_NAME, LABEL_PARENT_TYPE, RECORDS_CONFIGMAP, RECORDS_KEY
+from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
+from tsoperator.api.names import LABEL_PARENT_NAME, LABEL_PARENT_TYPE
 from tsoperator.api.objects import (
     CONFIGMAP,
     EVENT,
@@ -186,7 +187,7 @@ class World:
 
     async def records(self) -> dict[str, list[str]]:
         """Return the addresses by name in the ConfigMap of records, IPv4 first; empty without one."""
-        configmap = await self.find(CONFIGMAP, RECORDS_CONFIGMAP)
+        configmap = await self.find(CONFIGMAP, CONFIGMAP_NAME)
         if configmap is None:
             return {}
         document = json.loads(configmap["data"][RECORDS_KEY])

@@ -4,14 +4,13 @@ Decisions make conditions without a time. `set_condition` alone gives them their
 status is written: the old one while the condition's status stays the same.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tsoperator.api.objects import Object
 
 TRUE: Final = "True"
 FALSE: Final = "False"
-UNKNOWN: Final = "Unknown"
 MESSAGE_MAX: Final = 32768
 """The longest message that the API server takes, in characters."""
 
@@ -50,17 +49,3 @@ def set_condition(conditions: Sequence[Object], wanted: Iterable[Object], now: s
 def remove_condition(conditions: Sequence[Object], type_: str) -> list[Object]:
     """Return *conditions* without the one of *type_*."""
     return [existing for existing in conditions if existing["type"] != type_]
-
-
-def find_condition(obj: Object, type_: str) -> Object | None:
-    """Return the condition of *type_* in the status of *obj*."""
-    status: Mapping[str, list[Object]] = obj.get("status") or {}
-    return next((existing for existing in status.get("conditions") or () if existing["type"] == type_), None)
-
-
-def is_condition_true(obj: Object, type_: str, *, check_generation: bool = False) -> bool:
-    """Tell whether *obj* says that *type_* is true, and of its current generation where *check_generation* asks."""
-    found = find_condition(obj, type_)
-    if found is None or found["status"] != TRUE:
-        return False
-    return not check_generation or found.get("observedGeneration", 0) == obj["metadata"].get("generation", 0)

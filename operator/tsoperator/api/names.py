@@ -5,9 +5,6 @@ They outlive every process, so none of them may change (standalone-proxies.md se
 
 from typing import Final
 
-GROUP: Final = "tailscale.com"
-VERSION: Final = "v1alpha1"
-
 # Labels on what the operator makes. The first four together find the children of one parent.
 LABEL_MANAGED: Final = "tailscale.com/managed"
 LABEL_PARENT_TYPE: Final = "tailscale.com/parent-resource-type"
@@ -16,26 +13,14 @@ LABEL_PARENT_NAMESPACE: Final = "tailscale.com/parent-resource-ns"
 LABEL_APP: Final = "app"
 LABEL_APP_NAME: Final = "app.kubernetes.io/name"
 LABEL_APP_COMPONENT: Final = "app.kubernetes.io/component"
-LABEL_SECRET_TYPE: Final = "tailscale.com/secret-type"  # noqa: S105 - a label's key
-LABEL_SERVICE_TYPE: Final = "tailscale.com/svc-type"
-LABEL_METRICS_TARGET: Final = "tailscale.com/metrics-target"
-LABEL_PROXY_TYPE: Final = "ts_proxy_type"
-LABEL_PROXY_PARENT_NAME: Final = "ts_proxy_parent_name"
-LABEL_PROXY_PARENT_NAMESPACE: Final = "ts_proxy_parent_namespace"
-LABEL_PROM_JOB: Final = "ts_prom_job"
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
 """On an EndpointSlice: the Service that it belongs to."""
 
-# Values of LABEL_MANAGED, LABEL_PARENT_TYPE and LABEL_SERVICE_TYPE.
+# Values of LABEL_MANAGED and LABEL_PARENT_TYPE.
 MANAGED: Final = "true"
 PARENT_SERVICE: Final = "svc"
 PARENT_INGRESS: Final = "ingress"
-PARENT_CONNECTOR: Final = "connector"
 PARENT_NAMESERVER: Final = "nameserver"
-PARENT_PROXY_GROUP: Final = "proxygroup"
-PARENT_PEER_RELAY: Final = "peerrelay"
-SERVICE_TYPE_EGRESS: Final = "egress"
-SERVICE_TYPE_INGRESS: Final = "ingress"
 
 # Keys of labels and annotations both: a parent's class is its label or else its annotation; the group annotates parents
 # and labels children.
@@ -52,38 +37,25 @@ ANNOTATION_TAILNET_FQDN: Final = "tailscale.com/tailnet-fqdn"
 ANNOTATION_FUNNEL: Final = "tailscale.com/funnel"
 ANNOTATION_HTTP_REDIRECT: Final = "tailscale.com/http-redirect"
 ANNOTATION_FORWARD_CLUSTER_TRAFFIC: Final = "tailscale.com/experimental-forward-cluster-traffic-via-ingress"
-ANNOTATION_DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 
 # Annotations that the operator sets: on proxy Services, on every child's metadata, on Pod templates (a change rolls
 # the Pod).
 ANNOTATION_MAGIC_DNSNAME: Final = "tailscale.com/magic-dnsname"
 ANNOTATION_DIGEST: Final = "tailscale.com/desired-digest"
-ANNOTATION_LAST_CLUSTER_IP: Final = "tailscale.com/operator-last-set-cluster-ip"
-ANNOTATION_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-cluster-dns-name"
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
 
 FINALIZER: Final = "tailscale.com/finalizer"
 DNS_FINALIZER: Final = "tailscale.com/dns-records-reconciler"
 """On proxy Services that have a DNS record."""
-SERVICE_PROXY_GROUP_FINALIZER: Final = "tailscale.com/service-pg-finalizer"
-INGRESS_PROXY_GROUP_FINALIZER: Final = "tailscale.com/ingress-pg-finalizer"
 
 # Classes that hand a Service or an Ingress to the operator.
 LOAD_BALANCER_CLASS: Final = "tailscale"
 DEFAULT_INGRESS_CLASS: Final = "tailscale"
-INGRESS_CLASS_CONTROLLER: Final = "tailscale.com/ts-ingress"
 
-# What a proxy is for: proxy types name metrics, apps go to the image as TS_INTERNAL_APP.
-PROXY_TYPE_EGRESS: Final = "egress_service"
-PROXY_TYPE_INGRESS_SERVICE: Final = "ingress_service"
-PROXY_TYPE_INGRESS: Final = "ingress_resource"
-PROXY_TYPE_CONNECTOR: Final = "connector"
-PROXY_TYPE_PROXY_GROUP: Final = "proxygroup"
-APP_INGRESS_SERVICE: Final = "k8s-operator-ingress-proxy"
+# What a proxy is for, as the image is told by TS_INTERNAL_APP.
 APP_EGRESS_SERVICE: Final = "k8s-operator-egress-proxy"
 APP_INGRESS: Final = "k8s-operator-ingress-resource"
-APP_CONNECTOR: Final = "k8s-operator-connector-resource"
 
 # Keys of a proxy's Secret: what the proxy reports, and what the operator gives it.
 SECRET_DEVICE_ID: Final = "device_id"  # noqa: S105 - a key's name, as those below
@@ -92,7 +64,6 @@ SECRET_DEVICE_IPS: Final = "device_ips"  # noqa: S105
 SECRET_POD_UID: Final = "pod_uid"  # noqa: S105
 SECRET_CAPABILITY_VERSION: Final = "tailscale_capver"  # noqa: S105
 SECRET_HTTPS_ENDPOINT: Final = "https_endpoint"  # noqa: S105
-SECRET_REISSUE_AUTHKEY: Final = "reissue_authkey"  # noqa: S105
 NO_HTTPS: Final = "no-https"
 """The value of SECRET_HTTPS_ENDPOINT for a proxy that serves no HTTPS."""
 SERVE_CONFIG_KEY: Final = "serve-config"
@@ -100,22 +71,14 @@ CONFIG_KEY: Final = "cap-107.hujson"
 CONFIG_KEY_WITHOUT_APP_CONNECTOR: Final = "cap-95.hujson"
 """The same config for images that don't know ``AppConnector``."""
 
-# Objects of the DNS path in the operator's namespace.
+# The objects of the nameserver, but for its records (tsnameserver.records).
 NAMESERVER: Final = "nameserver"
-RECORDS_CONFIGMAP: Final = "dnsrecords"
-RECORDS_KEY: Final = "records.json"
 
 # Condition types.
 CONDITION_PROXY_READY: Final = "TailscaleProxyReady"
 CONDITION_NAMESERVER_READY: Final = "NameserverReady"
-CONDITION_PROXY_CLASS_READY: Final = "ProxyClassReady"
-CONDITION_CONNECTOR_READY: Final = "ConnectorReady"
 
-EVENT_COMPONENT: Final = "tailscale-operator"
 PROXIES_SERVICE_ACCOUNT: Final = "proxies"
 PROXY_CONTAINER: Final = "tailscale"
 SYSCTL_CONTAINER: Final = "sysctler"
-METRICS_PORT: Final = 9002
-DEBUG_PORT: Final = 9001
 DEFAULT_CONTROL_URL: Final = "https://controlplane.tailscale.com"
-ACME_STAGING_URL: Final = "https://acme-staging-v02.api.letsencrypt.org/directory"

@@ -32,13 +32,6 @@ def child_name(parent_name: str, parent_uid: str) -> str:
     return f"{child_base_name(parent_name)}-{digest}"
 
 
-def truncated_label_value(value: str) -> str:
-    """Return *value* cut to fit a label; a hash of the whole keeps long values apart (standalone-proxies.md 11.2)."""
-    if len(value) <= DNS_LABEL_MAX:
-        return value
-    return f"{value[:54]}-{hashlib.sha256(value.encode()).hexdigest()[:8]}"
-
-
 def dns_label_error(value: str) -> str | None:
     """Say why *value* is no DNS label of 1 to 63 letters, digits and hyphens (RFC 1123, upper case allowed)."""
     if _DNS_LABEL.fullmatch(value):

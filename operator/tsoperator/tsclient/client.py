@@ -58,14 +58,6 @@ class TailnetClient:
         with suppress(NotFound):
             (await self._call("DELETE", _device_path(device_id))).check()
 
-    async def set_device_tags(self, device_id: str, tags: Sequence[str]) -> None:
-        """Replace the tags of a device. Raises NotFound; BadRequest for a tag that is not permitted."""
-        (await self._call("POST", f"{_device_path(device_id)}/tags", {"tags": list(tags)})).check()
-
-    async def set_device_name(self, device_id: str, name: str) -> None:
-        """Give a device another name, a single label. Raises NotFound; BadRequest for a name that is taken."""
-        (await self._call("POST", f"{_device_path(device_id)}/name", {"name": name})).check()
-
     async def _call(self, method: str, path: str, body: Any = None) -> Answer:
         try:
             async with asyncio.timeout(self._retry.call):

@@ -3,8 +3,6 @@
 import pytest
 from tsoperator.api.conditions import (
     condition,
-    find_condition,
-    is_condition_true,
     remove_condition,
     set_condition,
 )
@@ -85,22 +83,3 @@ def test_a_removed_condition_leaves_the_others() -> None:
     assert remove_condition([ready(True), condition("Other", True, "Yes", "")], "Ready") == [
         condition("Other", True, "Yes", "")
     ]
-
-
-@pytest.mark.parametrize("obj", [{"metadata": {}}, {"metadata": {}, "status": None}, with_conditions()])
-def test_an_object_without_conditions_has_none_that_is_true(obj: Object) -> None:
-    assert find_condition(obj, "Ready") is None
-    assert not is_condition_true(obj, "Ready")
-
-
-def test_only_true_is_true() -> None:
-    assert is_condition_true(with_conditions(ready(True)), "Ready")
-    assert not is_condition_true(with_conditions(ready(False)), "Ready")
-    assert not is_condition_true(with_conditions(ready("Unknown")), "Ready")
-
-
-def test_a_condition_of_another_generation_is_not_true_where_that_counts() -> None:
-    obj = with_conditions(ready(True), generation=4)
-    assert is_condition_true(obj, "Ready")
-    assert not is_condition_true(obj, "Ready", check_generation=True)
-    assert is_condition_true(with_conditions(ready(True)), "Ready", check_generation=True)

@@ -15,7 +15,6 @@ from tsoperator.api.rules import (
     is_true,
     split_tags,
     tag_error,
-    truncated_label_value,
 )
 
 DNS_1035_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -68,17 +67,6 @@ def test_parents_of_the_same_name_get_different_children() -> None:
 )
 def test_a_childs_name_starts_with_its_parents(parent: str, base: str) -> None:
     assert child_base_name(parent) == base
-
-
-def test_a_label_value_that_fits_stays() -> None:
-    assert truncated_label_value("a" * 63) == "a" * 63
-
-
-@given(st.text("abc", min_size=64, max_size=200), st.text("abc", min_size=64, max_size=200))
-def test_a_long_label_value_is_cut_and_stays_distinct(one: str, other: str) -> None:
-    assert len(truncated_label_value(one)) == 63
-    assert truncated_label_value(one).startswith(f"{one[:54]}-")
-    assert (truncated_label_value(one) == truncated_label_value(other)) == (one == other)
 
 
 @pytest.mark.parametrize(

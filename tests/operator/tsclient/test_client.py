@@ -97,30 +97,14 @@ async def test_what_cannot_be_an_id_is_no_device_and_no_path(
 ) -> None:
     await client.delete_device(device_id)
     with pytest.raises(NotFound):
-        await client.set_device_name(device_id, "db")
+        await client.device(device_id)
     assert not control.requests
-
-
-async def test_a_device_is_renamed_and_tagged(client: TailnetClient, control: Control) -> None:
-    node_id = register(control).node_id
-    await client.set_device_name(node_id, "shop")
-    await client.set_device_tags(node_id, ["tag:shop"])
-    device = await client.device(node_id)
-    assert (device.short_name, device.hostname, device.tags) == ("shop", "db", ("tag:shop",))
-
-
-async def test_a_name_in_use_is_a_bad_request(client: TailnetClient, control: Control) -> None:
-    register(control, "web")
-    with pytest.raises(BadRequest, match="already in use"):
-        await client.set_device_name(register(control).node_id, "web")
 
 
 async def test_a_refused_tag_is_a_bad_request_with_the_reason(client: TailnetClient, control: Control) -> None:
     control.policy_tags = {"tag:k8s"}
     with pytest.raises(BadRequest, match=r"tag:other.*") as key_error:
         await client.create_auth_key(["tag:other"])
-    with pytest.raises(BadRequest, match=r"requested tags \[tag:other\] are invalid or not permitted"):
-        await client.set_device_tags(register(control).node_id, ["tag:other"])
     assert "tag:other" in key_error.value.detail
     assert key_error.value.status == 400
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tsnameserver.records import CONFIGMAP_NAME
+
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import (
     CONDITION_NAMESERVER_READY,
     LABEL_APP,
     NAMESERVER,
-    RECORDS_CONFIGMAP,
 )
 from tsoperator.api.objects import (
     DEPLOYMENT,
@@ -143,14 +144,14 @@ def _deployment(dnsconfig: DNSConfig, settings: Settings) -> Object:
             {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
             {"name": "udp", "protocol": "UDP", "containerPort": _PORT},
         ],
-        "volumeMounts": [{"name": RECORDS_CONFIGMAP, "mountPath": "/config"}],
+        "volumeMounts": [{"name": CONFIGMAP_NAME, "mountPath": "/config"}],
     }
     strategy: Object = {"type": "Recreate"}
-    volume: Object = {"name": RECORDS_CONFIGMAP}
+    volume: Object = {"name": CONFIGMAP_NAME}
     if image.rpartition("/")[2].partition(":")[0].partition("@")[0] == _UPSTREAM_IMAGE:
-        volume["configMap"] = {"name": RECORDS_CONFIGMAP}
+        volume["configMap"] = {"name": CONFIGMAP_NAME}
     else:
-        volume["configMap"] = {"name": RECORDS_CONFIGMAP, "optional": True}
+        volume["configMap"] = {"name": CONFIGMAP_NAME, "optional": True}
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
         container |= _our_container()
     pod: Object = {

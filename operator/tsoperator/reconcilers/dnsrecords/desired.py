@@ -5,14 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tsnameserver.errors import RecordsError
-from tsnameserver.records import Records, parse, render
+from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY, Records, parse, render
 
 from tsoperator.api.names import (
     ANNOTATION_MAGIC_DNSNAME,
     ANNOTATION_TAILNET_FQDN,
     PROXY_GROUP,
-    RECORDS_CONFIGMAP,
-    RECORDS_KEY,
 )
 from tsoperator.api.objects import (
     CONFIGMAP,
@@ -62,7 +60,7 @@ def plan(dnsconfig: Object, observed: Observed, settings: Settings) -> Plan:
     }
     body: Object = {"metadata": metadata, "data": {RECORDS_KEY: document}}
     if live is None:
-        identity = {"namespace": settings.namespace, "name": RECORDS_CONFIGMAP}
+        identity = {"namespace": settings.namespace, "name": CONFIGMAP_NAME}
         head = {"apiVersion": CONFIGMAP.api_version, "kind": CONFIGMAP.kind}
         return Plan(apply=[{**head, **body, "metadata": {**identity, **metadata}}])
     if contains(live, body):

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from tsnameserver.records import CONFIGMAP_NAME
+
 from tsoperator.api.names import (
     ANNOTATION_TAILNET_FQDN,
     LABEL_SERVICE_NAME,
     PARENT_INGRESS,
     PARENT_SERVICE,
-    RECORDS_CONFIGMAP,
 )
 from tsoperator.api.objects import (
     CONFIGMAP,
@@ -52,7 +53,7 @@ class DNSRecordsReconciler:
         self._cache = cache
         self._applier = applier
         self._settings = settings
-        self._key = Key(settings.namespace, RECORDS_CONFIGMAP)
+        self._key = Key(settings.namespace, CONFIGMAP_NAME)
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._of_service,
             ENDPOINTSLICE: self._of_child,

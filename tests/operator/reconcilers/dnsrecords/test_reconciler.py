@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from ipaddress import ip_address
 
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
-from tsoperator.api.names import LABEL_SERVICE_NAME, RECORDS_CONFIGMAP, RECORDS_KEY
+from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
+from tsoperator.api.names import LABEL_SERVICE_NAME
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, SERVICE, Object, key_of
 
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
@@ -35,7 +36,7 @@ async def every_version(world: World) -> AsyncIterator[list[dict[str, list[str]]
         yield seen
         changes.close()
         async for change in changes:
-            if change.object["metadata"]["name"] == RECORDS_CONFIGMAP:
+            if change.object["metadata"]["name"] == CONFIGMAP_NAME:
                 seen.append(json.loads(change.object["data"][RECORDS_KEY])["ip4"])
 
 
@@ -54,7 +55,7 @@ async def test_without_a_dnsconfig_there_are_no_records(world: World) -> None:
     await world.apply(egress())
     await world.eventually(lambda: world.proxy(egress()))
     await world.settled()
-    assert await world.find(CONFIGMAP, RECORDS_CONFIGMAP) is None
+    assert await world.find(CONFIGMAP, CONFIGMAP_NAME) is None
 
 
 async def test_an_address_has_no_name(world: World) -> None:
