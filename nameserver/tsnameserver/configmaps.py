@@ -32,7 +32,7 @@ class Backoff:
     """Seconds to wait after failures: doubling from *first* to *most*, or *denied* where RBAC says no."""
 
     first: float = 0.25
-    most: float = 30.0
+    most: float = 5.0
     denied: float = 30.0
 
     def delay(self, failures: int) -> float:

@@ -61,7 +61,7 @@ class Pace:
 
     watch: int = 300
     first_retry: float = 0.2
-    last_retry: float = 30.0
+    last_retry: float = 5.0
     unserved: float = 10.0
     jitter: Callable[[], float] = random.random
 
@@ -73,7 +73,9 @@ async def updates(client: KubeClient, selection: Selection, pace: Pace | None = 
     pace = pace or Pace()
     failures = 0
     version = ""
+    loop = asyncio.get_running_loop()
     while True:
+        started = loop.time()
         try:
             if not version:
                 listing = await client.list(selection.resource, selection.namespace, selection.label_selector)
@@ -96,6 +98,8 @@ async def updates(client: KubeClient, selection: Selection, pace: Pace | None = 
             version = ""
             await asyncio.sleep(pace.first_retry)
         except KubeError as error:
+            if loop.time() - started > pace.last_retry:  # it worked, though nothing happened
+                failures = 0
             failures += 1
             delay = min(pace.first_retry * 2 ** min(failures - 1, 16), pace.last_retry) * (0.5 + pace.jitter() / 2)
             level = logging.WARNING if failures in (1, 10) or failures % 100 == 0 else logging.DEBUG
