@@ -5,6 +5,9 @@ They outlive every process, so none of them may change (standalone-proxies.md se
 
 from typing import Final
 
+GROUP: Final = "tailscale.com"
+"""The API group of the operator's own kinds."""
+
 # Labels on what the operator makes. The first four together find the children of one parent.
 LABEL_MANAGED: Final = "tailscale.com/managed"
 LABEL_PARENT_TYPE: Final = "tailscale.com/parent-resource-type"

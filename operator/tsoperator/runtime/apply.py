@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from tsoperator.api.conditions import set_condition
-from tsoperator.api.names import FINALIZER
+from tsoperator.api.names import FINALIZER, GROUP
 from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
 from tsoperator.desired.plan import Deletion, Patch, Plan, write_for
 from tsoperator.kube.client import KubeClient
@@ -43,7 +43,7 @@ class Applier:
     async def apply(self, parent: Object, plan: Plan) -> Object:
         """Carry out *plan* but for its status; return the parent as it is stored then."""
         if plan.hold and not has_finalizer(parent, FINALIZER):
-            parent = await self._patch_finalizers(parent, [*(parent["metadata"].get("finalizers") or ()), FINALIZER])
+            parent = await self._set_finalizers(parent, [*(parent["metadata"].get("finalizers") or ()), FINALIZER])
         for device in plan.devices:
             await self._delete_device(device)
         for desired in plan.apply:
@@ -68,7 +68,7 @@ class Applier:
         if plan.release and has_finalizer(parent, FINALIZER):
             left = [name for name in parent["metadata"]["finalizers"] if name != FINALIZER]
             with contextlib.suppress(NotFound):  # somebody else let it go
-                await self._patch_finalizers(parent, left)
+                await self._set_finalizers(parent, left)
 
     async def _write(self, desired: Object) -> None:
         resource = resource_of(desired)
@@ -95,7 +95,7 @@ class Applier:
         with contextlib.suppress(NotFound):  # gone is what was wanted
             if deletion.release and has_finalizer(obj, deletion.release):
                 left = [name for name in obj["metadata"]["finalizers"] if name != deletion.release]
-                obj = await self._patch_finalizers(obj, left)
+                obj = await self._set_finalizers(obj, left)
             if not is_deleting(obj):
                 version = obj["metadata"]["resourceVersion"] if deletion.unchanged else ""
                 await self._client.delete(
@@ -106,9 +106,14 @@ class Applier:
                     propagation=deletion.propagation,
                 )
 
-    async def _patch_finalizers(self, obj: Object, finalizers: list[str]) -> Object:
+    async def _set_finalizers(self, obj: Object, finalizers: list[str]) -> Object:
+        resource = resource_of(obj)
+        if resource.group == GROUP:  # whose RBAC in existing installations has update, and no patch
+            return await self._client.replace(
+                resource, {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
+            )
         metadata = {"finalizers": finalizers, "resourceVersion": obj["metadata"]["resourceVersion"]}
-        return await self._client.patch(resource_of(obj), key_of(obj), {"metadata": metadata})
+        return await self._client.patch(resource, key_of(obj), {"metadata": metadata})
 
     def _stamped(self, live: Object, wanted: Object) -> Object:
         if "conditions" not in wanted:

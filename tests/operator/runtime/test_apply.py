@@ -353,3 +353,10 @@ async def test_an_empty_status_is_not_written_where_there_is_none(ground: Ground
     async with written(ground) as writes:
         await ground.report({})
     assert not writes
+
+
+async def test_the_finalizers_of_our_own_kinds_are_replaced_as_existing_rbac_grants(ground: Ground) -> None:
+    async with written(ground) as writes:
+        await ground.apply(hold=True)
+        await ground.report(release=True)
+    assert writes == {("update", "dnsconfigs"): 2}
