@@ -1,0 +1,143 @@
+"""The bed, the product on it, and what the tests of both start from.
+
+A bed that is up already is used as it is and left up (for work on one test); else one is brought up, and taken down
+at the end whatever happened.
+"""
+
+import re
+import shutil
+import uuid
+from collections.abc import AsyncIterator, Generator, Iterator
+
+import pytest
+import yaml
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.config import load_configuration
+
+from tests.e2e import evidence, product
+from tests.e2e.cluster import Cluster, Object, dig
+from tests.e2e.product import TREE
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.lock import locked
+from tests.e2e.testbed.management import Management
+from tests.e2e.testbed.network import DNS_SERVICE
+from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.progress import Progress
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import client as client_pod
+
+TIMEOUT = 180.0  # seconds that a test may take which doesn't say otherwise; its fixtures have limits of their own
+_FAILURES = TREE / "build" / "e2e" / "failures"
+_STANZA = TREE / "coredns" / "stub-domain.conf"
+_DNSCONFIG = TREE / "docs" / "examples" / "dnsconfig.yaml"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Count a test's own time only: the first one would pay for the bed."""
+    marker = item.get_closest_marker("timeout")
+    limit = marker.args[0] if marker else TIMEOUT
+    item.add_marker(pytest.mark.timeout(limit, func_only=True), append=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep what can be known of a failure: the bed goes away."""
+    report = yield
+    bed = Bed(Paths.from_environment())
+    if report.failed and bed.runs:
+        folder = _FAILURES / re.sub(r"[^\w.-]+", "_", item.nodeid.removeprefix("tests/e2e/")) / report.when
+        evidence.collect(bed, folder)
+        report.sections.append(("evidence", str(folder)))
+    return report
+
+
+@pytest.fixture(scope="session")
+def bed() -> Iterator[Bed]:
+    """A bed that is up."""
+    found = Bed(Paths.from_environment())
+    if found.runs:
+        yield found
+        return
+    shutil.rmtree(_FAILURES, ignore_errors=True)
+    progress = Progress()
+    with locked(found.paths.work, "up"):
+        found.up(progress)
+    try:
+        yield found
+    finally:
+        with locked(found.paths.work, "down"):
+            left = found.down(progress)
+    assert not left, "the bed left something behind"
+
+
+@pytest.fixture(scope="session")
+def cluster(bed: Bed) -> Cluster:
+    """The cluster with the operator in it, ready."""
+    progress = Progress()
+    with progress.step("the product's images"):
+        images = product.push_images(bed)
+    with progress.step("the operator"):
+        product.deploy(bed, images)
+    return Cluster(bed)
+
+
+@pytest.fixture(scope="session")
+def nameserver(cluster: Cluster) -> str:
+    """The address of the nameserver of a DNSConfig, which the cluster's DNS asks for names of the tailnet."""
+    dnsconfig = yaml.safe_load(_DNSCONFIG.read_text())
+    cluster.apply(dnsconfig)
+
+    def address() -> str:
+        found = cluster.get("dnsconfig", dnsconfig["metadata"]["name"]) or {}
+        return str(found.get("status", {}).get("nameserver", {}).get("ip", ""))
+
+    ip = eventually(address, "the nameserver's address in the DNSConfig's status")
+    _add_stub_domain(cluster, ip)
+    eventually(lambda: dig(cluster.bed, ip, "ts.net", "SOA").rcode == "NOERROR", "an answer of the nameserver")
+    eventually(lambda: dig(cluster.bed, DNS_SERVICE, "ts.net", "SOA").rcode == "NOERROR", "one through cluster DNS")
+    return ip
+
+
+def _add_stub_domain(cluster: Cluster, ip: str) -> None:
+    configmap = cluster.get("configmap", "coredns", "kube-system")
+    assert configmap
+    stanza = _STANZA.read_text().replace("NAMESERVER_IP", ip)
+    if stanza not in configmap["data"]["Corefile"]:
+        configmap["data"]["Corefile"] += f"\n{stanza}"
+        cluster.apply(configmap)
+
+
+@pytest.fixture(scope="session")
+def client(cluster: Cluster) -> Object:
+    """A Pod of a user, with curl and dig."""
+    pod = client_pod("default")
+    cluster.apply(pod)
+    name = pod["metadata"]["name"]
+    cluster.bed.kubectl("-n", "default", "wait", f"pod/{name}", "--for=condition=Ready", "--timeout=60s", timeout=70)
+    return pod
+
+
+@pytest.fixture
+def management(bed: Bed) -> Management:
+    """The tailnet's management API."""
+    return Management.log_in(bed.machines["wan"])
+
+
+@pytest.fixture
+async def api(bed: Bed) -> AsyncIterator[KubeClient]:
+    """The Kubernetes API, as admin."""
+    async with KubeClient(await load_configuration(str(bed.kubeconfig))) as client:
+        yield client
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of a user; what is in it, and what the operator made for that, is gone afterwards."""
+    name = f"test-{uuid.uuid4().hex[:6]}"
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    cluster.bed.plane.wait_for_namespace(name)
+    yield name
+    # Faster than the end of the namespace, which takes ten seconds: finalizers make this wait for the proxies.
+    words = ["delete", "services,ingresses,pods", "--all", "--timeout=90s"]
+    cluster.bed.kubectl("-n", name, *words, timeout=100)
+    cluster.delete("namespace", name)

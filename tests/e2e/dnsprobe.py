@@ -1,0 +1,108 @@
+"""Watches one name of one DNS server, some hundred questions a second, and notes every change of the answer.
+
+Run with ``python -m`` inside the network that reaches the server; `Probe` does that.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import dns.exception
+import dns.message
+import dns.query
+import dns.rcode
+import dns.rdatatype
+
+from tests.e2e.testbed import registry
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.processes import wait_until
+
+NO_ANSWER = "NO ANSWER"
+
+_TREE = Path(__file__).parents[2]
+_PATIENCE = 0.5  # seconds that an answer may take
+_INTERVAL = 0.005  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An answer, and when it came first: seconds of this machine's monotonic clock."""
+
+    at: float
+    rcode: str
+    addresses: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """A probe that runs."""
+
+    file: Path
+
+    @classmethod
+    @contextmanager
+    def of(cls, bed: Bed, server: str, name: str, folder: Path) -> Iterator["Probe"]:
+        """Run a probe on the node, with its notes in *folder*, and wait for its first."""
+        file = folder / f"{name}.jsonl"
+        argv = [*registry.reach(bed.machines["node"]), sys.executable, "-m", "tests.e2e.dnsprobe", server, name]
+        with file.open("w") as notes, subprocess.Popen(argv, stdout=notes, cwd=_TREE) as process:
+            probe = cls(file)
+            try:
+                probe.wait_for(lambda _: True, 20)
+                yield probe
+            finally:
+                process.terminate()
+
+    def seen(self) -> list[Seen]:
+        """Return every answer that was another than the one before."""
+        return [
+            Seen(**json.loads(line)) for line in self.file.read_text().splitlines(keepends=True) if line[-1] == "\n"
+        ]
+
+    def wait_for(self, wanted: Callable[[Seen], bool], seconds: float, after: float = 0) -> Seen:
+        """Return the first answer after a moment that is *wanted*. Raises AssertionError if none comes in time."""
+        found: list[Seen] = []
+
+        def look() -> bool:
+            found[:] = [seen for seen in self.seen() if seen.at >= after and wanted(seen)]
+            return bool(found)
+
+        assert wait_until(look, seconds), f"not within {seconds:g} s; seen: {self.seen()}"
+        return found[0]
+
+
+def ask(server: str, name: str) -> tuple[str, list[str]]:
+    """Return the rcode and the addresses that *server* has for *name*."""
+    query = dns.message.make_query(name, dns.rdatatype.A)
+    try:
+        response = dns.query.udp(query, server, timeout=_PATIENCE)
+    except (dns.exception.DNSException, OSError):
+        return NO_ANSWER, []
+    addresses = [rdata.to_text() for rrset in response.answer for rdata in rrset]
+    return dns.rcode.to_text(response.rcode()), sorted(addresses)
+
+
+def main() -> None:
+    """Ask until ended."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("server", help="the server's address")
+    parser.add_argument("name", help="the name to ask for")
+    arguments = parser.parse_args()
+    last, pause = None, threading.Event()
+    while not pause.wait(_INTERVAL):
+        answer = ask(arguments.server, arguments.name)
+        if answer != last:
+            rcode, addresses = last = answer
+            sys.stdout.write(json.dumps({"at": time.monotonic(), "rcode": rcode, "addresses": addresses}) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

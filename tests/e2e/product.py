@@ -1,0 +1,145 @@
+"""The product on the bed: images from the Dockerfile and of the proxy, CRDs, and the operator's Deployment."""
+
+import hashlib
+import shutil
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e.testbed import control, oci, registry
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.commands import Word, run
+from tests.e2e.testbed.images import Files
+from tests.e2e.testbed.management import CLIENT_ID, CLIENT_SECRET
+from tests.e2e.testbed.parts import TAILSCALE, program
+
+TREE = Path(__file__).parents[2]
+NAMESPACE = "tailscale"
+PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
+
+_MANIFEST = Path(__file__).parent / "manifests" / "operator.yaml"
+_CRDS = TREE / "charts" / "tailscale-operator" / "files" / "crds"
+_PYTHON = "3.11"  # of the bed's base image
+_BUILT_FROM = ("Dockerfile", "LICENSE", "README.md", "pyproject.toml", "nameserver", "operator", "loadtest")
+_NO_SOURCES = shutil.ignore_patterns("__pycache__", "*.egg-info")
+_ACME_ROOT = "/etc/ssl/testbed-root.pem"
+
+
+@dataclass(frozen=True, slots=True)
+class ProductImages:
+    """The names of the images that were pushed."""
+
+    operator: str
+    nameserver: str
+    proxy: str
+
+
+def push_images(bed: Bed) -> ProductImages:
+    """Build and push what the operator's Deployment and its children run."""
+    context = _context(bed.paths.cache / "product")
+    names = {target: f"example/ts{target}:{context.name}" for target in ("nameserver", "operator")}
+    for target, name in names.items():
+        bed.images.push_dockerfile(name, context, target, {"BASE": registry.BASE})
+    _push_proxy(bed)
+    return ProductImages(names["operator"], names["nameserver"], PROXY_IMAGE)
+
+
+def deploy(bed: Bed, images: ProductImages) -> None:
+    """Apply the CRDs and the operator, and wait until it is ready."""
+    bed.kubectl("apply", "-f", _CRDS)
+    bed.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", _CRDS)
+    bed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(_objects(images)))
+    wait_ready(bed)
+
+
+def wait_ready(bed: Bed, seconds: int = 60) -> None:
+    """Wait until every replica of the operator is ready and of the newest version."""
+    words = ["rollout", "status", "deployment/operator", f"--timeout={seconds}s"]
+    bed.kubectl("-n", NAMESPACE, *words, timeout=seconds + 10)
+
+
+def _objects(images: ProductImages) -> Iterator[dict[str, Any]]:
+    for obj in yaml.safe_load_all(_MANIFEST.read_text()):
+        if obj["kind"] == "Secret":
+            obj["stringData"] = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
+        if obj["kind"] == "Deployment":
+            container = obj["spec"]["template"]["spec"]["containers"][0]
+            container["image"] = images.operator
+            _fill_in(
+                container["env"],
+                {
+                    "OPERATOR_LOGIN_SERVER": control.URL,
+                    "OPERATOR_NAMESERVER_IMAGE": images.nameserver,
+                    "PROXY_IMAGE": images.proxy,
+                },
+            )
+        yield obj
+
+
+def _fill_in(environment: Iterable[dict[str, Any]], values: Mapping[str, str]) -> None:
+    for variable in environment:
+        if variable["name"] in values:
+            variable["value"] = values[variable["name"]]
+
+
+def _push_proxy(bed: Bed) -> None:
+    """Push an image with the layout of the official one, set up for the bed's relay and ACME server."""
+    names = ("containerboot", "tailscaled", "tailscale")
+    copies = {f"/usr/local/bin/{name}": program(bed.paths, name) for name in names}
+    copies[_ACME_ROOT] = control.acme_authority(bed.paths).root
+    environment = {**control.TAILSCALED_ENV, **control.ACME_ENV, "SSL_CERT_FILE": _ACME_ROOT}
+    start = oci.Start(
+        entrypoint=["/usr/local/bin/containerboot"],
+        environment=[oci.PATH, *(f"{name}={value}" for name, value in environment.items())],
+    )
+    bed.images.push_files(PROXY_IMAGE, Files(copies), start)
+
+
+def _context(cache: Path) -> Path:
+    """Return a build context of the tree with its wheels; the same for the same sources, so that layers are reused."""
+    wheels = _wheels(cache / "wheels")
+    seen = hashlib.sha256(wheels.name.encode())
+    for file in _sources():
+        seen.update(f"{file.relative_to(TREE)}\0".encode() + file.read_bytes() + b"\0")
+    context = cache / "contexts" / seen.hexdigest()[:16]
+    if not context.exists():
+        shutil.rmtree(context.parent, ignore_errors=True)
+        unfinished = context.with_name("unfinished")
+        unfinished.mkdir(parents=True)
+        for name in _BUILT_FROM:
+            source = TREE / name
+            if source.is_dir():
+                shutil.copytree(source, unfinished / name, ignore=_NO_SOURCES)
+            else:
+                shutil.copy2(source, unfinished)
+        shutil.copytree(wheels, unfinished / "wheels")
+        unfinished.rename(context)
+    return context
+
+
+def _sources() -> list[Path]:
+    files = [
+        file for name in _BUILT_FROM for file in ((TREE / name).rglob("*") if (TREE / name).is_dir() else [TREE / name])
+    ]
+    kept = [file for file in files if file.is_file() and "__pycache__" not in file.parts]
+    return sorted(file for file in kept if not any(part.endswith(".egg-info") for part in file.parts))
+
+
+def _wheels(cache: Path) -> Path:
+    """Return a folder with the wheels that both images need, hatchling included; downloaded once."""
+    project = tomllib.loads((TREE / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    wanted = sorted({*project["build-system"]["requires"], *extras["operator"], *extras["nameserver"]})
+    folder = cache / hashlib.sha256(repr((_PYTHON, wanted)).encode()).hexdigest()[:16]
+    if not folder.exists():
+        unfinished = folder.with_name(f"{folder.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        pip: list[Word] = [TREE / ".venv" / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        download: list[Word] = ["download", "--only-binary=:all:", f"--python-version={_PYTHON}", "--dest", unfinished]
+        run([*pip, *download, *wanted], timeout=300)
+        unfinished.rename(folder)
+    return folder

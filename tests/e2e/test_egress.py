@@ -1,0 +1,80 @@
+"""Egress: Pods reach devices of the tailnet through a proxy, by the tailnet's name and by the cluster's."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import Answer, Cluster, Object, dig, pod_ip
+from tests.e2e.dnsprobe import Probe
+from tests.e2e.product import NAMESPACE
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.management import Management
+from tests.e2e.testbed.peer import GREETING, WEB_PORT, Peer
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import PEER_NAME, egress_service
+
+
+def reaches(cluster: Cluster, client: Object, host: str) -> bool:
+    """The first packets may be lost: the WireGuard path is made then."""
+    return eventually(lambda: cluster.curl(client, f"http://{host}:{WEB_PORT}/") == GREETING, f"the page of {host}")
+
+
+def serves(cluster: Cluster, nameserver: str, wanted: Answer) -> bool:
+    """The nameserver comes to have this answer for the peer's name."""
+    return eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == wanted, f"{PEER_NAME} is {wanted}")
+
+
+@pytest.fixture
+def by_name(cluster: Cluster, nameserver: str, namespace: str) -> Object:
+    """An egress Service to the peer by its MagicDNS name, with its record served."""
+    service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)
+    cluster.apply(service)
+    assert serves(cluster, nameserver, Answer("NOERROR", (pod_ip(cluster.proxy(service)),)))
+    return service
+
+
+def test_a_pod_reaches_a_device_by_its_tailnet_name(cluster: Cluster, client: Object, by_name: Object) -> None:
+    ip = pod_ip(cluster.proxy(by_name))
+    eventually(lambda: cluster.run_in(client, "dig", "+short", PEER_NAME).split() == [ip], "the proxy's address")
+    assert reaches(cluster, client, PEER_NAME)
+
+
+def test_a_pod_reaches_a_device_by_the_services_cluster_name(
+    cluster: Cluster, client: Object, by_name: Object, namespace: str
+) -> None:
+    assert reaches(cluster, client, f"{by_name['metadata']['name']}.{namespace}.svc.cluster.local")
+
+
+def test_a_pod_reaches_a_device_by_a_service_for_its_address(
+    cluster: Cluster, client: Object, namespace: str, bed: Bed
+) -> None:
+    outside = Peer.at(bed.paths, bed.machines["peer"], bed.folder)
+    service = egress_service(namespace, "printer", tailnet_ip=outside.address)
+    cluster.apply(service)
+    cluster.proxy(service)
+    assert reaches(cluster, client, f"printer.{namespace}.svc.cluster.local")
+
+
+def test_the_record_follows_the_proxy_pod(
+    cluster: Cluster, client: Object, by_name: Object, nameserver: str, tmp_path: Path
+) -> None:
+    old = cluster.proxy(by_name)
+    with Probe.of(cluster.bed, nameserver, PEER_NAME, tmp_path) as probe:
+        cluster.delete("pod", old["metadata"]["name"], NAMESPACE)
+        replaced = lambda: cluster.proxy(by_name)["metadata"]["uid"] != old["metadata"]["uid"]  # noqa: E731
+        eventually(replaced, "another proxy Pod")
+        probe.wait_for(lambda seen: seen.addresses == [pod_ip(cluster.proxy(by_name))], 1.0)
+        answers = [(seen.rcode, list(seen.addresses)) for seen in probe.seen()]
+    new = cluster.proxy(by_name)
+    assert answers == [("NOERROR", [pod_ip(old)]), ("NOERROR", []), ("NOERROR", [pod_ip(new)])]
+    assert reaches(cluster, client, PEER_NAME)
+
+
+def test_a_deleted_service_leaves_nothing(
+    cluster: Cluster, by_name: Object, nameserver: str, namespace: str, management: Management
+) -> None:
+    hostname = f"{namespace}-{by_name['metadata']['name']}"
+    eventually(lambda: management.device(hostname), "the device")
+    cluster.remove(by_name)
+    assert serves(cluster, nameserver, Answer("NXDOMAIN"))
+    eventually(lambda: management.device(hostname) is None, "the device is gone")

@@ -1,0 +1,174 @@
+"""The nameserver: right answers to real clients, at once, and whatever happens to the operator and the API server."""
+
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY, Records, parse, render
+from tsoperator.api.objects import CONFIGMAP, Key
+from tsoperator.kube.client import KubeClient
+
+from tests.e2e import product
+from tests.e2e.cluster import Answer, Cluster, dig, pod_ip
+from tests.e2e.dnsprobe import Probe, Seen
+from tests.e2e.product import NAMESPACE
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.control import DOMAIN
+from tests.e2e.testbed.network import DNS_SERVICE
+from tests.e2e.waiting import always, eventually
+from tests.e2e.workloads import PEER_NAME, egress_service
+
+DNSMASQ = "127.0.0.53"  # on the node
+OUTAGE = 30.0  # seconds
+CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+BOTH, ONLY6, MOVED = (f"{label}.{DOMAIN}" for label in ("both", "only6", "moved"))
+RECORDS = Records(ip4={BOTH: ["192.0.2.1", "192.0.2.2"]}, ip6={BOTH: ["2001:db8::1"], ONLY6: ["2001:db8::2"]}, serial=7)
+
+
+@pytest.fixture
+def served(cluster: Cluster, nameserver: str, namespace: str) -> Answer:
+    """The right answer for the peer's name, which an egress Service is for."""
+    service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)
+    cluster.apply(service)
+    right = Answer("NOERROR", (pod_ip(cluster.proxy(service)),))
+    eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
+    return right
+
+
+@pytest.fixture(scope="module")
+def without_operator(cluster: Cluster, nameserver: str) -> Iterator[None]:
+    """Nobody who writes records but the test."""
+    scale(cluster, 0)
+    yield
+    scale(cluster, 2)
+
+
+def scale(cluster: Cluster, replicas: int) -> None:
+    cluster.bed.kubectl("-n", NAMESPACE, "scale", "deployment/operator", f"--replicas={replicas}")
+    if replicas:
+        product.wait_ready(cluster.bed)
+    else:
+        eventually(lambda: not cluster.listed("pods", NAMESPACE, {"app": "operator"}), "the operator's end")
+
+
+@pytest.mark.timeout(OUTAGE + 150)
+def test_it_answers_while_the_control_plane_is_away(
+    cluster: Cluster, nameserver: str, served: Answer, bed: Bed, namespace: str, tmp_path: Path
+) -> None:
+    with Probe.of(bed, nameserver, PEER_NAME, tmp_path) as probe:
+        for name in CONTROL_PLANE:
+            bed.daemons.stop(name, grace=0)
+        try:
+            always(lambda: check(bed, nameserver, served), OUTAGE)
+        finally:
+            start_control_plane(bed)
+        assert [(seen.rcode, tuple(seen.addresses)) for seen in probe.seen()] == [(served.rcode, served.data)]
+    cluster.delete("service", "db", namespace)
+    eventually(lambda: dig(bed, nameserver, PEER_NAME).rcode == "NXDOMAIN", "records are followed again", 90)
+
+
+def check(bed: Bed, nameserver: str, right: Answer) -> None:
+    assert dig(bed, nameserver, PEER_NAME) == right
+
+
+def start_control_plane(bed: Bed) -> None:
+    for name in CONTROL_PLANE:
+        bed.daemons.restart(name, bed.machines["node"])
+        eventually(lambda: bed.kubectl("get", "--raw", "/readyz", timeout=5), "the API server is ready")
+
+
+@pytest.fixture(scope="module")
+def dnsmasq(bed: Bed, nameserver: str) -> Iterator[str]:
+    """A dnsmasq on the node, which asks the nameserver for ts.net."""
+    quiet = ["--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root", "--pid-file="]
+    listen = [f"--listen-address={DNSMASQ}", "--bind-interfaces", f"--server=/ts.net/{nameserver}"]
+    bed.daemons.start("dnsmasq", ["dnsmasq", *quiet, *listen], bed.machines["node"])
+    yield DNSMASQ
+    bed.daemons.stop("dnsmasq")
+
+
+@pytest.fixture(scope="module")
+def records(cluster: Cluster, nameserver: str, without_operator: None) -> None:
+    """Records of every kind, written where the operator writes them."""
+    put(cluster, RECORDS)
+    eventually(lambda: dig(cluster.bed, nameserver, BOTH).data, f"records of {BOTH}")
+
+
+def put(cluster: Cluster, records: Records) -> None:
+    configmap = cluster.get("configmap", CONFIGMAP_NAME, NAMESPACE)
+    assert configmap
+    zones = parse(configmap["data"][RECORDS_KEY]).zones
+    configmap["data"][RECORDS_KEY] = render(records.model_copy(update={"zones": zones}))
+    cluster.apply({name: configmap[name] for name in ("apiVersion", "kind", "metadata", "data")})
+
+
+class Case(NamedTuple):
+    name: str
+    rtype: str
+    answer: Answer
+
+
+CASES = {
+    "A": Case(BOTH, "A", Answer("NOERROR", ("192.0.2.1", "192.0.2.2"))),
+    "A, other case": Case(BOTH.upper(), "A", Answer("NOERROR", ("192.0.2.1", "192.0.2.2"))),
+    "AAAA": Case(BOTH, "AAAA", Answer("NOERROR", ("2001:db8::1",))),
+    "A of a name with AAAA only": Case(ONLY6, "A", Answer("NOERROR")),
+    "TXT": Case(BOTH, "TXT", Answer("NOERROR")),
+    "HTTPS": Case(BOTH, "HTTPS", Answer("NOERROR")),
+    "no such name": Case(f"nothing.{DOMAIN}", "A", Answer("NXDOMAIN")),
+}
+
+
+@pytest.mark.parametrize("transport", ["+notcp", "+tcp"])
+@pytest.mark.parametrize("server", ["CoreDNS", "dnsmasq"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_client_passes_the_answer_on(
+    bed: Bed, records: None, dnsmasq: str, case: Case, server: str, transport: str
+) -> None:
+    address = {"CoreDNS": DNS_SERVICE, "dnsmasq": dnsmasq}[server]
+    assert dig(bed, address, case.name, case.rtype, transport) == case.answer
+
+
+@pytest.mark.parametrize("rtype", ["SOA", "NS"])
+@pytest.mark.parametrize("server", ["CoreDNS", "dnsmasq"])
+def test_a_client_learns_of_the_zone(
+    bed: Bed, nameserver: str, records: None, dnsmasq: str, server: str, rtype: str
+) -> None:
+    address = {"CoreDNS": DNS_SERVICE, "dnsmasq": dnsmasq}[server]
+    itself = dig(bed, nameserver, "ts.net", rtype)
+    assert itself.data
+    eventually(lambda: dig(bed, address, "ts.net", rtype) == itself, f"{rtype} as the nameserver has it", 40)
+
+
+async def test_a_written_configmap_is_served_at_once(
+    bed: Bed,
+    nameserver: str,
+    without_operator: None,
+    api: KubeClient,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    key = Key(NAMESPACE, CONFIGMAP_NAME)
+    delays = []
+    with Probe.of(bed, nameserver, MOVED, tmp_path) as probe:
+        for number in range(1, 21):
+            address = f"192.0.2.{number}"
+            document = render(Records(ip4={MOVED: [address]}, zones=["ts.net"], serial=1000 + number))
+            written = time.monotonic()
+            await api.patch(CONFIGMAP, key, {"data": {RECORDS_KEY: document}})
+            seen = await asyncio.to_thread(probe.wait_for, partial(is_at, address), 10)
+            delays.append(seen.at - written)
+    p50 = statistics.median(delays)
+    with capsys.disabled():
+        sys.stdout.write(f"\nConfigMap written → served: p50 {p50 * 1000:.0f} ms, worst {max(delays) * 1000:.0f} ms\n")
+    assert p50 < 0.3
+
+
+def is_at(address: str, seen: Seen) -> bool:
+    return list(seen.addresses) == [address]

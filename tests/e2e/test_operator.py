@@ -1,0 +1,150 @@
+"""The operator as a process: killed in the middle of its work, and with nothing to do."""
+
+import asyncio
+import base64
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DEPLOYMENT,
+    DNSCONFIG,
+    EVENT,
+    INGRESS,
+    ROLE,
+    ROLEBINDING,
+    SECRET,
+    SERVICE,
+    SERVICEACCOUNT,
+    STATEFULSET,
+    Object,
+    Resource,
+)
+from tsoperator.kube.client import KubeClient
+
+from tests.e2e import product
+from tests.e2e.cluster import Cluster, dig, is_ready, pod_ip
+from tests.e2e.product import NAMESPACE
+from tests.e2e.testbed.management import Management
+from tests.e2e.testbed.processes import Process, command_of
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import PEER_NAME, egress_service
+
+BURST = 20
+QUIET = 60  # seconds
+LEASE = "tailscale-operator"
+
+
+def leader(cluster: Cluster) -> Process:
+    """Return the process that leads, as this machine knows it."""
+    lease = cluster.get("lease", LEASE, NAMESPACE)
+    assert lease
+    pod = cluster.get("pod", lease["spec"]["holderIdentity"].partition("_")[0], NAMESPACE)
+    assert pod
+    container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+    return next(process for process in _in_container(container) if "tsoperator" in command_of(process.pid))
+
+
+def _in_container(container: str) -> Iterator[Process]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and container in _cgroup(entry) and (process := Process.of(int(entry.name))):
+            yield process
+
+
+def _cgroup(entry: Path) -> str:
+    try:
+        return (entry / "cgroup").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+@pytest.mark.timeout(240)
+async def test_a_killed_operator_leaves_a_burst_of_services_right(
+    cluster: Cluster, nameserver: str, namespace: str, management: Management, api: KubeClient
+) -> None:
+    services = [egress_service(namespace, f"db{number}", tailnet_fqdn=PEER_NAME) for number in range(BURST)]
+    victim = leader(cluster)
+    async with asyncio.TaskGroup() as group:
+        killing = group.create_task(kill_after(api, victim, BURST // 4))
+        await asyncio.to_thread(cluster.apply, *services)
+    assert killing.done()
+    assert len(proxies(cluster, namespace)) < BURST, "killed too late: all were made"
+
+    addresses = eventually(lambda: all_ready(cluster, namespace), f"{BURST} ready proxies", 150)
+    assert Counter(parents(proxies(cluster, namespace))) == {f"db{number}": 1 for number in range(BURST)}
+    eventually(lambda: set(dig(cluster.bed, nameserver, PEER_NAME).data) == addresses, "all addresses in the record")
+    wanted = sorted(f"{namespace}-db{number}" for number in range(BURST))
+    eventually(lambda: devices(management, namespace) == wanted, "one device each")
+    product.wait_ready(cluster.bed)
+
+
+async def kill_after(api: KubeClient, victim: Process, count: int) -> None:
+    """Kill a process as soon as *count* StatefulSets were added."""
+    version = (await api.list(STATEFULSET, NAMESPACE)).resource_version
+    added = 0
+    async for event in api.watch(STATEFULSET, NAMESPACE, "", version, 60):
+        added += event["type"] == "ADDED"
+        if added == count:
+            victim.send(signal.SIGKILL)
+            return
+
+
+def proxies(cluster: Cluster, namespace: str) -> list[Object]:
+    return cluster.listed("statefulsets", NAMESPACE, {"tailscale.com/parent-resource-ns": namespace})
+
+
+def parents(children: list[Object]) -> list[str]:
+    return [child["metadata"]["labels"]["tailscale.com/parent-resource"] for child in children]
+
+
+def all_ready(cluster: Cluster, namespace: str) -> set[str]:
+    """Return the addresses of all the proxies, once there are as many as Services."""
+    pods = cluster.listed("pods", NAMESPACE, {"tailscale.com/parent-resource-ns": namespace})
+    ready = {pod_ip(pod) for pod in pods if is_ready(pod)}
+    return ready if len(ready) == BURST else set()
+
+
+def devices(api: Management, namespace: str) -> list[str]:
+    names = (device["name"].partition(".")[0] for device in api.devices())
+    return sorted(name for name in names if name.startswith(namespace))
+
+
+@pytest.mark.timeout(QUIET + 90)
+async def test_an_operator_with_nothing_to_do_writes_nothing(
+    cluster: Cluster, nameserver: str, namespace: str, api: KubeClient
+) -> None:
+    service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)
+    cluster.apply(service)
+    cluster.proxy(service)
+    eventually(lambda: is_settled(cluster, service), "the device known, and its auth key gone from the config")
+    async with asyncio.TaskGroup() as group:
+        watches = [group.create_task(changes(api, resource, where)) for resource, where in WATCHED]
+    assert [change for watch in watches for change in watch.result()] == []
+
+
+def is_settled(cluster: Cluster, service: Object) -> bool:
+    data = cluster.children(service, "secrets")[0]["data"]
+    configs = [base64.b64decode(text) for key, text in data.items() if key.endswith(".hujson")]
+    return "device_ips" in data and not any(b"AuthKey" in config for config in configs)
+
+
+WATCHED = (
+    *((resource, "") for resource in (SERVICE, INGRESS, DNSCONFIG, EVENT)),
+    *((kind, NAMESPACE) for kind in (CONFIGMAP, SECRET, STATEFULSET, DEPLOYMENT)),
+    # Not Pods: it has no right to write them, and others do.
+    *((kind, NAMESPACE) for kind in (SERVICEACCOUNT, ROLE, ROLEBINDING)),
+)
+
+
+async def changes(client: KubeClient, resource: Resource, namespace: str) -> list[str]:
+    """Return what is written to objects of a kind for as long as the test lasts."""
+    version = (await client.list(resource, namespace)).resource_version
+    written = []
+    async for event in client.watch(resource, namespace, "", version, QUIET):
+        if event["type"] != "BOOKMARK":
+            metadata = event["object"]["metadata"]
+            written.append(f"{event['type']} {resource.kind} {metadata['name']} {metadata.get('managedFields')}")
+    return written

@@ -1,0 +1,144 @@
+"""The testbed's command line: `python -m tests.e2e.testbed --help`."""
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+
+from tests.e2e.testbed import parts, preflight, rootfs
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.build import build
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.lock import locked
+from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.progress import Progress
+
+EPILOG = """
+A bed is a real one-node Kubernetes cluster in three network namespaces (wan, node, peer) that nothing leaves; with
+--api-only it is etcd, the API server and the controller manager on loopback, and both kinds can be up at once.
+
+Built parts are kept in ${XDG_CACHE_HOME:-~/.cache}/tailnet-operator-testbed, one folder for each version of a part.
+Files of a running bed, and the logs of the last one, are in ${TESTBED_WORK:-/var/tmp/tailnet-operator-testbed}.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    top = argparse.ArgumentParser(
+        prog="python -m tests.e2e.testbed",
+        description="A real Kubernetes cluster and tailnet on this machine, for the end-to-end tests.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(dest="command", required=True)
+    for name, text in (
+        ("up", "build what is missing, and bring a bed up"),
+        ("down", "take the bed down and see that nothing is left (both kinds, or with --api-only that one)"),
+        ("status", "say what runs and what is built; exit with 1 when nothing runs"),
+        ("build", "build the parts that are missing"),
+        ("shell", "start a shell (or the command that follows) with KUBECONFIG and PATH set for the bed"),
+    ):
+        command = commands.add_parser(name, help=text, description=text)
+        if name != "build":
+            command.add_argument("--api-only", action="store_true", help="the API server alone, without a node")
+    commands.choices["build"].add_argument("part", nargs="*", help=f"default: all of {', '.join(_names())}, base")
+    commands.choices["shell"].add_argument("words", nargs=argparse.REMAINDER, help="a command to run instead")
+    return top
+
+
+def _names() -> list[str]:
+    return [part.name for part in parts.ALL]
+
+
+def up(paths: Paths, arguments: argparse.Namespace) -> int:
+    """Bring a bed up."""
+    progress = Progress()
+    bed = Bed(paths, arguments.api_only)
+    with locked(paths.work, "up"):
+        bed.up(progress)
+    progress.say(f"up. KUBECONFIG={bed.kubeconfig}")
+    return 0
+
+
+def down(paths: Paths, arguments: argparse.Namespace) -> int:
+    """Take beds down."""
+    progress = Progress()
+    left: list[str] = []
+    with locked(paths.work, "down"):
+        for bed in _beds(paths, arguments):
+            left += bed.down(progress)
+    for line in left:
+        progress.say(f"left behind: {line}")
+    progress.say("down, but not clean" if left else f"down; logs: {paths.work / 'logs'}")
+    return 1 if left else 0
+
+
+def _beds(paths: Paths, arguments: argparse.Namespace) -> list[Bed]:
+    whole = [] if arguments.api_only else [Bed(paths)]
+    return [bed for bed in [*whole, Bed(paths, api_only=True)] if bed.folder.exists()]
+
+
+def status(paths: Paths, arguments: argparse.Namespace) -> int:
+    """Say what runs."""
+    beds = _beds(paths, arguments)
+    for bed in beds:
+        print(f"{bed.folder.name}: KUBECONFIG={bed.kubeconfig}")
+        for machine in bed.machines.values():
+            print(f"  namespace {machine.name:<26} {_state(machine.alive)} pid {machine.first.pid}")
+        for daemon in bed.daemons.all():
+            print(f"  {daemon.name:<36} {_state(daemon.process.alive)} pid {daemon.process.pid}  {daemon.log}")
+    for part in parts.ALL:
+        print(f"part {part.name:<33} {'built' if part.output(paths).exists() else 'not built'}")
+    print(f"part {'base':<33} {'built' if rootfs.layout(paths).exists() else 'not built'}")
+    return 0 if any(bed.runs for bed in beds) else 1
+
+
+def _state(alive: bool) -> str:
+    return "runs " if alive else "ENDED"
+
+
+def build_parts(paths: Paths, arguments: argparse.Namespace) -> int:
+    """Build parts."""
+    chosen = [parts.named(name) for name in arguments.part] if arguments.part else parts.ALL
+    if not arguments.part:
+        preflight.check_cluster()
+    build(paths, Progress(), chosen, whole=not arguments.part)
+    return 0
+
+
+def shell(paths: Paths, arguments: argparse.Namespace) -> int:
+    """Start a shell for the bed."""
+    bed = Bed(paths, arguments.api_only)
+    if not bed.runs:
+        raise BedError("no bed is up: run `up` first")
+    words = arguments.words or [os.environ.get("SHELL", "/bin/sh")]
+    return subprocess.run(words, env=bed.environment(), check=False).returncode
+
+
+COMMANDS: Mapping[str, Callable[[Paths, argparse.Namespace], int]] = {
+    "up": up,
+    "down": down,
+    "status": status,
+    "build": build_parts,
+    "shell": shell,
+}
+
+
+def main() -> int:
+    """Run one command; return its exit code."""
+    arguments = parser().parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way what `up` has begun is taken down
+    try:
+        return COMMANDS[arguments.command](Paths.from_environment(), arguments)
+    except BedError as problem:
+        print(f"testbed: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("testbed: interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

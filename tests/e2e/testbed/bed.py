@@ -1,0 +1,207 @@
+"""One bed: its parts, brought up in order and taken down whole. The way in for tests."""
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.testbed import control, network, parts, peer, preflight, registry
+from tests.e2e.testbed.build import build
+from tests.e2e.testbed.commands import Word
+from tests.e2e.testbed.controlplane import LOOPBACK, ControlPlane, Ports
+from tests.e2e.testbed.credentials import write_kubeconfig
+from tests.e2e.testbed.daemons import Daemons, strays
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.images import Images
+from tests.e2e.testbed.isolation import Isolation
+from tests.e2e.testbed.leftovers import Snapshot, leftovers, pod_cgroups, pods_run, remove_cgroups, restore_sysctls
+from tests.e2e.testbed.management import Management
+from tests.e2e.testbed.node import Node
+from tests.e2e.testbed.paths import MANIFESTS, Paths
+from tests.e2e.testbed.processes import wait_until
+from tests.e2e.testbed.progress import Progress
+
+RELAY = Path(__file__).parent / "relay.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Bed:
+    """A bed in a folder: the whole cluster, or with *api_only* just what answers API calls."""
+
+    paths: Paths
+    api_only: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """Where its files lie."""
+        return self.paths.work / ("api" if self.api_only else "cluster")
+
+    @property
+    def daemons(self) -> Daemons:
+        """Its programs; their logs outlive it."""
+        return Daemons(self.folder / "daemons", self.paths.work / "logs" / self.folder.name)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The admin's kubeconfig, for use from the machine itself."""
+        return self.folder / "kubeconfig.json"
+
+    @property
+    def machines(self) -> Mapping[str, Isolation]:
+        """Its namespaces by name: wan, node, peer; none with *api_only*."""
+        found = (Isolation.load(self.folder / name) for name in network.NAMES)
+        return {machine.name: machine for machine in found if machine}
+
+    @property
+    def images(self) -> Images:
+        """Makes images and pushes them to its registry."""
+        return Images(self.paths, self.machines["node"], self.folder / "images")
+
+    @property
+    def plane(self) -> ControlPlane:
+        """Its control plane; how it was brought up is known from its folder."""
+        return ControlPlane(self.paths, self.folder, self.daemons, self._ports(), self.machines.get("node"))
+
+    @property
+    def runs(self) -> bool:
+        """Tell whether anything of it runs."""
+        return any(daemon.process.alive for daemon in self.daemons.all()) or any(
+            machine.alive for machine in self.machines.values()
+        )
+
+    def kubectl(self, *words: Word, stdin: str | None = None, timeout: float = 60) -> str:
+        """Run kubectl as admin and return what it prints."""
+        return self.plane.kubectl(*words, stdin=stdin, timeout=timeout)
+
+    def up(self, progress: Progress) -> None:
+        """Build what is missing and bring it up; what fails is taken down again.
+
+        Raises:
+            BedError: it runs already, or something didn't start: says what, with the end of its log.
+        """
+        if self.folder.exists():
+            raise BedError(f"a bed is there already: {self.folder}. Run `down` first")
+        if not self.api_only:
+            preflight.check_cluster()
+            self._check_cgroups()
+        wanted = [parts.named(name) for name in parts.API_ONLY] if self.api_only else parts.ALL
+        build(self.paths, progress, wanted, whole=not self.api_only)
+        self._prepare()
+        try:
+            if self.api_only:
+                self._start_api(progress)
+            else:
+                self._start_cluster(progress)
+        except BaseException:
+            progress.say("it did not come up: taking it down again")
+            self.down(progress)
+            raise
+
+    def down(self, progress: Progress) -> list[str]:
+        """End all of it and return what is left on the machine nevertheless, a line each."""
+        before = Snapshot.load(self._before)
+        for machine in self.machines.values():
+            machine.remove()
+        for daemon in self.daemons.all():
+            daemon.process.end(grace=0)
+        if before:
+            remove_cgroups()
+            restore_sysctls(before)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return self._left(before)
+
+    def _left(self, before: Snapshot | None) -> list[str]:
+        """Look whether the machine is as it was; without a node, processes are all there was."""
+
+        def left() -> list[str]:
+            return leftovers(before, self.paths) if before else strays(self.folder)
+
+        wait_until(lambda: not left(), 3)  # what was killed may need a moment to be gone from lists
+        return left()
+
+    @property
+    def _before(self) -> Path:
+        """The snapshot of the machine before a whole cluster; there is none with *api_only*."""
+        return self.folder / "before.json"
+
+    @staticmethod
+    def _check_cgroups() -> None:
+        """A kubelet ends every Pod that it doesn't know: two on one machine would end each other's."""
+        if pods_run():
+            raise BedError(f"another kubelet runs on this machine: {pod_cgroups()[0]} is in use")
+
+    def _prepare(self) -> None:
+        before = None if self.api_only else Snapshot.take(self.paths)
+        self.folder.mkdir(parents=True, mode=0o700)
+        if before:
+            before.save(self._before)
+        shutil.rmtree(self.daemons.logs, ignore_errors=True)
+
+    def _start_api(self, progress: Progress) -> None:
+        ports = Ports.free()
+        (self.folder / "ports").write_text(
+            " ".join(str(port) for port in (ports.etcd, ports.etcd_peers, ports.api, ports.controllers))
+        )
+        plane = self.plane
+        with progress.step("API server"):
+            plane.start()
+            plane.wait()
+        with progress.step("controllers"):
+            plane.wait_for_controllers()
+        write_kubeconfig(self.kubeconfig, plane.url, plane.pki.ca, plane.token("admin"))
+
+    def _start_cluster(self, progress: Progress) -> None:
+        machines = network.make(self.folder)
+        progress.say(f"namespaces: {', '.join(machines)}")
+        plane = self.plane
+        node = Node(plane, machines["node"], self.folder / "node")
+        plane.start()
+        node.start_runtime()
+        with progress.step("registry and images"):
+            registry.start(self.paths, self.daemons, machines["node"], self.folder / "registry")
+            self.images.push_standard()
+        with progress.step("control server"):
+            control.start(self.paths, self.daemons, machines["wan"], self.folder / "control")
+        with progress.step("API server"):
+            plane.wait()
+        with progress.step("node Ready"):
+            node.start()
+            node.wait()
+        with progress.step("cluster DNS"):
+            plane.wait_for_controllers()
+            self._start_dns()
+        with progress.step("tailnet device outside the cluster"):
+            self._start_peer()
+        self._open_to_the_machine()
+
+    def _start_dns(self) -> None:
+        self.kubectl("apply", "-f", MANIFESTS / "coredns.yaml")
+        self.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=60s", timeout=70)
+
+    def _start_peer(self) -> None:
+        machines = self.machines
+        outside = peer.Peer.at(self.paths, machines["peer"], self.folder)
+        peer.start(self.paths, self.daemons, outside, Management.log_in(machines["wan"]).create_key(["tag:peer"]))
+
+    def _open_to_the_machine(self) -> None:
+        """Make the API server reachable from the machine itself, by a relay on loopback."""
+        plane = self.plane
+        with socket.create_server((LOOPBACK, 0)) as listener:
+            port = listener.getsockname()[1]
+            argv: list[Word] = [sys.executable, RELAY, LOOPBACK, str(plane.ports.api)]
+            self.daemons.start("relay", argv, self.machines["node"], descriptor=listener.fileno())
+        url = f"https://{LOOPBACK}:{port}"
+        write_kubeconfig(self.kubeconfig, url, plane.pki.ca, plane.token("admin"))
+
+    def _ports(self) -> Ports:
+        file = self.folder / "ports"
+        return Ports(*(int(port) for port in file.read_text().split())) if file.exists() else Ports()
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a shell for this bed: kubectl and the other programs on the PATH."""
+        folders = [str(part.output(self.paths)) for part in parts.ALL]
+        path = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
+        return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path}

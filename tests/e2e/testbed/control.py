@@ -1,0 +1,116 @@
+"""The world outside the cluster: control server, relay, management API and ACME server, all on the machine `wan`."""
+
+import json
+import sys
+from pathlib import Path
+
+from tests.e2e.testbed.authority import Authority, authority
+from tests.e2e.testbed.daemons import Daemon, Daemons
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.isolation import Isolation
+from tests.e2e.testbed.parts import program
+from tests.e2e.testbed.paths import Paths
+
+DOMAIN = "tail1234.ts.net"
+# A private address: tailscaled calls a control server elsewhere by HTTPS as soon as a connection breaks.
+ADDRESS = "10.255.0.1"
+URL = f"http://{ADDRESS}:8080"  # the control server's, for tailscaled and for the operator
+ACME_URL = f"https://{ADDRESS}:14000/dir"
+ACME_ROOT_URL = f"https://{ADDRESS}:15000/roots/0"
+NAMES = ("tailnet", "pebble", "control")
+
+_TREE = Path(__file__).parents[3]
+_TAILNET_PORT = 8001
+_PEBBLE = "127.0.0.1:14001"
+_PATIENCE = 20.0  # seconds
+# Challenges are met without a look, since no DNS server knows the names; nonces are never refused for exercise.
+_EASY_PEBBLE = {"PEBBLE_VA_ALWAYS_VALID": "1", "PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": "0"}
+
+# What any tailscaled of the bed needs: its relay speaks no TLS, and nothing may be sent to the real log server.
+TAILSCALED_ENV = {"TS_DEBUG_USE_DERP_HTTP": "true", "TS_NO_LOGS_NO_SUPPORT": "true"}
+# What it needs besides to get certificates. SSL_CERT_FILE is to name a file with the authority's root in it.
+ACME_ENV = {"TS_DEBUG_ACME_DIRECTORY_URL": ACME_URL}
+
+
+def acme_authority(paths: Paths) -> Authority:
+    """Return the authority of the ACME server; it is kept as long as the images that trust it."""
+    return authority(paths.cache / "authority", ADDRESS)
+
+
+def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
+    """Start everything, with files in *folder*, and wait until it answers.
+
+    Raises:
+        BedError: something does not start.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    trusted = acme_authority(paths)
+    wan.run(["ip", "address", "replace", f"{ADDRESS}/32", "dev", "lo"])  # the others have their default route there
+    tailnet = daemons.start(
+        "tailnet",
+        [sys.executable, "-m", "tests.e2e.testbed.tailnet", "--domain", DOMAIN, "--port", str(_TAILNET_PORT)],
+        wan,
+        {"PYTHONPATH": str(_TREE)},  # the folder that the program starts in is the machine's root
+    )
+    pebble = daemons.start(
+        "pebble", [program(paths, "pebble"), "-config", _pebble_config(folder, trusted)], wan, _EASY_PEBBLE
+    )
+    control = daemons.start("control", [program(paths, "control"), *_control_flags(trusted)], wan)
+    # Nothing but 404 is at the root: it is an answer.
+    _wait(daemons, wan, tailnet, f"http://127.0.0.1:{_TAILNET_PORT}/")
+    _wait(daemons, wan, control, f"{URL}/key")
+    _wait(daemons, wan, pebble, ACME_URL, trusted)
+
+
+def stop(daemons: Daemons) -> None:
+    """Stop everything; the tailnet's devices are forgotten."""
+    for name in reversed(NAMES):
+        daemons.stop(name)
+
+
+def acme_root(paths: Paths, machine: Isolation) -> str:
+    """Return the root that leaf certificates chain to, as PEM: a new one with each start of the ACME server."""
+    return machine.run(["curl", "-fsS", "--cacert", acme_authority(paths).root, ACME_ROOT_URL])
+
+
+def _pebble_config(folder: Path, trusted: Authority) -> Path:
+    config = {
+        "listenAddress": _PEBBLE,
+        "managementListenAddress": f"{ADDRESS}:15000",
+        "certificate": str(trusted.certificate),
+        "privateKey": str(trusted.key),
+        "httpPort": 80,
+        "tlsPort": 443,
+        "retryAfter": {"authz": 1, "order": 1},
+        "keyAlgorithm": "ecdsa",
+        "profiles": {"default": {"description": "90 days", "validityPeriod": 90 * 24 * 3600}},
+    }
+    file = folder / "pebble.json"
+    file.write_text(json.dumps({"pebble": config}))
+    return file
+
+
+def _control_flags(trusted: Authority) -> list[str]:
+    flags = {
+        "listen": URL.removeprefix("http://"),
+        "keeper": f"http://127.0.0.1:{_TAILNET_PORT}",
+        "domain": DOMAIN,
+        "acme-listen": f"{ADDRESS}:14000",
+        "acme": f"https://{_PEBBLE}",
+        "certificate": str(trusted.certificate),
+        "key": str(trusted.key),
+    }
+    return [f"-{name}={value}" for name, value in flags.items()]
+
+
+def _wait(daemons: Daemons, wan: Isolation, daemon: Daemon, url: str, trusted: Authority | None = None) -> None:
+    trust = ["--cacert", str(trusted.root)] if trusted else []
+
+    def answers() -> bool:
+        try:
+            wan.run(["curl", "-sS", "--max-time", "2", "--output", "/dev/null", *trust, url])
+        except BedError:
+            return False
+        return True
+
+    daemons.wait_for(daemon, answers, _PATIENCE, f"an answer from {url}")

@@ -1,0 +1,171 @@
+"""etcd, the API server and the controller manager."""
+
+import json
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.testbed import network
+from tests.e2e.testbed.commands import Word, run
+from tests.e2e.testbed.credentials import make_tokens, write_kubeconfig
+from tests.e2e.testbed.daemons import Daemon, Daemons
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.isolation import Isolation
+from tests.e2e.testbed.parts import program
+from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.pki import Pki
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The loopback ports that the control plane listens on."""
+
+    etcd: int = 2379
+    etcd_peers: int = 2380
+    api: int = 6443
+    controllers: int = 10257
+
+    @classmethod
+    def free(cls) -> "Ports":
+        """Choose ports that nothing listens on now."""
+        sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(4)]
+        numbers = [each.getsockname()[1] for each in sockets]
+        for each in sockets:
+            each.close()
+        return cls(*numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """Where the control plane runs: in an isolation with the node's address, or bound to the machine's loopback."""
+
+    paths: Paths
+    folder: Path
+    daemons: Daemons
+    ports: Ports
+    inside: Isolation | None
+
+    @property
+    def pki(self) -> Pki:
+        """Its certificates."""
+        return Pki(self.folder / "pki")
+
+    @property
+    def url(self) -> str:
+        """The API server's URL for who runs beside it."""
+        return f"https://{LOOPBACK}:{self.ports.api}"
+
+    def kubeconfig(self, user: str) -> Path:
+        """Name the kubeconfig of *user* for who runs beside the API server."""
+        return self.folder / "kubeconfigs" / f"{user.replace(':', '-')}.json"
+
+    def start(self) -> None:
+        """Start etcd and the API server; `wait` says when they serve."""
+        self.pki.make([LOOPBACK, network.API_SERVICE, network.NODE])
+        for user, token in make_tokens(self.folder / "tokens.csv").items():
+            write_kubeconfig(self.kubeconfig(user), self.url, self.pki.ca, token)
+        self._start_etcd()
+        self._start_api_server()
+
+    def wait(self) -> None:
+        """Wait until the API server is ready, and start the controller manager."""
+        self.daemons.wait_for(self._daemon("kube-apiserver"), lambda: self._answers("/readyz"), 90, "/readyz")
+        self._start_controller_manager()
+
+    def wait_for_controllers(self) -> None:
+        """Wait until the controllers work."""
+        self.wait_for_namespace("default")
+
+    def wait_for_namespace(self, name: str) -> None:
+        """Wait until a namespace has what the controllers put into each and what Pods need."""
+        made = (
+            f"/api/v1/namespaces/{name}/serviceaccounts/default",
+            f"/api/v1/namespaces/{name}/configmaps/kube-root-ca.crt",
+        )
+        what = f"the default ServiceAccount and kube-root-ca.crt in {name}"
+        controllers = self._daemon("kube-controller-manager")
+        self.daemons.wait_for(controllers, lambda: all(self._answers(path) for path in made), 60, what)
+
+    def token(self, user: str) -> str:
+        """Return the token of *user*."""
+        content = json.loads(self.kubeconfig(user).read_text())
+        return str(content["users"][0]["user"]["token"])
+
+    def kubectl(self, *words: Word, stdin: str | None = None, timeout: float = 60) -> str:
+        """Run kubectl as admin, beside the API server."""
+        argv = [program(self.paths, "kubectl"), f"--kubeconfig={self.kubeconfig('admin')}", *words]
+        if self.inside:
+            return self.inside.run(argv, timeout=timeout, stdin=stdin)
+        return run(argv, timeout=timeout, stdin=stdin)
+
+    def _answers(self, path: str) -> bool:
+        try:
+            self.kubectl("get", "--raw", path, "--request-timeout=2s", timeout=10)
+        except BedError:
+            return False
+        return True
+
+    def _daemon(self, name: str) -> Daemon:
+        found = self.daemons.get(name)
+        if found is None:
+            raise BedError(f"{name} was never started")
+        return found
+
+    def _start_etcd(self) -> None:
+        client, peers = f"http://{LOOPBACK}:{self.ports.etcd}", f"http://{LOOPBACK}:{self.ports.etcd_peers}"
+        flags: dict[str, Word] = {
+            "name": "testbed",
+            "data-dir": self.folder / "etcd",
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": peers,
+            "initial-advertise-peer-urls": peers,
+            "initial-cluster": f"testbed={peers}",
+            "unsafe-no-fsync": "true",
+            "log-level": "warn",
+        }
+        self._start("etcd", flags)
+
+    def _start_api_server(self) -> None:
+        pki = self.pki
+        flags: dict[str, Word] = {
+            "etcd-servers": f"http://{LOOPBACK}:{self.ports.etcd}",
+            "secure-port": str(self.ports.api),
+            "service-cluster-ip-range": network.SERVICE_CIDR,
+            "tls-cert-file": pki.certificate("apiserver"),
+            "tls-private-key-file": pki.key("apiserver"),
+            "client-ca-file": pki.ca,
+            "kubelet-client-certificate": pki.certificate("kubelet-client"),
+            "kubelet-client-key": pki.key("kubelet-client"),
+            "kubelet-preferred-address-types": "InternalIP",
+            "service-account-issuer": "https://kubernetes.default.svc.cluster.local",
+            "service-account-key-file": pki.service_accounts,
+            "service-account-signing-key-file": pki.service_accounts,
+            "token-auth-file": self.folder / "tokens.csv",
+            "authorization-mode": "Node,RBAC",
+            "allow-privileged": "true",
+            "profiling": "false",
+        }
+        if self.inside:
+            flags["advertise-address"] = network.NODE
+        else:
+            # The address of the `kubernetes` Service can't be a loopback one, and nothing here asks for it.
+            flags |= {"bind-address": LOOPBACK, "endpoint-reconciler-type": "none"}
+        self._start("kube-apiserver", flags)
+
+    def _start_controller_manager(self) -> None:
+        flags: dict[str, Word] = {
+            "kubeconfig": self.kubeconfig("kube-controller-manager"),
+            "bind-address": LOOPBACK,
+            "secure-port": str(self.ports.controllers),
+            "service-account-private-key-file": self.pki.service_accounts,
+            "root-ca-file": self.pki.ca,
+            "leader-elect": "false",
+        }
+        self._start("kube-controller-manager", flags)
+
+    def _start(self, name: str, flags: dict[str, Word]) -> Daemon:
+        argv: list[Word] = [program(self.paths, name), *(f"--{flag}={value}" for flag, value in flags.items())]
+        return self.daemons.start(name, argv, self.inside)

@@ -1,0 +1,116 @@
+"""Programs that stay: each in its own session, with a log and a note of its pid, so that later commands can end it."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.e2e.testbed.commands import Word
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.isolation import Isolation, only_child, spawn
+from tests.e2e.testbed.processes import Process, command_of, wait_until
+
+TAIL = 25  # lines of a log that a failure shows
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """One running program: its name and its process, as the outside sees it."""
+
+    name: str
+    process: Process
+    log: Path
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal: SIGKILL for a crash, SIGSTOP and SIGCONT for a pause."""
+        self.process.send(number)
+
+
+@dataclass(frozen=True, slots=True)
+class Daemons:
+    """The programs of one bed, known by the files in its work folder."""
+
+    notes: Path
+    logs: Path
+
+    def start(
+        self,
+        name: str,
+        argv: Sequence[Word],
+        inside: Isolation | None = None,
+        env: Mapping[str, str] | None = None,
+        descriptor: int | None = None,
+    ) -> Daemon:
+        """Start a program, in an isolation or on the machine itself; *descriptor* becomes its file number 3.
+
+        Raises:
+            BedError: it ended at once; or one of that name runs.
+        """
+        if (there := self.get(name)) and there.process.alive:
+            raise BedError(f"{name} runs already, pid {there.process.pid}")
+        words = [str(word) for word in argv]
+        if env:
+            words = ["env", *(f"{key}={value}" for key, value in env.items()), *words]
+        log = self.logs / f"{name}.log"
+        pid = spawn(inside.command(words) if inside else words, log, descriptor)
+        process = only_child(pid, log) if inside else Process.of(pid)
+        if process is None:
+            raise BedError(f"{name} ended at once; log: {log}\n{tail(log)}")
+        daemon = Daemon(name, process, log)
+        self.notes.mkdir(parents=True, exist_ok=True)
+        (self.notes / f"{name}.json").write_text(json.dumps({"process": asdict(process), "argv": words}))
+        return daemon
+
+    def restart(self, name: str, inside: Isolation | None = None) -> Daemon:
+        """End a program if it runs, and start it again with the words that it was started with."""
+        self.stop(name)
+        words = json.loads((self.notes / f"{name}.json").read_text())["argv"]
+        return self.start(name, words, inside)
+
+    def get(self, name: str) -> Daemon | None:
+        """Return the program called *name* if it was ever started; it may have ended since."""
+        note = self.notes / f"{name}.json"
+        if not note.exists():
+            return None
+        return Daemon(name, Process(**json.loads(note.read_text())["process"]), self.logs / f"{name}.log")
+
+    def all(self) -> list[Daemon]:
+        """Return every program that was started, whether it still runs or not."""
+        found = [self.get(note.stem) for note in sorted(self.notes.glob("*.json"))]
+        return [daemon for daemon in found if daemon]
+
+    def stop(self, name: str, grace: float = 10.0) -> None:
+        """End a program: SIGTERM, then SIGKILL after *grace* seconds."""
+        if daemon := self.get(name):
+            daemon.process.end(grace)
+
+    def wait_for(self, daemon: Daemon, holds: Callable[[], bool], seconds: float, what: str) -> None:
+        """Wait until *holds*, but not longer than the program lives.
+
+        Raises:
+            BedError: the program ended or the time is over; shows its log's end.
+        """
+        wait_until(lambda: not daemon.process.alive or holds(), seconds)
+        if daemon.process.alive and holds():
+            return
+        why = f"not ready after {seconds:.0f} s: {what}" if daemon.process.alive else f"ended before: {what}"
+        raise BedError(f"{daemon.name}: {why}\n{tail(daemon.log)}\n(the whole log: {daemon.log})")
+
+
+def tail(log: Path) -> str:
+    """Return the end of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-TAIL:]) if log.exists() else ""
+
+
+def strays(folder: Path) -> list[str]:
+    """Name the processes of this machine that have *folder* on their command line, ourselves excepted."""
+    own = {os.getpid(), os.getppid()}
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) not in own:
+            command = command_of(int(entry.name))
+            if str(folder) in command:
+                found.append(f"{entry.name} {command[:160]}")
+    return found

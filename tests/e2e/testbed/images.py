@@ -1,0 +1,96 @@
+"""Images of the bed: made from built programs, the base image, or a Dockerfile, and pushed to the local registry."""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.e2e.testbed import oci, registry, rootfs
+from tests.e2e.testbed.commands import run
+from tests.e2e.testbed.isolation import Isolation
+from tests.e2e.testbed.parts import program
+from tests.e2e.testbed.paths import Paths
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What an image adds to the image below it."""
+
+    copies: Mapping[str, Path] = field(default_factory=dict)  # path in the image → file here
+    links: Mapping[str, str] = field(default_factory=dict)  # path in the image → what it points to
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """Makes images in a work folder of its own and pushes them to the registry in *node*."""
+
+    paths: Paths
+    node: Isolation
+    folder: Path
+
+    def push_standard(self) -> None:
+        """Push what the cluster itself needs, and the base image."""
+        pause = Files({"/pause": program(self.paths, "pause")})
+        self.push_files(registry.PAUSE, pause, oci.Start(entrypoint=["/pause"]), base=False)
+        coredns = Files({"/coredns": program(self.paths, "coredns")})
+        self.push_files(registry.COREDNS, coredns, oci.Start(entrypoint=["/coredns"]), base=False)
+        self.push_base_as(registry.BASE)
+
+    def push_base_as(self, name: str) -> None:
+        """Push the base image as *name*."""
+        registry.push(self.paths, self.node, rootfs.layout(self.paths), name)
+
+    def push_files(self, name: str, files: Files, start: oci.Start, base: bool = True) -> None:
+        """Push an image *name* that holds *files* alone, or on the base image."""
+        with self._scratch(name) as scratch:
+            layer = scratch / "layer.tar"
+            oci.write_layer(layer, files.copies, files.links)
+            below = oci.layers_of(rootfs.layout(self.paths)) if base else []
+            oci.write_layout(scratch / "image", [*below, layer], start)
+            registry.push(self.paths, self.node, scratch / "image", name)
+
+    def push_dockerfile(self, name: str, context: Path, target: str, arguments: Mapping[str, str]) -> None:
+        """Build one *target* of a context's Dockerfile by buildah, and push it as *name*.
+
+        *arguments* are build arguments; one that names the base image is given `registry.BASE`. Layers are cached from
+        one build to the next, beside the parts. Build steps use the machine's network, as any build does.
+        """
+        self._provide_base()
+        given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
+        build = ["build", "--layers", "--format=oci", "--pull-never", f"--target={target}", *given]
+        to = registry.address_of(name)
+        self._buildah(*build, f"--tag={to}", str(context), timeout=900)
+        push = ["push", "--tls-verify=false", "--disable-compression", to]
+        self._buildah(*push, timeout=300, before=registry.reach(self.node))
+
+    def _provide_base(self) -> None:
+        """Put the base image into buildah's own storage, when it isn't there or is another one."""
+        layout = rootfs.layout(self.paths)
+        mark = self._storage / "base"
+        if mark.exists() and mark.read_text() == layout.name:
+            return
+        self._buildah("pull", "--tls-verify=false", registry.BASE, timeout=300, before=registry.reach(self.node))
+        mark.write_text(layout.name)
+
+    @property
+    def _storage(self) -> Path:
+        return self.paths.cache / "buildah"
+
+    def _buildah(self, *words: str, timeout: float, before: Sequence[str] = ()) -> str:
+        """Run buildah in a mount namespace of its own: what it mounts can't stay behind."""
+        self._storage.mkdir(parents=True, exist_ok=True)
+        folders = [f"--root={self._storage / 'storage'}", f"--runroot={self.folder / 'buildah'}"]
+        environment = {"STORAGE_DRIVER": "overlay", "BUILDAH_ISOLATION": "chroot"}
+        apart = ["unshare", "--mount", "--propagation", "private"]
+        return run([*before, *apart, "buildah", *folders, *words], timeout=timeout, env=environment)
+
+    @contextmanager
+    def _scratch(self, name: str) -> Iterator[Path]:
+        folder = self.folder / name.replace("/", "_").replace(":", "_")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)

@@ -1,0 +1,162 @@
+"""A machine within the machine: network, mounts and processes of its own, which all end with its first process.
+
+Whatever runs in one (containers, kubelet's volumes, files in /var/lib) can leave nothing behind: the kernel kills every
+process of a PID namespace with its first one, mounts go with the mount namespace, and system folders are overlays
+whose changes land in the work folder. The network namespace also has a name: `nsenter --net=/run/netns/NAME` joins it.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.e2e.testbed.commands import Word, run
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.processes import Process, children, wait_until
+
+NETNS = Path("/run/netns")
+# System folders that programs write to.
+PRIVATE = ("/etc", "/opt", "/usr/libexec", "/var/lib", "/var/log")
+
+# volatile: nothing needs to outlive it, so nobody waits for the disk when it ends.
+# SIGCHLD is ignored so that the kernel reaps what containerd's shims leave to the first process.
+_FIRST_PROCESS = """
+set -e
+folder=$1; shift
+mount --make-rshared /
+for system in "$@"; do
+    [ -d "$system" ] || continue
+    own=$folder$system
+    mkdir -p "$own/upper" "$own/work"
+    mount -t overlay overlay -o "lowerdir=$system,upperdir=$own/upper,workdir=$own/work,volatile" "$system"
+done
+mount -t tmpfs -o mode=755 tmpfs /run
+ip link set lo up
+touch "$folder/ready"
+trap '' CHLD
+exec sleep infinity
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """One such machine: its name, its first process as the outside sees it, and the folder of its own files."""
+
+    name: str
+    first: Process
+    folder: Path
+
+    @classmethod
+    def make(cls, name: str, folder: Path) -> "Isolation":
+        """Start it, and give its network namespace the name *name*.
+
+        Raises:
+            BedError: the name is taken, or the kernel refuses.
+        """
+        handle = NETNS / name
+        if handle.exists():
+            raise BedError(f"the network namespace {handle} is there already: run `down`, or remove it by hand")
+        folder.mkdir(parents=True)
+        script = folder / "first-process.sh"
+        script.write_text(_FIRST_PROCESS)
+        isolation = cls(name, _unshare(script, folder), folder)
+        isolation.save()
+        if not wait_until(lambda: (folder / "ready").exists() or not isolation.first.alive, 20) or not isolation.alive:
+            raise BedError(f"no namespaces for {name}: {(folder / 'log').read_text().strip()}")
+        NETNS.mkdir(exist_ok=True)
+        handle.touch()
+        run(["mount", "--bind", f"/proc/{isolation.first.pid}/ns/net", handle])
+        return isolation
+
+    @classmethod
+    def load(cls, folder: Path) -> "Isolation | None":
+        """Return the one that was made in *folder*."""
+        file = folder / "isolation.json"
+        if not file.exists():
+            return None
+        saved = json.loads(file.read_text())
+        return cls(saved["name"], Process(**saved["first"]), folder)
+
+    def save(self) -> None:
+        """Write down what `load` needs."""
+        (self.folder / "isolation.json").write_text(json.dumps({"name": self.name, "first": asdict(self.first)}))
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether its first process runs."""
+        return self.first.alive
+
+    def command(self, argv: Sequence[Word]) -> list[str]:
+        """Return the command that runs *argv* inside."""
+        inside = ["nsenter", f"--target={self.first.pid}", "--net", "--mount", "--pid", "--"]
+        return [*inside, *(str(word) for word in argv)]
+
+    def run(self, argv: Sequence[Word], timeout: float = 60, stdin: str | None = None) -> str:
+        """Run *argv* inside to its end; see `commands.run`."""
+        return run(self.command(argv), timeout=timeout, stdin=stdin)
+
+    def remove(self) -> None:
+        """End all that runs inside, and give the name back."""
+        self.first.end(grace=0)
+        remove_name(self.name)
+
+
+def remove_name(name: str) -> None:
+    """Take the name of a network namespace away, and the folder of names when it was the last."""
+    handle = NETNS / name
+    if not handle.exists():
+        return
+    while os.path.ismount(handle) or _is_namespace(handle):
+        run(["umount", handle])
+    handle.unlink()
+    if not any(NETNS.iterdir()) and not os.path.ismount(NETNS):
+        NETNS.rmdir()
+
+
+def _is_namespace(handle: Path) -> bool:
+    """Tell whether a namespace is mounted on a file, which `ismount` doesn't see for files."""
+    return f" {handle} nsfs " in Path("/proc/self/mounts").read_text()
+
+
+def _unshare(script: Path, folder: Path) -> Process:
+    """Start the first process and return it, as the outside sees it."""
+    apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private"]
+    pid = spawn([*apart, "sh", str(script), str(folder), *PRIVATE], folder / "log")
+    return only_child(pid, folder / "log")
+
+
+def spawn(argv: Sequence[str], log: Path, descriptor: int | None = None) -> int:
+    """Start *argv* in a session of its own with its output added to *log*; return its pid.
+
+    The file *descriptor*, when there is one, becomes the program's number 3.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
+        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    if descriptor is not None:
+        actions.append((os.POSIX_SPAWN_DUP2, descriptor, 3))
+    return os.posix_spawnp(argv[0], list(argv), os.environ, file_actions=actions, setsid=True)
+
+
+def only_child(pid: int, log: Path) -> Process:
+    """Return the one child of a program that forks and waits, such as unshare and nsenter.
+
+    Raises:
+        BedError: it ended before it had one.
+    """
+    found: list[int] = []
+
+    def forked() -> bool:
+        found[:] = children(pid)
+        return bool(found) or Process.of(pid) is None
+
+    wait_until(forked, 10)
+    child = Process.of(found[0]) if found else None
+    if child is None:
+        said = log.read_text()[-2000:].strip() if log.exists() else ""
+        raise BedError(f"did not start: {said or 'no output'}; log: {log}")
+    return child

@@ -1,0 +1,128 @@
+"""What a machine looks like from outside, before and after: `down` must leave no difference."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.e2e.testbed.commands import run
+from tests.e2e.testbed.daemons import strays
+from tests.e2e.testbed.isolation import NETNS
+from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.processes import wait_until
+
+CGROUPS = Path("/sys/fs/cgroup")
+OURS = "kubepods"  # the cgroup of all Pods, made by the kubelet
+# What a kubelet sets for the whole machine; `down` sets it back.
+SYSCTLS = (
+    "kernel/keys/root_maxbytes",
+    "kernel/keys/root_maxkeys",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The machine at one moment."""
+
+    namespaces: list[str]
+    mounts: list[str]
+    links: list[str]
+    iptables: list[str]
+    cgroups: list[str]
+    processes: list[str]
+    resolv_conf: str
+    sysctls: dict[str, str]
+
+    @classmethod
+    def take(cls, paths: Paths) -> "Snapshot":
+        """Look at the machine; of its processes, at those that have to do with the work folder."""
+        return cls(
+            namespaces=sorted(entry.name for entry in NETNS.iterdir()) if NETNS.exists() else [],
+            mounts=sorted(Path("/proc/self/mounts").read_text().splitlines()),
+            links=sorted(link.name for link in Path("/sys/class/net").iterdir()),
+            iptables=_iptables(),
+            cgroups=sorted(str(folder) for folder in pod_cgroups()),
+            processes=strays(paths.work),
+            resolv_conf=Path("/etc/resolv.conf").read_text() if Path("/etc/resolv.conf").exists() else "",
+            sysctls={name: (Path("/proc/sys") / name).read_text().strip() for name in SYSCTLS},
+        )
+
+    @classmethod
+    def load(cls, file: Path) -> "Snapshot | None":
+        """Return the one saved in *file*, if there is one."""
+        return cls(**json.loads(file.read_text())) if file.exists() else None
+
+    def save(self, file: Path) -> None:
+        """Write it to *file*."""
+        file.write_text(json.dumps(asdict(self), indent=1))
+
+
+def leftovers(before: Snapshot, paths: Paths) -> list[str]:
+    """Say in a line each what is on the machine now that wasn't *before*, and what is gone."""
+    then, now = asdict(before), asdict(Snapshot.take(paths))
+    found: list[str] = []
+    for what in then:
+        old, new = _lines(then[what]), _lines(now[what])
+        found += [f"{what}: new: {line}" for line in new if line not in old]
+        found += [f"{what}: gone: {line}" for line in old if line not in new]
+    return found
+
+
+def _lines(value: "list[str] | dict[str, str] | str") -> list[str]:
+    if isinstance(value, str):
+        return value.splitlines()
+    if isinstance(value, dict):
+        return [f"{key} = {number}" for key, number in value.items()]
+    return value
+
+
+def _iptables() -> list[str]:
+    """Return the rules of the machine's own network without counters and dates."""
+    if shutil.which("iptables-save") is None:
+        return []
+    lines = run(["iptables-save"]).splitlines()
+    return [re.sub(r" \[\d+:\d+\]$", "", line) for line in lines if not line.startswith("#")]
+
+
+def pod_cgroups() -> list[Path]:
+    """Return the cgroups of Pods, one a hierarchy."""
+    if not CGROUPS.exists():
+        return []
+    candidates: Iterable[Path] = (CGROUPS, *(entry for entry in CGROUPS.iterdir() if entry.is_dir()))
+    return [folder / OURS for folder in candidates if (folder / OURS).is_dir()]
+
+
+def pods_run() -> bool:
+    """Tell whether any process is in a Pod's cgroup."""
+    procs = (Path(folder) / "cgroup.procs" for top in pod_cgroups() for folder, _, _ in os.walk(top))
+    return any(file.exists() and file.read_text() for file in procs)
+
+
+def remove_cgroups() -> bool:
+    """Remove the cgroups of Pods, which may outlive their processes by a moment; tell whether they are gone."""
+    return wait_until(_tried_to_remove_cgroups, 5)
+
+
+def _tried_to_remove_cgroups() -> bool:
+    for top in pod_cgroups():
+        folders = [Path(folder) for folder, _, _ in os.walk(top)]
+        for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
+            with contextlib.suppress(OSError):  # busy, or gone since: the same hierarchy may be mounted twice
+                folder.rmdir()
+    return not pod_cgroups()
+
+
+def restore_sysctls(before: Snapshot) -> None:
+    """Set the machine's limits back."""
+    for name, value in before.sysctls.items():
+        file = Path("/proc/sys") / name
+        if file.read_text().strip() != value:
+            file.write_text(value)

@@ -1,0 +1,80 @@
+"""The tailnet's management API, as a test uses it: from inside one of the machines, by curl."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clustersim.tailnet import Tailnet
+
+from tests.e2e.testbed.control import DOMAIN, URL
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.isolation import Isolation
+
+# The one OAuth client that the tailnet knows.
+CLIENT_ID = Tailnet(DOMAIN).client_id
+CLIENT_SECRET = Tailnet(DOMAIN).client_secret
+
+Device = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Management:
+    """The API with an access token that is good for an hour; a device is a dict as the API has it."""
+
+    machine: Isolation
+    token: str
+
+    @classmethod
+    def log_in(cls, machine: Isolation) -> "Management":
+        """Get an access token with the OAuth client."""
+        form = f"grant_type=client_credentials&client_id={CLIENT_ID}&client_secret={CLIENT_SECRET}"
+        answer = machine.run(["curl", "-fsS", "--max-time", "10", "--data", form, f"{URL}/api/v2/oauth/token"])
+        return cls(machine, json.loads(answer)["access_token"])
+
+    def create_key(self, tags: Sequence[str] = ("tag:k8s",), reusable: bool = False) -> str:
+        """Create an auth key and return its secret."""
+        create = {"reusable": reusable, "ephemeral": False, "preauthorized": True, "tags": list(tags)}
+        answer = self._call("POST", "tailnet/-/keys", {"capabilities": {"devices": {"create": create}}})
+        return str(answer["key"])
+
+    def devices(self) -> list[Device]:
+        """Return all devices."""
+        found: list[Device] = self._call("GET", "tailnet/-/devices")["devices"]
+        return found
+
+    def device(self, hostname: str) -> Device | None:
+        """Return the one device that has *hostname* for its name's first label, if there is one."""
+        return next((device for device in self.devices() if device["name"] == f"{hostname}.{DOMAIN}"), None)
+
+    def delete(self, node_id: str) -> None:
+        """Delete a device."""
+        self._call("DELETE", f"device/{node_id}")
+
+    def set_tags(self, node_id: str, tags: Sequence[str]) -> None:
+        """Replace a device's tags."""
+        self._call("POST", f"device/{node_id}/tags", {"tags": list(tags)})
+
+    def set_name(self, node_id: str, label: str) -> None:
+        """Give a device another name."""
+        self._call("POST", f"device/{node_id}/name", {"name": label})
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        """Send one request and return the JSON of the answer.
+
+        Raises:
+            BedError: the answer isn't 200, or there is none.
+        """
+        curl = ["curl", "-sS", "--max-time", "10", "-X", method, "-H", f"Authorization: Bearer {self.token}"]
+        data = [] if body is None else ["--json", json.dumps(body)]
+        answer = self.machine.run([*curl, *data, "-w", "\n%{http_code}", f"{URL}/api/v2/{path}"])
+        text, _, status = answer.rpartition("\n")
+        if status != "200":
+            raise BedError(f"{method} {path}: {status} {text}")
+        return json.loads(text)
+
+
+def real_nodes(machine: Isolation) -> list[dict[str, Any]]:
+    """Return what the control server itself has, as `tailcfg.Node` in JSON; deleted devices remain as ``Expired``."""
+    found: list[dict[str, Any]] = json.loads(machine.run(["curl", "-fsS", f"{URL}/testbed/nodes"]))
+    return found

@@ -1,0 +1,180 @@
+"""The one node: containerd, kubelet, kube-proxy, and the scheduler beside them."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.testbed import network
+from tests.e2e.testbed.commands import Word
+from tests.e2e.testbed.controlplane import LOOPBACK, ControlPlane
+from tests.e2e.testbed.daemons import Daemon
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.isolation import Isolation
+from tests.e2e.testbed.parts import named, program
+from tests.e2e.testbed.registry import ADDRESS, PAUSE
+
+NODE = "node1"
+SOCKET = "/run/containerd/containerd.sock"  # in the isolation's own /run
+SYNC = "5s"
+
+# restrict_oom_score_adj: runc can't lower a score where root lacks CAP_SYS_RESOURCE, and says
+# "can't get final child's PID". volatile: without it the end of each container waits for the whole disk to be written.
+CONTAINERD = """
+version = 3
+root = "{folder}/containerd"
+disabled_plugins = ["io.containerd.nri.v1.nri"]
+[plugins."io.containerd.cri.v1.runtime"]
+restrict_oom_score_adj = true
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dirs = ["/usr/lib/cni"]
+conf_dir = "{folder}/cni"
+[plugins."io.containerd.snapshotter.v1.overlayfs"]
+mount_options = ["volatile"]
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{pause}"
+[plugins."io.containerd.cri.v1.images".registry]
+config_path = "{folder}/registries"
+"""
+HOSTS = """
+server = "http://{registry}"
+[host."http://{registry}"]
+capabilities = ["pull", "resolve"]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The node of a control plane, in the same isolation."""
+
+    plane: ControlPlane
+    inside: Isolation
+    folder: Path
+
+    def start_runtime(self) -> None:
+        """Start containerd; it needs the registry only once the first Pod starts."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._write_containerd()
+        self._write("cni/10-testbed.conflist", _cni())
+        # Its shim is looked for on the PATH.
+        path = f"{named('containerd').output(self.plane.paths)}:/usr/sbin:/sbin:{os.environ.get('PATH', os.defpath)}"
+        argv: list[Word] = [program(self.plane.paths, "containerd"), f"--config={self.folder / 'containerd.toml'}"]
+        self.plane.daemons.start("containerd", argv, self.inside, env={"PATH": path})
+
+    def start(self) -> None:
+        """Start the rest; the API server must be ready."""
+        containerd = self.plane.daemons.get("containerd")
+        if containerd is None:
+            raise BedError("containerd was never started")
+        self.plane.daemons.wait_for(containerd, self._runtime_answers, 60, "ctr version")
+        (self.folder / "resolv.conf").write_text("")
+        kubelet = self._write("kubelet.json", _kubelet(self.folder, self.plane.pki.ca, self._logs))
+        self._start("kubelet", f"--config={kubelet}", f"--root-dir={self.folder / 'kubelet'}", *self._kubelet_flags)
+        proxy = self._write("kube-proxy.json", _kube_proxy(self.plane.kubeconfig("system:kube-proxy")))
+        self._start("kube-proxy", f"--config={proxy}")
+        scheduler = self.plane.kubeconfig("system:kube-scheduler")
+        self._start("kube-scheduler", f"--kubeconfig={scheduler}", "--leader-elect=false", f"--bind-address={LOOPBACK}")
+
+    def wait(self) -> None:
+        """Wait until the node is ready for Pods."""
+        kubelet = self.plane.daemons.get("kubelet")
+        if kubelet is None:
+            raise BedError("the kubelet was never started")
+        self.plane.daemons.wait_for(kubelet, self._ready, 90, f"node {NODE} Ready")
+
+    @property
+    def _logs(self) -> Path:
+        return self.plane.daemons.logs / "pods"
+
+    @property
+    def _kubelet_flags(self) -> list[str]:
+        kubeconfig = self.plane.kubeconfig(f"system:node:{NODE}")
+        return [f"--kubeconfig={kubeconfig}", f"--hostname-override={NODE}", f"--node-ip={network.NODE}"]
+
+    def _start(self, name: str, *flags: str) -> Daemon:
+        return self.plane.daemons.start(name, [program(self.plane.paths, name), *flags], self.inside)
+
+    def _runtime_answers(self) -> bool:
+        try:
+            self.inside.run([program(self.plane.paths, "ctr"), "--address", SOCKET, "version"], timeout=10)
+        except BedError:
+            return False
+        return True
+
+    def _ready(self) -> bool:
+        path = '{.status.conditions[?(@.type=="Ready")].status}'
+        try:
+            return self.plane.kubectl("get", "node", NODE, "-o", f"jsonpath={path}", timeout=10) == "True"
+        except BedError:
+            return False
+
+    def _write_containerd(self) -> None:
+        (self.folder / "containerd.toml").write_text(CONTAINERD.format(folder=self.folder, pause=PAUSE))
+        hosts = self.folder / "registries" / "_default" / "hosts.toml"
+        hosts.parent.mkdir(parents=True)
+        hosts.write_text(HOSTS.format(registry=ADDRESS))
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> Path:
+        file = self.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content, indent=1))
+        return file
+
+
+def _cni() -> dict[str, Any]:
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "ipMasq": True,
+        "hairpinMode": True,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": network.POD_CIDR}]], "routes": [{"dst": "0.0.0.0/0"}]},
+    }
+    ports = {"type": "portmap", "capabilities": {"portMappings": True}}
+    return {"cniVersion": "1.0.0", "name": "testbed", "plugins": [bridge, ports]}
+
+
+def _kubelet(folder: Path, ca: Path, logs: Path) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": str(ca)},
+        },
+        "authorization": {"mode": "Webhook"},
+        "containerRuntimeEndpoint": f"unix://{SOCKET}",
+        "podLogsDir": str(logs),
+        "volumePluginDir": str(folder / "volume-plugins"),
+        "resolvConf": str(folder / "resolv.conf"),
+        "clusterDNS": [network.DNS_SERVICE],
+        "clusterDomain": "cluster.local",
+        "cgroupDriver": "cgroupfs",
+        "failCgroupV1": False,
+        "failSwapOn": False,
+        "enforceNodeAllocatable": [],
+        # Mounted ConfigMaps follow within seconds: the tests edit the Corefile.
+        "syncFrequency": SYNC,
+        "maxPods": 500,
+        "serializeImagePulls": False,
+        "registryPullQPS": 0,
+        "imageGCHighThresholdPercent": 100,
+        "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+    }
+
+
+def _kube_proxy(kubeconfig: Path) -> dict[str, Any]:
+    return {
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "hostnameOverride": NODE,
+        "mode": "iptables",
+        "clusterCIDR": network.POD_CIDR,
+        # A network namespace other than the first can't set the machine's limits.
+        "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
+        "iptables": {"minSyncPeriod": "0s"},
+    }

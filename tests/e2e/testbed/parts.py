@@ -1,0 +1,101 @@
+"""Which programs are built from Go modules, and where their builds lie."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.paths import PARTS, Paths
+
+KUBERNETES = "v1.36.3"
+TAILSCALE = "1.102.5"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Programs that share one build list: the folder `parts/<name>` holds it as go.mod and go.sum."""
+
+    name: str
+    programs: Mapping[str, str]  # name of the binary → Go package
+    values: Mapping[str, str] = field(default_factory=dict)  # Go variable → value, set by the linker
+
+    @property
+    def folder(self) -> Path:
+        """The folder of go.mod, go.sum, and sources of our own where there are any."""
+        return PARTS / self.name
+
+    @property
+    def ldflags(self) -> str:
+        """The linker's flags."""
+        return " ".join(["-s -w", *(f"-X {variable}={value}" for variable, value in sorted(self.values.items()))])
+
+    @property
+    def digest(self) -> str:
+        """Tell builds from different inputs apart."""
+        seen = hashlib.sha256(repr((sorted(self.programs.items()), self.ldflags)).encode())
+        for file in sorted(path for path in self.folder.rglob("*") if path.is_file()):
+            seen.update(f"{file.relative_to(self.folder)}\0".encode() + file.read_bytes() + b"\0")
+        return seen.hexdigest()[:16]
+
+    def output(self, paths: Paths) -> Path:
+        """Name the folder of the built programs."""
+        return paths.cache / f"{self.name}-{self.digest}"
+
+
+def _commands(module: str, *names: str) -> dict[str, str]:
+    return {name: f"{module}/cmd/{name}" for name in names}
+
+
+ALL = (
+    Part(
+        "kubernetes",
+        {
+            "etcd": "go.etcd.io/etcd/server/v3",
+            **_commands("k8s.io/kubernetes", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
+            **_commands("k8s.io/kubernetes", "kubelet", "kube-proxy", "kubectl"),
+        },
+        {"k8s.io/component-base/version.gitVersion": KUBERNETES},
+    ),
+    Part(
+        "containerd",
+        _commands("github.com/containerd/containerd/v2", "containerd", "containerd-shim-runc-v2", "ctr"),
+    ),
+    Part("coredns", {"coredns": "github.com/coredns/coredns"}),
+    Part(
+        "tailscale",
+        _commands("tailscale.com", "tailscaled", "tailscale", "containerboot", "k8s-nameserver", "k8s-operator"),
+        {"tailscale.com/version.longStamp": TAILSCALE, "tailscale.com/version.shortStamp": TAILSCALE},
+    ),
+    Part("crane", _commands("github.com/google/go-containerregistry", "crane")),
+    Part("pebble", _commands("github.com/letsencrypt/pebble/v2", "pebble")),
+    Part("pause", {"pause": "."}),
+    Part("control", {"control": "."}),
+)
+
+# What the API server alone needs.
+API_ONLY = ("kubernetes",)
+
+
+def named(name: str) -> Part:
+    """Return the part called *name*.
+
+    Raises:
+        BedError: there is none.
+    """
+    for part in ALL:
+        if part.name == name:
+            return part
+    raise BedError(f"there is no part {name}: choose from {', '.join(part.name for part in ALL)}")
+
+
+def program(paths: Paths, name: str) -> Path:
+    """Return where the built program called *name* lies.
+
+    Raises:
+        BedError: no part brings it.
+    """
+    for part in ALL:
+        if name in part.programs:
+            return part.output(paths) / name
+    raise BedError(f"no part brings a program {name}")

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"tailscale.com/net/tsaddr"
+	"tailscale.com/tailcfg"
+	"tailscale.com/tstest/integration/testcontrol"
+	"tailscale.com/types/key"
+)
+
+// devices makes a tailnet of testcontrol, which takes any client, lets two have one name, and forgets none. Another
+// process, the keeper, judges auth keys and has the list of devices; this carries what it says over to testcontrol.
+type devices struct {
+	server   *testcontrol.Server
+	handlers http.Handler // testcontrol's own
+	keeper   *url.URL
+
+	// mu is held by whoever changes nodes: testcontrol replaces a node whole.
+	mu sync.Mutex
+}
+
+// device is a device as the keeper has it; its name is without the last dot.
+type device struct {
+	NodeID tailcfg.StableNodeID `json:"nodeId"`
+	Name   string               `json:"name"`
+	Tags   []string             `json:"tags"`
+}
+
+func (d device) label() string {
+	label, _, _ := strings.Cut(d.Name, ".")
+	return label
+}
+
+// newDevices puts itself before the handlers of server, which has answered a request already.
+//
+// What clients send arrives over Noise, and testcontrol looks into it with a mux of its own, which nothing else leads
+// to: hence the reach for an unexported field, of a version that go.mod pins.
+func newDevices(server *testcontrol.Server, keeper *url.URL) *devices {
+	place := (**http.ServeMux)(reflect.ValueOf(server).Elem().FieldByName("mux").Addr().UnsafePointer())
+	d := &devices{server: server, handlers: *place, keeper: keeper}
+	mux := http.NewServeMux() // other paths are not found: testcontrol would end the process
+	for _, path := range []string{"/key", "/ts2021", "/generate_204", "/machine/set-dns", "/machine/update-health"} {
+		mux.Handle(path, d.handlers)
+	}
+	mux.HandleFunc("/machine/register", d.register)
+	mux.HandleFunc("/machine/map", d.serveMap)
+	*place = mux
+	return d
+}
+
+// register lets a client in that has a node key of a device, or an auth key that the keeper takes.
+func (d *devices) register(w http.ResponseWriter, r *http.Request) {
+	var request tailcfg.RegisterRequest
+	if !decode(w, r, &request) {
+		return
+	}
+	if request.Followup != "" {
+		<-r.Context().Done() // nobody logs in by a browser
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	node := d.server.Node(request.NodeKey)
+	switch {
+	case node != nil && node.Expired:
+		json.NewEncoder(w).Encode(tailcfg.RegisterResponse{NodeKeyExpired: true}) // it returns with another key
+	case node != nil:
+		d.handlers.ServeHTTP(w, withBody(r, &request))
+	case request.Auth == nil || request.Auth.AuthKey == "":
+		json.NewEncoder(w).Encode(tailcfg.RegisterResponse{AuthURL: d.server.BaseURL() + "/login"})
+	default:
+		d.join(w, r, &request)
+	}
+}
+
+// join makes a new device of a client.
+func (d *devices) join(w http.ResponseWriter, r *http.Request, request *tailcfg.RegisterRequest) {
+	id := d.server.NumNodes() + 1 // as testcontrol numbers them, under our lock
+	ipv4 := netip.AddrFrom4([4]byte{100, 64, byte(id >> 8), byte(id)})
+	joining := map[string]any{
+		"authKey":   request.Auth.AuthKey,
+		"hostname":  request.Hostinfo.Hostname,
+		"nodeId":    fmt.Sprintf("TESTCTRL%08x", id),
+		"addresses": []netip.Addr{ipv4, tsaddr.Tailscale4To6(ipv4)},
+	}
+	var joined device
+	if err := d.ask("/testbed/join", joining, &joined); err != nil {
+		json.NewEncoder(w).Encode(tailcfg.RegisterResponse{Error: err.Error()})
+		return
+	}
+	request.OldNodeKey = key.NodePublic{} // a new device, and not the old one with another key
+	request.Hostinfo.Hostname = joined.label()
+	answer := httptest.NewRecorder() // held back until the node has its tags: the client asks for them at once
+	d.handlers.ServeHTTP(answer, withBody(r, request))
+	d.apply(d.server.Node(request.NodeKey), joined)
+	w.Write(answer.Body.Bytes())
+}
+
+// serveMap tells the keeper the hostname that a client reports, and testcontrol the one that the keeper gave:
+// testcontrol derives the domain of a node's certificate from it.
+func (d *devices) serveMap(w http.ResponseWriter, r *http.Request) {
+	var request tailcfg.MapRequest
+	if !decode(w, r, &request) {
+		return
+	}
+	if request.Stream { // it lasts, and changes no node
+		d.handlers.ServeHTTP(w, withBody(r, &request))
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if node := d.server.Node(request.NodeKey); node != nil && !node.Expired && request.Hostinfo != nil {
+		var renamed device
+		report := map[string]any{"nodeId": node.StableID, "hostname": request.Hostinfo.Hostname}
+		if err := d.ask("/testbed/hostname", report, &renamed); err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		d.apply(node, renamed)
+		request.Hostinfo.Hostname = renamed.label()
+	}
+	d.handlers.ServeHTTP(w, withBody(r, &request))
+}
+
+// api passes requests on to the keeper's management API; an answer waits until testcontrol knows of the change.
+func (d *devices) api() http.Handler {
+	proxy := httputil.NewSingleHostReverseProxy(d.keeper)
+	proxy.ModifyResponse = func(response *http.Response) error {
+		if response.Request.Method == http.MethodGet {
+			return nil
+		}
+		return d.follow()
+	}
+	return proxy
+}
+
+// follow makes testcontrol's nodes what the keeper's devices are.
+func (d *devices) follow() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var known []device
+	if err := d.ask("/testbed/devices", nil, &known); err != nil {
+		return err
+	}
+	for _, node := range d.server.AllNodes() {
+		isIt := func(one device) bool { return one.NodeID == node.StableID }
+		if i := slices.IndexFunc(known, isIt); i >= 0 {
+			d.apply(node, known[i])
+		} else if !node.Expired {
+			d.expel(node)
+		}
+	}
+	return nil
+}
+
+// apply gives node the name and the tags of its device.
+func (d *devices) apply(node *tailcfg.Node, known device) {
+	if node.Name == known.Name+"." && slices.Equal(node.Tags, known.Tags) {
+		return
+	}
+	info := node.Hostinfo.AsStruct()
+	info.Hostname = known.label()
+	node.Hostinfo = info.View()
+	node.Name = known.Name + "."
+	node.Tags = known.Tags
+	d.server.UpdateNode(node)
+}
+
+// expel logs node out, and leaves nothing of it that others could reach. What is left has to stay, as testcontrol
+// numbers nodes by their count.
+func (d *devices) expel(node *tailcfg.Node) {
+	d.server.UpdateNode(&tailcfg.Node{
+		ID:        node.ID,
+		StableID:  node.StableID,
+		User:      node.User,
+		Machine:   node.Machine,
+		Key:       node.Key,
+		Hostinfo:  (&tailcfg.Hostinfo{}).View(),
+		Expired:   true,
+		KeyExpiry: time.Unix(1, 0),
+	})
+}
+
+// list shows testcontrol's nodes, those of deleted devices too.
+func (d *devices) list(w http.ResponseWriter, _ *http.Request) {
+	json.NewEncoder(w).Encode(d.server.AllNodes())
+}
+
+// ask posts a question to the keeper and decodes the answer; an error is what the keeper says.
+func (d *devices) ask(path string, question, answer any) error {
+	body, err := json.Marshal(question)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Timeout: 10 * time.Second}
+	response, err := client.Post(d.keeper.JoinPath(path).String(), "application/json", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(response.Body)
+		return fmt.Errorf("%s", text)
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}
+
+func decode(w http.ResponseWriter, r *http.Request, request any) bool {
+	if err := json.NewDecoder(r.Body).Decode(request); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return false
+	}
+	return true
+}
+
+// withBody returns r with request as its body.
+func withBody(r *http.Request, request any) *http.Request {
+	body, err := json.Marshal(request)
+	if err != nil {
+		panic(err) // it was JSON before
+	}
+	r = r.Clone(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return r
+}

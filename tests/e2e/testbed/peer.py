@@ -1,0 +1,114 @@
+"""A tailnet device outside the cluster, with a web server: what egress leads to, and where ingress is tried from."""
+
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.testbed.control import ACME_ENV, TAILSCALED_ENV, URL, acme_authority
+from tests.e2e.testbed.daemons import Daemons
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.isolation import Isolation
+from tests.e2e.testbed.parts import program
+from tests.e2e.testbed.paths import Paths
+
+WEB_PORT = 8000
+GREETING = "hello from the peer\n"
+NAMES = ("tailscaled", "web")  # each with the peer's name before it
+
+_PROXY = "127.0.0.1:1055"
+_PATIENCE = 20.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One device. Its tailscaled has a network stack of its own: programs enter the tailnet by SOCKS5 on loopback."""
+
+    name: str
+    machine: Isolation
+    folder: Path
+    program: Path
+
+    @classmethod
+    def at(cls, paths: Paths, machine: Isolation, folder: Path, name: str = "peer") -> "Peer":
+        """Return the device called *name* of a bed whose files are in *folder*, whether it runs or not."""
+        return cls(name, machine, folder / f"peer-{name}", program(paths, "tailscale"))
+
+    @property
+    def socket(self) -> Path:
+        """Where its tailscaled listens for commands."""
+        return self.folder / "tailscaled.sock"
+
+    def tailscale(self, *arguments: str | Path, timeout: float = 60) -> str:
+        """Run a `tailscale` command. Raises BedError."""
+        return self.machine.run([self.program, f"--socket={self.socket}", *arguments], timeout=timeout)
+
+    def status(self) -> dict[str, Any]:
+        """Return what it knows of itself (``Self``) and of the others (``Peer``, by node key)."""
+        found: dict[str, Any] = json.loads(self.tailscale("status", "--json"))
+        return found
+
+    @property
+    def address(self) -> str:
+        """Its IPv4 address in the tailnet."""
+        return self.tailscale("ip", "-4").strip()
+
+    def curl(self, *arguments: str | Path, timeout: float = 10) -> str:
+        """Run curl over the tailnet, whose names it knows; return what it prints. Raises BedError."""
+        curl = ["curl", "-sS", "--fail", "--proxy", f"socks5h://{_PROXY}", "--max-time", str(timeout)]
+        return self.machine.run([*curl, *arguments], timeout=timeout + 5)
+
+
+def start(paths: Paths, daemons: Daemons, peer: Peer, key: str) -> None:
+    """Start *peer* as a new device that logs in with the auth *key*, and its web server; a machine has room for one.
+
+    Raises:
+        BedError: something does not start, or the key isn't taken.
+    """
+    shutil.rmtree(peer.folder, ignore_errors=True)
+    (peer.folder / "web").mkdir(parents=True)
+    _start_tailscaled(paths, daemons, peer)
+    _start_web(daemons, peer)
+    peer.tailscale(
+        "up",
+        f"--login-server={URL}",
+        f"--auth-key={key}",
+        f"--hostname={peer.name}",
+        "--accept-dns=false",  # else it writes /etc/resolv.conf
+        f"--timeout={_PATIENCE:.0f}s",
+    )
+
+
+def _start_tailscaled(paths: Paths, daemons: Daemons, peer: Peer) -> None:
+    flags = [f"--statedir={peer.folder}", f"--socket={peer.socket}", "--tun=userspace-networking"]
+    daemon = daemons.start(
+        f"{peer.name}-tailscaled",
+        [program(paths, "tailscaled"), *flags, f"--socks5-server={_PROXY}"],
+        peer.machine,
+        {**TAILSCALED_ENV, **ACME_ENV, "SSL_CERT_FILE": str(acme_authority(paths).root)},
+    )
+    daemons.wait_for(daemon, peer.socket.is_socket, _PATIENCE, f"its socket {peer.socket}")
+
+
+def _start_web(daemons: Daemons, peer: Peer) -> None:
+    pages = peer.folder / "web"
+    (pages / "index.html").write_text(GREETING)
+    # What arrives by the tailnet, tailscaled passes on to loopback.
+    serve: list[str | Path] = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", pages]
+    daemon = daemons.start(f"{peer.name}-web", [*serve, str(WEB_PORT)], peer.machine)
+    daemons.wait_for(daemon, lambda: _greets(peer.machine), _PATIENCE, "its page")
+
+
+def stop(daemons: Daemons, peer: Peer) -> None:
+    """Stop the device; it stays in the tailnet until it is deleted there."""
+    for what in NAMES:
+        daemons.stop(f"{peer.name}-{what}")
+
+
+def _greets(machine: Isolation) -> bool:
+    try:
+        return machine.run(["curl", "-sS", f"http://127.0.0.1:{WEB_PORT}/"]) == GREETING
+    except BedError:
+        return False

@@ -1,0 +1,88 @@
+"""Processes known by pid and start time, so that a pid that was used again is never mistaken for ours."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.testbed.errors import BedError
+
+POLL = 0.05  # seconds between two looks at a condition
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of this machine: its pid, and when it started in ticks since boot."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> "Process | None":
+        """Return the live process with *pid*; a zombie isn't one."""
+        fields = _stat(pid)
+        return cls(pid, int(fields[19])) if fields and fields[0] != "Z" else None
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether it still runs."""
+        return Process.of(self.pid) == self
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, if it still runs."""
+        if self.alive:
+            os.kill(self.pid, number)
+
+    def end(self, grace: float) -> None:
+        """Ask it to stop, and kill it when it hasn't after *grace* seconds.
+
+        Raises:
+            BedError: it can't even be killed.
+        """
+        for number, limit in ((signal.SIGTERM, grace), (signal.SIGKILL, 30.0)):
+            if limit:
+                self.send(number)
+            if wait_until(lambda: not self.alive, limit):
+                return
+        raise BedError(f"process {self.pid} doesn't end, not even by SIGKILL: see /proc/{self.pid}/stack")
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the state on, or none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return text.rpartition(")")[2].split()
+
+
+def children(pid: int) -> list[int]:
+    """Return the pids of a process's live children."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            fields = _stat(int(entry.name))
+            if fields and fields[0] != "Z" and int(fields[1]) == pid:
+                found.append(int(entry.name))
+    return found
+
+
+def command_of(pid: int) -> str:
+    """Return a process's command line, empty when it is gone or has none."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
+    """Look until *holds* is true or the time is over; tell which."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() >= deadline:
+            return False
+        threading.Event().wait(POLL)  # nothing tells of the end of a process that is not our child
+    return True

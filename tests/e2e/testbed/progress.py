@@ -1,0 +1,31 @@
+"""Progress lines with elapsed times."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Progress:
+    """Writes one line a step to standard error: seconds since the start, then what happens."""
+
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._start
+
+    def say(self, text: str) -> None:
+        """Write one line."""
+        sys.stderr.write(f"[{self.elapsed:6.1f} s] {text}\n")
+        sys.stderr.flush()
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Say that *text* begins, and how long it took once it is done."""
+        self.say(text)
+        start = time.monotonic()
+        yield
+        self.say(f"{text}: done in {time.monotonic() - start:.1f} s")

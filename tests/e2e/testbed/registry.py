@@ -1,0 +1,50 @@
+"""The local image registry: every image that the node pulls, whatever its name, comes from here."""
+
+from pathlib import Path
+
+from tests.e2e.testbed.commands import Word, run
+from tests.e2e.testbed.daemons import Daemon, Daemons
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.isolation import NETNS, Isolation
+from tests.e2e.testbed.parts import program
+from tests.e2e.testbed.paths import Paths
+
+ADDRESS = "127.0.0.1:5000"  # in the node's network namespace
+PAUSE = f"{ADDRESS}/testbed/pause:1"
+COREDNS = f"{ADDRESS}/testbed/coredns:1"
+BASE = f"{ADDRESS}/testbed/base:1"
+
+
+def start(paths: Paths, daemons: Daemons, node: Isolation, folder: Path) -> Daemon:
+    """Start the registry in the node's network, with its blobs in *folder*."""
+    folder.mkdir(parents=True)
+    argv: list[Word] = [program(paths, "crane"), "registry", "serve", f"--address={ADDRESS}", f"--disk={folder}"]
+    daemon = daemons.start("registry", argv, node)
+
+    def answers() -> bool:
+        try:
+            node.run([program(paths, "crane"), "catalog", ADDRESS], timeout=10)
+        except BedError:
+            return False
+        return True
+
+    daemons.wait_for(daemon, answers, 20, "its catalog")
+    return daemon
+
+
+def push(paths: Paths, node: Isolation, layout: Path, name: str) -> None:
+    """Push the image in an OCI layout as *name*: `tailscale/tailscale:v1.102.5`, or with the registry's own address."""
+    run([*reach(node), program(paths, "crane"), "push", layout, address_of(name)], timeout=120)
+
+
+def reach(node: Isolation) -> list[str]:
+    """Return what goes before a command of the machine itself that needs the registry: the node's network alone."""
+    return ["nsenter", f"--net={NETNS / node.name}", "--"]
+
+
+def address_of(name: str) -> str:
+    """Return where the image that Pods call *name* lies here; the first element names a registry if it has . or :."""
+    first, slash, rest = name.partition("/")
+    if slash and ("." in first or ":" in first):
+        return f"{ADDRESS}/{rest}"
+    return f"{ADDRESS}/{name}" if slash else f"{ADDRESS}/library/{name}"

@@ -1,0 +1,49 @@
+"""Carries TCP connections from the machine's loopback into a network namespace.
+
+A program of its own: it runs inside the namespace, and its listening socket, made outside, is file number 3. So a
+kubeconfig works from the machine itself although no wire joins it to the cluster.
+"""
+
+import asyncio
+import socket
+import sys
+
+DESCRIPTOR = 3
+CHUNK = 1 << 16  # bytes
+
+
+async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy one direction until its end, and pass the end on."""
+    try:
+        while data := await reader.read(CHUNK):
+            writer.write(data)
+            await writer.drain()
+        writer.write_eof()
+    except ConnectionError:  # one side is gone: so is the other
+        writer.transport.abort()
+
+
+async def relay(listener: socket.socket, host: str, port: int) -> None:
+    """Carry what arrives at *listener* to *host* and *port*, for ever."""
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            inner_reader, inner_writer = await asyncio.open_connection(host, port)
+        except OSError:  # the server is away: so is the relay
+            writer.transport.abort()
+            return
+        try:
+            async with asyncio.TaskGroup() as directions:
+                directions.create_task(carry(reader, inner_writer))
+                directions.create_task(carry(inner_reader, writer))
+        finally:
+            inner_writer.close()
+            writer.close()
+
+    server = await asyncio.start_server(connected, sock=listener)
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(relay(socket.socket(fileno=DESCRIPTOR), sys.argv[1], int(sys.argv[2])))

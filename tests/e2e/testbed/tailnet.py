@@ -1,0 +1,85 @@
+"""The tailnet's auth keys and devices: clustersim's control server, over devices that are real tailscaled.
+
+It runs as a process behind the `control` program (`parts/control`), which passes management requests on to it, asks it
+about every client that registers, and makes real what it has for each device. Run it with ``python -m``.
+"""
+
+import argparse
+import asyncio
+import json
+import signal
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+from clustersim.control_http import Api
+from clustersim.tailnet import AuthKeyError, Device, Tailnet
+
+
+class RealDevices:
+    """What the `control` program asks: private routes beside the API, all POST, JSON in and out."""
+
+    def __init__(self, tailnet: Tailnet) -> None:
+        self._tailnet = tailnet
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return what is offered."""
+        return [
+            web.post("/testbed/join", self._join),
+            web.post("/testbed/hostname", self._set_hostname),
+            web.post("/testbed/devices", self._list),
+        ]
+
+    async def _join(self, request: web.Request) -> web.Response:
+        """Let a device in: ``{authKey, hostname, nodeId, addresses}``; 403 with a reason if the key isn't good."""
+        asked = json.loads(await request.read())
+        try:
+            device = self._tailnet.register(asked["authKey"], asked["hostname"])
+        except AuthKeyError as error:
+            return web.Response(status=403, text=str(error))
+        self._tailnet.delete_device(device)  # it is known by what tailscaled is told, not by what was made up here
+        device = replace(device, node_id=asked["nodeId"], addresses=tuple(asked["addresses"]))
+        self._tailnet.update(device)
+        return web.json_response(_shown(device))
+
+    async def _set_hostname(self, request: web.Request) -> web.Response:
+        """Take note of the hostname that a device reports: ``{nodeId, hostname}``."""
+        asked = json.loads(await request.read())
+        return web.json_response(_shown(self._tailnet.set_hostname(asked["nodeId"], asked["hostname"])))
+
+    async def _list(self, _request: web.Request) -> web.Response:
+        return web.json_response([_shown(device) for device in self._tailnet.devices.values()])
+
+
+def _shown(device: Device) -> dict[str, Any]:
+    return {"nodeId": device.node_id, "name": device.name, "tags": list(device.tags)}
+
+
+async def serve(domain: str, port: int) -> None:
+    """Serve on loopback until SIGTERM."""
+    tailnet = Tailnet(domain)
+    api = Api(tailnet)
+    application = web.Application(middlewares=[api.refusals])
+    application.add_routes([*RealDevices(tailnet).routes(), *api.routes()])
+    runner = web.AppRunner(application, shutdown_timeout=1)
+    await runner.setup()
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        await stop.wait()
+    finally:
+        await runner.cleanup()
+
+
+def main() -> None:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--domain", required=True, help="MagicDNS domain")
+    parser.add_argument("--port", required=True, type=int, help="port on loopback")
+    arguments = parser.parse_args()
+    asyncio.run(serve(arguments.domain, arguments.port))
+
+
+if __name__ == "__main__":
+    main()

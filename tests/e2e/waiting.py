@@ -1,0 +1,51 @@
+"""Waiting for what a test says of the world: the one place where the end-to-end tests wait."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.processes import wait_until
+
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], what: str, seconds: float = 60) -> T:
+    """Look again and again until there is something (anything true), and return it.
+
+    A look that fails (BedError, AssertionError) has found nothing yet; what it said is in the error.
+
+    Raises:
+        AssertionError: the time is over.
+    """
+    found: list[T] = []
+    said: list[str] = [""]
+
+    def holds() -> bool:
+        try:
+            found[:] = [look()]
+        except (BedError, AssertionError) as error:
+            found.clear()
+            said[0] = f"{type(error).__name__}: {error}"
+            return False
+        said[0] = f"last seen: {found[0]!r}"
+        return bool(found[0])
+
+    if not wait_until(holds, seconds):
+        raise AssertionError(f"not within {seconds:.0f} s: {what}\n{said[0][-3000:]}")
+    return found[0]
+
+
+def always(look: Callable[[], None], seconds: float) -> int:
+    """Look again and again for as long; return how often. What *look* raises ends it."""
+    deadline = time.monotonic() + seconds
+    looks = 0
+
+    def over() -> bool:
+        nonlocal looks
+        look()
+        looks += 1
+        return time.monotonic() >= deadline
+
+    wait_until(over, seconds + 60)
+    return looks
