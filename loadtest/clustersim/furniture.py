@@ -46,7 +46,7 @@ def furnish(store: Store, kinds: Kinds, operator_namespace: str) -> None:
     """Create it all, as far as its namespaces and kinds exist."""
     for resource, obj in _cluster_dns():
         store.create(resource, obj)
-    for resource, obj in _chart(operator_namespace):
+    for resource, obj in chart(operator_namespace):
         store.create(resource, obj)
     for resource in kinds.all():
         if resource not in BUILTIN_RESOURCES:
@@ -94,7 +94,8 @@ def _service(namespace: str, name: str, address: str, ports: list[Object]) -> Ob
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterIP": address, "ports": ports}}
 
 
-def _chart(namespace: str) -> Iterable[tuple[Resource, Object]]:
+def chart(namespace: str) -> Iterable[tuple[Resource, Object]]:
+    """Return what the operator's chart makes for it in its *namespace*."""
     yield INGRESSCLASS, {"metadata": {"name": "tailscale"}, "spec": {"controller": "tailscale.com/ts-ingress"}}
     metadata = {"name": "proxies", "namespace": namespace}
     account: Object = {"metadata": metadata}

@@ -61,7 +61,7 @@ class Kubelet:
         """Run what is there, then follow Pods and the Secrets of proxies."""
         with self._store.subscribe(POD, SECRET) as changes:
             if self._store.find(NODE, "", NODE_NAME) is None:
-                self._store.create(NODE, _node())
+                self._store.create(NODE, node())
             for pod in self._store.list(POD):
                 self._sync(pod["metadata"]["uid"], key_of(pod))
             async for change in changes:
@@ -135,7 +135,8 @@ class Kubelet:
         return number
 
 
-def _node() -> Object:
+def node() -> Object:
+    """Return the Node, ready."""
     addresses = [{"type": "InternalIP", "address": NODE_ADDRESS}, {"type": "Hostname", "address": NODE_NAME}]
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}
     return {

@@ -13,7 +13,7 @@ from clustersim import defaults, validation
 from clustersim.errors import ApiError, already_exists, bad_request, conflict, forbidden, not_found
 from clustersim.history import Change, History, Subscription
 from clustersim.merge import merge_patch
-from clustersim.objects import NAMESPACE, SERVICE, Object, Resource, clone, labels_of, name_of, namespace_of
+from clustersim.objects import DEPLOYMENT, NAMESPACE, SERVICE, Object, Resource, clone, labels_of, name_of, namespace_of
 from clustersim.services import Allocator
 
 __all__ = ["ApiError", "Change", "Store", "Subscription"]
@@ -22,6 +22,7 @@ HISTORY_WINDOW = 20_000
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _FIXED_METADATA = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
 _OPTIONAL_METADATA = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "selfLink")
+_IMMORTAL = ("default", "kube-system", "kube-public")
 _PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
@@ -131,6 +132,8 @@ class Store:
         *propagation* is Background, Foreground or Orphan; empty keeps what the object's finalizers say.
         """
         old = self.get(resource, namespace, name)
+        if resource == NAMESPACE and name in _IMMORTAL:
+            raise forbidden(resource, name, "this namespace may not be deleted")
         if uid and uid != old["metadata"]["uid"]:
             cause = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
             raise conflict(resource, name, cause)
@@ -141,6 +144,18 @@ class Store:
             return self._remove(resource, marked, old)
         return old if marked == old else self._commit("MODIFIED", resource, marked, old)
 
+    def adopt(self, resource: Resource, obj: Object) -> None:
+        """Hold *obj* as another cluster has it, its UID too: without rules, for a copy of that cluster."""
+        old = self.find(resource, namespace_of(obj), name_of(obj))
+        self._population[namespace_of(obj)] += old is None
+        self._commit("ADDED" if old is None else "MODIFIED", resource, obj, old)
+
+    def disown(self, resource: Resource, namespace: str, name: str) -> None:
+        """Remove an object that was adopted, if it is still there."""
+        obj = self.find(resource, namespace, name)
+        if obj is not None:
+            self._remove(resource, obj, obj)
+
     def _prepare_create(self, resource: Resource, obj: Object) -> Object:
         new: Object = {"apiVersion": resource.api_version, "kind": resource.kind, **clone(obj)}
         metadata = new.setdefault("metadata", {})
@@ -149,6 +164,7 @@ class Store:
         if not resource.namespaced:
             metadata.pop("namespace", None)
         validation.check_metadata(resource, new)
+        validation.check_spec(resource, new)
         namespace, name = namespace_of(new), name_of(new)
         self._check_namespace(resource, namespace, name)
         if (namespace, name) in self._objects.get(resource, {}):
@@ -176,9 +192,10 @@ class Store:
             new |= {"status": old["status"]} if "status" in old else {}
         _tidy(metadata)
         validation.check_metadata(resource, new)
+        validation.check_spec(resource, new)
         self._complete(resource, new, old)
         validation.check_update(resource, new, old)
-        if "generation" in metadata and _content(new) != _content(old):
+        if "generation" in metadata and _is_another_generation(resource, new, old):
             metadata["generation"] += 1
         return new
 
@@ -245,6 +262,12 @@ class Store:
 
     def _now(self) -> str:
         return self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _is_another_generation(resource: Resource, new: Object, old: Object) -> bool:
+    """Tell whether more changed than metadata and status; of a Deployment its annotations count too."""
+    noted, before = new["metadata"].get("annotations"), old["metadata"].get("annotations")
+    return _content(new) != _content(old) or (resource == DEPLOYMENT and noted != before)
 
 
 def _content(obj: Object) -> Object:

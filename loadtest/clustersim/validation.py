@@ -3,7 +3,7 @@
 import re
 
 from clustersim.errors import bad_request, forbidden, invalid
-from clustersim.objects import CONFIGMAP, DEPLOYMENT, SECRET, SERVICE, STATEFULSET, Object, Resource
+from clustersim.objects import CONFIGMAP, DEPLOYMENT, INGRESS, POD, SECRET, SERVICE, STATEFULSET, Object, Resource
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -31,6 +31,17 @@ def check_metadata(resource: Resource, obj: Object) -> None:
             raise invalid(resource, name, "metadata.finalizers", f'Invalid value: "{finalizer}"')
     if resource in (CONFIGMAP, SECRET) and _data_size(obj) > _MAX_DATA:
         raise invalid(resource, name, "data", f"Too long: may not be more than {_MAX_DATA} bytes")
+
+
+def check_spec(resource: Resource, obj: Object) -> None:
+    """Check what must be there, and names in it."""
+    name, spec = obj["metadata"]["name"], obj.get("spec") or {}
+    if resource == POD and not spec.get("containers"):
+        raise invalid(resource, name, "spec.containers", "Required value")
+    if resource == INGRESS:
+        for host in (host for entry in spec.get("tls") or () for host in entry.get("hosts") or ()):
+            if len(host) > 253 or not _SUBDOMAIN.fullmatch(host.removeprefix("*.")):
+                raise invalid(resource, name, "spec.tls.hosts", f'Invalid value: "{host}": not a DNS name')
 
 
 def check_update(resource: Resource, new: Object, old: Object) -> None:

@@ -155,23 +155,43 @@ def test_a_deletion_can_ask_for_a_uid() -> None:
 
 
 def test_a_deleted_namespace_takes_its_objects_along() -> None:
-    store = Store()
-    store.create(CONFIGMAP, configmap())
-    store.create(SECRET, {"metadata": {"name": "s", "namespace": "kube-system"}})
-    store.delete(NAMESPACE, "", "default")
-    assert store.find(NAMESPACE, "", "default") is None
+    store = Store(("default", "shop"))
+    store.create(CONFIGMAP, configmap(namespace="shop"))
+    store.create(SECRET, {"metadata": {"name": "s", "namespace": "default"}})
+    store.delete(NAMESPACE, "", "shop")
+    assert store.find(NAMESPACE, "", "shop") is None
     assert store.list(CONFIGMAP) == []
     assert len(store.list(SECRET)) == 1
 
 
 def test_a_namespace_waits_for_finalizers_in_it() -> None:
-    store = Store()
-    store.create(CONFIGMAP, configmap(finalizers=["example.org/a"]))
-    assert store.delete(NAMESPACE, "", "default")["status"]["phase"] == "Terminating"
+    store = Store(("default", "shop"))
+    store.create(CONFIGMAP, configmap(namespace="shop", finalizers=["example.org/a"]))
+    assert store.delete(NAMESPACE, "", "shop")["status"]["phase"] == "Terminating"
     with refusal(403, "Forbidden"):
-        store.create(CONFIGMAP, configmap("other"))
-    store.merge(CONFIGMAP, "default", "settings", {"metadata": {"finalizers": None}})
-    assert store.find(NAMESPACE, "", "default") is None
+        store.create(CONFIGMAP, configmap("other", namespace="shop"))
+    store.merge(CONFIGMAP, "shop", "settings", {"metadata": {"finalizers": None}})
+    assert store.find(NAMESPACE, "", "shop") is None
+
+
+def test_the_first_namespaces_stay() -> None:
+    store = Store()
+    with refusal(403, "Forbidden"):
+        store.delete(NAMESPACE, "", "default")
+
+
+async def test_an_adopted_object_is_held_as_it_is_until_it_is_disowned() -> None:
+    store = Store(())
+    obj = {"metadata": {"name": "s", "namespace": "shop", "uid": "of-another-cluster"}}
+    with store.subscribe() as changes:
+        store.adopt(SECRET, obj)
+        store.adopt(SECRET, {**obj, "data": {"key": "bmV3"}})
+        assert store.get(SECRET, "shop", "s")["metadata"]["uid"] == "of-another-cluster"
+        store.disown(SECRET, "shop", "s")
+        store.disown(SECRET, "shop", "s")
+        changes.close()
+        assert [change.type async for change in changes] == ["ADDED", "MODIFIED", "DELETED"]
+    assert store.find(SECRET, "shop", "s") is None
 
 
 def test_a_list_is_sorted_and_chosen_by_namespace_and_labels() -> None:
