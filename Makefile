@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help demo test lint format crds clean
+.PHONY: help demo test test-real e2e lint format crds clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -13,6 +13,20 @@ demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
 
 test: .venv/.dev ## Run the tests
 	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+# One API server for each pytest worker: the operator watches all namespaces of its cluster.
+REAL_BEDS := $(addprefix $(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)-real-,1 2 3)
+
+test-real: .venv/.dev ## Run the operator's loop tests on a real API server
+	@trap 'for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed down --api-only; done' EXIT; \
+	trap 'exit 130' INT TERM; \
+	for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed up --api-only || exit 1; done; \
+	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) tests/operator $(ARGS)
+
+e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built here (root, Go; the first time takes half an hour)
+	$(BIN)/python -m tests.e2e.testbed build
+	@$(MAKE) --no-print-directory test-real
+	$(BIN)/python -m pytest tests/e2e $(ARGS)
 
 lint: .venv/.dev ## Check style, types and import contracts
 	$(BIN)/ruff format --check .

@@ -19,12 +19,12 @@ HANDLERS = "${TS_CERT_DOMAIN}:443"
 
 def our_operator(world: World) -> AbstractAsyncContextManager[object]:
     """Run our operator with the settings that the Go operator had."""
-    return running_operator(world.sim, proxy_image=go_objects.IMAGE, firewall_mode="auto")
+    return running_operator(world, proxy_image=go_objects.IMAGE, firewall_mode="auto")
 
 
 def new_key(world: World) -> str:
     """Mint an auth key, as the Go operator did."""
-    return world.sim.control.create_key(NewKey(("tag:k8s",))).key
+    return world.control.create_key(NewKey(("tag:k8s",))).key
 
 
 async def egress_by_go(world: World, version: str = "1.102") -> Proxy:
@@ -34,7 +34,7 @@ async def egress_by_go(world: World, version: str = "1.102") -> Proxy:
     await world.change(parent, go_objects.held(parent))
     await world.apply(
         go_objects.headless(parent, FQDN),
-        go_objects.secret(parent, "default-db", world.sim.control_url, new_key(world)),
+        go_objects.secret(parent, "default-db", world.control_url, new_key(world)),
         go_objects.egress_statefulset(parent, FQDN, go_objects.SYSCTL[version]),
     )
     return await logged_in(world, parent)
@@ -50,7 +50,7 @@ async def ingress_by_go(world: World) -> Proxy:
     serve_config = {"TCP": {"443": {"HTTPS": True}}, "Web": web}
     await world.apply(
         go_objects.headless(parent),
-        go_objects.secret(parent, "web", world.sim.control_url, new_key(world), serve_config),
+        go_objects.secret(parent, "web", world.control_url, new_key(world), serve_config),
         go_objects.ingress_statefulset(parent),
     )
     return await logged_in(world, parent)
@@ -71,6 +71,7 @@ async def dns_by_go(world: World, records: Mapping[str, list[str]]) -> None:
     await world.change(parent, go_objects.held(parent))
     document = json.dumps({"version": "v1alpha1", "ip4": records}, separators=(",", ":"))
     await world.apply(*go_objects.nameserver(parent, document))
+    await world.settled()  # its Pod is there
 
 
 @pytest.mark.parametrize("version", go_objects.SYSCTL)
@@ -86,7 +87,7 @@ async def test_an_egress_proxy_is_kept_as_it_is(cluster: World, version: str) ->
         before.pod_uid,
         before.statefulset["spec"],
     )
-    assert [key.used for key in cluster.sim.control.keys.values()] == [True]
+    assert [key.used for key in cluster.control.keys.values()] == [True]
     assert await cluster.device_names() == [f"default-db.{DOMAIN}"]
 
 
@@ -98,7 +99,7 @@ async def test_an_ingress_proxy_is_kept_as_it_is(cluster: World) -> None:
         after = await cluster.proxy(ingress())
     assert after is not None
     assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
-    assert len(cluster.sim.control.keys) == 1
+    assert len(cluster.control.keys) == 1
 
 
 async def shown(world: World) -> bool:
@@ -109,17 +110,16 @@ async def shown(world: World) -> bool:
 
 async def test_the_nameserver_is_kept_as_it_is(cluster: World) -> None:
     await dns_by_go(cluster, {})
-    before = await versions(cluster, DEPLOYMENT), await pods(cluster)
+    before = await specs(cluster, DEPLOYMENT), await pods(cluster)
     async with our_operator(cluster):
         await cluster.becomes(lambda: cluster.reason(dnsconfig(), "NameserverReady"), "NameserverCreated")
         await cluster.settled()
-        assert (await versions(cluster, DEPLOYMENT), await pods(cluster)) == before
+        assert (await specs(cluster, DEPLOYMENT), await pods(cluster)) == before
 
 
-async def versions(world: World, resource: Resource) -> dict[str, int]:
-    """Return how often the specs of all objects of one kind have changed."""
-    found = (await world.api.list(resource, NAMESPACE)).items
-    return {key_of(obj).name: obj["metadata"]["generation"] for obj in found}
+async def specs(world: World, resource: Resource) -> dict[str, Object]:
+    """Return the specs of all objects of one kind."""
+    return {key_of(obj).name: obj["spec"] for obj in (await world.api.list(resource, NAMESPACE)).items}
 
 
 async def pods(world: World) -> set[str]:
@@ -132,7 +132,7 @@ async def test_all_is_taken_over_with_names_that_exist_all_the_while_and_is_then
     await ingress_by_go(cluster)
     await dns_by_go(cluster, {FQDN: proxy.addresses[:1], "gone.tail1234.ts.net": ["192.0.2.1"]})
     before = await pods(cluster)
-    with cluster.sim.store.subscribe(SIM_CONFIGMAP) as changes:
+    with cluster.store.subscribe(SIM_CONFIGMAP) as changes:
         async with our_operator(cluster):
             await cluster.becomes(lambda: names(cluster), [FQDN, WEB])
             assert not await cluster.writes_when_left_alone()
@@ -155,7 +155,7 @@ async def test_a_proxy_that_was_taken_over_can_be_changed(cluster: World) -> Non
         after = await cluster.proxy(egress())
     assert after is not None
     assert (after.name, after.env["TS_TAILNET_TARGET_FQDN"]) == (before.name, f"second.{DOMAIN}.")
-    assert len(cluster.sim.control.keys) == 1
+    assert len(cluster.control.keys) == 1
 
 
 async def rolled(world: World, before: Proxy) -> bool:
@@ -175,7 +175,7 @@ async def test_what_was_taken_over_goes_with_its_parent(cluster: World) -> None:
         await cluster.eventually(lambda: cluster.gone(ingress()))
         await cluster.eventually(lambda: cluster.gone(dnsconfig()))
         assert [await cluster.leftovers(parent) for parent in (egress(), ingress())] == [[], []]
-        await cluster.becomes(lambda: versions(cluster, STATEFULSET), {})
+        await cluster.becomes(lambda: specs(cluster, STATEFULSET), {})
     assert await cluster.device_names() == []
 
 
@@ -195,7 +195,7 @@ async def test_what_another_operator_exposes_is_left_alone(cluster: World) -> No
     await cluster.change(parent, go_objects.held(parent))
     await cluster.apply(
         go_objects.headless(parent),
-        go_objects.secret(parent, "default-lb", cluster.sim.control_url, new_key(cluster)),
+        go_objects.secret(parent, "default-lb", cluster.control_url, new_key(cluster)),
     )
     async with our_operator(cluster):
         assert not await cluster.writes_when_left_alone()

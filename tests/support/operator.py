@@ -1,7 +1,7 @@
 """The operator, run in-process on a cluster, and a world in which a test acts as the user and looks at what came of it.
 
-What a real cluster has too goes through the API server. What only the simulated one has (its faults, its count of
-writes, its control server) is reached by `World.sim`.
+The cluster is a simulated one or a real API server. What only the simulated one has (its faults, its count of
+requests) is reached by `World.sim`; tests that do are marked ``simulated``.
 """
 
 import asyncio
@@ -16,8 +16,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
-from clustersim.history import Subscription
+from clustersim import objects
+from clustersim.control import Control
+from clustersim.history import Change, Subscription
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
+from clustersim.store import Store
+from clustersim.traffic import Request
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
 from tsoperator.api.names import LABEL_PARENT_NAME, LABEL_PARENT_TYPE
 from tsoperator.api.objects import (
@@ -51,6 +55,9 @@ PATIENCE = 10.0
 """Seconds that a condition may take to come true."""
 
 _LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announces is looked at again
+
+_OTHERS = (objects.NODE, objects.POD, objects.REPLICASET, objects.ENDPOINTSLICE)  # what the operator never writes
+_WORKLOADS = (objects.STATEFULSET, objects.DEPLOYMENT)  # of which it never writes the status
 
 Value = TypeVar("Value")
 
@@ -109,10 +116,24 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A cluster as its user sees it, and the operator on it."""
+    """A cluster as its user sees it, and what an operator on it needs.
 
-    sim: ClusterSim
+    *store* holds what is in the cluster and tells of changes; *quiet* is as `QUIET`.
+    """
+
     api: KubeClient
+    store: Store
+    control: Control
+    control_url: str
+    kubeconfig: str
+    quiet: float = QUIET
+    simulation: ClusterSim | None = None
+
+    @property
+    def sim(self) -> ClusterSim:
+        """The simulated cluster."""
+        assert self.simulation is not None, "a test that needs the simulated cluster is to be marked `simulated`"
+        return self.simulation
 
     async def apply(self, *objects: Object) -> None:
         """Create *objects* in this order."""
@@ -196,14 +217,14 @@ class World:
 
     async def device_names(self) -> list[str]:
         """Return the MagicDNS names of the tailnet's devices."""
-        return sorted(device.name for device in self.sim.control.devices.values())
+        return sorted(device.name for device in self.control.devices.values())
 
     async def eventually(self, holds: Callable[[], Awaitable[Value | None]], timeout: float = PATIENCE) -> Value:
         """Return what *holds* gives as soon as that is true; fail with what it gave last."""
         value: Any = "nothing"
         try:
             async with asyncio.timeout(timeout):
-                with self.sim.store.subscribe() as changes:
+                with self.store.subscribe() as changes:
                     while not (value := await holds()):
                         await _within(_LOOK_AGAIN, changes.batch())
         except TimeoutError:
@@ -228,30 +249,57 @@ class World:
 
     async def restart(self) -> None:
         """Run another operator beside or after the first until it has looked at everything once."""
-        async with running_operator(self.sim):
+        async with running_operator(self):
             await self.settled()
 
     async def settled(self) -> None:
         """Wait until the operator has nothing left to do: no request of its, no change in the cluster."""
         async with asyncio.timeout(PATIENCE):
-            with self.sim.store.subscribe() as changes:
+            with self.store.subscribe() as changes:
                 quiet = 0
                 while quiet < 2:  # once may be a machine that was busy elsewhere
                     quiet = 0 if await self._is_busy(changes) else quiet + 1
 
-    async def writes_when_left_alone(self) -> Counter[tuple[str, str, str]]:
+    async def writes_when_left_alone(self) -> Counter[Request]:
         """Let the operator settle, and return what it writes after that."""
         await self.settled()
-        before = Counter(self.sim.writes)
-        await self.settled()
-        return self.sim.writes_since(before)
+        written = await self.writes_during(self.settled())
+        if written and not self.simulation:  # real controllers may try again a second later, and it answers them
+            await self.settled()
+            written = await self.writes_during(self.settled())
+        return written
+
+    async def writes_during(self, acting: Awaitable[None]) -> Counter[Request]:
+        """Return what is written meanwhile: requests on the simulated cluster, changes of objects on a real one."""
+        with self.store.subscribe() as changes:
+            before = Counter(self.simulation.writes) if self.simulation else Counter[Request]()
+            await acting
+            if self.simulation:
+                return self.simulation.writes_since(before)
+            changes.close()
+            written = [change async for change in changes if _may_be_ours(change)]
+            return Counter(("-", "write", change.resource.plural) for change in written)
 
     async def _is_busy(self, changes: Subscription) -> bool:
         before = self._requests()
-        return await _within(QUIET, changes.batch()) or self._requests() != before
+        return await _within(self.quiet, changes.batch()) or self._requests() != before
 
     def _requests(self) -> int:
-        return sum(count for (agent, verb, _), count in self.sim.requests.items() if agent == USER_AGENT != verb)
+        """Return how many requests of the operator there were; a real API server is known by its changes alone."""
+        requests = self.simulation.requests if self.simulation else Counter[Request]()
+        return sum(count for (agent, _, _), count in requests.items() if agent == USER_AGENT)
+
+
+def _may_be_ours(change: Change) -> bool:
+    """Tell whether the operator may have made *change*: it is not one of a cluster's controllers."""
+    if change.resource in _WORKLOADS and change.old is not None:
+        return _meant(change.object) != _meant(change.old)
+    return change.resource not in _OTHERS
+
+
+def _meant(obj: Object) -> list[object]:
+    """Return what of a workload is no status."""
+    return [obj["spec"], *(obj["metadata"].get(name) for name in ("labels", "annotations", "finalizers"))]
 
 
 async def _within(seconds: float, waiting: Awaitable[Any]) -> bool:
@@ -268,24 +316,24 @@ async def _within(seconds: float, waiting: Awaitable[Any]) -> bool:
 async def new_world(options: SimOptions | None = None) -> AsyncIterator[World]:
     """Run a cluster without an operator."""
     async with cluster_sim(options) as sim, kube_client(sim.api_url) as api:
-        yield World(sim, api)
+        yield World(api, sim.store, sim.control, sim.control_url, sim.kubeconfig(), simulation=sim)
 
 
 @asynccontextmanager
-async def running_operator(sim: ClusterSim, **settings: Any) -> AsyncIterator[asyncio.Task[None]]:
-    """Run the operator on *sim* until the end of the block; *settings* are those of `Settings`."""
+async def running_operator(world: World, **settings: Any) -> AsyncIterator[asyncio.Task[None]]:
+    """Run the operator on the cluster of *world* until the end of the block; *settings* are those of `Settings`."""
     with TemporaryDirectory(prefix="tsoperator-test-") as folder:
         files = {
-            "kubeconfig": sim.kubeconfig(),
-            "client_id_file": sim.control.client_id,
-            "client_secret_file": sim.control.client_secret,
+            "kubeconfig": world.kubeconfig,
+            "client_id_file": world.control.client_id,
+            "client_secret_file": world.control.client_secret,
         }
         paths = {name: Path(folder) / name for name in files}
         for name, path in paths.items():
             path.write_text(files[name])
         chosen = {
             "namespace": NAMESPACE,
-            "login_server": sim.control_url,
+            "login_server": world.control_url,
             "leader_election": False,
             "health_address": "",
             **paths,

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 
+import pytest
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
 from tsoperator.api.names import LABEL_SERVICE_NAME
@@ -32,7 +33,7 @@ async def made(world: World, service: Object, name: str = FQDN) -> Proxy:
 async def every_version(world: World) -> AsyncIterator[list[dict[str, list[str]]]]:
     """Collect what the nameserver is told meanwhile: the IPv4 records of every version of the ConfigMap."""
     seen: list[dict[str, list[str]]] = []
-    with world.sim.store.subscribe(SIM_CONFIGMAP) as changes:
+    with world.store.subscribe(SIM_CONFIGMAP) as changes:
         yield seen
         changes.close()
         async for change in changes:
@@ -65,6 +66,7 @@ async def test_an_address_has_no_name(world: World) -> None:
     assert await world.records() == {}
 
 
+@pytest.mark.simulated  # the real cluster has Services with IPv4 only
 async def test_a_name_has_the_addresses_of_both_families(world: World) -> None:
     await world.apply(dnsconfig(), egress())
     proxy = await made(world, egress())
@@ -129,8 +131,8 @@ async def test_a_name_whose_proxies_are_all_down_exists_without_an_address(world
     await world.apply(dnsconfig(), egress())
     proxy = await made(world, egress())
     endpoints = (await world.api.list(ENDPOINTSLICE, NAMESPACE, f"{LABEL_SERVICE_NAME}={proxy.name}")).items[0]
-    (device,) = world.sim.control.devices.values()
-    world.sim.control.delete_device(device)  # the proxy is no longer ready
+    (device,) = world.control.devices.values()
+    world.control.delete_device(device)  # the proxy is no longer ready
     await world.becomes(world.records, {FQDN: []})
     assert endpoints["endpoints"][0]["conditions"]["ready"]
 
@@ -176,6 +178,7 @@ async def test_records_come_with_a_dnsconfig_that_is_made_later(world: World) ->
     await made(world, egress())
 
 
+@pytest.mark.simulated  # a controller manager makes some 5 StatefulSets' Pods a second
 async def test_a_hundred_services_are_named_in_seconds_and_then_nothing_is_written(world: World) -> None:
     services = [egress(f"db-{number}", f"db-{number}.{DOMAIN}") for number in range(100)]
     await world.apply(dnsconfig())
@@ -183,7 +186,7 @@ async def test_a_hundred_services_are_named_in_seconds_and_then_nothing_is_writt
     await asyncio.gather(*(world.apply(service) for service in services))
     await world.eventually(lambda: served(world, 100), timeout=50)
     assert time.process_time() - start < 10
-    assert len(world.sim.control.keys) == 100
+    assert len(world.control.keys) == 100
     assert not await world.writes_when_left_alone()
 
 
@@ -195,7 +198,7 @@ async def served(world: World, count: int) -> bool:
 async def test_a_burst_is_few_writes_of_the_records(cluster: World) -> None:
     services = [egress(f"db-{number}", f"db-{number}.{DOMAIN}") for number in range(20)]
     await cluster.apply(dnsconfig(), *services)
-    async with running_operator(cluster.sim), every_version(cluster) as seen:
+    async with running_operator(cluster), every_version(cluster) as seen:
         await cluster.eventually(lambda: served(cluster, 20))
         await cluster.settled()
     assert 0 < len(seen) < 40

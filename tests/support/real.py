@@ -1,0 +1,224 @@
+"""A world on a real API server and its controllers, with a simulated node and a simulated control server.
+
+No kubelet and no scheduler runs there. A copy of the cluster follows the API server; clustersim's kubelet runs the Pods
+of the copy, and what it writes there is sent to the API server too.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import reduce
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from clustersim import kubelet, objects
+from clustersim.control import Control
+from clustersim.furniture import chart, definition
+from clustersim.merge import merge_patch
+from clustersim.store import Store
+from tsoperator.api.objects import Key, Object, Resource, key_of
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.config import load_configuration
+from tsoperator.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, Unserved, updates
+
+from tests.support.operator import NAMESPACE, World
+
+QUIET = 0.15
+"""Seconds, twice over, without a change in the cluster after which the operator counts as settled."""
+
+CRDS = Path(__file__).parents[2] / "charts" / "tailscale-operator" / "files" / "crds"
+KINDS = (
+    objects.SERVICE, objects.INGRESS, objects.DNSCONFIG, objects.PROXYCLASS, objects.STATEFULSET, objects.DEPLOYMENT,
+    objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP, objects.ENDPOINTSLICE, objects.SERVICEACCOUNT,
+    objects.ROLE, objects.ROLEBINDING, objects.LEASE, objects.EVENT, objects.NODE,
+)  # fmt: skip
+"""The kinds that tests and the operator make or look at."""
+
+_FURNITURE = {
+    "default",
+    "proxies",
+    "kubernetes",
+    "kube-root-ca.crt",
+    kubelet.NODE_NAME,
+}  # what stands in the namespaces all the time
+_EMPTYING = 30.0  # s that it may take to remove what the last test left
+
+
+class Write(NamedTuple):
+    """What a node does to the object with *uid*; *patch* is what comes of it."""
+
+    uid: str
+    patch: Object
+    send: Callable[[KubeClient], Awaitable[object]]
+
+
+class Mirror(Store):
+    """A copy of the cluster, in which what the node writes is kept until the API server has it too."""
+
+    def __init__(self) -> None:
+        super().__init__(namespaces=())
+        self._queue: asyncio.Queue[Write] = asyncio.Queue()
+        self._unconfirmed: list[Write] = []
+        self._listed: set[objects.Resource] = set()
+        self.complete = asyncio.Event()
+
+    def merge(
+        self, resource: objects.Resource, namespace: str, name: str, patch: Object, subresource: str = ""
+    ) -> Object:
+        """Write as the node, here and to the API server."""
+        old = self.get(resource, namespace, name)
+        new = super().merge(resource, namespace, name, patch, subresource)
+        if new is not old:
+            if resource == objects.POD and not subresource:
+                self._send(old, patch, lambda client: _bind(client, old))
+            else:
+                sent = {**patch, "metadata": {"uid": old["metadata"]["uid"]}}
+                key = Key(namespace, name)
+                self._send(old, patch, lambda client: client.patch(_named(resource), key, sent, subresource))
+        return new
+
+    def _send(self, obj: Object, patch: Object, send: Callable[[KubeClient], Awaitable[object]]) -> None:
+        write = Write(obj["metadata"]["uid"], patch, send)
+        self._unconfirmed.append(write)
+        self._queue.put_nowait(write)
+
+    async def follow(self, client: KubeClient, resource: objects.Resource) -> None:
+        """Follow the API server's objects of one kind."""
+        async for update in updates(client, Selection(_named(resource))):
+            match update:
+                case Listed(items):
+                    self._replace(resource, [obj for obj in items if _matters(obj)])
+                case Changed(obj) if _matters(obj):
+                    self._take(resource, obj)
+                case Deleted(obj) if _matters(obj):
+                    self.disown(resource, *key_of(obj))
+                case Unserved():
+                    raise AssertionError(f"the API server doesn't know {resource}")
+
+    async def send(self, client: KubeClient) -> None:
+        """Send what the nodes write to the API server, in order."""
+        while True:
+            write = await self._queue.get()
+            with suppress(NotFound, Conflict, Invalid):  # it is gone, or another one has its name now
+                await write.send(client)
+            self._unconfirmed.remove(write)
+
+    def _replace(self, resource: objects.Resource, items: list[Object]) -> None:
+        """Hold *items* as all there is of a kind."""
+        for gone in {key_of(obj) for obj in self.list(resource)} - {key_of(obj) for obj in items}:
+            self.disown(resource, *gone)
+        for obj in items:
+            self._take(resource, obj)
+        self._listed.add(resource)
+        if self._listed >= set(KINDS):
+            self.complete.set()
+
+    def _take(self, resource: objects.Resource, obj: Object) -> None:
+        """Put *obj* into the copy, with what the node has written and the API server hadn't yet."""
+        if resource == objects.POD and obj["metadata"].get("deletionGracePeriodSeconds"):
+            self._send(obj, {}, lambda client: _end(client, obj))
+            return  # it runs until it is gone
+        same = (write for write in self._unconfirmed if write.uid == obj["metadata"]["uid"])
+        self.adopt(resource, reduce(merge_patch, (write.patch for write in same), obj))
+
+    def leftovers(self) -> list[tuple[objects.Resource, Object]]:
+        """Return all but what stands in a cluster before a test."""
+        everything = ((resource, obj) for resource in KINDS for obj in self.list(resource))
+        return [(resource, obj) for resource, obj in everything if obj["metadata"]["name"] not in _FURNITURE]
+
+
+@asynccontextmanager
+async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
+    """Run a world on an API server that nothing else uses, emptied first."""
+    content = await asyncio.to_thread(kubeconfig.read_text)
+    async with _client(kubeconfig) as client, asyncio.TaskGroup() as tasks:
+        mirror, control = Mirror(), Control()
+        programs = [tasks.create_task(mirror.follow(client, resource)) for resource in KINDS]
+        programs.append(tasks.create_task(mirror.send(client)))
+        async with asyncio.timeout(_EMPTYING):
+            await mirror.complete.wait()
+            await _empty(client, mirror)
+            await client.patch(_named(objects.NODE), Key("", kubelet.NODE_NAME), _heartbeat(), "status")
+        programs.append(tasks.create_task(kubelet.run(mirror, control)))
+        async with control.serve() as control_url:
+            yield World(client, mirror, control, control_url, content, quiet=QUIET)
+        for program in programs:
+            program.cancel()
+
+
+async def prepare(kubeconfig: Path) -> None:
+    """Create what stands in a cluster before the operator comes."""
+    definitions = [definition(objects.PROXYCLASS), *(yaml.safe_load(file.read_text()) for file in CRDS.glob("*.yaml"))]
+    namespace = {"metadata": {"name": NAMESPACE}}
+    async with _client(kubeconfig) as client:
+        await _create(client, objects.NAMESPACE, namespace)
+        await _create(client, objects.NODE, kubelet.node())
+        for resource, obj in (*((objects.CRD, made) for made in definitions), *chart(NAMESPACE)):
+            await _create(client, resource, obj)
+
+
+async def _create(client: KubeClient, resource: objects.Resource, obj: Object) -> None:
+    with suppress(AlreadyExists):  # from an earlier run of the tests
+        await client.create(_named(resource), {"apiVersion": resource.api_version, "kind": resource.kind, **obj})
+
+
+@asynccontextmanager
+async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
+    async with KubeClient(await load_configuration(str(kubeconfig)), request_timeout=10) as client:
+        yield client
+
+
+async def _empty(client: KubeClient, mirror: Mirror) -> None:
+    """Delete what the last test left, until nothing of it is left."""
+    with mirror.subscribe() as changes:
+        while left := mirror.leftovers():
+            await asyncio.gather(*(_remove(client, _named(resource), obj) for resource, obj in _unmarked(left)))
+            await changes.batch()
+
+
+def _unmarked(found: Iterable[tuple[objects.Resource, Object]]) -> Iterable[tuple[objects.Resource, Object]]:
+    """Leave out what goes by itself: it has been deleted and nobody holds it."""
+    for resource, obj in found:
+        if "deletionTimestamp" not in obj["metadata"] or obj["metadata"].get("finalizers"):
+            yield resource, obj
+
+
+async def _remove(client: KubeClient, resource: Resource, obj: Object) -> None:
+    with suppress(NotFound, Conflict):  # its controller was faster, or has made another
+        if obj["metadata"].get("finalizers"):
+            await client.patch(resource, key_of(obj), {"metadata": {"finalizers": None}})
+        await client.delete(resource, key_of(obj), uid=obj["metadata"]["uid"])
+
+
+def _matters(obj: Object) -> bool:
+    """Tell whether *obj* is of a test: not the control plane's own, nor what its controllers have to tell."""
+    told_by = (obj.get("source") or {}).get("component", "") if obj["kind"] == "Event" else ""
+    return not obj["metadata"].get("namespace", "").startswith("kube-") and not told_by.endswith("-controller")
+
+
+def _heartbeat() -> Object:
+    """Return a status of the node that keeps it ready for longer than a test takes."""
+    return {"status": kubelet.node()["status"]}
+
+
+def _bind(client: KubeClient, pod: Object) -> Awaitable[object]:
+    """Place *pod* on the node."""
+    key = key_of(pod)
+    target = {"apiVersion": "v1", "kind": "Node", "name": kubelet.NODE_NAME}
+    metadata = {"namespace": key.namespace, "name": key.name, "uid": pod["metadata"]["uid"]}
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+    return client.create(Resource("", "v1", f"pods/{key.name}/binding", "Binding"), binding)
+
+
+def _end(client: KubeClient, pod: Object) -> Awaitable[object]:
+    """Tell that *pod*, which is being deleted, has ended: only kubelets do, so `KubeClient.delete` can't."""
+    key = key_of(pod)
+    options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+    return client._call("DELETE", _named(objects.POD).path(key.namespace, key.name), body=options)
+
+
+def _named(resource: objects.Resource) -> Resource:
+    """Return the operator's name for a kind of clustersim."""
+    return Resource(resource.group, resource.version, resource.plural, resource.kind, resource.namespaced)
