@@ -82,12 +82,13 @@ class Write(NamedTuple):
 MAKING = {
     *(Write("create", kind) for kind in ("secrets", "services", "statefulsets", "configmaps", "deployments")),
     *(Write("create", kind) for kind in ("serviceaccounts", "roles", "rolebindings")),
-    *(Write("patch", kind) for kind in ("services", "ingresses", "dnsconfigs", "secrets", "configmaps")),
+    *(Write("patch", kind) for kind in ("services", "ingresses", "secrets", "configmaps")),
     *(Write("update", kind) for kind in ("services", "ingresses", "dnsconfigs")),
 }
 ENDING = {
     *(Write("delete", kind) for kind in ("secrets", "services", "statefulsets")),
-    *(Write("patch", kind) for kind in ("services", "ingresses", "dnsconfigs", "configmaps")),
+    *(Write("patch", kind) for kind in ("services", "ingresses", "configmaps")),
+    Write("update", "dnsconfigs"),
 }
 
 
