@@ -17,7 +17,7 @@ from clustersim.control import Control
 from clustersim.furniture import chart, definition
 from clustersim.merge import merge_patch
 from clustersim.store import Store
-from tsoperator.api.objects import Key, Object, Resource, key_of
+from tsoperator.api.objects import POD, Key, Object, Resource, key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -44,6 +44,7 @@ _FURNITURE = {
     kubelet.NODE_NAME,
 }  # what stands in the namespaces all the time
 _EMPTYING = 30.0  # s that it may take to remove what the last test left
+_TRY_AGAIN = 0.5  # s after which what is still left is removed again
 
 
 class Write(NamedTuple):
@@ -175,7 +176,9 @@ async def _empty(client: KubeClient, mirror: Mirror) -> None:
     with mirror.subscribe() as changes:
         while left := mirror.leftovers():
             await asyncio.gather(*(_remove(client, _named(resource), obj) for resource, obj in _unmarked(left)))
-            await changes.batch()
+            with suppress(TimeoutError):  # what a controller undid, or was at when we were, takes another try
+                async with asyncio.timeout(_TRY_AGAIN):
+                    await changes.batch()
 
 
 def _unmarked(found: Iterable[tuple[objects.Resource, Object]]) -> Iterable[tuple[objects.Resource, Object]]:
@@ -189,7 +192,10 @@ async def _remove(client: KubeClient, resource: Resource, obj: Object) -> None:
     with suppress(NotFound, Conflict):  # its controller was faster, or has made another
         if obj["metadata"].get("finalizers"):
             await client.patch(resource, key_of(obj), {"metadata": {"finalizers": None}})
-        await client.delete(resource, key_of(obj), uid=obj["metadata"]["uid"])
+        if resource == POD:
+            await _end(client, obj)
+        else:
+            await client.delete(resource, key_of(obj), uid=obj["metadata"]["uid"])
 
 
 def _matters(obj: Object) -> bool:
