@@ -118,7 +118,7 @@ class Proxy:
 class World:
     """A cluster as its user sees it, and what an operator on it needs.
 
-    *store* holds what is in the cluster and tells of changes; *quiet* is as `QUIET`.
+    *store* holds what is in the cluster and tells of changes; *quiet* and *patience* are as `QUIET` and `PATIENCE`.
     """
 
     api: KubeClient
@@ -127,6 +127,7 @@ class World:
     control_url: str
     kubeconfig: str
     quiet: float = QUIET
+    patience: float = PATIENCE
     simulation: ClusterSim | None = None
 
     @property
@@ -219,20 +220,23 @@ class World:
         """Return the MagicDNS names of the tailnet's devices."""
         return sorted(device.name for device in self.control.devices.values())
 
-    async def eventually(self, holds: Callable[[], Awaitable[Value | None]], timeout: float = PATIENCE) -> Value:
+    async def eventually(self, holds: Callable[[], Awaitable[Value | None]], timeout: float | None = None) -> Value:
         """Return what *holds* gives as soon as that is true; fail with what it gave last."""
         value: Any = "nothing"
+        patience = self.patience if timeout is None else timeout
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(patience):
                 with self.store.subscribe() as changes:
                     while not (value := await holds()):
                         await _within(_LOOK_AGAIN, changes.batch())
         except TimeoutError:
-            raise AssertionError(f"not true within {timeout:g} s; last: {value!r}") from None
+            raise AssertionError(f"not true within {patience:g} s; last: {value!r}") from None
         result: Value = value
         return result
 
-    async def becomes(self, look: Callable[[], Awaitable[object]], wanted: object, timeout: float = PATIENCE) -> None:
+    async def becomes(
+        self, look: Callable[[], Awaitable[object]], wanted: object, timeout: float | None = None
+    ) -> None:
         """Wait until *look* gives *wanted*; fail with what it gave last."""
         last: Any = "nothing"
 
@@ -254,7 +258,7 @@ class World:
 
     async def settled(self) -> None:
         """Wait until the operator has nothing left to do: no request of its, no change in the cluster."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(self.patience):
             with self.store.subscribe() as changes:
                 quiet = 0
                 while quiet < 2:  # once may be a machine that was busy elsewhere

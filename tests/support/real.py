@@ -28,6 +28,9 @@ from tests.support.operator import NAMESPACE, World
 QUIET = 0.15
 """Seconds, twice over, without a change in the cluster after which the operator counts as settled."""
 
+PATIENCE = 45.0
+"""Seconds that a condition may take: the garbage collector looks for new kinds every half a minute."""
+
 CRDS = Path(__file__).parents[2] / "charts" / "tailscale-operator" / "files" / "crds"
 KINDS = (
     objects.SERVICE, objects.INGRESS, objects.DNSCONFIG, objects.PROXYCLASS, objects.STATEFULSET, objects.DEPLOYMENT,
@@ -138,15 +141,24 @@ async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
         mirror, control = Mirror(), Control()
         programs = [tasks.create_task(mirror.follow(client, resource)) for resource in KINDS]
         programs.append(tasks.create_task(mirror.send(client)))
+        await _start(client, mirror)
+        programs.append(tasks.create_task(kubelet.run(mirror, control)))
+        async with control.serve() as control_url:
+            yield World(client, mirror, control, control_url, content, quiet=QUIET, patience=PATIENCE)
+        for program in programs:
+            program.cancel()
+
+
+async def _start(client: KubeClient, mirror: Mirror) -> None:
+    """Wait for the copy, empty the cluster and say that the node is well."""
+    try:
         async with asyncio.timeout(_EMPTYING):
             await mirror.complete.wait()
             await _empty(client, mirror)
             await client.patch(_named(objects.NODE), Key("", kubelet.NODE_NAME), _heartbeat(), "status")
-        programs.append(tasks.create_task(kubelet.run(mirror, control)))
-        async with control.serve() as control_url:
-            yield World(client, mirror, control, control_url, content, quiet=QUIET)
-        for program in programs:
-            program.cancel()
+    except TimeoutError:
+        left = [f"{resource.plural} {obj['metadata']}" for resource, obj in mirror.leftovers()]
+        raise AssertionError(f"the cluster isn't empty after {_EMPTYING:g} s: {left}") from None
 
 
 async def prepare(kubeconfig: Path) -> None:
