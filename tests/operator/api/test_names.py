@@ -20,7 +20,7 @@ def test_the_labels_that_find_children_are_those_of_existing_clusters() -> None:
 
 def test_keys_of_labels_and_annotations_are_valid_and_distinct() -> None:
     keys = [*constants("LABEL_").values(), *constants("ANNOTATION_").values()]
-    assert len(keys) > 15
+    assert len(keys) > 20
     assert len(keys) == len(set(keys))
     assert all(KUBERNETES_KEY.fullmatch(key) for key in keys)
 
