@@ -4,23 +4,34 @@
 # BASE is any image with Python 3.11 or newer and pip. Where the context has a folder wheels/, only it is installed from.
 ARG BASE=docker.io/library/python:3.13-slim
 
+# What a program depends on, one file each, so that a change of the sources alone installs nothing again.
 FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
-COPY . /src
 WORKDIR /src
-RUN if [ -d wheels ]; then printf '[install]\nno-index = true\nfind-links = /src/wheels\n' > /etc/pip.conf; fi
+COPY pyproject.toml wheel[s] wheels/
+RUN if ls wheels/*.whl > /dev/null 2>&1; then printf '[install]\nno-index = true\nfind-links = /src/wheels\n' > /etc/pip.conf; fi
+RUN python3 -c 'import pathlib, tomllib; \
+    extras = tomllib.loads(pathlib.Path("wheels/pyproject.toml").read_text())["project"]["optional-dependencies"]; \
+    [pathlib.Path(f"{name}.txt").write_text("\n".join(needed)) for name, needed in extras.items()]'
 
-FROM build AS nameserver-files
-RUN python3 -m pip install --quiet --target /app ".[nameserver]"
+FROM build AS nameserver-dependencies
+RUN python3 -m pip install --quiet --target /app --requirement nameserver.txt
 
-FROM build AS operator-files
-RUN python3 -m pip install --quiet --target /app ".[operator]"
+FROM build AS operator-dependencies
+RUN python3 -m pip install --quiet --target /app --requirement operator.txt
+
+# The programs, compiled: the images' file systems are read-only.
+FROM build AS programs
+COPY nameserver/tsnameserver /nameserver/tsnameserver
+COPY operator/tsoperator /operator/tsoperator
+RUN python3 -m compileall -q --invalidation-mode unchecked-hash /nameserver /operator
 
 FROM ${BASE} AS nameserver
 LABEL org.opencontainers.image.title="tsnameserver" \
       org.opencontainers.image.description="Nameserver of tailnet names in a Kubernetes cluster" \
       org.opencontainers.image.licenses="BSD-3-Clause"
-COPY --from=nameserver-files /app /app
+COPY --from=nameserver-dependencies /app /app
+COPY --from=programs /nameserver /app
 ENV PYTHONPATH=/app PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
 EXPOSE 1053/udp 1053/tcp 9002/tcp
@@ -30,7 +41,8 @@ FROM ${BASE} AS operator
 LABEL org.opencontainers.image.title="tsoperator" \
       org.opencontainers.image.description="Kubernetes operator for tailnets" \
       org.opencontainers.image.licenses="BSD-3-Clause"
-COPY --from=operator-files /app /app
+COPY --from=operator-dependencies /app /app
+COPY --from=programs /nameserver /operator /app/
 ENV PYTHONPATH=/app PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
 EXPOSE 9002/tcp

@@ -24,7 +24,7 @@ PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
 _MANIFEST = Path(__file__).parent / "manifests" / "operator.yaml"
 _CRDS = TREE / "charts" / "tailscale-operator" / "files" / "crds"
 _PYTHON = "3.11"  # of the bed's base image
-_BUILT_FROM = ("Dockerfile", "LICENSE", "README.md", "pyproject.toml", "nameserver", "operator", "loadtest")
+_BUILT_FROM = ("Dockerfile", "pyproject.toml", "nameserver", "operator")
 _NO_SOURCES = shutil.ignore_patterns("__pycache__", "*.egg-info")
 _ACME_ROOT = "/etc/ssl/testbed-root.pem"
 
@@ -130,10 +130,9 @@ def _sources() -> list[Path]:
 
 
 def _wheels(cache: Path) -> Path:
-    """Return a folder with the wheels that both images need, hatchling included; downloaded once."""
-    project = tomllib.loads((TREE / "pyproject.toml").read_text())
-    extras = project["project"]["optional-dependencies"]
-    wanted = sorted({*project["build-system"]["requires"], *extras["operator"], *extras["nameserver"]})
+    """Return a folder with the wheels that both images need; downloaded once."""
+    extras = tomllib.loads((TREE / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = sorted({*extras["operator"], *extras["nameserver"]})
     folder = cache / hashlib.sha256(repr((_PYTHON, wanted)).encode()).hexdigest()[:16]
     if not folder.exists():
         unfinished = folder.with_name(f"{folder.name}.unfinished")

@@ -5,36 +5,24 @@ import base64
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    DEPLOYMENT,
-    DNSCONFIG,
-    EVENT,
-    INGRESS,
-    ROLE,
-    ROLEBINDING,
-    SECRET,
-    SERVICE,
-    SERVICEACCOUNT,
-    STATEFULSET,
-    Object,
-    Resource,
-)
+from tsoperator.api.objects import STATEFULSET, Object
 from tsoperator.kube.client import KubeClient
 
 from tests.e2e import product
-from tests.e2e.cluster import Cluster, dig, is_ready, pod_ip
+from tests.e2e.cluster import Answer, Cluster, dig, is_ready, pod_ip
 from tests.e2e.product import NAMESPACE
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.processes import Process, command_of
-from tests.e2e.waiting import eventually
+from tests.e2e.waiting import always, eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
+from tests.support.audit import AuditLog
 
 BURST = 20
-QUIET = 60  # seconds
+QUIET = 30  # seconds
 LEASE = "tailscale-operator"
 
 
@@ -113,16 +101,18 @@ def devices(api: Management, namespace: str) -> list[str]:
 
 
 @pytest.mark.timeout(QUIET + 90)
-async def test_an_operator_with_nothing_to_do_writes_nothing(
-    cluster: Cluster, nameserver: str, namespace: str, api: KubeClient
-) -> None:
+def test_an_operator_with_nothing_to_do_writes_nothing(cluster: Cluster, nameserver: str, namespace: str) -> None:
     service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     cluster.proxy(service)
     eventually(lambda: is_settled(cluster, service), "the device known, and its auth key gone from the config")
-    async with asyncio.TaskGroup() as group:
-        watches = [group.create_task(changes(api, resource, where)) for resource, where in WATCHED]
-    assert [change for watch in watches for change in watch.result()] == []
+    with closing(AuditLog(cluster.bed.plane.audit_log, f"system:serviceaccount:{NAMESPACE}:operator")) as log:
+        always(lambda: only_renews_its_lease(log), QUIET)
+        assert log.writes(), "it doesn't run"
+
+
+def only_renews_its_lease(log: AuditLog) -> None:
+    assert set(log.writes()) <= {("update", "leases")}
 
 
 def is_settled(cluster: Cluster, service: Object) -> bool:
@@ -131,20 +121,34 @@ def is_settled(cluster: Cluster, service: Object) -> bool:
     return "device_ips" in data and not any(b"AuthKey" in config for config in configs)
 
 
-WATCHED = (
-    *((resource, "") for resource in (SERVICE, INGRESS, DNSCONFIG, EVENT)),
-    *((kind, NAMESPACE) for kind in (CONFIGMAP, SECRET, STATEFULSET, DEPLOYMENT)),
-    # Not Pods: it has no right to write them, and others do.
-    *((kind, NAMESPACE) for kind in (SERVICEACCOUNT, ROLE, ROLEBINDING)),
-)
+@pytest.fixture
+def removable(cluster: Cluster) -> Iterator[Object]:
+    """The operator's Deployment, which comes back afterwards."""
+    deployment = cluster.get("deployment", "operator", NAMESPACE)
+    assert deployment
+    yield deployment
+    again = {"name": "operator", "namespace": NAMESPACE, "labels": deployment["metadata"].get("labels", {})}
+    cluster.apply({**deployment, "metadata": again, "status": {}})
+    product.wait_ready(cluster.bed)
 
 
-async def changes(client: KubeClient, resource: Resource, namespace: str) -> list[str]:
-    """Return what is written to objects of a kind for as long as the test lasts."""
-    version = (await client.list(resource, namespace)).resource_version
-    written = []
-    async for event in client.watch(resource, namespace, "", version, QUIET):
-        if event["type"] != "BOOKMARK":
-            metadata = event["object"]["metadata"]
-            written.append(f"{event['type']} {resource.kind} {metadata['name']} {metadata.get('managedFields')}")
-    return written
+def test_names_are_served_with_the_operator_removed(
+    cluster: Cluster, nameserver: str, namespace: str, removable: Object
+) -> None:
+    service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)
+    cluster.apply(service)
+    right = Answer("NOERROR", (pod_ip(cluster.proxy(service)),))
+    eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
+    cluster.delete("deployment", "operator", NAMESPACE)
+    eventually(lambda: not cluster.listed("pods", NAMESPACE, {"app": "operator"}), "the operator's end")
+    old = {pod["metadata"]["name"] for pod in nameserver_pods(cluster)}
+    cluster.bed.kubectl("-n", NAMESPACE, "delete", "pods", *old)
+    eventually(
+        lambda: any(pod["metadata"]["name"] not in old and is_ready(pod) for pod in nameserver_pods(cluster)),
+        "a new Pod",
+    )
+    eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} of a nameserver that is new")
+
+
+def nameserver_pods(cluster: Cluster) -> list[Object]:
+    return cluster.listed("pods", NAMESPACE, {"app": "nameserver"})

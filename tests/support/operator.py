@@ -21,7 +21,7 @@ from clustersim.control import Control
 from clustersim.history import Change, Subscription
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from clustersim.store import Store
-from clustersim.traffic import Request
+from clustersim.traffic import MUTATING, Request
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
 from tsoperator.api.names import LABEL_PARENT_NAME, LABEL_PARENT_TYPE
 from tsoperator.api.objects import (
@@ -54,6 +54,7 @@ QUIET = 0.07
 PATIENCE = 10.0
 """Seconds that a condition may take to come true."""
 
+_LOOKS = 3  # for the operator's own writes: a real controller may try again a second later, and be answered
 _LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announces is looked at again
 
 _OTHERS = (objects.NODE, objects.POD, objects.REPLICASET, objects.ENDPOINTSLICE)  # what the operator never writes
@@ -118,7 +119,8 @@ class Proxy:
 class World:
     """A cluster as its user sees it, and what an operator on it needs.
 
-    *store* holds what is in the cluster and tells of changes; *quiet* and *patience* are as `QUIET` and `PATIENCE`.
+    *store* holds what is in the cluster and tells of changes; *requests* counts what the API server was asked so far,
+    by the operator at least; *quiet* and *patience* are as `QUIET` and `PATIENCE`.
     """
 
     api: KubeClient
@@ -126,6 +128,7 @@ class World:
     control: Control
     control_url: str
     kubeconfig: str
+    requests: Callable[[], Counter[Request]]
     quiet: float = QUIET
     patience: float = PATIENCE
     simulation: ClusterSim | None = None
@@ -265,37 +268,36 @@ class World:
                     quiet = 0 if await self._is_busy(changes) else quiet + 1
 
     async def writes_when_left_alone(self) -> Counter[Request]:
-        """Let the operator settle, and return what it writes after that."""
-        await self.settled()
-        written = await self.writes_during(self.settled())
-        if written and not self.simulation:  # real controllers may try again a second later, and it answers them
+        """Let the operator settle, and return what it writes after that: with nothing to answer, all is too much."""
+        for _ in range(1 if self.simulation else _LOOKS):
             await self.settled()
-            written = await self.writes_during(self.settled())
+            with self.store.subscribe() as changes:
+                written = await self.writes_during(self.settled())
+                changes.close()
+                late = [change async for change in changes if not _may_be_ours(change)]
+            if not (written and late):
+                break
         return written
 
     async def writes_during(self, acting: Awaitable[None]) -> Counter[Request]:
-        """Return what is written meanwhile: requests on the simulated cluster, changes of objects on a real one."""
-        with self.store.subscribe() as changes:
-            before = Counter(self.simulation.writes) if self.simulation else Counter[Request]()
-            await acting
-            if self.simulation:
-                return self.simulation.writes_since(before)
-            changes.close()
-            written = [change async for change in changes if _may_be_ours(change)]
-            return Counter(("-", "write", change.resource.plural) for change in written)
+        """Return what is written meanwhile."""
+        before = Counter(self.requests())
+        await acting
+        return Counter(
+            {request: count for request, count in (self.requests() - before).items() if request[1] in MUTATING}
+        )
 
     async def _is_busy(self, changes: Subscription) -> bool:
-        before = self._requests()
-        return await _within(self.quiet, changes.batch()) or self._requests() != before
+        before = self._count()
+        return await _within(self.quiet, changes.batch()) or self._count() != before
 
-    def _requests(self) -> int:
-        """Return how many requests of the operator there were; a real API server is known by its changes alone."""
-        requests = self.simulation.requests if self.simulation else Counter[Request]()
-        return sum(count for (agent, _, _), count in requests.items() if agent == USER_AGENT)
+    def _count(self) -> int:
+        """Return how many requests of the operator there were."""
+        return sum(count for (agent, _, _), count in self.requests().items() if agent == USER_AGENT)
 
 
 def _may_be_ours(change: Change) -> bool:
-    """Tell whether the operator may have made *change*: it is not one of a cluster's controllers."""
+    """Tell whether the operator may have made *change*: the rest is a cluster's controllers' and nodes'."""
     if change.resource in _WORKLOADS and change.old is not None:
         return _meant(change.object) != _meant(change.old)
     return change.resource not in _OTHERS
@@ -320,7 +322,9 @@ async def _within(seconds: float, waiting: Awaitable[Any]) -> bool:
 async def new_world(options: SimOptions | None = None) -> AsyncIterator[World]:
     """Run a cluster without an operator."""
     async with cluster_sim(options) as sim, kube_client(sim.api_url) as api:
-        yield World(api, sim.store, sim.control, sim.control_url, sim.kubeconfig(), simulation=sim)
+        yield World(
+            api, sim.store, sim.control, sim.control_url, sim.kubeconfig(), lambda: sim.requests, simulation=sim
+        )
 
 
 @asynccontextmanager

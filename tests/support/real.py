@@ -6,7 +6,7 @@ of the copy, and what it writes there is sent to the API server too.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
 from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, Unserved, updates
 
+from tests.support.audit import AuditLog
 from tests.support.operator import NAMESPACE, World
 
 QUIET = 0.15
@@ -38,6 +39,9 @@ KINDS = (
     objects.ROLE, objects.ROLEBINDING, objects.LEASE, objects.EVENT, objects.NODE,
 )  # fmt: skip
 """The kinds that tests and the operator make or look at."""
+
+OPERATOR = "operator"
+"""The user that the operator is to the API server: the test and the node are another."""
 
 _FURNITURE = {
     "default",
@@ -135,8 +139,9 @@ class Mirror(Store):
 
 @asynccontextmanager
 async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
-    """Run a world on an API server that nothing else uses, emptied first."""
-    content = await asyncio.to_thread(kubeconfig.read_text)
+    """Run a world on the API server of a testbed, *kubeconfig* its admin's; nothing else uses it; emptied first."""
+    operators = kubeconfig.parent / "kubeconfigs" / f"{OPERATOR}.json"
+    content = await asyncio.to_thread(operators.read_text)
     async with _client(kubeconfig) as client, asyncio.TaskGroup() as tasks:
         mirror, control = Mirror(), Control()
         programs = [tasks.create_task(mirror.follow(client, resource)) for resource in KINDS]
@@ -144,7 +149,8 @@ async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
         await _start(client, mirror)
         programs.append(tasks.create_task(kubelet.run(mirror, control)))
         async with control.serve() as control_url:
-            yield World(client, mirror, control, control_url, content, quiet=QUIET, patience=PATIENCE)
+            with closing(AuditLog(kubeconfig.parent / "audit.log", OPERATOR)) as log:
+                yield World(client, mirror, control, control_url, content, log.requests, QUIET, PATIENCE)
         for program in programs:
             program.cancel()
 

@@ -131,13 +131,18 @@ def main() -> int:
     arguments = parser().parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way what `up` has begun is taken down
     try:
-        return COMMANDS[arguments.command](Paths.from_environment(), arguments)
+        code = COMMANDS[arguments.command](Paths.from_environment(), arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # who read it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except BedError as problem:
         print(f"testbed: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("testbed: interrupted", file=sys.stderr)
         return 130
+    return code
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ class Bed:
         """Look whether the machine is as it was; without a node, processes are all there was."""
 
         def left() -> list[str]:
-            return leftovers(before, self.paths) if before else strays(self.folder)
+            return leftovers(before, self.folder) if before else strays(self.folder)
 
         wait_until(lambda: not left(), 3)  # what was killed may need a moment to be gone from lists
         return left()
@@ -134,7 +134,7 @@ class Bed:
             raise BedError(f"another kubelet runs on this machine: {pod_cgroups()[0]} is in use")
 
     def _prepare(self) -> None:
-        before = None if self.api_only else Snapshot.take(self.paths)
+        before = None if self.api_only else Snapshot.take(self.folder)
         self.folder.mkdir(parents=True, mode=0o700)
         if before:
             before.save(self._before)

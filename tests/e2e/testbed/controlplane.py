@@ -17,6 +17,17 @@ from tests.e2e.testbed.pki import Pki
 
 LOOPBACK = "127.0.0.1"
 
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [
+        {"level": "Metadata", "users": ["operator"]},
+        {"level": "Metadata", "userGroups": ["system:serviceaccounts:tailscale"]},
+        {"level": "None"},
+    ],
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Ports:
@@ -60,6 +71,11 @@ class ControlPlane:
     def kubeconfig(self, user: str) -> Path:
         """Name the kubeconfig of *user* for who runs beside the API server."""
         return self.folder / "kubeconfigs" / f"{user.replace(':', '-')}.json"
+
+    @property
+    def audit_log(self) -> Path:
+        """What the operator and its nameserver asked of the API server, one JSON object a line, written at once."""
+        return self.folder / "audit.log"
 
     def start(self) -> None:
         """Start etcd and the API server; `wait` says when they serve."""
@@ -130,7 +146,11 @@ class ControlPlane:
 
     def _start_api_server(self) -> None:
         pki = self.pki
+        policy = self.folder / "audit-policy.json"
+        policy.write_text(json.dumps(_AUDIT_POLICY))
         flags: dict[str, Word] = {
+            "audit-policy-file": policy,
+            "audit-log-path": self.audit_log,
             "etcd-servers": f"http://{LOOPBACK}:{self.ports.etcd}",
             "secure-port": str(self.ports.api),
             "service-cluster-ip-range": network.SERVICE_CIDR,

@@ -8,6 +8,7 @@ from pathlib import Path
 # Token holder → its groups.
 USERS: Mapping[str, tuple[str, ...]] = {
     "admin": ("system:masters",),
+    "operator": ("system:masters",),  # run by a test, outside the cluster
     "kube-controller-manager": ("system:masters",),
     "system:kube-scheduler": (),
     "system:kube-proxy": (),

@@ -12,7 +12,6 @@ from pathlib import Path
 from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.daemons import strays
 from tests.e2e.testbed.isolation import NETNS
-from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.processes import wait_until
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -42,15 +41,15 @@ class Snapshot:
     sysctls: dict[str, str]
 
     @classmethod
-    def take(cls, paths: Paths) -> "Snapshot":
-        """Look at the machine; of its processes, at those that have to do with the work folder."""
+    def take(cls, folder: Path) -> "Snapshot":
+        """Look at the machine; of its processes, at those that have *folder* on their command line."""
         return cls(
             namespaces=sorted(entry.name for entry in NETNS.iterdir()) if NETNS.exists() else [],
             mounts=sorted(Path("/proc/self/mounts").read_text().splitlines()),
             links=sorted(link.name for link in Path("/sys/class/net").iterdir()),
             iptables=_iptables(),
             cgroups=sorted(str(folder) for folder in pod_cgroups()),
-            processes=strays(paths.work),
+            processes=strays(folder),
             resolv_conf=Path("/etc/resolv.conf").read_text() if Path("/etc/resolv.conf").exists() else "",
             sysctls={name: (Path("/proc/sys") / name).read_text().strip() for name in SYSCTLS},
         )
@@ -65,9 +64,9 @@ class Snapshot:
         file.write_text(json.dumps(asdict(self), indent=1))
 
 
-def leftovers(before: Snapshot, paths: Paths) -> list[str]:
+def leftovers(before: Snapshot, folder: Path) -> list[str]:
     """Say in a line each what is on the machine now that wasn't *before*, and what is gone."""
-    then, now = asdict(before), asdict(Snapshot.take(paths))
+    then, now = asdict(before), asdict(Snapshot.take(folder))
     found: list[str] = []
     for what in then:
         old, new = _lines(then[what]), _lines(now[what])

@@ -7,7 +7,9 @@ import pytest
 from clustersim.objects import (
     CONFIGMAP,
     DEPLOYMENT,
+    INGRESS,
     NAMESPACE,
+    POD,
     PROXYCLASS,
     ROLEBINDING,
     SECRET,
@@ -27,6 +29,12 @@ def deployment(**spec: object) -> Object:
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {"selector": selector, "template": template, **spec},
     }
+
+
+def ingress(tls_host: str) -> Object:
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    spec = {"defaultBackend": backend, "tls": [{"hosts": [tls_host]}]}
+    return {"metadata": {"name": "web", "namespace": "default"}, "spec": spec}
 
 
 def refusal(status: int, reason: str) -> "pytest.RaisesExc[ApiError]":
@@ -109,6 +117,14 @@ def test_generation_counts_changes_of_the_specification_only() -> None:
     reported = store.merge(DEPLOYMENT, "default", "web", {"status": {"replicas": 1}}, "status")
     scaled = store.merge(DEPLOYMENT, "default", "web", {"spec": {"replicas": 2}})
     assert [each["metadata"]["generation"] for each in (labelled, reported, scaled)] == [1, 1, 2]
+
+
+def test_an_annotation_is_a_generation_of_a_deployment_and_of_no_other_kind() -> None:
+    store, noted = Store(), {"metadata": {"annotations": {"a": "b"}}}
+    store.create(DEPLOYMENT, deployment())
+    store.create(INGRESS, ingress("a.example.org"))
+    annotated = [store.merge(resource, "default", "web", noted) for resource in (DEPLOYMENT, INGRESS)]
+    assert [each["metadata"]["generation"] for each in annotated] == [2, 1]
 
 
 def test_a_status_is_written_by_its_subresource_only() -> None:
@@ -245,6 +261,10 @@ class Refused(NamedTuple):
         Refused(CONFIGMAP, {**configmap(), "data": {"a": "x" * (1024 * 1024 + 1)}}),
         Refused(SERVICE, service("a" * 64)),
         Refused(SERVICE, service("a.b")),
+        Refused(POD, {"metadata": {"name": "a", "namespace": "default"}, "spec": {"containers": []}}),
+        Refused(INGRESS, ingress("A.example.org")),
+        Refused(INGRESS, ingress("a_b")),
+        Refused(INGRESS, ingress("*.*.example.org")),
     ],
 )
 def test_what_kubernetes_finds_invalid_is_refused(case: Refused) -> None:
