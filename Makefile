@@ -17,7 +17,7 @@ test: .venv/.dev ## Run the tests
 # One API server for each pytest worker: the operator watches all namespaces of its cluster.
 REAL_BEDS := $(addprefix $(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)-real-,1 2 3)
 
-ON_REAL_BEDS := printf '%s\n' $(REAL_BEDS) | xargs -P $(words $(REAL_BEDS)) -I{} env TESTBED_WORK={} $(BIN)/python -m tests.e2e.testbed
+ON_REAL_BEDS := printf "%s\n" $(REAL_BEDS) | xargs -P $(words $(REAL_BEDS)) -I{} env TESTBED_WORK={} $(BIN)/python -m tests.e2e.testbed
 
 test-real: .venv/.dev ## Run the operator's loop tests on a real API server
 	@trap '$(ON_REAL_BEDS) down --api-only' EXIT; trap 'exit 130' INT TERM; \

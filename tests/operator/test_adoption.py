@@ -7,7 +7,18 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from clustersim.tailnet import NewKey
-from tsoperator.api.objects import DEPLOYMENT, POD, STATEFULSET, Object, Resource, key_of, resource_of, uid
+from tsoperator.api.names import LABEL_SERVICE_NAME
+from tsoperator.api.objects import (
+    DEPLOYMENT,
+    ENDPOINTSLICE,
+    POD,
+    STATEFULSET,
+    Object,
+    Resource,
+    key_of,
+    resource_of,
+    uid,
+)
 
 from tests.operator import go_objects
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
@@ -57,11 +68,20 @@ async def ingress_by_go(world: World) -> Proxy:
 
 
 async def logged_in(world: World, parent: Object) -> Proxy:
+    """Return the proxy of *parent* once it has logged in and its headless Service leads to it."""
+
     async def there() -> Proxy | None:
         proxy = await world.proxy(parent)
-        return proxy if proxy and "device_fqdn" in proxy.state else None
+        return proxy if proxy and "device_fqdn" in proxy.state and await endpoints(world, proxy) else None
 
     return await world.eventually(there)
+
+
+async def endpoints(world: World, proxy: Proxy) -> list[Object]:
+    """Return the endpoints of a proxy's headless Service that are ready."""
+    selector = f"{LABEL_SERVICE_NAME}={key_of(proxy.service).name}"
+    found = (await world.api.list(ENDPOINTSLICE, NAMESPACE, selector)).items
+    return [each for obj in found for each in obj.get("endpoints") or () if each["conditions"]["ready"]]
 
 
 async def dns_by_go(world: World, records: Mapping[str, list[str]]) -> None:
@@ -137,7 +157,7 @@ async def test_all_is_taken_over_with_names_that_exist_all_the_while_and_is_then
             await cluster.becomes(lambda: names(cluster), [FQDN, WEB])
             assert not await cluster.writes_when_left_alone()
         written = [json.loads(change.object["data"]["records.json"]) for change in await changes.batch()]
-    assert all(document["ip4"][FQDN] == proxy.addresses[:1] for document in written)
+    assert [document["ip4"][FQDN] for document in written] == [proxy.addresses[:1]] * len(written)
     assert await pods(cluster) == before
 
 
