@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.e2e.testbed.commands import Word
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.isolation import Isolation, only_child, spawn
-from tests.e2e.testbed.processes import Process, command_of, wait_until
+from tests.e2e.testbed.processes import Process, ancestors, command_of, wait_until
 
 TAIL = 25  # lines of a log that a failure shows
 
@@ -105,8 +105,8 @@ def tail(log: Path) -> str:
 
 
 def strays(folder: Path) -> list[str]:
-    """Name the processes of this machine that have *folder* on their command line, ourselves excepted."""
-    own = {os.getpid(), os.getppid()}
+    """Name the processes of this machine that have *folder* on their command line, those that led to us excepted."""
+    own = ancestors(os.getpid())
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) not in own:

@@ -50,6 +50,15 @@ class Process:
         raise BedError(f"process {self.pid} doesn't end, not even by SIGKILL: see /proc/{self.pid}/stack")
 
 
+def ancestors(pid: int) -> set[int]:
+    """Return *pid* and the processes that led to it, up to the first of all."""
+    found = set()
+    while pid and (fields := _stat(pid)):
+        found.add(pid)
+        pid = int(fields[1])
+    return found
+
+
 def _stat(pid: int) -> list[str]:
     """Return the fields of /proc/PID/stat from the state on, or none."""
     try:
