@@ -15,16 +15,17 @@ RUN python3 -c 'import pathlib, tomllib; \
     [pathlib.Path(f"{name}.txt").write_text("\n".join(needed)) for name, needed in extras.items()]'
 
 FROM build AS nameserver-dependencies
-RUN python3 -m pip install --quiet --target /app --requirement nameserver.txt
+RUN python3 -m pip install --quiet --target /app --requirement nameserver.txt \
+    && python3 -m compileall -q -o 2 --invalidation-mode unchecked-hash /app
 
 FROM build AS operator-dependencies
 RUN python3 -m pip install --quiet --target /app --requirement operator.txt
 
-# The programs, compiled: the images' file systems are read-only.
+# The programs, compiled: the images' file systems are read-only. The nameserver runs without docstrings (-OO): 2 MB less.
 FROM build AS programs
 COPY nameserver/tsnameserver /nameserver/tsnameserver
 COPY operator/tsoperator /operator/tsoperator
-RUN python3 -m compileall -q --invalidation-mode unchecked-hash /nameserver /operator
+RUN python3 -m compileall -q -o 0 -o 2 --invalidation-mode unchecked-hash /nameserver /operator
 
 FROM ${BASE} AS nameserver
 LABEL org.opencontainers.image.title="tsnameserver" \
@@ -32,9 +33,9 @@ LABEL org.opencontainers.image.title="tsnameserver" \
       org.opencontainers.image.licenses="BSD-3-Clause"
 COPY --from=nameserver-dependencies /app /app
 COPY --from=programs /nameserver /app
-ENV PYTHONPATH=/app PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ENV PYTHONPATH=/app PYTHONOPTIMIZE=2 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
-EXPOSE 1053/udp 1053/tcp 9002/tcp
+EXPOSE 1053/udp 1053/tcp 9002/tcp 9153/tcp
 ENTRYPOINT ["python3", "-m", "tsnameserver"]
 
 FROM ${BASE} AS operator

@@ -78,7 +78,7 @@ class Stage:
 
     async def start_nameserver(self, processes: Processes) -> None:
         """Start the nameserver, which follows the cluster's records."""
-        listen = ("--listen", f"127.0.0.1:{self.dns_port}", "--health", "")
+        listen = ("--listen", f"127.0.0.1:{self.dns_port}", "--health", "", "--metrics", "")
         source = ("--api-server", self.api_url, "--namespace", OPERATOR_NAMESPACE)
         no_file = ("--records", str(self.folder / "no-records.json"))
         await processes.start("nameserver", "tsnameserver", *listen, *source, *no_file)

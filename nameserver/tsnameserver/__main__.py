@@ -1,13 +1,33 @@
-"""The nameserver's command: settings in, exit code out."""
+"""The nameserver's command: settings in, exit code out, and the log's format."""
 
 import asyncio
+import json
 import logging
 import os
 import sys
+from datetime import UTC, datetime
 
 from tsnameserver.app import run
 from tsnameserver.errors import ListenError, SettingsError
 from tsnameserver.settings import read_settings
+
+_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes a record as one line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return time (RFC 3339), level, logger, message and, where there is one, the exception."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
 
 
 def main() -> int:
@@ -17,7 +37,9 @@ def main() -> int:
     except SettingsError as error:
         print(f"tsnameserver: {error}", file=sys.stderr)
         return 2
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if settings.log_format == "json" else logging.Formatter(_TEXT))
+    logging.basicConfig(level=settings.log_level, handlers=[handler])
     try:
         asyncio.run(run(settings))
     except ListenError as error:

@@ -6,16 +6,15 @@ by field and answers ordinary queries just the same.
 """
 
 import struct
-from collections.abc import Mapping
-from typing import Literal
 
+from tsnameserver.counters import MISS, Counts
 from tsnameserver.errors import FormatError
 from tsnameserver.message import (
     AA,
-    AAAA,
     AXFR,
     BADVERS,
     CD,
+    FAST_TYPES,
     FORMERR,
     HEADER_SIZE,
     IN,
@@ -33,12 +32,11 @@ from tsnameserver.message import (
     TC,
     UDP_MAXIMUM,
     UDP_MINIMUM,
-    A,
     bare_response,
     opt_record,
     ordinary_heads,
 )
-from tsnameserver.names import MAX_NAME
+from tsnameserver.names import MAX_LABEL, MAX_NAME
 from tsnameserver.query import Query, parse_query
 from tsnameserver.zone import Section, Zone, section
 
@@ -51,20 +49,18 @@ _OPT_REPLIES = {
     for dnssec_ok in (False, True)
 }
 """The end of a plain OPT record (extended rcode, version, flags, no options), to the OPT record of the response."""
-_NO_DATA_TYPES = (5, 12, 15, 16, 33, 35, 64, 65)  # CNAME PTR MX TXT SRV NAPTR SVCB HTTPS
-_SLOTS: Mapping[bytes, Literal[0, 1, 2]] = {
-    struct.pack("!HH", A, IN): 0,
-    struct.pack("!HH", AAAA, IN): 1,
-    **dict.fromkeys((struct.pack("!HH", qtype, IN) for qtype in _NO_DATA_TYPES), 2),
-}
-"""Types and class that the fast path answers, to the field of a Node that has their records."""
+_SLOTS = {struct.pack("!HH", qtype, IN): slot for slot, qtype in enumerate(FAST_TYPES)}
+"""Types and class that the fast path answers, to where they are counted: 0 is A and 1 is AAAA."""
+
+_PARENT = tuple(slice(length + 1, None) if 0 < length <= MAX_LABEL else slice(0) for length in range(256))
+"""The length byte of a name's first label, to where in the name its parent is; nowhere, for no length of a label."""
 
 _REFUSED = section(REFUSED)
 _SERVFAIL = section(SERVFAIL)
 _BADVERS = section(BADVERS)
 
 
-def answer(query: bytes, zone: Zone, *, stream: bool = False) -> bytes | None:
+def answer(query: bytes, zone: Zone, counts: Counts | None = None, *, stream: bool = False) -> bytes | None:
     """Return the response to *query*, received by UDP or over a *stream*; None where there must be none."""
     flags = query[2:12]
     if flags in _PLAIN:
@@ -74,22 +70,28 @@ def answer(query: bytes, zone: Zone, *, stream: bool = False) -> bytes | None:
         question = query[12:-11]
         opt = _OPT_REPLIES[query[-6:]]
     else:
-        return general(query, zone, stream=stream)
+        return _general(query, zone, counts, stream=stream)
     slot = _SLOTS.get(question[-4:])
     if slot is None:
-        return general(query, zone, stream=stream)
+        return _general(query, zone, counts, stream=stream)
     name = question[:-4].lower()
-    node = zone.nodes.get(name)
+    nodes = zone.nodes
+    node = nodes.get(name)
     if node is not None:
-        found = node[slot] or zone.apexes[node.origin].nodata
+        found = (node.a if slot == 0 else node.aaaa if slot == 1 else None) or zone.apexes[node.origin].nodata
     else:
-        node = zone.encloser(name)
+        node = nodes.get(name[_PARENT[query[12]]])  # nearly every name that is missing has a parent that isn't
+        if node is None:
+            node = zone.encloser(name)
         if node is None or len(name) > MAX_NAME:
-            return general(query, zone, stream=stream)
+            return _general(query, zone, counts, stream=stream)
         found = zone.apexes[node.origin].nxdomain
-    response = query[:2] + found.heads[flags] + question + found.body + opt
+        slot += MISS
+    response = b"".join((query[:2], found.heads[flags], question, found.body, opt))
     if len(response) > UDP_MINIMUM:
-        return general(query, zone, stream=stream)
+        return _general(query, zone, counts, stream=stream)
+    if counts is not None:
+        counts.fast[slot] += 1
     return response
 
 
@@ -104,6 +106,13 @@ def general(query: bytes, zone: Zone, *, stream: bool = False) -> bytes | None:
     except FormatError:
         return bare_response(query, FORMERR)
     return _response(query, asked, _decide(asked, zone), _size_limit(asked, stream=stream))
+
+
+def _general(query: bytes, zone: Zone, counts: Counts | None, *, stream: bool) -> bytes | None:
+    response = general(query, zone, stream=stream)
+    if counts is not None:
+        counts.add_general(response)
+    return response
 
 
 def failure(query: bytes) -> bytes | None:

@@ -10,9 +10,10 @@ from functools import partial
 
 from tsnameserver.compiler import empty_zone
 from tsnameserver.configmaps import ConfigMaps
-from tsnameserver.health import health_server
+from tsnameserver.metrics import Metrics, metrics_pages
+from tsnameserver.pages import probe_pages, serving_pages
 from tsnameserver.settings import Settings
-from tsnameserver.sockets import Sockets, bind
+from tsnameserver.sockets import bind
 from tsnameserver.source import Follower, Source, follow_file
 from tsnameserver.tcp import TcpServer
 from tsnameserver.udp import UdpServer
@@ -33,30 +34,33 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     serving = Serving(empty_zone(settings.zone))
+    follower = Follower(serving, settings.zone)
     async with AsyncExitStack() as stack:
-        sockets = stack.enter_context(closing(bind(settings.listen, settings.health)))
+        sockets = stack.enter_context(closing(bind(settings.listen, settings.health, settings.metrics)))
         udp = [UdpServer(pair.udp, serving) for pair in sockets.pairs]
+        tcp = [TcpServer(pair.tcp, serving) for pair in sockets.pairs]
         if sockets.health is not None:
-            probes = health_server(
-                sockets.health,
+            probes = probe_pages(
                 healthy=lambda: all(server.alive for server in udp),
                 ready=lambda: serving.zone.loaded and not stopping.is_set(),
             )
-            await stack.enter_async_context(probes)
+            await stack.enter_async_context(serving_pages(sockets.health, probes))
+        if sockets.metrics is not None:
+            pages = metrics_pages(Metrics(udp, tcp, follower.reloads))
+            await stack.enter_async_context(serving_pages(sockets.metrics, pages))
         stack.enter_context(_running(udp))
-        await _serve(settings, sockets, serving, stopping)
+        log.info("listening on %s", sockets)
+        await _serve(settings, follower, tcp, stopping)
 
 
-async def _serve(settings: Settings, sockets: Sockets, serving: Serving, stopping: asyncio.Event) -> None:
+async def _serve(settings: Settings, follower: Follower, tcp: Sequence[TcpServer], stopping: asyncio.Event) -> None:
     """Follow the records and answer by TCP until *stopping*, and for the time to drain after it."""
-    follower = Follower(serving, settings.zone)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(TcpServer(pair.tcp, serving).serve()) for pair in sockets.pairs]
+        tasks = [group.create_task(server.serve()) for server in tcp]
         tasks.append(group.create_task(follow_file(settings.records, follower.offer)))
         if settings.api is not None:
             configmaps = ConfigMaps(settings.api, partial(follower.offer, Source.API))
             tasks.append(group.create_task(configmaps.follow()))
-        log.info("listening on %s", sockets)
         await stopping.wait()
         log.info("stopping")
         await asyncio.sleep(settings.drain)

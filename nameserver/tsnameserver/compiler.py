@@ -1,156 +1,242 @@
-"""Records compiled into a Zone: each record packed once, so that answering is copying."""
+"""Records compiled into a Zone: each record packed once, so that answering is copying.
 
-import struct
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from ipaddress import AddressValueError, IPv4Address, IPv6Address
-from typing import Any
+The next zone is made of the last one: what serves is copied, and only names that have changed are compiled. All of it
+goes in steps, each short enough for what else waits for the interpreter.
+"""
 
-import dnslib
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from tsnameserver.errors import InvalidNameError
-from tsnameserver.message import AAAA, HEADER_SIZE, IN, NOERROR, NS, NXDOMAIN, SOA, A
-from tsnameserver.names import fold, wire_name
+from tsnameserver.names import wire_name
+from tsnameserver.packing import packed_addresses, packed_apex
 from tsnameserver.records import Records
-from tsnameserver.zone import Apex, CompiledName, Node, Section, Zone, ZoneSettings, section
+from tsnameserver.shards import Addresses, Shard, ShardSet, differences, shard
+from tsnameserver.zone import Apex, Node, Zone, ZoneSettings
 
-MAX_ADDRESSES = 2000
-"""Addresses of one name and family: what fits in a message by TCP."""
-_REFRESH, _RETRY, _EXPIRE = 3600, 600, 86400
-"""Seconds; for secondaries, of which there are none."""
-_QUESTION = dnslib.DNSLabel([b"\0question"])
-"""Stands for the name in the question, which the owner of every answer points to."""
+_SLICE = 64
+"""Names that one step compiles: less than a millisecond."""
+
+_T = TypeVar("_T")
+Steps = Generator[None, None, _T]
+"""Work that stops between short steps, and what it comes to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A zone, and what the next one needs to know of how it was made."""
+
+    zone: Zone
+    said: ShardSet
+    nodes: dict[bytes, Node]
+    """Those of the zone; nobody changes them."""
+    children: dict[bytes, int]
+    """How many existing names are directly below a name, where there are any."""
+    problems: dict[str, tuple[str, ...]]
+    """What was left out of the zone, by name."""
+    zone_problems: tuple[str, ...]
+    """Which zones were left out."""
+    names: int
+    """Those of the records that are in the zone."""
+    ip4: int
+    ip6: int
+    changed: int = 0
+    """How many names differed from the zone before."""
+    news: tuple[str, ...] = ()
+    """Problems that the zone before didn't have."""
 
 
 def empty_zone(settings: ZoneSettings) -> Zone:
     """Return the zone to serve until records arrive: its names are SERVFAIL."""
+    return nothing_compiled(settings).zone
+
+
+def nothing_compiled(settings: ZoneSettings) -> Compiled:
+    """Return what the first records are compiled upon."""
     apexes, problems = _apexes(settings, (), 0)
-    return Zone({}, apexes, loaded=False, problems=tuple(problems))
+    return Compiled(Zone({}, apexes, loaded=False), ShardSet(()), {}, {}, {}, problems, 0, 0, 0)
 
 
-def build_zone(records: Records, settings: ZoneSettings, old: Zone | None = None) -> Zone:
-    """Compile *records*; what *old*, built with the same settings, has compiled of unchanged names is reused."""
-    apexes, problems = _apexes(settings, records.zones, records.serial or 0)
-    zone = Zone({}, apexes, loaded=True)
-    reusable = old.compiled if old is not None and old.apexes.keys() == apexes.keys() else {}
-    nodes = {origin: Node(None, None, None, origin) for origin in apexes}
-    compiled = {}
-    for name, (ip4, ip6) in _addresses_by_name(records).items():
-        entry = reusable.get(name)
-        if entry is None or entry.ip4 != ip4 or entry.ip6 != ip6:
-            entry = _compile(name, ip4, ip6, zone, settings.ttl)
-        compiled[name] = entry
-        problems.extend(entry.problems)
-        if entry.node is not None:
-            nodes[entry.wire] = entry.node
-    _add_empty_non_terminals(nodes, zone)
-    return replace(zone, nodes=nodes, compiled=compiled, problems=tuple(problems))
+def build_zone(records: Records, settings: ZoneSettings) -> Zone:
+    """Compile *records* at one go."""
+    return finished(compile_steps(nothing_compiled(settings), (records,), settings)).zone
 
 
-def _addresses_by_name(records: Records) -> Mapping[str, tuple[list[str], list[str]]]:
-    """Return the IPv4 and IPv6 texts of each name; spellings that differ in case or the final dot are one name."""
-    addresses: dict[str, tuple[list[str], list[str]]] = {}
-    for family, names in enumerate((records.ip4, records.ip6)):
-        for name, texts in names.items():
-            addresses.setdefault(fold(name), ([], []))[family].extend(texts)
-    return addresses
-
-
-def _compile(name: str, ip4: list[str], ip6: list[str], zone: Zone, ttl: int) -> CompiledName:
-    try:
-        wire = wire_name(name)
-    except InvalidNameError as error:
-        return CompiledName(ip4, ip6, b"", None, (f"name {name!r} is left out: {error}",))
-    apex = zone.apex_of(wire)
-    if apex is None:
-        return CompiledName(ip4, ip6, wire, None, (f"name {name!r} is left out: it is in no zone",))
-    problems: list[str] = []
-    a = [dnslib.A(address) for address in _valid(name, ip4, _ip4, problems)]
-    aaaa = [dnslib.AAAA(address) for address in _valid(name, ip6, _ip6, problems)]
-    node = Node(_rrset(A, a, ttl), _rrset(AAAA, aaaa, ttl), None, apex.origin)
-    return CompiledName(ip4, ip6, wire, node, tuple(problems))
-
-
-def _valid(
-    name: str, texts: Iterable[str], parse: Callable[[str], bytes], problems: list[str]
-) -> list[tuple[int, ...]]:
-    """Return the addresses that *parse* takes, each once, as dnslib wants them; says of the others in *problems*."""
-    addresses = []
-    for text in dict.fromkeys(texts):
+def finished(steps: Steps[_T]) -> _T:
+    """Take all *steps* at one go; returns what they come to."""
+    while True:
         try:
-            addresses.append(tuple(parse(text)))
-        except AddressValueError as error:
-            problems.append(f"address {text!r} of {name!r} is left out: {error}")
-    if len(addresses) > MAX_ADDRESSES:
-        problems.append(f"name {name!r} has {len(addresses)} addresses: only the first {MAX_ADDRESSES} are served")
-    return list(dict.fromkeys(addresses))[:MAX_ADDRESSES]
+            next(steps)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
 
 
-def _ip4(text: str) -> bytes:
-    return IPv4Address(text).packed
+def compile_steps(old: Compiled, documents: Sequence[Records], settings: ZoneSettings) -> Steps[Compiled]:
+    """Compile a whole set of *documents*; *old* was compiled with the same settings, and stays as it is."""
+    said = yield from _shard_set(old.said, documents)
+    apexes, zone_problems = _apexes(settings, said.zones, said.serial)
+    draft = _Draft(old, said, apexes, settings.ttl)
+    yield
+    changed: dict[str, None] = {}
+    for batch in differences(draft.before, said):
+        changed.update(dict.fromkeys(batch))
+        yield
+    for count, name in enumerate(changed, 1):
+        draft.compile(name)
+        if count % _SLICE == 0:
+            yield
+    return draft.compiled(zone_problems)
 
 
-def _ip6(text: str) -> bytes:
-    address = IPv6Address(text)
-    if address.ipv4_mapped is not None:
-        raise AddressValueError("it is an IPv4-mapped address")
-    if address.scope_id is not None:
-        raise AddressValueError("it is an address of one link only")
-    return address.packed
+def _shard_set(old: ShardSet, documents: Iterable[Records]) -> Steps[ShardSet]:
+    known = {id(each.records): each for each in old.shards}
+    shards: list[Shard] = []
+    for records in documents:
+        if id(records) not in known:
+            yield
+            known[id(records)] = shard(records)
+        shards.append(known[id(records)])
+    return ShardSet(shards)
 
 
-def _apexes(settings: ZoneSettings, more_origins: Iterable[str], serial: int) -> tuple[dict[bytes, Apex], list[str]]:
+class _Draft:
+    """The next zone while it is being made."""
+
+    def __init__(self, old: Compiled, said: ShardSet, apexes: Mapping[bytes, Apex], ttl: int) -> None:
+        """Begin with a copy of *old*, or with no names where its zones are others."""
+        same = old.zone.loaded and old.zone.apexes.keys() == apexes.keys()
+        self.before = old.said if same else ShardSet(())
+        self._said = said
+        self._ttl = ttl
+        self._nodes = old.nodes.copy() if same else {origin: _bare(origin) for origin in apexes}
+        self._zone = Zone(self._nodes, apexes, loaded=True)
+        self._children = old.children.copy() if same else {}
+        self._known = old.problems
+        self._problems = old.problems.copy() if same else {}
+        self._names, self._ip4, self._ip6 = (old.names, old.ip4, old.ip6) if same else (0, 0, 0)
+        self._changed = 0
+        self._news: list[str] = []
+        if not same:
+            for origin in apexes:
+                self._appeared(origin)
+
+    def compiled(self, zone_problems: tuple[str, ...]) -> Compiled:
+        """Return what the draft has become."""
+        return Compiled(
+            self._zone,
+            self._said,
+            self._nodes,
+            self._children,
+            self._problems,
+            zone_problems,
+            self._names,
+            self._ip4,
+            self._ip6,
+            self._changed,
+            tuple(self._news),
+        )
+
+    def compile(self, name: str) -> None:
+        """Make the folded *name* what the new set says."""
+        was, now = self.before.addresses(name), self._said.addresses(name)
+        if was == now:
+            return
+        self._changed += 1
+        self._problems.pop(name, None)
+        problems: list[str] = []
+        try:
+            self._place(name, was, now, problems)
+        except InvalidNameError as error:
+            problems.append(f"name {name!r} is left out: {error}")
+        if problems and now is not None:
+            self._problems[name] = tuple(problems)
+            known = self._known.get(name, ())
+            self._news += [problem for problem in problems if problem not in known]
+
+    def _place(self, name: str, was: Addresses | None, now: Addresses | None, problems: list[str]) -> None:
+        wire = wire_name(name)
+        apex = self._zone.apex_of(wire)
+        if apex is None:
+            problems.append(f"name {name!r} is left out: it is in no zone")
+            return
+        if was is not None:
+            self._count(self._nodes.get(wire), -1)
+        if now is not None:
+            node = Node(*packed_addresses(name, now, self._ttl, problems), None, apex.origin)
+            self._count(node, 1)
+            if wire not in self._nodes:
+                self._appeared(wire)
+            self._nodes[wire] = node
+        elif wire in self._zone.apexes or wire in self._children:
+            self._nodes[wire] = _bare(apex.origin)
+        elif wire in self._nodes:
+            self._disappeared(wire)
+
+    def _count(self, node: Node | None, sign: int) -> None:
+        self._names += sign
+        if node is not None:
+            self._ip4 += sign * (node.a.answers if node.a else 0)
+            self._ip6 += sign * (node.aaaa.answers if node.aaaa else 0)
+
+    def _appeared(self, wire: bytes) -> None:
+        """Make every name between *wire* and its apex exist (RFC 4592, 2.2.2)."""
+        while (parent := _parent(wire)) not in self._nodes:
+            apex = self._zone.apex_of(parent)
+            if apex is None:
+                return
+            self._nodes[parent] = _bare(apex.origin)
+            self._children[parent] = 1
+            wire = parent
+        self._children[parent] = self._children.get(parent, 0) + 1
+
+    def _disappeared(self, wire: bytes) -> None:
+        """Take *wire* away, and the names above it that existed for its sake alone."""
+        while True:
+            del self._nodes[wire]
+            wire = _parent(wire)
+            self._children[wire] -= 1
+            if self._children[wire]:
+                return
+            del self._children[wire]
+            if wire in self._zone.apexes or self._holds(wire):
+                return
+
+    def _holds(self, wire: bytes) -> bool:
+        """Tell whether an existing name is one of the records, be it one whose turn to go is yet to come."""
+        node = self._nodes[wire]
+        return bool(node.a or node.aaaa) or self._said.addresses(_text(wire)) is not None
+
+
+def _bare(origin: bytes) -> Node:
+    return Node(None, None, None, origin)
+
+
+def _parent(wire: bytes) -> bytes:
+    return wire[wire[0] + 1 :]
+
+
+def _text(wire: bytes) -> str:
+    """Return the folded text of a name that `wire_name` made."""
+    labels = []
+    while wire[0]:
+        labels.append(wire[1 : wire[0] + 1])
+        wire = _parent(wire)
+    return b".".join(labels).decode("ascii")
+
+
+def _apexes(
+    settings: ZoneSettings, more_origins: Iterable[str], serial: int
+) -> tuple[Mapping[bytes, Apex], tuple[str, ...]]:
     """Return the apex of each zone by origin, and what is wrong with the rest."""
     apexes = {}
     problems = []
     for origin in (*settings.origins, *more_origins):
         try:
-            apex = _apex(origin, settings, serial)
+            apex = packed_apex(origin, settings, serial)
         except InvalidNameError as error:
             problems.append(f"zone {origin!r} is left out: {error}")
         else:
             apexes[apex.origin] = apex
-    return apexes, problems
-
-
-def _apex(origin: str, settings: ZoneSettings, serial: int) -> Apex:
-    owner = wire_name(origin)
-    mname = wire_name(settings.ns_name)
-    rname = wire_name(f"hostmaster.{fold(origin)}")
-    numbers = struct.pack("!5I", serial & 0xFFFFFFFF, _REFRESH, _RETRY, _EXPIRE, settings.ttl)
-    soa = _packed(SOA, [dnslib.RD(mname + rname + numbers)], settings.ttl)
-    ns = _packed(NS, [dnslib.RD(mname)], settings.ttl)
-    authority = owner + soa[2:]  # for any question: no pointer to the owner
-    return Apex(
-        owner,
-        soa=section(NOERROR, soa, answers=1),
-        ns=section(NOERROR, ns, answers=1),
-        nodata=section(NOERROR, authority, authority=1),
-        nxdomain=section(NXDOMAIN, authority, authority=1),
-    )
-
-
-def _rrset(rtype: int, rdata: list[Any], ttl: int) -> Section | None:
-    return section(NOERROR, _packed(rtype, rdata, ttl), answers=len(rdata)) if rdata else None
-
-
-def _packed(rtype: int, rdata: list[Any], ttl: int) -> bytes:
-    """Return records as they follow the question, each owner a pointer to its name."""
-    buffer = dnslib.DNSBuffer(bytes(HEADER_SIZE))
-    buffer.offset = HEADER_SIZE
-    buffer.names[_QUESTION.label] = HEADER_SIZE
-    for each in rdata:
-        dnslib.RR(_QUESTION, rtype, IN, ttl, each).pack(buffer)
-    return bytes(buffer.data[HEADER_SIZE:])
-
-
-def _add_empty_non_terminals(nodes: dict[bytes, Node], zone: Zone) -> None:
-    """Make every name between a known one and its apex exist (RFC 4592, 2.2.2)."""
-    for name in list(nodes):
-        parent = name[name[0] + 1 :]
-        while parent not in nodes:
-            apex = zone.apex_of(parent)
-            if apex is None:
-                break
-            nodes[parent] = Node(None, None, None, apex.origin)
-            parent = parent[parent[0] + 1 :]
+    return apexes, tuple(problems)

@@ -5,7 +5,7 @@ import logging
 import random
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _RECORDS_NAME = re.compile(rf"{CONFIGMAP_NAME}(-[0-9]+)?")
+_PAGE_ITEMS = "4"
+"""ConfigMaps of a page of the list; each may hold a mebibyte."""
 _CONNECT_SECONDS = 10
 _LIST_SECONDS = 30
 _WATCH_SECONDS = 60
@@ -54,6 +56,8 @@ class ApiSettings:
 class _Metadata(BaseModel):
     name: str = ""
     resource_version: str = Field(alias="resourceVersion")
+    more: str | None = Field(default=None, alias="continue")
+    """In a list: where its next page begins."""
 
 
 class _ConfigMap(BaseModel):
@@ -77,16 +81,30 @@ class _Event(BaseModel):
 
 
 class ConfigMaps:
-    """Offers the texts of all records ConfigMaps, by name, each time that one changes."""
+    """Offers the texts of all records ConfigMaps, by name, whenever some have changed."""
 
-    def __init__(self, settings: ApiSettings, offer: Callable[[Mapping[str, str | None]], None]) -> None:
+    def __init__(self, settings: ApiSettings, offer: Callable[[Mapping[str, str | None]], Awaitable[None]]) -> None:
         self._settings = settings
         self._offer = offer
         self._texts: dict[str, str | None] = {}
+        self._changed = asyncio.Event()
         self._failures = 0
         self._complaint = ""
 
     async def follow(self) -> None:
+        """List and watch, and offer what has come; never ends."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._offer_changes())
+            group.create_task(self._keep_watching())
+
+    async def _offer_changes(self) -> None:
+        """Offer the texts after each change; what changes while an offer is taken up is offered at one go."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._offer(dict(self._texts))
+
+    async def _keep_watching(self) -> None:
         """List and watch; on a failure wait, then list again; never ends."""
         backoff = self._settings.backoff
         while True:
@@ -126,18 +144,24 @@ class ConfigMaps:
                     await asyncio.sleep(self._settings.backoff.first)
 
     async def _list(self, session: aiohttp.ClientSession) -> str:
-        """Offer what there is; returns the version to watch from."""
-        async with asyncio.timeout(_LIST_SECONDS), self._get(session) as response:
-            listed = _ConfigMapList.model_validate_json(await response.read())
+        """Note what there is, in pages that are soon parsed; returns the version to watch from."""
+        texts: dict[str, str | None] = {}
+        parameters = {"limit": _PAGE_ITEMS}
+        async with asyncio.timeout(_LIST_SECONDS):
+            while True:
+                async with self._get(session, **parameters) as response:
+                    page = _ConfigMapList.model_validate_json(await response.read())
+                texts.update((each.metadata.name, _text(each)) for each in page.items or () if _has_records(each))
+                if not page.metadata.more:
+                    break
+                parameters["continue"] = page.metadata.more
         self._failures, self._complaint = 0, ""
-        self._texts = {
-            configmap.metadata.name: _text(configmap) for configmap in listed.items or () if _has_records(configmap)
-        }
-        self._offer(dict(self._texts))
-        return listed.metadata.resource_version
+        self._texts = texts
+        self._changed.set()
+        return page.metadata.resource_version
 
     async def _watch(self, session: aiohttp.ClientSession, version: str) -> str:
-        """Offer every change after *version* until the server ends the watch; returns the version to go on from."""
+        """Note every change after *version* until the server ends the watch; returns the version to go on from."""
         parameters = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -161,7 +185,7 @@ class ConfigMaps:
             self._texts.pop(configmap.metadata.name, None)
         else:
             self._texts[configmap.metadata.name] = _text(configmap)
-        self._offer(dict(self._texts))
+        self._changed.set()
 
     @asynccontextmanager
     async def _get(self, session: aiohttp.ClientSession, **parameters: str) -> AsyncIterator[aiohttp.ClientResponse]:

@@ -14,6 +14,8 @@ AD, CD = 0x20, 0x10
 NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS = 0, 1, 2, 3, 4, 5, 16
 A, NS, SOA, AAAA, OPT, IXFR, AXFR, ANY = 1, 2, 6, 28, 41, 251, 252, 255
 IN = 1
+FAST_TYPES = (A, AAAA, 5, 12, 15, 16, 33, 35, 64, 65)
+"""What the fast path answers: the types of addresses, and CNAME PTR MX TXT SRV NAPTR SVCB HTTPS, which no name has."""
 
 UDP_MINIMUM = 512
 """Bytes that every UDP client takes."""

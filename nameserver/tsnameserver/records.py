@@ -82,25 +82,41 @@ def render(records: Records) -> str:
     return json.dumps(present, separators=(",", ":"), ensure_ascii=False)
 
 
-def merge(documents: Iterable[Records]) -> Records | None:
-    """Return the newest whole set among *documents*, or None while there is none.
+def share(new: Records, old: Records) -> None:
+    """Put what *old* holds in the place of what is equal in *new*, so that hardly anything is held twice."""
+    for after, before in ((new.ip4, old.ip4), (new.ip6, old.ip6)):
+        for name, addresses in after.items():
+            known = before.get(name)
+            if known == addresses:
+                after[name] = known
+
+
+def whole_set(documents: Iterable[Records]) -> tuple[Records, ...] | None:
+    """Return the shards of the newest whole set among *documents*, or None while there is none.
 
     A set is whole when all its shards are there with the same `shards`, so that one that is being split anew doesn't
     count half-way. Of several whole sets (only leftovers can make them) the one with the highest serial counts.
     """
     sets: dict[int, dict[int, Records]] = {}
-    whole = []
+    whole: list[tuple[Records, ...]] = []
     for records in documents:
         if records.shards is None:
-            whole.append(records)
+            whole.append((records,))
         else:
             sets.setdefault(records.shards, {})[records.shard or 0] = records
-    whole += [_joined(shards) for count, shards in sets.items() if shards.keys() == set(range(count))]
-    return max(whole, key=lambda records: records.serial or 0, default=None)
+    whole += [
+        tuple(shards[number] for number in range(count))
+        for count, shards in sets.items()
+        if len(shards) == count > max(shards)
+    ]
+    return max(whole, key=lambda parts: max(part.serial or 0 for part in parts), default=None)
 
 
-def _joined(shards: dict[int, Records]) -> Records:
-    parts = [shards[number] for number in sorted(shards)]
+def merge(documents: Iterable[Records]) -> Records | None:
+    """Return the newest whole set among *documents* as one document, or None while there is none."""
+    parts = whole_set(documents)
+    if parts is None:
+        return None
     return Records(
         ip4={name: addresses for part in parts for name, addresses in part.ip4.items()},
         ip6={name: addresses for part in parts for name, addresses in part.ip6.items()},

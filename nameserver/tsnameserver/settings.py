@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from tsnameserver.configmaps import SERVICE_ACCOUNT, ApiSettings
 from tsnameserver.errors import InvalidNameError, SettingsError
@@ -15,6 +15,7 @@ from tsnameserver.zone import ZoneSettings
 
 _MAX_TTL = 2**31 - 1
 _LEVELS = ("debug", "info", "warning", "error")
+_FORMATS = ("text", "json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,12 @@ class Settings:
     listen: tuple[Endpoint, ...]
     zone: ZoneSettings
     health: Endpoint | None
+    metrics: Endpoint | None
     api: ApiSettings | None
     drain: float
     """Seconds."""
     log_level: int
+    log_format: Literal["text", "json"]
 
 
 class _Option(NamedTuple):
@@ -87,13 +90,19 @@ def _seconds(text: str) -> float:
     return float(text)
 
 
-def _health(text: str) -> Endpoint | None:
+def _optional_endpoint(text: str) -> Endpoint | None:
     return parse_endpoint(text) if text else None
 
 
 def _server(text: str) -> str:
     if text and not text.startswith(("http://", "https://")):
         raise ValueError("is not an http:// or https:// URL")
+    return text
+
+
+def _format(text: str) -> str:
+    if text not in _FORMATS:
+        raise ValueError(f"is not one of {', '.join(_FORMATS)}")
     return text
 
 
@@ -124,7 +133,8 @@ _OPTIONS = (
     _Option(
         "--ns-name", "nameserver.tailscale.svc.cluster.local.", _name, "NAME", "this nameserver, as the zones name it"
     ),
-    _Option("--health", ":9002", _health, "ADDR:PORT", "where to answer probes by HTTP; empty: nowhere"),
+    _Option("--health", ":9002", _optional_endpoint, "ADDR:PORT", "where to answer probes by HTTP; empty: nowhere"),
+    _Option("--metrics", ":9153", _optional_endpoint, "ADDR:PORT", "where to answer /metrics by HTTP; empty: nowhere"),
     _Option(
         "--api-server",
         None,
@@ -136,6 +146,7 @@ _OPTIONS = (
     _Option("--service-account", str(SERVICE_ACCOUNT), Path, "DIR", "the files token, ca.crt and namespace"),
     _Option("--drain", "0", _seconds, "SECONDS", "how long to go on answering, not ready, after SIGTERM"),
     _Option("--log-level", "info", _level, "LEVEL", ", ".join(_LEVELS)),
+    _Option("--log-format", "text", _format, "FORMAT", "text, or json: one object a line"),
 )
 
 
@@ -154,9 +165,11 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         listen=values["listen"],
         zone=ZoneSettings(values["zone"], values["ttl"], values["ns_name"]),
         health=values["health"],
+        metrics=values["metrics"],
         api=_api(values["api_server"], values["namespace"], values["service_account"], environment),
         drain=values["drain"],
         log_level=values["log_level"],
+        log_format=values["log_format"],
     )
 
 

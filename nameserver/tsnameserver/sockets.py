@@ -1,20 +1,29 @@
 """The addresses to listen on, and the sockets bound to them: one UDP and one TCP socket to an address."""
 
+import contextlib
 import errno
 import ipaddress
+import logging
 import socket
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tsnameserver.errors import ListenError
 
+log = logging.getLogger(__name__)
+
 IP_PKTINFO = 26 if sys.platform == "darwin" else 8
 """What the socket module has no name for before Python 3.12."""
 _RECEIVE_BUFFER = 4 << 20
-"""Bytes asked for, so that a burst outlives a reload; the kernel gives what net.core.rmem_max allows."""
+"""Bytes asked for, so that a burst outlives a reload."""
+_STREAM_BUFFER = 32 << 10
+"""Bytes that a TCP client may have in the kernel each way: many clients must not take much memory."""
+_SO_RCVBUFFORCE = 33
+_SO_MEMINFO = 55
+_DROPS = 8
+"""Which of SO_MEMINFO's numbers counts the packets that the buffer had no room for (linux/sock_diag.h)."""
 _BACKLOG = 512
 _PORT_TRIES = 20
 
@@ -68,24 +77,30 @@ class Sockets:
 
     pairs: tuple[Pair, ...]
     health: socket.socket | None
+    metrics: socket.socket | None = None
 
     def close(self) -> None:
         """Close them all."""
         for pair in self.pairs:
             pair.close()
-        if self.health is not None:
-            self.health.close()
+        for listener in (self.health, self.metrics):
+            if listener is not None:
+                listener.close()
 
     def __str__(self) -> str:
-        served = ", ".join(str(pair.endpoint) for pair in self.pairs)
-        if self.health is None:
-            return served
-        return f"{served}; probes on {Endpoint(*self.health.getsockname()[:2])}"
+        said = ", ".join(str(pair.endpoint) for pair in self.pairs)
+        for what, listener in (("probes", self.health), ("metrics", self.metrics)):
+            if listener is not None:
+                said += f"; {what} on {Endpoint(*listener.getsockname()[:2])}"
+        return said
 
 
-def bind(endpoints: Iterable[Endpoint], health: Endpoint | None) -> Sockets:
-    """Bind a pair to each of *endpoints* (one a family where there is no host), and *health*; raises ListenError."""
-    with ExitStack() as opened:
+def bind(endpoints: Iterable[Endpoint], health: Endpoint | None, metrics: Endpoint | None = None) -> Sockets:
+    """Bind a pair to each of *endpoints* (one a family where there is no host), and *health*; raises ListenError.
+
+    That *metrics* can't be bound is logged, no more: names matter more.
+    """
+    with contextlib.ExitStack() as opened:
         pairs = []
         for endpoint in endpoints:
             for pair in _bind_families(endpoint):
@@ -93,7 +108,47 @@ def bind(endpoints: Iterable[Endpoint], health: Endpoint | None) -> Sockets:
                 pairs.append(pair)
         listener = None if health is None else _bind_both_families(health)
         opened.pop_all()
-    return Sockets(tuple(pairs), listener)
+    _tell_of_small_buffers(pairs)
+    return Sockets(tuple(pairs), listener, None if metrics is None else _bind_if_free(metrics))
+
+
+def _bind_if_free(endpoint: Endpoint) -> socket.socket | None:
+    try:
+        return _bind_both_families(endpoint)
+    except ListenError as error:
+        log.error("metrics: %s", error)
+        return None
+
+
+def dropped_packets(bound: socket.socket) -> int | None:
+    """Return how many packets the kernel has had no room for, where it tells."""
+    if sys.platform != "linux":
+        return None
+    try:
+        numbers = bound.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4 * (_DROPS + 1))
+    except OSError:  # an older kernel; a sandbox
+        return None
+    return int.from_bytes(numbers[4 * _DROPS :], sys.byteorder) if len(numbers) == 4 * (_DROPS + 1) else None
+
+
+def _enlarge_receive_buffer(bound: socket.socket) -> None:
+    """Ask for a large receive buffer: first as only root may, then as far as the system lets anyone."""
+    for option in (*((_SO_RCVBUFFORCE,) if sys.platform == "linux" else ()), socket.SO_RCVBUF):
+        with contextlib.suppress(OSError):  # not root; on some systems, more than there is for anyone
+            bound.setsockopt(socket.SOL_SOCKET, option, _RECEIVE_BUFFER)
+            return
+
+
+def _tell_of_small_buffers(pairs: Iterable[Pair]) -> None:
+    overhead = 2 if sys.platform == "linux" else 1  # Linux tells of twice what it lets packets have
+    sizes = [pair.udp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // overhead for pair in pairs]
+    smallest = min(sizes, default=_RECEIVE_BUFFER)
+    if smallest < _RECEIVE_BUFFER // 2:
+        log.info(
+            "a burst of queries has %d KiB to wait in, not %d: the system's limit (net.core.rmem_max on Linux)",
+            smallest >> 10,
+            _RECEIVE_BUFFER >> 10,
+        )
 
 
 def _bind_families(endpoint: Endpoint) -> Iterator[Pair]:
@@ -135,8 +190,10 @@ def _bound(endpoint: Endpoint, kind: socket.SocketKind, *, only_ipv6: bool = Tru
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only_ipv6)
             if stream:
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # connections have what their listener has
+                    bound.setsockopt(socket.SOL_SOCKET, option, _STREAM_BUFFER)
             else:
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+                _enlarge_receive_buffer(bound)
             bound.bind(endpoint)
             if stream:
                 bound.listen(_BACKLOG)

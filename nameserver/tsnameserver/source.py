@@ -3,19 +3,26 @@
 Two sources offer documents: the API server (`configmaps`) and a mounted file (`follow_file`). Whichever is first to
 offer a whole good set is served. Once the API server has done so it leads and the file is ignored: what the kubelet
 mounts is never newer. Nothing that a source offers, or fails to offer, takes away the last good zone.
+
+The interpreter is shared with the thread that answers, so a reload goes in short steps, and the garbage collector is
+kept from looking through all names: nothing in a zone refers to itself, so counting references frees it.
 """
 
 import asyncio
+import gc
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import TypeVar
 
-from tsnameserver.compiler import build_zone
+from tsnameserver.compiler import Compiled, Steps, compile_steps, nothing_compiled
 from tsnameserver.errors import RecordsError
-from tsnameserver.records import MAX_SHARDS, Records, merge, parse
+from tsnameserver.records import MAX_SHARDS, Records, parse, share, whole_set
+from tsnameserver.reloads import Reloads
 from tsnameserver.zone import Serving, ZoneSettings
 
 log = logging.getLogger(__name__)
@@ -28,6 +35,11 @@ Documents = Mapping[str, Text]
 _POLL_SECONDS = 0.25
 _YOUNG_SECONDS = 1.0
 _MOST_WARNINGS = 20
+_MANY_NAMES = 1000
+"""From so many new names on it pays to tell the garbage collector."""
+_NEVER = 1 << 30
+
+_T = TypeVar("_T")
 
 
 class Source(Enum):
@@ -41,7 +53,7 @@ class Source(Enum):
 class _Offered:
     """What one source has offered last, what it was parsed to, and what was said of it."""
 
-    documents: Documents | None = None
+    documents: Documents = field(default_factory=dict)
     parsed: dict[str, Records | RecordsError] = field(default_factory=dict)
     problems: frozenset[str] = frozenset()
 
@@ -52,65 +64,125 @@ class Follower:
     def __init__(self, serving: Serving, settings: ZoneSettings) -> None:
         self._serving = serving
         self._settings = settings
+        self._compiled = nothing_compiled(settings)
         self._leader: Source | None = None
-        self._offered = {source: _Offered() for source in Source}
+        self._offered: dict[Source, _Offered] = {}
+        self._waiting: dict[Source, Documents] = {}
+        self._turn = asyncio.Lock()
+        self.reloads = Reloads()
 
-    def offer(self, source: Source, documents: Documents) -> None:
-        """Serve *documents*, all that *source* has now, if there is a whole good set among them."""
-        offered = self._offered[source]
-        if documents == offered.documents or (self._leader is Source.API and source is Source.FILE):
-            return
-        offered.parsed = {name: _parsed(name, text, offered) for name, text in documents.items() if text}
-        offered.documents = documents
-        problems = [
-            f"{name} is ignored: {bad}" for name, bad in offered.parsed.items() if isinstance(bad, RecordsError)
-        ]
-        records = merge(good for good in offered.parsed.values() if isinstance(good, Records))
+    async def offer(self, source: Source, documents: Documents) -> None:
+        """Serve *documents*, all that *source* has now, if there is a whole good set among them.
+
+        It returns when they, or newer ones that were offered meanwhile, have had their turn.
+        """
+        self._waiting[source] = documents
+        async with self._turn:
+            newest = self._waiting.pop(source, None)
+            if newest is None or (self._leader is Source.API and source is Source.FILE):
+                return
+            offered = self._offered.get(source)
+            if offered is None or offered.documents != newest:
+                with _sparing_collector():
+                    await self._reload(source, newest)
+
+    async def _reload(self, source: Source, documents: Documents) -> None:
+        started = time.monotonic()
+        before = self._offered.get(source, _Offered())
+        parsed: dict[str, Records | RecordsError] = {}
+        for name, text in documents.items():
+            if text:
+                parsed[name] = await self._parsed(name, text, before)
+        problems = [f"{name} is ignored: {bad}" for name, bad in parsed.items() if isinstance(bad, RecordsError)]
+        records = whole_set(good for good in parsed.values() if isinstance(good, Records))
+        news: tuple[str, ...] = ()
         if records is None:
+            self.reloads.failed += 1
             until = "until then names are SERVFAIL" if self._leader is None else "the last good ones stay"
             problems.append(f"no whole set of records from the {source.value}: {until}")
         else:
-            problems += self._serve(source, records)
-        _warn_of_new(problems, offered)
+            try:
+                compiled = await _in_turns(compile_steps(self._compiled, records, self._settings))
+            except Exception as error:
+                self.reloads.failed += 1
+                log.exception("the records of the %s can't be compiled", source.value)
+                problems.append(f"the last good records go on being served: {error}")
+            else:
+                self._serve(source, compiled, started)
+                problems += compiled.zone_problems
+                news = compiled.news
+        self._offered[source] = _Offered(documents, parsed, frozenset(problems))
+        _warn([*(problem for problem in dict.fromkeys(problems) if problem not in before.problems), *news])
 
-    def _serve(self, source: Source, records: Records) -> tuple[str, ...]:
-        """Swap the zone for one of *records*; returns what was left out."""
-        started = time.monotonic()
+    async def _parsed(self, name: str, text: str | bytes | OSError, before: _Offered) -> Records | RecordsError:
+        """Parse the document *name*, unless it is as it was."""
+        if isinstance(text, OSError):
+            return RecordsError(text.strerror or str(text))
+        if name in before.parsed and before.documents.get(name) == text:
+            return before.parsed[name]
+        await asyncio.sleep(0)
+        self.reloads.parsed += 1
         try:
-            zone = build_zone(records, self._settings, self._serving.zone)
-        except Exception as error:
-            log.exception("the records of the %s can't be compiled", source.value)
-            return (f"the last good records go on being served: {error}",)
-        self._serving.zone = zone
+            records = parse(text)
+        except RecordsError as error:
+            return error
+        old = before.parsed.get(name)
+        if isinstance(old, Records):
+            share(records, old)
+        return records
+
+    def _serve(self, source: Source, compiled: Compiled, started: float) -> None:
+        """Swap the zone for the one *compiled*, which was begun when *started*."""
+        self._compiled = compiled
+        self._serving.zone = compiled.zone
         if self._leader is not source:
-            log.info("serving %d names, as the %s has them", len(zone.compiled), source.value)
+            log.info("serving %d names, as the %s has them", compiled.names, source.value)
             self._leader = source
-        log.debug("serial %s compiled in %.1f ms", records.serial, 1000 * (time.monotonic() - started))
-        return zone.problems
+            for other in self._offered.keys() - {source}:
+                del self._offered[other]  # a second copy of all names
+        if compiled.changed >= _MANY_NAMES:
+            gc.collect(1)
+            gc.freeze()
+        seconds = time.monotonic() - started
+        log.debug("serial %s: %d names in %.1f ms", compiled.said.serial, compiled.changed, 1000 * seconds)
+        reloads = self.reloads
+        reloads.loaded += 1
+        reloads.names, reloads.ip4, reloads.ip6 = compiled.names, compiled.ip4, compiled.ip6
+        reloads.serial = compiled.said.serial
+        reloads.newest = time.time()
+        reloads.observe(seconds)
 
 
-def _parsed(name: str, text: str | bytes | OSError, before: _Offered) -> Records | RecordsError:
-    """Parse the document *name*, unless it is as it was."""
-    if isinstance(text, OSError):
-        return RecordsError(text.strerror or str(text))
-    if before.documents is not None and name in before.parsed and before.documents.get(name) == text:
-        return before.parsed[name]
+@contextmanager
+def _sparing_collector() -> Iterator[None]:
+    """Keep full collections away: they look at every name there is, and nobody gets the interpreter meanwhile."""
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*thresholds[:2], _NEVER)
     try:
-        return parse(text)
-    except RecordsError as error:
-        return error
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
 
 
-def _warn_of_new(problems: list[str], offered: _Offered) -> None:
-    new = [problem for problem in dict.fromkeys(problems) if problem not in offered.problems]
-    for problem in new[:_MOST_WARNINGS]:
+async def _in_turns(steps: Steps[_T]) -> _T:
+    """Take *steps* with others between them; returns what they come to."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+        await asyncio.sleep(0)
+
+
+def _warn(problems: list[str]) -> None:
+    for problem in problems[:_MOST_WARNINGS]:
         log.warning("%s", problem)
-    if len(new) > _MOST_WARNINGS:
-        log.warning("%d more like that", len(new) - _MOST_WARNINGS)
-    offered.problems = frozenset(problems)
+    if len(problems) > _MOST_WARNINGS:
+        log.warning("%d more like that", len(problems) - _MOST_WARNINGS)
 
 
-async def follow_file(path: Path, offer: Callable[[Source, Documents], None]) -> None:
+async def follow_file(path: Path, offer: Callable[[Source, Documents], Awaitable[None]]) -> None:
     """Offer what is at *path* and, of further shards, beside it (`records-1.json`, …) whenever it changes; never ends.
 
     It is polled for what the names lead to, so that the kubelet's swap of the `..data` link is a change like any other.
@@ -120,7 +192,8 @@ async def follow_file(path: Path, offer: Callable[[Source, Documents], None]) ->
     while True:
         identities = [_identity(each) for each in paths]
         if identities != seen:
-            offer(
+            seen = [] if _any_young(identities) else identities
+            await offer(
                 Source.FILE,
                 {
                     each.name: _read(each)
@@ -128,7 +201,6 @@ async def follow_file(path: Path, offer: Callable[[Source, Documents], None]) ->
                     if each == path or identity is not None
                 },
             )
-            seen = [] if _any_young(identities) else identities
         await asyncio.sleep(_POLL_SECONDS)
 
 

@@ -6,16 +6,26 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 from tsnameserver.answer import answer, failure
-from tsnameserver.sockets import IP_PKTINFO, Endpoint
+from tsnameserver.batches import MAX_QUERY, Batches, batches_of
+from tsnameserver.counters import Counts
+from tsnameserver.sockets import IP_PKTINFO, Endpoint, dropped_packets
 from tsnameserver.zone import Serving
 
 log = logging.getLogger(__name__)
 
-_MAX_QUERY = 4096
-"""Bytes; no query is longer, and what is cut off here is malformed."""
+_TURNS = 16
+"""Packets that are received one by one, and naps that are taken, before it is looked which is better now."""
+_BUSY_SECONDS = _TURNS * 250e-6
+"""In less time for so many packets it pays to let them gather."""
+_NAP_SECONDS = 400e-6
+"""How long packets gather. At 10,000 queries a second it halves the processor time of each, most of which goes into
+waking up, and adds 0.2 ms to the median answer."""
+_QUEUED = 8
+"""From so many packets at a time on there is no nap: more have come meanwhile."""
 _WAKE_MICROSECONDS = 200_000
 """How long a receive lasts, and so how long a stop takes while nobody asks."""
 _DRAIN_PACKETS = 1000
@@ -28,18 +38,22 @@ _Ancillary = list[tuple[int, int, bytes]]
 class UdpServer:
     """Answers what arrives at one bound socket, which may be closed once it is joined."""
 
-    def __init__(self, bound: socket.socket, serving: Serving) -> None:
+    def __init__(self, bound: socket.socket, serving: Serving, *, batched: bool = True) -> None:
         self._socket = bound
         self._serving = serving
         self._stopping = threading.Event()
         self._last_logged = float("-inf")
         self.failures = 0
         """Packets that couldn't be received, answered or sent."""
+        self.queued = 0
+        """Packets that were received in batches."""
         self.endpoint = Endpoint(*bound.getsockname()[:2])
         self._wildcard = self.endpoint.host in {"0.0.0.0", "::"}
         if self._wildcard:
             _ask_for_destinations(bound)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, _WAKE_MICROSECONDS))
+        self._batches = batches_of(bound, sources=self._wildcard) if batched else None
+        self.counts = Counts()
         self._thread = threading.Thread(target=self._run, name=f"udp {self.endpoint}", daemon=True)
 
     def start(self) -> None:
@@ -50,6 +64,10 @@ class UdpServer:
     def alive(self) -> bool:
         """Tell whether the thread runs."""
         return self._thread.is_alive()
+
+    def dropped(self) -> int | None:
+        """Return how many packets the receive buffer had no room for, where the system tells."""
+        return dropped_packets(self._socket)
 
     def stop(self) -> None:
         """Tell the thread to answer what has been received, and end."""
@@ -66,7 +84,10 @@ class UdpServer:
         serve = self._serve_every_address if self._wildcard else self._serve_one_address
         while not self._stopping.is_set():
             try:
-                serve(iter(self._stopping.is_set, True))
+                if self._batches is None:
+                    serve(iter(self._stopping.is_set, True))
+                else:
+                    self._serve_adaptively(serve, self._batches)
             except BlockingIOError:
                 continue  # nothing for a while
             except OSError as error:
@@ -76,11 +97,31 @@ class UdpServer:
         with contextlib.suppress(OSError):  # BlockingIOError once all is answered
             serve(range(_DRAIN_PACKETS))
 
+    def _serve_adaptively(self, serve: Callable[[Iterable[object]], None], batches: Batches) -> None:
+        """Answer packets singly as long as few come, and in batches while they queue up or gather."""
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            serve(islice(iter(self._stopping.is_set, True), _TURNS))
+            if time.monotonic() - began < _BUSY_SECONDS:
+                while self._gather(batches) >= _TURNS and not self._stopping.is_set():
+                    continue
+
+    def _gather(self, batches: Batches) -> int:
+        """Answer in batches what comes in the time of some naps; returns how many."""
+        gathered = 0
+        for _ in range(_TURNS):
+            count = batches.exchange(self._response, self._not_sent)
+            gathered += count
+            if count < _QUEUED:
+                time.sleep(_NAP_SECONDS)
+        self.queued += gathered
+        return gathered
+
     def _serve_one_address(self, turns: Iterable[object]) -> None:
         """Answer a packet each turn; raises OSError, after which another call goes on."""
         receive, send = self._socket.recvfrom, self._socket.sendto
         for _ in turns:
-            query, client = receive(_MAX_QUERY)
+            query, client = receive(MAX_QUERY)
             response = self._response(query)
             if response is not None:
                 send(response, client)
@@ -89,17 +130,22 @@ class UdpServer:
         """Do the same on a wildcard socket: each answer comes from the address that was asked."""
         receive, send = self._socket.recvmsg, self._socket.sendmsg
         for _ in turns:
-            query, ancillary, _, client = receive(_MAX_QUERY, _ANCILLARY_BYTES)
+            query, ancillary, _, client = receive(MAX_QUERY, _ANCILLARY_BYTES)
             response = self._response(query)
             if response is not None:
                 send((response,), _sources(ancillary), 0, client)
 
     def _response(self, query: bytes) -> bytes | None:
         try:
-            return answer(query, self._serving.zone)
+            return answer(query, self._serving.zone, self.counts)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one query, the next is answered
             self._failed(f"{type(error).__name__}: {error}, on {query[:512].hex()}")
-            return failure(query)
+            response = failure(query)
+            self.counts.add_general(response)
+            return response
+
+    def _not_sent(self, error: OSError) -> None:
+        self._failed(f"{type(error).__name__}: {error}")
 
     def _failed(self, what: str) -> None:
         self.failures += 1

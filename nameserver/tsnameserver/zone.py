@@ -1,7 +1,7 @@
 """A frozen snapshot of every name in every zone, ready to be copied into responses."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from tsnameserver.message import AAAA, ANY, NS, SOA, A, response_heads
@@ -55,16 +55,6 @@ class ZoneSettings:
     ns_name: str = "nameserver.tailscale.svc.cluster.local."
 
 
-class CompiledName(NamedTuple):
-    """What one name of the records came to, kept so that the next zone compiles only what has changed."""
-
-    ip4: list[str]
-    ip6: list[str]
-    wire: bytes
-    node: Node | None
-    problems: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Zone:
     """Names by lower-cased wire form, and the zones that they are in; until records are *loaded* there are no names."""
@@ -72,9 +62,6 @@ class Zone:
     nodes: Mapping[bytes, Node]
     apexes: Mapping[bytes, Apex]
     loaded: bool
-    problems: tuple[str, ...] = ()
-    """What was left out of the zone, one line each."""
-    compiled: Mapping[str, CompiledName] = field(default_factory=dict, repr=False)
 
     def apex_of(self, qname: bytes) -> Apex | None:
         """Return the apex of the closest zone that *qname* (valid, lower-cased, on the wire) is in."""

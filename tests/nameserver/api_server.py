@@ -83,9 +83,17 @@ class ApiServer:
         if self.refuse_with:
             return web.json_response({"kind": "Status", "code": self.refuse_with}, status=self.refuse_with)
         if "watch" not in request.query:
-            listed = {"metadata": {"resourceVersion": str(self.version)}, "items": list(self.objects.values())}
-            return web.json_response(listed)
+            return web.json_response(self._page(request))
         return await self._watch(request)
+
+    def _page(self, request: web.Request) -> dict[str, Any]:
+        """Return a page of the list; where the next begins is its number."""
+        metadata = {"resourceVersion": str(self.version)}
+        first = int(request.query.get("continue", 0))
+        past = first + int(request.query.get("limit", len(self.objects)))
+        if past < len(self.objects):
+            metadata["continue"] = str(past)
+        return {"metadata": metadata, "items": list(self.objects.values())[first:past]}
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         watcher: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()

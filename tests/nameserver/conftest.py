@@ -1,11 +1,9 @@
 """Servers on loopback that the nameserver's tests ask."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import dns.asyncquery
-import dns.message
 import pytest
 from tsnameserver.sockets import Endpoint, bind
 from tsnameserver.tcp import TcpLimits, TcpServer
@@ -13,8 +11,6 @@ from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving
 
 from tests.nameserver.samples import sample_zone
-
-Ask = Callable[[dns.message.Message], Awaitable[dns.message.Message]]
 
 
 class Running:
@@ -49,14 +45,3 @@ async def running_server(endpoint: Endpoint, limits: TcpLimits | None = None) ->
 async def server() -> AsyncIterator[Running]:
     async with running_server(Endpoint("127.0.0.1", 0)) as running:
         yield running
-
-
-@pytest.fixture(params=["udp", "tcp"])
-def ask(request: pytest.FixtureRequest, server: Running) -> Ask:
-    """Ask the server by UDP or by TCP."""
-    send = dns.asyncquery.udp if request.param == "udp" else dns.asyncquery.tcp
-
-    async def ask_server(query: dns.message.Message) -> dns.message.Message:
-        return await send(query, server.host, port=server.port, timeout=3)
-
-    return ask_server

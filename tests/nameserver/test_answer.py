@@ -9,11 +9,13 @@ import dns.rcode
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsnameserver.answer import answer, failure, general
+from tsnameserver.answer import answer, failure
 from tsnameserver.compiler import build_zone, empty_zone
+from tsnameserver.counters import Counts
 from tsnameserver.names import wire_name
 from tsnameserver.zone import ZoneSettings
 
+from tests.nameserver.equality import ZONES, difference, random_query
 from tests.nameserver.samples import RECORDS, SETTINGS, make_query, parsed, sample_zone, wire
 
 ZONE = build_zone(RECORDS, ZoneSettings(origins=("ts.net", "deep.ts.net")))
@@ -55,8 +57,35 @@ def queries(draw: st.DrawFn) -> bytes:
 
 @given(queries(), st.booleans())
 def test_the_fast_path_equals_the_general_one(query: bytes, stream: bool) -> None:
-    for zone in (ZONE, empty_zone(SETTINGS)):
-        assert answer(query, zone, stream=stream) == general(query, zone, stream=stream)
+    for zone in ZONES:
+        assert difference(query, zone, stream=stream) is None
+
+
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_the_paths_are_equal_near_the_names_of_the_zone(chance: random.Random, stream: bool) -> None:
+    assert difference(random_query(chance), ZONES[0], stream=stream) is None
+
+
+def test_ten_thousand_random_queries_are_answered_alike() -> None:
+    chance = random.Random(1)
+    assert [found for _ in range(10_000) if (found := difference(random_query(chance), ZONES[0], stream=False))] == []
+
+
+def test_a_node_is_no_parent_of_a_name_that_is_malformed() -> None:
+    parent = wire_name("db.tail1234.ts.net")
+    for start in (b"\0", b"\x40" + b"a" * 64, b"\xc0\x0c", b"\x3f" + b"a" * 62):
+        response = answer(wire("ts.net")[:12] + start + parent + _A_IN, ZONE)
+        assert parsed(response).rcode() == dns.rcode.FORMERR
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_answer_is_counted_once(stream: bool) -> None:
+    counts = Counts()
+    chance = random.Random(2)
+    responses = [answer(random_query(chance), ZONES[0], counts, stream=stream) for _ in range(2000)]
+    assert sum(counts.requests().values()) == sum(counts.fast) + counts.general == 2000
+    assert sum(counts.responses().values()) == 2000 - responses.count(None)
+    assert min(sum(counts.fast), counts.general) > 500
 
 
 @given(queries())

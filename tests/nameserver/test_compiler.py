@@ -1,11 +1,11 @@
 """Tests of compiling records."""
 
-from typing import NamedTuple
-
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tsnameserver.answer import answer
-from tsnameserver.compiler import MAX_ADDRESSES, build_zone, empty_zone
-from tsnameserver.names import wire_name
+from tsnameserver.compiler import Compiled, build_zone, compile_steps, empty_zone, finished, nothing_compiled
+from tsnameserver.names import fold, wire_name
 from tsnameserver.records import Records
 from tsnameserver.zone import Zone, ZoneSettings
 
@@ -14,6 +14,11 @@ from tests.nameserver.samples import RECORDS, SETTINGS, parsed, sample_zone, tex
 
 def addresses(zone: Zone, name: str, qtype: str = "A") -> list[str]:
     return texts(parsed(answer(wire(name, qtype), zone)))
+
+
+def compiled(*documents: Records, upon: Compiled | None = None) -> Compiled:
+    """Compile a set of *documents* at one go."""
+    return finished(compile_steps(upon or nothing_compiled(SETTINGS), documents, SETTINGS))
 
 
 def test_addresses_are_all_there_in_order_with_one_ttl() -> None:
@@ -27,68 +32,32 @@ def test_spellings_of_one_name_are_joined_and_addresses_counted_once() -> None:
     assert addresses(zone, "a.ts.net") == ["192.0.2.1", "192.0.2.2"]
 
 
-def test_two_spellings_of_one_address_are_one_record() -> None:
-    zone = build_zone(Records(ip6={"a.ts.net": ["2001:db8::1", "2001:DB8:0::1"]}), SETTINGS)
-    assert addresses(zone, "a.ts.net", "AAAA") == ["2001:db8::1"]
-
-
-class BadAddress(NamedTuple):
-    field: str
-    text: str
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        BadAddress("ip4", "192.0.2"),
-        BadAddress("ip4", "192.0.2.256"),
-        BadAddress("ip4", "2001:db8::9"),
-        BadAddress("ip4", ""),
-        BadAddress("ip6", "192.0.2.9"),
-        BadAddress("ip6", "::ffff:192.0.2.9"),
-        BadAddress("ip6", "fe80::1%eth0"),
-        BadAddress("ip6", "2001:db8:::"),
-    ],
-)
-def test_a_bad_address_is_left_out_and_the_rest_kept(case: BadAddress) -> None:
-    good = {"ip4": "192.0.2.1", "ip6": "2001:db8::1"}[case.field]
-    zone = build_zone(Records.model_validate({case.field: {"a.ts.net": [case.text, good]}}), SETTINGS)
-    assert addresses(zone, "a.ts.net", "A" if case.field == "ip4" else "AAAA") == [good]
-    assert [repr(case.text) in problem for problem in zone.problems] == [True]
-
-
 @pytest.mark.parametrize("name", ["a..ts.net", f"{'x' * 64}.ts.net", "\u212a.ts.net", "a.example.org", "net", ""])
 def test_a_bad_name_is_left_out_and_the_rest_kept(name: str) -> None:
-    zone = build_zone(Records(ip4={name: ["192.0.2.1"], "b.ts.net": ["192.0.2.2"]}), SETTINGS)
-    assert set(zone.nodes) == {wire_name("ts.net"), wire_name("b.ts.net")}
-    assert len(zone.problems) == 1
-    assert repr(name) in zone.problems[0]
+    result = compiled(Records(ip4={name: ["192.0.2.1"], "b.ts.net": ["192.0.2.2"]}))
+    assert set(result.nodes) == {wire_name("ts.net"), wire_name("b.ts.net")}
+    (problem,) = result.news
+    assert repr(name) in problem
 
 
 def test_a_name_whose_addresses_are_all_bad_exists() -> None:
     assert wire_name("a.ts.net") in build_zone(Records(ip4={"a.ts.net": ["x"]}), SETTINGS).nodes
 
 
-def test_more_addresses_than_a_message_holds_are_cut() -> None:
-    many = [f"100.64.{number >> 8}.{number & 255}" for number in range(MAX_ADDRESSES + 5)]
-    zone = build_zone(Records(ip4={"a.ts.net": many}), SETTINGS)
-    assert texts(parsed(answer(wire("a.ts.net"), zone, stream=True))) == many[:MAX_ADDRESSES]
-    assert len(zone.problems) == 1
-
-
 def test_zones_of_the_records_come_on_top() -> None:
-    zone = build_zone(Records(ip4={"a.ts.example.org": ["192.0.2.1"]}, zones=["ts.example.org.", "b..ad"]), SETTINGS)
-    assert set(zone.apexes) == {wire_name("ts.net"), wire_name("ts.example.org")}
-    assert addresses(zone, "a.ts.example.org") == ["192.0.2.1"]
-    assert [problem for problem in zone.problems if "b..ad" in problem] == list(zone.problems)
+    result = compiled(Records(ip4={"a.ts.example.org": ["192.0.2.1"]}, zones=["ts.example.org.", "b..ad"]))
+    assert set(result.zone.apexes) == {wire_name("ts.net"), wire_name("ts.example.org")}
+    assert addresses(result.zone, "a.ts.example.org") == ["192.0.2.1"]
+    (problem,) = result.zone_problems
+    assert "b..ad" in problem
 
 
 def test_a_name_appears_when_its_zone_does() -> None:
     records = Records(ip4={"a.ts.example.org": ["192.0.2.1"]})
-    old = build_zone(records, SETTINGS)
-    assert addresses(old, "a.ts.example.org") == []
-    new = build_zone(records.model_copy(update={"zones": ["ts.example.org"]}), SETTINGS, old)
-    assert addresses(new, "a.ts.example.org") == ["192.0.2.1"]
+    old = compiled(records)
+    assert addresses(old.zone, "a.ts.example.org") == []
+    new = compiled(records.model_copy(update={"zones": ["ts.example.org"]}), upon=old)
+    assert addresses(new.zone, "a.ts.example.org") == ["192.0.2.1"]
 
 
 def test_the_soa_is_made_of_the_settings_and_the_serial() -> None:
@@ -99,24 +68,84 @@ def test_the_soa_is_made_of_the_settings_and_the_serial() -> None:
 
 
 def test_unchanged_names_are_not_compiled_again() -> None:
-    old = sample_zone()
+    old = compiled(RECORDS)
     changed = RECORDS.model_copy(update={"ip4": {**RECORDS.ip4, "db.tail1234.ts.net": ["100.64.0.9"]}, "serial": 8})
-    new = build_zone(changed, SETTINGS, old)
-    kept = {name for name, node in new.nodes.items() if node.a is not None and node is old.nodes.get(name)}
-    assert wire_name("v4.tail1234.ts.net") in kept
-    assert wire_name("db.tail1234.ts.net") not in kept
-    assert addresses(new, "db.tail1234.ts.net") == ["100.64.0.9"]
+    new = compiled(changed, upon=old)
+    kept = {name for name, node in new.nodes.items() if node is old.nodes.get(name)}
+    assert new.changed == 1
+    assert set(old.nodes) - kept == {wire_name("db.tail1234.ts.net")}
+    assert addresses(new.zone, "db.tail1234.ts.net") == ["100.64.0.9"]
 
 
-def test_a_zone_built_on_an_old_one_is_as_one_built_anew() -> None:
-    records = Records(ip4={"v4.tail1234.ts.net": ["100.64.0.4", "100.64.0.3"], "new.ts.net": ["192.0.2.1"]}, serial=8)
-    assert build_zone(records, SETTINGS, sample_zone()) == build_zone(records, SETTINGS)
+def test_the_zone_that_a_new_one_is_made_of_stays_as_it_is() -> None:
+    old, fresh = compiled(RECORDS), compiled(RECORDS)
+    compiled(Records(ip4={"new.ts.net": ["192.0.2.1"]}), upon=old)
+    assert (old.nodes, old.children, old.problems) == (fresh.nodes, fresh.children, fresh.problems)
 
 
-def test_problems_of_unchanged_names_are_still_known() -> None:
-    records = Records(ip4={"a.ts.net": ["bad"]})
-    old = build_zone(records, SETTINGS)
-    assert build_zone(records, SETTINGS, old).problems == old.problems != ()
+def test_problems_of_unchanged_names_are_still_known_but_no_news() -> None:
+    records = Records(ip4={"a.ts.net": ["bad"], "b.ts.net": []})
+    old = compiled(records)
+    new = compiled(records.model_copy(update={"ip4": {"a.ts.net": ["bad", "192.0.2.1"]}}), upon=old)
+    assert new.problems == old.problems != {}
+    assert (new.news, old.news) == ((), old.problems["a.ts.net"])
+
+
+def test_names_and_records_in_the_zone_are_counted() -> None:
+    records = Records(ip4={"a.ts.net": ["192.0.2.1", "192.0.2.2", "bad"], "none.ts.net": [], "a.example.org": []})
+    first = compiled(records)
+    assert (first.names, first.ip4, first.ip6) == (2, 2, 0)
+    second = compiled(Records(ip6={"a.ts.net": ["2001:db8::1"]}), upon=first)
+    assert (second.names, second.ip4, second.ip6) == (1, 0, 1)
+
+
+def test_a_set_split_anew_changes_no_name() -> None:
+    old = compiled(RECORDS)
+    halves = [RECORDS.model_copy(update={"ip6": {}}), RECORDS.model_copy(update={"ip4": {}})]
+    new = compiled(*halves, upon=old)
+    assert (new.changed, new.nodes) == (0, old.nodes)
+
+
+def test_work_is_done_in_short_steps() -> None:
+    records = Records(ip4={f"n{number}.ts.net": ["192.0.2.1"] for number in range(1000)})
+    assert sum(1 for _ in compile_steps(nothing_compiled(SETTINGS), (records,), SETTINGS)) > 1000 / 100
+
+
+LABELS = st.lists(st.sampled_from(["a", "b", "A", "tail1234"]), min_size=0, max_size=4)
+END = st.sampled_from(["ts.net", "TS.net.", "sub.ts.net", "example.org", "ts..net"])
+NAMES = st.builds(lambda labels, end: ".".join([*labels, end]), LABELS, END)
+TEXTS = st.lists(st.sampled_from(["192.0.2.1", "192.0.2.2", "2001:db8::1", "bad"]), max_size=2)
+DOCUMENTS = st.builds(
+    lambda ip4, ip6, zones, serial: Records(ip4=ip4, ip6=ip6, zones=zones, serial=serial),
+    st.dictionaries(NAMES, TEXTS, max_size=6),
+    st.dictionaries(NAMES, TEXTS, max_size=3),
+    st.sampled_from([[], [], [], ["sub.ts.net"], ["a.b.ts.net"], ["example.org"]]),
+    st.integers(0, 9),
+)
+
+
+@given(st.lists(st.lists(DOCUMENTS, min_size=1, max_size=3), min_size=1, max_size=6))
+def test_a_zone_built_on_old_ones_is_as_one_built_anew(sets: list[list[Records]]) -> None:
+    grown = nothing_compiled(SETTINGS)
+    for documents in sets:
+        grown = compiled(*documents, upon=grown)
+        fresh = compiled(*documents)
+        assert grown.zone == fresh.zone
+        for part in ("children", "problems", "zone_problems", "names", "ip4", "ip6"):
+            assert getattr(grown, part) == getattr(fresh, part)
+
+
+@given(st.lists(DOCUMENTS, min_size=1, max_size=3))
+def test_names_of_a_zone_are_those_of_the_records_and_what_is_between_them_and_the_apex(
+    documents: list[Records],
+) -> None:
+    zone = compiled(*documents).zone
+    said = {fold(name) for each in documents for name in (*each.ip4, *each.ip6) if ".." not in name}
+    wires = {name for name in map(wire_name, said) if zone.apex_of(name)} | set(zone.apexes)
+    for name in list(wires):
+        while zone.apex_of(parent := (name := name[name[0] + 1 :])):
+            wires.add(parent)
+    assert set(zone.nodes) == wires
 
 
 def test_before_any_records_a_zone_has_no_names() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -22,17 +22,24 @@ async def api() -> AsyncIterator[ApiServer]:
 
 
 @asynccontextmanager
-async def following(url: str, service_account: Path) -> AsyncIterator[asyncio.Queue[Texts]]:
-    """Follow the ConfigMaps at *url*; what is offered comes out of the queue."""
-    offers: asyncio.Queue[Texts] = asyncio.Queue()
+async def running(url: str, service_account: Path, offer: Callable[[Texts], Awaitable[None]]) -> AsyncIterator[None]:
+    """Follow the ConfigMaps at *url*."""
     settings = ApiSettings(url, "tailscale", service_account, SHORT)
-    task = asyncio.create_task(ConfigMaps(settings, offers.put_nowait).follow())
+    task = asyncio.create_task(ConfigMaps(settings, offer).follow())
     try:
         async with asyncio.timeout(5):
-            yield offers
+            yield
     finally:
         task.cancel()
         await asyncio.wait([task])
+
+
+@asynccontextmanager
+async def following(url: str, service_account: Path) -> AsyncIterator[asyncio.Queue[Texts]]:
+    """Follow the ConfigMaps at *url*; what is offered comes out of the queue."""
+    offers: asyncio.Queue[Texts] = asyncio.Queue()
+    async with running(url, service_account, offers.put):
+        yield offers
 
 
 async def test_what_is_listed_and_every_change_are_offered_whole(api: ApiServer, tmp_path: Path) -> None:
@@ -66,6 +73,36 @@ async def test_a_document_of_a_mebibyte_is_read(api: ApiServer, tmp_path: Path) 
         assert await offers.get() == {}
         api.write("dnsrecords", "x" * (1 << 20))
         assert await offers.get() == {"dnsrecords": "x" * (1 << 20)}
+
+
+async def test_a_long_list_is_read_in_pages(api: ApiServer, tmp_path: Path) -> None:
+    texts = dict.fromkeys(("dnsrecords", *(f"dnsrecords-{number}" for number in range(1, 32))), "x")
+    for name, text in texts.items():
+        api.write(name, text)
+    async with following(api.url, tmp_path) as offers:
+        assert await offers.get() == texts
+    assert len(api.lists) == 8
+    assert {request.query["labelSelector"] for request in api.lists} == {LABELS}
+
+
+async def test_what_changes_while_an_offer_is_taken_up_is_offered_at_one_go(api: ApiServer, tmp_path: Path) -> None:
+    taken: asyncio.Queue[Texts] = asyncio.Queue()
+    free = asyncio.Event()
+
+    async def take(texts: Texts) -> None:
+        taken.put_nowait(texts)
+        await free.wait()
+
+    async with running(api.url, tmp_path, take):
+        while not api.watches:
+            await api.arrivals.get()
+        for text in ("first", "second", "last"):
+            api.write("dnsrecords", text)
+        api.end_watches()
+        while api.watches[-1].query["resourceVersion"] != str(api.version):
+            await api.arrivals.get()
+        free.set()
+        assert [await taken.get(), await taken.get()] == [{}, {"dnsrecords": "last"}]
 
 
 async def test_an_ended_watch_goes_on_from_the_last_version(api: ApiServer, tmp_path: Path) -> None:

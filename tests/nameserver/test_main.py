@@ -1,6 +1,8 @@
 """Tests of the real process: what it says, serves and survives, and how it ends."""
 
 import asyncio
+import json
+import logging
 import os
 import re
 import signal
@@ -8,6 +10,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from pathlib import Path
 
 import aiohttp
@@ -15,12 +18,13 @@ import dns.asyncquery
 import dns.message
 import dns.rcode
 import pytest
+from tsnameserver.__main__ import JsonFormatter
 from tsnameserver.records import Records, render
 
 from tests.nameserver.api_server import api_server
 from tests.nameserver.samples import DOCUMENT, make_query, texts
 
-BASE = ("--listen", "127.0.0.1:0", "--health", "127.0.0.1:0")
+BASE = ("--listen", "127.0.0.1:0", "--health", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
 DB = "db.tail1234.ts.net"
 
 
@@ -30,7 +34,7 @@ class Process:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.log: list[str] = []
-        self.port = self.health = 0
+        self.port = self.health = self.metrics = 0
 
     async def says(self, what: str) -> str:
         """Wait for a line with *what*."""
@@ -50,6 +54,11 @@ class Process:
         """Return the HTTP status of a probe."""
         async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{self.health}{path}") as response:
             return response.status
+
+    async def page(self, port: int, path: str) -> str:
+        """Return what it says by HTTP."""
+        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}{path}") as response:
+            return await response.text()
 
     async def stop(self, signal_: int = signal.SIGTERM) -> int:
         """End it; returns its exit code."""
@@ -76,7 +85,7 @@ async def nameserver(records: Path, *arguments: str) -> AsyncIterator[Process]:
     try:
         async with asyncio.timeout(20):
             ports = re.findall(r"127\.0\.0\.1:(\d+)", await running.says("listening on"))
-            running.port, running.health = map(int, ports)
+            running.port, running.health, running.metrics = map(int, ports)
             yield running
     finally:
         if running.process.returncode is None:
@@ -171,6 +180,35 @@ async def test_while_it_drains_it_answers_and_is_not_ready(records: Path) -> Non
         assert await running.status("/readyz") == 503
         assert texts(await running.ask(DB)) == ["100.64.0.1"]
         assert await running.process.wait() == 0
+
+
+async def test_what_it_answers_and_serves_is_counted(records: Path) -> None:
+    async with nameserver(records) as running:
+        await running.says("serving 7 names")
+        await running.ask(DB)
+        text = await running.page(running.metrics, "/metrics")
+    assert f'dns_requests_total{{server="dns://127.0.0.1:{running.port}",proto="udp",family="1",type="A"}} 1\n' in text
+    assert "tsnameserver_records_serial 7\n" in text
+
+
+async def test_each_line_of_a_json_log_is_an_object(tmp_path: Path) -> None:
+    async with nameserver(tmp_path / "none.json", "--log-format", "json") as running:
+        await running.says("no whole set of records from the file")
+        lines = [json.loads(line) for line in running.log]
+    assert {line["level"] for line in lines} == {"info", "warning"}
+    assert lines[0].keys() == {"time", "level", "logger", "message"}
+    assert datetime.fromisoformat(lines[0]["time"]).tzinfo is not None
+
+
+def test_an_exception_is_one_line_of_the_json_log() -> None:
+    try:
+        raise ValueError("two\nlines")
+    except ValueError:
+        record = logging.LogRecord("some.logger", logging.ERROR, "", 1, "on %s", ("this",), sys.exc_info())
+    line = JsonFormatter().format(record)
+    assert "\n" not in line
+    assert json.loads(line)["message"] == "on this"
+    assert "ValueError: two\nlines" in json.loads(line)["exception"]
 
 
 async def failed(*arguments: str, **environment: str) -> tuple[int | None, str]:

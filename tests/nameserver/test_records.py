@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 from tsnameserver.errors import RecordsError
-from tsnameserver.records import Records, merge, parse, render
+from tsnameserver.records import Records, merge, parse, render, share, whole_set
 
 UPSTREAM = (
     '{"version":"v1alpha1","ip4":{"foo.bar.ts.net":["100.64.0.9"]},'
@@ -102,6 +102,7 @@ class Half(NamedTuple):
         Half("first missing", [shard(1, 2)]),
         Half("being split from two to three", [shard(0, 3), shard(1, 2), shard(2, 3)]),
         Half("a shard past the count", [shard(0, 2), shard(2, 2)]),
+        Half("one of more than can be counted", [shard(0, 10**15)]),
     ],
     ids=lambda case: case.name,
 )
@@ -119,3 +120,20 @@ def test_of_two_whole_sets_the_newer_counts() -> None:
     merged = merge([Records(serial=1), shard(0, 1, serial=2)])
     assert merged is not None
     assert list(merged.ip4) == ["n0of1.ts.net"]
+
+
+def test_a_whole_set_is_the_shards_themselves_in_order() -> None:
+    first, second = shard(0, 2), shard(1, 2)
+    parts = whole_set([second, shard(2, 3), first])
+    assert parts is not None
+    assert [part is each for part, each in zip(parts, (first, second), strict=True)] == [True, True]
+
+
+def test_what_is_as_it_was_is_held_once() -> None:
+    old = Records(ip4={"a": ["192.0.2.1"], "b": ["192.0.2.2"]}, ip6={"a": ["2001:db8::1"]})
+    new = Records(ip4={"a": ["192.0.2.1"], "b": ["192.0.2.3"]}, ip6={"a": ["2001:db8::1"]})
+    before = new.model_copy(deep=True)
+    share(new, old)
+    assert new == before
+    assert new.ip4["a"] is old.ip4["a"]
+    assert new.ip6["a"] is old.ip6["a"]

@@ -1,5 +1,6 @@
 """Tests of flags and variables."""
 
+import logging
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,18 +26,24 @@ def test_the_defaults_suit_upstreams_deployment() -> None:
     assert settings.records == Path("/config/records.json")
     assert settings.listen == (Endpoint("", 1053),)
     assert settings.zone == ZoneSettings(("ts.net",), 5, "nameserver.tailscale.svc.cluster.local.")
-    assert (settings.health, settings.api, settings.drain) == (Endpoint("", 9002), None, 0)
+    assert (settings.health, settings.metrics) == (Endpoint("", 9002), Endpoint("", 9153))
+    assert (settings.api, settings.drain, settings.log_level, settings.log_format) == (None, 0, logging.INFO, "text")
 
 
 def test_flags_are_read() -> None:
     arguments = ["--records", "r.json", "--listen", "127.0.0.1:53", "--listen", "[::1]:53", "--zone", "ts.example.org"]
     settings = read_settings(
-        [*arguments, "--ttl", "0", "--ns-name", "ns.example.org", "--health", "", "--drain", "3"], {}
+        [*arguments, "--ttl", "0", "--ns-name", "ns.example.org", "--health", "", "--drain", "3", "--metrics", ":1"], {}
     )
     assert settings.records == Path("r.json")
     assert settings.listen == (Endpoint("127.0.0.1", 53), Endpoint("::1", 53))
     assert settings.zone == ZoneSettings(("ts.example.org",), 0, "ns.example.org")
-    assert (settings.health, settings.drain) == (None, 3)
+    assert (settings.health, settings.metrics, settings.drain) == (None, Endpoint("", 1), 3)
+
+
+def test_how_to_log_is_read() -> None:
+    settings = read_settings(["--log-level", "warning", "--log-format", "json"], {"TSNAMESERVER_METRICS": ""})
+    assert (settings.log_level, settings.log_format, settings.metrics) == (logging.WARNING, "json", None)
 
 
 def test_a_variable_does_the_same_as_its_flag_and_the_flag_wins() -> None:
@@ -78,6 +85,8 @@ WRONG = [
     Wrong("api-server", "192.0.2.1"),
     Wrong("drain", "1m"),
     Wrong("log-level", "loud"),
+    Wrong("log-format", "xml"),
+    Wrong("metrics", "9153"),
 ]
 
 
@@ -123,5 +132,13 @@ def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
         read_settings(["--help"], {})
     assert exit_.value.code == 0
     shown = capsys.readouterr().out
-    for name in ("--listen", "--zone", "TSNAMESERVER_NS_NAME", "(default: 5)", "/config/records.json"):
+    for name in (
+        "--listen",
+        "--zone",
+        "TSNAMESERVER_NS_NAME",
+        "(default: 5)",
+        "/config/records.json",
+        "--log-format",
+        ":9153",
+    ):
         assert name in shown

@@ -1,11 +1,11 @@
 """Tests of addresses and of binding them."""
 
 import socket
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 from tsnameserver.errors import ListenError
-from tsnameserver.sockets import Endpoint, bind, parse_endpoint
+from tsnameserver.sockets import Endpoint, bind, dropped_packets, parse_endpoint
 
 
 @pytest.mark.parametrize("text", [":53", "127.0.0.1:53", "[::1]:53", "0.0.0.0:0"])
@@ -47,3 +47,45 @@ def test_a_taken_port_is_named(kind: socket.SocketKind) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ListenError, match=rf"127\.0\.0\.1:{port} by .*in use"):
             bind([Endpoint("127.0.0.1", 0), Endpoint("127.0.0.1", port)], None)
+
+
+def test_all_that_is_listened_on_is_told() -> None:
+    loopback = Endpoint("127.0.0.1", 0)
+    sockets = bind([loopback], loopback, loopback)
+    with closing(sockets):
+        assert sockets.health is not None
+        assert sockets.metrics is not None
+        ports = [each.getsockname()[1] for each in (sockets.pairs[0].udp, sockets.health, sockets.metrics)]
+        assert str(sockets) == "127.0.0.1:{}; probes on 127.0.0.1:{}; metrics on 127.0.0.1:{}".format(*ports)
+
+
+def test_names_are_served_where_the_metrics_have_no_port(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        sockets = bind([Endpoint("127.0.0.1", 0)], None, Endpoint("127.0.0.1", port))
+    with closing(sockets):
+        assert (len(sockets.pairs), sockets.metrics) == (1, None)
+    assert f"metrics: can't listen on 127.0.0.1:{port} by TCP" in caplog.text
+
+
+def test_a_burst_has_room_to_wait_in_or_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        sockets = bind([Endpoint("127.0.0.1", 0), Endpoint("127.0.0.2", 0)], None)
+    with closing(sockets):
+        size = sockets.pairs[0].udp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    assert caplog.text.count("a burst of queries has") == (0 if size >= 4 << 20 else 1)
+
+
+def test_packets_without_room_are_told() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
+        bound.bind(("127.0.0.1", 0))
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            for _ in range(100):
+                client.sendto(bytes(1000), bound.getsockname())
+        waiting = 0
+        with suppress(BlockingIOError):
+            while True:
+                bound.recv(1000, socket.MSG_DONTWAIT)
+                waiting += 1
+        assert dropped_packets(bound) == 100 - waiting > 0

@@ -2,13 +2,17 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tsnameserver.compiler import empty_zone
-from tsnameserver.records import Records, render
+from hypothesis import given
+from hypothesis import strategies as st
+from tsnameserver.compiler import build_zone, empty_zone
+from tsnameserver.records import Records, merge, parse, render
 from tsnameserver.source import Documents, Follower, Source, follow_file
 from tsnameserver.zone import Serving
 
@@ -21,7 +25,8 @@ def document(name: str, **fields: object) -> str:
 
 
 def names(serving: Serving) -> set[str]:
-    return set(serving.zone.compiled)
+    """Return the names that have A records, without their zone."""
+    return {wire[1 : wire[0] + 1].decode() for wire, node in serving.zone.nodes.items() if node.a}
 
 
 @pytest.fixture
@@ -34,58 +39,143 @@ def follower(serving: Serving) -> Follower:
     return Follower(serving, SETTINGS)
 
 
-def test_good_documents_are_served(serving: Serving, follower: Follower) -> None:
-    follower.offer(Source.FILE, {"records.json": document("a")})
+async def test_good_documents_are_served(serving: Serving, follower: Follower) -> None:
+    await follower.offer(Source.FILE, {"records.json": document("a")})
     assert serving.zone.loaded
-    assert names(serving) == {"a.ts.net"}
+    assert names(serving) == {"a"}
 
 
 @pytest.mark.parametrize("text", [None, "", b"", "{", '{"version":"v1beta1"}', OSError(13, "Permission denied")])
-def test_before_good_documents_there_is_no_zone_and_after_them_the_last_stays(
+async def test_before_good_documents_there_is_no_zone_and_after_them_the_last_stays(
     serving: Serving, follower: Follower, text: str | bytes | OSError | None
 ) -> None:
-    follower.offer(Source.FILE, {"records.json": text})
+    await follower.offer(Source.FILE, {"records.json": text})
     assert not serving.zone.loaded
-    follower.offer(Source.FILE, {"records.json": document("a")})
-    follower.offer(Source.FILE, {"records.json": text})
-    follower.offer(Source.FILE, {})
-    assert names(serving) == {"a.ts.net"}
+    await follower.offer(Source.FILE, {"records.json": document("a")})
+    await follower.offer(Source.FILE, {"records.json": text})
+    await follower.offer(Source.FILE, {})
+    assert names(serving) == {"a"}
 
 
-def test_the_api_server_leads_once_it_has_answered(serving: Serving, follower: Follower) -> None:
-    follower.offer(Source.API, {"dnsrecords": None})
-    follower.offer(Source.FILE, {"records.json": document("file")})
-    assert names(serving) == {"file.ts.net"}
-    follower.offer(Source.API, {"dnsrecords": document("api")})
-    assert names(serving) == {"api.ts.net"}
-    follower.offer(Source.FILE, {"records.json": document("newer")})
-    follower.offer(Source.API, {})
-    assert names(serving) == {"api.ts.net"}
+async def test_the_api_server_leads_once_it_has_answered(serving: Serving, follower: Follower) -> None:
+    await follower.offer(Source.API, {"dnsrecords": None})
+    await follower.offer(Source.FILE, {"records.json": document("file")})
+    assert names(serving) == {"file"}
+    await follower.offer(Source.API, {"dnsrecords": document("api")})
+    assert names(serving) == {"api"}
+    await follower.offer(Source.FILE, {"records.json": document("newer")})
+    await follower.offer(Source.API, {})
+    assert names(serving) == {"api"}
 
 
-def test_shards_are_served_when_the_set_is_whole(serving: Serving, follower: Follower) -> None:
+async def test_shards_are_served_when_the_set_is_whole(serving: Serving, follower: Follower) -> None:
     first, second = document("a", shard=0, shards=2), document("b", shard=1, shards=2)
-    follower.offer(Source.API, {"dnsrecords": first})
+    await follower.offer(Source.API, {"dnsrecords": first})
     assert not serving.zone.loaded
-    follower.offer(Source.API, {"dnsrecords": first, "dnsrecords-1": second, "dnsrecords-2": "{"})
-    assert names(serving) == {"a.ts.net", "b.ts.net"}
+    await follower.offer(Source.API, {"dnsrecords": first, "dnsrecords-1": second, "dnsrecords-2": "{"})
+    assert names(serving) == {"a", "b"}
 
 
-def test_what_is_wrong_is_said_once(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_wrong_is_said_once(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
     bad = {"bad..ts.net": ["192.0.2.1"], "a.ts.net": ["nonsense"], "a.example.org": []}
     for serial in (1, 2, 3):
-        follower.offer(Source.FILE, {"records.json": render(Records(ip4=bad, serial=serial))})
-        follower.offer(Source.API, {"dnsrecords": "{"})
+        await follower.offer(Source.FILE, {"records.json": render(Records(ip4=bad, serial=serial))})
+        await follower.offer(Source.API, {"dnsrecords": "{"})
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     for part in ("bad..ts.net", "nonsense", "a.example.org", "dnsrecords is ignored"):
         assert len([warning for warning in warnings if part in warning]) == 1
 
 
-def test_a_flood_of_problems_is_cut_short(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_flood_of_problems_is_cut_short(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
     bad = {f"a{number}.example.org": ["192.0.2.1"] for number in range(500)}
-    follower.offer(Source.FILE, {"records.json": render(Records(ip4=bad))})
+    await follower.offer(Source.FILE, {"records.json": render(Records(ip4=bad))})
     assert len(caplog.records) < 25
     assert "480 more" in caplog.text
+
+
+def many(count: int, **fields: object) -> str:
+    """Return a document of *count* names."""
+    ip4 = {f"n{number}.ts.net": ["192.0.2.1"] for number in range(count)}
+    return render(Records.model_validate({"ip4": ip4, **fields}))
+
+
+async def test_of_offers_made_meanwhile_the_newest_counts_and_none_is_compiled_in_vain(
+    serving: Serving, follower: Follower
+) -> None:
+    sizes = []
+    async with asyncio.TaskGroup() as group:
+        for count in (1000, 1001, 1002, 1003):
+            group.create_task(follower.offer(Source.API, {"dnsrecords": many(count)}))
+            await asyncio.sleep(0)
+        group.create_task(follower.offer(Source.FILE, {"records.json": document("file")}))
+        while follower.reloads.loaded < 2:
+            sizes.append(len(serving.zone.nodes))
+            await asyncio.sleep(0)
+    assert list(dict.fromkeys(sizes)) == [0, 1001]
+    assert (len(serving.zone.nodes), follower.reloads.loaded) == (1004, 2)
+
+
+async def test_others_have_their_turn_while_names_are_compiled(follower: Follower) -> None:
+    turns = 0
+    task = asyncio.create_task(follower.offer(Source.FILE, {"records.json": many(2000)}))
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 2000 / 100
+
+
+async def test_a_change_of_one_shard_parses_that_one_alone(follower: Follower) -> None:
+    parsed = []
+    old = {f"dnsrecords-{number}": document(f"n{number}", shard=number, shards=3) for number in range(3)}
+    new = {**old, "dnsrecords-1": document("new", shard=1, shards=3)}
+    for documents in (old, new, dict(new)):
+        await follower.offer(Source.API, documents)
+        parsed.append(follower.reloads.parsed)
+    assert parsed == [3, 4, 4]
+
+
+async def test_reloads_are_counted(follower: Follower) -> None:
+    started = time.time()
+    for text in ("{", document("a", serial=3), document("a", serial=3), document("b", serial=4)):
+        await follower.offer(Source.FILE, {"records.json": text})
+    reloads = follower.reloads
+    assert (reloads.loaded, reloads.failed, reloads.serial) == (2, 1, 4)
+    assert (reloads.names, reloads.ip4, reloads.ip6, sum(reloads.buckets)) == (1, 1, 0, 2)
+    assert started <= reloads.newest <= time.time()
+
+
+async def test_the_collector_is_left_as_it_was(follower: Follower) -> None:
+    before, frozen = gc.get_threshold(), gc.get_freeze_count()
+    gc.set_threshold(700, 10, 11)
+    try:
+        await follower.offer(Source.FILE, {"records.json": many(2000)})
+        assert gc.get_freeze_count() >= frozen + 2000
+        assert gc.get_threshold() == (700, 10, 11)
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+SHARD = st.builds(
+    lambda name, shard, shards: document(name, shard=shard, shards=shards),
+    st.sampled_from(["a", "A", "b", "x.b"]),
+    st.integers(0, 2),
+    st.integers(1, 3),
+)
+TEXT = st.sampled_from([None, "", "{", document("whole", serial=1)]) | SHARD
+OFFER = st.dictionaries(st.sampled_from(["dnsrecords", "dnsrecords-1", "dnsrecords-2"]), TEXT)
+
+
+@given(st.lists(OFFER, max_size=8))
+async def test_any_offers_end_in_the_zone_of_the_last_whole_set(offers: list[Documents]) -> None:
+    serving = Serving(empty_zone(SETTINGS))
+    follower = Follower(serving, SETTINGS)
+    expected = serving.zone
+    for documents in offers:
+        await follower.offer(Source.API, documents)
+        records = merge(parse(text) for text in documents.values() if isinstance(text, str) and len(text) > 1)
+        expected = expected if records is None else build_zone(records, SETTINGS)
+        assert serving.zone == expected
 
 
 Offers = asyncio.Queue[Documents]
@@ -95,7 +185,11 @@ Offers = asyncio.Queue[Documents]
 async def following(path: Path) -> AsyncIterator[Offers]:
     """Follow *path*; what is offered comes out of the queue."""
     offers: Offers = asyncio.Queue()
-    task = asyncio.create_task(follow_file(path, lambda _, documents: offers.put_nowait(documents)))
+
+    async def offer(_: Source, documents: Documents) -> None:
+        offers.put_nowait(documents)
+
+    task = asyncio.create_task(follow_file(path, offer))
     try:
         yield offers
     finally:

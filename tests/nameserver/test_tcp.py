@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import cast
 
 import pytest
@@ -114,6 +114,57 @@ async def test_past_the_limit_the_most_silent_connection_goes() -> None:
                 assert await second.read() == b""
                 writer.write(framed(QUERY))
                 assert await read_response(first)
+
+
+async def exchange(ends: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bytes:
+    reader, writer = ends
+    writer.write(framed(QUERY))
+    return await read_response(reader)
+
+
+@asynccontextmanager
+async def connected_from(
+    host: str, server: Running
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(server.host, server.port, local_addr=(host, 0))
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def test_a_client_past_its_share_loses_its_own_most_silent_connection() -> None:
+    async with (
+        running_server(LOOPBACK, TcpLimits(client_connections=2)) as server,
+        asyncio.timeout(5),
+        connected_from("127.0.0.9", server) as other,
+        connected_from("127.0.0.1", server) as first,
+        connected_from("127.0.0.1", server) as second,
+    ):
+        for each in (other, first, second, first):
+            await exchange(each)
+        async with connected_from("127.0.0.1", server) as third:
+            await exchange(third)
+            assert await second[0].read() == b""
+            for each in (other, first, third):
+                assert texts(parsed(await exchange(each))) == ["100.64.0.1"]
+        assert (server.tcp.accepted, server.tcp.evicted) == (4, 1)
+
+
+async def test_connections_that_come_at_once_stay_within_the_limit() -> None:
+    async with running_server(LOOPBACK, TcpLimits(connections=3)) as server, AsyncExitStack() as stack:
+        ends = [await stack.enter_async_context(connected(server)) for _ in range(20)]
+        assert texts(parsed(await exchange(ends[-1]))) == ["100.64.0.1"]
+        assert (server.tcp.connections, server.tcp.accepted, server.tcp.evicted) == (3, 20, 17)
+
+
+async def test_after_its_last_query_a_connection_is_closed_with_every_answer_sent() -> None:
+    async with running_server(LOOPBACK, TcpLimits(queries=10)) as server, connected(server) as (reader, writer):
+        writer.write(b"".join(framed(QUERY, ident) for ident in range(1000)))
+        answers = [int.from_bytes((await read_response(reader))[:2], "big") for _ in range(10)]
+        assert answers == list(range(10))
+        assert await reader.read() == b""
+        assert sum(server.tcp.counts.requests().values()) == 10
 
 
 async def test_idle_connections_do_not_stop_the_next_client(server: Running) -> None:

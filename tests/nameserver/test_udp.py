@@ -2,16 +2,20 @@
 
 import asyncio
 import contextlib
+import random
 import socket
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import dns.message
 import pytest
+from tsnameserver.answer import answer
 from tsnameserver.sockets import Endpoint, bind
 from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving, Zone
 
 from tests.nameserver.conftest import Running, running_server
+from tests.nameserver.equality import ZONES, random_query
 from tests.nameserver.samples import parsed, sample_zone, texts, wire
 
 QUERY = wire("db.tail1234.ts.net")
@@ -101,6 +105,57 @@ async def test_what_was_received_before_a_stop_is_answered() -> None:
         assert not server.alive
         client.setblocking(False)
         assert [client.recv(512)[:2] for _ in range(100)] == [number.to_bytes(2, "big") for number in range(100)]
+
+
+def answers(queries: Sequence[bytes], *, batched: bool) -> list[bytes]:
+    """Return what a server says to *queries* that wait for it when it starts."""
+    sockets = bind([Endpoint("0.0.0.0", 0)], None)
+    server = UdpServer(sockets.pairs[0].udp, Serving(ZONES[0]), batched=batched)
+    with contextlib.closing(sockets), client_socket("127.0.0.1") as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        for query in queries:
+            client.sendto(query, ("127.0.0.1", server.endpoint.port))
+        client.sendto(QUERY, ("127.0.0.1", server.endpoint.port))
+        client.settimeout(3)
+        server.start()
+        responses = [client.recv(4096)]
+        while texts(parsed(responses[-1])) != ["100.64.0.1"] or responses[-1][:2] != QUERY[:2]:
+            responses.append(client.recv(4096))
+        server.stop()
+        server.join(1)
+    assert server.queued > len(queries) // 2 if batched else server.queued == 0
+    assert sum(server.counts.requests().values()) == len(queries) + 2  # the last query, and the packet that wakes it
+    return responses
+
+
+def test_batches_answer_as_single_packets_do() -> None:
+    chance = random.Random(5)
+    queries = [random_query(chance) for _ in range(200)]
+    responses = answers(queries, batched=True)
+    assert responses == answers(queries, batched=False)
+    assert responses[:-1] == [made for query in queries if (made := answer(query, ZONES[0])) is not None]
+
+
+async def test_what_is_asked_is_counted(server: Running) -> None:
+    with client_socket("127.0.0.1") as client:
+        for query in (QUERY, wire("no.ts.net", "AAAA"), wire("example.org"), wire("many.tail1234.ts.net")):
+            await exchange(client, query, (server.host, server.port))
+    counts = server.udp.counts
+    assert {qtype: number for qtype, number in counts.requests().items() if number} == {1: 3, 28: 1}
+    assert {rcode: number for rcode, number in counts.responses().items() if number} == {0: 2, 3: 1, 5: 1}
+    assert (sum(counts.fast), counts.general, counts.truncated, counts.malformed) == (2, 2, 1, 0)
+
+
+async def test_packets_without_room_are_counted() -> None:
+    sockets = bind([Endpoint("127.0.0.1", 0)], None)
+    bound = sockets.pairs[0].udp
+    server = UdpServer(bound, Serving(sample_zone()))
+    with contextlib.closing(sockets), client_socket("127.0.0.1") as client:
+        assert server.dropped() == 0
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        for _ in range(100):
+            client.sendto(QUERY, server.endpoint)
+        assert 50 < (server.dropped() or 0) < 100
 
 
 async def test_a_stop_ends_the_thread(server: Running) -> None:

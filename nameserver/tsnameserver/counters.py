@@ -1,0 +1,90 @@
+"""Queries and responses, counted by the one thread that answers them and read by others without a lock."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tsnameserver.message import (
+    ANY,
+    BADVERS,
+    FAST_TYPES,
+    FORMERR,
+    HEADER_SIZE,
+    NOERROR,
+    NOTIMP,
+    NS,
+    NXDOMAIN,
+    REFUSED,
+    SERVFAIL,
+    SOA,
+    TC,
+)
+
+MISS = len(FAST_TYPES)
+"""What is added to a slot of the fast path where the name doesn't exist."""
+OTHER = 0
+"""Stands for every type that isn't counted by itself, and for queries without a question that can be read."""
+_TYPES = (*FAST_TYPES, NS, SOA, ANY, OTHER)
+_RCODES = (NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS)
+
+
+def _zeros(keys: tuple[int, ...]) -> dict[int, int]:
+    return dict.fromkeys(keys, 0)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Totals since the start; its mappings never grow, whatever clients send."""
+
+    fast: list[int] = field(default_factory=lambda: [0] * 2 * len(FAST_TYPES))
+    """What the fast path has answered, by slot, and by slot + MISS."""
+    general_types: dict[int, int] = field(default_factory=lambda: _zeros(_TYPES))
+    general_rcodes: dict[int, int] = field(default_factory=lambda: _zeros(_RCODES))
+    general: int = 0
+    """What the fast path has left to the general one."""
+    malformed: int = 0
+    """Packets that are no queries, and so have no response, and queries whose response is FORMERR."""
+    truncated: int = 0
+
+    def add_general(self, response: bytes | None) -> None:
+        """Count a query that the fast path hasn't answered, and its *response*."""
+        self.general += 1
+        if response is None:
+            self.malformed += 1
+            self.general_types[OTHER] += 1
+            return
+        qtype = _question_type(response)
+        self.general_types[qtype if qtype in self.general_types else OTHER] += 1
+        rcode = _rcode(response)
+        self.general_rcodes[rcode] += 1
+        self.malformed += rcode == FORMERR
+        self.truncated += bool(response[2] & TC)
+
+    def requests(self) -> Mapping[int, int]:
+        """Return all packets by type."""
+        types = self.general_types.copy()
+        for slot, qtype in enumerate(FAST_TYPES):
+            types[qtype] += self.fast[slot] + self.fast[slot + MISS]
+        return types
+
+    def responses(self) -> Mapping[int, int]:
+        """Return responses by rcode."""
+        rcodes = self.general_rcodes.copy()
+        rcodes[NOERROR] += sum(self.fast[:MISS])
+        rcodes[NXDOMAIN] += sum(self.fast[MISS:])
+        return rcodes
+
+
+def _question_type(response: bytes) -> int:
+    """Return the type in a response of ours: its question, where it has one, is well-formed."""
+    if len(response) == HEADER_SIZE:
+        return OTHER
+    at = HEADER_SIZE
+    while length := response[at]:
+        at += length + 1
+    return int.from_bytes(response[at + 1 : at + 3], "big")
+
+
+def _rcode(response: bytes) -> int:
+    """Return the rcode of a response of ours, whose OPT record comes last and has no options (RFC 6891, 6.1.3)."""
+    extended = response[-6] if response[11] else 0
+    return extended << 4 | response[3] & 0xF

@@ -1,0 +1,158 @@
+"""What Prometheus reads, named as CoreDNS names its own: plain counts, written out when scraped."""
+
+import resource
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+
+from tsnameserver import __version__
+from tsnameserver.counters import OTHER
+from tsnameserver.pages import Page, Pages
+from tsnameserver.reloads import Reloads
+from tsnameserver.tcp import TcpServer
+from tsnameserver.udp import UdpServer
+
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_TYPES = {
+    1: "A", 28: "AAAA", 5: "CNAME", 12: "PTR", 15: "MX", 16: "TXT", 33: "SRV", 35: "NAPTR", 64: "SVCB", 65: "HTTPS",
+    2: "NS", 6: "SOA", 255: "ANY", OTHER: "other",
+}  # fmt: skip
+_RCODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED", 16: "BADVERS"}
+_STATUS, _DESCRIPTORS = Path("/proc/self/status"), Path("/proc/self/fd")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A series by its labels' values, as the text format has it (no label value of ours needs quoting)."""
+
+    name: str
+    kind: str
+    help: str
+    labels: Sequence[str] = ()
+    samples: list[str] = field(default_factory=list)
+
+    def add(self, value: float, *labels: str, suffix: str = "", **more: str) -> None:
+        """Add a sample with *labels* in the order of the family's, and *more* of them."""
+        named = {**dict(zip(self.labels, labels, strict=True)), **more}
+        inside = ",".join(f'{name}="{text}"' for name, text in named.items())
+        self.samples.append(f"{self.name}{suffix}{'{' + inside + '}' if inside else ''} {value!r}")
+
+    def __str__(self) -> str:
+        return "\n".join([f"# HELP {self.name} {self.help}", f"# TYPE {self.name} {self.kind}", *self.samples, ""])
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Where the counts of servers and of reloads are."""
+
+    udp: Sequence[UdpServer]
+    tcp: Sequence[TcpServer]
+    reloads: Reloads
+
+    def families(self) -> Iterator[Family]:
+        """Return every family, with the counts of now."""
+        yield from self._queries()
+        yield from self._transports()
+        yield from _records(self.reloads)
+        yield from _process()
+
+    def _queries(self) -> Iterable[Family]:
+        labels = ("server", "proto", "family")
+        requests = _counter("dns_requests", "Packets and messages that came as queries.", (*labels, "type"))
+        responses = _counter("dns_responses", "Responses.", (*labels, "rcode"))
+        paths = _counter("dns_path", "Queries by what answered them: the fast path or the general.", (*labels, "path"))
+        malformed = _counter("dns_malformed", "Packets that were no query: dropped or FORMERR.", labels)
+        truncated = _counter("dns_truncated", "Responses that didn't fit in UDP.", labels)
+        failures = _counter("dns_failures", "Queries that couldn't be received, answered or sent.", labels)
+        servers = [("udp", server) for server in self.udp] + [("tcp", server) for server in self.tcp]
+        for proto, server in servers:
+            counts, values = server.counts, _server_labels(proto, server)
+            for qtype, number in counts.requests().items():
+                requests.add(number, *values, _TYPES[qtype])
+            for rcode, number in counts.responses().items():
+                responses.add(number, *values, _RCODES[rcode])
+            paths.add(sum(counts.fast), *values, "fast")
+            paths.add(counts.general, *values, "general")
+            malformed.add(counts.malformed, *values)
+            truncated.add(counts.truncated, *values)
+            failures.add(server.failures, *values)
+        return requests, responses, paths, malformed, truncated, failures
+
+    def _transports(self) -> Iterable[Family]:
+        dropped = _counter("udp_dropped", "Packets that the receive buffer had no room for.", ("server",))
+        batched = _counter(
+            "udp_batched", "Packets that were received in batches, since they had queued up.", ("server",)
+        )
+        for udp in self.udp:
+            batched.add(udp.queued, f"dns://{udp.endpoint}")
+            if (number := udp.dropped()) is not None:
+                dropped.add(number, f"dns://{udp.endpoint}")
+        opened = _gauge("tcp_connections_open", "Connections that are open.", ("server",))
+        accepted = _counter("tcp_connections", "Connections since the start.", ("server",))
+        evicted = _counter("tcp_connections_evicted", "Connections closed to make room for others.", ("server",))
+        for tcp in self.tcp:
+            server = f"dns://{tcp.endpoint}"
+            opened.add(tcp.connections, server)
+            accepted.add(tcp.accepted, server)
+            evicted.add(tcp.evicted, server)
+        return dropped, batched, opened, accepted, evicted
+
+
+def metrics_pages(metrics: Metrics) -> Pages:
+    """Return the page of *metrics*, and of what the process itself takes."""
+    return {"/metrics": lambda: Page("".join(map(str, metrics.families())), content_type=_CONTENT_TYPE)}
+
+
+def _records(reloads: Reloads) -> Iterable[Family]:
+    records = _gauge("records", "Address records that are served.", ("family",))
+    records.add(reloads.ip4, "1")
+    records.add(reloads.ip6, "2")
+    names = _gauge("names", "Names that are served.")
+    names.add(reloads.names)
+    serial = _gauge("records_serial", "The serial of the records that are served.")
+    serial.add(reloads.serial)
+    newest = _gauge("records_last_success_timestamp_seconds", "When records were last loaded; 0: not yet.")
+    newest.add(reloads.newest)
+    results = _counter("reloads", "Records taken, and records refused.", ("result",))
+    results.add(reloads.loaded, "success")
+    results.add(reloads.failed, "failure")
+    seconds = Family("tsnameserver_reload_duration_seconds", "histogram", "How long taking records took.")
+    counts = list(accumulate(reloads.buckets))
+    for bound, count in zip((*map(str, reloads.bounds), "+Inf"), counts, strict=True):
+        seconds.add(count, suffix="_bucket", le=bound)
+    seconds.add(counts[-1], suffix="_count")
+    seconds.add(reloads.seconds_sum, suffix="_sum")
+    return records, names, serial, newest, results, seconds
+
+
+def _process() -> Iterator[Family]:
+    """Return what the process takes, under the names that Prometheus's own clients use."""
+    build = _gauge("build_info", "The version that runs.", ("version", "python"))
+    build.add(1, __version__, sys.version.partition(" ")[0])
+    yield build
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu = Family("process_cpu_seconds_total", "counter", "Processor time, of user and system.")
+    cpu.add(used.ru_utime + used.ru_stime)
+    yield cpu
+    if _STATUS.exists():  # not on macOS
+        resident = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmRSS:"))
+        memory = Family("process_resident_memory_bytes", "gauge", "Memory that is resident.")
+        memory.add(int(resident.split()[1]) * 1024)
+        descriptors = Family("process_open_fds", "gauge", "Open file descriptors.")
+        descriptors.add(sum(1 for _ in _DESCRIPTORS.iterdir()))
+        yield from (memory, descriptors)
+
+
+def _server_labels(proto: str, server: UdpServer | TcpServer) -> tuple[str, str, str]:
+    """Return where *server* listens, its protocol, and its family as IANA numbers it."""
+    return f"dns://{server.endpoint}", proto, "2" if ":" in server.endpoint.host else "1"
+
+
+def _counter(name: str, text: str, labels: Sequence[str] = ()) -> Family:
+    return Family(f"tsnameserver_{name}_total", "counter", text, labels)
+
+
+def _gauge(name: str, text: str, labels: Sequence[str] = ()) -> Family:
+    return Family(f"tsnameserver_{name}", "gauge", text, labels)

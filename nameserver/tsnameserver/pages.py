@@ -1,0 +1,92 @@
+"""Pages over HTTP beside the DNS: probes, metrics.
+
+A page is asked for, answered and the connection closed. That is all that a kubelet and Prometheus need, and an HTTP
+framework takes a tenth of this process's memory.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from http import HTTPStatus
+from typing import NamedTuple
+
+
+class Page(NamedTuple):
+    """What is answered."""
+
+    text: str
+    status: HTTPStatus = HTTPStatus.OK
+    content_type: str = "text/plain; charset=utf-8"
+
+
+Pages = Mapping[str, Callable[[], Page]]
+"""What to answer, by path."""
+
+_HEAD_BYTES = 16 << 10
+_SECONDS = 5.0
+"""How long a client may take."""
+
+
+def probe_pages(healthy: Callable[[], bool], ready: Callable[[], bool]) -> Pages:
+    """Return the pages that a kubelet asks for: /healthz while the server works, /readyz once it has records."""
+    return {
+        "/healthz": lambda: _verdict("working", good=healthy()),
+        "/readyz": lambda: _verdict("ready", good=ready()),
+    }
+
+
+@asynccontextmanager
+async def serving_pages(listener: socket.socket, pages: Pages) -> AsyncIterator[None]:
+    """Answer *pages* on *listener* until the end of the block."""
+    server = await asyncio.start_server(partial(_converse, pages), sock=listener, limit=_HEAD_BYTES)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+async def _converse(pages: Pages, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer one request."""
+    try:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # it has gone, or takes too long
+            async with asyncio.timeout(_SECONDS):
+                writer.write(_response(pages, await _head(reader)))
+                await writer.drain()
+    finally:
+        writer.close()
+
+
+async def _head(reader: asyncio.StreamReader) -> str:
+    """Return the first line of a request, after all of its head; empty if that is too long."""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        return ""
+    return head.partition(b"\r\n")[0].decode("latin-1")
+
+
+def _response(pages: Pages, request: str) -> bytes:
+    method, _, rest = request.partition(" ")
+    target, _, version = rest.partition(" ")
+    page = pages.get(target.partition("?")[0])
+    if not version.startswith("HTTP/1."):
+        answer = Page("not a request\n", HTTPStatus.BAD_REQUEST)
+    elif method not in {"GET", "HEAD"}:
+        answer = Page("only GET and HEAD\n", HTTPStatus.METHOD_NOT_ALLOWED)
+    elif page is None:
+        answer = Page(f"there are {', '.join(pages)}\n", HTTPStatus.NOT_FOUND)
+    else:
+        answer = page()
+    body = answer.text.encode()
+    head = (
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (b"" if method == "HEAD" else body)
+
+
+def _verdict(what: str, *, good: bool) -> Page:
+    return Page(f"{what}\n") if good else Page(f"not {what}\n", HTTPStatus.SERVICE_UNAVAILABLE)

@@ -1,0 +1,54 @@
+"""Running nameservers, and the two ways of asking them."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import dns.message
+import pytest
+
+from tests.nameserver.conformance.process import Server, nameserver
+from tests.nameserver.conformance.zone import DOCUMENT
+from tests.nameserver.samples import parsed
+
+Send = Callable[[bytes], bytes]
+Ask = Callable[[dns.message.Message], dns.message.Message]
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The records' file, which no test changes."""
+    path = tmp_path_factory.mktemp("served") / "records.json"
+    path.write_text(DOCUMENT)
+    return path
+
+
+@pytest.fixture(scope="session")
+def server(served: Path) -> Iterator[Server]:
+    """A nameserver at one address."""
+    with nameserver(served) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def wildcard(served: Path) -> Iterator[Server]:
+    """A nameserver at every address of both families, as in a Pod."""
+    with nameserver(served, listen=":0") as running:
+        yield running
+
+
+@pytest.fixture(params=["udp", "tcp"])
+def send(request: pytest.FixtureRequest, server: Server) -> Send:
+    """Send the server bytes and get bytes back, by UDP and by TCP."""
+    return server.udp if request.param == "udp" else server.tcp
+
+
+@pytest.fixture
+def ask(send: Send) -> Ask:
+    """Do the same with messages."""
+
+    def ask_server(query: dns.message.Message) -> dns.message.Message:
+        response = parsed(send(query.to_wire()))
+        assert response.id == query.id
+        return response
+
+    return ask_server

@@ -1,0 +1,123 @@
+"""The nameserver as a process of its own, and how tests speak to it."""
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import dns.message
+
+from tests.nameserver.conformance.packets import framed
+from tests.nameserver.samples import make_query, parsed
+
+PATIENCE = 10.0
+"""Seconds that an answer may take on a busy machine."""
+_RECEIVE_BUFFER = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running nameserver, and where it is asked."""
+
+    process: subprocess.Popen[str]
+    port: int
+    probes: int
+    host: str = "127.0.0.1"
+
+    def says(self, what: str) -> str:
+        """Read its log up to a line with *what*."""
+        assert self.process.stderr is not None
+        said = []
+        while line := self.process.stderr.readline():
+            said.append(line)
+            if what in line:
+                return line
+        raise AssertionError(f"it never said {what!r}: {said}")
+
+    @contextmanager
+    def udp_socket(self, host: str | None = None) -> Iterator[socket.socket]:
+        """Give a socket that takes answers only from the address that it asks."""
+        address = host or self.host
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+            client.settimeout(PATIENCE)
+            client.connect((address, self.port))
+            yield client
+
+    def udp(self, query: bytes, host: str | None = None) -> bytes:
+        """Ask by UDP."""
+        with self.udp_socket(host) as client:
+            client.send(query)
+            return client.recv(65535)
+
+    @contextmanager
+    def tcp_socket(self, host: str | None = None) -> Iterator[tuple[socket.socket, BinaryIO]]:
+        """Give a connection, and what comes back through it."""
+        with socket.create_connection((host or self.host, self.port), PATIENCE) as client:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with client.makefile("rb") as stream:
+                yield client, stream
+
+    def tcp(self, query: bytes, host: str | None = None) -> bytes:
+        """Ask by TCP."""
+        with self.tcp_socket(host) as (client, stream):
+            client.sendall(framed(query))
+            return read_message(stream)
+
+    def ask(self, name: str, qtype: str = "A") -> dns.message.Message:
+        """Ask an ordinary question by UDP."""
+        return parsed(self.udp(make_query(name, qtype).to_wire()))
+
+    def status(self, path: str) -> int:
+        """Return the HTTP status of a probe."""
+        client = http.client.HTTPConnection(self.host, self.probes, timeout=PATIENCE)
+        try:
+            client.request("GET", path)
+            return client.getresponse().status
+        finally:
+            client.close()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop it from running meanwhile, so that what is sent to it queues up."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+
+def read_message(stream: BinaryIO) -> bytes:
+    """Read one message of a connection."""
+    length = int.from_bytes(stream.read(2), "big")
+    response = stream.read(length)
+    assert length == len(response) > 0, "the connection ended"
+    return response
+
+
+@contextmanager
+def nameserver(
+    records: Path, *arguments: str, listen: str = "127.0.0.1:0", host: str = "127.0.0.1"
+) -> Iterator[Server]:
+    """Run a nameserver of *records* until it is left; it serves them when it is given."""
+    health = listen.rpartition(":")[0] + ":0"
+    words = [sys.executable, "-m", "tsnameserver", "--records", str(records), "--listen", listen, "--health", health]
+    environment = {**os.environ, "TSNAMESERVER_METRICS": ""}
+    with subprocess.Popen([*words, *arguments], stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            starting = Server(process, 0, 0)
+            listens = re.search(r"listening on .*?:(\d+)[,;].*?probes on \S*:(\d+)", starting.says("listening on"))
+            assert listens
+            starting.says("serving")
+            yield Server(process, int(listens[1]), int(listens[2]), host)
+        finally:
+            process.kill()

@@ -1,0 +1,87 @@
+"""Negative answers, and questions that are answered with little or not at all (RFC 2308, RFC 8482)."""
+
+import struct
+
+import dns.flags
+import dns.message
+import dns.rcode
+import dns.rdatatype
+import dns.rdtypes.ANY.SOA
+import dns.rrset
+import pytest
+
+from tests.nameserver.conformance.conftest import Ask
+from tests.nameserver.conformance.packets import GOOD, REFUSED, framed, rcode
+from tests.nameserver.conformance.process import Server, read_message
+from tests.nameserver.conformance.zone import DB, NEGATIVE, SOA, Case
+from tests.nameserver.samples import make_query, parsed, texts
+
+
+@pytest.mark.parametrize("case", NEGATIVE, ids=str)
+def test_26_a_negative_answer_carries_one_soa(ask: Ask, case: Case) -> None:
+    response = ask(make_query(case.name, case.qtype))
+    assert (dns.rcode.to_text(response.rcode()), response.answer, response.additional) == (case.rcode, [], [])
+    (rrset,) = response.authority
+    (soa,) = rrset
+    assert (rrset.name.to_text(), soa.to_text()) == ("ts.net.", SOA)
+    assert isinstance(soa, dns.rdtypes.ANY.SOA.SOA)
+    assert rrset.ttl == min(5, soa.minimum) == 5
+
+
+@pytest.mark.parametrize(("name", "qtype"), [("v4.tail1234.ts.net", "AAAA"), ("v6.tail1234.ts.net", "A")])
+def test_27_the_other_family_of_a_name_is_nodata(ask: Ask, name: str, qtype: str) -> None:
+    response = ask(make_query(name, qtype))
+    assert (response.rcode(), response.answer, len(response.authority)) == (dns.rcode.NOERROR, [], 1)
+
+
+@pytest.mark.parametrize("qtype", ["HTTPS", "SVCB", "MX", "TXT", "SRV", "CNAME", "PTR", "DS", "DNSKEY"])
+def test_28_another_type_of_a_name_is_nodata(ask: Ask, qtype: str) -> None:
+    response = ask(make_query(DB, qtype))
+    assert (response.rcode(), response.answer, len(response.authority)) == (dns.rcode.NOERROR, [], 1)
+
+
+@pytest.mark.parametrize("name", [DB, "v4.tail1234.ts.net", "v6.tail1234.ts.net", "ts.net"])
+def test_29_any_is_one_rrset(ask: Ask, name: str) -> None:
+    response = ask(make_query(name, "ANY"))
+    assert (response.rcode(), response.authority) == (dns.rcode.NOERROR, [])
+    assert len(response.answer) == 1
+
+
+def test_29_any_of_a_name_without_data_is_nodata(ask: Ask) -> None:
+    response = ask(make_query("none.tail1234.ts.net", "ANY"))
+    assert (response.rcode(), response.answer, len(response.authority)) == (dns.rcode.NOERROR, [], 1)
+
+
+@pytest.mark.parametrize("rdclass", ["CH", "HS", "ANY", "NONE"])
+def test_30_another_class_is_refused(ask: Ask, rdclass: str) -> None:
+    for name in (DB, "ts.net", "no.ts.net", "example.org"):
+        response = ask(make_query(name, rdclass=rdclass))
+        assert response.rcode() == dns.rcode.REFUSED
+        assert not response.flags & dns.flags.AA
+
+
+def transfer(qtype: str, name: str = "ts.net") -> bytes:
+    """Return a request for a zone as a secondary makes it; dnspython's own would expect an answer of many messages."""
+    query = make_query(name, "SOA")
+    if qtype == "IXFR":
+        query.authority = [dns.rrset.from_text(f"{name}.", 0, "IN", "SOA", "a. b. 1 2 3 4 5")]
+    code = struct.pack("!H", dns.rdatatype.from_text(qtype))
+    end = 12 + len(name) + 2
+    packet = query.to_wire()
+    return packet[:end] + code + packet[end + 2 :]
+
+
+@pytest.mark.parametrize("qtype", ["AXFR", "IXFR"])
+@pytest.mark.parametrize("name", ["ts.net", DB, "example.org"])
+def test_31_a_transfer_is_refused(server: Server, qtype: str, name: str) -> None:
+    assert rcode(server.udp(transfer(qtype, name))) == REFUSED
+
+
+@pytest.mark.parametrize("qtype", ["AXFR", "IXFR"])
+def test_31_a_refused_transfer_leaves_the_connection_usable(server: Server, qtype: str) -> None:
+    with server.tcp_socket() as (client, stream):
+        for _ in range(3):
+            client.sendall(framed(transfer(qtype)))
+            assert rcode(read_message(stream)) == REFUSED
+            client.sendall(framed(GOOD))
+            assert texts(parsed(read_message(stream))) == ["100.64.0.1"]

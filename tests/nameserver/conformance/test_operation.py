@@ -1,0 +1,216 @@
+"""Operation: health checks, reloads, stops, batches, IPv6."""
+
+import itertools
+import signal
+import socket
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tsnameserver.records import Records, render
+
+from tests.nameserver.conformance.packets import (
+    A_IN,
+    GOOD,
+    IN_TS_NET,
+    OPT,
+    REFUSED,
+    framed,
+    label,
+    message,
+    numbered,
+    rcode,
+)
+from tests.nameserver.conformance.process import PATIENCE, Server, nameserver, read_message
+from tests.nameserver.conformance.zone import (
+    ADDRESSES,
+    DB,
+    LARGE,
+    LONGEST,
+    NEGATIVE,
+    OUTSIDE,
+    POSITIVE,
+    one_address,
+)
+from tests.nameserver.samples import MANY, parsed, texts, wire
+
+QUERIES = [wire(case.name, case.qtype) for case in POSITIVE + NEGATIVE + OUTSIDE]
+QUERIES += [wire(case.name.upper(), case.qtype, use_edns=0) for case in POSITIVE + NEGATIVE + OUTSIDE]
+QUERIES += [wire(DB, use_edns=100), wire(DB, want_dnssec=True), wire(DB, "ANY"), wire(LONGEST), wire(DB, rdclass="CH")]
+QUERIES += [message(), message(b"\xc0\x0c", A_IN), message(label(b"db") + IN_TS_NET + A_IN, OPT, counts=(1, 0, 0, 1))]
+QUERIES += [message(flags=0x2800), message(GOOD[12:], bytes(3))]
+
+
+def test_44_the_health_check_of_coredns_is_answered_at_once(server: Server) -> None:
+    for query in (wire(".", "NS"), wire(".", "NS", flags=0, use_edns=0)):
+        started = time.monotonic()
+        assert rcode(server.udp(query)) == REFUSED
+        assert time.monotonic() - started < 1
+        assert rcode(server.tcp(query)) == REFUSED
+
+
+NAMES = [f"name{number}.tail1234.ts.net" for number in range(300)]
+
+
+def version(number: int) -> str:
+    """Return records in which both addresses of every name say the same *number*."""
+    addresses = [f"192.0.2.{number}", f"198.51.100.{number}"]
+    return render(Records(ip4=dict.fromkeys(NAMES, addresses), serial=number))
+
+
+def mount(volume: Path, number: int) -> None:
+    """Swap version *number* in as the kubelet does."""
+    (volume / f"..{number}").mkdir()
+    (volume / f"..{number}" / "records.json").write_text(version(number))
+    (volume / "..data_tmp").symlink_to(f"..{number}")
+    (volume / "..data_tmp").replace(volume / "..data")
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Path:
+    """A ConfigMap's volume, with version 1."""
+    mount(tmp_path, 1)
+    (tmp_path / "records.json").symlink_to(Path("..data") / "records.json")
+    return tmp_path
+
+
+def seen_version(server: Server, name: str) -> int:
+    """Return the one version that both addresses of *name* are of."""
+    (number,) = {int(address.rpartition(".")[2]) for address in texts(server.ask(name))}
+    return number
+
+
+def test_45_a_reload_under_load_loses_nothing_and_is_never_half(volume: Path) -> None:
+    seen = [1]
+    names = itertools.cycle(NAMES)
+    with nameserver(volume / "records.json") as server:
+        for number in (2, 3, 4):
+            mount(volume, number)
+            deadline = time.monotonic() + PATIENCE
+            while seen[-1] != number and time.monotonic() < deadline:
+                seen.append(seen_version(server, next(names)))
+    assert seen == sorted(seen)
+    assert set(seen) == {1, 2, 3, 4}
+
+
+def test_45_bad_records_keep_the_old_ones(tmp_path: Path) -> None:
+    path = tmp_path / "records.json"
+    path.write_text(one_address("100.64.0.45"))
+    with nameserver(path) as server:
+        path.unlink()
+        server.says("no whole set of records")
+        assert texts(server.ask(DB)) == ["100.64.0.45"]
+        for text, said in (("{", "is ignored"), ('{"version":"v9","ip4":{}}', "'v9'"), ("[]", "is ignored")):
+            path.write_text(text)
+            server.says(said)
+            assert texts(server.ask(DB)) == ["100.64.0.45"]
+        assert [server.status(probe) for probe in ("/healthz", "/readyz")] == [200, 200]
+
+
+def test_46_udp_and_tcp_agree(server: Server) -> None:
+    for query in QUERIES:
+        assert server.udp(query) == server.tcp(query)
+
+
+def test_47_several_addresses_come_all_in_order_with_one_ttl(server: Server) -> None:
+    for name, addresses in (("v4.tail1234.ts.net", ["100.64.0.4", "100.64.0.3"]), ("many.tail1234.ts.net", MANY)):
+        response = parsed(server.udp(wire(name, use_edns=0, payload=1232)))
+        (rrset,) = response.answer
+        assert (texts(response), rrset.ttl) == (addresses, 5)
+    assert texts(parsed(server.tcp(wire(LARGE)))) == ADDRESSES
+
+
+def ttls(response: bytes, count: int) -> set[bytes]:
+    """Return the TTLs of *count* A records after the question, whose owners are pointers."""
+    start = len(response) - 16 * count
+    return {response[start + 16 * number + 6 :][:4] for number in range(count)}
+
+
+def test_47_every_record_has_the_same_ttl_on_the_wire(server: Server) -> None:
+    assert ttls(server.tcp(wire(LARGE)), len(ADDRESSES)) == {b"\0\0\0\5"}
+
+
+def seconds_to_stop(records: Path, number: signal.Signals) -> float:
+    """Return how long a nameserver takes to end after a signal."""
+    with nameserver(records) as server:
+        started = time.monotonic()
+        server.process.send_signal(number)
+        assert server.process.wait(PATIENCE) == 0
+        return time.monotonic() - started
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_48_a_signal_ends_it_within_a_second(served: Path, number: signal.Signals) -> None:
+    tries = (seconds_to_stop(served, number) for _ in range(3))  # a busy machine may take longer once
+    assert any(seconds < 1 for seconds in tries)
+
+
+def test_48_what_has_come_before_a_signal_is_answered(served: Path) -> None:
+    with nameserver(served) as server, server.udp_socket() as client:
+        with server.paused():
+            for ident in range(200):
+                client.send(numbered(GOOD, ident))
+            server.process.terminate()
+        assert server.process.wait(PATIENCE) == 0
+        assert {int.from_bytes(client.recv(512)[:2], "big") for _ in range(200)} == set(range(200))
+
+
+def test_48_a_signal_ends_connections_once_their_answers_are_sent(served: Path) -> None:
+    with nameserver(served) as server, server.tcp_socket() as (client, stream):
+        client.sendall(framed(GOOD))
+        assert read_message(stream)
+        with server.paused():
+            client.sendall(framed(GOOD) * 20)
+            server.process.terminate()
+        assert [rcode(read_message(stream)) for _ in range(20)] == [0] * 20
+        assert stream.read() == b""
+        assert server.process.wait(PATIENCE) == 0
+
+
+def test_48_while_it_drains_it_answers_and_is_not_ready(served: Path) -> None:
+    with nameserver(served, "--drain", "1") as server:
+        started = time.monotonic()
+        server.process.terminate()
+        server.says("stopping")
+        assert [server.status(probe) for probe in ("/healthz", "/readyz")] == [200, 503]
+        assert texts(parsed(server.udp(GOOD))) == texts(parsed(server.tcp(GOOD))) == ["100.64.0.1"]
+        assert server.process.wait(PATIENCE) == 0
+        assert time.monotonic() - started >= 1
+
+
+def burst(server: Server, clients: list[socket.socket], queries: list[bytes]) -> None:
+    """Have all *queries* of all *clients* wait for the server before it takes the first."""
+    with server.paused():
+        for query, client in itertools.product(queries, clients):
+            client.send(query)
+
+
+@pytest.mark.parametrize("which", ["server", "wildcard"])
+def test_49_many_at_once_are_answered_as_each_alone(request: pytest.FixtureRequest, which: str) -> None:
+    server: Server = request.getfixturevalue(which)
+    hosts = ["127.0.0.1"] * 4 if which == "server" else ["127.0.0.1", "127.0.0.2", "::1", "127.0.0.1"]
+    queries = [numbered(query, ident) for ident, query in enumerate(QUERIES)]
+    alone = {query[:2]: server.udp(query) for query in queries}
+    with ExitStack() as stack:
+        clients = [stack.enter_context(server.udp_socket(host)) for host in hosts]
+        for _ in range(3):
+            burst(server, clients, queries)
+            for client in clients:
+                together = [client.recv(4096) for _ in queries]
+                assert {response[:2]: response for response in together} == alone
+
+
+def test_50_an_ipv6_listener_answers(served: Path) -> None:
+    with nameserver(served, listen="[::1]:0", host="::1") as server:
+        for send in (server.udp, server.tcp):
+            assert texts(parsed(send(wire(DB, "AAAA")))) == ["2001:db8::1"]
+        assert [server.status(probe) for probe in ("/healthz", "/readyz")] == [200, 200]
+
+
+def test_50_a_wildcard_listener_is_reached_over_ipv6_alone(wildcard: Server) -> None:
+    for send in (wildcard.udp, wildcard.tcp):
+        for host in ("::1", "127.0.0.1"):
+            assert texts(parsed(send(GOOD, host))) == ["100.64.0.1"]
+    with socket.create_connection(("::1", wildcard.probes), PATIENCE):
+        pass

@@ -1,0 +1,124 @@
+"""TCP (RFC 7766): pipelining, framing, time-outs and limits."""
+
+import asyncio
+import random
+import time
+from contextlib import ExitStack
+
+import dns.message
+import dns.query
+import pytest
+from tsnameserver.tcp import TcpLimits
+
+from tests.nameserver.conformance.packets import FORMERR, GOOD, framed, numbered, rcode
+from tests.nameserver.conformance.process import Server, read_message
+from tests.nameserver.conformance.zone import ADDRESSES, DB, EXACT, LARGE, NEGATIVE, POSITIVE
+from tests.nameserver.samples import MANY, make_query, parsed, texts, wire
+
+LIMITS = TcpLimits()
+LEEWAY = 5.0  # seconds that a busy machine may add
+
+
+def test_38_a_hundred_pipelined_queries_are_all_answered(server: Server) -> None:
+    cases = random.Random(38).choices(POSITIVE + NEGATIVE, k=100)
+    with server.tcp_socket() as (client, stream):
+        queries = (numbered(wire(case.name, case.qtype), ident) for ident, case in enumerate(cases))
+        client.sendall(b"".join(map(framed, queries)))
+        responses = [parsed(read_message(stream)) for _ in cases]
+    answers = {response.id: tuple(texts(response)) for response in responses}
+    assert answers == {ident: case.answers for ident, case in enumerate(cases)}
+
+
+def test_39_a_query_may_come_byte_by_byte(server: Server) -> None:
+    with server.tcp_socket() as (client, stream):
+        for byte in framed(GOOD):
+            client.sendall(bytes([byte]))
+        assert texts(parsed(read_message(stream))) == ["100.64.0.1"]
+
+
+def test_39_two_queries_may_come_in_one_segment(server: Server) -> None:
+    with server.tcp_socket() as (client, stream):
+        client.sendall(framed(numbered(GOOD, 1)) + framed(numbered(GOOD, 2)))
+        assert {parsed(read_message(stream)).id for _ in range(2)} == {1, 2}
+
+
+@pytest.mark.parametrize("split", range(1, len(GOOD) + 2, 7))
+def test_39_a_segment_may_end_anywhere(server: Server, split: int) -> None:
+    two = framed(GOOD) * 2
+    with server.tcp_socket() as (client, stream):
+        for part in (two[:split], two[split:]):
+            client.sendall(part)
+        assert [texts(parsed(read_message(stream))) for _ in range(2)] == [["100.64.0.1"]] * 2
+
+
+@pytest.mark.parametrize("name", [DB, LARGE])
+def test_40_length_and_message_are_one_write(server: Server, name: str) -> None:
+    with server.tcp_socket() as (client, _):
+        for _ in range(50):  # a client that is woken late sees two writes as one, but not each time
+            client.sendall(framed(wire(name)))
+            received = client.recv(65535)
+            assert len(received) == 2 + int.from_bytes(received[:2], "big")
+
+
+async def seconds_to_the_end(server: Server, sent: bytes) -> float:
+    """Connect, send something and be silent; return how long the server bears it."""
+    reader, writer = await asyncio.open_connection(server.host, server.port)
+    try:
+        writer.write(sent)
+        started = time.monotonic()
+        async with asyncio.timeout(LIMITS.idle + LIMITS.read + LEEWAY):
+            await reader.read()
+        return time.monotonic() - started
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def silences(server: Server, *sent: bytes) -> list[float]:
+    return await asyncio.gather(*(seconds_to_the_end(server, each) for each in sent))
+
+
+def test_41_silent_and_half_sent_connections_are_closed(server: Server) -> None:
+    whole = framed(GOOD)
+    silent, answered, length, half = asyncio.run(silences(server, b"", whole, whole[:1], whole[:-1]))
+    for seconds in (silent, answered):
+        assert LIMITS.idle - 0.1 < seconds < LIMITS.idle + LEEWAY
+    for seconds in (length, half):
+        assert LIMITS.read - 0.1 < seconds < LIMITS.read + LEEWAY
+
+
+def test_41_idle_connections_stop_neither_udp_nor_the_next_client(server: Server) -> None:
+    with ExitStack() as idle:
+        for number in range(500):
+            client, _ = idle.enter_context(server.tcp_socket())
+            client.sendall(framed(GOOD)[: number % 3])
+        assert texts(parsed(server.udp(GOOD))) == ["100.64.0.1"]
+        assert texts(parsed(server.tcp(GOOD))) == ["100.64.0.1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "addresses"), [("many.tail1234.ts.net", MANY), (EXACT, ADDRESSES[:29]), (LARGE, ADDRESSES)]
+)
+def test_42_a_large_answer_is_whole(server: Server, name: str, addresses: list[str]) -> None:
+    assert texts(parsed(server.tcp(wire(name)))) == addresses
+    assert texts(parsed(server.tcp(wire(name, use_edns=0, payload=512)))) == addresses
+
+
+def test_42_a_client_that_is_told_of_truncation_comes_by_tcp(server: Server) -> None:
+    response, used_tcp = dns.query.udp_with_fallback(make_query(LARGE), server.host, port=server.port, timeout=5)
+    assert used_tcp
+    assert texts(response) == ADDRESSES
+
+
+def test_43_an_empty_message_gets_no_answer_and_harms_nobody(server: Server) -> None:
+    with server.tcp_socket() as (client, stream):
+        client.sendall(framed(b""))
+        assert stream.read() == b""
+    assert texts(parsed(server.tcp(GOOD))) == ["100.64.0.1"]
+
+
+def test_43_the_longest_message_is_read_whole(server: Server) -> None:
+    with server.tcp_socket() as (client, stream):
+        client.sendall(framed(GOOD + bytes(65535 - len(GOOD))) + framed(GOOD))
+        assert rcode(read_message(stream)) == FORMERR
+        assert texts(parsed(read_message(stream))) == ["100.64.0.1"]

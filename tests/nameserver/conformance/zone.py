@@ -1,0 +1,74 @@
+"""The records that the process under test serves, and every kind of answer that they lead to."""
+
+from typing import NamedTuple
+
+from tsnameserver.records import Records, render
+
+from tests.nameserver.samples import RECORDS
+
+DB = "db.tail1234.ts.net"
+SHORT = "db.ts.net"
+"""Few enough letters to ask for it in every mixture of cases."""
+LONG_LABEL = f"{'l' * 63}.ts.net"
+LONGEST = f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 54}.ts.net"
+"""255 bytes on the wire."""
+EXACT = f"{'e' * 14}.tail1234.ts.net"
+"""Its answer is 512 bytes long: 12 of header, 36 of question, 29 addresses of 16."""
+LARGE = "large.tail1234.ts.net"
+"""Its answer is longer than 1232 bytes."""
+ADDRESSES = [f"198.51.100.{number}" for number in range(80)]
+SOA = "nameserver.tailscale.svc.cluster.local. hostmaster.ts.net. 7 3600 600 86400 5"
+SERVED = RECORDS.model_copy(
+    update={
+        "ip4": {
+            **RECORDS.ip4,
+            SHORT: ["100.64.0.7"],
+            LONG_LABEL: ["100.64.0.8"],
+            LONGEST: ["100.64.0.9"],
+            EXACT: ADDRESSES[:29],
+            LARGE: ADDRESSES,
+        }
+    }
+)
+DOCUMENT = render(SERVED)
+
+
+class Case(NamedTuple):
+    """A question, and the status and the data that answer it."""
+
+    name: str
+    qtype: str
+    rcode: str
+    answers: tuple[str, ...] = ()
+
+
+POSITIVE = [
+    Case(DB, "A", "NOERROR", ("100.64.0.1",)),
+    Case(DB, "AAAA", "NOERROR", ("2001:db8::1",)),
+    Case("v4.tail1234.ts.net", "A", "NOERROR", ("100.64.0.4", "100.64.0.3")),
+    Case("v6.tail1234.ts.net", "AAAA", "NOERROR", ("2001:db8::6",)),
+    Case("ts.net", "NS", "NOERROR", ("nameserver.tailscale.svc.cluster.local.",)),
+    Case("ts.net", "SOA", "NOERROR", (SOA,)),
+]
+NO_DATA = [
+    Case("v4.tail1234.ts.net", "AAAA", "NOERROR"),
+    Case("v6.tail1234.ts.net", "A", "NOERROR"),
+    Case("none.tail1234.ts.net", "A", "NOERROR"),
+    Case("tail1234.ts.net", "A", "NOERROR"),
+    Case("ts.net", "AAAA", "NOERROR"),
+    Case("ts.net", "TYPE1000", "NOERROR"),
+    *(Case(DB, qtype, "NOERROR") for qtype in ("HTTPS", "SVCB", "MX", "TXT", "SRV", "CNAME", "TYPE1000", "SOA", "NS")),
+]
+NO_NAME = [
+    Case("no.tail1234.ts.net", "A", "NXDOMAIN"),
+    Case("x.db.tail1234.ts.net", "AAAA", "NXDOMAIN"),
+    Case("no.ts.net", "HTTPS", "NXDOMAIN"),
+    Case("no.ts.net", "TYPE1000", "NXDOMAIN"),
+]
+NEGATIVE = NO_DATA + NO_NAME
+OUTSIDE = [Case(name, "A", "REFUSED") for name in (".", "net", "xts.net", "ts.net.example.org", "example.org")]
+
+
+def one_address(address: str) -> str:
+    """Return a document in which DB has one *address*."""
+    return render(Records(ip4={DB: [address]}))

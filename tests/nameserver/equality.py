@@ -1,0 +1,138 @@
+"""Generated queries, answered by the fast path and by the general one: `python -m tests.nameserver.equality`."""
+
+import argparse
+import random
+import struct
+import sys
+from typing import NamedTuple
+
+import dns.message
+from tsnameserver.answer import answer, general
+from tsnameserver.compiler import build_zone, empty_zone
+from tsnameserver.names import wire_name
+from tsnameserver.records import Records
+from tsnameserver.zone import Zone, ZoneSettings
+
+from tests.nameserver.samples import RECORDS, SETTINGS
+
+_SIZES = {f"n{count}.tail1234.ts.net": count for count in (27, 28, 29, 30, 70, 71, 72, 73, 74, 75, 100)}
+"""Names by how many addresses they have: responses round 512 and 1,232 bytes, with and without OPT."""
+LONG = ".".join(["a" * 63, "b" * 63, "c" * 63, "d" * 54]) + ".ts.net"
+"""A name of 255 bytes."""
+ZONES = (
+    build_zone(
+        Records(
+            ip4={
+                **RECORDS.ip4,
+                **{name: [f"192.0.2.{number}" for number in range(1, count + 1)] for name, count in _SIZES.items()},
+                LONG: ["192.0.2.1"],
+                LONG[2:]: [],
+            },
+            ip6={
+                **RECORDS.ip6,
+                **{name: [f"2001:db8::{number}" for number in range(1, count // 2)] for name, count in _SIZES.items()},
+            },
+        ),
+        ZoneSettings(origins=("ts.net", "deep.ts.net")),
+    ),
+    empty_zone(SETTINGS),
+)
+NAMES = tuple(
+    wire_name(name) for name in (*RECORDS.ip4, *RECORDS.ip6, *_SIZES, LONG, LONG[2:], "ts.net", "deep.ts.net")
+)
+QTYPES = (*(1,) * 8, *(28,) * 6, 2, 5, 6, 12, 15, 16, 33, 35, 64, 65, 97, 251, 252, 255, 1000, 0x4101)
+_OPT_SIZES = (0, 100, 511, 512, 513, 700, 1231, 1232, 1233, 4096, 65535)
+
+
+class Difference(NamedTuple):
+    """A query that the two paths don't agree on."""
+
+    query: bytes
+    fast: bytes | None
+    general: bytes | None
+
+
+def near(name: bytes, chance: random.Random) -> bytes:
+    """Return a well-formed name that is *name* in any case, or one label or byte away."""
+    labels = []
+    while name[0]:
+        labels.append(name[1 : name[0] + 1])
+        name = name[name[0] + 1 :]
+    how = chance.randrange(10)
+    if how == 0:
+        labels.insert(chance.randint(0, len(labels)), chance.randbytes(chance.choice((1, 2, 8, 63))))
+    elif how == 1:
+        del labels[chance.randrange(len(labels))]
+    elif how == 2:
+        at = chance.randrange(len(labels))
+        labels[at] = (labels[at] + chance.randbytes(1))[-63:]
+    elif how == 3:
+        labels = labels[1:] + labels[:1]
+    lengths = b"".join(bytes((len(label),)) + label for label in labels) + b"\0"
+    return random_case(lengths, chance) if chance.random() < 0.7 else lengths
+
+
+def random_case(name: bytes, chance: random.Random) -> bytes:
+    """Return *name* with about half of its letters in the other case; lengths are below any letter."""
+    return bytes(
+        byte ^ 0x20 if chr(byte).isascii() and chr(byte).isalpha() and chance.random() < 0.5 else byte for byte in name
+    )
+
+
+def random_query(chance: random.Random) -> bytes:
+    """Return a query: mostly of one question in or near the zone, now and then malformed."""
+    opt = _random_opt(chance) if chance.random() < 0.6 else b""
+    odd = chance.random() < 0.1
+    bits = bytes(
+        (
+            chance.randrange(8) if odd else chance.choice((0, 1)),
+            chance.randrange(256) if odd else chance.choice((0, 0x10, 0x20, 0x30)),
+        )
+    )
+    counts = struct.pack("!4H", 1, 0, 0, 1 if opt else 0)
+    qclass = 1 if chance.random() < 0.95 else chance.choice((2, 3, 254, 255))
+    question = near(chance.choice(NAMES), chance) + struct.pack("!HH", chance.choice(QTYPES), qclass)
+    query = chance.randbytes(2) + bits + counts + question + opt
+    if chance.random() < 0.05:
+        at = chance.randrange(len(query))
+        return chance.choice(
+            (query[:at], query[:at] + chance.randbytes(1) + query[at + 1 :], query + chance.randbytes(3))
+        )
+    return query
+
+
+def _random_opt(chance: random.Random) -> bytes:
+    version = 0 if chance.random() < 0.95 else 1
+    flags = chance.choice((0, 0, 0, 0x8000, 0x8000, 0x80, 0xFFFF))
+    options = b"" if chance.random() < 0.8 else struct.pack("!HH", chance.choice((3, 8, 10, 100)), 2) + b"ab"
+    return struct.pack("!BHHBBHH", 0, 41, chance.choice(_OPT_SIZES), 0, version, flags, len(options)) + options
+
+
+def difference(query: bytes, zone: Zone, *, stream: bool) -> Difference | None:
+    """Return how the two paths differ, if they do."""
+    fast, slow = answer(query, zone, stream=stream), general(query, zone, stream=stream)
+    return None if fast == slow else Difference(query, fast, slow)
+
+
+def main() -> int:
+    """Compare as many queries as asked for; returns 1 at the first difference."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--queries", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    chance = random.Random(options.seed)
+    for done in range(1, options.queries + 1):
+        query = random_query(chance)
+        found = difference(query, ZONES[done % 16 == 0], stream=done % 4 == 0)
+        if found is not None:
+            print(f"query {done} of seed {options.seed}: {found}", file=sys.stderr)  # noqa: T201 - a command's report
+            return 1
+        if done % 100 == 0 and (response := answer(query, ZONES[0])) is not None:
+            dns.message.from_wire(response)
+        if done % 100_000 == 0:
+            print(f"{done:,} queries are answered alike", flush=True)  # noqa: T201 - a command's report
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Tests of asking a whole set of documents for its names."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tsnameserver.names import fold
+from tsnameserver.records import Records
+from tsnameserver.shards import ShardSet, differences, shard
+
+NAME = st.sampled_from(["a", "A", "a.", ".a", "..a", "b", "B.b", "b.b.", "\u212a", ""])
+RECORDS = st.builds(
+    lambda ip4, ip6: Records(ip4=ip4, ip6=ip6),
+    st.dictionaries(NAME, st.lists(st.sampled_from("123"), max_size=2)),
+    st.dictionaries(NAME, st.lists(st.sampled_from("123"), max_size=2)),
+)
+SHARDS = st.lists(RECORDS.map(shard), max_size=3).map(ShardSet)
+
+
+def said(*documents: Records) -> ShardSet:
+    return ShardSet(shard(each) for each in documents)
+
+
+class Case(NamedTuple):
+    name: str
+    documents: list[Records]
+    addresses: tuple[list[str], list[str]] | None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("unknown", [Records(ip4={"b": ["1"]})], None),
+        Case("in one shard", [Records(), Records(ip4={"a": ["1"]}, ip6={"a": ["6"]})], (["1"], ["6"])),
+        Case("without addresses", [Records(ip4={"a": []})], ([], [])),
+        Case("in two shards: the last", [Records(ip4={"a": ["1"]}), Records(ip4={"a": ["2"]})], (["2"], [])),
+        Case("in two spellings: joined", [Records(ip4={"a": ["2"]}), Records(ip4={"A.": ["1"]})], (["1", "2"], [])),
+        Case("in an odd spelling alone", [Records(ip6={"A": ["6"]})], ([], ["6"])),
+        Case("what only looks like it", [Records(ip4={"..a": ["1"]})], None),
+    ],
+    ids=lambda case: case.name,
+)
+def test_a_name_has_what_the_shards_say(case: Case) -> None:
+    found = said(*case.documents).addresses("a")
+    assert (None if found is None else tuple(map(list, found))) == case.addresses
+
+
+def test_a_text_that_folds_to_another_is_not_itself() -> None:
+    shards = said(Records(ip4={".a": ["1"], "..a": ["2"]}))
+    assert shards.addresses("a") == (["1"], ())
+    assert shards.addresses(".a") == (["2"], ())
+
+
+def test_zones_are_joined_and_the_highest_serial_counts() -> None:
+    shards = said(Records(zones=["a", "b"], serial=2), Records(zones=["b", "c"], serial=9), Records())
+    assert (shards.zones, shards.serial) == (("a", "b", "c"), 9)
+
+
+@given(SHARDS, SHARDS)
+def test_every_name_that_is_said_otherwise_is_among_the_differences(old: ShardSet, new: ShardSet) -> None:
+    names = {fold(n) for each in (*old.shards, *new.shards) for n in (*each.records.ip4, *each.records.ip6)}
+    differing = {name for name in names if old.addresses(name) != new.addresses(name)}
+    assert differing <= {name for batch in differences(old, new) for name in batch} <= names
+
+
+def test_shards_that_are_kept_are_not_looked_at() -> None:
+    kept, before, after = (shard(Records(ip4={name: ["1"]})) for name in ("kept", "before", "after"))
+    batches = list(differences(ShardSet([kept, before]), ShardSet([kept, after])))
+    assert sorted(name for batch in batches for name in batch) == ["after", "before"]
+    assert list(differences(ShardSet([kept]), ShardSet([kept]))) == []
