@@ -26,7 +26,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.authkeys import AuthKeys
 from tsoperator.desired import secret
-from tsoperator.desired.children import BY_OWNER, BY_OWNER_TYPE, by_owner, by_owner_type
+from tsoperator.desired.children import BY_OWNER, by_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
@@ -86,7 +86,7 @@ def sources(namespace: str) -> list[Source]:
     managed = f"{LABEL_MANAGED}={MANAGED}"
     owned = {BY_OWNER: by_owner}
     return [
-        Source(Selection(SERVICE), {**owned, BY_OWNER_TYPE: by_owner_type}),
+        Source(Selection(SERVICE), owned),
         Source(Selection(INGRESS), {BY_BACKEND: by_backend}),
         Source(Selection(DNSCONFIG)),
         Source(Selection(PROXYCLASS)),

@@ -15,9 +15,6 @@ from tsoperator.api.objects import Key, Object, is_deleting, labels
 BY_OWNER = "owner"
 """The index by which children are found; its values are `str(Owner)`."""
 
-BY_OWNER_TYPE = "owner-type"
-"""The index of all children of one kind of parent."""
-
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -53,12 +50,6 @@ def by_owner(child: Object) -> Iterable[str]:
     """Index children by owner."""
     owner = owner_of(child)
     return (str(owner),) if owner else ()
-
-
-def by_owner_type(child: Object) -> Iterable[str]:
-    """Index children by their owner's type."""
-    owner = owner_of(child)
-    return (owner.type,) if owner else ()
 
 
 def owned_keys(child: Object, owner_type: str) -> Iterable[Key]:

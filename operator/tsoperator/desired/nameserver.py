@@ -1,6 +1,7 @@
 """What the nameserver's objects and its records have in common."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from tsoperator.api.names import (
     LABEL_APP_COMPONENT,
@@ -9,7 +10,14 @@ from tsoperator.api.names import (
     PARENT_NAMESERVER,
 )
 from tsoperator.api.objects import Key, Object, Resource, is_deleting
+from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import Owner
+from tsoperator.settings import Settings
+
+ANNOTATION_LEFT_OUT: Final = "tailscale.com/records-left-out"
+"""On the ConfigMap of records: how many names it has no room for; without it there are none."""
+
+_UPSTREAM_IMAGE: Final = "k8s-nameserver"
 
 
 def elected(dnsconfigs: Sequence[Object]) -> Object | None:
@@ -35,3 +43,23 @@ def owner_reference(resource: Resource, name: str, uid: str) -> Object:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+def nameserver_image(dnsconfig: DNSConfig, settings: Settings) -> str:
+    """Return the image that serves: repository and tag fall back to the operator's default each on its own.
+
+    A default by digest has no tag.
+    """
+    image = dnsconfig.spec.nameserver.image
+    if not (image.repo or image.tag):
+        return settings.nameserver_image
+    default, _, _ = settings.nameserver_image.partition("@")
+    repo, colon, tag = default.rpartition(":")
+    if not colon or "/" in tag:
+        repo, tag = default, "latest"
+    return f"{image.repo or repo}:{image.tag or tag}"
+
+
+def is_upstream(image: str) -> bool:
+    """Tell whether *image* is the Go operator's nameserver, which reads one ConfigMap and is not probed."""
+    return image.rpartition("/")[2].partition(":")[0].partition("@")[0] == _UPSTREAM_IMAGE

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import SERVICE, Key
-from tsoperator.desired.children import Owner, by_owner, by_owner_type, first, owned_keys, owner_of
+from tsoperator.desired.children import Owner, by_owner, first, owned_keys, owner_of
 
 from tests.support.objects import deleting, obj
 
@@ -42,7 +42,6 @@ def test_a_child_is_found_by_its_owner(case: Case) -> None:
     child = obj(SERVICE, Key("tailscale", "ts-db"), labels=case.labels)
     assert owner_of(child) == case.owner
     assert list(by_owner(child)) == ([str(case.owner)] if case.owner else [])
-    assert list(by_owner_type(child)) == (["svc"] if case.owner else [])
 
 
 @pytest.mark.parametrize("labels", [None, {}])

@@ -1,9 +1,13 @@
 """What the nameserver's objects have in common."""
 
-from tsoperator.api.objects import DNSCONFIG
-from tsoperator.desired.nameserver import elected, nameserver_labels, owner_reference
+from typing import NamedTuple
 
-from tests.support.objects import deleting, dnsconfig
+import pytest
+from tsoperator.api.objects import DNSCONFIG, Object
+from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.desired.nameserver import elected, is_upstream, nameserver_image, nameserver_labels, owner_reference
+
+from tests.support.objects import deleting, dnsconfig, settings
 
 OLD = dnsconfig("b", creationTimestamp="2026-01-01T00:00:00Z")
 NEW = dnsconfig("a", creationTimestamp="2026-01-02T00:00:00Z")
@@ -44,3 +48,48 @@ def test_children_are_controlled_by_the_dnsconfig() -> None:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+class Image(NamedTuple):
+    default: str
+    asked: Object
+    image: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Image("tailscale/k8s-nameserver:stable", {}, "tailscale/k8s-nameserver:stable"),
+        Image("tailscale/k8s-nameserver:stable", {"tag": "v1"}, "tailscale/k8s-nameserver:v1"),
+        Image("tailscale/k8s-nameserver:stable", {"repo": "example.org/ns"}, "example.org/ns:stable"),
+        Image("tailscale/k8s-nameserver:stable", {"repo": "example.org/ns", "tag": "v1"}, "example.org/ns:v1"),
+        Image("tailscale/k8s-nameserver:stable", {"repo": "", "tag": ""}, "tailscale/k8s-nameserver:stable"),
+        Image("example.org:5000/ns", {"tag": "v1"}, "example.org:5000/ns:v1"),
+        Image("example.org:5000/ns", {"repo": "other"}, "other:latest"),
+        Image("example.org/ns@sha256:abc", {}, "example.org/ns@sha256:abc"),
+        Image("example.org/ns@sha256:abc", {"tag": "v1"}, "example.org/ns:v1"),
+        Image("example.org/ns:v2@sha256:abc", {"repo": "other"}, "other:v2"),
+    ],
+)
+def test_repository_and_tag_fall_back_each_on_its_own(case: Image) -> None:
+    parsed = DNSConfig.parse(dnsconfig(nameserver={"image": case.asked}))
+    assert isinstance(parsed, DNSConfig)
+    assert nameserver_image(parsed, settings(nameserver_image=case.default)) == case.image
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "tailscale/k8s-nameserver:stable",
+        "k8s-nameserver",
+        "example.org:5000/mirror/k8s-nameserver@sha256:abc",
+        "example.org/k8s-nameserver:v1@sha256:abc",
+    ],
+)
+def test_the_go_operators_image_is_known_by_its_name(image: str) -> None:
+    assert is_upstream(image)
+
+
+@pytest.mark.parametrize("image", ["example.org/tsnameserver:v1", "k8s-nameserver/ours:v1", "my-k8s-nameserver", ""])
+def test_any_other_image_is_taken_for_ours(image: str) -> None:
+    assert not is_upstream(image)

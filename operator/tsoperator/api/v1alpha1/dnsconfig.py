@@ -74,7 +74,8 @@ class DNSConfigStatus(WireModel):
     """What the operator has done; it writes this, nobody else."""
 
     conditions: Conditions = ()
-    """Whether the nameserver is there (NameserverReady), and what is wrong if not."""
+    """Whether the nameserver is there (NameserverReady), what is wrong if not, and whether its records have all names
+    (RecordsComplete, shown while they have not)."""
     nameserver: NameserverStatus = Field(default_factory=NameserverStatus)
     """The nameserver as it runs."""
 

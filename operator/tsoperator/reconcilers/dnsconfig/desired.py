@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tsnameserver.records import CONFIGMAP_NAME
+from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS, RECORDS_KEY
 
-from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.conditions import condition, remove_condition, set_condition
 from tsoperator.api.names import (
     CONDITION_NAMESERVER_READY,
     LABEL_APP,
@@ -23,16 +23,26 @@ from tsoperator.api.objects import (
     SERVICEACCOUNT,
     Object,
     Resource,
+    annotations,
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
-from tsoperator.desired.nameserver import elected, nameserver_labels, owner_reference
+from tsoperator.desired.nameserver import (
+    ANNOTATION_LEFT_OUT,
+    elected,
+    is_upstream,
+    nameserver_image,
+    nameserver_labels,
+    owner_reference,
+)
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.settings import Settings
 
 _PORT: Final = 1053  # unprivileged; the Service takes 53 to it
 _HEALTH_PORT: Final = 9002
-_UPSTREAM_IMAGE: Final = "k8s-nameserver"
+
+CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
+"""On a DNSConfig whose nameserver doesn't know all names; it is False, or not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,7 @@ class Observed:
 
     dnsconfigs: Sequence[Object]
     service: Object | None = None
+    records: Object | None = None
 
 
 def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings) -> Plan:
@@ -62,7 +73,7 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
         _deployment(dnsconfig, settings),
         _service(dnsconfig, settings, observed.service),
     ]
-    return Plan(hold=True, apply=children, status=_status(obj, observed.service))
+    return Plan(hold=True, apply=children, status=_status(obj, dnsconfig, observed, settings))
 
 
 def _refused(obj: Object, reason: str, message: str) -> Plan:
@@ -70,13 +81,30 @@ def _refused(obj: Object, reason: str, message: str) -> Plan:
     return Plan(status=status, notes=[Note("Warning", reason, message)])
 
 
-def _status(obj: Object, service: Object | None) -> Object | None:
-    """Return the status once the Service has its address."""
-    cluster_ip = (service or {}).get("spec", {}).get("clusterIP")
+def _status(obj: Object, dnsconfig: DNSConfig, observed: Observed, settings: Settings) -> Object | None:
+    """Return the status once the Service has its address; it tells of records only while some are left out."""
+    cluster_ip = (observed.service or {}).get("spec", {}).get("clusterIP")
     if not cluster_ip or cluster_ip == "None":
         return None
     ready = condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", _generation(obj))
-    return {**_with_condition(obj, ready), "nameserver": {"ip": cluster_ip}}
+    status = _with_condition(obj, ready)
+    left_out = annotations(observed.records).get(ANNOTATION_LEFT_OUT) if observed.records else None
+    if left_out:
+        message = _words_for(left_out, nameserver_image(dnsconfig, settings))
+        incomplete = condition(CONDITION_RECORDS_COMPLETE, False, "TooManyNames", message, _generation(obj))
+        status = _with_condition({"status": status}, incomplete)
+    else:
+        status = {**status, "conditions": remove_condition(status["conditions"], CONDITION_RECORDS_COMPLETE)}
+    return {**status, "nameserver": {"ip": cluster_ip}}
+
+
+def _words_for(left_out: str, image: str) -> str:
+    if is_upstream(image):
+        return (
+            f"{left_out} names don't resolve: {image} reads one ConfigMap, and it is full: "
+            "set spec.nameserver.image to this operator's nameserver, which reads several"
+        )
+    return f"{left_out} names don't resolve: {MAX_SHARDS} ConfigMaps are full, and there can't be more"
 
 
 def _with_condition(obj: Object, wanted: Object) -> Object:
@@ -135,7 +163,7 @@ def _service(dnsconfig: DNSConfig, settings: Settings, live: Object | None) -> O
 
 def _deployment(dnsconfig: DNSConfig, settings: Settings) -> Object:
     nameserver = dnsconfig.spec.nameserver
-    image = _image(dnsconfig, settings)
+    image = nameserver_image(dnsconfig, settings)
     container: Object = {
         "name": NAMESERVER,
         "image": image,
@@ -148,10 +176,10 @@ def _deployment(dnsconfig: DNSConfig, settings: Settings) -> Object:
     }
     strategy: Object = {"type": "Recreate"}
     volume: Object = {"name": CONFIGMAP_NAME}
-    if image.rpartition("/")[2].partition(":")[0].partition("@")[0] == _UPSTREAM_IMAGE:
+    if is_upstream(image):
         volume["configMap"] = {"name": CONFIGMAP_NAME}
     else:
-        volume["configMap"] = {"name": CONFIGMAP_NAME, "optional": True}
+        volume["projected"] = {"sources": [_shard_source(shard) for shard in range(MAX_SHARDS)]}
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
         container |= _our_container()
     pod: Object = {
@@ -194,16 +222,11 @@ def _our_container() -> Object:
     }
 
 
-def _image(dnsconfig: DNSConfig, settings: Settings) -> str:
-    """Repository and tag fall back to the operator's default each on its own; a default by digest has no tag."""
-    image = dnsconfig.spec.nameserver.image
-    if not (image.repo or image.tag):
-        return settings.nameserver_image
-    default, _, _ = settings.nameserver_image.partition("@")
-    repo, colon, tag = default.rpartition(":")
-    if not colon or "/" in tag:
-        repo, tag = default, "latest"
-    return f"{image.repo or repo}:{image.tag or tag}"
+def _shard_source(shard: int) -> Object:
+    """Mount the records of one shard, once there are so many, beside those of the others."""
+    suffix = f"-{shard}" if shard else ""
+    items = [{"key": RECORDS_KEY, "path": RECORDS_KEY.replace(".", f"{suffix}.")}]
+    return {"configMap": {"name": f"{CONFIGMAP_NAME}{suffix}", "items": items, "optional": True}}
 
 
 def _placement(dnsconfig: DNSConfig) -> Object:

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 
+from tsnameserver.records import CONFIGMAP_NAME
+
 from tsoperator.api.names import NAMESERVER, PARENT_NAMESERVER
 from tsoperator.api.objects import (
+    CONFIGMAP,
     DEPLOYMENT,
     DNSCONFIG,
     ROLE,
@@ -36,7 +39,7 @@ class DNSConfigReconciler:
         self._cache = cache
         self._applier = applier
         self._settings = settings
-        children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
+        children = (CONFIGMAP, DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
             **dict.fromkeys(children, _parent_keys),
@@ -56,7 +59,8 @@ class DNSConfigReconciler:
         if is_deleting(obj):
             return Plan(release=True)  # the children go by their owner references
         service = self._cache.get(SERVICE, Key(self._settings.namespace, NAMESERVER))
-        observed = desired.Observed(self._cache.all(DNSCONFIG), service)
+        records = self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME))
+        observed = desired.Observed(self._cache.all(DNSCONFIG), service, records)
         return desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)
 
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:

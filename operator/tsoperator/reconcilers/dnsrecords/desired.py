@@ -1,136 +1,177 @@
-"""Decides what the nameserver serves: all records, computed whole from live objects (dns-crds-chart.md 1.3, 1.4)."""
+"""Decides which ConfigMaps hold the records (dns-crds-chart.md 1.3).
 
-import ipaddress
-from collections.abc import Iterable, Iterator, Sequence
+What fits one ConfigMap is one document, as the Go operator writes it; more is spread over shards (`shards`). A reader
+counts a set when all its shards are there, and every set needs shard 0, whose ConfigMap all sets share. When the number
+of shards changes that one is written last, so by one write the new set takes the old one's place: before it the new set
+is not whole, after it the old one is not. What is left of the old set goes after that.
+"""
+
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tsnameserver.errors import RecordsError
-from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY, Records, parse, render
+from tsnameserver.records import RECORDS_KEY, parse
 
-from tsoperator.api.names import (
-    ANNOTATION_MAGIC_DNSNAME,
-    ANNOTATION_TAILNET_FQDN,
-    PROXY_GROUP,
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Object, annotations, is_deleting, key_of, uid
+from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.desired.nameserver import (
+    ANNOTATION_LEFT_OUT,
+    is_upstream,
+    nameserver_image,
+    nameserver_labels,
+    owner_reference,
 )
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    DNSCONFIG,
-    INGRESS,
-    Object,
-    annotations,
-    is_deleting,
-    key_of,
-    resource_of,
-    uid,
+from tsoperator.desired.plan import Deletion, Patch, Plan, contains
+from tsoperator.reconcilers.dnsrecords.shards import (
+    SERIALS,
+    Limits,
+    Part,
+    configmap_name,
+    count_for,
+    document,
+    fitting,
+    frame_of,
+    mark_of,
+    parts_of,
 )
-from tsoperator.desired.nameserver import nameserver_labels, owner_reference
-from tsoperator.desired.plan import Patch, Plan, contains
+from tsoperator.reconcilers.dnsrecords.table import Bucket
 from tsoperator.settings import Settings
 
-_SERIALS = 2**32
+DEFAULT_LIMITS: Final = Limits()
 
-
-@dataclass(frozen=True, slots=True)
-class NamedProxy:
-    """A proxy's headless Service, the object that it is for, if that is there, and its EndpointSlices."""
-
-    service: Object
-    parent: Object | None
-    slices: Sequence[Object]
+Render = Callable[[Part, int], str]
+"""Returns the document of a part with a serial."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All that the records are computed from, and the ConfigMap that holds them."""
+    """All records, and by shard the ConfigMaps that hold them."""
 
-    configmap: Object | None
-    proxies: Sequence[NamedProxy] = field(default_factory=tuple)
-
-
-def plan(dnsconfig: Object, observed: Observed, settings: Settings) -> Plan:
-    """Return what brings the ConfigMap, which belongs to *dnsconfig*, up to date."""
-    live = observed.configmap
-    if live is not None and is_deleting(live):
-        return Plan()
-    document = render(_with_serial(records_of(observed.proxies, settings), live))
-    name = dnsconfig["metadata"]["name"]
-    metadata = {
-        "labels": nameserver_labels(name, settings.namespace),
-        "ownerReferences": [owner_reference(DNSCONFIG, name, uid(dnsconfig))],
-    }
-    body: Object = {"metadata": metadata, "data": {RECORDS_KEY: document}}
-    if live is None:
-        identity = {"namespace": settings.namespace, "name": CONFIGMAP_NAME}
-        head = {"apiVersion": CONFIGMAP.api_version, "kind": CONFIGMAP.kind}
-        return Plan(apply=[{**head, **body, "metadata": {**identity, **metadata}}])
-    if contains(live, body):
-        return Plan()
-    metadata["resourceVersion"] = live["metadata"]["resourceVersion"]
-    return Plan(apply=[Patch(CONFIGMAP, key_of(live), body)])
+    buckets: tuple[Bucket, ...]
+    configmaps: Mapping[int, Object] = field(default_factory=dict)
 
 
-def records_of(proxies: Iterable[NamedProxy], settings: Settings) -> Records:
-    """Return the records of *proxies*; a name whose proxies are all down has no address, but exists."""
-    found: dict[str, set[str]] = {}
-    for proxy in proxies:
-        if name := _name(proxy, settings):
-            found.setdefault(name, set()).update(_ready_addresses(proxy.slices))
-    ip4 = {name: _of_version(4, addresses) for name, addresses in found.items()}
-    ip6 = {name: of6 for name, addresses in found.items() if (of6 := _of_version(6, addresses))}
-    return Records(ip4=ip4, ip6=ip6, zones=list(settings.zones))
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """The documents that there are, by shard."""
+
+    texts: Mapping[int, str]
+
+    @property
+    def count(self) -> int:
+        """Over how many shards the records are spread: the first that says so knows."""
+        marks = (mark_of(self.texts[shard]) for shard in sorted(self.texts))
+        return next((mark.shards for mark in marks if mark), 1)
+
+    @property
+    def serial(self) -> int:
+        """The newest serial, 0 without one."""
+        return max((mark.serial for text in self.texts.values() if (mark := mark_of(text))), default=0)
+
+    def names(self, shard: int) -> Collection[str]:
+        """Return the names in one document, none if it can't be read."""
+        try:
+            return parse(self.texts.get(shard, "")).ip4
+        except RecordsError:
+            return ()
 
 
-def _name(proxy: NamedProxy, settings: Settings) -> str:
-    """Return the name that *proxy* answers to, folded; empty if it has none, or what it is for is going."""
-    parent = proxy.parent
-    if parent is None or is_deleting(parent) or is_deleting(proxy.service):
-        return ""
-    given = annotations(parent)
-    if resource_of(parent) == INGRESS:
-        asks = parent["spec"].get("ingressClassName") == settings.ingress_class and not given.get(PROXY_GROUP)
-    else:
-        asks = bool(given.get(ANNOTATION_TAILNET_FQDN)) and PROXY_GROUP not in given
-    return annotations(proxy.service).get(ANNOTATION_MAGIC_DNSNAME, "").removesuffix(".").lower() if asks else ""
-
-
-def _ready_addresses(slices: Iterable[Object]) -> Iterator[str]:
-    for endpoint_slice in slices:
-        for endpoint in endpoint_slice.get("endpoints") or ():
-            if _is_ready(endpoint.get("conditions") or {}):
-                yield from endpoint.get("addresses") or ()
-
-
-def _is_ready(conditions: Object) -> bool:
-    """What a condition doesn't say counts as good."""
-    return (
-        conditions.get("ready") is not False
-        and conditions.get("serving") is not False
-        and conditions.get("terminating") is not True
+def plan(
+    dnsconfig: Object,
+    observed: Observed,
+    settings: Settings,
+    limits: Limits = DEFAULT_LIMITS,
+    render: Render = document,
+) -> Plan:
+    """Return what brings the ConfigMaps, which belong to *dnsconfig*, up to date."""
+    found = observed.configmaps
+    live = _Live({shard: _text(configmap) for shard, configmap in found.items()})
+    parts, left_out = _parts(dnsconfig, observed.buckets, live, settings, limits)
+    if any(is_deleting(configmap) for shard, configmap in found.items() if shard < len(parts)):
+        return Plan()  # its end brings us back
+    configmaps = [
+        _configmap(dnsconfig, settings, shard, text) for shard, text in enumerate(_documents(parts, live, render))
+    ]
+    configmaps[0] = _with_left_out(configmaps[0], found.get(0), left_out)
+    writes = [_write(configmap, found.get(shard)) for shard, configmap in enumerate(configmaps)]
+    surplus = [configmap for shard, configmap in sorted(found.items()) if shard >= len(parts)]
+    return Plan(
+        apply=tuple(write for write in reversed(writes) if write),
+        delete=tuple(
+            Deletion(CONFIGMAP, configmap, unchanged=True) for configmap in surplus if not is_deleting(configmap)
+        ),  # one that the cache is behind with may be needed again
     )
 
 
-def _of_version(version: int, addresses: Iterable[str]) -> list[str]:
-    """Return those of *addresses* that are of IP *version*, in order; a zone or a name is no address to serve."""
-    parsed = set()
-    for address in addresses:
-        try:
-            parsed.add(ipaddress.ip_address(address))
-        except ValueError:
-            continue
-    return [
-        str(ip) for ip in sorted(ip for ip in parsed if ip.version == version and not getattr(ip, "scope_id", None))
-    ]
+def _parts(
+    dnsconfig: Object, buckets: tuple[Bucket, ...], live: _Live, settings: Settings, limits: Limits
+) -> tuple[list[Part], int]:
+    """Return the records by shard, and how many names there is no room for."""
+    frame = frame_of(settings.zones)
+    count = count_for(buckets, frame, live.count, limits) if _may_split(dnsconfig, settings, live) else 1
+    whole = parts_of(buckets, count, settings.zones)
+    room = limits.full - frame
+    parts = [part if part.weight <= room else fitting(part, room, live.names(part.shard)) for part in whole]
+    return parts, sum(part.names for part in whole) - sum(part.names for part in parts)
 
 
-def _with_serial(records: Records, configmap: Object | None) -> Records:
-    """Return *records* with the serial that the ConfigMap has, moved on if they differ; what can't be read is
-    replaced.
+def _may_split(dnsconfig: Object, settings: Settings, live: _Live) -> bool:
+    """Tell whether the nameserver reads shards; of one that an invalid DNSConfig left running, as it was."""
+    parsed = DNSConfig.parse(dnsconfig)
+    return live.count > 1 if isinstance(parsed, Invalid) else not is_upstream(nameserver_image(parsed, settings))
+
+
+def _documents(parts: list[Part], live: _Live, render: Render) -> list[str]:
+    """Return the documents: what has not changed keeps its serial, what has gets the next.
+
+    The newest serial counts, so when it starts over, all do.
     """
-    document = ((configmap or {}).get("data") or {}).get(RECORDS_KEY)
-    try:
-        last = parse(document) if document else Records()
-    except RecordsError:
-        last = Records()
-    serial = last.serial or 0
-    same = last.model_copy(update={"serial": None}) == records
-    return records.model_copy(update={"serial": serial if same and serial else (serial + 1) % _SERIALS or 1})
+    serial = (live.serial + 1) % SERIALS or 1
+    texts = []
+    for part in parts:
+        text = live.texts.get(part.shard, "")
+        mark = mark_of(text)
+        kept = mark is not None and mark.serial and serial > 1 and render(part, mark.serial) == text
+        texts.append(text if kept else render(part, serial))
+    return texts
+
+
+def _configmap(dnsconfig: Object, settings: Settings, shard: int, text: str) -> Object:
+    name = dnsconfig["metadata"]["name"]
+    return {
+        "apiVersion": CONFIGMAP.api_version,
+        "kind": CONFIGMAP.kind,
+        "metadata": {
+            "namespace": settings.namespace,
+            "name": configmap_name(shard),
+            "labels": nameserver_labels(name, settings.namespace),
+            "ownerReferences": [owner_reference(DNSCONFIG, name, uid(dnsconfig))],
+        },
+        "data": {RECORDS_KEY: text},
+    }
+
+
+def _with_left_out(configmap: Object, live: Object | None, left_out: int) -> Object:
+    """Note how many names are *left_out*; a note of the past is taken off."""
+    if not left_out and ANNOTATION_LEFT_OUT not in (annotations(live) if live else ()):
+        return configmap
+    note = {ANNOTATION_LEFT_OUT: str(left_out) if left_out else None}
+    return {**configmap, "metadata": {**configmap["metadata"], "annotations": note}}
+
+
+def _write(desired: Object, live: Object | None) -> Object | Patch | None:
+    """Return what creates the *desired* ConfigMap or makes the *live* one so; None if it is."""
+    if live is None:
+        return desired
+    if contains(live, desired):
+        return None
+    ours = {name: value for name, value in desired["metadata"].items() if name not in ("namespace", "name")}
+    versioned = {**ours, "resourceVersion": live["metadata"]["resourceVersion"]}
+    return Patch(CONFIGMAP, key_of(live), {"metadata": versioned, "data": desired["data"]})
+
+
+def _text(configmap: Object) -> str:
+    text: str = (configmap.get("data") or {}).get(RECORDS_KEY, "")
+    return text

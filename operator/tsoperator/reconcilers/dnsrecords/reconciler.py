@@ -1,14 +1,17 @@
 """Looks, decides and acts for all records at once."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
-from tsnameserver.records import CONFIGMAP_NAME
+from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 
 from tsoperator.api.names import (
     ANNOTATION_TAILNET_FQDN,
     LABEL_SERVICE_NAME,
     PARENT_INGRESS,
+    PARENT_NAMESERVER,
     PARENT_SERVICE,
 )
 from tsoperator.api.objects import (
@@ -21,11 +24,15 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     annotations,
+    key_of,
     labels,
 )
-from tsoperator.desired.children import BY_OWNER_TYPE, owner_of
+from tsoperator.desired.children import BY_OWNER, Owner, owner_of
 from tsoperator.desired.nameserver import elected
 from tsoperator.reconcilers.dnsrecords import desired
+from tsoperator.reconcilers.dnsrecords.records import NamedProxy, record_of
+from tsoperator.reconcilers.dnsrecords.shards import Limits, document, shard_named
+from tsoperator.reconcilers.dnsrecords.table import Table
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
@@ -34,6 +41,9 @@ from tsoperator.settings import Settings
 
 BY_SERVICE: Final = "service"
 """The index of EndpointSlices by the name of their Service."""
+
+_AT_ONCE: Final = 500
+"""Proxies to look at before others get their turn, some 20 ms of them."""
 
 _PARENTS: Final = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
 
@@ -45,53 +55,99 @@ def by_service(endpoint_slice: Object) -> Iterable[str]:
 
 
 class DNSRecordsReconciler:
-    """Makes the ConfigMap of records right: its one key is that ConfigMap, and it alone writes it."""
+    """Makes the ConfigMaps of records right: its one key stands for all of them, and it alone writes them.
+
+    Of 100,000 proxies a change concerns one or two. As a change queues the one key it also notes those proxies, and
+    only they are looked at again, in the cache, when the key's turn comes.
+    """
 
     name = "dnsrecords"
 
-    def __init__(self, cache: Cache, applier: Applier, settings: Settings) -> None:
+    def __init__(
+        self, cache: Cache, applier: Applier, settings: Settings, limits: Limits = desired.DEFAULT_LIMITS
+    ) -> None:
         self._cache = cache
         self._applier = applier
         self._settings = settings
+        self._limits = limits
         self._key = Key(settings.namespace, CONFIGMAP_NAME)
+        self._table = Table()
+        self._changed: set[Key] = set()
+        self._render = lru_cache(maxsize=2 * MAX_SHARDS)(document)
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._of_service,
-            ENDPOINTSLICE: self._of_child,
+            ENDPOINTSLICE: self._of_slice,
             INGRESS: self._of_ingress,
             DNSCONFIG: lambda _dnsconfig: (self._key,),
-            CONFIGMAP: self._of_child,
+            CONFIGMAP: self._of_configmap,
         }
 
     async def reconcile(self, _key: Key) -> Result:
         """Make the records match the proxies that there are; without a DNSConfig nobody asks for names."""
+        await self._look()
         dnsconfig = elected(self._cache.all(DNSCONFIG))
         if dnsconfig is None:
             return DONE
-        plan = desired.plan(dnsconfig, self._observe(), self._settings)
+        observed = desired.Observed(self._table.buckets(), self._configmaps())
+        plan = desired.plan(dnsconfig, observed, self._settings, self._limits, self._render)
         await self._applier.apply(dnsconfig, plan)
         return Result(plan.requeue_after)
 
-    def _observe(self) -> desired.Observed:
-        return desired.Observed(
-            configmap=self._cache.get(CONFIGMAP, self._key),
-            proxies=[
-                desired.NamedProxy(
-                    service=service,
-                    parent=self._cache.get(_PARENTS[owner.type], owner.key),
-                    slices=self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, service["metadata"]["name"]),
-                )
-                for owner_type in _PARENTS
-                for service in self._cache.indexed(SERVICE, BY_OWNER_TYPE, owner_type)
-                if (owner := owner_of(service))
-            ],
-        )
+    async def _look(self) -> None:
+        """Look at the proxies that have changed; let others work in between, for at the start it is all of them."""
+        looked = 0
+        while self._changed:
+            key = next(iter(self._changed))
+            proxy = self._proxy(key)
+            self._table.put(key, record_of(proxy, self._settings) if proxy else None)
+            self._changed.remove(key)
+            looked += 1
+            if looked % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _proxy(self, key: Key) -> NamedProxy | None:
+        """Return the proxy whose headless Service is named *key*, None if it is none that can have a name."""
+        service = self._cache.get(SERVICE, key)
+        owner = owner_of(service) if service else None
+        if service is None or owner is None or owner.type not in _PARENTS or key.namespace != self._settings.namespace:
+            return None
+        parent = self._cache.get(_PARENTS[owner.type], owner.key)
+        return NamedProxy(service, parent, self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, key.name))
+
+    def _configmaps(self) -> Mapping[int, Object]:
+        """Return the ConfigMaps of records by shard."""
+        shards = ((_shard(configmap), configmap) for configmap in self._cache.all(CONFIGMAP))
+        return {shard: configmap for shard, configmap in shards if shard is not None}
 
     def _of_service(self, service: Object) -> Iterable[Key]:
-        concerns = owner_of(service) or ANNOTATION_TAILNET_FQDN in annotations(service)
-        return (self._key,) if concerns else ()
+        if owner_of(service):
+            return self._noting([key_of(service)])
+        return self._of_parent(PARENT_SERVICE, service) if ANNOTATION_TAILNET_FQDN in annotations(service) else ()
 
     def _of_ingress(self, ingress: Object) -> Iterable[Key]:
-        return (self._key,) if ingress["spec"].get("ingressClassName") == self._settings.ingress_class else ()
+        ours = ingress["spec"].get("ingressClassName") == self._settings.ingress_class
+        return self._of_parent(PARENT_INGRESS, ingress) if ours else ()
 
-    def _of_child(self, child: Object) -> Iterable[Key]:
-        return (self._key,) if owner_of(child) else ()
+    def _of_parent(self, owner_type: str, parent: Object) -> Iterable[Key]:
+        proxies = self._cache.indexed(SERVICE, BY_OWNER, str(Owner(owner_type, key_of(parent))))
+        return self._noting(map(key_of, proxies))
+
+    def _of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
+        service = labels(endpoint_slice).get(LABEL_SERVICE_NAME)
+        if not service or not owner_of(endpoint_slice):
+            return ()
+        return self._noting([Key(self._settings.namespace, service)])
+
+    def _noting(self, proxies: Iterable[Key]) -> Iterable[Key]:
+        """Note which proxies a change concerns."""
+        self._changed.update(proxies)
+        return (self._key,)
+
+    def _of_configmap(self, configmap: Object) -> Iterable[Key]:
+        return (self._key,) if _shard(configmap) is not None else ()
+
+
+def _shard(configmap: Object) -> int | None:
+    """Return the shard of records that *configmap* holds, None if it isn't one of the nameserver's."""
+    owner = owner_of(configmap)
+    return shard_named(configmap["metadata"]["name"]) if owner and owner.type == PARENT_NAMESERVER else None

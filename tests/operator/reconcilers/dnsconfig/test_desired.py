@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from tsoperator.api.objects import DNSCONFIG, SERVICE, Key, Object
+from tsoperator.api.conditions import condition
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.nameserver import nameserver_labels, owner_reference
 from tsoperator.desired.plan import Note, Plan
@@ -113,34 +114,22 @@ def test_our_image_is_probed_has_no_privileges_and_is_replaced_without_a_gap() -
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
     assert [port["name"] for port in container["ports"]] == ["tcp", "udp", "health"]
     assert container["securityContext"]["runAsNonRoot"] is True
-    assert pod_of(spec)["volumes"][0]["configMap"] == {"name": "dnsrecords", "optional": True}
 
 
-class Image(NamedTuple):
-    default: str
-    asked: Object
-    image: str
+def test_our_image_is_mounted_all_shards_that_there_may_be_beside_each_other() -> None:
+    (volume,) = pod_of(deployment_spec(of=OURS))["volumes"]
+    sources = [source["configMap"] for source in volume["projected"]["sources"]]
+    assert (volume["name"], len(sources)) == ("dnsrecords", 32)
+    for shard, source in enumerate(sources[1:], 1):
+        items = [{"key": "records.json", "path": f"records-{shard}.json"}]
+        assert source == {"name": f"dnsrecords-{shard}", "items": items, "optional": True}
+    first = [{"key": "records.json", "path": "records.json"}]
+    assert sources[0] == {"name": "dnsrecords", "items": first, "optional": True}
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Image("tailscale/k8s-nameserver:stable", {}, "tailscale/k8s-nameserver:stable"),
-        Image("tailscale/k8s-nameserver:stable", {"tag": "v1"}, "tailscale/k8s-nameserver:v1"),
-        Image("tailscale/k8s-nameserver:stable", {"repo": "example.org/ns"}, "example.org/ns:stable"),
-        Image("tailscale/k8s-nameserver:stable", {"repo": "example.org/ns", "tag": "v1"}, "example.org/ns:v1"),
-        Image("tailscale/k8s-nameserver:stable", {"repo": "", "tag": ""}, "tailscale/k8s-nameserver:stable"),
-        Image("example.org:5000/ns", {"tag": "v1"}, "example.org:5000/ns:v1"),
-        Image("example.org:5000/ns", {"repo": "other"}, "other:latest"),
-        Image("example.org/ns@sha256:abc", {}, "example.org/ns@sha256:abc"),
-        Image("example.org/ns@sha256:abc", {"tag": "v1"}, "example.org/ns:v1"),
-        Image("example.org/ns:v2@sha256:abc", {"repo": "other"}, "other:v2"),
-    ],
-)
-def test_repository_and_tag_fall_back_each_on_its_own(case: Image) -> None:
-    found = dnsconfig(nameserver={"image": case.asked})
-    made = desired.plan(found, DNSConfig.parse(found), Observed([found]), settings(nameserver_image=case.default))
-    assert pod_of(child(made, "Deployment")["spec"])["containers"][0]["image"] == case.image
+def test_another_image_reaches_the_deployment() -> None:
+    asked = {"image": {"repo": "example.org/ns", "tag": "v2"}}
+    assert pod_of(deployment_spec(asked))["containers"][0]["image"] == "example.org/ns:v2"
 
 
 @pytest.mark.parametrize("replicas", [0, 1, 3])
@@ -209,6 +198,52 @@ def test_once_the_service_has_its_address_the_dnsconfig_is_ready() -> None:
 @pytest.mark.parametrize("service", [None, live_service(), live_service(clusterIP=""), live_service(clusterIP="None")])
 def test_until_then_its_status_is_left_alone(service: Object | None) -> None:
     assert plan(dnsconfig(), service=service).status is None
+
+
+def status_with(left_out: str | None, of: object = SETTINGS, **conditions: Object) -> Object:
+    """The status of a DNSConfig whose ConfigMap of records says how many names it leaves out."""
+    found = {**dnsconfig(generation=4), "status": {"conditions": [*conditions.values()]}}
+    notes = {} if left_out is None else {"tailscale.com/records-left-out": left_out}
+    records = obj(CONFIGMAP, Key("tailscale", "dnsrecords"), annotations=notes)
+    observed = Observed([found], live_service(clusterIP="192.0.2.53"), records)
+    made = desired.plan(found, DNSConfig.parse(found), observed, OURS if of is OURS else SETTINGS)
+    assert made.status is not None
+    return made.status
+
+
+class LeftOut(NamedTuple):
+    of: object
+    message: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        LeftOut(
+            SETTINGS,
+            "12 names don't resolve: tailscale/k8s-nameserver:stable reads one ConfigMap, and it is full: "
+            "set spec.nameserver.image to this operator's nameserver, which reads several",
+        ),
+        LeftOut(OURS, "12 names don't resolve: 32 ConfigMaps are full, and there can't be more"),
+    ],
+)
+def test_names_that_are_left_out_are_counted_in_a_condition(case: LeftOut) -> None:
+    ready, incomplete = status_with("12", of=case.of)["conditions"]
+    assert (ready["type"], ready["status"]) == ("NameserverReady", "True")
+    assert incomplete | {"lastTransitionTime": ""} == {
+        "type": "RecordsComplete",
+        "status": "False",
+        "reason": "TooManyNames",
+        "message": case.message,
+        "observedGeneration": 4,
+        "lastTransitionTime": "",
+    }
+
+
+@pytest.mark.parametrize("left_out", [None, ""])
+def test_the_condition_goes_when_all_names_are_served(left_out: str | None) -> None:
+    old = condition("RecordsComplete", False, "TooManyNames", "12") | {"lastTransitionTime": "2026-01-02T03:04:05Z"}
+    assert [left["type"] for left in status_with(left_out, old=old)["conditions"]] == ["NameserverReady"]
 
 
 def refused(found: Object, *others: Object) -> tuple[Plan, Object]:

@@ -1,8 +1,11 @@
 """DNSConfigs on a cluster: the operator runs, and the state of the world is looked at."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import pytest
+from prometheus_client import CollectorRegistry
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import (
     CONFIGMAP,
@@ -11,15 +14,25 @@ from tsoperator.api.objects import (
     ROLEBINDING,
     SERVICE,
     SERVICEACCOUNT,
+    Key,
     Object,
     Resource,
     key_of,
     resource_of,
     uid,
 )
+from tsoperator.app import sources
+from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.controller import ControllerMetrics
+from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.manager import Manager
 
+from tests.support.cluster import running
 from tests.support.manifests import FQDN, dnsconfig, egress
-from tests.support.operator import World
+from tests.support.objects import settings
+from tests.support.operator import NAMESPACE, World, running_operator
 
 READY = "NameserverReady"
 CHILDREN = {
@@ -197,6 +210,39 @@ async def other(world: World, obj: Object) -> bool:
     """Tell whether another object is there under the name of *obj*."""
     found = await world.find(resource_of(obj), key_of(obj).name)
     return found is not None and uid(found) != uid(obj)
+
+
+async def incomplete(world: World) -> str:
+    """Return the reason for which names are left out, if any are."""
+    return await world.reason(dnsconfig(), "RecordsComplete")
+
+
+async def test_names_that_are_left_out_are_told_until_there_is_room(cluster: World) -> None:
+    async with running_operator(cluster):
+        await cluster.apply(dnsconfig())
+        obj = await made(cluster, dnsconfig())
+    note = {"metadata": {"annotations": {"tailscale.com/records-left-out": "12"}}}
+    await cluster.api.patch(CONFIGMAP, Key(NAMESPACE, "dnsrecords"), note)
+    async with running_dnsconfigs(cluster):
+        await cluster.becomes(lambda: incomplete(cluster), "TooManyNames")
+    assert await cluster.reason(obj, READY) == "NameserverCreated"
+    async with running_operator(cluster):
+        await cluster.becomes(lambda: incomplete(cluster), "")
+
+
+@asynccontextmanager
+async def running_dnsconfigs(world: World) -> AsyncIterator[None]:
+    """Run the reconciler of DNSConfigs alone, so that a test can be the one that writes records."""
+    cache = Cache(sources(NAMESPACE))
+    applier = Applier(world.api, cache, EventRecorder(world.api, instance="test"), no_device)
+    reconciler = DNSConfigReconciler(cache, applier, settings())
+    async with running(Manager(cache, [reconciler], ControllerMetrics(CollectorRegistry())).run(world.api, None)):
+        yield
+
+
+async def no_device(device: str) -> None:
+    """Take no device off a tailnet: a nameserver has none."""
+    raise AssertionError(device)
 
 
 class Edit(NamedTuple):

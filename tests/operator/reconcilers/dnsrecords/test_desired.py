@@ -1,201 +1,47 @@
-"""What the nameserver serves."""
+"""Which ConfigMaps hold the records."""
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from tsnameserver.records import parse
-from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object, key_of
-from tsoperator.desired.children import Owner
-from tsoperator.desired.nameserver import nameserver_labels, owner_reference
-from tsoperator.desired.plan import Patch, Plan
+from tsnameserver.records import Records, merge, parse
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object
+from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, nameserver_labels, owner_reference
+from tsoperator.desired.plan import Deletion, Patch, Plan
 from tsoperator.reconcilers.dnsrecords import desired
-from tsoperator.reconcilers.dnsrecords.desired import NamedProxy, Observed
+from tsoperator.reconcilers.dnsrecords.desired import Observed
+from tsoperator.reconcilers.dnsrecords.records import Record
+from tsoperator.reconcilers.dnsrecords.shards import Limits, configmap_name, shard_named
+from tsoperator.reconcilers.dnsrecords.table import Bucket, Table
 
-from tests.support.objects import (
-    FQDN,
-    children_of,
-    deleting,
-    dnsconfig,
-    egress_service,
-    endpoint,
-    endpoint_slice,
-    headless,
-    ingress,
-    obj,
-    patches_of,
-    settings,
-)
+from tests.support.objects import FQDN, children_of, deleting, dnsconfig, obj, patches_of, settings
 
 SETTINGS = settings()
+OURS = settings(nameserver_image="example.org/tsnameserver:v1")
 DNSCONFIG_OBJ = dnsconfig()
 METADATA: Object = {
     "labels": nameserver_labels("ts-dns", "tailscale"),
     "ownerReferences": [owner_reference(DNSCONFIG, "ts-dns", "ts-dns-uid")],
 }
-UP = endpoint_slice("ts-db", endpoint("192.0.2.1"))
-UP6 = endpoint_slice("ts-db", endpoint("2001:db8::1"))
-EMPTY = endpoint_slice("ts-db")
+UP = Record(FQDN, ("192.0.2.1",), ())
+BOTH = Record(FQDN, ("192.0.2.1",), ("2001:db8::1",))
 
 
-def proxy(*slices: Object, parent: Object | None = None, name: str = FQDN, **metadata: str) -> NamedProxy:
-    """The proxy of *parent*, an egress Service if it isn't given, whose own Service carries *name*."""
-    user_object = egress_service() if parent is None else parent
-    owner = Owner("ingress" if user_object["kind"] == "Ingress" else "svc", key_of(user_object))
-    return NamedProxy(headless(owner, "uid", "ts-db", name, **metadata), user_object, slices)
+def buckets(records: Iterable[Record]) -> tuple[Bucket, ...]:
+    """The buckets of *records*, each of a proxy of its own."""
+    table = Table()
+    for number, record in enumerate(records):
+        table.put(Key("tailscale", f"ts-{number}"), record)
+    return table.buckets()
 
 
-def both(*proxies: NamedProxy, zones: tuple[str, ...] = ("ts.net",)) -> tuple[Object, Object]:
-    """The records of *proxies* by family."""
-    records = desired.records_of(proxies, settings(zones=zones))
-    return records.ip4, records.ip6
-
-
-class Named(NamedTuple):
-    parent: Object | None
-    name: str
-    served: str
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Named(egress_service(), FQDN, FQDN),
-        Named(egress_service(), "DB.Tail1234.TS.net.", FQDN),
-        Named(egress_service(), "", ""),
-        Named(egress_service({"tailscale.com/tailnet-ip": "100.64.0.1"}), FQDN, ""),
-        Named(egress_service({"tailscale.com/tailnet-fqdn": ""}), FQDN, ""),
-        Named(egress_service({"tailscale.com/tailnet-fqdn": FQDN, "tailscale.com/proxy-group": "g"}), FQDN, ""),
-        Named(egress_service({}), FQDN, ""),
-        Named(deleting(egress_service()), FQDN, ""),
-        Named(ingress(), "web.tail1234.ts.net", "web.tail1234.ts.net"),
-        Named(ingress(), "", ""),
-        Named(ingress(spec={"ingressClassName": "nginx"}), "web.tail1234.ts.net", ""),
-        Named(ingress({"tailscale.com/proxy-group": "g"}), "web.tail1234.ts.net", ""),
-        Named(deleting(ingress()), "web.tail1234.ts.net", ""),
-    ],
-)
-def test_a_name_is_served_while_its_parent_asks_for_it(case: Named) -> None:
-    assert both(proxy(UP, parent=case.parent, name=case.name))[0] == (
-        {case.served: ["192.0.2.1"]} if case.served else {}
-    )
-
-
-def test_a_proxy_whose_parent_is_gone_has_no_name() -> None:
-    orphan = NamedProxy(headless(Owner("svc", Key("default", "db")), "uid", "ts-db", FQDN), None, [UP])
-    assert both(orphan) == ({}, {})
-
-
-def test_a_proxys_service_that_goes_takes_the_name_along() -> None:
-    assert both(proxy(UP, deletionTimestamp="2026-01-02T03:04:05Z")) == ({}, {})
-
-
-def test_the_class_of_ingresses_can_be_another() -> None:
-    private = proxy(UP, parent=ingress(spec={"ingressClassName": "private"}), name="web.tail1234.ts.net")
-    assert desired.records_of([private], settings(ingress_class="private")).ip4 == {
-        "web.tail1234.ts.net": ["192.0.2.1"]
-    }
-
-
-def test_families_are_apart() -> None:
-    assert both(proxy(UP, UP6)) == ({FQDN: ["192.0.2.1"]}, {FQDN: ["2001:db8::1"]})
-
-
-def test_a_v6_only_name_exists_in_both_and_has_no_v4() -> None:
-    assert both(proxy(UP6)) == ({FQDN: []}, {FQDN: ["2001:db8::1"]})
-
-
-def test_two_services_with_one_name_share_their_addresses() -> None:
-    other = proxy(endpoint_slice("ts-b", endpoint("192.0.2.2")), parent=egress_service(name="b"))
-    assert both(proxy(UP), other) == ({FQDN: ["192.0.2.1", "192.0.2.2"]}, {})
-
-
-def test_when_one_of_two_services_goes_the_others_addresses_stay() -> None:
-    other = proxy(endpoint_slice("ts-b", endpoint("192.0.2.2")), parent=deleting(egress_service(name="b")))
-    assert both(proxy(UP), other) == ({FQDN: ["192.0.2.1"]}, {})
-
-
-@pytest.mark.parametrize(
-    "slices",
-    [[], [EMPTY], [{**EMPTY, "endpoints": None}], [endpoint_slice("ts-db", endpoint("192.0.2.1", ready=False))]],
-)
-def test_a_name_whose_proxies_are_all_down_has_no_address_but_exists(slices: list[Object]) -> None:
-    assert both(proxy(*slices)) == ({FQDN: []}, {})
-
-
-class Ready(NamedTuple):
-    conditions: dict[str, bool | None]
-    ready: bool
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Ready({}, True),
-        Ready({"ready": True}, True),
-        Ready({"ready": None, "serving": None, "terminating": None}, True),
-        Ready({"ready": True, "serving": True, "terminating": False}, True),
-        Ready({"ready": False}, False),
-        Ready({"ready": True, "serving": False}, False),
-        Ready({"ready": True, "terminating": True}, False),
-    ],
-)
-def test_what_a_condition_does_not_say_counts_as_ready(case: Ready) -> None:
-    found = endpoint_slice("ts-db", endpoint("192.0.2.1", **case.conditions))
-    assert both(proxy(found))[0] == {FQDN: ["192.0.2.1"] if case.ready else []}
-
-
-def test_null_conditions_and_addresses_are_none() -> None:
-    found = endpoint_slice("ts-db", {"addresses": None}, {**endpoint("192.0.2.1"), "conditions": None})
-    assert both(proxy(found))[0] == {FQDN: ["192.0.2.1"]}
-
-
-def test_of_two_endpoints_only_the_ready_one_is_served() -> None:
-    found = endpoint_slice("ts-db", endpoint("192.0.2.1", ready=False), endpoint("192.0.2.2"))
-    assert both(proxy(found))[0] == {FQDN: ["192.0.2.2"]}
-
-
-def test_addresses_are_in_order_as_numbers_and_once_each() -> None:
-    found = endpoint_slice("ts-db", endpoint("192.0.2.10", "192.0.2.9", "2001:db8::a", "2001:db8::9", "192.0.2.10"))
-    longer = endpoint_slice("ts-db", endpoint("2001:0db8::0009"))
-    assert both(proxy(found, longer)) == ({FQDN: ["192.0.2.9", "192.0.2.10"]}, {FQDN: ["2001:db8::9", "2001:db8::a"]})
-
-
-@pytest.mark.parametrize(
-    "address", ["2001:db8::1%eth0", "db.example.org", "", "192.0.2.256", "192.0.2.0/24", "192.0.2.01"]
-)
-def test_what_is_no_address_to_serve_is_left_out(address: str) -> None:
-    assert both(proxy(endpoint_slice("ts-db", endpoint(address, "192.0.2.1")))) == ({FQDN: ["192.0.2.1"]}, {})
-
-
-def test_the_records_name_their_zones() -> None:
-    assert desired.records_of([], settings(zones=("ts.net", "tail.example.org"))).zones == [
-        "ts.net",
-        "tail.example.org",
-    ]
-
-
-ADDRESSES = st.sampled_from(["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::1%eth0", "bad"])
-PROXIES = st.builds(
-    lambda name, addresses, ready: proxy(endpoint_slice("ts-db", endpoint(*addresses, ready=ready)), name=name),
-    st.sampled_from([FQDN, "DB.tail1234.ts.net.", "b.tail1234.ts.net", ""]),
-    st.lists(ADDRESSES, max_size=3),
-    st.none() | st.booleans(),
-)
-
-
-@examples(deadline=None)
-@given(st.lists(PROXIES, max_size=5).flatmap(lambda found: st.tuples(st.just(found), st.permutations(found))))
-def test_the_order_of_proxies_does_not_matter(orders: tuple[list[NamedProxy], list[NamedProxy]]) -> None:
-    one, other = (desired.plan(DNSCONFIG_OBJ, Observed(None, order), SETTINGS) for order in orders)
-    assert one == other
-
-
-def plan(*proxies: NamedProxy, configmap: Object | None = None) -> Plan:
-    return desired.plan(DNSCONFIG_OBJ, Observed(configmap, proxies), SETTINGS)
+def plan(*records: Record, configmap: Object | None = None) -> Plan:
+    live = {} if configmap is None else {0: configmap}
+    return desired.plan(DNSCONFIG_OBJ, Observed(buckets(records), live), SETTINGS)
 
 
 def configmap(document: str | None, **metadata: object) -> Object:
@@ -212,7 +58,7 @@ def document_of(made: Plan) -> Object:
 
 
 def test_a_configmap_that_is_missing_is_made_whole() -> None:
-    assert plan(proxy(UP)).apply == [
+    assert list(plan(UP).apply) == [
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -233,11 +79,11 @@ SERVED = '{"version":"v1alpha1","ip4":{"db.tail1234.ts.net":["192.0.2.1"]},"zone
 
 
 def test_records_that_are_right_are_not_written() -> None:
-    assert plan(proxy(UP), configmap=configmap(SERVED)) == Plan()
+    assert plan(UP, configmap=configmap(SERVED)) == Plan()
 
 
 def test_a_change_moves_the_serial_and_takes_only_our_fields() -> None:
-    made = plan(proxy(UP, UP6), configmap=configmap(SERVED))
+    made = plan(BOTH, configmap=configmap(SERVED))
     (patch,) = patches_of(made)
     assert document_of(made)["serial"] == 8
     assert document_of(made)["ip6"] == {FQDN: ["2001:db8::1"]}
@@ -246,7 +92,7 @@ def test_a_change_moves_the_serial_and_takes_only_our_fields() -> None:
         Key("tailscale", "dnsrecords"),
         {"metadata": {**METADATA, "resourceVersion": "1"}, "data": patch.body["data"]},
     )
-    assert made.apply == [patch]
+    assert list(made.apply) == [patch]
 
 
 def test_the_serial_starts_over_past_its_end_and_is_never_0() -> None:
@@ -269,13 +115,13 @@ def test_the_serial_starts_over_past_its_end_and_is_never_0() -> None:
     ],
 )
 def test_what_cannot_be_read_or_is_the_go_operators_is_replaced(document: str | None) -> None:
-    made = plan(proxy(UP), configmap=configmap(document))
+    made = plan(UP, configmap=configmap(document))
     assert document_of(made)["serial"] == 1
     assert document_of(made)["ip4"] == {FQDN: ["192.0.2.1"]}
 
 
 def test_a_configmap_without_its_labels_gets_them_back() -> None:
-    (patch,) = patches_of(plan(proxy(UP), configmap=configmap(SERVED, labels={"more": "x"})))
+    (patch,) = patches_of(plan(UP, configmap=configmap(SERVED, labels={"more": "x"})))
     assert patch.body["metadata"]["labels"] == METADATA["labels"]
     assert patch.body["data"]["records.json"] == SERVED
 
@@ -283,13 +129,270 @@ def test_a_configmap_without_its_labels_gets_them_back() -> None:
 def test_other_keys_and_labels_of_the_configmap_are_not_ours_to_change() -> None:
     found = configmap(SERVED, labels={**METADATA["labels"], "more": "x"})
     found["data"]["other"] = "kept"
-    assert plan(proxy(UP), configmap=found) == Plan()
+    assert plan(UP, configmap=found) == Plan()
 
 
 def test_a_configmap_on_its_way_out_is_waited_for() -> None:
-    assert plan(proxy(UP), configmap=deleting(configmap(None))) == Plan()
+    assert plan(UP, configmap=deleting(configmap(None))) == Plan()
+
+
+def test_the_records_name_their_zones() -> None:
+    made = desired.plan(DNSCONFIG_OBJ, Observed(buckets([])), settings(zones=("ts.net", "tail.example.org")))
+    assert document_of(made)["zones"] == ["ts.net", "tail.example.org"]
 
 
 def test_what_is_written_is_what_the_nameserver_reads() -> None:
-    text = children_of(plan(proxy(UP, UP6)))[0]["data"]["records.json"]
+    text = children_of(plan(BOTH))[0]["data"]["records.json"]
     assert parse(text).ip6 == {FQDN: ["2001:db8::1"]}
+
+
+LIMITS = Limits(split=1000, full=2000)
+Cluster = Mapping[int, Object]
+"""ConfigMaps by shard."""
+
+
+def named(count: int, address: str = "192.0.2.1") -> list[Record]:
+    """Records of about 40 bytes each."""
+    return [Record(f"db-{number}.tail1234.ts.net", (address,), ()) for number in range(count)]
+
+
+def sharded(cluster: Cluster, records: Iterable[Record], of: object = OURS) -> Plan:
+    """The plan for *records* with our image, or with that of the settings that are given."""
+    chosen = SETTINGS if of is SETTINGS else OURS
+    return desired.plan(DNSCONFIG_OBJ, Observed(buckets(records), cluster), chosen, LIMITS)
+
+
+def states(cluster: Cluster, made: Plan) -> Iterator[Cluster]:
+    """Yield the cluster before *made*, and after each of its writes and deletions."""
+    yield cluster
+    for step in (*made.apply, *made.delete):
+        cluster = after(cluster, step)
+        yield cluster
+
+
+def after(cluster: Cluster, step: Object | Patch | Deletion) -> Cluster:
+    """The cluster after one write or deletion."""
+    if isinstance(step, Deletion):
+        return {shard: live for shard, live in cluster.items() if live is not step.obj}
+    name, body = (step.key.name, step.body) if isinstance(step, Patch) else (step["metadata"]["name"], step)
+    shard = shard_named(name)
+    assert shard is not None
+    notes = {key: value for key, value in (body["metadata"].get("annotations") or {}).items() if value}
+    return {
+        **cluster,
+        shard: obj(CONFIGMAP, Key("tailscale", name), {"data": body["data"]}, **METADATA, annotations=notes),
+    }
+
+
+def carried_out(cluster: Cluster, made: Plan) -> Cluster:
+    *_, last = states(cluster, made)
+    return last
+
+
+def read(cluster: Cluster) -> Records | None:
+    """What a nameserver that has just started makes of *cluster*."""
+    return merge(parse(live["data"]["records.json"]) for live in cluster.values())
+
+
+def ip4(records: Iterable[Record]) -> Object:
+    return {record.name: list(record.ip4) for record in records}
+
+
+@pytest.mark.parametrize(("names", "configmaps"), [(0, 1), (20, 1), (30, 2), (60, 4), (110, 8), (220, 16), (400, 32)])
+def test_there_are_as_many_configmaps_as_the_records_take(names: int, configmaps: int) -> None:
+    cluster = carried_out({}, sharded({}, named(names)))
+    assert sorted(cluster) == [*range(configmaps)]
+    assert [live["metadata"]["name"] for live in cluster.values()][-1] == "dnsrecords"
+    assert max(len(live["data"]["records.json"]) for live in cluster.values()) <= LIMITS.split
+    records = read(cluster)
+    assert records is not None
+    assert (records.ip4, records.serial, records.zones) == (ip4(named(names)), 1, ["ts.net"])
+
+
+@pytest.mark.parametrize("names", [0, 20, 30, 220, 3000])
+def test_shards_that_are_right_are_not_written(names: int) -> None:
+    cluster = carried_out({}, sharded({}, named(names)))
+    assert sharded(cluster, named(names)) == Plan()
+
+
+def test_a_change_of_one_name_rewrites_its_shard_with_the_next_serial() -> None:
+    cluster = carried_out({}, sharded({}, named(100)))
+    changed = [*named(99), Record("db-99.tail1234.ts.net", ("192.0.2.2",), ())]
+    made = sharded(cluster, changed)
+    assert (document_of(made)["serial"], len(patches_of(made)), made.delete) == (2, 1, ())
+    records = read(carried_out(cluster, made))
+    assert records is not None
+    assert (records.ip4, records.serial) == (ip4(changed), 2)
+
+
+@pytest.mark.parametrize("shard", [0, 1, 7])
+def test_a_shard_that_is_deleted_or_edited_is_put_right_and_no_other_is_written(shard: int) -> None:
+    cluster = carried_out({}, sharded({}, named(110)))
+    without = {number: live for number, live in cluster.items() if number != shard}
+    edited = {**cluster, shard: {**cluster[shard], "data": {"records.json": "{}"}}}
+    for harmed in (without, edited):
+        made = sharded(harmed, named(110))
+        assert (len(made.apply), made.delete) == (1, ())
+        assert document_of(made) == {**json.loads(cluster[shard]["data"]["records.json"]), "serial": 2}
+
+
+def test_a_shard_without_its_owner_gets_it_back() -> None:
+    cluster = carried_out({}, sharded({}, named(110)))
+    loose = obj(CONFIGMAP, Key("tailscale", "dnsrecords-3"), {"data": cluster[3]["data"]}, labels=METADATA["labels"])
+    (patch,) = patches_of(sharded({**cluster, 3: loose}, named(110)))
+    assert (patch.key.name, patch.body["data"]) == ("dnsrecords-3", cluster[3]["data"])
+    assert patch.body["metadata"]["ownerReferences"] == METADATA["ownerReferences"]
+
+
+def test_a_configmap_past_the_last_shard_is_deleted() -> None:
+    cluster = carried_out({}, sharded({}, named(110)))
+    more = obj(CONFIGMAP, Key("tailscale", "dnsrecords-8"), {"data": cluster[3]["data"]}, **METADATA)
+    assert sharded({**cluster, 8: more}, named(110)) == Plan(delete=(Deletion(CONFIGMAP, more, unchanged=True),))
+    assert sharded({**cluster, 8: deleting(more)}, named(110)) == Plan()
+
+
+def test_a_shard_on_its_way_out_is_waited_for() -> None:
+    cluster = carried_out({}, sharded({}, named(110)))
+    assert sharded({**cluster, 5: deleting(cluster[5])}, named(100)) == Plan()
+
+
+def test_when_the_serial_starts_over_all_shards_do() -> None:
+    cluster = carried_out({}, sharded({}, named(110)))
+    texts = {
+        shard: live["data"]["records.json"].replace('"serial":1', '"serial":4294967295')
+        for shard, live in cluster.items()
+    }
+    last = {shard: {**live, "data": {"records.json": texts[shard]}} for shard, live in cluster.items()}
+    records = read(carried_out(last, sharded(last, named(109))))
+    assert records is not None
+    assert (records.serial, len(records.ip4)) == (1, 109)
+
+
+class Change(NamedTuple):
+    """From so many names to so many."""
+
+    before: int
+    after: int
+
+
+CHANGES = [Change(20, 30), Change(20, 400), Change(30, 60), Change(60, 110), Change(220, 400), Change(400, 60),
+           Change(110, 30), Change(30, 5), Change(400, 0)]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_at_every_write_of_another_split_a_reader_sees_one_whole_set_or_waits(change: Change) -> None:
+    start = carried_out({}, sharded({}, named(change.before)))
+    made = sharded(start, named(change.after, "192.0.2.2"))
+    seen = [read(cluster) for cluster in states(start, made)]
+    old, new = ip4(named(change.before)), ip4(named(change.after, "192.0.2.2"))
+    switch = len(made.apply)  # shard 0 comes last
+    assert [records.ip4 for records in seen[:switch] if records] == [old] * len(
+        [1 for records in seen[:switch] if records]
+    )
+    assert [records.ip4 if records else None for records in seen[switch:]] == [new] * (1 + len(made.delete))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_reader_that_has_a_set_goes_from_the_old_to_the_new_wherever_a_crash_came_between(change: Change) -> None:
+    start = carried_out({}, sharded({}, named(change.before)))
+    later = named(change.after, "192.0.2.2")
+    for crashed in states(start, sharded(start, later)):
+        held = read(start)
+        for cluster in states(crashed, sharded(crashed, later)):
+            held = read(cluster) or held
+            assert held is not None
+            assert held.ip4 in (ip4(named(change.before)), ip4(later))
+        assert held is not None
+        assert (held.ip4, sharded(cluster, later)) == (ip4(later), Plan())
+
+
+@pytest.mark.parametrize("change", [Change(1, 30), Change(30, 1), Change(1, 400), Change(400, 1)])
+def test_between_one_configmap_and_several_a_reader_that_starts_never_waits(change: Change) -> None:
+    start = carried_out({}, sharded({}, named(change.before)))
+    seen = [read(cluster) for cluster in states(start, sharded(start, named(change.after)))]
+    assert None not in seen
+
+
+SIZES = st.lists(
+    st.tuples(st.integers(0, 130), st.sampled_from(["192.0.2.1", "192.0.2.2"]), st.integers(0, 40)), max_size=6
+)
+
+
+@examples(max_examples=60)
+@given(SIZES)
+def test_no_name_vanishes_whatever_was_begun_and_not_finished(history: list[tuple[int, str, int]]) -> None:
+    """Each plan is broken off after some writes, and the next one finds what is left and other records."""
+    cluster = carried_out({}, sharded({}, named(60)))
+    held, always = read(cluster), 60
+    for names, address, writes in [*history, (50, "192.0.2.9", 99)]:
+        always = min(always, names)
+        for reached in list(states(cluster, sharded(cluster, named(names, address))))[: writes + 1]:
+            cluster, held = reached, read(reached) or held
+            assert held is not None
+            assert {record.name for record in named(always)} <= held.ip4.keys()
+    assert held is not None
+    assert held.ip4 == ip4(named(50, "192.0.2.9"))
+
+
+def noted(cluster: Cluster) -> str | None:
+    """How many names the ConfigMap says it leaves out."""
+    note: str | None = cluster[0]["metadata"]["annotations"].get(ANNOTATION_LEFT_OUT)
+    return note
+
+
+def test_the_go_operators_image_gets_one_configmap_and_what_is_left_out_is_counted() -> None:
+    cluster = carried_out({}, sharded({}, named(100), of=SETTINGS))
+    records = read(cluster)
+    assert records is not None
+    assert [*cluster] == [0]
+    assert LIMITS.full - 160 < len(cluster[0]["data"]["records.json"]) <= LIMITS.full
+    assert noted(cluster) == str(100 - len(records.ip4)) != "100"
+    assert sharded(cluster, named(100), of=SETTINGS) == Plan()
+
+
+def test_with_one_full_configmap_names_that_are_served_stay_and_others_take_the_room_that_is_left() -> None:
+    cluster = carried_out({}, sharded({}, named(100)[60:], of=SETTINGS))
+    records = read(carried_out(cluster, sharded(cluster, named(100), of=SETTINGS)))
+    assert records is not None
+    assert {record.name for record in named(100)[60:]} <= records.ip4.keys()
+
+
+def test_when_there_is_room_again_the_note_goes() -> None:
+    cluster = carried_out({}, sharded({}, named(100), of=SETTINGS))
+    assert noted(carried_out(cluster, sharded(cluster, named(20), of=SETTINGS))) is None
+    assert noted(carried_out(cluster, sharded(cluster, named(100)))) is None
+
+
+def test_past_the_last_split_shards_grow_and_then_names_are_left_out_and_counted() -> None:
+    larger = carried_out({}, sharded({}, named(1000)))
+    assert LIMITS.split < max(len(live["data"]["records.json"]) for live in larger.values()) <= LIMITS.full
+    assert noted(larger) is None
+    full = carried_out(larger, sharded(larger, named(2000)))
+    records = read(full)
+    assert records is not None
+    assert noted(full) == str(2000 - len(records.ip4)) != "0"
+    assert {record.name for record in named(1000)} <= records.ip4.keys()
+    assert sharded(full, named(2000)) == Plan()
+
+
+def test_another_image_merges_the_shards_or_splits_the_document() -> None:
+    several = carried_out({}, sharded({}, named(40)))
+    one = carried_out(several, sharded(several, named(40), of=SETTINGS))
+    assert (len(several), len(one)) == (2, 1)
+    assert carried_out(one, sharded(one, named(40))).keys() == several.keys()
+
+
+@pytest.mark.parametrize("of", [SETTINGS, OURS])
+def test_an_invalid_dnsconfig_keeps_the_way_that_records_are_held(of: object) -> None:
+    invalid = dnsconfig(nameserver={"replicas": -1})
+    cluster = carried_out({}, sharded({}, named(60), of=of))
+    swapped = OURS if of is SETTINGS else SETTINGS
+    made = desired.plan(invalid, Observed(buckets(named(60)), cluster), swapped, LIMITS)
+    assert (len(carried_out(cluster, made)) > 1) is (of is OURS)
+
+
+def test_each_shard_is_named_after_its_number() -> None:
+    cluster = carried_out({}, sharded({}, named(60)))
+    assert {shard: live["metadata"]["name"] for shard, live in cluster.items()} == {
+        shard: configmap_name(shard) for shard in range(4)
+    }

@@ -6,14 +6,29 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
+from typing import NamedTuple
 
 import pytest
+from clustersim.faults import Failure
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
-from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
+from prometheus_client import CollectorRegistry
+from tsnameserver.records import CONFIGMAP_NAME, LABEL_SELECTOR, RECORDS_KEY, merge, parse
 from tsoperator.api.names import LABEL_SERVICE_NAME
-from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, SERVICE, Object, key_of
+from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, SERVICE, Key, Object, key_of
+from tsoperator.app import sources
+from tsoperator.desired.children import Owner
+from tsoperator.desired.service import headless_service
+from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
+from tsoperator.reconcilers.dnsrecords.shards import Limits, configmap_name
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.controller import ControllerMetrics
+from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.manager import Manager
 
+from tests.support.cluster import running
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
+from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 SECOND = f"second.{DOMAIN}"
@@ -212,3 +227,173 @@ async def test_a_headless_service_that_goes_loses_our_finalizer(world: World) ->
     after = await made(world, egress())
     assert key_of(after.service) == key_of(proxy.service)
     assert after.pod_uid == proxy.pod_uid
+
+
+SHARDED = settings(nameserver_image="example.org/tsnameserver:v1")
+SMALL = Limits(split=2048, full=8192)
+
+
+@asynccontextmanager
+async def following_records(world: World) -> AsyncIterator[None]:
+    """Run the records' reconciler alone, with small shards, so that a test can be the one that makes proxies."""
+    cache = Cache(sources(NAMESPACE))
+    applier = Applier(world.api, cache, EventRecorder(world.api, instance="test"), no_device)
+    reconciler = DNSRecordsReconciler(cache, applier, SHARDED, SMALL)
+    manager = Manager(cache, [reconciler], ControllerMetrics(CollectorRegistry()), coalesce={reconciler.name: 0.02})
+    async with running(manager.run(world.api, None)):
+        yield
+
+
+async def no_device(device: str) -> None:
+    """Take no device off a tailnet: the records' reconciler has none."""
+    raise AssertionError(device)
+
+
+async def prepared(world: World, count: int) -> None:
+    """Make a DNSConfig, and proxies by hand: 200 real ones would take a machine of their own."""
+    await world.apply(dnsconfig())
+    for batch in (range(count)[start : start + 20] for start in range(0, count, 20)):
+        await asyncio.gather(*(world.apply(*proxy_of(number)) for number in batch))
+
+
+def proxy_of(number: int) -> list[Object]:
+    """Return an egress Service, its proxy's headless Service and EndpointSlice."""
+    parent = egress(f"db-{number}", f"db-{number}.{DOMAIN}")
+    owner = Owner("svc", key_of(parent))
+    service = headless_service(Key(NAMESPACE, f"ts-db-{number}"), owner, f"uid-{number}", f"db-{number}.{DOMAIN}")
+    return [parent, service, slice_of(number, f"192.0.2.{number % 200 + 1}")]
+
+
+def slice_of(number: int, address: str) -> Object:
+    """Return the EndpointSlice of a proxy; a controller that makes Services' slices leaves it alone."""
+    labels = Owner("svc", Key("default", f"db-{number}")).labels
+    return {
+        "apiVersion": ENDPOINTSLICE.api_version,
+        "kind": ENDPOINTSLICE.kind,
+        "metadata": {
+            "namespace": NAMESPACE,
+            "name": f"ts-db-{number}-by-hand",
+            "labels": {**labels, LABEL_SERVICE_NAME: f"ts-db-{number}"},
+        },
+        "addressType": "IPv4",
+        "ports": [],
+        "endpoints": [{"addresses": [address]}],
+    }
+
+
+async def shards(world: World) -> dict[str, Object]:
+    """Return the ConfigMaps of records by name."""
+    found = (await world.api.list(CONFIGMAP, NAMESPACE, LABEL_SELECTOR)).items
+    return {key_of(configmap).name: configmap for configmap in found}
+
+
+async def whole(world: World) -> dict[str, list[str]]:
+    """Return the IPv4 records as the nameserver reads them."""
+    records = merge(parse(found["data"][RECORDS_KEY]) for found in (await shards(world)).values())
+    return records.ip4 if records else {}
+
+
+def addresses(count: int) -> dict[str, list[str]]:
+    """The records of the first *count* proxies."""
+    return {f"db-{number}.{DOMAIN}": [f"192.0.2.{number % 200 + 1}"] for number in range(count)}
+
+
+async def sharded(world: World, count: int) -> dict[str, Object]:
+    """Wait until *count* proxies have records and nothing is left to do, and return the ConfigMaps."""
+    await world.becomes(lambda: whole(world), addresses(count))
+    await world.settled()
+    return await shards(world)
+
+
+def versions(found: dict[str, Object]) -> dict[str, str]:
+    return {name: configmap["metadata"]["resourceVersion"] for name, configmap in found.items()}
+
+
+async def test_records_past_the_limit_are_spread_and_one_change_rewrites_one_shard(cluster: World) -> None:
+    await prepared(cluster, 200)
+    async with following_records(cluster):
+        before = await sharded(cluster, 200)
+        await cluster.change(slice_of(7, ""), {"endpoints": [{"addresses": ["192.0.2.250"]}]})
+        changed = {**addresses(200), f"db-7.{DOMAIN}": ["192.0.2.250"]}
+        await cluster.becomes(lambda: whole(cluster), changed)
+        await cluster.settled()
+        after = await shards(cluster)
+    assert sorted(before) == sorted(configmap_name(shard) for shard in range(8))
+    assert len(versions(after).items() - versions(before).items()) == 1
+
+
+async def test_shards_that_are_right_are_left_alone(cluster: World) -> None:
+    await prepared(cluster, 60)
+    async with following_records(cluster):
+        await sharded(cluster, 60)
+        assert not await cluster.writes_when_left_alone()
+    async with following_records(cluster):
+        assert not await cluster.writes_when_left_alone()
+
+
+@pytest.mark.parametrize("name", ["dnsrecords", "dnsrecords-1", "dnsrecords-3"])
+async def test_a_shard_that_is_deleted_or_edited_comes_back_alone(cluster: World, name: str) -> None:
+    await prepared(cluster, 110)
+    async with following_records(cluster):
+        before = await sharded(cluster, 110)
+        await cluster.delete(before[name])
+        deleted = await sharded(cluster, 110)
+        await cluster.change(deleted[name], {"data": {RECORDS_KEY: '{"version":"v1alpha1","ip4":{}}'}})
+        edited = await sharded(cluster, 110)
+    assert len(before) == len(deleted) == len(edited) == 4
+    for old, new in ((before, deleted), (deleted, edited)):
+        assert {changed for changed, _ in versions(new).items() - versions(old).items()} == {name}
+
+
+class Failing(NamedTuple):
+    verb: str
+    after: int
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    "case", [Failing("create", 110), Failing("patch", 110), Failing("patch", 10), Failing("delete", 10)]
+)
+async def test_a_write_that_fails_is_made_good(cluster: World, case: Failing) -> None:
+    await prepared(cluster, 60)
+    async with following_records(cluster):
+        await sharded(cluster, 60)
+        cluster.sim.faults.fail(Failure(403, times=3, verb=case.verb, plural="configmaps"))
+        await resized(cluster, 60, case.after)
+        await sharded(cluster, case.after)
+        assert not await cluster.writes_when_left_alone()
+
+
+async def resized(world: World, before: int, after: int) -> None:
+    """Make more proxies, or delete the Services that some are for."""
+    added, removed = map(proxy_of, range(before, after)), map(proxy_of, range(after, before))
+    await asyncio.gather(*(world.apply(*objects) for objects in added))
+    await asyncio.gather(*(world.delete(objects[0]) for objects in removed))
+
+
+async def test_with_fewer_names_the_shards_become_one_document_again(cluster: World) -> None:
+    await prepared(cluster, 60)
+    async with following_records(cluster):
+        before = await sharded(cluster, 60)
+        await resized(cluster, 60, 10)
+        after = await sharded(cluster, 10)
+    assert (len(before), [*after]) == (2, ["dnsrecords"])
+    assert "shards" not in json.loads(after["dnsrecords"]["data"][RECORDS_KEY])
+
+
+async def test_no_name_vanishes_while_the_records_are_split_anew(cluster: World) -> None:
+    await prepared(cluster, 100)
+    async with following_records(cluster):
+        await sharded(cluster, 100)
+        held = {}
+        texts = {name: found["data"][RECORDS_KEY] for name, found in (await shards(cluster)).items()}
+        with cluster.store.subscribe(SIM_CONFIGMAP) as changes:
+            await resized(cluster, 100, 200)
+            after = await sharded(cluster, 200)
+            changes.close()
+            async for change in changes:
+                texts[change.object["metadata"]["name"]] = change.object["data"][RECORDS_KEY]
+                if records := merge(map(parse, texts.values())):
+                    held = records.ip4
+                    assert addresses(100).items() <= held.items()
+    assert (len(after), held) == (8, addresses(200))

@@ -1,0 +1,78 @@
+"""Which name a proxy answers to, and at which addresses, from live objects (dns-crds-chart.md 1.4)."""
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tsoperator.api.names import ANNOTATION_MAGIC_DNSNAME, ANNOTATION_TAILNET_FQDN, PROXY_GROUP
+from tsoperator.api.objects import INGRESS, Object, annotations, is_deleting, resource_of
+from tsoperator.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class NamedProxy:
+    """A proxy's headless Service, the object that it is for, if that is there, and its EndpointSlices."""
+
+    service: Object
+    parent: Object | None
+    slices: Sequence[Object]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A name and its addresses, in order."""
+
+    name: str
+    ip4: tuple[str, ...]
+    ip6: tuple[str, ...]
+
+
+def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
+    """Return the record of *proxy*, None if it has no name; one that is down has no address, but its name exists."""
+    name = _name(proxy, settings)
+    return Record(name, *in_order(_ready_addresses(proxy.slices))) if name else None
+
+
+def _name(proxy: NamedProxy, settings: Settings) -> str:
+    """Return the name that *proxy* answers to, folded; empty if it has none, or what it is for is going."""
+    parent = proxy.parent
+    if parent is None or is_deleting(parent) or is_deleting(proxy.service):
+        return ""
+    given = annotations(parent)
+    if resource_of(parent) == INGRESS:
+        asks = parent["spec"].get("ingressClassName") == settings.ingress_class and not given.get(PROXY_GROUP)
+    else:
+        asks = bool(given.get(ANNOTATION_TAILNET_FQDN)) and PROXY_GROUP not in given
+    return annotations(proxy.service).get(ANNOTATION_MAGIC_DNSNAME, "").removesuffix(".").lower() if asks else ""
+
+
+def _ready_addresses(slices: Iterable[Object]) -> Iterator[str]:
+    for endpoint_slice in slices:
+        for endpoint in endpoint_slice.get("endpoints") or ():
+            if _is_ready(endpoint.get("conditions") or {}):
+                yield from endpoint.get("addresses") or ()
+
+
+def _is_ready(conditions: Object) -> bool:
+    """What a condition doesn't say counts as good."""
+    return (
+        conditions.get("ready") is not False
+        and conditions.get("serving") is not False
+        and conditions.get("terminating") is not True
+    )
+
+
+def in_order(addresses: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the IPv4 and the IPv6 ones of *addresses*, by number; a zone or a name is no address to serve."""
+    of4: set[ipaddress.IPv4Address] = set()
+    of6: set[ipaddress.IPv6Address] = set()
+    for address in addresses:
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            continue
+        if isinstance(parsed, ipaddress.IPv4Address):
+            of4.add(parsed)
+        elif not parsed.scope_id:
+            of6.add(parsed)
+    return tuple(map(str, sorted(of4))), tuple(map(str, sorted(of6)))

@@ -1,0 +1,135 @@
+"""How records are spread over ConfigMaps: over how many, what is in which, and what there is no room for (pure).
+
+Which shard a name is in depends on the name and the number of shards alone, so that a change of one name rewrites one
+ConfigMap. The number is a power of two. It grows before a document passes a limit, and shrinks only when half of that
+is enough, so that one name more or less never splits and merges by turns.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, TypeVar
+
+from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS, Records, render
+
+from tsoperator.reconcilers.dnsrecords.records import Record
+from tsoperator.reconcilers.dnsrecords.table import Bucket, bucket_of
+
+SERIALS: Final = 2**32
+"""Serials are below this (RFC 1035 3.3.13)."""
+
+Value = TypeVar("Value")
+
+_COUNTS: Final = tuple(1 << power for power in range(MAX_SHARDS.bit_length()))
+_NAME: Final = re.compile(rf"{CONFIGMAP_NAME}(?:-([1-9][0-9]{{0,3}}))?")
+_TAIL: Final = re.compile(r'"serial":([0-9]{1,10})(?:,"shard":[0-9]{1,2},"shards":([0-9]{1,2}))?\}$')
+_TAIL_MOST: Final = 80  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes of a document: past *split* there are more of them; past *full* a ConfigMap (of 1 MiB) has no room."""
+
+    split: int = 256 * 1024
+    full: int = 1008 * 1024
+
+
+class Mark(NamedTuple):
+    """What the end of a document says: its serial, and of how many shards it is one."""
+
+    serial: int
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one of *count* shards is to hold."""
+
+    shard: int
+    count: int
+    buckets: tuple[Bucket, ...]
+    zones: tuple[str, ...]
+
+    @property
+    def weight(self) -> int:
+        """The bytes of its names."""
+        return sum(bucket.weight for bucket in self.buckets)
+
+    @property
+    def names(self) -> int:
+        """How many names it holds."""
+        return sum(len(bucket.ip4) for bucket in self.buckets)
+
+
+def configmap_name(shard: int) -> str:
+    """Return the name of the ConfigMap that holds *shard*."""
+    return f"{CONFIGMAP_NAME}-{shard}" if shard else CONFIGMAP_NAME
+
+
+def shard_named(configmap: str) -> int | None:
+    """Return the shard that a ConfigMap of that name holds; None if it holds no records."""
+    match = _NAME.fullmatch(configmap)
+    return int(match[1] or 0) if match else None
+
+
+def mark_of(document: str) -> Mark | None:
+    """Return what *document* is marked with, None if it isn't one of ours; only its end is read."""
+    match = _TAIL.search(document[-_TAIL_MOST:])
+    if match is None or int(match[2] or 1) not in _COUNTS:
+        return None
+    return Mark(int(match[1]) % SERIALS, int(match[2] or 1))
+
+
+def frame_of(zones: Sequence[str]) -> int:
+    """Return the bytes that a document takes without its names, at most."""
+    longest = Records(ip6={"": []}, zones=[*zones], serial=SERIALS, shard=MAX_SHARDS, shards=MAX_SHARDS)
+    return len(render(longest).encode())
+
+
+def count_for(buckets: Sequence[Bucket], frame: int, now: int, limits: Limits) -> int:
+    """Return over how many shards to spread *buckets*, which are over *now*."""
+    weights = [bucket.weight for bucket in buckets]
+    largest = {count: frame + max(sum(weights[shard::count]) for shard in range(count)) for count in _COUNTS}
+    if largest[now] > limits.split:
+        return next((count for count in _COUNTS if count > now and largest[count] <= limits.split), MAX_SHARDS)
+    return next((count for count in _COUNTS if count < now and largest[count] <= limits.split // 2), now)
+
+
+def parts_of(buckets: tuple[Bucket, ...], count: int, zones: tuple[str, ...]) -> list[Part]:
+    """Return *buckets* over *count* shards."""
+    return [Part(shard, count, buckets[shard::count], zones) for shard in range(count)]
+
+
+def fitting(part: Part, room: int, served: Collection[str]) -> Part:
+    """Return of *part* what *room* bytes are enough for: first the names *served* already, then by name."""
+    weights = _joined(bucket.weights for bucket in part.buckets)
+    ip4 = _joined(bucket.ip4 for bucket in part.buckets)
+    ip6 = _joined(bucket.ip6 for bucket in part.buckets)
+    chosen = []
+    for name in sorted(weights, key=lambda name: (name not in served, name)):
+        if weights[name] <= room:
+            room -= weights[name]
+            chosen.append(Record(name, tuple(ip4[name]), tuple(ip6.get(name, ()))))
+    return replace(part, buckets=(bucket_of(chosen),))
+
+
+def document(part: Part, serial: int) -> str:
+    """Return the document of *part*; the one shard of one says nothing of shards, which is the Go operator's form.
+
+    The records are not validated again, which would cost as much as all else.
+    """
+    alone = part.count == 1
+    return render(
+        Records.model_construct(
+            ip4=_joined(bucket.ip4 for bucket in part.buckets),
+            ip6=_joined(bucket.ip6 for bucket in part.buckets),
+            zones=list(part.zones),
+            serial=serial,
+            shard=None if alone else part.shard,
+            shards=None if alone else part.count,
+        )
+    )
+
+
+def _joined(mappings: Iterable[Mapping[str, Value]]) -> dict[str, Value]:
+    return {name: value for mapping in mappings for name, value in mapping.items()}

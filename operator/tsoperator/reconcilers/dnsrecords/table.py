@@ -1,0 +1,87 @@
+"""All records as they are now, in buckets of names, so that a change of one costs no more than its bucket."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from tsnameserver.records import MAX_SHARDS
+
+from tsoperator.api.objects import Key
+from tsoperator.reconcilers.dnsrecords.records import Record, in_order
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bucket:
+    """Names and their addresses, and the bytes that each takes in a document; it is itself while nothing changes."""
+
+    ip4: Mapping[str, list[str]]
+    ip6: Mapping[str, list[str]]
+    weights: Mapping[str, int]
+    weight: int
+
+
+def bucket_number(name: str) -> int:
+    """Return the bucket of *name*, the same in every process and release."""
+    return crc32(name.encode()) % MAX_SHARDS
+
+
+def bucket_of(records: Iterable[Record]) -> Bucket:
+    """Return the bucket of *records*, each of another name; IPv4 has every name, be it without an address."""
+    ip4, ip6, weights = {}, {}, {}
+    for record in records:
+        name = record.name
+        ip4[name] = list(record.ip4)
+        weights[name] = _weight(name, record.ip4)
+        if record.ip6:
+            ip6[name] = list(record.ip6)
+            weights[name] += _weight(name, record.ip6)
+    return Bucket(ip4, ip6, weights, sum(weights.values()))
+
+
+def _weight(name: str, addresses: Sequence[str]) -> int:
+    """Count an entry with its quotes, brackets and commas, of names and addresses as DNS has them."""
+    return len(name.encode()) + 6 + sum(map(len, addresses)) + 3 * len(addresses)
+
+
+class Table:
+    """The record of every proxy, by the key of its headless Service."""
+
+    def __init__(self) -> None:
+        self._records: dict[Key, Record] = {}
+        self._proxies: list[dict[str, set[Key]]] = [defaultdict(set) for _ in range(MAX_SHARDS)]
+        self._buckets: dict[int, Bucket] = {}
+
+    def put(self, proxy: Key, record: Record | None) -> None:
+        """Take *record* as the one of *proxy*, None if it has none now."""
+        old = self._records.pop(proxy, None)
+        if record is not None:
+            self._records[proxy] = record
+        if record == old:
+            return
+        if old is not None:
+            proxies = self._touched(old.name)
+            proxies[old.name].remove(proxy)
+            if not proxies[old.name]:
+                del proxies[old.name]
+        if record is not None:
+            self._touched(record.name)[record.name].add(proxy)
+
+    def buckets(self) -> tuple[Bucket, ...]:
+        """Return all records; proxies of one name share it."""
+        for number in range(MAX_SHARDS):
+            if number not in self._buckets:
+                self._buckets[number] = bucket_of(map(self._shared, self._proxies[number].values()))
+        return tuple(self._buckets[number] for number in range(MAX_SHARDS))
+
+    def _touched(self, name: str) -> dict[str, set[Key]]:
+        """Return the names of the bucket of *name*, which is about to change."""
+        number = bucket_number(name)
+        self._buckets.pop(number, None)
+        return self._proxies[number]
+
+    def _shared(self, proxies: set[Key]) -> Record:
+        first, *others = (self._records[proxy] for proxy in proxies)
+        if not others:
+            return first
+        return Record(first.name, *in_order(address for each in (first, *others) for address in each.ip4 + each.ip6))

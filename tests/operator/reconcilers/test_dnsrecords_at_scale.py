@@ -1,0 +1,136 @@
+"""100,000 names on a cluster: from the records that the operator keeps to the answers of a nameserver."""
+
+import struct
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import yaml
+from tsnameserver.answer import answer
+from tsnameserver.compiler import empty_zone
+from tsnameserver.configmaps import ApiSettings, ConfigMaps
+from tsnameserver.records import LABEL_SELECTOR, MAX_SHARDS
+from tsnameserver.source import Follower, Source
+from tsnameserver.zone import Serving, Zone, ZoneSettings
+from tsoperator.api.objects import CONFIGMAP, Key, Object, key_of
+from tsoperator.desired.plan import Plan
+from tsoperator.kube.watch import Selection
+from tsoperator.reconcilers.dnsrecords import desired
+from tsoperator.reconcilers.dnsrecords.records import Record
+from tsoperator.reconcilers.dnsrecords.shards import document, shard_named
+from tsoperator.reconcilers.dnsrecords.table import Table
+from tsoperator.runtime import cache as caches
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.events import EventRecorder
+
+from tests.support.cluster import running, until
+from tests.support.manifests import DOMAIN, dnsconfig
+from tests.support.objects import settings
+from tests.support.operator import NAMESPACE, World
+
+NAMES = 100_000
+SETTINGS = settings(nameserver_image="example.org/tsnameserver:v1")
+FIRST = int(IPv4Address("100.64.0.1"))
+MOVED = IPv4Address("100.127.255.254")
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """What the operator's reconciler has but for its proxies, which are records from the start."""
+
+    table: Table
+    cache: caches.Cache
+    applier: Applier
+    dnsconfig: Object
+    render: desired.Render
+
+    def plan(self) -> Plan:
+        found = {shard_named(key_of(obj).name): obj for obj in self.cache.all(CONFIGMAP)}
+        live = {shard: obj for shard, obj in found.items() if shard is not None}
+        observed = desired.Observed(self.table.buckets(), live)
+        return desired.plan(self.dnsconfig, observed, SETTINGS, desired.DEFAULT_LIMITS, self.render)
+
+    async def write(self) -> int:
+        """Write what differs; return how many ConfigMaps that were."""
+        plan = self.plan()
+        await self.applier.apply(self.dnsconfig, plan)
+        await until(lambda: self.plan() == Plan())
+        return len(plan.apply)
+
+
+@asynccontextmanager
+async def writer(world: World) -> AsyncIterator[Writer]:
+    """Follow the ConfigMaps, with a table of all names."""
+    await world.apply(dnsconfig())
+    cache = caches.Cache([caches.Source(Selection(CONFIGMAP, NAMESPACE, LABEL_SELECTOR))])
+    applier = Applier(world.api, cache, EventRecorder(world.api, instance="test"), no_device)
+    table = Table()
+    for number in range(NAMES):
+        table.put(Key(NAMESPACE, f"ts-db-{number}"), record(number, IPv4Address(FIRST + number)))
+    async with running(cache.follow(world.api)):
+        await cache.synced()
+        yield Writer(table, cache, applier, await world.look(dnsconfig()), lru_cache(2 * MAX_SHARDS)(document))
+
+
+async def no_device(device: str) -> None:
+    """Take no device off a tailnet: records have none."""
+    raise AssertionError(device)
+
+
+def record(number: int, address: IPv4Address) -> Record:
+    return Record(f"db-{number}.{DOMAIN}", (str(address),), ())
+
+
+@asynccontextmanager
+async def nameserver(world: World, folder: Path) -> AsyncIterator[Serving]:
+    """Follow the ConfigMaps as the nameserver does."""
+    serving = Serving(empty_zone(ZoneSettings()))
+    follower = Follower(serving, ZoneSettings())
+    configmaps = ConfigMaps(api_settings(world, folder), partial(follower.offer, Source.API))
+    async with running(configmaps.follow()):
+        yield serving
+
+
+def api_settings(world: World, folder: Path) -> ApiSettings:
+    """Lay out in *folder* what a Pod finds of its ServiceAccount, from the kubeconfig."""
+    config = yaml.safe_load(world.kubeconfig)
+    cluster = config["clusters"][0]["cluster"]
+    (folder / "token").write_text(config["users"][0]["user"]["token"])
+    if "certificate-authority" in cluster:
+        (folder / "ca.crt").write_text(Path(cluster["certificate-authority"]).read_text())
+    return ApiSettings(cluster["server"], NAMESPACE, folder)
+
+
+def answers(zone: Zone, number: int) -> tuple[int, IPv4Address]:
+    """Return the number of answers, and the address at the end of the response."""
+    labels = f"db-{number}.{DOMAIN}".encode().split(b".")
+    qname = b"".join(bytes([len(label)]) + label for label in labels)
+    response = answer(struct.pack("!HHHHHH", 1, 0x0100, 1, 0, 0, 0) + qname + b"\0\0\1\0\1", zone) or bytes(12)
+    return int.from_bytes(response[6:8]), IPv4Address(response[-4:])
+
+
+def wrong(zone: Zone, numbers: Iterable[int]) -> list[int]:
+    """Return those of *numbers* whose names don't lead to their first addresses."""
+    return [number for number in numbers if answers(zone, number) != (1, IPv4Address(FIRST + number))]
+
+
+async def test_100_000_names_are_served_and_a_change_of_one_rewrites_one_shard(cluster: World, tmp_path: Path) -> None:
+    async with nameserver(cluster, tmp_path) as serving, writer(cluster) as operator:
+        assert await operator.write() == MAX_SHARDS
+        await until(lambda: serving.zone.loaded)
+        assert wrong(serving.zone, range(NAMES)) == []
+        operator.table.put(Key(NAMESPACE, "ts-db-7"), record(7, MOVED))
+        assert await operator.write() == 1
+        await until(lambda: answers(serving.zone, 7) == (1, MOVED))
+        assert wrong(serving.zone, range(NAMES)) == [7]
+
+
+async def test_a_nameserver_that_starts_finds_100_000_names(cluster: World, tmp_path: Path) -> None:
+    async with writer(cluster) as operator:
+        await operator.write()
+        async with nameserver(cluster, tmp_path) as serving:
+            await until(lambda: serving.zone.loaded)
+            assert wrong(serving.zone, range(0, NAMES, 10)) == []
