@@ -1,0 +1,147 @@
+"""What the asyncio engine sends on: UDP by asyncio-dgram, and TCP connections that are reused and pipelined."""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import asyncio_dgram
+
+from dnsload.exchange import Exchange
+from dnsload.session import Session, clock
+from dnsload.targets import Target, receive_drops, udp_socket
+
+_ID = struct.Struct("!H")
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+"""Seconds between attempts to connect."""
+
+
+class Channel(Protocol):
+    """A way to one target."""
+
+    exchange: Exchange
+    ready: asyncio.Event
+    """Set while queries can be sent."""
+
+    async def serve(self) -> None:
+        """Open it and take answers, until cancelled."""
+
+    async def send(self, message: bytes) -> None:
+        """Send one query; what goes wrong shows in the counts."""
+
+    def new_drops(self) -> int:
+        """Return how many answers the kernel has dropped since the last call."""
+
+
+class Datagrams:
+    """A connected UDP socket."""
+
+    def __init__(self, session: Session, target: Target, wake: Callable[[], None]) -> None:
+        self.exchange = session.exchange(target)
+        self.ready = asyncio.Event()
+        self._recording = session.recording
+        self._wake = wake
+        self._socket = udp_socket(target)
+        self._stream: Any = None
+        self._drops = 0
+
+    async def serve(self) -> None:
+        """Take answers, until cancelled."""
+        self._stream = await asyncio_dgram.from_socket(self._socket)
+        self.ready.set()
+        try:
+            while True:
+                try:
+                    answer, _ = await self._stream.recv()
+                except OSError:  # the port is unreachable
+                    self._recording.tally.refused += 1
+                else:
+                    self._take(answer)
+        finally:
+            self._stream.close()
+            await asyncio.sleep(0)  # the socket is closed by the loop's next turn
+
+    def _take(self, answer: bytes) -> None:
+        if len(answer) >= 2:
+            self.exchange.close(self._recording.tally, _ID.unpack_from(answer)[0], answer[2:], clock())
+            self._wake()
+
+    async def send(self, message: bytes) -> None:
+        """Send one query."""
+        try:
+            await self._stream.send(message)
+        except OSError:  # what an earlier query met; now that it is told, this one can go
+            self._recording.tally.refused += 1
+            with contextlib.suppress(OSError):  # it can't: it is lost
+                await self._stream.send(message)
+
+    def new_drops(self) -> int:
+        """Return how many answers the kernel has dropped since the last call."""
+        before, self._drops = self._drops, receive_drops(self._socket)
+        return (self._drops - before) & 0xFFFFFFFF
+
+
+class Connection:
+    """A TCP connection, made again when it ends."""
+
+    def __init__(self, session: Session, target: Target, wake: Callable[[], None]) -> None:
+        self.exchange = session.exchange(target)
+        self.ready = asyncio.Event()
+        self._target = target
+        self._recording = session.recording
+        self._timeout = session.timeout
+        self._wake = wake
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def serve(self) -> None:
+        """Connect and take answers, again and again, until cancelled."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    reader, self._writer = await asyncio.open_connection(*self._target)
+            except OSError:  # refused, unreachable, or not in time
+                self._recording.tally.connections_failed += 1
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+                continue
+            pause = _FIRST_PAUSE
+            self.ready.set()
+            try:
+                await self._take_answers(reader)
+            finally:
+                self.ready.clear()
+                await self._hang_up(self._writer)
+            if self.exchange.outstanding:
+                self._recording.tally.connections_failed += 1
+                self.exchange.abandon(self._recording.tally)
+                self._wake()
+                await asyncio.sleep(pause)
+
+    async def _take_answers(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # the other side has closed
+            while True:
+                (length,) = _ID.unpack(await reader.readexactly(2))
+                answer = await reader.readexactly(length)
+                if length >= 2:
+                    self.exchange.close(self._recording.tally, _ID.unpack_from(answer)[0], answer[2:], clock())
+                    self._wake()
+
+    async def _hang_up(self, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+        with contextlib.suppress(OSError):  # it was broken off
+            async with asyncio.timeout(self._timeout):
+                await writer.wait_closed()
+
+    async def send(self, message: bytes) -> None:
+        """Send one query; raises nothing, for a broken connection gives up all its queries."""
+        if self._writer is None:
+            return
+        with contextlib.suppress(OSError):  # `serve` sees it too
+            self._writer.write(_ID.pack(len(message)) + message)
+            await self._writer.drain()
+
+    def new_drops(self) -> int:
+        """Return 0: TCP drops nothing."""
+        return 0

@@ -1,0 +1,9 @@
+"""What can go wrong before a run starts."""
+
+
+class DnsloadError(Exception):
+    """The root of this package's errors."""
+
+
+class InputError(DnsloadError):
+    """What was asked for can't be run; the text says why."""

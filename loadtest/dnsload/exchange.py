@@ -1,0 +1,125 @@
+"""The queries of one socket or connection, by ID: what was asked, when, and what became of it.
+
+IDs are handed out in turn, and one is used again only after all others, so that no two queries outstanding share one.
+Each is freed by its answer or its time-out; from the oldest on, so the IDs in use are always one stretch of the ring.
+"""
+
+from array import array
+from collections.abc import Sequence
+
+from dnsload.checking import Checker, Fate
+from dnsload.tally import Counts, Tally
+from dnsload.targets import Target
+from dnsload.workload import Asked
+
+IDS = 1 << 16
+_MASK = IDS - 1
+_FREE, _WAITING, _EXPIRED = 0, 1, 2
+
+
+class Exchange:
+    """Gives IDs to queries, and answers to queries."""
+
+    def __init__(self, target: Target, pool: Sequence[Asked], checker: Checker, timeout_ns: int) -> None:
+        self.target = target
+        self.totals = Counts()
+        self.outstanding = 0
+        self._pool = pool
+        self._checker = checker
+        self._timeout = timeout_ns
+        self._states = bytearray(IDS)
+        self._places = array("i", bytes(4 * IDS))
+        self._intended = array("q", bytes(8 * IDS))
+        self._sent = array("q", bytes(8 * IDS))
+        self._head = self._tail = 0
+
+    @property
+    def room(self) -> int:
+        """Return how many queries can be opened."""
+        return IDS - (self._head - self._tail)
+
+    @property
+    def next_id(self) -> int:
+        """Return the ID of the next query that is opened."""
+        return self._head & _MASK
+
+    def open(self, places: Sequence[int], intended: Sequence[int], now: int, tally: Tally) -> None:
+        """Note that the queries at *places* are sent *now*, with consecutive IDs from `next_id` on."""
+        malformed = 0
+        for place, meant in zip(places, intended, strict=True):
+            number = self._head & _MASK
+            self._head += 1
+            self._states[number] = _WAITING
+            self._places[number] = place
+            self._intended[number] = meant
+            self._sent[number] = now
+            tally.lags.append(now - meant)
+            malformed += self._pool[place].question is None
+        self.outstanding += len(places)
+        for counts in (tally, self.totals):
+            counts.malformed_sent += malformed
+            counts.sent += len(places) - malformed
+
+    def close(self, tally: Tally, number: int, answer: bytes, received: int) -> None:
+        """Take the *answer* to query *number*, without its ID, *received* at that time."""
+        state = self._states[number]
+        place = self._places[number]
+        if state == _FREE:
+            tally.unexpected += 1
+            return
+        if self._pool[place].question is None:
+            tally.malformed_answered += 1
+            self._free(number)
+            return
+        verdict = self._checker.judge(place, answer)
+        if verdict.fate is Fate.FOREIGN:
+            tally.unexpected += 1
+            return
+        self._free(number)
+        if state == _EXPIRED:
+            tally.late += 1
+            self.totals.late += 1
+            return
+        tally.rcodes[verdict.rcode] += 1
+        tally.latencies.append(max(received, self._sent[number]) - self._intended[number])
+        if verdict.fate is Fate.RIGHT:
+            tally.right += 1
+            self.totals.right += 1
+        elif verdict.fate is Fate.TRUNCATED:
+            tally.truncated += 1
+            self.totals.truncated += 1
+        else:
+            tally.wrong += 1
+            self.totals.wrong += 1
+
+    def _free(self, number: int) -> None:
+        if self._states[number] == _WAITING:
+            self.outstanding -= 1
+        self._states[number] = _FREE
+
+    def expire(self, now: int, tally: Tally) -> None:
+        """Give up the queries whose time is over."""
+        before = now - self._timeout
+        while self._tail < self._head:
+            number = self._tail & _MASK
+            if self._states[number] == _WAITING:
+                if self._sent[number] > before:
+                    return
+                self._lose(number, tally)
+                self._states[number] = _EXPIRED
+            self._tail += 1
+
+    def abandon(self, tally: Tally) -> None:
+        """Give up all queries: the connection they were sent on has ended."""
+        while self._tail < self._head:
+            number = self._tail & _MASK
+            if self._states[number] == _WAITING:
+                self._lose(number, tally)
+            self._states[number] = _FREE
+            self._tail += 1
+
+    def _lose(self, number: int, tally: Tally) -> None:
+        self.outstanding -= 1
+        if self._pool[self._places[number]].question is not None:
+            tally.lost += 1
+            self.totals.lost += 1

@@ -1,0 +1,73 @@
+"""What a right answer is, by the records that the server was given."""
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tsnameserver.errors import RecordsError
+from tsnameserver.records import merge, parse
+
+from dnsload.errors import InputError
+
+NOERROR = 0
+NXDOMAIN = 3
+ADDRESS_TYPES = ("A", "AAAA")
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A right answer; None where it isn't known."""
+
+    rcode: int | None = None
+    addresses: frozenset[str] | None = None
+
+
+UNKNOWN = Expectation()
+ABSENT = Expectation(NXDOMAIN, frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNames:
+    """Names, folded and without the final dot, to their addresses by type."""
+
+    addresses: Mapping[str, Mapping[str, frozenset[str]]]
+
+    def expectation(self, name: str, qtype: str) -> Expectation:
+        """Return what a query for *name* and *qtype* should be answered."""
+        found = self.addresses.get(name)
+        if found is None or qtype == "ANY":
+            return UNKNOWN
+        return Expectation(NOERROR, found.get(qtype, frozenset()))
+
+
+def fold(name: str) -> str:
+    """Return *name* in lower case and without its final dot."""
+    return name.strip().lower().removesuffix(".")
+
+
+def read_records(paths: Iterable[Path]) -> KnownNames:
+    """Read the documents of one set of records, in one file or in shards; raises InputError."""
+    documents = []
+    for path in paths:
+        try:
+            documents.append(parse(path.read_bytes()))
+        except OSError as error:
+            raise InputError(f"{path} can't be read: {error.strerror}") from error
+        except RecordsError as error:
+            raise InputError(f"{path} has no records: {error}") from error
+    records = merge(documents)
+    if records is None:
+        raise InputError("the records are a part of a set: name the files of all its shards")
+    addresses: dict[str, dict[str, frozenset[str]]] = {}
+    for qtype, names in (("A", records.ip4), ("AAAA", records.ip6)):
+        for name, texts in names.items():
+            addresses.setdefault(fold(name), {})[qtype] = _normal(name, texts)
+    return KnownNames(addresses)
+
+
+def _normal(name: str, texts: Iterable[str]) -> frozenset[str]:
+    try:
+        return frozenset(str(ipaddress.ip_address(text)) for text in texts)
+    except ValueError as error:
+        raise InputError(f"the records of {name} hold an address that is none: {error}") from error

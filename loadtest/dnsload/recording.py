@@ -1,0 +1,156 @@
+"""What happened, by second, window, step and in all: memory is a row a window, however fast the queries."""
+
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dnsload.schedule import SECOND
+from dnsload.tally import Counts, Tally
+
+PERCENTS = (50.0, 90.0, 99.0, 99.9, 99.99)
+_BUSY = 0.95
+_STATM = Path("/proc/self/statm")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A stretch of the run, from *start* to *end* seconds after its beginning."""
+
+    start: float
+    end: float
+    counts: Counts
+    percentiles: tuple[float, ...]
+    """Of PERCENTS, in nanoseconds."""
+    largest: float
+    lag: float
+    """The 99th percentile, in nanoseconds."""
+    cpu: float
+    """Cores that the client used."""
+    memory: int
+    """Bytes that the client holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How many steps a run has, how long each is, and how long after its sending a query is lost; in seconds."""
+
+    count: int
+    seconds: int
+    timeout: float
+
+
+@dataclass(slots=True)
+class _Stretch:
+    start: int
+    cpu: float
+    tally: Tally
+
+
+class Recording:
+    """Collects a run: engines write to *tally* and call `turn` at least each second."""
+
+    def __init__(self, window_seconds: int, watch: Callable[[Row], None], layout: Steps) -> None:
+        self._window_seconds = window_seconds
+        self._layout = layout
+        self._watch = watch
+        self._cpu_began = 0.0
+        self._start = 0
+        self._second = self._window = _Stretch(0, 0.0, Tally())
+        self.tally = self._second.tally
+        """Of the second that runs."""
+        self.total = Tally()
+        self.steps = [Tally() for _ in range(layout.count)]
+        self.rows: list[Row] = []
+        self.busy_seconds = 0
+        self.seconds = 0
+
+    def begin(self, now: int) -> None:
+        """Start the clock."""
+        cpu = time.process_time()
+        self._start, self._cpu_began = now, cpu
+        self._second, self._window = _Stretch(now, cpu, self.tally), _Stretch(now, cpu, Tally())
+
+    @property
+    def next_turn(self) -> int:
+        """Return when `turn` is to be called."""
+        return self._start + (self.seconds + 1) * SECOND
+
+    def turn(self, now: int) -> None:
+        """End the second that runs, and the window if it is full."""
+        row = self._row(self._second, now)
+        self._watch(row)
+        self.busy_seconds += row.cpu >= _BUSY
+        self._end_second(now)
+        if self.seconds % self._window_seconds == 0:
+            self._end_window(now)
+
+    def _end_second(self, now: int) -> None:
+        self._second.tally.flush()
+        self._window.tally.add(self._second.tally)
+        self._add_to_steps(self._second.tally)
+        self.seconds += 1
+        self._second = _Stretch(now, time.process_time(), Tally())
+        self.tally = self._second.tally
+
+    def end(self, now: int) -> None:
+        """End the run."""
+        self._end_second(now)
+        short = now - self._window.start < self._window_seconds * SECOND // 2
+        if short and self.rows:  # too short to be a window: its rates would mean nothing
+            self.rows[-1].counts.accumulate(self._window.tally)
+            self.total.add(self._window.tally)
+        else:
+            self._end_window(now)
+
+    def _add_to_steps(self, tally: Tally) -> None:
+        """Add a second to its step, but what was lost or late in it to the step of a time-out before."""
+        now, before = self._step(self.seconds), self._step(self.seconds - self._layout.timeout)
+        now.add(tally)
+        for count in ("lost", "late"):
+            setattr(now, count, getattr(now, count) - getattr(tally, count))
+            setattr(before, count, getattr(before, count) + getattr(tally, count))
+
+    def _step(self, seconds: float) -> Tally:
+        number = int(max(seconds, 0) // self._layout.seconds)
+        return self.steps[min(number, len(self.steps) - 1)]
+
+    @property
+    def elapsed(self) -> float:
+        """Return how many seconds were recorded."""
+        return self.rows[-1].end if self.rows else 0.0
+
+    @property
+    def cpu(self) -> float:
+        """Return the cores that the client used on average."""
+        return (time.process_time() - self._cpu_began) / self.elapsed if self.elapsed else 0.0
+
+    def _end_window(self, now: int) -> None:
+        row = self._row(self._window, now)
+        self.total.add(self._window.tally)
+        self.rows.append(row)
+        self._window = _Stretch(now, time.process_time(), Tally())
+
+    def _row(self, stretch: _Stretch, now: int) -> Row:
+        stretch.tally.flush()
+        latency = stretch.tally.latency
+        seconds = max((now - stretch.start) / SECOND, 1e-9)
+        return Row(
+            start=(stretch.start - self._start) / SECOND,
+            end=(now - self._start) / SECOND,
+            counts=Counts().accumulate(stretch.tally),
+            percentiles=tuple(latency.percentiles(PERCENTS)),
+            largest=float(latency.largest),
+            lag=stretch.tally.lag.percentiles([99.0])[0],
+            cpu=(time.process_time() - stretch.cpu) / seconds,
+            memory=resident_bytes(),
+        )
+
+
+def resident_bytes() -> int:
+    """Return the memory that this process holds; where the system can't tell, the most it ever held."""
+    try:
+        return int(_STATM.read_text().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,365 @@
+"""What a run found, as data: the table, the JSON and the page are made from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import dns.rcode
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from dnsload.exchange import Exchange
+from dnsload.histogram import Histogram
+from dnsload.recording import PERCENTS, Recording, Row
+from dnsload.schedule import Schedule
+from dnsload.session import Session
+from dnsload.settings import Settings
+from dnsload.tally import Counts, Tally
+
+_MS = 1e6
+_LAG_LIMIT_MS = 10.0
+_BUSY_SHARE = 0.1
+_UNSENT_SHARE = 0.001
+_SOAK_SHARE = 0.1
+CURVE = tuple(float(each) for each in 100 - np.logspace(2, -3, 200))
+"""Percents of the percentile curve, 0 to 99.999."""
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """When a run started (UTC, ISO 8601), by which engine, and whether it was interrupted."""
+
+    started: str
+    engine: str
+    interrupted: bool
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Latency(_Model):
+    """Milliseconds."""
+
+    mean: float
+    p50: float
+    p90: float
+    p99: float
+    p99_9: float
+    p99_99: float
+    max: float
+
+
+class Totals(_Model):
+    """Counts of queries, and shares of them."""
+
+    sent: int
+    answered: int
+    wrong: int
+    lost: int
+    loss: float
+    """The share of queries without an answer in time, less what the client itself dropped."""
+    late: int
+    """Of the lost: an answer came after the time-out."""
+    truncated: int
+    unexpected: int
+    malformed_sent: int
+    malformed_answered: int
+    refused: int
+    connections_failed: int
+    client_drops: int
+    unsent: int
+    rcodes: dict[str, int]
+
+
+class Window(_Model):
+    """A stretch of the run, in seconds from its start; rates in queries a second, latencies in milliseconds."""
+
+    start: float
+    end: float
+    target_rate: float | None
+    sent_rate: float
+    answered_rate: float
+    wrong: int
+    lost: int
+    late: int
+    truncated: int
+    client_drops: int
+    latency_p50: float
+    latency_p90: float
+    latency_p99: float
+    latency_p99_9: float
+    latency_max: float
+    send_lag_p99: float
+    client_cpu: float
+    client_mib: float
+
+
+class Step(_Model):
+    """One rate of `--steps`."""
+
+    rate: float
+    totals: Totals
+    latency: Latency
+
+
+class TargetTotals(_Model):
+    """What one target did."""
+
+    target: str
+    sent: int
+    answered: int
+    wrong: int
+    lost: int
+    late: int
+
+
+class Soak(_Model):
+    """Medians over the first and the last windows; latencies in milliseconds."""
+
+    windows: int
+    """So many at each end."""
+    first_p50: float
+    last_p50: float
+    first_p99: float
+    last_p99: float
+    first_lost: int
+    last_lost: int
+    client_first_mib: float
+    client_last_mib: float
+
+
+class Report(_Model):
+    """All that a run found."""
+
+    version: int = 1
+    started: str
+    """UTC, ISO 8601."""
+    settings: dict[str, str]
+    engine: str
+    seconds: float
+    sending_seconds: float
+    """Of them: until the last query was due."""
+    interrupted: bool
+    totals: Totals
+    latency: Latency
+    """From when a query was meant to be sent."""
+    send_lag: Latency
+    """The part of it before the query was sent: the client's own."""
+    curve: list[tuple[float, float]]
+    """Percents and milliseconds."""
+    windows: list[Window]
+    steps: list[Step]
+    targets: list[TargetTotals]
+    soak: Soak | None
+    wrong_reasons: dict[str, int]
+    wrong_examples: list[str]
+    client_cpu: float
+    """Cores, on average."""
+    client_limits: list[str]
+    """Why the client, not the server, may be what was measured; empty if it isn't."""
+    failures: list[str]
+    """Why the exit code is 1; empty if it is 0."""
+
+
+def make_report(settings: Settings, session: Session, exchanges: Sequence[Exchange], about: About) -> Report:
+    """Put the report together."""
+    recording, checker = session.recording, session.checker
+    total = recording.total
+    windows = [_window(row, Schedule(settings.speed.segments)) for row in recording.rows]
+    totals = _totals(total)
+    return Report(
+        started=about.started,
+        engine=about.engine,
+        interrupted=about.interrupted,
+        settings=described(settings),
+        seconds=recording.elapsed,
+        sending_seconds=min(recording.elapsed, settings.speed.seconds),
+        totals=totals,
+        latency=_latency(total.latency),
+        send_lag=_latency(total.lag),
+        curve=_curve(total.latency),
+        windows=windows,
+        steps=_steps(settings, recording.steps),
+        targets=_targets(exchanges),
+        soak=_soak(windows) if settings.soak else None,
+        wrong_reasons=dict(checker.reasons),
+        wrong_examples=checker.examples,
+        client_cpu=recording.cpu,
+        client_limits=_client_limits(recording),
+        failures=_failures(totals, settings.max_loss),
+    )
+
+
+def described(settings: Settings) -> dict[str, str]:
+    """Return the settings in words."""
+    mix, form = settings.mix, settings.form
+    transport = "TCP connections" if settings.tcp else "UDP sockets"
+    if settings.names_file or settings.names:
+        names = ", ".join([*([str(settings.names_file)] if settings.names_file else []), *settings.names[:5]])
+    else:
+        names = "all of the records"
+    return {
+        "targets": ", ".join(map(str, settings.targets)),
+        "load": str(settings.speed),
+        "duration": f"{settings.speed.seconds:g} s",
+        "transport": f"{settings.sockets} {transport} for each target",
+        "names": names,
+        "records": ", ".join(map(str, settings.records)) or "none: addresses are not checked",
+        "types": ", ".join(settings.types),
+        "absent names": f"{mix.miss:.1%}",
+        "malformed packets": f"{mix.malformed:.1%}",
+        "EDNS": "no" if form.edns is None else f"{form.edns} bytes{', DO' if form.dnssec_ok else ''}",
+        "recursion desired": "yes" if form.recursion_desired else "no",
+        "time-out": f"{settings.timeout:g} s",
+        "loss allowed": f"{settings.max_loss:.3%}",
+        "seed": str(mix.seed),
+    }
+
+
+def _latency(histogram: Histogram) -> Latency:
+    p50, p90, p99, p99_9, p99_99 = (each / _MS for each in histogram.percentiles(PERCENTS))
+    return Latency(
+        mean=histogram.mean / _MS,
+        p50=p50,
+        p90=p90,
+        p99=p99,
+        p99_9=p99_9,
+        p99_99=p99_99,
+        max=histogram.largest / _MS,
+    )
+
+
+def _curve(histogram: Histogram) -> list[tuple[float, float]]:
+    """Return percentiles as far as there are answers to tell them apart."""
+    percents = [percent for percent in CURVE if histogram.count * (100 - percent) >= 99]
+    return [(at, each / _MS) for at, each in zip(percents, histogram.percentiles(percents), strict=True)]
+
+
+def _totals(counts: Counts) -> Totals:
+    return Totals(
+        sent=counts.sent,
+        answered=counts.answered,
+        wrong=counts.wrong,
+        lost=counts.lost,
+        loss=counts.loss,
+        late=counts.late,
+        truncated=counts.truncated,
+        unexpected=counts.unexpected,
+        malformed_sent=counts.malformed_sent,
+        malformed_answered=counts.malformed_answered,
+        refused=counts.refused,
+        connections_failed=counts.connections_failed,
+        client_drops=counts.client_drops,
+        unsent=counts.unsent,
+        rcodes={rcode_text(rcode): count for rcode, count in counts.rcodes.most_common()},
+    )
+
+
+def rcode_text(rcode: int) -> str:
+    """Return the name of *rcode*; -1 is that of an answer that has none."""
+    return "none" if rcode < 0 else dns.rcode.to_text(dns.rcode.Rcode.make(rcode))
+
+
+def _window(row: Row, schedule: Schedule) -> Window:
+    seconds = max(row.end - row.start, 1e-9)
+    p50, p90, p99, p99_9, _ = (each / _MS for each in row.percentiles)
+    counts = row.counts
+    return Window(
+        start=row.start,
+        end=row.end,
+        target_rate=schedule.rate((row.start + row.end) / 2) if schedule.segments else None,
+        sent_rate=(counts.sent + counts.malformed_sent) / seconds,
+        answered_rate=(counts.answered + counts.malformed_answered) / seconds,
+        wrong=counts.wrong,
+        lost=counts.lost,
+        late=counts.late,
+        truncated=counts.truncated,
+        client_drops=counts.client_drops,
+        latency_p50=p50,
+        latency_p90=p90,
+        latency_p99=p99,
+        latency_p99_9=p99_9,
+        latency_max=row.largest / _MS,
+        send_lag_p99=row.lag / _MS,
+        client_cpu=row.cpu,
+        client_mib=row.memory / 2**20,
+    )
+
+
+def _steps(settings: Settings, steps: Sequence[Tally]) -> list[Step]:
+    if settings.speed.step_seconds is None:
+        return []
+    return [
+        Step(rate=segment.first, totals=_totals(tally), latency=_latency(tally.latency))
+        for segment, tally in zip(settings.speed.segments, steps, strict=True)
+    ]
+
+
+def _targets(exchanges: Sequence[Exchange]) -> list[TargetTotals]:
+    by_target: dict[str, Counts] = {}
+    for exchange in exchanges:
+        by_target.setdefault(str(exchange.target), Counts()).accumulate(exchange.totals)
+    return [
+        TargetTotals(
+            target=target,
+            sent=counts.sent,
+            answered=counts.answered,
+            wrong=counts.wrong,
+            lost=counts.lost,
+            late=counts.late,
+        )
+        for target, counts in by_target.items()
+    ]
+
+
+def _soak(windows: Sequence[Window]) -> Soak | None:
+    """Compare the ends; the first window is left out where there are enough, for caches fill in it."""
+    full = [window for window in windows if window.sent_rate]
+    count = max(1, int(len(full) * _SOAK_SHARE))
+    if len(full) < 2:
+        return None
+    skipped = 1 if len(full) > 2 * count else 0
+    first, last = full[skipped : skipped + count], full[-count:]
+    return Soak(
+        windows=count,
+        first_p50=median(window.latency_p50 for window in first),
+        last_p50=median(window.latency_p50 for window in last),
+        first_p99=median(window.latency_p99 for window in first),
+        last_p99=median(window.latency_p99 for window in last),
+        first_lost=sum(window.lost for window in first),
+        last_lost=sum(window.lost for window in last),
+        client_first_mib=median(window.client_mib for window in first),
+        client_last_mib=median(window.client_mib for window in last),
+    )
+
+
+def _client_limits(recording: Recording) -> list[str]:
+    total = recording.total
+    limits = []
+    if recording.busy_seconds > _BUSY_SHARE * recording.seconds:
+        limits.append(
+            f"the client used a whole core in {recording.busy_seconds} of {recording.seconds} s:"
+            " give it more, or split the load over several clients"
+        )
+    lag = total.lag.percentiles([99.0])[0] / _MS
+    if lag > _LAG_LIMIT_MS:
+        limits.append(
+            f"one query in a hundred was sent {lag:.1f} ms late or later: the client couldn't keep the schedule"
+        )
+    if total.unsent > _UNSENT_SHARE * max(total.sent, 1):
+        limits.append(f"{total.unsent:,} queries were due and never sent: the client couldn't keep the schedule")
+    if total.client_drops:
+        limits.append(f"the client's kernel dropped {total.client_drops:,} packets for a full receive queue")
+    return limits
+
+
+def _failures(totals: Totals, max_loss: float) -> list[str]:
+    failures = []
+    if not totals.sent:
+        failures.append("no query was sent")
+    if totals.wrong:
+        failures.append(f"{totals.wrong:,} answers were wrong")
+    if totals.loss > max_loss:
+        failures.append(f"{totals.loss:.3%} of the queries were lost, more than {max_loss:.3%}")
+    return failures

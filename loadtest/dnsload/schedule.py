@@ -1,0 +1,157 @@
+"""How fast: the times at which queries are due (open loop), or how many are outstanding (closed loop)."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Protocol
+
+import numpy as np
+
+SECOND = 1_000_000_000
+"""Nanoseconds."""
+_AHEAD = 4096
+"""So many due times are computed at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of time in which the rate goes evenly from *first* to *last* queries a second."""
+
+    seconds: float
+    first: float
+    last: float
+
+    @property
+    def queries(self) -> float:
+        """Return how many queries are due in it."""
+        return self.seconds * (self.first + self.last) / 2
+
+
+class Schedule:
+    """Due times of all queries of an open loop, in nanoseconds from its start."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self.segments = tuple(segments)
+        self._starts = list(accumulate((segment.seconds for segment in segments), initial=0.0))
+        self._counts = list(accumulate((segment.queries for segment in segments), initial=0.0))
+        self.total = round(self._counts[-1])
+        self.seconds = self._starts[-1]
+
+    def rate(self, seconds: float) -> float:
+        """Return the rate *seconds* after the start, 0 after the end."""
+        if not 0 <= seconds < self.seconds:
+            return 0.0
+        number = self.segment_at(seconds)
+        segment = self.segments[number]
+        return segment.first + (segment.last - segment.first) * (seconds - self._starts[number]) / segment.seconds
+
+    def segment_at(self, seconds: float) -> int:
+        """Return the number of the segment *seconds* after the start, or of the last one."""
+        return min(bisect_right(self._starts, seconds) - 1, len(self.segments) - 1)
+
+    def due_times(self, first: int, count: int) -> list[int]:
+        """Return when query *first* and those after it are due, at most *count* of them."""
+        numbers = np.arange(first, min(first + count, self.total), dtype=np.float64)
+        which = np.clip(np.searchsorted(self._counts, numbers, side="right") - 1, 0, len(self.segments) - 1)
+        seconds = np.empty_like(numbers)
+        for number in np.unique(which):
+            chosen = which == number
+            seconds[chosen] = self._starts[number] + _within(
+                self.segments[number], numbers[chosen] - self._counts[number]
+            )
+        due: list[int] = np.rint(seconds * SECOND).astype(np.int64).tolist()
+        return due
+
+
+def _within(segment: Segment, numbers: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> np.ndarray:
+    """Return the seconds after which so many queries of *segment* are over: the inverse of the rate's integral."""
+    slope = (segment.last - segment.first) / segment.seconds
+    root = np.sqrt(np.maximum(segment.first**2 + 2 * slope * numbers, 0))
+    result: np.ndarray = 2 * numbers / np.maximum(segment.first + root, 1e-12)
+    return result
+
+
+class Pacing(Protocol):
+    """Tells an engine what to send now, and when to look again. Times are those of the monotonic clock."""
+
+    ends: int
+    """Nothing is due after this, nor sent much later."""
+
+    def due(self, now: int, outstanding: int, limit: int) -> Sequence[int]:
+        """Return when the next queries were meant to be sent: those for which the time has come, up to *limit*."""
+
+    def next_due(self) -> int | None:
+        """Return when the next query is due; None when none ever is, or when it waits for an answer."""
+
+    def unsent(self, now: int) -> int:
+        """Return how many queries were due by *now* and have not been handed out."""
+
+
+class OpenLoop:
+    """Queries at their due times, whatever the answers do."""
+
+    def __init__(self, schedule: Schedule, start: int) -> None:
+        self._schedule = schedule
+        self._start = start
+        self._next = 0
+        self._ahead: list[int] = []
+        self._used = 0
+        self.ends = start + round(schedule.seconds * SECOND)
+        self._look_ahead()
+
+    def due(self, now: int, outstanding: int, limit: int) -> Sequence[int]:
+        """Return the due times that have come."""
+        end = bisect_right(self._ahead, now, self._used, min(self._used + limit, len(self._ahead)))
+        times = self._ahead[self._used : end]
+        self._used = end
+        if end == len(self._ahead):
+            self._look_ahead()
+        return times
+
+    def next_due(self) -> int | None:
+        """Return when the next query is due."""
+        return self._ahead[self._used] if self._used < len(self._ahead) else None
+
+    def unsent(self, now: int) -> int:
+        """Return how many due queries have not been handed out."""
+        handed_out = self._next - len(self._ahead) + self._used
+        return self._due_before(now) - handed_out
+
+    def _due_before(self, now: int) -> int:
+        """Return how many queries of the schedule are due by *now*."""
+        low, high = 0, self._schedule.total
+        while low < high:
+            middle = (low + high) // 2
+            if self._start + self._schedule.due_times(middle, 1)[0] <= now:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _look_ahead(self) -> None:
+        self._ahead = [self._start + due for due in self._schedule.due_times(self._next, _AHEAD)]
+        self._next += len(self._ahead)
+        self._used = 0
+
+
+class ClosedLoop:
+    """A fixed number of queries outstanding: the next is sent when one is answered or lost."""
+
+    def __init__(self, concurrency: int, seconds: float, start: int) -> None:
+        self._concurrency = concurrency
+        self.ends = start + round(seconds * SECOND)
+
+    def due(self, now: int, outstanding: int, limit: int) -> Sequence[int]:
+        """Return *now* for each query that may be sent."""
+        if now >= self.ends:
+            return []
+        return [now] * min(limit, self._concurrency - outstanding)
+
+    def next_due(self) -> int | None:
+        """Return None: it is an answer that is waited for."""
+        return None
+
+    def unsent(self, now: int) -> int:
+        """Return 0: nothing is due by the clock."""
+        return 0

@@ -1,0 +1,354 @@
+"""The command line, turned into frozen Settings."""
+
+import argparse
+import re
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dnsload.errors import InputError
+from dnsload.schedule import Segment
+from dnsload.targets import Target, parse_target
+from dnsload.workload import Mix, QueryForm
+
+MAX_RATE = 1_000_000
+MAX_SECONDS = 24 * 3600.0
+_MAX_STEPS = 100
+_MAX_CONNECTIONS = 500
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_DEFAULT_RATE = 1000.0
+
+DESCRIPTION = """\
+Load a DNS server with queries, check every answer, and report latency, loss and mistakes.
+
+A query's latency counts from when it was meant to be sent, so a stall shows in every query that it delayed."""
+
+EXAMPLES = """\
+examples:
+  5,000 queries a second for a minute, answers checked against the records:
+    dnsload --target 127.0.0.1:5353 --records records.json --rate 5000 --duration 1m
+
+  find the rate at which it breaks, with a report to look at:
+    dnsload --target 192.0.2.53 --records records.json --steps 1000,5000,10000,20000 --html report.html
+    dnsload --target 192.0.2.53 --records records.json --rate 1000..40000 --duration 2m
+
+  as fast as it goes with 100 queries outstanding; by TCP:
+    dnsload --target 192.0.2.53 --records records.json --concurrency 100
+    dnsload --target 192.0.2.53 --records records.json --concurrency 100 --tcp --connections 8
+
+  one in ten for a name that doesn't exist, one in a hundred malformed, A and AAAA, EDNS:
+    dnsload --target 192.0.2.53 --records records.json --miss 0.1 --malformed 0.01 --types A,AAAA --edns 1232
+
+  from a Pod, through the cluster's own DNS, for eight hours:
+    dnsload --target cluster --resolver --records /records/records.json --rate 500 --soak --duration 8h
+
+  without records only questions and rcodes are checked:
+    dnsload --target 192.0.2.53 --name db.tail1234.ts.net --name printer.tail1234.ts.net
+
+exit codes: 0 all is well; 1 wrong answers, or more lost than --max-loss; 2 it can't be run as asked"""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast: the segments of an open loop, or the concurrency of a closed one."""
+
+    segments: tuple[Segment, ...]
+    concurrency: int | None
+    seconds: float
+    step_seconds: int | None
+    """Of each step, where there are any."""
+
+    @property
+    def fastest(self) -> float:
+        """Return the highest rate that is meant to be reached; infinite in a closed loop."""
+        if self.concurrency is not None:
+            return float("inf")
+        return max(max(segment.first, segment.last) for segment in self.segments)
+
+    def __str__(self) -> str:
+        if self.concurrency is not None:
+            return f"closed loop, {self.concurrency:,} outstanding"
+        if self.step_seconds is not None:
+            rates = ", ".join(f"{segment.first:,g}" for segment in self.segments)
+            return f"steps of {rates} queries/s, {self.step_seconds} s each"
+        only = self.segments[0]
+        if only.first == only.last:
+            return f"{only.first:,g} queries/s"
+        return f"{only.first:,g} to {only.last:,g} queries/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is asked for."""
+
+    targets: tuple[Target, ...]
+    records: tuple[Path, ...]
+    names_file: Path | None
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    form: QueryForm
+    mix: Mix
+    speed: Speed
+    tcp: bool
+    sockets: int
+    """UDP sockets or TCP connections for each target."""
+    engine: str
+    timeout: float
+    """Seconds."""
+    soak: bool
+    max_loss: float
+    json: Path | None
+    html: Path | None
+    quiet: bool
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(message.removeprefix("argument "))
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """Return the settings on a command line; raises InputError. `--help` prints, and ends the program."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if not (options.records or options.names or options.name):
+        raise InputError("what to ask? name records (--records), a file of names (--names), or names (--name)")
+    if options.dnssec_ok and options.edns is None:
+        options.edns = 1232
+    if options.miss + options.malformed > 1:
+        raise InputError("--miss and --malformed are more than all queries together")
+    if options.tcp and options.engine == "mmsg":
+        raise InputError("--engine mmsg is for UDP: leave it out with --tcp")
+    seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
+    return Settings(
+        targets=tuple(parse_target(text) for text in options.target),
+        records=tuple(options.records),
+        names_file=options.names,
+        names=tuple(options.name),
+        types=options.types,
+        form=QueryForm(options.edns, options.dnssec_ok, options.resolver),
+        mix=Mix(options.miss, options.malformed, seed),
+        speed=_speed(options),
+        tcp=options.tcp,
+        sockets=options.connections if options.tcp else options.sockets,
+        engine=options.engine,
+        timeout=options.timeout,
+        soak=options.soak,
+        max_loss=options.max_loss,
+        json=options.json,
+        html=options.html,
+        quiet=options.quiet,
+    )
+
+
+def _speed(options: argparse.Namespace) -> Speed:
+    given = [name for name in ("rate", "steps", "concurrency") if getattr(options, name) is not None]
+    if len(given) > 1:
+        raise InputError(f"--{given[0]} and --{given[1]} exclude each other")
+    if options.step_seconds is not None and not options.steps:
+        raise InputError("--step-seconds goes with --steps")
+    if options.soak and (options.steps or (options.rate and options.rate[0] != options.rate[1])):
+        raise InputError("--soak wants a constant rate (--rate 1000)")
+    if options.steps:
+        if options.duration is not None:
+            raise InputError("--steps take --step-seconds each: leave --duration out")
+        length = options.step_seconds or 30
+        segments = tuple(Segment(length, rate, rate) for rate in options.steps)
+        return Speed(segments, None, _at_most_a_day(length * len(segments)), length)
+    seconds = options.duration or (3600.0 if options.soak else 10.0)
+    if options.concurrency is not None:
+        return Speed((), options.concurrency, seconds, None)
+    first, last = options.rate or (_DEFAULT_RATE, _DEFAULT_RATE)
+    return Speed((Segment(seconds, first, last),), None, seconds, None)
+
+
+def _at_most_a_day(seconds: float) -> float:
+    if seconds > MAX_SECONDS:
+        raise InputError("a run takes at most 24 hours")
+    return seconds
+
+
+def _checked(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Make argparse pass the words of a ValueError on."""
+
+    def parsed(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return parsed
+
+
+def _number(text: str, what: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not {what}") from None
+    if not 0 <= number < float("inf"):
+        raise ValueError(f"{text!r} is not {what}")
+    return number
+
+
+def parse_duration(text: str) -> float:
+    """Read seconds, or a number with a unit: `90`, `90s`, `1.5m`, `24h`; raises ValueError."""
+    number, unit = re.fullmatch(r"(.*?)([smh]?)", text, re.DOTALL).groups()  # type: ignore[union-attr]  # it always matches
+    seconds = _number(number, "a duration such as 90, 90s, 10m or 24h") * _UNITS[unit]
+    if not 0 < seconds <= MAX_SECONDS:
+        raise ValueError("a run takes more than 0 seconds and at most 24 hours")
+    return seconds
+
+
+def _rate(text: str) -> float:
+    rate = _number(text, "a number of queries a second")
+    if not 0 < rate <= MAX_RATE:
+        raise ValueError(f"{text} queries a second is not more than 0 and at most 1,000,000")
+    return rate
+
+
+def parse_rates(text: str) -> tuple[float, float]:
+    """Read `RATE` or `FROM..TO`; raises ValueError."""
+    first, dots, last = text.partition("..")
+    return _rate(first), _rate(last if dots else first)
+
+
+def _steps(text: str) -> list[float]:
+    rates = [_rate(each) for each in text.split(",")]
+    if len(rates) > _MAX_STEPS:
+        raise ValueError(f"more than {_MAX_STEPS} steps")
+    return rates
+
+
+def _share(text: str) -> float:
+    share = _number(text, "a share from 0 to 1")
+    if share > 1:
+        raise ValueError(f"{text} is not a share from 0 to 1")
+    return share
+
+
+def _whole(least: int, most: int) -> Callable[[str], Any]:
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+            raise ValueError(f"{text!r} is not a whole number from {least:,} to {most:,}")
+        return int(text)
+
+    return _checked(parse)
+
+
+def _types(text: str) -> tuple[str, ...]:
+    types = tuple(each.strip().upper() for each in text.split(",") if each.strip())
+    if not types:
+        raise ValueError("no type is named")
+    return types
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="dnsload",
+        usage="dnsload --target ADDR:PORT --records FILE [--rate RATE] [--duration TIME] [options]",
+        description=DESCRIPTION,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_what(parser)
+    _add_how_fast(parser)
+    _add_transport(parser)
+    report = parser.add_argument_group("the report")
+    report.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON too")
+    report.add_argument("--html", type=Path, metavar="FILE", help="write it as one HTML page with plots too")
+    report.add_argument(
+        "--max-loss",
+        type=_checked(_share),
+        default=0.001,
+        metavar="SHARE",
+        help="a larger share of lost queries is exit code 1 (default 0.001)",
+    )
+    report.add_argument("--quiet", action="store_true", help="no line a second on stderr")
+    return parser
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_argument_group("what to ask, and whom")
+    add = what.add_argument
+    add(
+        "--target",
+        action="append",
+        required=True,
+        metavar="ADDR[:PORT]",
+        help="the server, or `cluster` (the first nameserver of /etc/resolv.conf); repeat it to ask several in turn",
+    )
+    add(
+        "--records",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="records.json: its names are asked and the answers checked; repeat it for shards",
+    )
+    add("--names", type=Path, metavar="FILE", help="ask these instead: lines of a name and perhaps a type")
+    add("--name", action="append", default=[], metavar="NAME", help="ask this name; may be repeated")
+    add("--types", type=_checked(_types), default=("A",), metavar="A,AAAA", help="types to ask for (default A)")
+    add("--miss", type=_checked(_share), default=0.0, metavar="SHARE", help="share of names that don't exist")
+    add("--malformed", type=_checked(_share), default=0.0, metavar="SHARE", help="share of damaged packets")
+    add("--edns", type=_whole(0, 65535), metavar="BYTES", help="send EDNS, offering this UDP size")
+    add("--dnssec-ok", action="store_true", help="set DO (with --edns 1232 unless that says otherwise)")
+    add("--resolver", action="store_true", help="the target is a resolver: set RD, and don't ask for AA in answers")
+    add("--seed", type=_whole(0, 2**32 - 1), metavar="N", help="choose the same names and damage again")
+
+
+def _add_how_fast(parser: argparse.ArgumentParser) -> None:
+    fast = parser.add_argument_group("how fast, how long")
+    add = fast.add_argument
+    add(
+        "--rate",
+        type=_checked(parse_rates),
+        metavar="RATE|FROM..TO",
+        help="queries a second, whatever the answers do; or a ramp over the duration (default 1000)",
+    )
+    add("--steps", type=_checked(_steps), metavar="R1,R2,…", help="rates, one after the other")
+    add("--step-seconds", type=_whole(1, 86400), metavar="N", help="how long each takes (default 30)")
+    add(
+        "--concurrency",
+        type=_whole(1, 100_000),
+        metavar="N",
+        help="instead: keep N queries outstanding, as fast as answers come",
+    )
+    add(
+        "--duration",
+        type=_checked(parse_duration),
+        metavar="TIME",
+        help="90, 90s, 10m, at most 24h (default 10s; 1h with --soak)",
+    )
+    add("--soak", action="store_true", help="a long run: windows of 10 s, the first compared with the last")
+    add(
+        "--timeout",
+        type=_checked(parse_duration),
+        default=2.0,
+        metavar="TIME",
+        help="after it a query is lost (default 2s)",
+    )
+
+
+def _add_transport(parser: argparse.ArgumentParser) -> None:
+    transport = parser.add_argument_group("transport")
+    add = transport.add_argument
+    add("--tcp", action="store_true", help="ask by TCP: connections are reused, queries pipelined")
+    add(
+        "--connections",
+        type=_whole(1, _MAX_CONNECTIONS),
+        default=4,
+        metavar="N",
+        help="TCP connections for each target (default 4)",
+    )
+    add("--sockets", type=_whole(1, 64), default=4, metavar="N", help="UDP sockets for each target (default 4)")
+    add(
+        "--engine",
+        choices=("auto", "asyncio", "mmsg"),
+        default="auto",
+        help="mmsg sends many datagrams a system call; auto takes it above 3,000 queries/s and for --concurrency",
+    )

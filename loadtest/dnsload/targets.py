@@ -1,0 +1,107 @@
+"""Where queries go: addresses as people write them, and the cluster's own resolver."""
+
+import socket
+from pathlib import Path
+from typing import NamedTuple
+
+from dnsload.errors import InputError
+
+RESOLV_CONF = Path("/etc/resolv.conf")
+_RECEIVE_BUFFER = 4 << 20
+"""Bytes; the kernel grants up to net.core.rmem_max, or all of it to root."""
+_SO_RCVBUFFORCE = 33
+_SO_MEMINFO = 55
+_MEMINFO_DROPS = 8
+
+
+class Target(NamedTuple):
+    """An address and a port that is asked."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_target(text: str, resolv_conf: Path = RESOLV_CONF) -> Target:
+    """Read `HOST`, `HOST:PORT`, `[ADDR]:PORT`, a bare IPv6 address, or `cluster`; raises InputError.
+
+    `cluster` is the first nameserver of *resolv_conf*, which in a Pod is the cluster's DNS.
+    """
+    if text == "cluster":
+        return Target(_first_nameserver(resolv_conf), 53)
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        port = rest.removeprefix(":") if bracket else ""
+        rest = rest or ":"
+        if not bracket or not rest.startswith(":"):
+            raise InputError(f"{text!r} is not [ADDR]:PORT")
+    elif text.count(":") > 1:
+        host, port = text, ""
+    else:
+        host, _, port = text.partition(":")
+    if not host:
+        raise InputError(f"{text!r} has no address")
+    return Target(_address(host), _port(port, text))
+
+
+def _port(text: str, whole: str) -> int:
+    if not text:
+        return 53
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
+        raise InputError(f"{whole!r} has a port that is not 1 to 65535")
+    return int(text)
+
+
+def _address(host: str) -> str:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"{host!r} can't be resolved: {error}") from error
+    return str(found[0][4][0])
+
+
+def _first_nameserver(resolv_conf: Path) -> str:
+    try:
+        lines = resolv_conf.read_text().splitlines()
+    except OSError as error:
+        raise InputError(f"{resolv_conf} can't be read: {error.strerror}") from error
+    for words in map(str.split, lines):
+        if words[:1] == ["nameserver"] and len(words) > 1:
+            return words[1]
+    raise InputError(f"{resolv_conf} names no nameserver")
+
+
+def udp_socket(target: Target) -> socket.socket:
+    """Return a nonblocking UDP socket connected to *target*, with a large receive queue; raises InputError."""
+    family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
+    try:
+        made = socket.socket(family, socket.SOCK_DGRAM)
+        try:
+            _enlarge(made)
+            made.setblocking(False)
+            made.connect(target)
+        except OSError:
+            made.close()
+            raise
+    except OSError as error:
+        raise InputError(f"{target} can't be reached: {error.strerror}") from error
+    return made
+
+
+def _enlarge(made: socket.socket) -> None:
+    try:
+        made.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
+    except OSError:  # not root, or not Linux
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
+
+
+def receive_drops(bound: socket.socket) -> int:
+    """Return how many packets the kernel has dropped for *bound*'s receive queue was full; 0 where it can't tell."""
+    try:
+        answer = bound.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 36)
+    except OSError:
+        return 0
+    fields = memoryview(answer).cast("I")
+    return fields[_MEMINFO_DROPS] if len(fields) > _MEMINFO_DROPS else 0

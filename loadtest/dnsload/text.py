@@ -1,0 +1,120 @@
+"""The report for a terminal: a line a second while it runs, and a table at the end."""
+
+from collections.abc import Iterable, Sequence
+
+from dnsload.recording import Row
+from dnsload.report import Latency, Report, Soak, Totals
+
+_MS = 1e6
+
+
+def progress_line(row: Row) -> str:
+    """Return a line on the second *row*."""
+    counts, seconds = row.counts, row.end - row.start
+    sent = (counts.sent + counts.malformed_sent) / seconds
+    answered = (counts.answered + counts.malformed_answered) / seconds
+    return (
+        f"{row.end:6.0f} s   sent {sent:9,.0f}/s   answered {answered:9,.0f}/s"
+        f"   p50 {row.percentiles[0] / _MS:8.3f} ms   p99 {row.percentiles[2] / _MS:8.3f} ms"
+        f"   lost {counts.lost:,}   wrong {counts.wrong:,}"
+    )
+
+
+def table(report: Report) -> str:
+    """Return the whole report."""
+    totals = report.totals
+    ended = " (interrupted)" if report.interrupted else ""
+    parts = [
+        f"dnsload   {report.settings['load']} at {report.settings['targets']}",
+        f"ran for   {report.seconds:.1f} s{ended}, {report.engine} engine, {report.client_cpu:.2f} cores used",
+        "",
+        *_lined(_counts(totals, report.sending_seconds)),
+        "",
+        *_lined(
+            [("latency, ms", *_HEADS), ("  answer", *_cells(report.latency)), ("  send lag", *_cells(report.send_lag))]
+        ),
+        "  (answer: from when a query was meant to be sent; send lag: the client's own part of it)",
+    ]
+    if report.steps:
+        rows = [(f"  {step.rate:,g}/s", f"{step.totals.loss:.2%}", *_cells(step.latency)) for step in report.steps]
+        parts += ["", *_lined([("step", "lost", *_HEADS), *rows])]
+    if len(report.targets) > 1:
+        rows = [
+            (f"  {each.target}", *(f"{count:,}" for count in (each.sent, each.answered, each.wrong, each.lost)))
+            for each in report.targets
+        ]
+        parts += ["", *_lined([("target", "sent", "answered", "wrong", "lost"), *rows])]
+    if report.soak:
+        parts += ["", *_soak(report.soak)]
+    if report.wrong_examples:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in report.wrong_reasons.items())
+        parts += ["", f"wrong     {reasons}; the first of them:"]
+        parts += [f"  {example}" for example in report.wrong_examples]
+    parts += ["", *(f"LIMITED BY THE CLIENT: {limit}" for limit in report.client_limits)]
+    parts += [f"FAILED: {failure}" for failure in report.failures] or ["ok"]
+    return "\n".join(parts)
+
+
+_HEADS = ("mean", "p50", "p90", "p99", "p99.9", "p99.99", "max")
+
+
+def _counts(totals: Totals, seconds: float) -> Iterable[tuple[str, ...]]:
+    def row(name: str, count: int, note: str = "") -> tuple[str, ...]:
+        return name, f"{count:,}", note
+
+    rate = totals.answered / seconds if seconds else 0.0
+    yield row("sent", totals.sent)
+    yield row(
+        "answered", totals.answered, f"{rate:,.0f}/s; " + ", ".join(f"{k} {v:,}" for k, v in totals.rcodes.items())
+    )
+    yield row("wrong", totals.wrong)
+    yield row(
+        "lost", totals.lost, f"{totals.loss:.4%}" + (f"; {totals.late:,} answered too late" if totals.late else "")
+    )
+    optional = (
+        ("truncated", totals.truncated, "TC set: ask again by TCP"),
+        ("unexpected", totals.unexpected, "answers to nothing that was outstanding"),
+        ("malformed", totals.malformed_sent, f"{totals.malformed_answered:,} answered; not counted above"),
+        ("refused", totals.refused, "times that the port was unreachable"),
+        ("connections", totals.connections_failed, "not made, or broken off with queries outstanding"),
+        ("client drops", totals.client_drops, "the client's receive queue was full; not in the loss"),
+        ("not sent", totals.unsent, "due, but the client didn't get to them"),
+    )
+    yield from (row(*each) for each in optional if each[1])
+
+
+def _cells(latency: Latency) -> tuple[str, ...]:
+    values = (latency.mean, latency.p50, latency.p90, latency.p99, latency.p99_9, latency.p99_99, latency.max)
+    return tuple(f"{value:.3f}" for value in values)
+
+
+def _soak(soak: Soak) -> list[str]:
+    def change(first: float, last: float) -> str:
+        return f"{last / first - 1:+.0%}" if first else ""
+
+    rows = [
+        (name, f"{first:.3f}", f"{last:.3f}", change(first, last))
+        for name, first, last in (
+            ("  p50, ms", soak.first_p50, soak.last_p50),
+            ("  p99, ms", soak.first_p99, soak.last_p99),
+            ("  client memory, MiB", soak.client_first_mib, soak.client_last_mib),
+        )
+    ]
+    rows.append(("  lost", f"{soak.first_lost:,}", f"{soak.last_lost:,}", ""))
+    windows = f"{soak.windows} windows" if soak.windows > 1 else "window"
+    return _lined([("soak", f"first {windows}", f"last {windows}", "change"), *rows])
+
+
+def _lined(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Line the columns up: the first to the left, all others to the right, a note in a third of three as it is."""
+    cells = [list(row) for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    lines = []
+    for row in cells:
+        noted = len(row) == 3
+        parts = [row[0].ljust(widths[0])]
+        parts += [
+            text if noted and column == 2 else text.rjust(widths[column]) for column, text in enumerate(row) if column
+        ]
+        lines.append("   ".join(parts).rstrip())
+    return lines

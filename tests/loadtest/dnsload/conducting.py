@@ -1,0 +1,61 @@
+"""Runs of both engines inside a test."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dnsload.app import every_target, make_session
+from dnsload.batched import BatchedEngine
+from dnsload.channels import Connection, Datagrams
+from dnsload.exchange import Exchange
+from dnsload.looped import LoopedEngine
+from dnsload.report import About, Report, make_report
+from dnsload.session import Session
+from dnsload.settings import Settings, read_settings
+from dnsload.targets import Target
+from tsnameserver.records import Records, render
+
+from tests.loadtest.dnsload.responder import ADDRESS
+
+NAMES = [f"n{number}.tail1234.ts.net" for number in range(5)]
+
+
+class Ran(NamedTuple):
+    """A finished run."""
+
+    report: Report
+    session: Session
+
+
+def records_file(folder: Path) -> Path:
+    """Write records in which each name has ADDRESS."""
+    path = folder / "records.json"
+    path.write_text(render(Records(ip4={name: [ADDRESS] for name in NAMES})))
+    return path
+
+
+async def conduct(engine: str, target: Target, folder: Path, *arguments: str) -> Ran:
+    """Run an engine to its end; without other *arguments* 200 queries in half a second."""
+    pace = () if {"--concurrency", "--rate", "--steps"} & {*arguments} else ("--rate", "400", "--duration", "0.5")
+    what = ("--target", str(target), "--records", str(records_file(folder)), "--engine", engine, "--quiet")
+    settings = read_settings([*what, *pace, *arguments])
+    session = make_session(settings)
+    targets = every_target(settings)
+    exchanges = await _run(engine, session, targets, settings)
+    return Ran(make_report(settings, session, exchanges, About("now", engine, False)), session)
+
+
+async def _run(engine: str, session: Session, targets: Sequence[Target], settings: Settings) -> Sequence[Exchange]:
+    if engine == "mmsg":
+        stop = threading.Event()
+        batched = BatchedEngine(session, targets, stop)
+        try:
+            await asyncio.to_thread(batched.run)
+        finally:
+            stop.set()
+        return batched.exchanges
+    looped = LoopedEngine(session, targets, Connection if settings.tcp else Datagrams)
+    await looped.run()
+    return looped.exchanges

@@ -1,0 +1,46 @@
+"""A made-up run, for the tests of what is written about it."""
+
+from collections import Counter
+from pathlib import Path
+
+from dnsload.app import make_session
+from dnsload.exchange import Exchange
+from dnsload.recording import Recording
+from dnsload.report import About, Report, make_report
+from dnsload.schedule import SECOND
+from dnsload.session import Session
+from dnsload.settings import Settings, read_settings
+
+from tests.loadtest.dnsload.conducting import records_file
+
+
+def settings_for(folder: Path, *arguments: str) -> Settings:
+    base = ("--target", "192.0.2.53", "--records", str(records_file(folder)), "--quiet")
+    return read_settings([*base, *arguments])
+
+
+def record(recording: Recording, seconds: int, **counts: int) -> None:
+    """Record seconds with a hundred right answers in 1 to 100 ms, and these *counts* each."""
+    start = recording.next_turn - SECOND
+    recording.begin(start)
+    for number in range(1, seconds + 1):
+        tally = recording.tally
+        tally.sent, tally.right, tally.rcodes = 100, 100, Counter({0: 100})
+        tally.latencies += [each * 1_000_000 for each in range(1, 101)]
+        tally.lags += [10_000] * 100
+        for name, count in counts.items():
+            setattr(tally, name, count)
+        recording.turn(start + number * SECOND)
+    recording.end(start + seconds * SECOND)
+
+
+def report_on(folder: Path, *arguments: str, seconds: int = 3, **counts: int) -> Report:
+    """Return the report on a run with such seconds."""
+    settings = settings_for(folder, *arguments)
+    session = make_session(settings)
+    record(session.recording, seconds, **counts)
+    return report_of(settings, session, [session.exchange(target) for target in settings.targets])
+
+
+def report_of(settings: Settings, session: Session, exchanges: list[Exchange]) -> Report:
+    return make_report(settings, session, exchanges, About("2026-01-02T03:04:05+00:00", "mmsg", interrupted=False))

@@ -1,0 +1,106 @@
+"""Tests of IDs, and of what becomes of queries."""
+
+import pytest
+from dnsload.checking import Checker
+from dnsload.exchange import IDS, Exchange
+from dnsload.tally import Tally
+from dnsload.targets import Target
+from dnsload.workload import Mix, QueryForm, Question, Workload
+
+QUESTIONS = [Question("a.ts.net", "A"), Question("b.ts.net", "A")]
+LOAD = Workload(QUESTIONS, None, QueryForm(), Mix(malformed=0.5))
+MALFORMED = next(place for place, asked in enumerate(LOAD.pool) if asked.question is None)
+TIMEOUT = 1000
+
+
+@pytest.fixture
+def exchange() -> Exchange:
+    return Exchange(Target("127.0.0.1", 53), LOAD.pool, Checker(LOAD.pool), TIMEOUT)
+
+
+@pytest.fixture
+def tally() -> Tally:
+    return Tally()
+
+
+def answer(place: int, rcode: int = 0) -> bytes:
+    packet = LOAD.pool[place].packet
+    return bytes((0x80, rcode)) + packet[2:]
+
+
+def test_latency_counts_from_when_a_query_was_meant_to_be_sent(exchange: Exchange, tally: Tally) -> None:
+    exchange.open([0, 1], [100, 150], 200, tally)
+    exchange.close(tally, 1, answer(1), 260)
+    exchange.close(tally, 0, answer(0, 3), 300)
+    assert (tally.latencies, tally.lags) == ([110, 200], [100, 50])
+    assert (tally.sent, tally.right, exchange.outstanding) == (2, 2, 0)
+    assert tally.rcodes == {0: 1, 3: 1}
+
+
+def test_a_wrong_answer_is_counted(exchange: Exchange, tally: Tally) -> None:
+    exchange.open([0], [0], 0, tally)
+    exchange.close(tally, 0, answer(0, 2), 5)
+    assert (tally.wrong, tally.right, tally.answered, exchange.totals.wrong) == (1, 0, 1, 1)
+
+
+def test_a_second_answer_is_unexpected(exchange: Exchange, tally: Tally) -> None:
+    exchange.open([0], [0], 0, tally)
+    for _ in range(3):
+        exchange.close(tally, 0, answer(0), 5)
+    exchange.close(tally, 77, answer(0), 5)
+    assert (tally.right, tally.unexpected, len(tally.latencies)) == (1, 3, 1)
+
+
+def test_an_answer_to_another_question_leaves_the_query_open(exchange: Exchange, tally: Tally) -> None:
+    exchange.open([0], [0], 0, tally)
+    exchange.close(tally, 0, answer(1), 5)
+    assert (tally.unexpected, exchange.outstanding) == (1, 1)
+    exchange.close(tally, 0, answer(0), 6)
+    assert (tally.right, exchange.outstanding) == (1, 0)
+
+
+def test_a_query_is_lost_after_its_time_and_its_answer_late(exchange: Exchange, tally: Tally) -> None:
+    exchange.open([0], [0], 50, tally)
+    exchange.expire(50 + TIMEOUT - 1, tally)
+    assert (tally.lost, exchange.outstanding) == (0, 1)
+    exchange.expire(50 + TIMEOUT, tally)
+    assert (tally.lost, exchange.outstanding) == (1, 0)
+    exchange.close(tally, 0, answer(0), 50 + TIMEOUT + 1)
+    exchange.close(tally, 0, answer(0), 50 + TIMEOUT + 2)
+    assert (tally.late, tally.unexpected, tally.latencies, tally.loss) == (1, 1, [], 1.0)
+
+
+def test_malformed_packets_are_neither_checked_nor_lost(exchange: Exchange, tally: Tally) -> None:
+    exchange.open([MALFORMED, MALFORMED], [0, 0], 0, tally)
+    exchange.close(tally, 0, b"\x80", 5)
+    exchange.expire(TIMEOUT, tally)
+    assert (tally.malformed_sent, tally.malformed_answered, exchange.outstanding) == (2, 1, 0)
+    assert (tally.sent, tally.lost, tally.wrong, tally.latencies) == (0, 0, 0, [])
+
+
+def test_no_id_is_used_twice_while_it_is_outstanding(exchange: Exchange, tally: Tally) -> None:
+    exchange.open([0] * IDS, [0] * IDS, 0, tally)
+    assert (exchange.room, exchange.outstanding) == (0, IDS)
+    exchange.close(tally, 5, answer(0), 1)
+    assert exchange.room == 0
+    exchange.close(tally, 0, answer(0), 1)
+    exchange.expire(1, tally)
+    assert (exchange.room, exchange.next_id) == (1, 0)
+
+
+def test_ids_go_round(exchange: Exchange, tally: Tally) -> None:
+    for number in range(IDS + 10):
+        assert exchange.next_id == number % IDS
+        exchange.open([number % 2], [number], number, tally)
+        exchange.close(tally, number % IDS, answer(number % 2), number)
+        exchange.expire(number, tally)
+    assert (tally.right, tally.unexpected, exchange.room) == (IDS + 10, 0, IDS)
+
+
+def test_what_is_abandoned_is_lost_at_once(exchange: Exchange, tally: Tally) -> None:
+    exchange.open([0, 1, MALFORMED], [0, 0, 0], 0, tally)
+    exchange.close(tally, 0, answer(0), 1)
+    exchange.abandon(tally)
+    assert (tally.lost, exchange.outstanding, exchange.room) == (1, 0, IDS)
+    exchange.close(tally, 1, answer(1), 2)
+    assert tally.unexpected == 1

@@ -1,0 +1,62 @@
+"""Tests of the histogram."""
+
+import numpy as np
+import pytest
+from dnsload.histogram import Histogram
+
+PERCENTS = [1.0, 50.0, 90.0, 99.0, 99.9, 99.99, 100.0]
+
+
+def exact(values: np.ndarray) -> list[float]:
+    result: list[float] = np.percentile(values, PERCENTS, method="inverted_cdf").tolist()
+    return result
+
+
+def lognormal(seed: int, count: int = 100_003) -> np.ndarray:
+    return np.random.default_rng(seed).lognormal(12, 2, count).astype(np.int64)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_percentiles_are_numpys_within_a_tenth_of_a_percent(seed: int) -> None:
+    values = lognormal(seed)
+    histogram = Histogram()
+    histogram.record(values)
+    assert histogram.percentiles(PERCENTS) == pytest.approx(exact(values), rel=1e-3)
+    assert histogram.mean == pytest.approx(values.mean())
+    assert (histogram.count, histogram.largest) == (len(values), values.max())
+
+
+def test_small_values_are_exact() -> None:
+    histogram = Histogram()
+    histogram.record([0, 1, 2, 3, 2047])
+    assert histogram.percentiles([20.0, 40.0, 80.0, 100.0]) == [0, 1, 3, 2047]
+
+
+def test_every_power_of_two_is_in_its_own_bucket() -> None:
+    for bits in range(40):
+        histogram = Histogram()
+        histogram.record([1 << bits, 1 << 39])
+        assert histogram.percentiles([50.0]) == pytest.approx([1 << bits], rel=1e-3)
+
+
+def test_histograms_add_up() -> None:
+    first, second, both = Histogram(), Histogram(), Histogram()
+    first.record(lognormal(1))
+    second.record(lognormal(2))
+    both.record(np.concatenate([lognormal(1), lognormal(2)]))
+    first.add(second)
+    assert first.percentiles(PERCENTS) == both.percentiles(PERCENTS)
+    assert (first.count, first.mean, first.largest) == (both.count, both.mean, both.largest)
+
+
+def test_what_is_negative_or_too_long_counts_as_the_nearest() -> None:
+    histogram = Histogram()
+    histogram.record([-5, 1 << 50])
+    assert histogram.percentiles([50.0]) == [0]
+    assert histogram.largest == (1 << 40) - 1
+
+
+def test_nothing_recorded_is_zero() -> None:
+    histogram = Histogram()
+    histogram.record([])
+    assert (histogram.percentiles([50.0]), histogram.mean) == ([0.0], 0.0)

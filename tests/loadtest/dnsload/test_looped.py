@@ -1,0 +1,41 @@
+"""Tests of what is special to the engine on asyncio."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from dnsload.app import every_target, make_session
+from dnsload.channels import Datagrams
+from dnsload.looped import LoopedEngine, fine_loop
+from dnsload.settings import read_settings
+
+from tests.loadtest.dnsload.conducting import records_file
+from tests.loadtest.dnsload.responder import udp_responder
+
+
+def test_its_loop_sleeps_less_than_a_millisecond() -> None:
+    async def shortest() -> float:
+        best = 1.0
+        for _ in range(50):
+            before = time.perf_counter()
+            await asyncio.sleep(0.0002)
+            best = min(best, time.perf_counter() - before)
+        return best
+
+    with asyncio.Runner(loop_factory=fine_loop) as runner:
+        assert 0.0002 <= runner.run(shortest()) < 0.001
+
+
+async def test_a_cancelled_run_has_recorded_what_came_before(tmp_path: Path) -> None:
+    async with udp_responder() as target:
+        settings = read_settings(["--target", str(target), "--records", str(records_file(tmp_path)), "--quiet"])
+        session = make_session(settings)
+        engine = LoopedEngine(session, every_target(settings), Datagrams)
+        running = asyncio.create_task(engine.run())
+        while session.recording.tally.right < 10:  # noqa: ASYNC110 - the engine just counts
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.wait([running])
+    assert running.cancelled()
+    assert 10 <= session.recording.total.right <= session.recording.total.sent < 10_000
+    assert session.recording.total.lost == 0

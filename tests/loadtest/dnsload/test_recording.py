@@ -1,0 +1,71 @@
+"""Tests of seconds, windows and steps."""
+
+from dnsload.recording import Recording, Row, Steps, resident_bytes
+from dnsload.schedule import SECOND
+
+START = 7 * SECOND
+
+
+def recorded(seconds: int, window: int, steps: int = 1, step_seconds: int = 1) -> tuple[Recording, list[Row]]:
+    """Record a run in whose second number n, n queries are sent and answered in n milliseconds."""
+    said: list[Row] = []
+    recording = Recording(window, said.append, Steps(steps, step_seconds, timeout=1))
+    recording.begin(START)
+    for number in range(1, seconds + 1):
+        assert recording.next_turn == START + number * SECOND
+        recording.tally.sent += number
+        recording.tally.latencies += [number * 1_000_000] * number
+        recording.turn(START + number * SECOND + 1000)
+    return recording, said
+
+
+def test_each_second_is_told() -> None:
+    _, said = recorded(3, window=10)
+    assert [row.counts.sent for row in said] == [1, 2, 3]
+    assert [round(row.percentiles[0] / 1e6) for row in said] == [1, 2, 3]
+
+
+def test_seconds_make_windows_and_windows_the_total() -> None:
+    recording, _ = recorded(6, window=2)
+    recording.end(START + 6 * SECOND + 2000)
+    assert [row.counts.sent for row in recording.rows] == [3, 7, 11]
+    assert [round(row.end) for row in recording.rows] == [2, 4, 6]
+    assert (recording.total.sent, recording.total.latency.count) == (21, 21)
+
+
+def test_a_short_end_belongs_to_the_last_window() -> None:
+    recording, _ = recorded(2, window=1)
+    recording.tally.lost += 5
+    recording.end(START + 2 * SECOND + SECOND // 4)
+    assert [row.counts.lost for row in recording.rows] == [0, 5]
+    assert recording.total.lost == 5
+
+
+def test_a_run_shorter_than_a_window_is_one() -> None:
+    recording, _ = recorded(0, window=10)
+    recording.tally.sent += 1
+    recording.end(START + SECOND // 10)
+    assert [row.counts.sent for row in recording.rows] == [1]
+    assert recording.elapsed == 0.1
+
+
+def test_steps_have_their_own_tallies_and_what_comes_late_is_the_lasts() -> None:
+    recording, _ = recorded(5, window=1, steps=2, step_seconds=2)
+    recording.end(START + 5 * SECOND + 2000)
+    assert [step.sent for step in recording.steps] == [1 + 2, 3 + 4 + 5]
+
+
+def test_what_is_lost_belongs_to_the_step_that_sent_it() -> None:
+    recording, _ = recorded(2, window=1, steps=2, step_seconds=2)
+    recording.tally.lost += 5
+    recording.turn(START + 3 * SECOND)
+    recording.tally.lost += 7
+    recording.end(START + 4 * SECOND)
+    assert [step.lost for step in recording.steps] == [5, 7]
+    assert recording.total.lost == 12
+
+
+def test_memory_is_that_of_this_process() -> None:
+    before = resident_bytes()
+    more = bytearray(b"x" * (64 << 20))
+    assert resident_bytes() - before > len(more) / 2

@@ -1,0 +1,117 @@
+"""Tests of the command line."""
+
+from pathlib import Path
+
+import pytest
+from dnsload.errors import InputError
+from dnsload.schedule import Segment
+from dnsload.settings import Settings, parse_duration, read_settings
+from dnsload.targets import Target
+from dnsload.workload import QueryForm
+
+BASE = ("--target", "127.0.0.1:5353", "--records", "records.json")
+
+
+def read(*arguments: str) -> Settings:
+    return read_settings([*BASE, *arguments])
+
+
+def test_defaults() -> None:
+    settings = read()
+    assert settings.targets == (Target("127.0.0.1", 5353),)
+    assert settings.records == (Path("records.json"),)
+    assert settings.speed.segments == (Segment(10, 1000, 1000),)
+    assert (settings.types, settings.timeout, settings.max_loss, settings.engine) == (("A",), 2.0, 0.001, "auto")
+    assert settings.form == QueryForm()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "segments"),
+    [
+        ("--rate 5000 --duration 1m", (Segment(60, 5000, 5000),)),
+        ("--rate 1000..20000 --duration 10", (Segment(10, 1000, 20000),)),
+        ("--steps 1000,5000", (Segment(30, 1000, 1000), Segment(30, 5000, 5000))),
+        ("--steps 1000 --step-seconds 5", (Segment(5, 1000, 1000),)),
+        ("--soak", (Segment(3600, 1000, 1000),)),
+        ("--concurrency 100", ()),
+    ],
+)
+def test_speeds(arguments: str, segments: tuple[Segment, ...]) -> None:
+    assert read(*arguments.split()).speed.segments == segments
+
+
+def test_several_targets() -> None:
+    assert read("--target", "[::1]:53").targets == (Target("127.0.0.1", 5353), Target("::1", 53))
+
+
+def test_do_brings_edns_and_the_resolver_rd() -> None:
+    assert read("--dnssec-ok", "--resolver").form == QueryForm(1232, dnssec_ok=True, recursion_desired=True)
+
+
+def test_sockets_are_those_of_the_transport() -> None:
+    assert read("--sockets", "2", "--connections", "3").sockets == 2
+    assert read("--sockets", "2", "--connections", "3", "--tcp").sockets == 3
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("24h", 86400)])
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--rate 1000001", "at most 1,000,000"),
+        ("--rate 0", "more than 0"),
+        ("--rate fast", "'fast' is not a number"),
+        ("--rate nan", "'nan' is not a number"),
+        ("--rate 1000..", "'' is not a number"),
+        ("--duration 25h", "at most 24 hours"),
+        ("--duration 5d", "such as 90, 90s"),
+        ("--steps 1000 --step-seconds 86400 --duration 5", "leave --duration out"),
+        ("--steps 1000,1000 --step-seconds 86400", "at most 24 hours"),
+        ("--rate 5 --concurrency 5", "exclude each other"),
+        ("--step-seconds 5", "goes with --steps"),
+        ("--soak --rate 1..2", "constant rate"),
+        ("--miss 1.5", "not a share"),
+        ("--miss 0.6 --malformed 0.6", "more than all"),
+        ("--edns 65536", "from 0 to 65,535"),
+        ("--tcp --engine mmsg", "is for UDP"),
+        ("--target :53", "has no address"),
+        ("--wrong", "unrecognized arguments: --wrong"),
+    ],
+)
+def test_bad_input_is_said_in_one_line(arguments: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        read(*arguments.split())
+    assert "\n" not in str(caught.value)
+
+
+def test_what_to_ask_and_whom_must_be_said() -> None:
+    with pytest.raises(InputError, match="--target"):
+        read_settings(["--records", "r"])
+    with pytest.raises(InputError, match="what to ask"):
+        read_settings(["--target", "127.0.0.1"])
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        read("--help")
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    examples = [line.split()[1:] for line in said.splitlines() if line.strip().startswith("dnsload --target 192")]
+    assert len(examples) >= 5
+    assert all(read_settings(example) for example in examples)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--rate 5000", "5,000 queries/s"),
+        ("--rate 1000..20000", "1,000 to 20,000 queries/s"),
+        ("--steps 10,20 --step-seconds 5", "steps of 10, 20 queries/s, 5 s each"),
+        ("--concurrency 100", "closed loop, 100 outstanding"),
+    ],
+)
+def test_the_speed_in_words(arguments: str, words: str) -> None:
+    assert str(read(*arguments.split()).speed) == words

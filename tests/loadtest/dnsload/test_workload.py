@@ -1,0 +1,112 @@
+"""Tests of what is asked."""
+
+from collections import Counter
+from pathlib import Path
+
+import dns.message
+import dns.rdatatype
+import pytest
+from dnsload.errors import InputError
+from dnsload.expectations import ABSENT
+from dnsload.workload import (
+    MISS_LABEL_BYTES,
+    Asked,
+    Mix,
+    QueryForm,
+    Question,
+    Workload,
+    parse_questions,
+    read_questions,
+)
+
+NAMES = [Question(f"n{number}.tail1234.ts.net", "A") for number in range(10)]
+
+
+def parsed(asked: Asked) -> dns.message.Message:
+    return dns.message.from_wire(b"\x00\x07" + asked.packet)
+
+
+def workload(mix: Mix | None = None, questions: list[Question] = NAMES) -> Workload:
+    return Workload(questions, None, QueryForm(), mix or Mix())
+
+
+@pytest.mark.parametrize(
+    "form",
+    [QueryForm(), QueryForm(recursion_desired=True), QueryForm(edns=1232), QueryForm(edns=4096, dnssec_ok=True)],
+)
+def test_packets_are_what_dnspython_makes(form: QueryForm) -> None:
+    packet = Workload([Question("db.tail1234.ts.net", "AAAA")], None, form, Mix()).pool[0].packet
+    made = dns.message.make_query(
+        "db.tail1234.ts.net",
+        "AAAA",
+        id=7,
+        flags=0x0100 if form.recursion_desired else 0,
+        use_edns=form.edns is not None,
+        payload=form.edns or 0,
+        want_dnssec=form.dnssec_ok,
+    )
+    assert b"\x00\x07" + packet == made.to_wire()
+
+
+def test_every_name_is_chosen_about_equally_often() -> None:
+    chosen = Counter(workload().choose(20_000))
+    assert {*chosen} == set(range(10))
+    assert all(1700 < count < 2300 for count in chosen.values())
+
+
+def test_a_name_that_is_listed_twice_is_chosen_twice_as_often() -> None:
+    chosen = Counter(workload(questions=[*NAMES[:2], NAMES[0]]).choose(30_000))
+    assert chosen[0] / chosen[1] == pytest.approx(2, rel=0.1)
+
+
+def test_shares_are_kept() -> None:
+    load = workload(Mix(miss=0.2, malformed=0.1))
+    chosen = [load.pool[place] for place in load.choose(50_000)]
+    assert sum(asked.question is None for asked in chosen) == pytest.approx(5000, rel=0.1)
+    assert sum(asked.expected is ABSENT for asked in chosen) == pytest.approx(10_000, rel=0.1)
+
+
+def test_absent_names_are_beside_those_that_exist() -> None:
+    load = workload(Mix(miss=1))
+    absent = [asked for asked in load.pool if asked.expected is ABSENT]
+    names = {str(parsed(asked).question[0].name) for asked in absent[:1000]}
+    assert len(names) == 1000
+    assert all(name.endswith(".tail1234.ts.net.") for name in names)
+    assert {len(name.partition(".")[0]) + 1 for name in names} == {MISS_LABEL_BYTES}
+
+
+def test_malformed_packets_differ_from_queries() -> None:
+    load = workload(Mix(malformed=0.5))
+    well = {asked.packet for asked in load.pool if asked.question}
+    damaged = [asked.packet for asked in load.pool if asked.question is None]
+    assert len(damaged) > 1000
+    assert sum(packet in well for packet in damaged) < len(damaged) * 0.01
+    assert min(map(len, damaged)) < 12
+
+
+def test_a_seed_chooses_the_same_again() -> None:
+    first, second, other = (workload(Mix(miss=0.5, malformed=0.1, seed=seed)) for seed in (1, 1, 2))
+    assert first.pool == second.pool != other.pool
+    assert first.choose(100) == second.choose(100) != other.choose(100)
+
+
+def test_lines_are_names_and_types() -> None:
+    lines = ["DB.ts.net.", "", "# nothing", "a.ts.net mx # mail"]
+    assert parse_questions(lines, ("A", "AAAA")) == [
+        Question("db.ts.net", "A"),
+        Question("db.ts.net", "AAAA"),
+        Question("a.ts.net", "MX"),
+    ]
+
+
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "names"
+    path.write_text("a.ts.net\na.ts.net A 5\n")
+    with pytest.raises(InputError, match="names: line 2"):
+        read_questions(path, ("A",))
+
+
+@pytest.mark.parametrize("question", [Question("a..b", "A"), Question("x" * 64 + ".ts.net", "A"), Question("a", "XX")])
+def test_what_can_not_be_asked_is_an_input_error(question: Question) -> None:
+    with pytest.raises(InputError):
+        workload(questions=[question])
