@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help demo test test-real e2e lint format crds clean
+.PHONY: help demo test test-real e2e bench soak lint format crds clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,13 @@ e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built her
 	$(BIN)/python -m tests.e2e.testbed build
 	@$(MAKE) --no-print-directory test-real
 	$(BIN)/python -m pytest tests/e2e $(ARGS)
+
+bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root, Go, cc; six minutes)
+	peers=$$($(BIN)/python -m tests.e2e.testbed peers) && \
+	$(BIN)/python -m dnsbench --go-nameserver "$$peers" --results loadtest/results $(ARGS)
+
+soak: .venv/.dev ## Run the nameserver under load, reloads and malformed packets for MINUTES (10)
+	$(BIN)/python -m dnsbench soak --minutes $(or $(MINUTES),10) --results loadtest/results $(ARGS)
 
 lint: .venv/.dev ## Check style, types and import contracts
 	$(BIN)/ruff format --check .

@@ -1,6 +1,7 @@
 """The nameserver: right answers to real clients, at once, and whatever happens to the operator and the API server."""
 
 import asyncio
+import random
 import statistics
 import sys
 import time
@@ -21,10 +22,22 @@ from tests.e2e.product import NAMESPACE
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.control import DOMAIN
 from tests.e2e.testbed.network import DNS_SERVICE
+from tests.e2e.testbed.parts import program
 from tests.e2e.waiting import always, eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
 DNSMASQ = "127.0.0.53"  # on the node
+COREDNS_BY_TCP = "127.0.0.54"  # on the node
+COREFILE = """
+ts.net:53 {{
+    bind {address}
+    errors
+    cache 30
+    forward . {nameserver} {{
+        force_tcp
+    }}
+}}
+"""
 OUTAGE = 30.0  # seconds
 CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 BOTH, ONLY6, MOVED = (f"{label}.{DOMAIN}" for label in ("both", "only6", "moved"))
@@ -144,6 +157,61 @@ def test_a_client_learns_of_the_zone(
     itself = dig(bed, nameserver, "ts.net", rtype)
     assert itself.data
     eventually(lambda: dig(bed, address, "ts.net", rtype) == itself, f"{rtype} as the nameserver has it", 40)
+
+
+QTYPES = ("A", "AAAA", "ANY", "TXT", "HTTPS", "SVCB", "MX", "SRV", "CNAME", "TYPE1000")
+NAMES = {
+    "both families": BOTH,
+    "AAAA only": ONLY6,
+    "names below it": DOMAIN,
+    "apex": "ts.net",
+    "missing": f"nothing.{DOMAIN}",
+    "below a name": f"x.{BOTH}",
+}
+
+
+@pytest.mark.parametrize("qtype", QTYPES)
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
+def test_coredns_says_what_the_nameserver_says(bed: Bed, nameserver: str, records: None, name: str, qtype: str) -> None:
+    itself = dig(bed, nameserver, name, qtype)
+    assert itself.rcode in {"NOERROR", "NXDOMAIN"}
+    for _ in range(2):  # the second comes from its cache
+        assert dig(bed, DNS_SERVICE, name, qtype) == itself
+
+
+@pytest.fixture(scope="module")
+def coredns_by_tcp(bed: Bed, nameserver: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A CoreDNS on the node, which asks the nameserver for ts.net by TCP alone."""
+    corefile = tmp_path_factory.mktemp("coredns") / "Corefile"
+    corefile.write_text(COREFILE.format(address=COREDNS_BY_TCP, nameserver=nameserver))
+    bed.daemons.start("coredns-by-tcp", [program(bed.paths, "coredns"), "-conf", corefile], bed.machines["node"])
+    eventually(lambda: dig(bed, COREDNS_BY_TCP, "ts.net", "SOA").data, "an answer of the CoreDNS that forwards by TCP")
+    yield COREDNS_BY_TCP
+    bed.daemons.stop("coredns-by-tcp")
+
+
+@pytest.mark.parametrize("transport", ["+notcp", "+tcp"])
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_coredns_that_forwards_by_tcp_passes_the_answer_on(
+    bed: Bed, records: None, coredns_by_tcp: str, case: Case, transport: str
+) -> None:
+    assert dig(bed, coredns_by_tcp, case.name, case.rtype, transport) == case.answer
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_client_that_mixes_cases_gets_its_spelling_back(bed: Bed, records: None, case: Case) -> None:
+    chance = random.Random(0x20)
+    for _ in range(3):  # what CoreDNS has cached was asked for in another spelling
+        name = "".join(chance.choice((letter.lower(), letter.upper())) for letter in case.name)
+        assert dig(bed, DNS_SERVICE, name, case.rtype) == case.answer
+        assert asked(bed, DNS_SERVICE, name, case.rtype) == f"{name}."
+
+
+def asked(bed: Bed, server: str, name: str, rtype: str) -> str:
+    """Return the name in the question of a response, as it is spelt there."""
+    words = ["dig", "+time=1", "+tries=1", "+noall", "+question", f"@{server}", name, rtype]
+    (question,) = [line for line in bed.machines["node"].run(words, timeout=10).splitlines() if line.endswith(rtype)]
+    return question.removeprefix(";").split()[0]
 
 
 async def test_a_written_configmap_is_served_at_once(

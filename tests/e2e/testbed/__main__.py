@@ -7,9 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 
-from tests.e2e.testbed import parts, preflight, rootfs
+from tests.e2e.testbed import packages, parts, preflight, rootfs
 from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.build import build
+from tests.e2e.testbed.build import build, build_program
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.lock import locked
 from tests.e2e.testbed.paths import Paths
@@ -38,10 +38,11 @@ def parser() -> argparse.ArgumentParser:
         ("down", "take the bed down and see that nothing is left (both kinds, or with --api-only that one)"),
         ("status", "say what runs and what is built; exit with 1 when nothing runs"),
         ("build", "build the parts that are missing"),
+        ("peers", "build or install the nameservers that `make bench` compares ours with; say where the Go one is"),
         ("shell", "start a shell (or the command that follows) with KUBECONFIG and PATH set for the bed"),
     ):
         command = commands.add_parser(name, help=text, description=text)
-        if name != "build":
+        if name not in {"build", "peers"}:
             command.add_argument("--api-only", action="store_true", help="the API server alone, without a node")
     commands.choices["build"].add_argument("part", nargs="*", help=f"default: all of {', '.join(_names())}, base")
     commands.choices["shell"].add_argument("words", nargs=argparse.REMAINDER, help="a command to run instead")
@@ -108,6 +109,14 @@ def build_parts(paths: Paths, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def peers(paths: Paths, _: argparse.Namespace) -> int:
+    """Get what `make bench` needs."""
+    progress = Progress()
+    packages.install_peers(progress)
+    print(build_program("k8s-nameserver", paths, progress))
+    return 0
+
+
 def shell(paths: Paths, arguments: argparse.Namespace) -> int:
     """Start a shell for the bed."""
     bed = Bed(paths, arguments.api_only)
@@ -122,6 +131,7 @@ COMMANDS: Mapping[str, Callable[[Paths, argparse.Namespace], int]] = {
     "down": down,
     "status": status,
     "build": build_parts,
+    "peers": peers,
     "shell": shell,
 }
 

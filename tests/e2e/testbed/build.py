@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from tests.e2e.testbed import packages, preflight, rootfs
@@ -55,6 +56,21 @@ def build_part(part: Part, paths: Paths, progress: Progress) -> None:
         if built.name != name:
             built.rename(unfinished / name)
     unfinished.rename(target)
+
+
+def build_program(name: str, paths: Paths, progress: Progress) -> Path:
+    """Return where the program *name* lies: in its part where that is built, else built here without the rest of it.
+
+    Raises:
+        BedError: it can't be built; says what.
+    """
+    whole = next(part for part in ALL if name in part.programs)
+    alone = replace(whole, programs={name: whole.programs[name]})
+    for part in (whole, alone):
+        if part.output(paths).exists():
+            return part.output(paths) / name
+    build(paths, progress, [alone], whole=False)
+    return alone.output(paths) / name
 
 
 def _go_build(part: Part, folder: Path, progress: Progress) -> None:

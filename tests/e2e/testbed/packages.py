@@ -1,6 +1,7 @@
 """The Debian packages that the testbed needs, installed by apt where they are missing."""
 
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,23 +33,41 @@ PACKAGES = (
     Package("socat", "socat"),
 )
 
+# The nameservers that `make bench` compares ours with; it starts them itself.
+PEERS = (
+    Package("knot", "knotd"),
+    Package("nsd", "nsd"),
+)
 
-def missing() -> list[str]:
-    """Name the packages that aren't installed."""
-    return [package.name for package in PACKAGES if not _there(package.brings)]
+
+def missing(packages: Iterable[Package]) -> list[str]:
+    """Name the *packages* that aren't installed."""
+    return [package.name for package in packages if not _there(package.brings)]
+
+
+def install_peers(progress: Progress) -> None:
+    """Install PEERS, and stop the services that Debian makes of them where it does.
+
+    Raises:
+        BedError: apt isn't there or fails.
+    """
+    names = missing(PEERS)
+    install(progress, PEERS)
+    if names and Path("/run/systemd/system").exists():
+        run(["systemctl", "disable", "--now", "--quiet", *names])
 
 
 def _there(brings: str) -> bool:
     return Path(brings).exists() if brings.startswith("/") else shutil.which(brings) is not None
 
 
-def install(progress: Progress) -> None:
-    """Install what is missing, and say which packages that is.
+def install(progress: Progress, packages: Sequence[Package] = PACKAGES) -> None:
+    """Install those of *packages* that are missing, and say which that is.
 
     Raises:
         BedError: apt isn't there or fails.
     """
-    names = missing()
+    names = missing(packages)
     if not names:
         return
     if shutil.which("apt-get") is None:
@@ -57,6 +76,6 @@ def install(progress: Progress) -> None:
     with progress.step(f"installing Debian packages: {' '.join(names)}"):
         run(["apt-get", "update", "-qq"], timeout=300, env=quiet)
         run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *names], timeout=900, env=quiet)
-    still = missing()
+    still = missing(packages)
     if still:
         raise BedError(f"apt-get installed these, but they don't bring what is needed: {' '.join(still)}")

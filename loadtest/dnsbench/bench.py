@@ -1,0 +1,133 @@
+"""Carries out scenarios: starts the servers, measures them in turn, ends them."""
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dnsbench.client import Client
+from dnsbench.dnsperf import Dnsperf
+from dnsbench.errors import BenchError
+from dnsbench.measure import Row, Sample, best, sample
+from dnsbench.process import Server
+from dnsbench.progress import Progress
+from dnsbench.queries import Mix, addresses, encoded, make, text
+from dnsbench.records import Changes
+from dnsbench.scenarios import Contestant, Scenario, Writes
+from dnsbench.servers import Installed, Kind, answers
+
+WARM_SECONDS = 0.3
+_SETTLE_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Everything that a measurement needs."""
+
+    installed: Installed
+    client: Client
+    core: int
+    """The servers' core; the client has its own."""
+    folder: Path
+    progress: Progress
+    dnsperf: Dnsperf | None = None
+
+    def queries(self, mix: Mix) -> Path:
+        """Return the client's file of *mix*, written when it is first needed."""
+        path = self.folder / f"{mix.names}-{mix.misses}-{mix.junk}.queries"
+        if not path.exists():
+            path.write_bytes(b"".join(encoded(make(mix))))
+        return path
+
+    def names(self, mix: Mix) -> Path:
+        """Return dnsperf's file of the same queries."""
+        path = self.queries(mix).with_suffix(".names")
+        if not path.exists():
+            path.write_text("".join(map(text, make(mix))))
+        return path
+
+    @contextmanager
+    def serve(self, kind: Kind, names: int) -> Iterator[tuple[Server, Path]]:
+        """Run a server; yields its folder too."""
+        folder = self.folder / f"{kind}-{names}".lower()
+        folder.mkdir()
+        with self.installed.serve(kind, names, folder, self.core) as server:
+            yield server, folder
+        shutil.rmtree(folder)
+
+    def run(self, scenario: Scenario) -> list[Row]:
+        """Measure the contestants of *scenario* in turn, round after round; raises BenchError."""
+        self.progress.say(f"{scenario.title}: {', '.join(each.label for each in scenario.contestants)}")
+        rounds: dict[str, list[Sample]] = {each.label: [] for each in scenario.contestants}
+        with ExitStack() as stack:
+            running = self._start_all(scenario, stack)
+            for contestant in scenario.contestants:
+                self._warm(scenario, contestant, running[contestant.label][0])
+            for number in range(scenario.rounds):
+                for contestant in scenario.contestants:
+                    seen = self._measure(scenario, contestant, *running[contestant.label])
+                    rounds[contestant.label].append(seen)
+                self.progress.say(f"  round {number + 1} of {scenario.rounds}: {_shortly(rounds)}")
+        return [
+            Row(scenario=scenario.name, label=label, best=best(all_), rounds=all_) for label, all_ in rounds.items()
+        ]
+
+    def _start_all(self, scenario: Scenario, stack: ExitStack) -> dict[str, tuple[Server, Path]]:
+        """Start a server for each kind and number of names; returns them by contestant."""
+        servers: dict[tuple[Kind, int], tuple[Server, Path]] = {}
+        for contestant in scenario.contestants:
+            key = contestant.kind, contestant.mix.names
+            if key not in servers:
+                servers[key] = stack.enter_context(self.serve(*key))
+        return {each.label: servers[each.kind, each.mix.names] for each in scenario.contestants}
+
+    def _warm(self, scenario: Scenario, contestant: Contestant, server: Server) -> None:
+        self.client.run(self.queries(contestant.mix), server.port, replace(scenario.load, seconds=WARM_SECONDS))
+
+    def _measure(self, scenario: Scenario, contestant: Contestant, server: Server, folder: Path) -> Sample:
+        writer = self._writer(contestant, server, folder)
+        before = server.cpu_seconds
+        if scenario.by_dnsperf and self.dnsperf:
+            seen = self.dnsperf.run(self.names(contestant.mix), server.port, scenario.load)
+        else:
+            tick = writer.write if writer else None
+            seen = self.client.run(self.queries(contestant.mix), server.port, scenario.load, tick)
+        spent = server.cpu_seconds - before
+        if writer and contestant.writes is Writes.SERVED:
+            writer.settle()
+        return sample(seen, spent, server.rss_bytes, writer.served if writer else 0)
+
+    def _writer(self, contestant: Contestant, server: Server, folder: Path) -> "Writer | None":
+        if contestant.writes is Writes.NONE:
+            return None
+        names = addresses(contestant.mix.names)
+        return Writer(Changes.of(folder if contestant.writes is Writes.SERVED else self.folder, names), server.port)
+
+
+@dataclass(slots=True)
+class Writer:
+    """Makes a change a time, and counts those that are served by the next."""
+
+    changes: Changes
+    port: int
+    served: int = 0
+
+    def write(self, _: Path | None = None) -> None:
+        """Look for the last change, and make the next."""
+        if self.changes.made and answers(self.port, self.changes.owed):
+            self.served += 1
+        self.changes.make_one()
+
+    def settle(self) -> None:
+        """Wait for the last change to be served, so that no other measurement pays for it; raises BenchError."""
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while self.changes.made and not answers(self.port, self.changes.owed):
+            if time.monotonic() > deadline:
+                raise BenchError(f"a change isn't served after {_SETTLE_SECONDS} s")
+            time.sleep(0.05)
+
+
+def _shortly(rounds: Mapping[str, Sequence[Sample]]) -> str:
+    return ", ".join(f"{label} {seen[-1].cpu_us:.2f} µs" for label, seen in rounds.items())

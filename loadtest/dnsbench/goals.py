@@ -1,0 +1,105 @@
+"""The goals, judged by a table of measurements (pure)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dnsbench.measure import Row, Sample
+from dnsbench.scenarios import LARGE, SMALL
+from dnsbench.servers import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Measurements by scenario and contestant."""
+
+    rows: Sequence[Row]
+
+    def get(self, scenario: str, label: str) -> Sample | None:
+        """Return the best of a contestant, or None where it wasn't measured."""
+        found = (row.best for row in self.rows if (row.scenario, row.label) == (scenario, label))
+        return next(found, None)
+
+
+Judge = Callable[[Table], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A figure that mustn't be above *limit*."""
+
+    text: str
+    limit: float
+    unit: str
+    judge: Judge
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a goal came to; a figure of None wasn't measured."""
+
+    text: str
+    limit: float
+    unit: str
+    figure: float | None
+
+    @property
+    def missed(self) -> bool:
+        """Tell whether it was measured and is above the limit."""
+        return self.figure is not None and self.figure > self.limit
+
+
+def cpu_ratio(scenario: str, label: str, to: str) -> Judge:
+    """Divide the least CPU a query of one contestant by another's."""
+
+    def judge(table: Table) -> float | None:
+        ours, theirs = table.get(scenario, label), table.get(scenario, to)
+        return ours.cpu_us / theirs.cpu_us if ours and theirs and theirs.cpu_us else None
+
+    return judge
+
+
+def added_ms(scenario: str, label: str, to: str, figure: str) -> Judge:
+    """Say by how many milliseconds *figure* (in microseconds) of one contestant is above another's."""
+
+    def judge(table: Table) -> float | None:
+        ours, theirs = table.get(scenario, label), table.get(scenario, to)
+        return (float(getattr(ours, figure)) - float(getattr(theirs, figure))) / 1000 if ours and theirs else None
+
+    return judge
+
+
+def memory(label: str) -> Judge:
+    """Return the memory of a contestant of the scenario that has all sizes, in megabytes."""
+
+    def judge(table: Table) -> float | None:
+        found = table.get("sizes", label)
+        return found.rss_mb if found else None
+
+    return judge
+
+
+def wrong(table: Table) -> float | None:
+    """Count our wrong answers in all scenarios."""
+    ours = [row.best.wrong for row in table.rows if row.label.startswith(Kind.OURS)]
+    return sum(ours) if ours else None
+
+
+_SMALL, _LARGE = f"ours, {SMALL:,} names", f"ours, {LARGE:,} names"
+_CHANGES = ("reload", "ours, changes", "ours, no changes")
+GOALS = (
+    Goal("CPU a query, saturated: ours / Go", 0.55, "x", cpu_ratio("saturated", "ours", "Go")),
+    Goal("CPU a query at 10,000 q/s: ours / Go", 0.55, "x", cpu_ratio("paced", "ours", "Go")),
+    Goal("CPU a query, saturated: ours / Knot", 1.4, "x", cpu_ratio("saturated", "ours", "Knot")),
+    Goal(f"CPU a query, saturated: {LARGE:,} names / {SMALL:,}", 1.15, "x", cpu_ratio("sizes", _LARGE, _SMALL)),
+    Goal("CPU a query, saturated: random names / hits", 1.5, "x", cpu_ratio("flood", "ours, misses", "ours, hits")),
+    Goal(f"memory with {SMALL:,} names", 50, "MB", memory(_SMALL)),
+    Goal(f"memory with {LARGE:,} names", 150, "MB", memory(_LARGE)),
+    Goal("what changes add to p99.99", 10, "ms", added_ms(*_CHANGES, "p9999_us")),
+    Goal("what changes add to the longest stall", 10, "ms", added_ms(*_CHANGES, "stall_us")),
+    Goal("wrong answers of ours", 0, "", wrong),
+)
+
+
+def judged(table: Table, goals: Sequence[Goal] = GOALS) -> list[Verdict]:
+    """Return the verdict on each goal."""
+    return [Verdict(goal.text, goal.limit, goal.unit, goal.judge(table)) for goal in goals]

@@ -1,0 +1,64 @@
+"""What a result was measured on: the machine, and the versions of what ran."""
+
+import datetime
+import os
+import platform
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+
+from dnsbench.errors import BenchError
+from dnsbench.servers import Kind
+
+_ASK_SECONDS = 10
+_VERSION_FLAGS = {Kind.NSD: "-v", Kind.KNOT: "--version"}
+
+
+def cores() -> tuple[int, int]:
+    """Return a core for the server and another for the client; raises BenchError."""
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        raise BenchError("two cores are needed: one for the server, one for the client")
+    return usable[0], usable[-1]
+
+
+def command_line(words: Sequence[str]) -> str:
+    """Return the command with *words*, where files lie left out: results are shown to others."""
+    shown = [Path(word).name if Path(word).is_absolute() else word for word in words]
+    return shlex.join(["python", "-m", "dnsbench", *shown])
+
+
+def facts(programs: Mapping[Kind, str], command: str) -> dict[str, object]:
+    """Return what tells this run from others."""
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": command,
+        "cores": os.cpu_count(),
+        "cpu": _cpu_model(),
+        "kernel": platform.release(),
+        "versions": {str(kind): _version(kind, program) for kind, program in programs.items()},
+    }
+
+
+def _cpu_model() -> str:
+    found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return found[1] if found else platform.machine()
+
+
+def _version(kind: Kind, program: str) -> str:
+    """Return the first line of what the program says of itself; of Go's the module's version."""
+    if kind is Kind.OURS:
+        return f"tsnameserver {metadata.version('tsoperator')}, Python {platform.python_version()}"
+    command = ["go", "version", "-m", program] if kind is Kind.GO else [program, _VERSION_FLAGS[kind]]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS, check=False)  # noqa: S603 - our own words
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    said = done.stdout or done.stderr
+    if kind is Kind.GO:
+        module = re.search(r"^\s+(?:mod|dep)\s+tailscale\.com\s+(\S+)", said, re.MULTILINE)
+        return f"k8s-nameserver {module[1]}" if module else "unknown"
+    return next(iter(said.splitlines()), "unknown")

@@ -1,0 +1,111 @@
+"""A server process on one core: started in a session of its own, measured from /proc, ended by pid."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dnsbench.errors import BenchError
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_START_SECONDS = 30
+_STOP_SECONDS = 5
+_LOG_LINES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What one line of /proc/PID/stat says."""
+
+    pid: int
+    ended: bool
+    session: int
+    cpu_ticks: int
+    rss_pages: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Stat":
+        """Read the line; the command in it may hold spaces and brackets (proc(5))."""
+        pid, _, rest = text.partition(" ")
+        fields = rest[rest.rindex(")") + 2 :].split()
+        return cls(int(pid), fields[0] in "ZX", int(fields[3]), int(fields[11]) + int(fields[12]), int(fields[21]))
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server: its first process, all of whose session counts, and the port that it answers on."""
+
+    pid: int
+    port: int
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time of all threads of all its processes so far."""
+        return sum(stat.cpu_ticks for stat in _session(self.pid)) / _TICKS
+
+    @property
+    def rss_bytes(self) -> int:
+        """Resident memory of all its processes; what they share counts for each."""
+        return sum(stat.rss_pages for stat in _session(self.pid)) * os.sysconf("SC_PAGESIZE")
+
+
+def _session(pid: int) -> list[Stat]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            stat = Stat.parse(path.read_text())
+            if stat.session == pid and not stat.ended:
+                found.append(stat)
+    return found
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], core: int, port: int, log: Path, is_ready: Callable[[], bool]) -> Iterator[Server]:
+    """Run *command* on *core* until the block ends; raises BenchError where it isn't ready in time."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own words
+            ["taskset", "-c", str(core), *command],  # noqa: S607 - of the PATH
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        _wait_until_ready(process, log, is_ready)
+        yield Server(process.pid, port)
+        if process.poll() is not None:
+            raise BenchError(f"{command[0]} ended with code {process.returncode}: {_tail(log)}")
+    finally:
+        _end(process)
+
+
+def _wait_until_ready(process: "subprocess.Popen[bytes]", log: Path, is_ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while not is_ready():
+        if process.poll() is not None:
+            raise BenchError(f"it ended with code {process.returncode}: {_tail(log)}")
+        if time.monotonic() > deadline:
+            raise BenchError(f"it doesn't answer after {_START_SECONDS} s: {_tail(log)}")
+        time.sleep(0.05)
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-_LOG_LINES:])
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ask the first process to end, and kill what is left of its session."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):  # then it is killed
+        process.wait(_STOP_SECONDS)
+    deadline = time.monotonic() + _STOP_SECONDS
+    while (left := _session(process.pid)) and time.monotonic() < deadline:
+        for stat in left:
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(stat.pid, signal.SIGKILL)
+        time.sleep(0.01)
+    process.wait(_STOP_SECONDS)

@@ -1,0 +1,149 @@
+"""What is said of a run: tables in Markdown, and the JSON that is kept (pure)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from dnsbench.goals import Verdict
+from dnsbench.histogram import percentile
+from dnsbench.measure import Row, Sample
+from dnsbench.scenarios import Scenario
+from dnsbench.soak import Soaked
+
+BUSY = 0.97
+"""Above this the client was the limit, and rates say nothing of the server."""
+_COLUMNS = ("", "CPU µs", "q/s", "p50 ms", "p99 ms", "p99.9 ms", "p99.99 ms", "longest ms", "stall ms")
+_MORE_COLUMNS = ("lost", "wrong", "RSS MB", "client µs", "client busy", "client stall ms")
+
+
+def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table, the first column to the left and the others to the right."""
+    rows = [list(head), *(list(line) for line in lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    rows.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
+    padded = (
+        [
+            cell.ljust(width) if not column else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        for row in rows
+    )
+    return "\n".join(f"| {' | '.join(row)} |" for row in padded)
+
+
+def measurements(scenario: Scenario, rows: Sequence[Row]) -> str:
+    """Return the table of one scenario."""
+    lines = [(row.label, *_cells(row.best)) for row in rows if row.scenario == scenario.name]
+    text = f"### {scenario.title}\n\n{table((*_COLUMNS, *_MORE_COLUMNS), lines)}"
+    limited = [row.label for row in rows if row.scenario == scenario.name and row.best.client_busy > BUSY]
+    if limited and not scenario.load.rate:
+        text += f"\n\nThe client was the limit with {', '.join(limited)}: CPU a query stands, q/s is at least that."
+    changes = sum(row.best.changes for row in rows if row.scenario == scenario.name)
+    return f"{text}\n\nChanges seen to be served within a second: {changes}." if changes else text
+
+
+def _cells(best: Sample) -> tuple[str, ...]:
+    times = (best.p50_us, best.p99_us, best.p999_us, best.p9999_us, best.longest_us, best.stall_us)
+    return (
+        f"{best.cpu_us:.2f}",
+        f"{best.qps:,.0f}",
+        *map(_milliseconds, times),
+        f"{best.lost:,}",
+        f"{best.wrong:,}",
+        f"{best.rss_mb:.0f}",
+        f"{best.client_cpu_us:.2f}",
+        f"{best.client_busy:.0%}",
+        _milliseconds(best.client_stall_us),
+    )
+
+
+def _milliseconds(microseconds: float) -> str:
+    """Return it, or a dash for what isn't known."""
+    return f"{microseconds / 1000:.2f}" if microseconds else "-"
+
+
+def verdicts(all_: Sequence[Verdict]) -> str:
+    """Return the table of goals."""
+    lines = [(each.text, f"≤ {each.limit:g} {each.unit}".strip(), _figure(each), _word(each)) for each in all_]
+    return f"### Goals\n\n{table(('', 'goal', 'measured', ''), lines)}"
+
+
+def _figure(verdict: Verdict) -> str:
+    if verdict.figure is None:
+        return "not measured"
+    return f"{verdict.figure:.2f} {verdict.unit}" if verdict.unit else f"{verdict.figure:,.0f}"
+
+
+def _word(verdict: Verdict) -> str:
+    if verdict.figure is None:
+        return "-"
+    return "MISSED" if verdict.missed else "met"
+
+
+def soaked(all_: Soaked) -> str:
+    """Return the table of a long run."""
+    seen = all_.answers
+    times = ((f"p{100 * share:g}", percentile(seen.histogram, share)) for share in (0.5, 0.99, 0.999, 0.9999, 1.0))
+    lines = [
+        ("queries", f"{seen.sent:,}"),
+        ("malformed packets besides", f"{seen.junk:,}"),
+        ("answered rightly: hits, misses", f"{seen.hits:,}, {seen.misses:,}"),
+        ("answered wrongly", f"{seen.wrong:,}"),
+        ("lost, of which dropped by the client's socket", f"{seen.lost:,}, {seen.dropped:,}"),
+        ("answers that nobody waited for", f"{seen.stray:,}"),
+        ("changes made, seen within a second", f"{all_.changes:,}, {all_.served:,}"),
+        ("CPU, µs a query", f"{all_.cpu_us:.2f}"),
+        *((f"latency {name}, ms", f"{time / 1000:.2f}") for name, time in times),
+        ("longest time without an answer, ms", f"{seen.gap_ns / 1e6:.2f}"),
+        ("longest time that the client didn't run, ms", f"{seen.own_gap_ns / 1e6:.2f}"),
+        ("memory: first, last, most, MB", _memory(all_.memory)),
+    ]
+    return f"### Soak: {seen.seconds / 60:.1f} minutes\n\n{table(('', ''), lines)}"
+
+
+def _memory(memory: Sequence[float]) -> str:
+    return f"{memory[0]:.1f}, {memory[-1]:.1f}, {max(memory):.1f}" if memory else "-"
+
+
+def document(facts: Mapping[str, object], rows: Sequence[Row], all_: Sequence[Verdict]) -> dict[str, object]:
+    """Return what is kept of a run."""
+    return {
+        "machine": dict(facts),
+        "note": "times and CPU are the least of all rounds, memory the most",
+        "goals": [_goal(each) for each in all_],
+        "measurements": [
+            {"scenario": row.scenario, "server": row.label, "best": _rounded(row.best), "rounds": _spread(row)}
+            for row in rows
+        ],
+    }
+
+
+def soak_document(facts: Mapping[str, object], all_: Soaked, verdicts: Sequence[Verdict]) -> dict[str, object]:
+    """Return what is kept of a long run."""
+    return {
+        "machine": dict(facts),
+        "goals": [_goal(each) for each in verdicts],
+        "client": all_.answers.model_dump(exclude={"histogram"}),
+        "changes": all_.changes,
+        "changes_served": all_.served,
+        "cpu_us": round(all_.cpu_us, 3),
+        "memory_mb_each_minute": [round(memory, 1) for memory in all_.memory[::60]],
+    }
+
+
+def _goal(verdict: Verdict) -> dict[str, object]:
+    figure = verdict.figure
+    return {
+        "goal": verdict.text,
+        "limit": verdict.limit,
+        "unit": verdict.unit,
+        "measured": None if figure is None else round(figure, 3),
+        "met": None if figure is None else not verdict.missed,
+    }
+
+
+def _rounded(best: Sample) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in best.model_dump().items()}
+
+
+def _spread(row: Row) -> dict[str, list[float]]:
+    """Return the CPU a query and the slow end of every round, so that it can be seen how quiet the machine was."""
+    return {name: [round(getattr(each, name), 3) for each in row.rounds] for name in ("cpu_us", "p9999_us", "stall_us")}

@@ -1,0 +1,185 @@
+"""The servers that are compared: how each is told the names, started, and known to answer."""
+
+import contextlib
+import os
+import random
+import shutil
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from dnsbench import records
+from dnsbench.errors import BenchError
+from dnsbench.process import Server, running
+from dnsbench.queries import ZONE, Query, addresses, hit
+
+_GO_PORT = 1053
+_PORTS = range(20_000, 32_000)
+_PORT_TRIES = 100
+_ASK_SECONDS = 0.5
+
+
+class Kind(StrEnum):
+    """A server, by the name that tables have for it."""
+
+    OURS = "ours"
+    GO = "Go"
+    NSD = "NSD"
+    KNOT = "Knot"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """Where the servers' programs lie."""
+
+    programs: Mapping[Kind, str]
+    """Ours is the interpreter that runs this."""
+
+    @classmethod
+    def find(cls, kinds: set[Kind], go: Path | None) -> "Installed":
+        """Find the programs of *kinds*; raises BenchError with what is to be installed."""
+        found = {Kind.OURS: sys.executable, Kind.NSD: shutil.which("nsd"), Kind.KNOT: shutil.which("knotd")}
+        found[Kind.GO] = str(go.resolve()) if go and go.exists() else None
+        lacking = {
+            Kind.NSD: "apt-get install nsd",
+            Kind.KNOT: "apt-get install knot",
+            Kind.GO: "give --go-nameserver PATH; `python -m tests.e2e.testbed peers` builds it and says where it is",
+        }
+        programs = {}
+        for kind in sorted(kinds):
+            program = found[kind]
+            if program is None:
+                raise BenchError(f"{kind} isn't here ({lacking[kind]}); --servers leaves it out")
+            programs[kind] = program
+        return cls(programs)
+
+    @contextlib.contextmanager
+    def serve(self, kind: Kind, count: int, folder: Path, core: int) -> Iterator[Server]:
+        """Run the server on *core* with *count* names and an empty *folder*; raises BenchError."""
+        names = addresses(count)
+        port = _GO_PORT if kind is Kind.GO else free_port()
+        command = _PREPARE[kind](self.programs[kind], names, folder, port)
+        last = hit(*list(names.items())[-1])
+        try:
+            with running(command, core, port, folder / "log", lambda: answers(port, last)) as server:
+                yield server
+        except BenchError as error:
+            raise BenchError(f"{kind} with {count:,} names: {error}") from error
+
+
+def free_port() -> int:
+    """Return some port below the ephemeral ones that nothing listens on; raises BenchError."""
+    for port in random.sample(_PORTS, _PORT_TRIES):  # two runs at a time don't get the same
+        if _is_free(port):
+            return port
+    raise BenchError(f"no port between {_PORTS.start} and {_PORTS.stop} is free")
+
+
+def _is_free(port: int) -> bool:
+    try:
+        for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+            with socket.socket(socket.AF_INET, kind) as probe:
+                probe.bind(("0.0.0.0", port))
+    except OSError:
+        return False
+    return True
+
+
+def answers(port: int, query: Query) -> bool:
+    """Tell whether *query* is answered with what it is owed."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.settimeout(_ASK_SECONDS)
+        try:
+            asking.connect(("127.0.0.1", port))
+            asking.send(query.packet)
+            response = asking.recv(4096)
+        except OSError:
+            return False
+    return response[3] & 15 == query.rcode and query.rdata in response
+
+
+def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
+    """As the image runs it, on every address; without probes, scrapes and the API server."""
+    for name, text in records.documents(names).items():
+        (folder / name).write_text(text)
+    where = ["--records", str(folder / "records.json"), "--listen", f":{port}"]
+    return [
+        python,
+        "-OO",
+        "-m",
+        "tsnameserver",
+        *where,
+        "--zone",
+        ZONE,
+        "--health",
+        "",
+        "--metrics",
+        "",
+        "--api-server",
+        "",
+    ]
+
+
+def _prepare_go(program: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
+    """Its folder (/config) and its port can't be set, so it runs in a root of its own; it is linked statically."""
+    if not _is_free(port):
+        raise BenchError(f"its port can't be set, and something listens on {port}")
+    (folder / "config").mkdir()
+    (folder / "config" / "records.json").write_text(records.one_document(names))
+    shutil.copy(program, folder / "nameserver")
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    return ["unshare", *user, "--root", str(folder), "/nameserver"]
+
+
+def _prepare_nsd(program: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
+    (folder / "zone").write_text(records.zone_file(names))
+    (folder / "nsd.conf").write_text(f"""
+server:
+    ip-address: 127.0.0.1@{port}
+    server-count: 1
+    tcp-query-count: 0
+    rrl-ratelimit: 0
+    database: ""
+    username: ""
+    chroot: ""
+    zonesdir: "{folder}"
+    pidfile: "{folder}/pid"
+    xfrdfile: "{folder}/xfrd"
+    xfrdir: "{folder}"
+    zonelistfile: "{folder}/zonelist"
+remote-control:
+    control-enable: no
+zone:
+    name: {ZONE}
+    zonefile: zone
+""")
+    return [program, "-d", "-c", str(folder / "nsd.conf")]
+
+
+def _prepare_knot(program: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
+    (folder / "zone").write_text(records.zone_file(names))
+    (folder / "knot.conf").write_text(f"""
+server:
+    listen: 127.0.0.1@{port}
+    udp-workers: 1
+    tcp-workers: 1
+    background-workers: 1
+    rundir: "{folder}"
+database:
+    storage: "{folder}"
+log:
+  - target: stderr
+    any: warning
+zone:
+  - domain: {ZONE}
+    storage: "{folder}"
+    file: zone
+    journal-content: none
+""")
+    return [program, "-c", str(folder / "knot.conf")]
+
+
+_PREPARE = {Kind.OURS: _prepare_ours, Kind.GO: _prepare_go, Kind.NSD: _prepare_nsd, Kind.KNOT: _prepare_knot}

@@ -1,0 +1,110 @@
+"""A long run of our server under load, reloads and malformed packets: it must lose nothing and leak nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dnsbench.bench import Bench, Writer
+from dnsbench.client import Answers, Load, read_reports
+from dnsbench.goals import Verdict
+from dnsbench.process import Server
+from dnsbench.progress import Progress
+from dnsbench.queries import Mix, addresses
+from dnsbench.records import Changes
+from dnsbench.scenarios import SMALL
+from dnsbench.servers import Kind
+
+RATE = 20_000
+MIX = Mix(SMALL, misses=0.1, junk=0.01)
+_SAY_SECONDS = 30
+_SETTLED_SECONDS = 10
+"""Memory counts from then on: before it, what is used once is still being loaded."""
+_MOST_GROWTH_MB = 3.0
+
+
+@dataclass(slots=True)
+class Watch:
+    """Writes a change a second, notes the memory, and says how it goes."""
+
+    writer: Writer
+    server: Server
+    progress: Progress
+    memory: list[float] = field(default_factory=list)
+    """Megabytes, one a second."""
+
+    def tick(self, reports: Path) -> None:
+        """Do what is due every second."""
+        self.writer.write()
+        self.memory.append(self.server.rss_bytes / 1e6)
+        if len(self.memory) % _SAY_SECONDS == 0:
+            seen = read_reports(reports)
+            if seen:
+                last = seen[-1]
+                self.progress.say(
+                    f"  {last.sent:,} sent, {last.lost} lost, {last.wrong} wrong, {last.junk:,} malformed,"
+                    f" {self.writer.served} changes served, {self.memory[-1]:.1f} MB"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Soaked:
+    """What a long run came to."""
+
+    answers: Answers
+    changes: int
+    served: int
+    """Changes that were seen to be served within a second."""
+    cpu_us: float
+    memory: Sequence[float]
+
+
+def soak(bench: Bench, minutes: float, rate: int = RATE) -> Soaked:
+    """Run our server for so many minutes; raises BenchError."""
+    load = Load(60 * minutes, rate=rate, every=5)
+    bench.progress.say(
+        f"soak: {rate:,} queries a second for {minutes:g} minutes, a change a second, 1 % malformed packets"
+    )
+    with bench.serve(Kind.OURS, MIX.names) as (server, folder):
+        watch = Watch(Writer(Changes.of(folder, addresses(MIX.names)), server.port), server, bench.progress)
+        before = server.cpu_seconds
+        seen = bench.client.run(bench.queries(MIX), server.port, load, watch.tick)
+        spent = server.cpu_seconds - before
+    changes = watch.writer.changes.made
+    return Soaked(seen, changes, watch.writer.served, 1e6 * spent / max(1, seen.answered), watch.memory)
+
+
+def verdicts(soaked: Soaked) -> list[Verdict]:
+    """Judge it (pure): the answers that the client's own socket dropped aren't the server's loss."""
+    seen = soaked.answers
+    lost = max(0, seen.lost - seen.dropped)
+    return [
+        Verdict("queries lost by the server, of a million", 1.0, "", 1e6 * lost / max(1, seen.sent)),
+        Verdict("wrong answers", 0, "", seen.wrong),
+        Verdict("changes not served within a second, of a hundred", 1.0, "", _unserved(soaked)),
+        Verdict("memory gained from the first minute to the last", _MOST_GROWTH_MB, "MB", growth(soaked.memory)),
+        Verdict("memory gained an hour, by the slope", 20.0, "MB", slope(soaked.memory) * 3600),
+    ]
+
+
+def _unserved(soaked: Soaked) -> float:
+    looked_for = max(1, soaked.changes - 1)  # nobody looks for the last
+    return 100 * (looked_for - soaked.served) / looked_for
+
+
+def growth(memory: Sequence[float]) -> float | None:
+    """Return by how many megabytes the last minute's mean is above the first's; both are shorter in a short run."""
+    settled = memory[_SETTLED_SECONDS:]
+    minute = min(60, len(settled) // 3)
+    if not minute:
+        return None
+    return (sum(settled[-minute:]) - sum(settled[:minute])) / minute
+
+
+def slope(memory: Sequence[float]) -> float:
+    """Return the megabytes gained a second in the later half, by least squares."""
+    late = memory[len(memory) // 2 :]
+    if len(late) < 2:
+        return 0.0
+    middle, mean = (len(late) - 1) / 2, sum(late) / len(late)
+    spread = sum((second - middle) ** 2 for second in range(len(late)))
+    return sum((second - middle) * (value - mean) for second, value in enumerate(late)) / spread

@@ -1,0 +1,72 @@
+"""Tests of the goals."""
+
+from typing import NamedTuple
+
+import pytest
+from dnsbench.goals import GOALS, Table, Verdict, judged
+
+from tests.loadtest.dnsbench.figures import row
+
+MET = Table([
+    row("saturated", "ours", cpu_us=5.5, wrong=0), row("saturated", "Go", cpu_us=10.0),
+    row("saturated", "Knot", cpu_us=4.0),
+    row("paced", "ours", cpu_us=11.0, wrong=0), row("paced", "Go", cpu_us=20.0),
+    row("sizes", "ours, 1,000 names", cpu_us=5.0, rss_mb=50.0, wrong=0),
+    row("sizes", "ours, 100,000 names", cpu_us=5.75, rss_mb=150.0, wrong=0),
+    row("flood", "ours, hits", cpu_us=5.0, wrong=0), row("flood", "ours, misses", cpu_us=7.5, wrong=0),
+    row("reload", "ours, no changes", p9999_us=1000.0, stall_us=2000.0, wrong=0),
+    row("reload", "ours, changes", p9999_us=11_000.0, stall_us=12_000.0, wrong=0),
+])  # fmt: skip
+
+
+def test_goals_that_are_just_reached_are_met() -> None:
+    verdicts = judged(MET)
+    assert [verdict.text for verdict in verdicts if verdict.missed or verdict.figure is None] == []
+
+
+class Case(NamedTuple):
+    scenario: str
+    label: str
+    figure: str
+    value: float
+    missed: int
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("saturated", "ours", "cpu_us", 5.55, 1),
+        Case("saturated", "Knot", "cpu_us", 3.9, 1),
+        Case("paced", "ours", "cpu_us", 11.1, 1),
+        Case("sizes", "ours, 100,000 names", "cpu_us", 5.8, 1),
+        Case("sizes", "ours, 100,000 names", "rss_mb", 150.1, 1),
+        Case("sizes", "ours, 1,000 names", "rss_mb", 50.1, 1),
+        Case("flood", "ours, misses", "cpu_us", 7.6, 1),
+        Case("reload", "ours, changes", "p9999_us", 11_100, 1),
+        Case("reload", "ours, changes", "stall_us", 12_100, 1),
+        Case("paced", "ours", "wrong", 1, 1),
+        Case("paced", "Go", "wrong", 1, 0),
+    ],
+)
+def test_a_goal_is_missed_by_a_little(case: Case) -> None:
+    worse = row(case.scenario, case.label, **{"wrong": 0, **_figures_of(case), case.figure: case.value})
+    verdicts = judged(Table([worse, *MET.rows]))
+    assert sum(verdict.missed for verdict in verdicts) == case.missed
+
+
+def _figures_of(case: Case) -> dict[str, object]:
+    found = MET.get(case.scenario, case.label)
+    assert found is not None
+    return found.model_dump()
+
+
+def test_what_was_not_measured_is_not_missed() -> None:
+    assert {(verdict.figure, verdict.missed) for verdict in judged(Table([]))} == {(None, False)}
+
+
+def test_every_goal_has_a_text_of_its_own() -> None:
+    assert len({goal.text for goal in GOALS}) == len(GOALS)
+
+
+def test_a_figure_at_the_limit_is_not_missed() -> None:
+    assert not Verdict("lost", 0, "", 0).missed

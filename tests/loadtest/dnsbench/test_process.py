@@ -1,0 +1,63 @@
+"""Tests of server processes: measured whole, and ended whole."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from dnsbench.errors import BenchError
+from dnsbench.process import Server, Stat, running
+
+CORE = min(os.sched_getaffinity(0))
+FORKING = ["sh", "-c", "sleep 60 & echo $!; wait"]
+BUSY = ["sh", "-c", "while :; do :; done"]
+
+
+def test_a_stat_line_is_read_whatever_the_command_is_called() -> None:
+    fields = "S 1 7 7 0 -1 0 0 0 0 0 11 22 0 0 20 0 1 0 100 4096 300 0"
+    assert Stat.parse(f"42 (a) b) {fields}\n") == Stat(42, False, 7, 33, 300)
+
+
+def test_memory_is_that_of_all_processes(tmp_path: Path) -> None:
+    with running(FORKING, CORE, 1, tmp_path / "log", lambda: (tmp_path / "log").stat().st_size > 0) as server:
+        alone = Stat.parse(Path(f"/proc/{server.pid}/stat").read_text()).rss_pages * os.sysconf("SC_PAGESIZE")
+        assert server.rss_bytes > alone > 0
+
+
+def test_the_cpu_that_is_used_is_seen(tmp_path: Path) -> None:
+    def has_worked() -> bool:
+        return any(server.cpu_seconds >= 0.05 for server in started)
+
+    started: list[Server] = []
+    with running(BUSY, CORE, 1, tmp_path / "log", lambda: True) as server:
+        started.append(server)
+        deadline = time.monotonic() + 20
+        while not has_worked():
+            assert time.monotonic() < deadline
+
+
+def test_children_end_with_the_server(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with running(FORKING, CORE, 1, log, lambda: log.read_text().endswith("\n")):
+        child = Path("/proc") / log.read_text().strip()
+        assert child.exists()
+    assert not child.exists() or Stat.parse((child / "stat").read_text()).ended  # its new parent is yet to reap it
+
+
+def test_a_server_that_ends_at_once_says_why(tmp_path: Path) -> None:
+    with (
+        pytest.raises(BenchError, match=r"code 3: no room"),
+        running(["sh", "-c", "echo no room; exit 3"], CORE, 1, tmp_path / "log", lambda: False),
+    ):
+        pass
+
+
+def test_a_server_that_ends_while_it_is_measured_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match="ended with code 4"):
+        _measure_one_that_ends(["sh", "-c", f"until test -e {tmp_path}/go; do :; done; exit 4"], tmp_path)
+
+
+def _measure_one_that_ends(command: list[str], folder: Path) -> None:
+    with running(command, CORE, 1, folder / "log", lambda: True) as server:
+        (folder / "go").touch()
+        os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)

@@ -1,0 +1,76 @@
+"""Tests of what is said of a run."""
+
+import json
+
+from dnsbench.goals import Verdict
+from dnsbench.report import document, measurements, soak_document, soaked, table, verdicts
+from dnsbench.scenarios import SCENARIOS
+from dnsbench.soak import Soaked
+
+from tests.loadtest.dnsbench.figures import answers, row
+
+SATURATED = SCENARIOS[0]
+MET, MISSED, UNMEASURED = Verdict("a", 1.4, "x", 1.2), Verdict("b", 10, "ms", 10.5), Verdict("c", 0, "", None)
+
+
+def test_a_table_is_markdown_with_even_columns() -> None:
+    assert table(("", "µs"), [("ours", "4.10"), ("Go", "10.00")]).splitlines() == [
+        "|      |    µs |",
+        "| ---- | ----: |",
+        "| ours |  4.10 |",
+        "| Go   | 10.00 |",
+    ]
+
+
+def test_a_scenarios_table_has_its_own_rows_alone() -> None:
+    text = measurements(SATURATED, [row("saturated", "ours", cpu_us=4.126), row("tcp", "Knot")])
+    assert "| ours |   4.13 |" in text
+    assert "Knot" not in text
+
+
+def test_a_client_at_its_limit_is_told() -> None:
+    busy, idle = row("saturated", "Knot", client_busy=0.99), row("saturated", "ours", client_busy=0.8)
+    assert "The client was the limit with Knot:" in measurements(SATURATED, [busy, idle])
+    assert "limit" not in measurements(SATURATED, [idle])
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    line = measurements(SATURATED, [row("saturated", "ours", p50_us=0.0)]).splitlines()[-1]
+    assert line.split("|")[4].strip() == "-"
+
+
+def test_changes_are_told_where_there_were_any() -> None:
+    assert "within a second: 9." in measurements(SATURATED, [row("saturated", "ours", changes=9)])
+    assert "Changes" not in measurements(SATURATED, [row("saturated", "ours")])
+
+
+def test_verdicts_say_whether_each_goal_is_met() -> None:
+    lines = verdicts([MET, MISSED, UNMEASURED]).splitlines()[-3:]
+    assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines] == [
+        ["a", "≤ 1.4 x", "1.20 x", "met"],
+        ["b", "≤ 10 ms", "10.50 ms", "MISSED"],
+        ["c", "≤ 0", "not measured", "-"],
+    ]
+
+
+def test_the_document_is_json_with_goals_and_figures() -> None:
+    kept = json.loads(
+        json.dumps(document({"cores": 2}, [row("saturated", "ours", cpu_us=4.12345)], [MET, MISSED, UNMEASURED]))
+    )
+    assert [goal["met"] for goal in kept["goals"]] == [True, False, None]
+    assert kept["machine"] == {"cores": 2}
+    assert kept["measurements"][0]["best"]["cpu_us"] == 4.123
+    assert kept["measurements"][0]["rounds"]["cpu_us"] == [4.123]
+
+
+def test_a_soaks_document_is_json_with_memory_by_the_minute() -> None:
+    kept = json.loads(json.dumps(soak_document({}, Soaked(answers(), 10, 9, 20.0, [50.0] * 121), [MET])))
+    assert (kept["memory_mb_each_minute"], kept["client"]["lost"], kept["goals"][0]["met"]) == ([50.0] * 3, 2, True)
+
+
+def test_a_soak_is_told_with_its_losses() -> None:
+    text = soaked(Soaked(answers(), changes=10, served=9, cpu_us=20.0, memory=[50.0, 52.0, 51.0]))
+    lines = {cells[1].strip(): cells[2].strip() for line in text.splitlines()[2:] if (cells := line.split("|"))}
+    assert lines["lost, of which dropped by the client's socket"] == "2, 0"
+    assert lines["memory: first, last, most, MB"] == "50.0, 51.0, 52.0"
+    assert lines["changes made, seen within a second"] == "10, 9"

@@ -1,0 +1,42 @@
+"""Tests of what is compared."""
+
+import pytest
+from dnsbench.goals import GOALS, Table, judged
+from dnsbench.scenarios import SCENARIOS, Scenario, Writes
+from dnsbench.servers import Kind
+
+from tests.loadtest.dnsbench.figures import row
+
+
+def seconds(scenario: Scenario) -> float:
+    return scenario.load.seconds * scenario.rounds * len(scenario.contestants)
+
+
+def test_all_scenarios_take_less_than_five_minutes() -> None:
+    assert sum(map(seconds, SCENARIOS)) < 300
+
+
+def test_a_quick_run_has_one_round_and_takes_less_than_a_minute() -> None:
+    quick = [scenario.quick() for scenario in SCENARIOS]
+    assert {scenario.rounds for scenario in quick} == {1}
+    assert sum(map(seconds, quick)) < 60
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_contestants_have_labels_of_their_own(scenario: Scenario) -> None:
+    assert len({each.label for each in scenario.contestants}) == len(scenario.contestants)
+
+
+def test_servers_can_be_left_out() -> None:
+    kinds = {each.kind for scenario in SCENARIOS for each in scenario.only({Kind.OURS, Kind.GO}).contestants}
+    assert kinds == {Kind.OURS, Kind.GO}
+
+
+def test_every_goal_is_measured_by_the_scenarios() -> None:
+    rows = [row(scenario.name, each.label) for scenario in SCENARIOS for each in scenario.contestants]
+    assert [verdict.text for verdict in judged(Table(rows), GOALS) if verdict.figure is None] == []
+
+
+def test_changes_are_compared_with_as_many_writes_that_change_nothing() -> None:
+    reload = next(scenario for scenario in SCENARIOS if scenario.name == "reload")
+    assert [each.writes for each in reload.contestants] == [Writes.ASIDE, Writes.SERVED]
