@@ -223,13 +223,19 @@ class Proxy:
         self.device = device
         self._write({"device_id": device.node_id})
         ips = json.dumps(device.addresses, separators=(",", ":"))
-        self._write({"device_fqdn": f"{device.name}.", "device_ips": ips, "https_endpoint": self._endpoint(device)})
+        self._write({"device_fqdn": f"{device.name}.", "device_ips": ips, **self._serve(device)})
 
-    def _endpoint(self, device: Device) -> str | None:
+    def _serve(self, device: Device) -> dict[str, str | None]:
+        """Return what it reports of its serve configuration, and keeps: a later run goes on with that until told
+        otherwise.
+        """
         mount = self._serve_mount
-        if mount is None or not (self._read(mount.secret) or {}).get(mount.key):
-            return None
-        return device.name if self._tailnet.https else "no-https"
+        config = (self._read(mount.secret) or {}).get(mount.key) if mount else None
+        if not config:
+            return {"https_endpoint": None}
+        endpoint = device.name if self._tailnet.https else "no-https"
+        profile = (self._read(self._state) or {}).get("_current-profile", "").removeprefix("profile-")
+        return {"https_endpoint": endpoint, **({f"_serve_{profile}": config} if profile else {})}
 
     def _read(self, name: str) -> dict[str, str] | None:
         """Return the decoded data of a Secret, or None if there is no such Secret."""

@@ -1,4 +1,4 @@
-"""What the API server does to Services: defaults, cluster IPs and node ports."""
+"""What the API server does to Services: defaults, cluster IPs and node ports, and what a load balancer shows."""
 
 from ipaddress import IPv4Network
 
@@ -25,6 +25,7 @@ class Allocator:
         spec = service.setdefault("spec", {})
         before = old["spec"] if old else {}
         _fill(spec)
+        _settle_type(service, spec, before)
         if spec["type"] == "ExternalName":
             _drop(spec, before)
             return
@@ -87,6 +88,17 @@ class Allocator:
                 return port
 
 
+def complete_status(service: Object) -> None:
+    """Fill the defaults of a status that was written; a 422 ApiError for a load balancer that there is none of."""
+    entries = (service.get("status", {}).get("loadBalancer") or {}).get("ingress") or ()
+    if entries and service["spec"]["type"] != "LoadBalancer":
+        cause = "Forbidden: may only be used when `spec.type` is LoadBalancer"
+        raise invalid(SERVICE, service["metadata"]["name"], "status.loadBalancer.ingress", cause)
+    for entry in entries:
+        if entry.get("ip"):
+            entry.setdefault("ipMode", "VIP")
+
+
 def _addresses(service: Object) -> list[str]:
     return [address for address in service["spec"].get("clusterIPs") or () if address != "None"]
 
@@ -110,6 +122,24 @@ def _fill(spec: Object) -> None:
             spec.pop(field, None)
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+def _settle_type(service: Object, spec: Object, before: Object) -> None:
+    """Take away what another type had, and keep a load balancer's class; a 422 ApiError for a class elsewhere."""
+    balances, balanced = (which.get("type") == "LoadBalancer" for which in (spec, before))
+    class_, had = spec.get("loadBalancerClass"), before.get("loadBalancerClass")
+    if balances and balanced and class_ != had:
+        cause = f'Invalid value: "{class_}": may not change once set'
+        raise invalid(SERVICE, service["metadata"]["name"], "spec.loadBalancerClass", cause)
+    if class_ and not balances:
+        if class_ != had:
+            cause = "Forbidden: may only be used when `type` is 'LoadBalancer'"
+            raise invalid(SERVICE, service["metadata"]["name"], "spec.loadBalancerClass", cause)
+        del spec["loadBalancerClass"]
+    if balanced and not balances:
+        service["status"] = {**service.get("status", {}), "loadBalancer": {}}
+    if spec["type"] != "ExternalName" and spec.get("externalName") == before.get("externalName"):
+        spec.pop("externalName", None)
 
 
 def _drop(spec: Object, before: Object) -> None:

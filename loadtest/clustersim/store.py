@@ -14,7 +14,7 @@ from clustersim.errors import ApiError, already_exists, bad_request, conflict, f
 from clustersim.history import Change, History, Subscription
 from clustersim.merge import merge_patch
 from clustersim.objects import DEPLOYMENT, NAMESPACE, SERVICE, Object, Resource, clone, labels_of, name_of, namespace_of
-from clustersim.services import Allocator
+from clustersim.services import Allocator, complete_status
 
 __all__ = ["ApiError", "Change", "Store", "Subscription"]
 
@@ -112,7 +112,11 @@ class Store:
         old = self.get(resource, namespace, name)
         changed = change(old)
         _check_identity(resource, old, changed)
-        new = _with_status(old, changed) if subresource == "status" else self._prepare_update(resource, old, changed)
+        new = (
+            _with_status(resource, old, changed)
+            if subresource == "status"
+            else self._prepare_update(resource, old, changed)
+        )
         if new == old:
             return old
         if dry_run:
@@ -285,10 +289,14 @@ def _is_gone(obj: Object) -> bool:
     return "deletionTimestamp" in obj["metadata"] and not obj["metadata"].get("finalizers")
 
 
-def _with_status(old: Object, changed: Object) -> Object:
+def _with_status(resource: Resource, old: Object, changed: Object) -> Object:
     new = {field: value for field, value in old.items() if field != "status"}
     status = clone(changed.get("status"))
-    return new if status is None else {**new, "status": status}
+    if status is not None:
+        new["status"] = status
+    if resource == SERVICE:
+        complete_status(new)
+    return new
 
 
 def _deletion_finalizers(obj: Object, propagation: str) -> list[str]:

@@ -21,6 +21,7 @@ environment (empty counts as unset):
   OPERATOR_LOGIN_SERVER                URL of the control server, e.g. of Headscale
   OPERATOR_LOGGING                     info, debug, warn or error (default info)
   OPERATOR_INGRESS_CLASS_NAME          ingress class to serve (default tailscale)
+  OPERATOR_DEFAULT_LOAD_BALANCER       true: LoadBalancer Services without a class are ours (default false)
   OPERATOR_DNS_ZONES                   zones of MagicDNS names, comma-separated (default ts.net)
   OPERATOR_NAMESERVER_IMAGE            image for a DNSConfig that names none
   OPERATOR_LEADER_ELECTION             true or false (default true)

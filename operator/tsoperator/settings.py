@@ -37,6 +37,7 @@ class Settings:
     proxy_priority_class: str = ""
     proxy_class: str = ""
     firewall_mode: str = ""
+    default_load_balancer: bool = False
     ingress_class: str = DEFAULT_INGRESS_CLASS
     nameserver_image: str = "tailscale/k8s-nameserver:stable"
     zones: tuple[str, ...] = ("ts.net",)
@@ -73,6 +74,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         proxy_priority_class=given.get("PROXY_PRIORITY_CLASS_NAME", ""),
         proxy_class=given.get("PROXY_DEFAULT_CLASS", ""),
         firewall_mode=_one_of(given, "PROXY_FIREWALL_MODE", _FIREWALL_MODES),
+        default_load_balancer=_boolean(given, "OPERATOR_DEFAULT_LOAD_BALANCER", default=False),
         ingress_class=given.get("OPERATOR_INGRESS_CLASS_NAME", defaults.ingress_class),
         nameserver_image=given.get("OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
         zones=_zones(given, "OPERATOR_DNS_ZONES") or defaults.zones,

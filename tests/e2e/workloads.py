@@ -21,6 +21,12 @@ def egress_service(namespace: str, name: str, **annotations: str) -> Object:
     }
 
 
+def exposed_service(namespace: str, name: str, spec: Object, **annotations: str) -> Object:
+    """Return a Service that the tailnet is to reach; *annotations* as for `egress_service`."""
+    service = egress_service(namespace, name, **annotations)
+    return {**service, "spec": spec}
+
+
 def ingress(namespace: str, name: str, service: str, **annotations: str) -> Object:
     """Return an Ingress that shows port 80 of a Service to the tailnet as *name*."""
     given = {f"tailscale.com/{key.replace('_', '-')}": value for key, value in annotations.items()}

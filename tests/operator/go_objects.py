@@ -1,4 +1,4 @@
-"""What the Go operator 1.102.5 makes of a DNSConfig, an egress Service and an Ingress, as recorded on a cluster."""
+"""What the Go operator 1.102.5 makes of a DNSConfig, Services and an Ingress, as recorded on a cluster."""
 
 import json
 from base64 import b64encode
@@ -58,12 +58,17 @@ def secret(parent: Object, hostname: str, server: str, auth_key: str, serve_conf
 def egress_statefulset(parent: Object, fqdn: str, script: str = SYSCTL["1.102"]) -> Object:
     """Return the StatefulSet of an egress proxy by name."""
     env = {"TS_TAILNET_TARGET_FQDN": f"{fqdn}.", "TS_INTERNAL_APP": "k8s-operator-egress-proxy"}
-    container = _container(parent, {"TS_USERSPACE": "false"}, env) | {"securityContext": {"privileged": True}}
-    sysctler = {"name": "sysctler", "image": IMAGE, "command": ["/bin/sh", "-c"], "args": [script]}
-    pod = {"containers": [container], "initContainers": [sysctler | {"securityContext": {"privileged": True}}]}
     note = {"tailscale.com/operator-last-set-ts-tailnet-target-fqdn": f"{fqdn}."}
     note["kubectl.kubernetes.io/restartedAt"] = "2026-01-02T03:04:05Z"  # somebody ran kubectl rollout restart
-    return _statefulset(parent, pod, {"annotations": note})
+    return _statefulset(parent, _in_kernel(parent, env, script), {"annotations": note})
+
+
+def exposed_statefulset(parent: Object) -> Object:
+    """Return the StatefulSet of a proxy that forwards to the cluster IP of *parent*."""
+    address = parent["spec"]["clusterIP"]
+    env = {"TS_DEST_IP": address, "TS_INTERNAL_APP": "k8s-operator-ingress-proxy"}
+    note = {"tailscale.com/operator-last-set-cluster-ip": address}
+    return _statefulset(parent, _in_kernel(parent, env, SYSCTL["1.102"]), {"annotations": note})
 
 
 def ingress_statefulset(parent: Object) -> Object:
@@ -112,6 +117,12 @@ def held(parent: Object) -> Object:
 
 def _name(parent: Object) -> str:
     return f"ts-{parent['metadata']['name']}-x7k2p"
+
+
+def _in_kernel(parent: Object, env: dict[str, str], script: str) -> Object:
+    container = _container(parent, {"TS_USERSPACE": "false"}, env) | {"securityContext": {"privileged": True}}
+    sysctler = {"name": "sysctler", "image": IMAGE, "command": ["/bin/sh", "-c"], "args": [script]}
+    return {"containers": [container], "initContainers": [sysctler | {"securityContext": {"privileged": True}}]}
 
 
 def _container(parent: Object, first: dict[str, str], last: dict[str, str]) -> Object:

@@ -7,24 +7,26 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from clustersim.tailnet import NewKey
-from tsoperator.api.names import LABEL_SERVICE_NAME
+from tsoperator.api.names import ANNOTATION_DIGEST, LABEL_SERVICE_NAME
 from tsoperator.api.objects import (
     DEPLOYMENT,
     ENDPOINTSLICE,
     POD,
+    SERVICE,
     STATEFULSET,
     Object,
     Resource,
+    annotations,
     key_of,
-    resource_of,
     uid,
 )
 
 from tests.operator import go_objects
-from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
+from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress, load_balancer
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 WEB = f"web.{DOMAIN}"
+GO_TIME = "2026-01-02T03:04:05Z"
 HANDLERS = "${TS_CERT_DOMAIN}:443"
 
 
@@ -49,6 +51,26 @@ async def egress_by_go(world: World, version: str = "1.102") -> Proxy:
         go_objects.egress_statefulset(parent, FQDN, go_objects.SYSCTL[version]),
     )
     return await logged_in(world, parent)
+
+
+async def exposed_by_go(world: World) -> Proxy:
+    """Make what the Go operator makes of a LoadBalancer Service, its status too, and return the proxy."""
+    await world.apply(load_balancer())
+    parent = await world.look(load_balancer())
+    await world.change(parent, go_objects.held(parent))
+    await world.apply(
+        go_objects.headless(parent),
+        go_objects.secret(parent, "default-lb", world.control_url, new_key(world)),
+        go_objects.exposed_statefulset(parent),
+    )
+    proxy = await logged_in(world, parent)
+    ips = json.loads(proxy.state["device_ips"])
+    entries = [{"hostname": f"default-lb.{DOMAIN}"}, *({"ip": ip} for ip in ips if ":" not in ip)]
+    ready = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": "ProxyCreated"}
+    status = {"loadBalancer": {"ingress": entries}, "conditions": [ready | {"lastTransitionTime": GO_TIME}]}
+    parent = await world.look(parent)
+    await world.api.replace_status(SERVICE, {**parent, "status": status})
+    return proxy
 
 
 async def ingress_by_go(world: World) -> Proxy:
@@ -109,6 +131,27 @@ async def test_an_egress_proxy_is_kept_as_it_is(cluster: World, version: str) ->
     )
     assert [key.used for key in cluster.control.keys.values()] == [True]
     assert await cluster.device_names() == [f"default-db.{DOMAIN}"]
+
+
+async def test_an_exposed_services_proxy_is_kept_as_it_is_and_its_status_too(cluster: World) -> None:
+    before = await exposed_by_go(cluster)
+    service = await cluster.look(load_balancer())
+    async with our_operator(cluster):
+        await cluster.eventually(lambda: adopted(cluster, before))
+        assert not await cluster.writes_when_left_alone()
+        after = await cluster.proxy(load_balancer())
+    assert after is not None
+    assert (after.name, after.pod_uid, after.statefulset["spec"]) == (
+        before.name,
+        before.pod_uid,
+        before.statefulset["spec"],
+    )
+    assert (len(cluster.control.keys), await cluster.look(load_balancer())) == (1, service)
+
+
+async def adopted(world: World, proxy: Proxy) -> bool:
+    """Tell whether our operator has put its mark on the StatefulSet."""
+    return ANNOTATION_DIGEST in annotations(await world.look(proxy.statefulset))
 
 
 async def test_an_ingress_proxy_is_kept_as_it_is(cluster: World) -> None:
@@ -206,17 +249,3 @@ async def test_what_was_deleted_while_no_operator_ran_is_cleaned_up(cluster: Wor
         await cluster.eventually(lambda: cluster.gone(egress()))
     assert await cluster.leftovers(egress()) == []
     assert await cluster.device_names() == []
-
-
-async def test_what_another_operator_exposes_is_left_alone(cluster: World) -> None:
-    exposed = backend("lb", type="LoadBalancer", loadBalancerClass="tailscale")
-    await cluster.apply(exposed)
-    parent = await cluster.look(exposed)
-    await cluster.change(parent, go_objects.held(parent))
-    await cluster.apply(
-        go_objects.headless(parent),
-        go_objects.secret(parent, "default-lb", cluster.control_url, new_key(cluster)),
-    )
-    async with our_operator(cluster):
-        assert not await cluster.writes_when_left_alone()
-    assert resource_of(await cluster.look(go_objects.headless(parent))) == resource_of(parent)

@@ -1,5 +1,6 @@
 """What users apply: the objects that the loop tests put into a cluster."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP
@@ -15,9 +16,8 @@ def egress(name: str = "db", target: str = FQDN, **annotations: str) -> Object:
     Further *annotations* are written without ``tailscale.com/`` and with ``_`` for ``-``.
     """
     kind = ANNOTATION_TAILNET_IP if target.replace(".", "").isdigit() else ANNOTATION_TAILNET_FQDN
-    more = {f"tailscale.com/{key.replace('_', '-')}": value for key, value in annotations.items()}
     obj = _object(SERVICE, name, {"type": "ExternalName", "externalName": "placeholder"})
-    obj["metadata"]["annotations"] = ({kind: target} if target else {}) | more
+    obj["metadata"]["annotations"] = ({kind: target} if target else {}) | _named(annotations)
     return obj
 
 
@@ -26,12 +26,29 @@ def backend(name: str = "web", **spec: Any) -> Object:
     return _object(SERVICE, name, {"ports": [{"name": "http", "port": 80}], "selector": {"app": name}, **spec})
 
 
+def load_balancer(name: str = "lb", *ports: int, class_: str | None = "tailscale", **annotations: str) -> Object:
+    """Return a LoadBalancer Service of our class with *ports*, 80 if there are none; *annotations* as for `egress`."""
+    listed = [{"name": f"port-{port}", "port": port} for port in ports or (80,)]
+    spec = {"type": "LoadBalancer", "ports": listed, "selector": {"app": name}}
+    obj = _object(SERVICE, name, spec | ({"loadBalancerClass": class_} if class_ else {}))
+    obj["metadata"]["annotations"] = _named(annotations)
+    return obj
+
+
+def exposed(name: str = "lb", external_name: str = "", **annotations: str) -> Object:
+    """Return a Service with the annotation that exposes it: its cluster IP, or else an external name."""
+    obj = _object(SERVICE, name, {"type": "ExternalName", "externalName": external_name})
+    obj = obj if external_name else backend(name)
+    obj["metadata"]["annotations"] = _named({"expose": "true", **annotations})
+    return obj
+
+
 def ingress(name: str = "web", host: str = "web", **annotations: str) -> Object:
     """Return an Ingress of our class for the backend ``web``; *annotations* as for `egress`."""
     service = {"name": "web", "port": {"number": 80}}
     spec = {"ingressClassName": "tailscale", "defaultBackend": {"service": service}, "tls": [{"hosts": [host]}]}
     obj = _object(INGRESS, name, spec)
-    obj["metadata"]["annotations"] = {f"tailscale.com/{key.replace('_', '-')}": to for key, to in annotations.items()}
+    obj["metadata"]["annotations"] = _named(annotations)
     return obj
 
 
@@ -40,6 +57,10 @@ def dnsconfig(name: str = "dns", **nameserver: Any) -> Object:
     obj = _object(DNSCONFIG, name, {"nameserver": nameserver})
     del obj["metadata"]["namespace"]
     return obj
+
+
+def _named(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {f"tailscale.com/{key.replace('_', '-')}": value for key, value in annotations.items()}
 
 
 def _object(resource: Resource, name: str, spec: Object) -> Object:

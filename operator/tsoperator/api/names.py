@@ -45,6 +45,8 @@ ANNOTATION_FORWARD_CLUSTER_TRAFFIC: Final = "tailscale.com/experimental-forward-
 # the Pod).
 ANNOTATION_MAGIC_DNSNAME: Final = "tailscale.com/magic-dnsname"
 ANNOTATION_DIGEST: Final = "tailscale.com/desired-digest"
+ANNOTATION_LAST_CLUSTER_IP: Final = "tailscale.com/operator-last-set-cluster-ip"
+ANNOTATION_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-cluster-dns-name"
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
 
@@ -58,6 +60,7 @@ DEFAULT_INGRESS_CLASS: Final = "tailscale"
 
 # What a proxy is for, as the image is told by TS_INTERNAL_APP.
 APP_EGRESS_SERVICE: Final = "k8s-operator-egress-proxy"
+APP_INGRESS_SERVICE: Final = "k8s-operator-ingress-proxy"
 APP_INGRESS: Final = "k8s-operator-ingress-resource"
 
 # Keys of a proxy's Secret: what the proxy reports, and what the operator gives it.
@@ -70,6 +73,10 @@ SECRET_HTTPS_ENDPOINT: Final = "https_endpoint"  # noqa: S105
 NO_HTTPS: Final = "no-https"
 """The value of SECRET_HTTPS_ENDPOINT for a proxy that serves no HTTPS."""
 SERVE_CONFIG_KEY: Final = "serve-config"
+SERVE_STATE_PREFIX: Final = "_serve_"
+"""Of the keys in which tailscaled remembers what it was last told to serve."""
+CERT_DOMAIN: Final = "${TS_CERT_DOMAIN}"
+"""In a serve config: the proxy image puts the device's own name here."""
 CONFIG_KEY: Final = "cap-107.hujson"
 CONFIG_KEY_WITHOUT_APP_CONNECTOR: Final = "cap-95.hujson"
 """The same config for images that don't know ``AppConnector``."""

@@ -19,6 +19,7 @@ from tsoperator.api.names import (
     SECRET_HTTPS_ENDPOINT,
     SECRET_POD_UID,
     SERVE_CONFIG_KEY,
+    SERVE_STATE_PREFIX,
 )
 from tsoperator.api.objects import SECRET, Key, Object, key_of
 from tsoperator.desired.children import Owner
@@ -38,6 +39,7 @@ _CONFIG_KEY = re.compile(r"cap-(\d+)\.hujson")
 _CONFIG_DIGEST = "configDigest"
 _HAS_AUTH_KEY = "hasAuthKey"
 _FOREIGN_CONFIGS = "foreignConfigs"
+_SERVE_STATE = "serveState"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
 
 
@@ -49,11 +51,12 @@ class Device:
     fqdn: str
     https_name: str
     serves_no_https: bool
+    ips: tuple[str, ...] = ()
 
 
 def slim(secret: Object) -> Object:
     """Return what the cache keeps of a proxy's Secret: device keys, a digest of the config, whether it holds an auth
-    key, and the names of configs for other images than we write.
+    key, the names of configs for other images than we write, and of what tailscaled was last told to serve.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -65,6 +68,7 @@ def slim(secret: Object) -> Object:
         _CONFIG_DIGEST: _config_digest(data),
         _HAS_AUTH_KEY: bool(auth_key_of(secret)),
         _FOREIGN_CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name) and name not in _OUR_CONFIGS],
+        _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
     }
 
 
@@ -99,14 +103,15 @@ def device_of(secret: Object, pod: Object | None) -> Device:
     """
     data = secret["data"]
     fqdn = _text(data, SECRET_DEVICE_FQDN).removesuffix(".")
+    ips = _list_of_texts(_text(data, SECRET_DEVICE_IPS))
     version = _text(data, SECRET_CAPABILITY_VERSION)
     reported = _text(data, SECRET_POD_UID).lower()
     current = bool(pod and reported and reported == pod["metadata"]["uid"].lower())
     if not (current and version.isdecimal() and int(version) >= _HTTPS_ENDPOINT_SINCE):
-        return Device(_text(data, SECRET_DEVICE_ID), fqdn, fqdn, serves_no_https=False)
+        return Device(_text(data, SECRET_DEVICE_ID), fqdn, fqdn, False, ips)
     endpoint = _text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
     no_https = endpoint.lower() == NO_HTTPS
-    return Device(_text(data, SECRET_DEVICE_ID), fqdn, "" if no_https else endpoint, no_https)
+    return Device(_text(data, SECRET_DEVICE_ID), fqdn, "" if no_https else endpoint, no_https, ips)
 
 
 def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> Object:
@@ -124,15 +129,17 @@ def config_patch(secret: Object, config: ProxyConfig, auth_key: str) -> Patch | 
     """Return the patch that brings the config of a *slim* Secret up to date; None if it is.
 
     *auth_key* is what the proxy has yet to use; once it has a device the key goes from the Secret. A config that
-    another operator wrote for newer images goes, or those would read it and not ours.
+    another operator wrote for newer images goes, or those would read it and not ours. A proxy that is no longer to
+    serve anything forgets what it served: it would go on after its restart.
     """
     files = _encoded(config_files(config))
     logged_in = bool(_text(secret["data"], SECRET_DEVICE_ID))
     drop = logged_in and secret[_HAS_AUTH_KEY]
+    served = secret[_SERVE_STATE] if config.serve_config is None else []
     if secret[_CONFIG_DIGEST] == _config_digest(files) and not drop and not auth_key:
-        return None
+        return Patch(SECRET, key_of(secret), {"data": dict.fromkeys(served)}) if served else None
     written: dict[str, str | None] = {**_encoded(config_files(config, "" if logged_in else auth_key))}
-    written |= dict.fromkeys(secret[_FOREIGN_CONFIGS])
+    written |= dict.fromkeys([*secret[_FOREIGN_CONFIGS], *served])
     if config.serve_config is None:
         written[SERVE_CONFIG_KEY] = None
     return Patch(SECRET, key_of(secret), {"data": written})
@@ -153,6 +160,14 @@ def _text(data: Mapping[str, str], name: str) -> str:
     with contextlib.suppress(binascii.Error, UnicodeDecodeError):
         return base64.b64decode(data.get(name, "")).decode()
     return ""
+
+
+def _list_of_texts(text: str) -> tuple[str, ...]:
+    with contextlib.suppress(ValueError):
+        value = json.loads(text)
+        if isinstance(value, list):
+            return tuple(item for item in value if isinstance(item, str))
+    return ()
 
 
 def _json_or_empty(text: str) -> Object:

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.names import (
+    ANNOTATION_LAST_CLUSTER_DNS_NAME,
+    ANNOTATION_LAST_CLUSTER_IP,
     ANNOTATION_LAST_TAILNET_TARGET_FQDN,
     ANNOTATION_LAST_TAILNET_TARGET_IP,
     APP_EGRESS_SERVICE,
     APP_INGRESS,
+    APP_INGRESS_SERVICE,
     LABEL_APP,
     PROXIES_SERVICE_ACCOUNT,
     PROXY_CONTAINER,
@@ -48,7 +51,26 @@ class ServeIngress:
     forward_cluster_traffic: bool
 
 
-Target = EgressByFQDN | EgressByIP | ServeIngress
+@dataclass(frozen=True, slots=True)
+class ExposeIP:
+    """The proxy forwards what comes from the tailnet to this cluster IP, on every port."""
+
+    ip: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExposeName:
+    """The proxy forwards what comes from the tailnet to the addresses of this DNS name, on every port."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServeService:
+    """The proxy serves ports of a Service by its serve config."""
+
+
+Target = EgressByFQDN | EgressByIP | ServeIngress | ExposeIP | ExposeName | ServeService
 
 
 def proxy_statefulset(
@@ -95,7 +117,12 @@ def selects(statefulset: Object, parent_uid: str) -> bool:
 
 
 def _is_userspace(target: Target) -> bool:
-    return isinstance(target, ServeIngress) and not target.forward_cluster_traffic
+    return _serves(target) and not (isinstance(target, ServeIngress) and target.forward_cluster_traffic)
+
+
+def _serves(target: Target) -> bool:
+    """Tell whether the proxy has a serve config."""
+    return isinstance(target, ServeIngress | ServeService)
 
 
 def _environment(target: Target, settings: Settings) -> list[Object]:
@@ -118,9 +145,17 @@ def _environment(target: Target, settings: Settings) -> list[Object]:
             env += [_variable("TS_TAILNET_TARGET_IP", ip), _variable("TS_INTERNAL_APP", APP_EGRESS_SERVICE)]
         case EgressByFQDN(fqdn):
             env += [_variable("TS_TAILNET_TARGET_FQDN", fqdn), _variable("TS_INTERNAL_APP", APP_EGRESS_SERVICE)]
-        case ServeIngress():
+        case ExposeIP(ip):
+            env += [_variable("TS_DEST_IP", ip), _variable("TS_INTERNAL_APP", APP_INGRESS_SERVICE)]
+        case ExposeName(name):
+            env += [
+                _variable("TS_EXPERIMENTAL_DEST_DNS_NAME", name),
+                _variable("TS_INTERNAL_APP", APP_INGRESS_SERVICE),
+            ]
+        case ServeIngress() | ServeService():
+            app = APP_INGRESS if isinstance(target, ServeIngress) else APP_INGRESS_SERVICE
             path = f"/etc/tailscaled/$(POD_NAME)/{SERVE_CONFIG_KEY}"
-            env += [_variable("TS_SERVE_CONFIG", path), _variable("TS_INTERNAL_APP", APP_INGRESS)]
+            env += [_variable("TS_SERVE_CONFIG", path), _variable("TS_INTERNAL_APP", app)]
     return env
 
 
@@ -130,6 +165,10 @@ def _target_annotations(target: Target) -> dict[str, str]:
             return {ANNOTATION_LAST_TAILNET_TARGET_IP: ip}
         case EgressByFQDN(fqdn):
             return {ANNOTATION_LAST_TAILNET_TARGET_FQDN: fqdn}
+        case ExposeIP(ip):
+            return {ANNOTATION_LAST_CLUSTER_IP: ip}
+        case ExposeName(name):
+            return {ANNOTATION_LAST_CLUSTER_DNS_NAME: name}
     return {}
 
 
@@ -137,7 +176,7 @@ def _mounts(key: Key, target: Target) -> list[Object]:
     mounts: list[Object] = [
         {"name": "tailscaledconfig-0", "mountPath": f"/etc/tsconfig/{key.name}-0", "readOnly": True}
     ]
-    if isinstance(target, ServeIngress):
+    if _serves(target):
         mounts.append({"name": "serve-config-0", "mountPath": f"/etc/tailscaled/{key.name}-0", "readOnly": True})
     return mounts
 
@@ -145,7 +184,7 @@ def _mounts(key: Key, target: Target) -> list[Object]:
 def _volumes(key: Key, target: Target) -> list[Object]:
     secret = f"{key.name}-0"
     volumes: list[Object] = [{"name": "tailscaledconfig-0", "secret": {"secretName": secret}}]
-    if isinstance(target, ServeIngress):
+    if _serves(target):
         items = [{"key": SERVE_CONFIG_KEY, "path": SERVE_CONFIG_KEY}]
         volumes.append({"name": "serve-config-0", "secret": {"secretName": secret, "items": items}})
     return volumes

@@ -231,6 +231,18 @@ async def test_a_serve_config_makes_an_https_endpoint(world: World, https: bool,
     await until(world.store, lambda: state(world.store).get("https_endpoint") == endpoint)
 
 
+async def test_a_proxy_remembers_what_it_served_until_that_is_removed(world: World) -> None:
+    start(world, **SERVE)
+    world.store.merge(SECRET, "tailscale", "ts-db-0", {"stringData": {"serve-config": '{"TCP": {}}'}})
+    await until(world.store, lambda: "https_endpoint" in state(world.store))
+    profile = state(world.store)["_current-profile"].removeprefix("profile-")
+    assert state(world.store)[f"_serve_{profile}"] == '{"TCP": {}}'
+    world.store.delete(POD, "tailscale", "ts-db-0")
+    world.store.create(POD, proxy_pod())
+    await until(world.store, lambda: is_ready(world))
+    assert f"_serve_{profile}" in state(world.store)
+
+
 async def test_a_boot_resets_what_an_earlier_pod_reported(world: World) -> None:
     secret = config_secret(AuthKey=new_key(world.tailnet))
     secret["stringData"] |= {"https_endpoint": "old", "egress-services": "{}", "ingress-config.json": "{}"}

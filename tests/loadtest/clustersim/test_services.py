@@ -77,6 +77,50 @@ def test_an_external_name_has_nothing_of_a_cluster_service() -> None:
     assert back["clusterIP"].startswith("10.96.")
 
 
+BALANCED = {"type": "LoadBalancer", "loadBalancerClass": "tailscale"}
+SHOWN = {"loadBalancer": {"ingress": [{"hostname": "web.example.org"}, {"ip": "100.64.0.1"}]}}
+
+
+def test_an_address_of_a_load_balancer_gets_a_mode() -> None:
+    store = Store()
+    store.create(SERVICE, service(**BALANCED))
+    status = store.merge(SERVICE, "default", "web", {"status": SHOWN}, "status")["status"]
+    assert status["loadBalancer"]["ingress"] == [{"hostname": "web.example.org"}, {"ip": "100.64.0.1", "ipMode": "VIP"}]
+
+
+def test_only_a_load_balancer_shows_addresses() -> None:
+    store = Store()
+    store.create(SERVICE, service())
+    with pytest.raises(ApiError, match="LoadBalancer"):
+        store.merge(SERVICE, "default", "web", {"status": SHOWN}, "status")
+
+
+def test_what_a_load_balancer_showed_goes_with_its_type() -> None:
+    store = Store()
+    store.create(SERVICE, service(**BALANCED))
+    store.merge(SERVICE, "default", "web", {"status": SHOWN}, "status")
+    plain = store.merge(SERVICE, "default", "web", {"spec": {"type": "ClusterIP"}})
+    assert (plain["status"]["loadBalancer"], "loadBalancerClass" in plain["spec"]) == ({}, False)
+
+
+def test_the_class_of_a_load_balancer_never_changes() -> None:
+    store = Store()
+    store.create(SERVICE, service(**BALANCED))
+    with pytest.raises(ApiError, match="may not change once set"):
+        store.merge(SERVICE, "default", "web", {"spec": {"loadBalancerClass": "other"}})
+
+
+def test_only_a_load_balancer_has_a_class() -> None:
+    with pytest.raises(ApiError, match="may only be used"):
+        Store().create(SERVICE, service(loadBalancerClass="tailscale"))
+
+
+def test_an_external_name_goes_with_its_type() -> None:
+    store = Store()
+    store.create(SERVICE, service(type="ExternalName", externalName="db.example.org"))
+    assert "externalName" not in store.merge(SERVICE, "default", "web", {"spec": {"type": "ClusterIP"}})["spec"]
+
+
 def test_a_node_port_is_given_once_and_kept() -> None:
     store = Store()
     first = store.create(SERVICE, service("a", type="NodePort"))["spec"]["ports"][0]["nodePort"]

@@ -152,6 +152,20 @@ def test_a_proxy_that_has_not_reported_has_an_empty_device() -> None:
     assert (device.id, device.fqdn, device.https_name, device.serves_no_https) == ("", "", "", False)
 
 
+@pytest.mark.parametrize(
+    ("reported", "ips"),
+    [
+        ('["100.64.0.1","fd7a::1"]', ("100.64.0.1", "fd7a::1")),
+        ("", ()),
+        ("[", ()),
+        ('{"a": "100.64.0.1"}', ()),
+        ('["100.64.0.1", 7]', ("100.64.0.1",)),
+    ],
+)
+def test_the_devices_addresses_are_those_that_can_be_read(reported: str, ips: tuple[str, ...]) -> None:
+    assert device_of(secret(device_ips=reported), None).ips == ips
+
+
 @pytest.mark.parametrize("auth_key", ["", "unused"])
 def test_a_config_that_is_right_is_not_written(auth_key: str) -> None:
     assert config_patch(secret(auth_key=auth_key), CONFIG, "") is None
@@ -194,6 +208,20 @@ def test_a_secret_that_lost_its_key_gets_one() -> None:
 def test_a_serve_config_that_is_not_wanted_any_more_goes() -> None:
     assert patched(secret(SERVING, device_id="n1"), CONFIG).body["data"]["serve-config"] is None
     assert texts(patched(secret(device_id="n1"), SERVING).body)["serve-config"] == '{"TCP":{}}'
+
+
+def test_what_was_served_is_forgotten_with_the_serve_config() -> None:
+    found = secret(SERVING, device_id="n1", _serve_1234="{}", _machinekey="state")
+    assert {name for name, value in patched(found, CONFIG).body["data"].items() if value is None} == {
+        "serve-config",
+        "_serve_1234",
+    }
+    assert config_patch(found, SERVING, "") is None
+
+
+def test_what_was_served_is_forgotten_even_if_it_was_written_late() -> None:
+    found = secret(auth_key="unused", _serve_1234="{}")
+    assert patched(found, CONFIG).body == {"data": {"_serve_1234": None}}
 
 
 def test_a_config_for_newer_images_from_another_operator_goes() -> None:

@@ -8,7 +8,10 @@ from tsoperator.desired.children import Owner
 from tsoperator.desired.statefulset import (
     EgressByFQDN,
     EgressByIP,
+    ExposeIP,
+    ExposeName,
     ServeIngress,
+    ServeService,
     Target,
     proxy_statefulset,
     selects,
@@ -22,6 +25,9 @@ BY_FQDN = EgressByFQDN("db.tail1234.ts.net.")
 BY_IP = EgressByIP("100.66.66.66")
 USERSPACE = ServeIngress(forward_cluster_traffic=False)
 KERNEL_INGRESS = ServeIngress(forward_cluster_traffic=True)
+TO_IP = ExposeIP("192.0.2.4")
+TO_NAME = ExposeName("db.example.org")
+PUBLIC = ServeService()
 SYSCTL = (
     "sysctl -w net.ipv4.ip_forward=1 && if sysctl net.ipv6.conf.all.forwarding; "
     "then sysctl -w net.ipv6.conf.all.forwarding=1; fi"
@@ -95,13 +101,30 @@ class Environment(NamedTuple):
                 ("TS_INTERNAL_APP", "k8s-operator-ingress-resource"),
             ],
         ),
+        Environment(TO_IP, "false", [("TS_DEST_IP", "192.0.2.4"), ("TS_INTERNAL_APP", "k8s-operator-ingress-proxy")]),
+        Environment(
+            TO_NAME,
+            "false",
+            [
+                ("TS_EXPERIMENTAL_DEST_DNS_NAME", "db.example.org"),
+                ("TS_INTERNAL_APP", "k8s-operator-ingress-proxy"),
+            ],
+        ),
+        Environment(
+            PUBLIC,
+            "true",
+            [
+                ("TS_SERVE_CONFIG", "/etc/tailscaled/$(POD_NAME)/serve-config"),
+                ("TS_INTERNAL_APP", "k8s-operator-ingress-proxy"),
+            ],
+        ),
     ],
 )
 def test_the_environment_is_in_the_images_order(case: Environment) -> None:
     assert environment(statefulset(case.target)) == [("TS_USERSPACE", case.userspace), *COMMON, *case.rest]
 
 
-@pytest.mark.parametrize(("target", "position"), [(BY_FQDN, 8), (USERSPACE, 8), (KERNEL_INGRESS, 9)])
+@pytest.mark.parametrize(("target", "position"), [(BY_FQDN, 8), (TO_IP, 8), (USERSPACE, 8), (KERNEL_INGRESS, 9)])
 def test_the_firewall_mode_comes_before_the_target(target: Target, position: int) -> None:
     env = environment(statefulset(target, firewall_mode="nftables"))
     assert env[position] == ("TS_DEBUG_FIREWALL_MODE", "nftables")
@@ -113,8 +136,11 @@ def test_the_firewall_mode_comes_before_the_target(target: Target, position: int
     [
         (BY_FQDN, {"tailscale.com/operator-last-set-ts-tailnet-target-fqdn": "db.tail1234.ts.net."}),
         (BY_IP, {"tailscale.com/operator-last-set-ts-tailnet-target-ip": "100.66.66.66"}),
+        (TO_IP, {"tailscale.com/operator-last-set-cluster-ip": "192.0.2.4"}),
+        (TO_NAME, {"tailscale.com/operator-last-set-cluster-dns-name": "db.example.org"}),
         (USERSPACE, None),
         (KERNEL_INGRESS, None),
+        (PUBLIC, None),
     ],
 )
 def test_the_target_is_on_the_pod_template(target: Target, annotations: Object | None) -> None:
@@ -157,7 +183,7 @@ def test_the_priority_class_is_on_pods_only_if_it_is_set() -> None:
     assert "priorityClassName" not in pod_of(statefulset())
 
 
-@pytest.mark.parametrize("target", [BY_FQDN, BY_IP, KERNEL_INGRESS])
+@pytest.mark.parametrize("target", [BY_FQDN, BY_IP, KERNEL_INGRESS, TO_IP, TO_NAME])
 def test_a_kernel_proxy_is_privileged_and_turns_forwarding_on(target: Target) -> None:
     made = statefulset(target, proxy_image="example.org/tailscale:v1")
     assert container_of(made)["securityContext"] == {"privileged": True}
@@ -172,8 +198,9 @@ def test_a_kernel_proxy_is_privileged_and_turns_forwarding_on(target: Target) ->
     ]
 
 
-def test_a_userspace_proxy_has_no_privileges() -> None:
-    made = statefulset(USERSPACE)
+@pytest.mark.parametrize("target", [USERSPACE, PUBLIC])
+def test_a_userspace_proxy_has_no_privileges(target: Target) -> None:
+    made = statefulset(target)
     assert "securityContext" not in container_of(made)
     assert "initContainers" not in pod_of(made)
 
@@ -185,7 +212,7 @@ def test_the_config_is_mounted_from_the_pods_secret() -> None:
     assert (pod_of(made)["volumes"], container_of(made)["volumeMounts"]) == ([volume], [mount])
 
 
-@pytest.mark.parametrize("target", [USERSPACE, KERNEL_INGRESS])
+@pytest.mark.parametrize("target", [USERSPACE, KERNEL_INGRESS, PUBLIC])
 def test_the_serve_config_is_mounted_after_the_config(target: Target) -> None:
     made = statefulset(target)
     items = [{"key": "serve-config", "path": "serve-config"}]

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tsoperator.api.names import ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT
+from tsoperator.api.names import ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT, CERT_DOMAIN
 from tsoperator.api.objects import Object, annotations
 from tsoperator.api.rules import is_true
 from tsoperator.desired.plan import Note
 
-_CERT_DOMAIN: Final = "${TS_CERT_DOMAIN}"  # the proxy image puts the device's own domain here
 _REDIRECT: Final = "301:https://${HOST}${REQUEST_URI}"  # tailscaled expands these
 
 
@@ -118,7 +117,7 @@ def _port(wanted: Object, service: Object) -> int:
 
 
 def _config(ingress: Object, handlers: Mapping[str, str]) -> Object:
-    secure, plain = f"{_CERT_DOMAIN}:443", f"{_CERT_DOMAIN}:80"
+    secure, plain = f"{CERT_DOMAIN}:443", f"{CERT_DOMAIN}:80"
     config: Object = {
         "TCP": {"443": {"HTTPS": True}},
         "Web": {secure: {"Handlers": {path: {"Proxy": url} for path, url in handlers.items()}}},

@@ -1,1 +1,1 @@
-"""Services that leave the cluster: egress to a tailnet device by name or address."""
+"""Services that leave the cluster for the tailnet, or that the tailnet reaches, each by a proxy of its own."""

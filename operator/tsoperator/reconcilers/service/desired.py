@@ -1,30 +1,25 @@
-"""Decides what an egress Service needs (standalone-proxies.md 5)."""
+"""Decides what a Service needs that leaves the cluster or is exposed to the tailnet (standalone-proxies.md 5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tsoperator.api.conditions import condition, remove_condition, set_condition
 from tsoperator.api.names import (
-    ANNOTATION_EXPOSE,
     ANNOTATION_HOSTNAME,
     ANNOTATION_TAGS,
-    ANNOTATION_TAILNET_FQDN,
-    ANNOTATION_TAILNET_IP,
-    ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
     CONDITION_PROXY_READY,
     FINALIZER,
-    LOAD_BALANCER_CLASS,
     PARENT_SERVICE,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
-from tsoperator.api.rules import dns_label_error, fqdn_error, ip_error, is_true, split_tags, tag_error
+from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
+from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired.children import Owner
-from tsoperator.desired.plan import Note, Patch, Plan
-from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_key
+from tsoperator.desired.plan import Note, Plan
+from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key
 from tsoperator.desired.proxyclass import class_problem
-from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, Target
 from tsoperator.desired.tailscaled import ProxyConfig
+from tsoperator.reconcilers.service import egress, exposure
 from tsoperator.settings import Settings
 
 
@@ -41,39 +36,25 @@ def owner(key: Key) -> Owner:
     return Owner(PARENT_SERVICE, key)
 
 
-def is_egress(service: Object) -> bool:
-    """Tell whether *service* is to become an egress proxy of its own, not one of a ProxyGroup."""
-    asks = bool(_target_ip(service) or annotations(service).get(ANNOTATION_TAILNET_FQDN))
-    return asks and PROXY_GROUP not in annotations(service) and not is_exposed(service)
+def is_leaving(service: Object, settings: Settings) -> bool:
+    """Tell whether what we made for *service* has to go: it asks for no proxy of its own."""
+    asks = egress.asks(service) or exposure.asks(service, settings)
+    return is_deleting(service) or PROXY_GROUP in annotations(service) or not asks
 
 
-def is_exposed(service: Object) -> bool:
-    """Tell whether *service* asks to be reachable from the tailnet, which comes before egress."""
-    spec = service["spec"]
-    exposed = is_true(annotations(service).get(ANNOTATION_EXPOSE))
-    balanced = spec.get("type") == "LoadBalancer" and spec.get("loadBalancerClass") == LOAD_BALANCER_CLASS
-    by_name = exposed and spec.get("type") == "ExternalName" and bool(spec.get("externalName"))
-    return (bool(spec.get("clusterIP")) and (exposed or balanced)) or by_name
-
-
-def is_leaving(service: Object) -> bool:
-    """Tell whether what we made for *service* has to go."""
-    return is_deleting(service) or not (is_egress(service) or is_exposed(service))
-
-
-def violations(service: Object, zones: Sequence[str]) -> list[str]:
+def violations(service: Object, settings: Settings) -> list[str]:
     """Return what is wrong with *service*, each as a sentence's part with the words to mend it (5.5)."""
+    exposed = exposure.asks(service, settings)
     given = annotations(service)
-    fqdn, ip, ip_annotation = given.get(ANNOTATION_TAILNET_FQDN, ""), _target_ip(service), _ip_annotation(service)
     found: list[str] = []
     if service["spec"].get("clusterIP") == "None":
-        found.append("headless Services are not supported: use a Service of type ExternalName")
-    if fqdn and ip:
-        found.append(f"only one of {ip_annotation} and {ANNOTATION_TAILNET_FQDN} may be set: remove one of them")
-    if fqdn and (error := fqdn_error(fqdn, zones)):
-        found.append(f"invalid value of annotation {ANNOTATION_TAILNET_FQDN}: {error}")
-    if ip and (error := ip_error(ip)):
-        found.append(f"invalid value of annotation {ip_annotation}: {error}")
+        found.append(
+            "headless Services are not supported: use a Service "
+            + ("with a cluster IP, which the proxy forwards to" if exposed else "of type ExternalName")
+        )
+    if exposed:
+        found += exposure.violations(service, settings)
+    found += egress.violations(service, settings.zones)
     if error := dns_label_error(hostname(service)):
         found.append(
             f"invalid value of annotation {ANNOTATION_HOSTNAME}: {error}"
@@ -102,24 +83,22 @@ def tags(service: Object, settings: Settings) -> Sequence[str]:
 
 
 def proxy(service: Object, settings: Settings) -> Proxy:
-    """Return the proxy that a valid egress *service* should have."""
-    fqdn = annotations(service).get(ANNOTATION_TAILNET_FQDN, "").removesuffix(".")
-    target: Target = EgressByFQDN(f"{fqdn}.") if fqdn else EgressByIP(_target_ip(service))
+    """Return the proxy that a valid *service* should have; to be exposed comes before egress."""
+    exposed = exposure.asks(service, settings)
+    serve_config = exposure.serve_config(service, settings) if exposed else None
     return Proxy(
         owner=owner(key_of(service)),
         parent_uid=uid(service),
-        target=target,
-        config=ProxyConfig(hostname(service), settings.control_url),
+        target=exposure.target(service, settings) if exposed else egress.target(service),
+        config=ProxyConfig(hostname(service), settings.control_url, serve_config),
         tags=tags(service, settings),
-        magic_dns_name=fqdn,
+        magic_dns_name="" if exposed else egress.magic_dns_name(service),
     )
 
 
 def refusal(service: Object, observed: Observed, settings: Settings) -> Plan | None:
     """Return the plan for a Service that can't be served as it is; None if it can. What runs stays as it is."""
-    if is_exposed(service):
-        return Plan()  # into the cluster: what another operator made for it stays
-    if wrong := violations(service, settings.zones):
+    if wrong := violations(service, settings):
         message = f"unable to provision proxy resources: invalid Service: {', '.join(wrong)}"
         status = not_ready(service, "ProxyInvalid", message)
         return Plan(status=status, notes=[Note("Warning", "INVALIDSERVICE", message)])
@@ -132,23 +111,33 @@ def plan(service: Object, observed: Observed, settings: Settings, auth_key: str 
     """Return what *service*, which `refusal` has nothing against, needs."""
     wanted = proxy(service, settings)
     made = plan_proxy(wanted, observed.children, settings, auth_key)
+    if exposure.asks(service, settings):
+        device = proxy_device(observed.children)
+        shown = exposure.shown(service, device, settings)
+        status = _with_condition(service, shown.condition)
+        if shown.entries is not None or exposure.shows(service, device):
+            status["loadBalancer"] = exposure.load_balancer(service, shown.entries or ())
+        return replace(made, status=status, notes=shown.notes)
     name = proxy_key(wanted, observed.children, settings).name
-    external_name = f"{name}.{settings.namespace}.svc.{settings.cluster_domain}"
     ready = condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
-    spec = service["spec"]
-    rewrite = []
-    if spec.get("externalName") != external_name or spec.get("type") != "ExternalName":
-        body = {"spec": {"type": "ExternalName", "externalName": external_name, "selector": None}}
-        rewrite.append(Patch(SERVICE, key_of(service), body))
-    return replace(made, apply=[*made.apply, *rewrite], status=_with_condition(service, ready))
+    rewrite = egress.rewrite(service, name, settings)
+    return replace(made, apply=[*made.apply, *rewrite], status=_with_condition(service, ready) | {"loadBalancer": {}})
 
 
 def plan_deletion(service: Object, observed: Observed) -> Plan:
     """Return the next step of taking away what was made for *service*."""
-    if not has_finalizer(service, FINALIZER):
-        return Plan(status=_without_condition(service))
-    step = plan_removal(observed.children)
-    return replace(step, status=_without_condition(service)) if step.release else step
+    held = has_finalizer(service, FINALIZER)
+    step = plan_removal(observed.children) if held else Plan()
+    if is_deleting(service):
+        return step
+    status = service.get("status") or {}
+    if exposure.shows(service, proxy_device(observed.children)):
+        # Before the Secret goes, which alone tells that the device shown is ours.
+        return replace(Plan() if step.release else step, status={**status, "loadBalancer": {}})
+    if "conditions" not in status or (held and not step.release):
+        return step
+    left = remove_condition(status["conditions"], CONDITION_PROXY_READY)
+    return step if left == status["conditions"] else replace(step, status={**status, "conditions": left})
 
 
 def failed(service: Object, message: str) -> Plan:
@@ -161,26 +150,6 @@ def not_ready(service: Object, reason: str, message: str) -> Object:
     return _with_condition(service, condition(CONDITION_PROXY_READY, False, reason, message))
 
 
-def _target_ip(service: Object) -> str:
-    return annotations(service).get(_ip_annotation(service), "")
-
-
-def _ip_annotation(service: Object) -> str:
-    """Return the annotation that counts: the deprecated one only where the other says nothing."""
-    given = annotations(service)
-    deprecated = given.get(ANNOTATION_TAILNET_TARGET_IP_DEPRECATED) and not given.get(ANNOTATION_TAILNET_IP)
-    return ANNOTATION_TAILNET_TARGET_IP_DEPRECATED if deprecated else ANNOTATION_TAILNET_IP
-
-
 def _with_condition(service: Object, wanted: Object) -> Object:
     status = service.get("status") or {}
     return {**status, "conditions": set_condition(status.get("conditions") or [], [wanted], now="")}
-
-
-def _without_condition(service: Object) -> Object | None:
-    status = service.get("status") or {}
-    conditions = status.get("conditions") or []
-    left = remove_condition(conditions, CONDITION_PROXY_READY)
-    if is_deleting(service) or left == conditions:
-        return None
-    return {**status, "conditions": left}

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from tsoperator.api.names import PARENT_SERVICE
 from tsoperator.api.objects import (
+    POD,
     PROXYCLASS,
     SECRET,
     SERVICE,
@@ -29,7 +30,7 @@ from tsoperator.tsclient.errors import ControlError
 
 
 class ServiceReconciler:
-    """Makes egress Services and their proxies right."""
+    """Makes Services that leave the cluster or are exposed to the tailnet, and their proxies, right."""
 
     name = "service"
 
@@ -42,6 +43,7 @@ class ServiceReconciler:
             SERVICE: _service_keys,
             SECRET: _parent_keys,
             STATEFULSET: _parent_keys,
+            POD: _parent_keys,
             PROXYCLASS: self._keys_of_class,
         }
 
@@ -66,12 +68,13 @@ class ServiceReconciler:
             services=self._cache.indexed(SERVICE, BY_OWNER, owner),
             statefulsets=self._cache.indexed(STATEFULSET, BY_OWNER, owner),
             secrets=self._cache.indexed(SECRET, BY_OWNER, owner),
+            pods=self._cache.indexed(POD, BY_OWNER, owner),
         )
         class_key = Key("", class_name(service, self._settings.proxy_class))
         return desired.Observed(children, self._cache.get(PROXYCLASS, class_key))
 
     async def _decide(self, service: Object, observed: desired.Observed) -> Plan:
-        if desired.is_leaving(service):
+        if desired.is_leaving(service, self._settings):
             return desired.plan_deletion(service, observed)
         if plan := desired.refusal(service, observed, self._settings):
             return plan
@@ -84,7 +87,8 @@ class ServiceReconciler:
         return [
             key_of(service)
             for service in self._cache.all(SERVICE)
-            if desired.is_egress(service) and class_name(service, self._settings.proxy_class) == name
+            if not desired.is_leaving(service, self._settings)
+            and class_name(service, self._settings.proxy_class) == name
         ]
 
 

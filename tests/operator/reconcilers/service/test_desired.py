@@ -1,4 +1,4 @@
-"""What an egress Service needs."""
+"""What a Service needs that leaves the cluster or is exposed."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from tsoperator.api.objects import SERVICE, Key, Object
+from tsoperator.api.objects import SECRET, SERVICE, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.desired.plan import Note, Patch, Plan
 from tsoperator.desired.proxy import Children
-from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, Target, proxy_statefulset
+from tsoperator.desired.statefulset import (
+    EgressByFQDN,
+    ExposeIP,
+    ExposeName,
+    ServeService,
+    Target,
+    proxy_statefulset,
+)
 from tsoperator.reconcilers.service import desired
 from tsoperator.reconcilers.service.desired import Observed
 
@@ -34,9 +41,12 @@ FQDN_KEY = "tailscale.com/tailnet-fqdn"
 IP_KEY = "tailscale.com/tailnet-ip"
 OLD_IP_KEY = "tailscale.com/ts-tailnet-target-ip"
 EXPOSE = {"tailscale.com/expose": "true"}
+EXPOSED = {FQDN_KEY: FQDN, **EXPOSE}
+FUNNEL = {"tailscale.com/funnel": "true"}
 GROUP = {"tailscale.com/proxy-group": ""}
 CLUSTER_IP = {"type": "ClusterIP", "clusterIP": "192.0.2.4"}
 LOAD_BALANCER = {**CLUSTER_IP, "type": "LoadBalancer", "loadBalancerClass": "tailscale"}
+PUBLIC = {**LOAD_BALANCER, "ports": [{"port": 443, "protocol": "TCP"}]}
 BY_NAME = {"type": "ExternalName", "externalName": "db.example.org"}
 NAME = child_name("db", "db-uid")
 READY = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": "ProxyCreated"}
@@ -53,40 +63,49 @@ def condition_of(plan: Plan | None) -> Object:
 class Asks(NamedTuple):
     annotations: dict[str, str]
     spec: Object
-    egress: bool = False
-    exposed: bool = False
+    target: Target | None
+    """None: it asks for nothing."""
+
+
+TO_FQDN = EgressByFQDN(f"{FQDN}.")
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        Asks({FQDN_KEY: FQDN}, BY_NAME, egress=True),
-        Asks({FQDN_KEY: FQDN}, CLUSTER_IP, egress=True),
-        Asks({IP_KEY: "100.66.66.66"}, BY_NAME, egress=True),
-        Asks({OLD_IP_KEY: "100.66.66.66"}, BY_NAME, egress=True),
-        Asks({IP_KEY: "", FQDN_KEY: ""}, BY_NAME),
-        Asks({}, CLUSTER_IP),
-        Asks({FQDN_KEY: FQDN, **GROUP}, BY_NAME),
-        Asks(EXPOSE, CLUSTER_IP, exposed=True),
-        Asks({"tailscale.com/expose": "True"}, CLUSTER_IP),
-        Asks({FQDN_KEY: FQDN, **EXPOSE}, CLUSTER_IP, exposed=True),
-        Asks(EXPOSE, BY_NAME, exposed=True),
-        Asks(EXPOSE, {"type": "ExternalName"}),
-        Asks({}, LOAD_BALANCER, exposed=True),
-        Asks({}, {**LOAD_BALANCER, "loadBalancerClass": "other"}),
-        Asks({}, {**LOAD_BALANCER, "clusterIP": ""}),
-        Asks({}, {**CLUSTER_IP, "loadBalancerClass": "tailscale"}),
+        Asks({FQDN_KEY: FQDN}, BY_NAME, TO_FQDN),
+        Asks({FQDN_KEY: FQDN}, CLUSTER_IP, TO_FQDN),
+        Asks({IP_KEY: "", FQDN_KEY: ""}, BY_NAME, None),
+        Asks({}, CLUSTER_IP, None),
+        Asks({FQDN_KEY: FQDN, **GROUP}, BY_NAME, None),
+        Asks(EXPOSE, CLUSTER_IP, ExposeIP("192.0.2.4")),
+        Asks({**EXPOSE, **GROUP}, CLUSTER_IP, None),
+        Asks(EXPOSE, BY_NAME, ExposeName("db.example.org")),
+        Asks({}, LOAD_BALANCER, ExposeIP("192.0.2.4")),
+        Asks(GROUP, LOAD_BALANCER, None),
+        Asks(FUNNEL, PUBLIC, ServeService()),
+        Asks({FQDN_KEY: FQDN, **EXPOSE}, CLUSTER_IP, ExposeIP("192.0.2.4")),
+        Asks({FQDN_KEY: FQDN, **EXPOSE}, BY_NAME, ExposeName("db.example.org")),
+        Asks({IP_KEY: "100.66.66.66"}, LOAD_BALANCER, ExposeIP("192.0.2.4")),
     ],
 )
-def test_a_service_asks_for_egress_or_to_be_exposed(case: Asks) -> None:
+def test_a_service_asks_for_one_proxy_or_none(case: Asks) -> None:
     service = egress_service(case.annotations, spec=case.spec)
-    assert (desired.is_egress(service), desired.is_exposed(service)) == (case.egress, case.exposed)
-    assert desired.is_leaving(service) is not (case.egress or case.exposed)
+    assert desired.is_leaving(service, SETTINGS) is (case.target is None)
+    if case.target is not None:
+        assert desired.proxy(service, SETTINGS).target == case.target
+
+
+def test_only_an_egress_service_has_a_name_of_the_tailnet() -> None:
+    names = [
+        desired.proxy(egress_service(given, spec=CLUSTER_IP), SETTINGS).magic_dns_name for given in (None, EXPOSED)
+    ]
+    assert names == [FQDN, ""]
 
 
 def test_a_service_that_is_being_deleted_is_leaving() -> None:
-    assert desired.is_leaving(deleting(egress_service()))
-    assert desired.is_leaving(deleting(egress_service({}, spec=LOAD_BALANCER)))
+    assert desired.is_leaving(deleting(egress_service()), SETTINGS)
+    assert desired.is_leaving(deleting(egress_service({}, spec=LOAD_BALANCER)), SETTINGS)
 
 
 class Violation(NamedTuple):
@@ -139,26 +158,41 @@ TOO_LONG = "x" * 64
     ],
 )
 def test_each_violation_names_the_annotation_and_what_it_takes(case: Violation) -> None:
-    found = desired.violations(egress_service(case.annotations), SETTINGS.zones)
+    found = desired.violations(egress_service(case.annotations), SETTINGS)
     assert len(found) == len(case.words)
     assert all(words in message for words, message in zip(case.words, found, strict=True)), found
 
 
 def test_a_headless_service_is_a_violation_that_comes_first() -> None:
-    found = desired.violations(egress_service({FQDN_KEY: "x"}, spec={"clusterIP": "None"}), SETTINGS.zones)
+    found = desired.violations(egress_service({FQDN_KEY: "x"}, spec={"clusterIP": "None"}), SETTINGS)
     assert len(found) == 2
-    assert found[0].startswith("headless Services are not supported: use")
+    assert found[0] == "headless Services are not supported: use a Service of type ExternalName"
+
+
+def test_a_headless_service_cannot_be_exposed() -> None:
+    (message,) = desired.violations(egress_service(EXPOSE, spec={**CLUSTER_IP, "clusterIP": "None"}), SETTINGS)
+    assert message.startswith("headless Services are not supported: use a Service with a cluster IP")
+
+
+def test_the_rules_of_egress_hold_for_an_exposed_service_too() -> None:
+    (message,) = desired.violations(egress_service({IP_KEY: "bad"}, spec=LOAD_BALANCER), SETTINGS)
+    assert IP_KEY in message
+
+
+def test_ports_that_funnel_has_not_are_a_violation() -> None:
+    (message,) = desired.violations(egress_service(FUNNEL, spec={**PUBLIC, "ports": [{"port": 80}]}), SETTINGS)
+    assert "443, 8443 and 10000" in message
 
 
 def test_a_default_hostname_that_is_too_long_asks_for_the_annotation() -> None:
-    (message,) = desired.violations(egress_service(name="x" * 60), SETTINGS.zones)
+    (message,) = desired.violations(egress_service(name="x" * 60), SETTINGS)
     assert message.endswith("not 68: set annotation tailscale.com/hostname to a shorter one")
 
 
 def test_names_in_every_configured_zone_are_valid() -> None:
     service = egress_service({FQDN_KEY: "db.tail.example.org"})
-    assert desired.violations(service, ("ts.net", "tail.example.org")) == []
-    assert desired.violations(service, ("ts.net",)) != []
+    assert desired.violations(service, settings(zones=("ts.net", "tail.example.org"))) == []
+    assert desired.violations(service, settings(zones=("ts.net",))) != []
 
 
 @pytest.mark.parametrize(
@@ -175,27 +209,6 @@ def test_tags_are_the_annotations_trimmed_or_the_operators() -> None:
     assert desired.tags(egress_service(), asked) == ("tag:default",)
 
 
-class Targeted(NamedTuple):
-    annotations: dict[str, str]
-    target: Target
-    name: str = ""
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Targeted({FQDN_KEY: FQDN}, EgressByFQDN(f"{FQDN}."), FQDN),
-        Targeted({FQDN_KEY: f"{FQDN}."}, EgressByFQDN(f"{FQDN}."), FQDN),
-        Targeted({IP_KEY: "100.66.66.66"}, EgressByIP("100.66.66.66")),
-        Targeted({OLD_IP_KEY: "100.66.66.66"}, EgressByIP("100.66.66.66")),
-        Targeted({IP_KEY: "100.66.66.66", OLD_IP_KEY: "100.77.77.77"}, EgressByIP("100.66.66.66")),
-    ],
-)
-def test_the_proxy_goes_where_the_annotation_says(case: Targeted) -> None:
-    proxy = desired.proxy(egress_service(case.annotations), SETTINGS)
-    assert (proxy.target, proxy.magic_dns_name) == (case.target, case.name)
-
-
 def test_the_proxy_belongs_to_the_service() -> None:
     proxy = desired.proxy(egress_service(), settings(login_server="https://headscale.example.org"))
     assert str(proxy.owner) == "svc:default/db"
@@ -206,11 +219,6 @@ def test_the_proxy_belongs_to_the_service() -> None:
 
 def test_a_valid_service_is_not_refused() -> None:
     assert desired.refusal(egress_service(), NOTHING, SETTINGS) is None
-
-
-@pytest.mark.parametrize("service", [egress_service(EXPOSE, spec=CLUSTER_IP), egress_service({}, spec=LOAD_BALANCER)])
-def test_nothing_of_an_exposed_service_is_touched(service: Object) -> None:
-    assert desired.refusal(held(service), NOTHING, SETTINGS) == Plan()
 
 
 def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
@@ -265,6 +273,61 @@ def test_other_conditions_and_the_rest_of_the_status_stay() -> None:
     assert status["conditions"][0] == other
 
 
+LOGGED_IN = {"device_id": "n1", "device_fqdn": "lb.tail1234.ts.net.", "device_ips": '["100.64.0.7","fd7a::7"]'}
+SHOWN = {"ingress": [{"hostname": "lb.tail1234.ts.net"}, {"ip": "100.64.0.7"}]}
+OURS = desired.owner(Key("default", "db"))
+
+
+def logged_in() -> Observed:
+    """What is there once the proxy has joined the tailnet."""
+    return Observed(Children(secrets=[slim_secret(f"{NAME}-0", LOGGED_IN, OURS.labels)]))
+
+
+def with_status(service: Object, **status: Object) -> Object:
+    return {**service, "status": status}
+
+
+def test_a_load_balancer_shows_its_device_and_is_not_rewritten() -> None:
+    plan = desired.plan(egress_service({}, spec=LOAD_BALANCER), logged_in(), SETTINGS)
+    assert plan.status is not None
+    assert (plan.status["loadBalancer"], condition_of(plan)) == (SHOWN, READY)
+    assert [patch.resource for patch in patches_of(plan)] == [SECRET]
+
+
+def test_a_load_balancer_whose_proxy_has_no_device_shows_nothing_and_waits() -> None:
+    service = with_status(egress_service({}, spec=LOAD_BALANCER), loadBalancer=SHOWN)
+    plan = desired.plan(service, NOTHING, SETTINGS, "new-authkey")
+    assert plan.status is not None
+    assert (plan.status["loadBalancer"], condition_of(plan)["reason"]) == ({}, "ProxyPending")
+
+
+def test_an_exposed_service_is_ready_at_once_and_shows_nothing() -> None:
+    plan = desired.plan(with_status(egress_service(EXPOSE, spec=CLUSTER_IP), loadBalancer={}), logged_in(), SETTINGS)
+    assert plan.status is not None
+    assert (plan.status["loadBalancer"], condition_of(plan)) == ({}, READY)
+
+
+@pytest.mark.parametrize(("shown", "left"), [(SHOWN, {}), ({"ingress": [{"ip": "192.0.2.9"}]}, None)])
+def test_an_exposed_load_balancer_of_another_class_keeps_what_that_shows(shown: Object, left: Object | None) -> None:
+    spec = {**LOAD_BALANCER, "loadBalancerClass": "other"}
+    plan = desired.plan(with_status(egress_service(EXPOSE, spec=spec), loadBalancer=shown), logged_in(), SETTINGS)
+    assert plan.status is not None
+    assert plan.status["loadBalancer"] == (shown if left is None else left)
+
+
+def test_a_load_balancer_that_becomes_egress_shows_nothing() -> None:
+    service = with_status(egress_service(spec={**LOAD_BALANCER, "loadBalancerClass": "other"}), loadBalancer=SHOWN)
+    status = desired.plan(service, logged_in(), SETTINGS).status
+    assert status is not None
+    assert status["loadBalancer"] == {}
+
+
+def test_a_public_service_has_a_serve_config() -> None:
+    proxy = desired.proxy(egress_service(FUNNEL, spec=PUBLIC), SETTINGS)
+    assert proxy.config.serve_config is not None
+    assert desired.proxy(egress_service({}, spec=PUBLIC), SETTINGS).config.serve_config is None
+
+
 def test_a_failure_is_told_in_the_condition() -> None:
     condition = condition_of(desired.failed(egress_service(), "the control server refuses the credentials"))
     assert (condition["status"], condition["reason"]) == ("False", "ProxyFailed")
@@ -301,14 +364,22 @@ def test_removal_takes_three_steps_and_the_condition_goes_with_the_last() -> Non
     assert [step.status for step in steps] == [None, None, {"loadBalancer": {}, "conditions": []}]
 
 
+@pytest.mark.parametrize(("shown", "left"), [(SHOWN, {}), ({"ingress": [{"ip": "192.0.2.9"}]}, None)])
+def test_a_load_balancer_that_is_no_longer_ours_stops_showing_our_device(shown: Object, left: Object | None) -> None:
+    service = with_status(held(egress_service(GROUP, spec=LOAD_BALANCER)), loadBalancer=shown)
+    step = desired.plan_deletion(service, logged_in())
+    assert step.status == (None if left is None else {"loadBalancer": left})
+    assert step.release is (left is None)
+
+
 def test_a_service_handed_to_a_proxy_group_loses_its_own_proxy() -> None:
     service = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
-    assert desired.is_leaving(service)
+    assert desired.is_leaving(service, SETTINGS)
     assert desired.plan_deletion(service, NOTHING).release
 
 
 OTHER_KEYS = [f"tailscale.com/{name}" for name in ("hostname", "tags", "proxy-class")]
-KEYS = [FQDN_KEY, IP_KEY, OLD_IP_KEY, *EXPOSE, *GROUP, *OTHER_KEYS]
+KEYS = [FQDN_KEY, IP_KEY, OLD_IP_KEY, *EXPOSE, *FUNNEL, *GROUP, *OTHER_KEYS]
 ANNOTATIONS = st.dictionaries(
     st.sampled_from(KEYS),
     st.text(max_size=70)
@@ -317,10 +388,10 @@ ANNOTATIONS = st.dictionaries(
 
 
 @examples(deadline=None)
-@given(ANNOTATIONS, st.sampled_from([CLUSTER_IP, LOAD_BALANCER, BY_NAME, {}, {"clusterIP": "None"}]))
+@given(ANNOTATIONS, st.sampled_from([CLUSTER_IP, LOAD_BALANCER, PUBLIC, BY_NAME, {}, {"clusterIP": "None"}]))
 def test_every_service_has_a_plan(annotations: dict[str, str], spec: Object) -> None:
     service = held(egress_service(annotations, spec=spec))
-    if desired.is_leaving(service):
+    if desired.is_leaving(service, SETTINGS):
         assert desired.plan_deletion(service, NOTHING).release
     elif (refusal := desired.refusal(service, NOTHING, SETTINGS)) is not None:
         assert (refusal.apply, refusal.delete, refusal.release) == ((), (), False)

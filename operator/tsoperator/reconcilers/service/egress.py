@@ -1,0 +1,78 @@
+"""Egress Services: which tailnet device one leads to, and how it is pointed at its proxy (standalone-proxies.md 5)."""
+
+from collections.abc import Sequence
+
+from tsoperator.api.names import (
+    ANNOTATION_TAILNET_FQDN,
+    ANNOTATION_TAILNET_IP,
+    ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
+)
+from tsoperator.api.objects import SERVICE, Object, annotations, key_of
+from tsoperator.api.rules import child_base_name, fqdn_error, ip_error
+from tsoperator.desired.plan import Patch
+from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, Target
+from tsoperator.settings import Settings
+
+
+def asks(service: Object) -> bool:
+    """Tell whether *service* names a tailnet device to lead to."""
+    return bool(_target_ip(service) or annotations(service).get(ANNOTATION_TAILNET_FQDN))
+
+
+def violations(service: Object, zones: Sequence[str]) -> list[str]:
+    """Return what is wrong with how *service* names its device (5.5)."""
+    fqdn = annotations(service).get(ANNOTATION_TAILNET_FQDN, "")
+    ip, ip_annotation = _target_ip(service), _ip_annotation(service)
+    found: list[str] = []
+    if fqdn and ip:
+        found.append(f"only one of {ip_annotation} and {ANNOTATION_TAILNET_FQDN} may be set: remove one of them")
+    if fqdn and (error := fqdn_error(fqdn, zones)):
+        found.append(f"invalid value of annotation {ANNOTATION_TAILNET_FQDN}: {error}")
+    if ip and (error := ip_error(ip)):
+        found.append(f"invalid value of annotation {ip_annotation}: {error}")
+    return found
+
+
+def magic_dns_name(service: Object) -> str:
+    """Return the MagicDNS name of the device, empty where an address is given."""
+    return annotations(service).get(ANNOTATION_TAILNET_FQDN, "").removesuffix(".")
+
+
+def target(service: Object) -> Target:
+    """Return where the proxy of a valid *service* leads."""
+    fqdn = magic_dns_name(service)
+    return EgressByFQDN(f"{fqdn}.") if fqdn else EgressByIP(_target_ip(service))
+
+
+def rewrite(service: Object, proxy_name: str, settings: Settings) -> list[Patch]:
+    """Return what points *service* at the proxy called *proxy_name*; nothing if it is."""
+    external_name = f"{proxy_name}{_proxies_domain(settings)}"
+    spec = service["spec"]
+    if spec.get("externalName") == external_name and spec.get("type") == "ExternalName":
+        return []
+    body = {"spec": {"type": "ExternalName", "externalName": external_name, "selector": None}}
+    return [Patch(SERVICE, key_of(service), body)]
+
+
+def is_rewritten(service: Object, settings: Settings) -> bool:
+    """Tell whether *service* still points at the egress proxy that it has, or once had."""
+    spec, domain = service["spec"], _proxies_domain(settings)
+    name: str = spec.get("externalName", "")
+    proxy_base = name.removesuffix(domain).rpartition("-")[0]
+    ours = name.endswith(domain) and proxy_base == child_base_name(key_of(service).name)
+    return ours and spec.get("type") == "ExternalName"
+
+
+def _proxies_domain(settings: Settings) -> str:
+    return f".{settings.namespace}.svc.{settings.cluster_domain}"
+
+
+def _target_ip(service: Object) -> str:
+    return annotations(service).get(_ip_annotation(service), "")
+
+
+def _ip_annotation(service: Object) -> str:
+    """Return the annotation that counts: the deprecated one only where the other says nothing."""
+    given = annotations(service)
+    deprecated = given.get(ANNOTATION_TAILNET_TARGET_IP_DEPRECATED) and not given.get(ANNOTATION_TAILNET_IP)
+    return ANNOTATION_TAILNET_TARGET_IP_DEPRECATED if deprecated else ANNOTATION_TAILNET_IP

@@ -1,0 +1,131 @@
+"""Exposed Services: which they are, where their proxies lead, and what they show (standalone-proxies.md 5).
+
+A proxy forwards to one address family only, that of the Service's first cluster IP.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from tsoperator.api.conditions import condition
+from tsoperator.api.names import ANNOTATION_EXPOSE, CONDITION_PROXY_READY, LOAD_BALANCER_CLASS
+from tsoperator.api.objects import Object, annotations
+from tsoperator.api.rules import is_true
+from tsoperator.desired.plan import Note
+from tsoperator.desired.secret import Device
+from tsoperator.desired.statefulset import ExposeIP, ExposeName, ServeService, Target
+from tsoperator.reconcilers.service import egress, funnel
+from tsoperator.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a Service tells of its proxy: its condition, the entries of its load balancer if it is ours, Events."""
+
+    condition: Object
+    entries: Sequence[Object] | None = ()
+    notes: Sequence[Note] = ()
+
+
+def asks(service: Object, settings: Settings) -> bool:
+    """Tell whether *service* asks to be reachable from the tailnet; a headless one does too, in vain."""
+    spec = service["spec"]
+    exposed = is_true(annotations(service).get(ANNOTATION_EXPOSE))
+    by_name = exposed and spec.get("type") == "ExternalName" and bool(spec.get("externalName"))
+    return by_name or (bool(spec.get("clusterIP")) and (exposed or _is_balanced(service, settings)))
+
+
+def violations(service: Object, settings: Settings) -> list[str]:
+    """Return why *service*, which asks for it, can't be exposed."""
+    if egress.is_rewritten(service, settings):
+        return [
+            f"spec.externalName {service['spec']['externalName']} is this Service's own proxy, from when it led to the "
+            "tailnet: set spec.type to ClusterIP and a selector, or spec.externalName to what is to be exposed"
+        ]
+    return funnel.violations(service) if _is_public(service, settings) else []
+
+
+def target(service: Object, settings: Settings) -> Target:
+    """Return where the proxy of a valid *service* leads."""
+    if _is_public(service, settings):
+        return ServeService()
+    spec = service["spec"]
+    return ExposeIP(spec["clusterIP"]) if spec.get("clusterIP") else ExposeName(spec["externalName"])
+
+
+def serve_config(service: Object, settings: Settings) -> Object | None:
+    """Return what the proxy is told to serve; None if it forwards everything."""
+    return funnel.serve_config(service) if _is_public(service, settings) else None
+
+
+def shown(service: Object, device: Device | None, settings: Settings) -> Shown:
+    """Return what *service* shows while its proxy reports *device*."""
+    if not _is_balanced(service, settings):
+        return Shown(_ready(), None, (funnel.ignored(),) if funnel.asks(service) else ())
+    if funnel.asks(service):
+        return _public(device)
+    if device is None or not device.fqdn:
+        return Shown(_pending("the proxy has not joined the tailnet yet: no hostname is known"))
+    version = ip_address(service["spec"]["clusterIP"]).version
+    ips = [ip for ip in device.ips if _version(ip) == version]
+    return Shown(_ready(), ({"hostname": device.fqdn}, *({"ip": ip} for ip in ips)))
+
+
+def _public(device: Device | None) -> Shown:
+    """Tailnet addresses are of no use to the Internet: only the name is shown."""
+    if device is not None and device.serves_no_https:
+        message = (
+            "Funnel needs HTTPS, which is not enabled on the tailnet: enable MagicDNS and HTTPS certificates for it; "
+            "control servers other than Tailscale's may have no Funnel"
+        )
+        return Shown(_pending(message), notes=(Note("Warning", "HTTPSNotEnabled", message),))
+    if device is None or not device.https_name:
+        return Shown(_pending("the proxy does not serve HTTPS yet: no hostname is known"))
+    return Shown(_ready(), ({"hostname": device.https_name},))
+
+
+def load_balancer(service: Object, entries: Sequence[Object]) -> Object:
+    """Return the ``loadBalancer`` of a status that shows *entries*: the one there if it has but the API server's
+    defaults besides.
+    """
+    there: Object = (service.get("status") or {}).get("loadBalancer") or {}
+    plain = [{name: value for name, value in entry.items() if name != "ipMode"} for entry in there.get("ingress") or ()]
+    if plain == [*entries]:
+        return there
+    return {"ingress": [*entries]} if entries else {}
+
+
+def shows(service: Object, device: Device | None) -> bool:
+    """Tell whether the status of *service* shows *device*: another's load balancer is not ours to clear."""
+    if device is None:
+        return False
+    ours = {device.fqdn, device.https_name, *device.ips} - {""}
+    entries = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    return any({entry.get("hostname"), entry.get("ip")} & ours for entry in entries)
+
+
+def _is_balanced(service: Object, settings: Settings) -> bool:
+    spec = service["spec"]
+    class_ = spec.get("loadBalancerClass")
+    ours = class_ == LOAD_BALANCER_CLASS or (class_ is None and settings.default_load_balancer)
+    return ours and spec.get("type") == "LoadBalancer"
+
+
+def _is_public(service: Object, settings: Settings) -> bool:
+    return funnel.asks(service) and _is_balanced(service, settings)
+
+
+def _version(ip: str) -> int:
+    """Return the version of an address that a proxy reported; 0 of what is none."""
+    try:
+        return ip_address(ip).version
+    except ValueError:
+        return 0
+
+
+def _ready() -> Object:
+    return condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
+
+
+def _pending(message: str) -> Object:
+    return condition(CONDITION_PROXY_READY, False, "ProxyPending", message)

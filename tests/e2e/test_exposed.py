@@ -1,0 +1,77 @@
+"""Exposed Services: devices of the tailnet reach a Service of the cluster, or what it names, through a proxy."""
+
+import pytest
+
+from tests.e2e.cluster import Cluster, Object
+from tests.e2e.testbed import control
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.management import Management
+from tests.e2e.testbed.peer import Peer
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import PAGE, exposed_service, web
+
+TO_WEB: Object = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}
+BALANCED: Object = {**TO_WEB, "type": "LoadBalancer", "loadBalancerClass": "tailscale"}
+
+
+@pytest.fixture
+def outside(bed: Bed) -> Peer:
+    """The device outside the cluster."""
+    return Peer.at(bed.paths, bed.machines["peer"], bed.folder)
+
+
+@pytest.fixture
+def pages(cluster: Cluster, namespace: str) -> str:
+    """The namespace, with the Service ``web`` in it that the page is behind."""
+    cluster.apply(*web(namespace, "web"))
+    return namespace
+
+
+def reached(cluster: Cluster, outside: Peer, service: Object) -> bool:
+    """A device gets the page by the name of the Service's device; the first packets may be lost."""
+    cluster.proxy(service)
+    url = f"http://{device_name(service)}/"
+    return eventually(lambda: outside.curl(url).strip() == PAGE, f"the page of {url}")
+
+
+def device_name(service: Object) -> str:
+    metadata = service["metadata"]
+    return f"{metadata['namespace']}-{metadata['name']}.{control.DOMAIN}"
+
+
+def shown(cluster: Cluster, service: Object) -> list[str]:
+    """The host names in a Service's status."""
+    found = cluster.get("service", service["metadata"]["name"], service["metadata"]["namespace"]) or {}
+    entries = found["status"]["loadBalancer"].get("ingress") or ()
+    return [entry["hostname"] for entry in entries if "hostname" in entry]
+
+
+def test_a_device_reaches_a_load_balancer_whose_status_names_it(cluster: Cluster, outside: Peer, pages: str) -> None:
+    service = exposed_service(pages, "lb", BALANCED)
+    cluster.apply(service)
+    assert reached(cluster, outside, service)
+    assert eventually(lambda: shown(cluster, service) == [device_name(service)], "the device's name in the status")
+
+
+def test_a_device_reaches_a_service_with_the_annotation(cluster: Cluster, outside: Peer, pages: str) -> None:
+    service = exposed_service(pages, "plain", TO_WEB, expose="true")
+    cluster.apply(service)
+    assert reached(cluster, outside, service)
+
+
+def test_a_device_reaches_what_an_external_name_names(cluster: Cluster, outside: Peer, pages: str) -> None:
+    spec = {"type": "ExternalName", "externalName": f"web.{pages}.svc.cluster.local"}
+    service = exposed_service(pages, "named", spec, expose="true")
+    cluster.apply(service)
+    assert reached(cluster, outside, service)
+
+
+def test_a_service_that_is_no_longer_exposed_has_no_device(
+    cluster: Cluster, outside: Peer, pages: str, management: Management
+) -> None:
+    service = exposed_service(pages, "brief", BALANCED)
+    cluster.apply(service)
+    assert reached(cluster, outside, service)
+    cluster.remove(service)
+    hostname = device_name(service).partition(".")[0]
+    eventually(lambda: management.device(hostname) is None, "the device is gone")

@@ -1,0 +1,161 @@
+"""Which Services are exposed, where their proxies lead, and what they show."""
+
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.objects import Object
+from tsoperator.desired.secret import Device
+from tsoperator.desired.statefulset import ExposeIP, ExposeName, ServeService
+from tsoperator.reconcilers.service import exposure
+
+from tests.support.objects import egress_service, settings
+
+SETTINGS = settings()
+DEFAULT = settings(default_load_balancer=True)
+EXPOSE = {"tailscale.com/expose": "true"}
+FUNNEL = {"tailscale.com/funnel": "true"}
+CLUSTER_IP = {"type": "ClusterIP", "clusterIP": "192.0.2.4"}
+LOAD_BALANCER = {**CLUSTER_IP, "type": "LoadBalancer", "loadBalancerClass": "tailscale"}
+NO_CLASS = {**CLUSTER_IP, "type": "LoadBalancer"}
+BY_NAME = {"type": "ExternalName", "externalName": "db.example.org"}
+NAME = "lb.tail1234.ts.net"
+DEVICE = Device("n1", NAME, NAME, serves_no_https=False, ips=("100.64.0.7", "fd7a::7", "nonsense"))
+
+
+class Asks(NamedTuple):
+    annotations: dict[str, str]
+    spec: Object
+    exposed: bool
+    by_default: bool | None = None
+    """With our class as the default one, if that makes a difference."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Asks({}, CLUSTER_IP, exposed=False),
+        Asks(EXPOSE, CLUSTER_IP, exposed=True),
+        Asks({"tailscale.com/expose": "True"}, CLUSTER_IP, exposed=False),
+        Asks(EXPOSE, {**CLUSTER_IP, "clusterIP": "None"}, exposed=True),
+        Asks(EXPOSE, BY_NAME, exposed=True),
+        Asks({}, BY_NAME, exposed=False),
+        Asks(EXPOSE, {"type": "ExternalName"}, exposed=False),
+        Asks({}, LOAD_BALANCER, exposed=True),
+        Asks({}, {**LOAD_BALANCER, "loadBalancerClass": "other"}, exposed=False),
+        Asks(EXPOSE, {**LOAD_BALANCER, "loadBalancerClass": "other"}, exposed=True),
+        Asks({}, {**LOAD_BALANCER, "clusterIP": ""}, exposed=False),
+        Asks({}, {**CLUSTER_IP, "loadBalancerClass": "tailscale"}, exposed=False),
+        Asks({}, NO_CLASS, exposed=False, by_default=True),
+    ],
+)
+def test_a_service_is_exposed_by_its_class_or_its_annotation(case: Asks) -> None:
+    service = egress_service(case.annotations, spec=case.spec)
+    by_default = case.exposed if case.by_default is None else case.by_default
+    assert [exposure.asks(service, chosen) for chosen in (SETTINGS, DEFAULT)] == [case.exposed, by_default]
+
+
+def test_the_proxy_leads_to_the_cluster_ip_or_else_to_the_name() -> None:
+    specs = (CLUSTER_IP, {**LOAD_BALANCER, "clusterIP": "2001:db8::4"}, BY_NAME)
+    targets = [exposure.target(egress_service(EXPOSE, spec=spec), SETTINGS) for spec in specs]
+    assert targets == [ExposeIP("192.0.2.4"), ExposeIP("2001:db8::4"), ExposeName("db.example.org")]
+
+
+def test_funnel_is_served_on_our_load_balancers_only() -> None:
+    specs = (LOAD_BALANCER, CLUSTER_IP, {**LOAD_BALANCER, "loadBalancerClass": "other"})
+    services = [egress_service({**EXPOSE, **FUNNEL}, spec=spec) for spec in specs]
+    assert [exposure.target(service, SETTINGS) == ServeService() for service in services] == [True, False, False]
+    assert [exposure.serve_config(service, SETTINGS) is None for service in services] == [False, True, True]
+
+
+@pytest.mark.parametrize("annotations", [FUNNEL, {}])
+def test_the_ports_matter_to_funnel_only(annotations: dict[str, str]) -> None:
+    service = egress_service(annotations, spec={**LOAD_BALANCER, "ports": [{"port": 80}]})
+    assert bool(exposure.violations(service, SETTINGS)) is bool(annotations)
+
+
+def test_the_proxy_that_a_service_had_for_egress_is_not_exposed() -> None:
+    name = "ts-db-x7k2p.tailscale.svc.cluster.local"
+    service = egress_service(EXPOSE, spec={"type": "ExternalName", "externalName": name})
+    (message,) = exposure.violations(service, SETTINGS)
+    assert (name in message, "set spec.type" in message) == (True, True)
+
+
+def reason(shown: exposure.Shown) -> tuple[str, str]:
+    return shown.condition["status"], shown.condition["reason"]
+
+
+@pytest.mark.parametrize(("address", "ip"), [("192.0.2.4", "100.64.0.7"), ("2001:db8::4", "fd7a::7")])
+def test_a_load_balancer_shows_the_devices_name_and_address_of_its_family(address: str, ip: str) -> None:
+    shown = exposure.shown(egress_service({}, spec={**LOAD_BALANCER, "clusterIP": address}), DEVICE, SETTINGS)
+    assert shown.entries == ({"hostname": NAME}, {"ip": ip})
+    assert reason(shown) == ("True", "ProxyCreated")
+
+
+@pytest.mark.parametrize("device", [None, Device("n1", "", "", serves_no_https=False)])
+@pytest.mark.parametrize("annotations", [{}, FUNNEL])
+def test_a_load_balancer_without_a_device_waits(annotations: dict[str, str], device: Device | None) -> None:
+    shown = exposure.shown(egress_service(annotations, spec=LOAD_BALANCER), device, SETTINGS)
+    assert (shown.entries, reason(shown)) == ((), ("False", "ProxyPending"))
+    assert "no hostname is known" in shown.condition["message"]
+
+
+def test_a_service_without_a_load_balancer_of_ours_shows_nothing_and_is_ready() -> None:
+    shown = exposure.shown(egress_service(EXPOSE, spec=NO_CLASS), None, SETTINGS)
+    assert (shown.entries, reason(shown), shown.notes) == (None, ("True", "ProxyCreated"), ())
+
+
+def test_a_public_service_shows_its_public_name_only() -> None:
+    device = Device("n1", "old.tail1234.ts.net", NAME, serves_no_https=False, ips=("100.64.0.7",))
+    shown = exposure.shown(egress_service(FUNNEL, spec=LOAD_BALANCER), device, SETTINGS)
+    assert (shown.entries, reason(shown)) == (({"hostname": NAME},), ("True", "ProxyCreated"))
+
+
+def test_a_public_service_without_https_says_what_to_enable() -> None:
+    shown = exposure.shown(
+        egress_service(FUNNEL, spec=LOAD_BALANCER), Device("n1", NAME, "", serves_no_https=True), SETTINGS
+    )
+    assert (shown.entries, reason(shown)) == ((), ("False", "ProxyPending"))
+    assert [note.reason for note in shown.notes] == ["HTTPSNotEnabled"]
+    assert shown.condition["message"].startswith("Funnel needs HTTPS")
+
+
+def test_funnel_elsewhere_is_said_to_have_no_effect() -> None:
+    shown = exposure.shown(egress_service({**EXPOSE, **FUNNEL}, spec=CLUSTER_IP), DEVICE, SETTINGS)
+    assert [note.reason for note in shown.notes] == ["FunnelIgnored"]
+
+
+ENTRIES = ({"hostname": NAME}, {"ip": "100.64.0.7"})
+DEFAULTED = {"ingress": [{"hostname": NAME}, {"ip": "100.64.0.7", "ipMode": "VIP"}]}
+
+
+def showing(load_balancer: Any) -> Object:
+    return {**egress_service({}, spec=LOAD_BALANCER), "status": {"loadBalancer": load_balancer}}
+
+
+@pytest.mark.parametrize("there", [DEFAULTED, {"ingress": [*ENTRIES]}])
+def test_what_the_api_server_added_stays(there: Object) -> None:
+    assert exposure.load_balancer(showing(there), ENTRIES) == there
+
+
+@pytest.mark.parametrize("there", [{}, None, {"ingress": [{"hostname": "old.tail1234.ts.net"}]}])
+def test_what_is_shown_otherwise_is_replaced(there: Object | None) -> None:
+    assert exposure.load_balancer(showing(there), ENTRIES) == {"ingress": [*ENTRIES]}
+
+
+def test_nothing_to_show_clears_the_load_balancer() -> None:
+    assert exposure.load_balancer(showing(DEFAULTED), ()) == {}
+
+
+@pytest.mark.parametrize(
+    ("entries", "device", "ours"),
+    [
+        ([{"hostname": NAME}], DEVICE, True),
+        ([{"ip": "100.64.0.7"}], DEVICE, True),
+        ([{"hostname": "lb.example.org"}, {"ip": "192.0.2.9"}], DEVICE, False),
+        ([{"hostname": NAME}], None, False),
+        ([], DEVICE, False),
+        ([{"hostname": ""}], Device("n1", "", "", serves_no_https=False), False),
+    ],
+)
+def test_a_status_is_ours_if_it_shows_our_device(entries: list[Object], device: Device | None, ours: bool) -> None:
+    assert exposure.shows(showing({"ingress": entries}), device) is ours
