@@ -1,6 +1,7 @@
-# Two images from one file:
+# Three images from one file:
 #   docker build --target nameserver -t tsnameserver .
 #   docker build --target operator -t tsoperator .
+#   docker build --target dnsload -t dnsload .
 # BASE is any image with Python 3.11 or newer and pip. Where the context has a folder wheels/, only it is installed from.
 ARG BASE=docker.io/library/python:3.13-slim
 
@@ -21,11 +22,15 @@ RUN python3 -m pip install --quiet --target /app --requirement nameserver.txt \
 FROM build AS operator-dependencies
 RUN python3 -m pip install --quiet --target /app --requirement operator.txt
 
+FROM build AS dnsload-dependencies
+RUN python3 -m pip install --quiet --target /app --requirement loadtest.txt
+
 # The programs, compiled: the images' file systems are read-only. The nameserver runs without docstrings (-OO): 2 MB less.
 FROM build AS programs
 COPY nameserver/tsnameserver /nameserver/tsnameserver
 COPY operator/tsoperator /operator/tsoperator
-RUN python3 -m compileall -q -o 0 -o 2 --invalidation-mode unchecked-hash /nameserver /operator
+COPY loadtest/dnsload /loadtest/dnsload
+RUN python3 -m compileall -q -o 0 -o 2 --invalidation-mode unchecked-hash /nameserver /operator /loadtest
 
 FROM ${BASE} AS nameserver
 LABEL org.opencontainers.image.title="tsnameserver" \
@@ -37,6 +42,16 @@ ENV PYTHONPATH=/app PYTHONOPTIMIZE=2 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=
 USER 65532:65532
 EXPOSE 1053/udp 1053/tcp 9002/tcp 9153/tcp
 ENTRYPOINT ["python3", "-m", "tsnameserver"]
+
+FROM ${BASE} AS dnsload
+LABEL org.opencontainers.image.title="dnsload" \
+      org.opencontainers.image.description="Load generator for DNS servers" \
+      org.opencontainers.image.licenses="BSD-3-Clause"
+COPY --from=dnsload-dependencies /app /app
+COPY --from=programs /nameserver /loadtest /app/
+ENV PYTHONPATH=/app PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MPLCONFIGDIR=/tmp
+USER 65532:65532
+ENTRYPOINT ["python3", "-m", "dnsload"]
 
 FROM ${BASE} AS operator
 LABEL org.opencontainers.image.title="tsoperator" \

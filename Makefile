@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help demo test test-real e2e bench soak lint format crds clean
+.PHONY: help demo test test-real e2e e2e-full bench soak lint format crds clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,7 +27,10 @@ test-real: .venv/.dev ## Run the operator's loop tests on a real API server
 e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built here (root, Go; the first time takes half an hour)
 	$(BIN)/python -m tests.e2e.testbed build
 	@$(MAKE) --no-print-directory test-real
-	$(BIN)/python -m pytest tests/e2e $(ARGS)
+	$(BIN)/python -m pytest tests/e2e $(if $(FULL),,-m "not full") $(ARGS)
+
+e2e-full: ## Run those too that take longer
+	@$(MAKE) --no-print-directory e2e FULL=1
 
 bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root, Go, cc; six minutes)
 	peers=$$($(BIN)/python -m tests.e2e.testbed peers) && \

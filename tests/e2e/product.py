@@ -24,7 +24,7 @@ PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
 _MANIFEST = Path(__file__).parent / "manifests" / "operator.yaml"
 _CRDS = TREE / "charts" / "tailscale-operator" / "files" / "crds"
 _PYTHON = "3.11"  # of the bed's base image
-_BUILT_FROM = ("Dockerfile", "pyproject.toml", "nameserver", "operator")
+_BUILT_FROM = ("Dockerfile", "pyproject.toml", "nameserver", "operator", "loadtest/dnsload")
 _NO_SOURCES = shutil.ignore_patterns("__pycache__", "*.egg-info")
 _ACME_ROOT = "/etc/ssl/testbed-root.pem"
 
@@ -40,12 +40,17 @@ class ProductImages:
 
 def push_images(bed: Bed) -> ProductImages:
     """Build and push what the operator's Deployment and its children run."""
-    context = _context(bed.paths.cache / "product")
-    names = {target: f"example/ts{target}:{context.name}" for target in ("nameserver", "operator")}
-    for target, name in names.items():
-        bed.images.push_dockerfile(name, context, target, {"BASE": registry.BASE})
+    operator, nameserver = (push_image(bed, target) for target in ("operator", "nameserver"))
     _push_proxy(bed)
-    return ProductImages(names["operator"], names["nameserver"], PROXY_IMAGE)
+    return ProductImages(operator, nameserver, PROXY_IMAGE)
+
+
+def push_image(bed: Bed, target: str) -> str:
+    """Build one target of the Dockerfile, push it, and return its name."""
+    context = _context(bed.paths.cache / "product")
+    name = f"example/{target}:{context.name}"
+    bed.images.push_dockerfile(name, context, target, {"BASE": registry.BASE})
+    return name
 
 
 def deploy(bed: Bed, images: ProductImages) -> None:
@@ -130,9 +135,9 @@ def _sources() -> list[Path]:
 
 
 def _wheels(cache: Path) -> Path:
-    """Return a folder with the wheels that both images need; downloaded once."""
+    """Return a folder with the wheels that the images need; downloaded once."""
     extras = tomllib.loads((TREE / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    wanted = sorted({*extras["operator"], *extras["nameserver"]})
+    wanted = sorted({need for extra in ("operator", "nameserver", "loadtest") for need in extras[extra]})
     folder = cache / hashlib.sha256(repr((_PYTHON, wanted)).encode()).hexdigest()[:16]
     if not folder.exists():
         unfinished = folder.with_name(f"{folder.name}.unfinished")
