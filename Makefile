@@ -15,7 +15,7 @@ test: .venv/.dev ## Run the tests
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 # One API server for each pytest worker: the operator watches all namespaces of its cluster.
-REAL_BEDS := $(addprefix $(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)-real-,1 2 3)
+REAL_BEDS := $(addprefix $(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)-real-,1 2 3 4)
 
 ON_REAL_BEDS := printf "%s\n" $(REAL_BEDS) | xargs -P $(words $(REAL_BEDS)) -I{} env TESTBED_WORK={} $(BIN)/python -m tests.e2e.testbed
 

@@ -25,9 +25,7 @@ async def made(world: World) -> Proxy:
     """Wait until the Ingress ``web`` is served, and return its proxy."""
     await world.becomes(lambda: serving(world), WEB)
     await world.settled()
-    proxy = await world.proxy(ingress())
-    assert proxy is not None
-    return proxy
+    return await world.eventually(lambda: world.proxy(ingress()))
 
 
 async def serve_config(world: World) -> Any:
