@@ -49,6 +49,7 @@ class Device:
     fqdn: str
     https_name: str
     serves_no_https: bool
+    ips: tuple[str, ...] = ()
 
 
 def slim(secret: Object) -> Object:
@@ -99,14 +100,15 @@ def device_of(secret: Object, pod: Object | None) -> Device:
     """
     data = secret["data"]
     fqdn = _text(data, SECRET_DEVICE_FQDN).removesuffix(".")
+    ips = _list_of_texts(_text(data, SECRET_DEVICE_IPS))
     version = _text(data, SECRET_CAPABILITY_VERSION)
     reported = _text(data, SECRET_POD_UID).lower()
     current = bool(pod and reported and reported == pod["metadata"]["uid"].lower())
     if not (current and version.isdecimal() and int(version) >= _HTTPS_ENDPOINT_SINCE):
-        return Device(_text(data, SECRET_DEVICE_ID), fqdn, fqdn, serves_no_https=False)
+        return Device(_text(data, SECRET_DEVICE_ID), fqdn, fqdn, False, ips)
     endpoint = _text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
     no_https = endpoint.lower() == NO_HTTPS
-    return Device(_text(data, SECRET_DEVICE_ID), fqdn, "" if no_https else endpoint, no_https)
+    return Device(_text(data, SECRET_DEVICE_ID), fqdn, "" if no_https else endpoint, no_https, ips)
 
 
 def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> Object:
@@ -153,6 +155,14 @@ def _text(data: Mapping[str, str], name: str) -> str:
     with contextlib.suppress(binascii.Error, UnicodeDecodeError):
         return base64.b64decode(data.get(name, "")).decode()
     return ""
+
+
+def _list_of_texts(text: str) -> tuple[str, ...]:
+    with contextlib.suppress(ValueError):
+        value = json.loads(text)
+        if isinstance(value, list):
+            return tuple(item for item in value if isinstance(item, str))
+    return ()
 
 
 def _json_or_empty(text: str) -> Object:

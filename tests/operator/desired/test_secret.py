@@ -152,6 +152,23 @@ def test_a_proxy_that_has_not_reported_has_an_empty_device() -> None:
     assert (device.id, device.fqdn, device.https_name, device.serves_no_https) == ("", "", "", False)
 
 
+@pytest.mark.parametrize(
+    ("reported", "ips"),
+    [
+        ('["100.64.0.1","fd7a:115c:a1e0::1"]', ("100.64.0.1", "fd7a:115c:a1e0::1")),
+        ("[]", ()),
+        ("null", ()),
+        ('[1, "100.64.0.1"]', ("100.64.0.1",)),
+        ("nonsense", ()),
+        ("", ()),
+    ],
+)
+def test_a_devices_addresses_are_those_that_it_reports(reported: str, ips: tuple[str, ...]) -> None:
+    assert device_of(slim_secret(NAME, {**LOGGED_IN, "device_ips": reported}), None).ips == ips
+    newer = {"tailscale_capver": "110", "pod_uid": "P", "device_ips": reported}
+    assert device_of(slim_secret(NAME, {**LOGGED_IN, **newer}), pod(NAME, "P")).ips == ips
+
+
 @pytest.mark.parametrize("auth_key", ["", "unused"])
 def test_a_config_that_is_right_is_not_written(auth_key: str) -> None:
     assert config_patch(secret(auth_key=auth_key), CONFIG, "") is None

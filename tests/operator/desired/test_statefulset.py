@@ -6,6 +6,7 @@ import pytest
 from tsoperator.api.objects import Key, Object
 from tsoperator.desired.children import Owner
 from tsoperator.desired.statefulset import (
+    ConnectNetworks,
     EgressByFQDN,
     EgressByIP,
     ServeIngress,
@@ -22,6 +23,7 @@ BY_FQDN = EgressByFQDN("db.tail1234.ts.net.")
 BY_IP = EgressByIP("100.66.66.66")
 USERSPACE = ServeIngress(forward_cluster_traffic=False)
 KERNEL_INGRESS = ServeIngress(forward_cluster_traffic=True)
+CONNECTOR = ConnectNetworks(replicas=2)
 SYSCTL = (
     "sysctl -w net.ipv4.ip_forward=1 && if sysctl net.ipv6.conf.all.forwarding; "
     "then sysctl -w net.ipv6.conf.all.forwarding=1; fi"
@@ -95,6 +97,7 @@ class Environment(NamedTuple):
                 ("TS_INTERNAL_APP", "k8s-operator-ingress-resource"),
             ],
         ),
+        Environment(CONNECTOR, "false", [("TS_INTERNAL_APP", "k8s-operator-connector-resource")]),
     ],
 )
 def test_the_environment_is_in_the_images_order(case: Environment) -> None:
@@ -115,6 +118,7 @@ def test_the_firewall_mode_comes_before_the_target(target: Target, position: int
         (BY_IP, {"tailscale.com/operator-last-set-ts-tailnet-target-ip": "100.66.66.66"}),
         (USERSPACE, None),
         (KERNEL_INGRESS, None),
+        (CONNECTOR, None),
     ],
 )
 def test_the_target_is_on_the_pod_template(target: Target, annotations: Object | None) -> None:
@@ -157,7 +161,7 @@ def test_the_priority_class_is_on_pods_only_if_it_is_set() -> None:
     assert "priorityClassName" not in pod_of(statefulset())
 
 
-@pytest.mark.parametrize("target", [BY_FQDN, BY_IP, KERNEL_INGRESS])
+@pytest.mark.parametrize("target", [BY_FQDN, BY_IP, KERNEL_INGRESS, CONNECTOR])
 def test_a_kernel_proxy_is_privileged_and_turns_forwarding_on(target: Target) -> None:
     made = statefulset(target, proxy_image="example.org/tailscale:v1")
     assert container_of(made)["securityContext"] == {"privileged": True}
@@ -183,6 +187,20 @@ def test_the_config_is_mounted_from_the_pods_secret() -> None:
     volume = {"name": "tailscaledconfig-0", "secret": {"secretName": "ts-db-abcde-0"}}
     mount = {"name": "tailscaledconfig-0", "mountPath": "/etc/tsconfig/ts-db-abcde-0", "readOnly": True}
     assert (pod_of(made)["volumes"], container_of(made)["volumeMounts"]) == ([volume], [mount])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_every_replica_mounts_the_secrets_of_all(count: int) -> None:
+    made = statefulset(ConnectNetworks(count))
+    names = {f"tailscaledconfig-{number}": f"ts-db-abcde-{number}" for number in range(count)}
+    mounts = [
+        {"name": name, "mountPath": f"/etc/tsconfig/{secret}", "readOnly": True} for name, secret in names.items()
+    ]
+    assert made["spec"]["replicas"] == count
+    assert pod_of(made)["volumes"] == [
+        {"name": name, "secret": {"secretName": secret}} for name, secret in names.items()
+    ]
+    assert container_of(made)["volumeMounts"] == mounts
 
 
 @pytest.mark.parametrize("target", [USERSPACE, KERNEL_INGRESS])
