@@ -106,6 +106,9 @@ class Proxy:
         self._state = env[STATE_SECRET]
         self._config_mount = mount_of(pod, container, env[CONFIG_DIR])
         self._serve_mount = mount_of(pod, container, env.get(SERVE_CONFIG, ""))
+        self._mounted = [
+            volume["secret"]["secretName"] for volume in pod["spec"].get("volumes", ()) if "secret" in volume
+        ]
         self._ready_before_login = TARGET_FQDN not in env
         self._file = ""
         self._config = ProxyConfig()
@@ -116,8 +119,7 @@ class Proxy:
     @property
     def secrets(self) -> set[str]:
         """The names of the Secrets whose changes matter to it."""
-        mounts = (self._config_mount, self._serve_mount)
-        return {self._state} | {mount.secret for mount in mounts if mount}
+        return {self._state, *self._mounted}
 
     def is_outdated(self) -> bool:
         """Tell whether the tailnet knows something else of its device than it does."""
@@ -134,10 +136,10 @@ class Proxy:
         mount = self._config_mount
         if mount is None:
             raise ConfigError("no Secret is mounted at the configuration folder")
-        if self._read(mount.secret) is None or self._read(self._state) is None:
-            if not self._file:
-                return ContainerState(False, CREATING, f'secret "{mount.secret}" not found', self._restarts)
-        else:
+        missing = [name for name in sorted(self.secrets) if self._read(name) is None]
+        if missing and not self._file:
+            return ContainerState(False, CREATING, f'secret "{missing[0]}" not found', self._restarts)
+        if not {mount.secret, self._state} & {*missing}:
             self._reload(mount)
             self._stay_logged_in()
         return ContainerState(self._ready_before_login or self.device is not None, restarts=self._restarts)
@@ -215,11 +217,10 @@ class Proxy:
         self._log_in()
 
     def _report(self, device: Device) -> None:
-        """Follow the configured hostname and serve configuration, and write what the tailnet calls the device."""
+        """Follow what of the configuration may change, and write what the tailnet calls the device."""
         if self._config.hostname:
-            device = self._tailnet.set_hostname(device.node_id, self._config.hostname)
-        else:
-            device = self._tailnet.devices[device.node_id]
+            self._tailnet.set_hostname(device.node_id, self._config.hostname)
+        device = self._tailnet.advertise(device.node_id, self._config.routes, self._config.app_connector)
         self.device = device
         self._write({"device_id": device.node_id})
         ips = json.dumps(device.addresses, separators=(",", ":"))

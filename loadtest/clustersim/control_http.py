@@ -272,7 +272,9 @@ class Api:
 
 
 def _routes(device: Device) -> web.Response:
-    return web.json_response({"advertisedRoutes": [], "enabledRoutes": list(device.enabled_routes)})
+    return web.json_response(
+        {"advertisedRoutes": list(device.advertised_routes), "enabledRoutes": list(device.enabled_routes)}
+    )
 
 
 async def _body(request: web.Request) -> dict[str, Any]:

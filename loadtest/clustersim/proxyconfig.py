@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_network
 
 CAPABILITY_VERSION = 140
 """The newest configuration that the simulated image understands, and what it reports of itself."""
@@ -47,10 +48,12 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProxyConfig:
-    """What the simulated image acts on; an absent field is empty."""
+    """What the simulated image acts on; an absent field is empty, or None where the device keeps what it has then."""
 
     auth_key: str = ""
     hostname: str = ""
+    routes: tuple[str, ...] | None = None
+    app_connector: bool | None = None
 
 
 def newest_file(data: Mapping[str, str]) -> str:
@@ -75,4 +78,18 @@ def parse(text: str) -> ProxyConfig:
             raise ConfigError(f'unknown field "{field}"')
         if value is not None and not isinstance(value, _FIELDS[field]):
             raise ConfigError(f"cannot use {type(value).__name__} for {field}")
-    return ProxyConfig(config.get("AuthKey") or "", config.get("Hostname") or "")
+    routes, app_connector = config.get("AdvertiseRoutes"), (config.get("AppConnector") or {}).get("Advertise")
+    return ProxyConfig(
+        auth_key=config.get("AuthKey") or "",
+        hostname=config.get("Hostname") or "",
+        routes=None if routes is None else _networks(routes),
+        app_connector=app_connector,
+    )
+
+
+def _networks(routes: list[str]) -> tuple[str, ...]:
+    """Return *routes*; raises ConfigError unless each is a network without host bits."""
+    try:
+        return tuple(str(ip_network(route)) for route in routes)
+    except ValueError as error:
+        raise ConfigError(f"AdvertiseRoutes: {error}") from error

@@ -33,6 +33,8 @@ class Device:
     authorized: bool = True
     key_expiry_disabled: bool = True
     enabled_routes: tuple[str, ...] = ()
+    advertised_routes: tuple[str, ...] = ()
+    app_connector: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +147,21 @@ class Tailnet:
             device = replace(device, hostname=hostname, name=self._free_name(hostname, node_id))
             self.update(device)
         return device
+
+    def advertise(self, node_id: str, routes: tuple[str, ...] | None, app_connector: bool | None) -> Device:
+        """Take in what a device now offers to the tailnet; None says nothing of it.
+
+        Raises KeyError if the device was deleted.
+        """
+        old = self._devices[node_id]
+        new = replace(
+            old,
+            advertised_routes=old.advertised_routes if routes is None else routes,
+            app_connector=old.app_connector if app_connector is None else app_connector,
+        )
+        if new != old:
+            self.update(new)
+        return new
 
     def device(self, identifier: str) -> Device | None:
         """Return the device with that ID or node ID."""

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from tsoperator.api.names import LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     CONFIGMAP,
+    CONNECTOR,
     DEPLOYMENT,
     DNSCONFIG,
     ENDPOINTSLICE,
@@ -31,6 +32,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.kube.watch import Selection
+from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
@@ -88,6 +90,7 @@ def sources(namespace: str) -> list[Source]:
     return [
         Source(Selection(SERVICE), owned),
         Source(Selection(INGRESS), {BY_BACKEND: by_backend}),
+        Source(Selection(CONNECTOR)),
         Source(Selection(DNSCONFIG)),
         Source(Selection(PROXYCLASS)),
         Source(Selection(SECRET, namespace, managed), owned, secret.slim),
@@ -109,6 +112,7 @@ def reconcilers(client: KubeClient, tailnet: TailnetClient, cache: Cache, settin
     return [
         ServiceReconciler(cache, applier, auth_keys, settings),
         IngressReconciler(cache, applier, auth_keys, settings),
+        ConnectorReconciler(cache, applier, auth_keys, settings),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
     ]

@@ -32,10 +32,10 @@ class AuthKeys:
         self._tailnet = tailnet
         self._unstored: dict[Key, _Minted] = {}
 
-    async def for_proxy(self, proxy: Proxy, children: Children, settings: Settings) -> str:
-        """Return the key to plan *proxy* with, empty where it needs none. Raises as `obtain` does."""
-        secret = secret_key(proxy, children, settings)
-        if wants_auth_key(proxy, children):
+    async def for_proxy(self, proxy: Proxy, children: Children, settings: Settings, ordinal: int = 0) -> str:
+        """Return the key to plan a replica of *proxy* with, empty where it needs none. Raises as `obtain` does."""
+        secret = secret_key(proxy, children, settings, ordinal)
+        if wants_auth_key(proxy, children, ordinal):
             return await self.obtain(secret, proxy.tags)
         self._unstored.pop(secret, None)
         return ""

@@ -16,7 +16,7 @@ _LISTS = {
     "pods.yaml": ["get", "pods", "-A", "-o", "yaml"],
     "objects.yaml": [
         "get",
-        "services,endpointslices,ingresses,configmaps,statefulsets,deployments,dnsconfigs,leases",
+        "services,endpointslices,ingresses,configmaps,statefulsets,deployments,connectors,dnsconfigs,leases",
         "-A",
         "-o",
         "yaml",

@@ -1,4 +1,4 @@
-"""What the Go operator 1.102.5 makes of a DNSConfig, Services and an Ingress, as recorded on a cluster."""
+"""What the Go operator 1.102.5 makes of a DNSConfig, Services, an Ingress and a Connector, as recorded on a cluster."""
 
 import json
 from base64 import b64encode
@@ -15,6 +15,7 @@ SYSCTL = {
 """The init script by the Go operator's version."""
 
 IMAGE = "tailscale/tailscale:stable"
+_TYPES = {"Service": "svc", "Ingress": "ingress", "Connector": "connector"}
 _FROM_POD = {"POD_IP": "status.podIP", "POD_NAME": "metadata.name", "POD_UID": "metadata.uid"}
 
 
@@ -23,8 +24,8 @@ def labels(parent: Object) -> dict[str, str]:
     return {
         "tailscale.com/managed": "true",
         "tailscale.com/parent-resource": parent["metadata"]["name"],
-        "tailscale.com/parent-resource-ns": parent["metadata"]["namespace"],
-        "tailscale.com/parent-resource-type": {"Service": "svc", "Ingress": "ingress"}[parent["kind"]],
+        "tailscale.com/parent-resource-ns": parent["metadata"].get("namespace", ""),
+        "tailscale.com/parent-resource-type": _TYPES[parent["kind"]],
     }
 
 
@@ -41,10 +42,17 @@ def headless(parent: Object, magic_dns_name: str = "") -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
-def secret(parent: Object, hostname: str, server: str, auth_key: str, serve_config: Object | None = None) -> Object:
-    """Return the Secret with the configuration of a proxy that has yet to log in."""
+def secret(
+    parent: Object,
+    hostname: str,
+    server: str,
+    auth_key: str,
+    serve_config: Object | None = None,
+    more: Object | None = None,
+) -> Object:
+    """Return the Secret with the configuration, with *more* in it, of a proxy that has yet to log in."""
     head = {"Version": "alpha0", "Locked": False, "ServerURL": server, "AuthKey": auth_key, "Hostname": hostname}
-    head |= {"acceptDNS": False, "acceptRoutes": False}
+    head |= {"acceptDNS": False, "acceptRoutes": False, **(more or {})}
     files = {
         "cap-107.hujson": {**head, "AppConnector": {"Advertise": False}, "NoStatefulFiltering": True},
         "cap-95.hujson": {**head, "NoStatefulFiltering": True},
@@ -83,6 +91,29 @@ def ingress_statefulset(parent: Object) -> Object:
     items = [{"key": "serve-config", "path": "serve-config"}]
     volume = {"name": "serve-config-0", "secret": {"secretName": name, "items": items}}
     return _statefulset(parent, {"containers": [container]}, {}, volume)
+
+
+def exit_node(parent: Object, server: str, auth_keys: list[str]) -> list[Object]:
+    """Return the Secrets and the StatefulSet of a Connector with a replica for each key, named by a prefix."""
+    replicas = range(len(auth_keys))
+    names = [f"{_name(parent)}-{number}" for number in replicas]
+    container = _container(parent, {"TS_USERSPACE": "false"}, {"TS_INTERNAL_APP": "k8s-operator-connector-resource"})
+    container["securityContext"] = {"privileged": True}
+    container["volumeMounts"] = [
+        {"name": f"tailscaledconfig-{number}", "mountPath": f"/etc/tsconfig/{names[number]}", "readOnly": True}
+        for number in replicas
+    ]
+    sysctler = {"name": "sysctler", "image": IMAGE, "command": ["/bin/sh", "-c"], "args": [SYSCTL["1.102"]]}
+    pod = {"containers": [container], "initContainers": [sysctler | {"securityContext": {"privileged": True}}]}
+    more = [{"name": f"tailscaledconfig-{number}", "secret": {"secretName": names[number]}} for number in replicas[1:]]
+    statefulset = _statefulset(parent, pod, {}, *more)
+    statefulset["spec"]["replicas"] = len(auth_keys)
+    prefix = parent["spec"]["hostnamePrefix"]
+    routes = {"AdvertiseRoutes": ["0.0.0.0/0", "::/0"]}
+    secrets = [secret(parent, f"{prefix}-{number}", server, auth_keys[number], more=routes) for number in replicas]
+    for made, name in zip(secrets, names, strict=True):
+        made["metadata"]["name"] = name
+    return [*secrets, statefulset]
 
 
 def nameserver(dnsconfig: Object, document: str) -> list[Object]:

@@ -12,6 +12,7 @@ from tsoperator.api.objects import (
     DEPLOYMENT,
     ENDPOINTSLICE,
     POD,
+    SECRET,
     SERVICE,
     STATEFULSET,
     Object,
@@ -22,10 +23,11 @@ from tsoperator.api.objects import (
 )
 
 from tests.operator import go_objects
-from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress, load_balancer
+from tests.support.manifests import DOMAIN, FQDN, backend, connector, dnsconfig, egress, ingress, load_balancer
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 WEB = f"web.{DOMAIN}"
+GATES = [f"gate-0.{DOMAIN}", f"gate-1.{DOMAIN}"]
 GO_TIME = "2026-01-02T03:04:05Z"
 HANDLERS = "${TS_CERT_DOMAIN}:443"
 
@@ -169,6 +171,32 @@ async def shown(world: World) -> bool:
     """Tell whether the Ingress shows its name."""
     entries = ((await world.look(ingress())).get("status") or {}).get("loadBalancer", {}).get("ingress")
     return bool(entries) and entries[0]["hostname"] == WEB
+
+
+async def exit_node_by_go(world: World) -> Object:
+    """Make what the Go operator makes of a Connector with two replicas; return it once these have logged in."""
+    await world.apply(connector(exitNode=True, replicas=2, hostnamePrefix="gate"))
+    parent = await world.look(connector())
+    await world.change(parent, go_objects.held(parent))
+    keys = [new_key(world) for _ in GATES]
+    await world.apply(go_objects.headless(parent), *go_objects.exit_node(parent, world.control_url, keys))
+    await world.becomes(world.device_names, GATES)
+    await world.settled()
+    return parent
+
+
+async def test_a_connectors_replicas_are_kept_as_they_are_and_go_with_it(cluster: World) -> None:
+    parent = await exit_node_by_go(cluster)
+    before = await specs(cluster, STATEFULSET), await pods(cluster)
+    async with our_operator(cluster):
+        await cluster.becomes(lambda: cluster.reason(parent, "ConnectorReady"), "ConnectorCreated")
+        await cluster.settled()
+        assert (await specs(cluster, STATEFULSET), await pods(cluster)) == before
+        assert len(await cluster.children(SECRET, parent)) == len(cluster.control.keys) == 2
+        assert [device["hostname"] for device in (await cluster.look(parent))["status"]["devices"]] == GATES
+        await cluster.delete(parent)
+        await cluster.eventually(lambda: cluster.gone(parent))
+    assert (await cluster.leftovers(parent), await cluster.device_names()) == ([], [])
 
 
 async def test_the_nameserver_is_kept_as_it_is(cluster: World) -> None:

@@ -350,7 +350,7 @@ async def test_names_of_a_headscale_domain_work() -> None:
 
 
 async def test_a_kind_whose_crd_is_missing_stops_nothing_else() -> None:
-    options = SimOptions(absent=frozenset({"proxyclasses", "dnsconfigs"}))
+    options = SimOptions(absent=frozenset({"connectors", "dnsconfigs", "proxyclasses"}))
     async with new_world(options) as world, running_operator(world):
         await world.apply(egress(), backend(), ingress())
         await world.eventually(lambda: world.proxy(egress()))

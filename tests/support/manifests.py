@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP
-from tsoperator.api.objects import DNSCONFIG, INGRESS, SERVICE, Object, Resource
+from tsoperator.api.objects import CONNECTOR, DNSCONFIG, INGRESS, SERVICE, Object, Resource
 
 DOMAIN = "tail1234.ts.net"
 FQDN = f"db.{DOMAIN}"
@@ -55,6 +55,13 @@ def ingress(name: str = "web", host: str = "web", **annotations: str) -> Object:
 def dnsconfig(name: str = "dns", **nameserver: Any) -> Object:
     """Return a DNSConfig."""
     obj = _object(DNSCONFIG, name, {"nameserver": nameserver})
+    del obj["metadata"]["namespace"]
+    return obj
+
+
+def connector(name: str = "router", **spec: Any) -> Object:
+    """Return a Connector: a subnet router unless *spec* says otherwise."""
+    obj = _object(CONNECTOR, name, spec or {"subnetRouter": {"advertiseRoutes": ["10.40.0.0/14"]}})
     del obj["metadata"]["namespace"]
     return obj
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tsoperator.api.names import FINALIZER, LABEL_SERVICE_NAME
 from tsoperator.api.objects import (
+    CONNECTOR,
     DNSCONFIG,
     ENDPOINTSLICE,
     INGRESS,
@@ -108,6 +109,12 @@ def ingress(
 def dnsconfig(name: str = "ts-dns", nameserver: Object | None = None, **metadata: Any) -> Object:
     """Return a DNSConfig that asks for *nameserver*, one with the defaults if it isn't given."""
     return obj(DNSCONFIG, Key("", name), {"spec": {"nameserver": nameserver or {}}}, **{"generation": 1, **metadata})
+
+
+def connector(spec: Object | None = None, *, name: str = "router", **metadata: Any) -> Object:
+    """Return a Connector: a subnet router unless *spec* says otherwise."""
+    given = {"subnetRouter": {"advertiseRoutes": ["10.40.0.0/14"]}} if spec is None else spec
+    return obj(CONNECTOR, Key("", name), {"spec": given}, **{"generation": 1, **metadata})
 
 
 def proxy_class(name: str) -> Object:

@@ -175,7 +175,9 @@ class World:
 
     async def children(self, resource: Resource, parent: Object) -> list[Object]:
         """Return the children of *parent* of one kind."""
-        kind = {"Service": "svc", "Ingress": "ingress", "DNSConfig": "nameserver"}[parent["kind"]]
+        kind = {"Service": "svc", "Ingress": "ingress", "DNSConfig": "nameserver", "Connector": "connector"}[
+            parent["kind"]
+        ]
         selector = f"{LABEL_PARENT_TYPE}={kind},{LABEL_PARENT_NAME}={key_of(parent).name}"
         return (await self.api.list(resource, NAMESPACE, selector)).items
 

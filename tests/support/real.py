@@ -34,9 +34,9 @@ PATIENCE = 45.0
 
 CRDS = Path(__file__).parents[2] / "charts" / "tailscale-operator" / "files" / "crds"
 KINDS = (
-    objects.SERVICE, objects.INGRESS, objects.DNSCONFIG, objects.PROXYCLASS, objects.STATEFULSET, objects.DEPLOYMENT,
-    objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP, objects.ENDPOINTSLICE, objects.SERVICEACCOUNT,
-    objects.ROLE, objects.ROLEBINDING, objects.LEASE, objects.EVENT, objects.NODE,
+    objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PROXYCLASS, objects.STATEFULSET,
+    objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP, objects.ENDPOINTSLICE,
+    objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE, objects.EVENT, objects.NODE,
 )  # fmt: skip
 """The kinds that tests and the operator make or look at."""
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import yaml
 
-from tsoperator.api.objects import DNSCONFIG, Object, Resource
+from tsoperator.api.objects import CONNECTOR, DNSCONFIG, Object, Resource
+from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, WireModel
 
@@ -47,6 +48,18 @@ class _Dumper(yaml.SafeDumper):
 AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
 
 DEFINITIONS: Final = (
+    Definition(
+        CONNECTOR,
+        Connector,
+        columns=(
+            Column("SubnetRoutes", ".status.subnetRoutes"),
+            Column("IsExitNode", ".status.isExitNode"),
+            Column("IsAppConnector", ".status.isAppConnector"),
+            Column("Status", '.status.conditions[?(@.type == "ConnectorReady")].reason'),
+            AGE,
+        ),
+        short_names=("cn",),
+    ),
     Definition(
         DNSCONFIG,
         DNSConfig,

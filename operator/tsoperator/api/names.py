@@ -24,6 +24,7 @@ MANAGED: Final = "true"
 PARENT_SERVICE: Final = "svc"
 PARENT_INGRESS: Final = "ingress"
 PARENT_NAMESERVER: Final = "nameserver"
+PARENT_CONNECTOR: Final = "connector"
 
 # Keys of labels and annotations both: a parent's class is its label or else its annotation; the group annotates parents
 # and labels children.
@@ -62,6 +63,7 @@ DEFAULT_INGRESS_CLASS: Final = "tailscale"
 APP_EGRESS_SERVICE: Final = "k8s-operator-egress-proxy"
 APP_INGRESS_SERVICE: Final = "k8s-operator-ingress-proxy"
 APP_INGRESS: Final = "k8s-operator-ingress-resource"
+APP_CONNECTOR: Final = "k8s-operator-connector-resource"
 
 # Keys of a proxy's Secret: what the proxy reports, and what the operator gives it.
 SECRET_DEVICE_ID: Final = "device_id"  # noqa: S105 - a key's name, as those below
@@ -87,6 +89,7 @@ NAMESERVER: Final = "nameserver"
 # Condition types.
 CONDITION_PROXY_READY: Final = "TailscaleProxyReady"
 CONDITION_NAMESERVER_READY: Final = "NameserverReady"
+CONDITION_CONNECTOR_READY: Final = "ConnectorReady"
 
 PROXIES_SERVICE_ACCOUNT: Final = "proxies"
 PROXY_CONTAINER: Final = "tailscale"

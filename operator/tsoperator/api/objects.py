@@ -58,6 +58,7 @@ INGRESSCLASS = Resource("networking.k8s.io", "v1", "ingressclasses", "IngressCla
 LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 ROLE = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLEBINDING = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+CONNECTOR = Resource("tailscale.com", "v1alpha1", "connectors", "Connector", namespaced=False)
 DNSCONFIG = Resource("tailscale.com", "v1alpha1", "dnsconfigs", "DNSConfig", namespaced=False)
 PROXYCLASS = Resource("tailscale.com", "v1alpha1", "proxyclasses", "ProxyClass", namespaced=False)
 
@@ -65,7 +66,7 @@ RESOURCES = {
     (resource.api_version, resource.kind): resource
     for resource in (
         CONFIGMAP, EVENT, POD, SECRET, SERVICE, SERVICEACCOUNT, DEPLOYMENT, STATEFULSET, ENDPOINTSLICE, INGRESS,
-        INGRESSCLASS, LEASE, ROLE, ROLEBINDING, DNSCONFIG, PROXYCLASS,
+        INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CONNECTOR, DNSCONFIG, PROXYCLASS,
     )
 }  # fmt: skip
 

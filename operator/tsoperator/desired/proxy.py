@@ -1,7 +1,8 @@
 """A standalone proxy: headless Service, Secret, StatefulSet; what makes them right, and what takes them away."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tsoperator.api.names import DNS_FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of
@@ -17,11 +18,11 @@ from tsoperator.desired.secret import (
     proxy_secret,
 )
 from tsoperator.desired.service import headless_service
-from tsoperator.desired.statefulset import Target, proxy_statefulset, selects
+from tsoperator.desired.statefulset import Target, proxy_statefulset, replicas, selects
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.settings import Settings
 
-_ORDINAL = "-0"  # of the one Pod
+_ORDINAL = re.compile(r"-(\d+)$")  # of a replica, at the end of the name of its Pod and Secret
 _STILL_THERE = 5.0  # s until a look at a deletion that should have ended by a watch event
 
 
@@ -45,6 +46,13 @@ class Proxy:
     config: ProxyConfig
     tags: Sequence[str]
     magic_dns_name: str = ""
+    hostname_prefix: str = ""
+
+    def config_of(self, ordinal: int) -> ProxyConfig:
+        """Return what the replica with that *ordinal* is told: with a prefix it has a hostname of its own."""
+        if not self.hostname_prefix:
+            return self.config
+        return replace(self.config, hostname=f"{self.hostname_prefix}-{ordinal}")
 
 
 def proxy_key(proxy: Proxy, children: Children, settings: Settings) -> Key:
@@ -53,39 +61,56 @@ def proxy_key(proxy: Proxy, children: Children, settings: Settings) -> Key:
         return key_of(there)
     if secret := first(children.secrets):
         key = key_of(secret)
-        return Key(key.namespace, key.name.removesuffix(_ORDINAL))
+        return Key(key.namespace, _ORDINAL.sub("", key.name))
     return Key(settings.namespace, child_name(proxy.owner.key.name, proxy.parent_uid))
 
 
-def secret_key(proxy: Proxy, children: Children, settings: Settings) -> Key:
-    """Return the key of the proxy's Secret, which is also its Pod's name."""
+def secret_key(proxy: Proxy, children: Children, settings: Settings, ordinal: int = 0) -> Key:
+    """Return the key of a replica's Secret, which is also its Pod's name."""
     key = proxy_key(proxy, children, settings)
-    return Key(key.namespace, f"{key.name}{_ORDINAL}")
+    return Key(key.namespace, f"{key.name}-{ordinal}")
 
 
-def wants_auth_key(proxy: Proxy, children: Children) -> bool:
-    """Tell whether the live Secret must be read, and a key minted if there is none in it, before planning."""
-    secret = first(children.secrets)
-    return needs_auth_key(secret) or must_keep_auth_key(secret, proxy.config)
+def wants_auth_key(proxy: Proxy, children: Children, ordinal: int = 0) -> bool:
+    """Tell whether a replica's live Secret must be read, and a key minted if there is none in it, before planning."""
+    secret = _secret_of(children, ordinal)
+    return needs_auth_key(secret) or must_keep_auth_key(secret, proxy.config_of(ordinal))
 
 
 def plan_proxy(proxy: Proxy, children: Children, settings: Settings, auth_key: str = "") -> Plan:
-    """Return what brings the children of *proxy* up to date; *auth_key* is given where `wants_auth_key` says so."""
+    """Return what brings the children of *proxy*, of one replica, up to date, as `plan_replicas` does."""
+    return plan_replicas(proxy, children, settings, {0: auth_key})
+
+
+def plan_replicas(proxy: Proxy, children: Children, settings: Settings, auth_keys: Mapping[int, str]) -> Plan:
+    """Return what brings the children of *proxy* up to date; *auth_keys* has those that `wants_auth_key` says, by
+    ordinal.
+    """
     key = proxy_key(proxy, children, settings)
     service = next((obj for obj in children.services if key_of(obj) == key), None)
     statefulset = next((obj for obj in children.statefulsets if key_of(obj) == key), None)
-    secret = first(children.secrets)
     if statefulset is not None and not selects(statefulset, proxy.parent_uid):
         # The parent was made anew: the selector can't be changed, so the StatefulSet goes first and comes back.
         return Plan(hold=True, delete=_in_foreground(statefulset), requeue_after=_STILL_THERE)
     desired: list[Object | Patch] = [headless_service(key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name)]
-    if secret is None:
-        desired.append(proxy_secret(secret_key(proxy, children, settings), proxy.owner, proxy.config, auth_key))
-    elif patch := config_patch(secret, proxy.config, auth_key):
-        desired.append(patch)
+    for ordinal in range(replicas(proxy.target)):
+        secret, config, auth_key = _secret_of(children, ordinal), proxy.config_of(ordinal), auth_keys.get(ordinal, "")
+        if secret is None:
+            own_key = secret_key(proxy, children, settings, ordinal)
+            desired.append(proxy_secret(own_key, proxy.owner, config, auth_key))
+        elif patch := config_patch(secret, config, auth_key):
+            desired.append(patch)
     desired.append(proxy_statefulset(key, proxy.owner, proxy.parent_uid, proxy.target, settings, live=statefulset))
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
-    return Plan(hold=True, apply=desired, delete=leaving)
+    surplus = [secret for secret in children.secrets if _is_surplus(secret, key, replicas(proxy.target))]
+    gone = [secret for secret in surplus if _is_released(secret, statefulset, proxy, children)]
+    return Plan(
+        hold=True,
+        devices=_device_ids(gone),
+        apply=desired,
+        delete=[*leaving, *(Deletion(SECRET, secret, unchanged=True) for secret in gone)],
+        requeue_after=None if len(gone) == len(surplus) else _STILL_THERE,
+    )
 
 
 def plan_removal(children: Children) -> Plan:
@@ -95,10 +120,9 @@ def plan_removal(children: Children) -> Plan:
     if children.statefulsets:
         going = [step for obj in children.statefulsets for step in _in_foreground(obj)]
         return Plan(delete=going, requeue_after=_STILL_THERE)
-    devices = [device_of(secret, None).id for secret in children.secrets]
     release = [Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.services]
     secrets = [Deletion(SECRET, obj, unchanged=True) for obj in children.secrets]
-    return Plan(devices=[device for device in devices if device], delete=[*release, *secrets], release=True)
+    return Plan(devices=_device_ids(children.secrets), delete=[*release, *secrets], release=True)
 
 
 def proxy_device(children: Children) -> Device | None:
@@ -108,6 +132,42 @@ def proxy_device(children: Children) -> Device | None:
         return None
     pod = next((obj for obj in children.pods if key_of(obj) == key_of(secret)), None)
     return device_of(secret, pod)
+
+
+def replica_devices(proxy: Proxy, children: Children) -> list[Device]:
+    """Return the devices that the replicas of *proxy* have reported, by ordinal."""
+    secrets = (_secret_of(children, ordinal) for ordinal in range(replicas(proxy.target)))
+    devices = [device_of(secret, None) for secret in secrets if secret]
+    return [device for device in devices if device.id]
+
+
+def _secret_of(children: Children, ordinal: int) -> Object | None:
+    return first(secret for secret in children.secrets if _ordinal(secret) == ordinal)
+
+
+def _ordinal(secret: Object) -> int | None:
+    match = _ORDINAL.search(key_of(secret).name)
+    return int(match[1]) if match else None
+
+
+def _is_surplus(secret: Object, key: Key, count: int) -> bool:
+    """Tell whether *secret* is of a replica that is not among the first *count* of the StatefulSet named *key*."""
+    stem, _, ordinal = key_of(secret).name.rpartition("-")
+    return stem == key.name and ordinal.isdecimal() and int(ordinal) >= count
+
+
+def _is_released(secret: Object, statefulset: Object | None, proxy: Proxy, children: Children) -> bool:
+    """Tell whether no Pod has *secret* any more: its own is gone, and the others, which mounted it too, are new."""
+    if statefulset is None or any(key_of(pod) == key_of(secret) for pod in children.pods):
+        return False
+    status = statefulset.get("status") or {}
+    seen = status.get("observedGeneration") == statefulset["metadata"].get("generation")
+    counts = {statefulset["spec"].get("replicas"), status.get("replicas") or 0, status.get("updatedReplicas") or 0}
+    return seen and counts == {replicas(proxy.target)}
+
+
+def _device_ids(secrets: Sequence[Object]) -> list[str]:
+    return [device for secret in secrets if (device := device_of(secret, None).id)]
 
 
 def _in_foreground(statefulset: Object) -> list[Deletion]:

@@ -10,6 +10,7 @@ from tsoperator.api.names import (
     ANNOTATION_LAST_CLUSTER_IP,
     ANNOTATION_LAST_TAILNET_TARGET_FQDN,
     ANNOTATION_LAST_TAILNET_TARGET_IP,
+    APP_CONNECTOR,
     APP_EGRESS_SERVICE,
     APP_INGRESS,
     APP_INGRESS_SERVICE,
@@ -70,13 +71,20 @@ class ServeService:
     """The proxy serves ports of a Service by its serve config."""
 
 
-Target = EgressByFQDN | EgressByIP | ServeIngress | ExposeIP | ExposeName | ServeService
+@dataclass(frozen=True, slots=True)
+class ConnectNetworks:
+    """The proxy, in as many *replicas*, connects networks to the tailnet as its config says."""
+
+    replicas: int
+
+
+Target = EgressByFQDN | EgressByIP | ServeIngress | ExposeIP | ExposeName | ServeService | ConnectNetworks
 
 
 def proxy_statefulset(
     key: Key, owner: Owner, parent_uid: str, target: Target, settings: Settings, live: Object | None
 ) -> Object:
-    """Return the StatefulSet named *key*, of one replica whose Secret is named like its Pod."""
+    """Return the StatefulSet named *key*; the Secret of each replica is named like its Pod."""
     container: Object = {
         "name": PROXY_CONTAINER,
         "image": settings.proxy_image,
@@ -103,12 +111,17 @@ def proxy_statefulset(
         "kind": STATEFULSET.kind,
         "metadata": {"namespace": key.namespace, "name": key.name, "labels": owner.labels},
         "spec": {
-            "replicas": 1,
+            "replicas": replicas(target),
             "serviceName": key.name,
             "selector": {"matchLabels": {LABEL_APP: parent_uid}},
             "template": {"metadata": template_metadata, "spec": pod},
         },
     }
+
+
+def replicas(target: Target) -> int:
+    """Return how many Pods, each with a Secret and a device of its own, the proxy has."""
+    return target.replicas if isinstance(target, ConnectNetworks) else 1
 
 
 def selects(statefulset: Object, parent_uid: str) -> bool:
@@ -156,6 +169,8 @@ def _environment(target: Target, settings: Settings) -> list[Object]:
             app = APP_INGRESS if isinstance(target, ServeIngress) else APP_INGRESS_SERVICE
             path = f"/etc/tailscaled/$(POD_NAME)/{SERVE_CONFIG_KEY}"
             env += [_variable("TS_SERVE_CONFIG", path), _variable("TS_INTERNAL_APP", app)]
+        case ConnectNetworks():
+            env.append(_variable("TS_INTERNAL_APP", APP_CONNECTOR))
     return env
 
 
@@ -173,8 +188,10 @@ def _target_annotations(target: Target) -> dict[str, str]:
 
 
 def _mounts(key: Key, target: Target) -> list[Object]:
+    """Every Pod has the Secrets of all: they are one template's."""
     mounts: list[Object] = [
-        {"name": "tailscaledconfig-0", "mountPath": f"/etc/tsconfig/{key.name}-0", "readOnly": True}
+        {"name": f"tailscaledconfig-{number}", "mountPath": f"/etc/tsconfig/{key.name}-{number}", "readOnly": True}
+        for number in range(replicas(target))
     ]
     if _serves(target):
         mounts.append({"name": "serve-config-0", "mountPath": f"/etc/tailscaled/{key.name}-0", "readOnly": True})
@@ -182,11 +199,13 @@ def _mounts(key: Key, target: Target) -> list[Object]:
 
 
 def _volumes(key: Key, target: Target) -> list[Object]:
-    secret = f"{key.name}-0"
-    volumes: list[Object] = [{"name": "tailscaledconfig-0", "secret": {"secretName": secret}}]
+    volumes: list[Object] = [
+        {"name": f"tailscaledconfig-{number}", "secret": {"secretName": f"{key.name}-{number}"}}
+        for number in range(replicas(target))
+    ]
     if _serves(target):
         items = [{"key": SERVE_CONFIG_KEY, "path": SERVE_CONFIG_KEY}]
-        volumes.append({"name": "serve-config-0", "secret": {"secretName": secret, "items": items}})
+        volumes.append({"name": "serve-config-0", "secret": {"secretName": f"{key.name}-0", "items": items}})
     return volumes
 
 

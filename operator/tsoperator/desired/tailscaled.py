@@ -9,11 +9,16 @@ from tsoperator.api.objects import Object
 
 @dataclass(frozen=True, slots=True)
 class ProxyConfig:
-    """What a proxy is told by files that it reloads, unlike its environment."""
+    """What a proxy is told by files that it reloads, unlike its environment.
+
+    *routes* are advertised to the tailnet; None says nothing of them, and leaves a proxy that runs those that it has.
+    """
 
     hostname: str
     server_url: str
     serve_config: Object | None = None
+    routes: tuple[str, ...] | None = None
+    app_connector: bool = False
 
 
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
@@ -22,8 +27,11 @@ def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     if auth_key:
         head["AuthKey"] = auth_key
     head |= {"Hostname": config.hostname, "acceptDNS": False, "acceptRoutes": False}
+    if config.routes is not None:
+        head["AdvertiseRoutes"] = list(config.routes)
+    app_connector = {"Advertise": config.app_connector}
     files = {
-        CONFIG_KEY: _compact({**head, "AppConnector": {"Advertise": False}, "NoStatefulFiltering": True}),
+        CONFIG_KEY: _compact({**head, "AppConnector": app_connector, "NoStatefulFiltering": True}),
         CONFIG_KEY_WITHOUT_APP_CONNECTOR: _compact({**head, "NoStatefulFiltering": True}),
     }
     if config.serve_config is not None:

@@ -220,6 +220,7 @@ async def test_a_device_can_be_renamed_but_not_to_a_name_in_use(control: Control
 
 async def test_tags_authorization_key_expiry_and_routes_can_be_set(control: Control, connect: Any) -> None:
     node_id = control.register(new_key(control), "db").node_id
+    control.advertise(node_id, ("192.0.2.0/24", "198.51.100.0/24"), None)
     async with control.serve() as url:
         call = await connect(url).log_in(control)
         path = f"/api/v2/device/{node_id}"
@@ -230,7 +231,7 @@ async def test_tags_authorization_key_expiry_and_routes_can_be_set(control: Cont
         routes = (await call("GET", f"{path}/routes")).json
     device = control.devices[node_id]
     assert (device.tags, device.authorized, device.key_expiry_disabled) == (("tag:db",), False, False)
-    assert routes["enabledRoutes"] == ["192.0.2.0/24"]
+    assert routes == {"advertisedRoutes": ["192.0.2.0/24", "198.51.100.0/24"], "enabledRoutes": ["192.0.2.0/24"]}
 
 
 async def test_headscale_gives_the_reason_for_refused_device_tags_in_its_data(headscale: Control, connect: Any) -> None:

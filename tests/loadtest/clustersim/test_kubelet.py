@@ -213,6 +213,33 @@ async def test_a_new_hostname_renames_the_device(world: World) -> None:
     assert [device.hostname for device in world.tailnet.devices.values()] == ["other"]
 
 
+async def test_a_connector_advertises_what_its_config_says_while_it_runs(world: World) -> None:
+    start(world)
+    await logged_in(world)
+    (node_id,) = world.tailnet.devices
+    routes = ["10.40.0.0/14", "2001:db8::/32"]
+    configure(world.store, AdvertiseRoutes=routes, AppConnector={"Advertise": True})
+    await until(world.store, lambda: world.tailnet.devices[node_id].advertised_routes == tuple(routes))
+    assert world.tailnet.devices[node_id].app_connector
+    configure(world.store, Hostname="other")
+    await until(world.store, lambda: state(world.store)["device_fqdn"].startswith("other."))
+    assert world.tailnet.devices[node_id].advertised_routes == tuple(routes)
+    configure(world.store, AdvertiseRoutes=[], Hostname="third")
+    await until(world.store, lambda: state(world.store)["device_fqdn"].startswith("third."))
+    assert world.tailnet.devices[node_id].advertised_routes == ()
+
+
+async def test_a_pod_waits_for_all_secrets_that_it_mounts(world: World) -> None:
+    world.store.create(SECRET, config_secret(AuthKey=new_key(world.tailnet)))
+    pod = proxy_pod()
+    pod["spec"]["volumes"].append({"name": "tailscaledconfig-1", "secret": {"secretName": "ts-db-1"}})
+    world.store.create(POD, pod)
+    await until(world.store, lambda: waits_for(world) == "ContainerCreating")
+    assert not world.tailnet.devices
+    world.store.create(SECRET, config_secret("ts-db-1"))
+    await logged_in(world)
+
+
 async def test_only_an_egress_proxy_by_name_is_unready_before_it_has_joined(world: World) -> None:
     for name, variables in {"by-name": TARGET, "by-ip": {"TS_TAILNET_TARGET_IP": "100.64.10.10"}}.items():
         world.store.create(SECRET, config_secret(name))

@@ -41,7 +41,18 @@ def test_a_config_of_the_operator_is_read() -> None:
         "AppConnector": {"Advertise": False},
         "NoStatefulFiltering": True,
     }
-    assert parse(json.dumps(config)) == ProxyConfig("key", "db")
+    assert parse(json.dumps(config)) == ProxyConfig("key", "db", routes=None, app_connector=False)
+
+
+@pytest.mark.parametrize("routes", [[], ["10.40.0.0/14", "2001:db8::/32"]])
+def test_routes_that_are_given_count_and_no_routes_too(routes: list[str]) -> None:
+    assert parse(json.dumps({"Version": "alpha0", "AdvertiseRoutes": routes})).routes == tuple(routes)
+
+
+@pytest.mark.parametrize("route", ["10.0.0.0/99", "10.1.0.0/8", "db"])
+def test_a_route_that_is_no_network_is_refused(route: str) -> None:
+    with pytest.raises(ConfigError, match="AdvertiseRoutes"):
+        parse(json.dumps({"Version": "alpha0", "AdvertiseRoutes": [route]}))
 
 
 @pytest.mark.parametrize(

@@ -140,3 +140,12 @@ def test_ten_thousand_devices_have_names_and_addresses_of_their_own(tailnet: Tai
     devices = [tailnet.register(key, f"db-{number % 5000}") for number in range(10_000)]
     assert len({device.name for device in devices}) == 10_000
     assert len({address for device in devices for address in device.addresses}) == 20_000
+
+
+def test_what_a_device_offers_stays_until_it_says_otherwise(tailscale: Tailnet) -> None:
+    node_id = tailscale.register(new_key(tailscale), "router").node_id
+    offers = [(("10.40.0.0/14",), True), (None, None), ((), None), (None, False)]
+    devices = [tailscale.advertise(node_id, *offer) for offer in offers]
+    assert [device.advertised_routes for device in devices] == [("10.40.0.0/14",), ("10.40.0.0/14",), (), ()]
+    assert [device.app_connector for device in devices] == [True, True, True, False]
+    assert tailscale.devices[node_id] == devices[-1]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pydantic import ConfigDict, Field
 from tsoperator.api.crds import DEFINITIONS, Definition, crd, file_name, render, structural_schema, write
-from tsoperator.api.objects import DNSCONFIG, Object
+from tsoperator.api.objects import CONNECTOR, DNSCONFIG, Object
 from tsoperator.api.v1alpha1.kubernetes_types import Affinity, Condition, LocalObjectReference, Toleration
 from tsoperator.api.v1alpha1.wire import WireModel
 
@@ -56,6 +56,55 @@ DNSCONFIG_FACTS = {
     },
     "status.nameserver": THING,
     "status.nameserver.ip": TEXT,
+}
+ROUTES = {"type": "array", "minItems": 1}
+ROUTE = {"type": "string", "format": "cidr"}
+CONNECTOR_FACTS = {
+    "": {"type": "object", "required": ["spec"]},
+    "apiVersion": TEXT,
+    "kind": TEXT,
+    "metadata": THING,
+    "spec": THING,
+    "spec.appConnector": THING,
+    "spec.appConnector.routes": ROUTES,
+    "spec.appConnector.routes[]": ROUTE,
+    "spec.exitNode": {"type": "boolean"},
+    "spec.hostname": {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,61}[a-z0-9]$"},
+    "spec.hostnamePrefix": {"type": "string", "pattern": "^[a-z0-9][a-z0-9-]{0,61}$"},
+    "spec.proxyClass": TEXT,
+    "spec.replicas": {"type": "integer", "format": "int32", "minimum": 0},
+    "spec.subnetRouter": {"type": "object", "required": ["advertiseRoutes"]},
+    "spec.subnetRouter.advertiseRoutes": ROUTES,
+    "spec.subnetRouter.advertiseRoutes[]": ROUTE,
+    "spec.tags": {"type": "array"},
+    "spec.tags[]": {"type": "string", "pattern": "^tag:[a-zA-Z][a-zA-Z0-9-]*$"},
+    "spec.tailnet": TEXT,
+    "status": THING,
+    "status.conditions": {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+    },
+    "status.devices": {"type": "array"},
+    "status.devices[]": THING,
+    "status.devices[].hostname": TEXT,
+    "status.devices[].tailnetIPs": {"type": "array"},
+    "status.devices[].tailnetIPs[]": TEXT,
+    "status.hostname": TEXT,
+    "status.isAppConnector": {"type": "boolean"},
+    "status.isExitNode": {"type": "boolean"},
+    "status.subnetRoutes": TEXT,
+    "status.tailnetIPs": {"type": "array"},
+    "status.tailnetIPs[]": TEXT,
+}
+CONNECTOR_RULES = {
+    "spec": [
+        "has(self.subnetRouter) || has(self.appConnector) || (has(self.exitNode) && self.exitNode)",
+        "!has(self.appConnector) || !(has(self.subnetRouter) || (has(self.exitNode) && self.exitNode))",
+        "!has(self.hostname) || !has(self.replicas) || self.replicas <= 1",
+        "!(has(self.hostname) && has(self.hostnamePrefix))",
+    ],
+    "spec.tailnet": ["self == oldSelf"],
 }
 CONDITION_FACTS = {
     "": {"type": "object", "required": ["lastTransitionTime", "message", "reason", "status", "type"]},
@@ -129,6 +178,10 @@ def root_schema(definition: Definition) -> Object:
 
 def dnsconfig() -> Definition:
     return next(definition for definition in DEFINITIONS if definition.resource is DNSCONFIG)
+
+
+def connector() -> Definition:
+    return next(definition for definition in DEFINITIONS if definition.resource is CONNECTOR)
 
 
 @EVERY_KIND
@@ -211,6 +264,30 @@ def test_a_dnsconfig_has_exactly_these_fields_and_constraints() -> None:
     embedded = ("spec.nameserver.pod.affinity.", "spec.nameserver.pod.tolerations[].", "status.conditions[]")
     made = facts(root_schema(dnsconfig()))
     assert {path: fact for path, fact in made.items() if not path.startswith(embedded)} == DNSCONFIG_FACTS
+
+
+def test_a_connector_is_named_as_in_existing_clusters() -> None:
+    made = crd(connector())
+    assert (made["metadata"], made["spec"]["scope"]) == ({"name": "connectors.tailscale.com"}, "Cluster")
+    assert (made["spec"]["names"]["kind"], made["spec"]["names"]["shortNames"]) == ("Connector", ["cn"])
+
+
+def test_kubectl_get_shows_what_a_connector_connects() -> None:
+    assert {each["name"]: each["jsonPath"] for each in version(connector())["additionalPrinterColumns"]} == {
+        "SubnetRoutes": ".status.subnetRoutes",
+        "IsExitNode": ".status.isExitNode",
+        "IsAppConnector": ".status.isAppConnector",
+        "Status": '.status.conditions[?(@.type == "ConnectorReady")].reason',
+        "Age": ".metadata.creationTimestamp",
+    }
+
+
+def test_a_connector_has_exactly_these_fields_constraints_and_rules() -> None:
+    made = facts(root_schema(connector()))
+    rules = {path: fact.pop("x-kubernetes-validations", None) for path, fact in made.items()}
+    assert {path: fact for path, fact in made.items() if not path.startswith("status.conditions[]")} == CONNECTOR_FACTS
+    assert {path: [rule["rule"] for rule in given] for path, given in rules.items() if given} == CONNECTOR_RULES
+    assert all(rule["message"] for given in rules.values() if given for rule in given)
 
 
 def test_a_condition_is_the_standard_one() -> None:

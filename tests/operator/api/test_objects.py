@@ -61,6 +61,7 @@ def test_every_kind_is_found_from_its_objects() -> None:
 
 def test_only_the_operators_own_kinds_and_ingress_classes_have_no_namespace() -> None:
     assert {str(kind) for kind in RESOURCES.values() if not kind.namespaced} == {
+        "connectors.tailscale.com",
         "dnsconfigs.tailscale.com",
         "ingressclasses.networking.k8s.io",
         "proxyclasses.tailscale.com",

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from tsoperator.api.names import ANNOTATION_DIGEST
 from tsoperator.api.objects import Object, annotations, key_of
+from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.plan import Plan, digest_of, write_for
 from tsoperator.desired.proxy import Children
+from tsoperator.reconcilers.connector import desired as connectors
 from tsoperator.reconcilers.dnsconfig import desired as dnsconfigs
 from tsoperator.reconcilers.ingress import desired as ingresses
 from tsoperator.reconcilers.service import desired as services
@@ -16,6 +18,7 @@ from tsoperator.reconcilers.service import desired as services
 from tests.support.objects import (
     backend_service,
     children_of,
+    connector,
     dnsconfig,
     egress_service,
     ingress,
@@ -86,7 +89,25 @@ def nameserver_plan(made: dict[str, Object]) -> Plan:
     return dnsconfigs.plan(obj, DNSConfig.parse(obj), observed, SETTINGS)
 
 
-PLANS = {"egress": egress_plan, "exposed": exposed_plan, "nameserver": nameserver_plan}
+def connector_plan(made: dict[str, Object]) -> Plan:
+    """Of a recording without what the ProxyClass of that Connector had added."""
+    routes = ["10.40.0.0/14", "192.168.0.0/24"]
+    spec = {"hostname": "my-router", "subnetRouter": {"advertiseRoutes": routes}, "exitNode": True}
+    obj = connector(spec, uid=uid_of(made))
+    parsed = Connector.parse(obj)
+    assert isinstance(parsed, Connector)
+    observed = connectors.Observed(children(made))
+    assert connectors.refusal(obj, parsed, observed) is None
+    return connectors.plan(obj, parsed, observed, SETTINGS, {})
+
+
+PLANS = {
+    "egress": egress_plan,
+    "exposed": exposed_plan,
+    "nameserver": nameserver_plan,
+    "connector": connector_plan,
+}
+CONFIGURED = {"egress": egress_plan, "exposed": exposed_plan, "ingress": ingress_plan, "connector": connector_plan}
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -116,9 +137,9 @@ def test_what_a_load_balancer_shows_is_not_written() -> None:
     assert status == made["status"]
 
 
-@pytest.mark.parametrize("name", ["egress", "exposed", "ingress"])
+@pytest.mark.parametrize("name", CONFIGURED)
 def test_the_config_is_not_written(name: str) -> None:
-    plan = {**PLANS, "ingress": ingress_plan}[name](recorded(name))
+    plan = CONFIGURED[name](recorded(name))
     assert not [patch for patch in patches_of(plan) if patch.resource.kind == "Secret"]
     assert not [obj for obj in children_of(plan) if obj["kind"] == "Secret"]
 
@@ -152,3 +173,18 @@ def test_a_repeated_environment_name_does_not_restart_pods_either() -> None:
     written = write_for(statefulset, made["statefulset"])
     assert written is not None
     assert written["spec"] == made["statefulset"]["spec"]
+
+
+def test_a_connectors_status_is_as_the_go_operators() -> None:
+    status = connector_plan(recorded("connector")).status
+    assert status is not None
+    device = {"hostname": "my-router.tail1234.ts.net", "tailnetIPs": ["100.64.0.14", "fd7a:115c:a1e0::e"]}
+    ready = {"type": "ConnectorReady", "status": "True", "reason": "ConnectorCreated", "message": "ConnectorCreated"}
+    assert status == {
+        "conditions": [{**ready, "observedGeneration": 1, "lastTransitionTime": ""}],
+        "devices": [device],
+        "isAppConnector": False,
+        "isExitNode": True,
+        "subnetRoutes": "10.40.0.0/14,192.168.0.0/24",
+        **device,
+    }

@@ -6,6 +6,7 @@ import pytest
 from tsoperator.api.objects import Key, Object
 from tsoperator.desired.children import Owner
 from tsoperator.desired.statefulset import (
+    ConnectNetworks,
     EgressByFQDN,
     EgressByIP,
     ExposeIP,
@@ -28,6 +29,7 @@ KERNEL_INGRESS = ServeIngress(forward_cluster_traffic=True)
 TO_IP = ExposeIP("192.0.2.4")
 TO_NAME = ExposeName("db.example.org")
 PUBLIC = ServeService()
+CONNECTOR = ConnectNetworks(replicas=2)
 SYSCTL = (
     "sysctl -w net.ipv4.ip_forward=1 && if sysctl net.ipv6.conf.all.forwarding; "
     "then sysctl -w net.ipv6.conf.all.forwarding=1; fi"
@@ -118,6 +120,7 @@ class Environment(NamedTuple):
                 ("TS_INTERNAL_APP", "k8s-operator-ingress-proxy"),
             ],
         ),
+        Environment(CONNECTOR, "false", [("TS_INTERNAL_APP", "k8s-operator-connector-resource")]),
     ],
 )
 def test_the_environment_is_in_the_images_order(case: Environment) -> None:
@@ -141,6 +144,7 @@ def test_the_firewall_mode_comes_before_the_target(target: Target, position: int
         (USERSPACE, None),
         (KERNEL_INGRESS, None),
         (PUBLIC, None),
+        (CONNECTOR, None),
     ],
 )
 def test_the_target_is_on_the_pod_template(target: Target, annotations: Object | None) -> None:
@@ -183,7 +187,7 @@ def test_the_priority_class_is_on_pods_only_if_it_is_set() -> None:
     assert "priorityClassName" not in pod_of(statefulset())
 
 
-@pytest.mark.parametrize("target", [BY_FQDN, BY_IP, KERNEL_INGRESS, TO_IP, TO_NAME])
+@pytest.mark.parametrize("target", [BY_FQDN, BY_IP, KERNEL_INGRESS, TO_IP, TO_NAME, CONNECTOR])
 def test_a_kernel_proxy_is_privileged_and_turns_forwarding_on(target: Target) -> None:
     made = statefulset(target, proxy_image="example.org/tailscale:v1")
     assert container_of(made)["securityContext"] == {"privileged": True}
@@ -210,6 +214,20 @@ def test_the_config_is_mounted_from_the_pods_secret() -> None:
     volume = {"name": "tailscaledconfig-0", "secret": {"secretName": "ts-db-abcde-0"}}
     mount = {"name": "tailscaledconfig-0", "mountPath": "/etc/tsconfig/ts-db-abcde-0", "readOnly": True}
     assert (pod_of(made)["volumes"], container_of(made)["volumeMounts"]) == ([volume], [mount])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_every_replica_mounts_the_secrets_of_all(count: int) -> None:
+    made = statefulset(ConnectNetworks(count))
+    names = {f"tailscaledconfig-{number}": f"ts-db-abcde-{number}" for number in range(count)}
+    mounts = [
+        {"name": name, "mountPath": f"/etc/tsconfig/{secret}", "readOnly": True} for name, secret in names.items()
+    ]
+    assert made["spec"]["replicas"] == count
+    assert pod_of(made)["volumes"] == [
+        {"name": name, "secret": {"secretName": secret}} for name, secret in names.items()
+    ]
+    assert container_of(made)["volumeMounts"] == mounts
 
 
 @pytest.mark.parametrize("target", [USERSPACE, KERNEL_INGRESS, PUBLIC])

@@ -30,6 +30,18 @@ def test_without_a_key_the_field_is_left_out() -> None:
         )
 
 
+def test_a_connector_says_what_it_offers_even_if_that_is_nothing() -> None:
+    routes = ("0.0.0.0/0", "::/0", "10.40.0.0/14")
+    files = config_files(ProxyConfig("router", "https://headscale.example.org", routes=routes, app_connector=True))
+    for name, app_connector in (("cap-107.hujson", '"AppConnector":{"Advertise":true},'), ("cap-95.hujson", "")):
+        assert files[name].endswith(
+            '"acceptRoutes":false,"AdvertiseRoutes":["0.0.0.0/0","::/0","10.40.0.0/14"],'
+            f'{app_connector}"NoStatefulFiltering":true}}'
+        )
+    silent = config_files(ProxyConfig("router", "https://headscale.example.org", routes=()))
+    assert json.loads(silent["cap-107.hujson"])["AdvertiseRoutes"] == []
+
+
 def test_a_serve_config_is_a_file_of_its_own() -> None:
     serve = {"TCP": {"443": {"HTTPS": True}}}
     files = config_files(ProxyConfig("web", "https://headscale.example.org", serve), "key")

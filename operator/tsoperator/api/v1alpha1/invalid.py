@@ -18,6 +18,7 @@ _WORDS: Final = {
     "is_instance_of": "must be a list",
     "list_type": "must be a list",
     "greater_than_equal": "must be at least {ge}",
+    "too_short": "must have at least {min_length} item",
     "string_pattern_mismatch": "must match {pattern}",
     "literal_error": "must be {expected}",
 }

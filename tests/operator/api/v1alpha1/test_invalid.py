@@ -17,6 +17,8 @@ class Thing(CustomResource):
     """One of two."""
     short: str = Field(default="", max_length=3)
     """A few characters."""
+    some: list[int] = Field(default=[1], min_length=1)
+    """At least one."""
 
 
 def thing(**fields: object) -> Thing | Invalid:
@@ -28,6 +30,7 @@ def thing(**fields: object) -> Thing | Invalid:
     [
         ({"letters": "A\nB"}, r'letters must match ^[a-z]{1,3}$, not "A\nB"'),
         ({"mode": "up"}, "mode must be 'in' or 'out', not \"up\""),
+        ({"some": []}, "some must have at least 1 item, not []"),
         ({"short": "long"}, 'short is wrong: String should have at most 3 characters, not "long"'),
     ],
 )

@@ -1,0 +1,115 @@
+"""Connector: connects networks to the tailnet, by proxies that it asks for (dns-crds-chart.md section 7.1)."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from tsoperator.api.v1alpha1.kubernetes_types import Conditions
+from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel
+
+Tag = Annotated[str, Field(pattern=r"^tag:[a-zA-Z][a-zA-Z0-9-]*$")]
+Cidr = Annotated[str, Field(json_schema_extra={"format": "cidr"})]
+Routes = Annotated[list[Cidr], Field(min_length=1)]
+
+_RULES: Final[list[JsonValue]] = [
+    {
+        "rule": "has(self.subnetRouter) || has(self.appConnector) || (has(self.exitNode) && self.exitNode)",
+        "message": "a Connector must be a subnet router, an exit node or an app connector: "
+        "set subnetRouter, exitNode or appConnector",
+    },
+    {
+        "rule": "!has(self.appConnector) || !(has(self.subnetRouter) || (has(self.exitNode) && self.exitNode))",
+        "message": "an app connector can't be a subnet router or an exit node too: make a Connector for each",
+    },
+    {
+        "rule": "!has(self.hostname) || !has(self.replicas) || self.replicas <= 1",
+        "message": "one hostname can't be that of several replicas: use hostnamePrefix instead of hostname",
+    },
+    {
+        "rule": "!(has(self.hostname) && has(self.hostnamePrefix))",
+        "message": "hostname and hostnamePrefix exclude each other: remove one of them",
+    },
+]
+_UNCHANGED: Final[list[JsonValue]] = [
+    {"rule": "self == oldSelf", "message": "a Connector can't move to another tailnet"}
+]
+
+
+class SubnetRouter(WireModel):
+    """Makes networks reachable from the tailnet."""
+
+    advertise_routes: Routes
+    """The networks, each in CIDR notation, such as 10.40.0.0/14. The tailnet's policy must approve them."""
+
+
+class AppConnector(WireModel):
+    """Sends the tailnet's traffic for certain applications through the Connector; the tailnet's policy names them."""
+
+    routes: Routes | None = None
+    """Networks of the applications, each in CIDR notation, that are advertised besides what is learnt from DNS."""
+
+
+class ConnectorSpec(WireModel):
+    """What the cluster's users want."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": _RULES})
+
+    app_connector: AppConnector | None = None
+    """Makes the Connector an app connector; it may be an empty object. It can't be anything else then."""
+    exit_node: bool = False
+    """Makes the Connector an exit node: devices of the tailnet can send all their traffic through it."""
+    hostname: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]{0,61}[a-z0-9]$")
+    """The name of the one device in the tailnet. Unset means the Connector's name with -connector."""
+    hostname_prefix: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]{0,61}$")
+    """What the devices' names in the tailnet start with; each ends in its replica's number."""
+    proxy_class: str | None = None
+    """The ProxyClass that says how the Pods are made; nothing is made or changed until it is there and valid."""
+    replicas: Int32 = Field(default=1, ge=0)
+    """How many Pods, each a device of its own in the tailnet. Unset means 1."""
+    subnet_router: SubnetRouter | None = None
+    """Makes the Connector a subnet router."""
+    tags: Sequence[Tag] = Field(default=())
+    """The tags of the devices. Unset means the operator's default. The operator must own them by the tailnet's policy.
+    Devices that are there keep the tags that they joined with."""
+    tailnet: str | None = Field(default=None, json_schema_extra={"x-kubernetes-validations": _UNCHANGED})
+    """The Tailnet to join. Unset means the operator's own."""
+
+
+class ConnectorDevice(WireModel):
+    """A device of the Connector in the tailnet."""
+
+    hostname: str = ""
+    """Its MagicDNS name."""
+    tailnet_ips: Sequence[str] = Field(default=(), alias="tailnetIPs")
+    """Its addresses in the tailnet."""
+
+
+class ConnectorStatus(WireModel):
+    """What the operator has done; it writes this, nobody else."""
+
+    conditions: Conditions = ()
+    """Whether the proxies were made (ConnectorReady), and what is wrong if not."""
+    devices: Sequence[ConnectorDevice] = ()
+    """The devices, in the order of the replicas."""
+    hostname: str = ""
+    """The MagicDNS name of the first device."""
+    is_app_connector: bool = False
+    """Whether this is an app connector."""
+    is_exit_node: bool = False
+    """Whether this is an exit node."""
+    subnet_routes: str = ""
+    """The networks that this is a subnet router for, separated by commas."""
+    tailnet_ips: Sequence[str] = Field(default=(), alias="tailnetIPs")
+    """The addresses of the first device."""
+
+
+class Connector(CustomResource):
+    """Connector runs proxies that connect networks to the tailnet: as a subnet router, an exit node, both of these, or
+    an app connector.
+    """
+
+    spec: ConnectorSpec
+    """What the cluster's users want."""
+    status: ConnectorStatus = Field(default_factory=ConnectorStatus)
+    """What the operator has done; it writes this, nobody else."""

@@ -1,0 +1,1 @@
+"""Connectors: subnet routers, exit nodes and app connectors."""

@@ -1,0 +1,56 @@
+"""A Connector's routes: what is wrong with them, and what its proxies advertise (standalone-proxies.md 4.5, 7.3)."""
+
+import re
+from collections.abc import Iterable
+from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network, ip_interface
+from typing import Final
+
+_ALL_IPV4: Final = IPv4Network("0.0.0.0/0")
+_ALL_IPV6: Final = IPv6Network("::/0")
+_SITES: Final = IPv6Network("fd7a:115c:a1e0:b1a::/64")
+"""The range of 4via6: the number of a site in 32 bits comes next, then the IPv4 address."""
+_SITE_BITS: Final = 96
+_SITE_MAX: Final = 0xFFFF
+_CIDR = re.compile(r"[0-9A-Fa-f.:]+/(0|[1-9][0-9]*)")
+
+
+def route_error(value: str) -> str | None:
+    """Say why *value* is no network in CIDR notation that can be advertised."""
+    interface = _parsed(value)
+    if interface is None:
+        return f'"{value}" is not a network in CIDR notation: write one such as 10.40.0.0/14 or 2001:db8::/32'
+    network = interface.network
+    if interface.ip != network.network_address:
+        return f'"{value}" has bits set beyond its prefix: write {network}'
+    if network.network_address not in _SITES:
+        return None
+    if network.prefixlen < _SITE_BITS:
+        return f'"{value}" is in the range of 4via6, but leads to no one site: give it a prefix of {_SITE_BITS} or more'
+    site = int(network.network_address) >> 32 & 0xFFFFFFFF
+    if site > _SITE_MAX:
+        return f'"{value}" is of the 4via6 site {site}: sites are numbered from 0 to {_SITE_MAX}'
+    return None
+
+
+def default_route_error(routes: Iterable[str]) -> str | None:
+    """Say what is wrong with *routes* of which just one is a default route."""
+    found = sorted({"0.0.0.0/0", "::/0"} & set(advertised(routes, exit_node=False)))
+    if len(found) != 1:
+        return None
+    return f'"{found[0]}" alone leaves one address family out: set exitNode to true instead, which advertises both'
+
+
+def advertised(routes: Iterable[str], *, exit_node: bool) -> tuple[str, ...]:
+    """Return the valid of *routes*, and an exit node's, once each: larger networks first, then by address."""
+    found = {interface.network for route in routes if (interface := _parsed(route))}
+    if exit_node:
+        found |= {_ALL_IPV4, _ALL_IPV6}
+    ranked = sorted(found, key=lambda each: (each.prefixlen, each.version, int(each.network_address)))
+    return tuple(map(str, ranked))
+
+
+def _parsed(value: str) -> IPv4Interface | IPv6Interface | None:
+    try:
+        return ip_interface(value) if _CIDR.fullmatch(value) else None
+    except ValueError:
+        return None

@@ -1,0 +1,178 @@
+"""A proxy of several replicas, each with a Secret, an auth key and a device of its own."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import SECRET, Key, Object
+from tsoperator.desired.children import Owner
+from tsoperator.desired.plan import Deletion, Plan
+from tsoperator.desired.proxy import (
+    Children,
+    Proxy,
+    plan_removal,
+    plan_replicas,
+    proxy_key,
+    replica_devices,
+    secret_key,
+    wants_auth_key,
+)
+from tsoperator.desired.statefulset import ConnectNetworks, proxy_statefulset
+from tsoperator.desired.tailscaled import ProxyConfig, config_files
+
+from tests.support.objects import children_of, headless, patches_of, pod, settings, slim_secret, stored, texts
+
+SETTINGS = settings()
+OWNER = Owner("connector", Key("", "router"))
+CONFIG = ProxyConfig("router-connector", SETTINGS.control_url, routes=("10.40.0.0/14",))
+NAME = "ts-router-24567"
+"""A name that the Go operator let the API server make: it ends as a replica's could."""
+
+
+def proxy(replicas: int, prefix: str = "ts-prod") -> Proxy:
+    return Proxy(OWNER, "1234-UID", ConnectNetworks(replicas), CONFIG, ("tag:k8s",), hostname_prefix=prefix)
+
+
+def secret(ordinal: int, auth_key: str = "", **data: str) -> Object:
+    files = config_files(proxy(1).config_of(ordinal), auth_key)
+    return slim_secret(f"{NAME}-{ordinal}", {**files, **data}, OWNER.labels)
+
+
+def statefulset(replicas: int, *, generation: int = 2, observed: int = 2, pods: int = 2, updated: int = 2) -> Object:
+    made = proxy_statefulset(Key("tailscale", NAME), OWNER, "1234-UID", ConnectNetworks(replicas), SETTINGS, None)
+    counts = {"observedGeneration": observed, "replicas": pods, "updatedReplicas": updated}
+    return stored({**made, "status": counts}, generation=generation)
+
+
+def running(replicas: int, made: Object | None = None) -> Children:
+    """A proxy whose *replicas* have logged in."""
+    numbers = range(replicas)
+    return Children(
+        services=[headless(OWNER, "1234-UID", NAME)],
+        statefulsets=[made or statefulset(replicas, pods=replicas, updated=replicas)],
+        secrets=[secret(number, device_id=f"n{number}") for number in numbers],
+        pods=[pod(f"{NAME}-{number}", f"P{number}") for number in numbers],
+    )
+
+
+def plan(replicas: int, children: Children, **auth_keys: str) -> Plan:
+    """The plan with auth keys for replicas ``r0``, ``r1`` and so on."""
+    return plan_replicas(proxy(replicas), children, SETTINGS, {int(name[1:]): key for name, key in auth_keys.items()})
+
+
+def hostnames(made: Proxy, replicas: int) -> list[str]:
+    return [made.config_of(number).hostname for number in range(replicas)]
+
+
+def test_each_replica_gets_a_secret_with_its_hostname_and_its_key_before_any_pod_runs() -> None:
+    children = children_of(plan(2, Children(), r0="first", r1="second"))
+    names = [obj["metadata"]["name"] for obj in children]
+    assert [obj["kind"] for obj in children] == ["Service", "Secret", "Secret", "StatefulSet"]
+    assert names == [names[0], f"{names[0]}-0", f"{names[0]}-1", names[0]]
+    assert [texts(obj) for obj in children[1:3]] == [
+        config_files(replace(CONFIG, hostname="ts-prod-0"), "first"),
+        config_files(replace(CONFIG, hostname="ts-prod-1"), "second"),
+    ]
+
+
+def test_with_a_prefix_even_one_replica_has_a_number_and_without_all_have_one_hostname() -> None:
+    assert hostnames(proxy(1), 1) == ["ts-prod-0"]
+    assert hostnames(proxy(2, prefix=""), 2) == ["router-connector", "router-connector"]
+
+
+def test_what_is_right_is_left_alone() -> None:
+    made = plan(3, running(3))
+    assert [obj["kind"] for obj in children_of(made)] == ["Service", "StatefulSet"]
+    assert (patches_of(made), made.delete, made.devices, made.requeue_after) == ([], [], [], None)
+
+
+def test_a_new_config_is_patched_into_every_secret() -> None:
+    other = replace(proxy(2), config=replace(CONFIG, routes=()))
+    patches = patches_of(plan_replicas(other, running(2), SETTINGS, {}))
+    assert [patch.key.name for patch in patches] == [f"{NAME}-0", f"{NAME}-1"]
+    assert [texts(patch.body) for patch in patches] == [config_files(other.config_of(number)) for number in (0, 1)]
+
+
+def test_a_replica_more_gets_a_secret_and_the_others_keep_theirs() -> None:
+    made = plan(3, running(2), r2="third")
+    assert [obj["metadata"]["name"] for obj in children_of(made)] == [NAME, f"{NAME}-2", NAME]
+    assert texts(children_of(made)[1]) == config_files(proxy(3).config_of(2), "third")
+    assert not patches_of(made)
+
+
+def test_a_key_is_wanted_by_replica() -> None:
+    children = Children(secrets=[secret(0, device_id="n0"), secret(1), secret(2, auth_key="unused")])
+    assert [wants_auth_key(proxy(4), children, number) for number in range(4)] == [False, True, False, True]
+
+
+def test_the_name_is_kept_whatever_child_is_left() -> None:
+    for children in (Children(secrets=[secret(1), secret(2)]), Children(services=running(0).services)):
+        assert proxy_key(proxy(3), children, SETTINGS) == Key("tailscale", NAME)
+        assert secret_key(proxy(3), children, SETTINGS, 2) == Key("tailscale", f"{NAME}-2")
+
+
+class Shrinking(NamedTuple):
+    statefulset: Object | None
+    pods: list[str]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Shrinking(statefulset(2), ["0", "1"]),
+        Shrinking(statefulset(1, generation=3, observed=2, pods=2), ["0", "1"]),
+        Shrinking(statefulset(1, generation=3, observed=2, pods=1, updated=1), ["0"]),
+        Shrinking(statefulset(2, pods=1, updated=1), ["0"]),
+        Shrinking(statefulset(1, pods=2, updated=1), ["0"]),
+        Shrinking(statefulset(1, pods=1, updated=1), ["0", "1"]),
+        Shrinking(statefulset(1, pods=1, updated=0), ["0"]),
+        Shrinking(None, []),
+    ],
+    ids=[
+        "as before",
+        "not seen",
+        "not seen, Pod gone",
+        "Pod to come",
+        "Pod counted",
+        "Pod there",
+        "others old",
+        "deleted",
+    ],
+)
+def test_a_surplus_secret_and_device_stay_while_a_pod_has_them(case: Shrinking) -> None:
+    there = [case.statefulset] if case.statefulset else []
+    pods = [pod(f"{NAME}-{number}", number) for number in case.pods]
+    made = plan(1, replace(running(2), statefulsets=there, pods=pods))
+    assert (made.delete, made.devices) == ([], [])
+    assert made.requeue_after
+    assert children_of(made)[-1]["spec"]["replicas"] == 1
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_surplus_secret_goes_with_its_device_when_no_pod_has_it(left: int) -> None:
+    children = replace(running(2, statefulset(left, pods=left, updated=left)), pods=running(left).pods)
+    made = plan(left, children)
+    assert made.devices == [f"n{number}" for number in range(left, 2)]
+    assert made.delete == [Deletion(SECRET, children.secrets[number], unchanged=True) for number in range(left, 2)]
+    assert (made.release, made.requeue_after) == (False, None)
+
+
+def test_a_secret_that_is_no_replicas_is_no_surplus() -> None:
+    strangers = [slim_secret(name, {"device_id": "n9"}, OWNER.labels) for name in (NAME, f"{NAME}-x", "ts-router-9-7")]
+    children = running(1)
+    made = plan(1, replace(children, secrets=[*children.secrets, *strangers]))
+    assert (made.devices, made.delete, made.requeue_after) == ([], [], None)
+
+
+def test_removal_takes_every_replicas_device_and_secret() -> None:
+    made = plan_removal(replace(running(3), statefulsets=[]))
+    assert made.devices == ["n0", "n1", "n2"]
+    assert [step.obj["metadata"]["name"] for step in made.delete if step.resource is SECRET] == [
+        f"{NAME}-{number}" for number in range(3)
+    ]
+
+
+def test_devices_are_told_by_replica_once_they_have_joined() -> None:
+    secrets = [secret(10, device_id="n10"), secret(1), secret(2, device_id="n2"), secret(0, device_id="n0")]
+    assert [device.id for device in replica_devices(proxy(11), Children(secrets=secrets))] == ["n0", "n2", "n10"]
+    assert [device.id for device in replica_devices(proxy(2), Children(secrets=secrets))] == ["n0"]

@@ -1,0 +1,308 @@
+"""What a Connector needs."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from tsoperator.api.objects import Key, Object
+from tsoperator.api.v1alpha1.connector import Connector
+from tsoperator.desired.children import Owner
+from tsoperator.desired.plan import Note, Plan
+from tsoperator.desired.proxy import Children
+from tsoperator.desired.statefulset import ConnectNetworks
+from tsoperator.reconcilers.connector import desired
+from tsoperator.reconcilers.connector.desired import Observed
+
+from tests.support.objects import children_of, connector, held, proxy_class, settings, slim_secret, stored
+
+SETTINGS = settings()
+NOTHING = Observed(Children())
+ROUTER = {"subnetRouter": {"advertiseRoutes": ["192.168.0.0/24", "10.40.0.0/14"]}}
+EXIT = {"exitNode": True}
+APP: Object = {"appConnector": {}}
+OWNER = Owner("connector", Key("", "router"))
+
+
+def parsed(obj: Object) -> Connector:
+    made = Connector.parse(obj)
+    assert isinstance(made, Connector), made
+    return made
+
+
+def plan(obj: Object, observed: Observed = NOTHING) -> Plan:
+    assert desired.refusal(obj, parsed(obj), observed) is None
+    return desired.plan(obj, parsed(obj), observed, SETTINGS, {})
+
+
+def status_of(made: Plan | None) -> Object:
+    assert made is not None
+    assert made.status is not None
+    return made.status
+
+
+def ready(made: Plan | None) -> tuple[str, str, str]:
+    (condition,) = status_of(made)["conditions"]
+    assert condition["type"] == "ConnectorReady"
+    return condition["status"], condition["reason"], condition["message"]
+
+
+def secret(ordinal: int, **data: str) -> Object:
+    return slim_secret(f"ts-router-x7k2p-{ordinal}", data, OWNER.labels)
+
+
+def joined(*ordinals: int) -> Observed:
+    """The replicas that have joined the tailnet."""
+    return Observed(
+        Children(
+            secrets=[
+                secret(
+                    number,
+                    device_id=f"n{number}",
+                    device_fqdn=f"r-{number}.tail1234.ts.net.",
+                    device_ips=f'["100.64.0.{number}"]',
+                )
+                for number in ordinals
+            ]
+        )
+    )
+
+
+class Role(NamedTuple):
+    spec: Object
+    routes: tuple[str, ...]
+    app_connector: bool
+    shown: Mapping[str, object]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Role(ROUTER, ("10.40.0.0/14", "192.168.0.0/24"), False, {"subnetRoutes": "192.168.0.0/24,10.40.0.0/14"}),
+        Role(EXIT, ("0.0.0.0/0", "::/0"), False, {"isExitNode": True}),
+        Role(
+            {**ROUTER, **EXIT},
+            ("0.0.0.0/0", "::/0", "10.40.0.0/14", "192.168.0.0/24"),
+            False,
+            {"subnetRoutes": "192.168.0.0/24,10.40.0.0/14", "isExitNode": True},
+        ),
+        Role(APP, (), True, {"isAppConnector": True}),
+        Role({"appConnector": {"routes": ["192.0.2.0/24"]}}, ("192.0.2.0/24",), True, {"isAppConnector": True}),
+        Role({**APP, "exitNode": False}, (), True, {"isAppConnector": True}),
+    ],
+    ids=["subnet router", "exit node", "both", "app connector", "app connector with routes", "no exit node"],
+)
+def test_a_role_is_told_to_the_proxy_and_shown(case: Role) -> None:
+    config = desired.proxy(parsed(connector(case.spec)), SETTINGS).config
+    assert (config.routes, config.app_connector) == (case.routes, case.app_connector)
+    nothing = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devices": []}
+    status = status_of(plan(connector(case.spec)))
+    assert {name: value for name, value in status.items() if name != "conditions"} == {**nothing, **case.shown}
+
+
+@pytest.mark.parametrize(
+    ("spec", "hostnames"),
+    [
+        ({}, ["router-connector"]),
+        ({"hostname": "gate"}, ["gate"]),
+        ({"hostname": "gate", "replicas": 0}, []),
+        ({"replicas": 2}, ["router-connector", "router-connector"]),
+        ({"hostnamePrefix": "ts-prod"}, ["ts-prod-0"]),
+        ({"hostnamePrefix": "ts-prod", "replicas": 2}, ["ts-prod-0", "ts-prod-1"]),
+    ],
+)
+def test_the_devices_have_these_hostnames(spec: Object, hostnames: list[str]) -> None:
+    made = desired.proxy(parsed(connector({**EXIT, **spec})), SETTINGS)
+    assert made.target == ConnectNetworks(len(hostnames))
+    assert [made.config_of(number).hostname for number in range(len(hostnames))] == hostnames
+
+
+@pytest.mark.parametrize(
+    ("spec", "tags"),
+    [({}, ("tag:k8s",)), ({"tags": []}, ("tag:k8s",)), ({"tags": ["tag:a", "tag:b"]}, ("tag:a", "tag:b"))],
+)
+def test_without_tags_the_devices_get_the_operators(spec: Object, tags: tuple[str, ...]) -> None:
+    assert tuple(desired.proxy(parsed(connector({**EXIT, **spec})), SETTINGS).tags) == tags
+
+
+def test_children_are_found_by_the_labels_that_they_always_had() -> None:
+    for child in children_of(plan(connector())):
+        assert child["metadata"]["labels"] == {
+            "tailscale.com/managed": "true",
+            "tailscale.com/parent-resource": "router",
+            "tailscale.com/parent-resource-ns": "",
+            "tailscale.com/parent-resource-type": "connector",
+        }
+        assert child["metadata"]["namespace"] == "tailscale"
+
+
+def test_a_connector_is_ready_as_soon_as_it_is_made() -> None:
+    made = plan(connector(generation=7))
+    assert made.hold
+    assert ready(made) == ("True", "ConnectorCreated", "ConnectorCreated")
+    assert status_of(made)["conditions"][0]["observedGeneration"] == 7
+
+
+def test_devices_are_shown_in_the_order_of_replicas() -> None:
+    status = status_of(plan(connector({**EXIT, "replicas": 3}), joined(2, 0)))
+    shown = [{"hostname": f"r-{n}.tail1234.ts.net", "tailnetIPs": [f"100.64.0.{n}"]} for n in (0, 2)]
+    assert status["devices"] == shown
+    assert (status["hostname"], status["tailnetIPs"]) == ("r-0.tail1234.ts.net", ["100.64.0.0"])
+
+
+def test_a_device_without_a_name_yet_is_shown_with_an_empty_one() -> None:
+    status = status_of(plan(connector(EXIT), Observed(Children(secrets=[secret(0, device_id="n0")]))))
+    assert status["devices"] == [{"hostname": ""}]
+    assert not {"hostname", "tailnetIPs"} & status.keys()
+
+
+def test_what_is_not_so_any_more_is_not_shown_any_more() -> None:
+    before = status_of(plan(connector({**EXIT, "replicas": 1}), joined(0)))
+    after = status_of(plan(connector({**APP, "replicas": 0}) | {"status": {**before, "future": 1}}, joined(0)))
+    assert (after["isExitNode"], after["isAppConnector"], after["devices"]) == (False, True, [])
+    assert not {"hostname", "tailnetIPs", "future"} & after.keys()
+
+
+class Bad(NamedTuple):
+    spec: Object
+    words: str
+
+
+BAD = [
+    Bad({}, "it connects nothing: set subnetRouter, exitNode or appConnector"),
+    Bad({"exitNode": False}, "it connects nothing"),
+    Bad({**APP, **EXIT}, "an app connector can't be"),
+    Bad({**APP, **ROUTER}, "an app connector can't be"),
+    Bad({**EXIT, "hostname": "gate", "replicas": 2}, "use hostnamePrefix instead of hostname"),
+    Bad({**EXIT, "hostname": "gate", "hostnamePrefix": "ts"}, "hostname and hostnamePrefix exclude each other"),
+    Bad({"subnetRouter": {"advertiseRoutes": ["1.2.3.4/5", "x"]}}, 'write 0.0.0.0/5; "x" is not a network'),
+    Bad({"appConnector": {"routes": ["1.2.3.4/5"]}}, "write 0.0.0.0/5"),
+    Bad({"subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}}, "set exitNode to true"),
+]
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case.words)
+def test_a_bad_connector_is_told_why_and_keeps_what_runs(case: Bad) -> None:
+    before: Object = {"subnetRoutes": "", "isExitNode": True, "isAppConnector": False, "devices": [{"hostname": "a"}]}
+    obj = connector(case.spec) | {"status": before}
+    refusal = desired.refusal(obj, parsed(obj), NOTHING)
+    status, reason, message = ready(refusal)
+    assert (status, reason) == ("False", "ConnectorInvalid")
+    assert case.words in message
+    assert refusal == Plan(
+        status={**before, "conditions": status_of(refusal)["conditions"]}, notes=[Note("Warning", reason, message)]
+    )
+
+
+def test_a_name_that_is_too_long_for_labels_is_told() -> None:
+    assert not desired.violations(parsed(connector(name="a" * 63)))
+    assert "63 characters, not 64" in desired.violations(parsed(connector(name="a" * 64)))[0]
+
+
+def test_an_exit_node_may_say_a_default_route_itself() -> None:
+    assert not desired.violations(parsed(connector({**EXIT, "subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}})))
+
+
+def test_a_connector_that_was_never_made_shows_zero_values_with_what_is_wrong() -> None:
+    status = status_of(desired.invalid(connector(), "words"))
+    assert ready(desired.invalid(connector(), "words"))[2] == "this Connector is invalid: words"
+    assert {name: value for name, value in status.items() if name != "conditions"} == {
+        "subnetRoutes": "",
+        "isExitNode": False,
+        "isAppConnector": False,
+        "devices": [],
+    }
+
+
+def refusal_for_class(**found: Object) -> Plan | None:
+    obj = connector({**EXIT, "proxyClass": "prod"}, labels={"tailscale.com/proxy-class": "other"})
+    assert desired.class_name(obj) == "prod"
+    return desired.refusal(obj, parsed(obj), Observed(Children(), **found))
+
+
+def test_a_class_that_is_not_there_is_told() -> None:
+    refusal = refusal_for_class()
+    assert ready(refusal)[:2] == ("False", "ConnectorCreationFailed")
+    assert "'prod' does not exist" in ready(refusal)[2]
+    assert refusal is not None
+    assert [note.reason for note in refusal.notes] == ["ConnectorCreationFailed"]
+
+
+def test_a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event() -> None:
+    refusal = refusal_for_class(proxy_class=proxy_class("prod"))
+    assert ready(refusal)[:2] == ("False", "ConnectorCreating")
+    assert "'prod'" in ready(refusal)[2]
+    assert refusal is not None
+    assert (refusal.notes, refusal.apply, refusal.hold) == ([], (), False)
+
+
+def test_there_is_no_default_class_for_connectors() -> None:
+    assert desired.class_name(connector(EXIT)) == ""
+    obj = connector(EXIT)
+    made = desired.plan(obj, parsed(obj), NOTHING, settings(proxy_class="prod"), {})
+    assert ready(made)[0] == "True"
+
+
+@pytest.mark.parametrize("spec", [None, ["prod"], {"proxyClass": 7}])
+def test_a_broken_connector_names_no_class(spec: object) -> None:
+    assert desired.class_name({**connector(), "spec": spec}) == ""
+
+
+def test_another_tailnet_is_refused_for_now() -> None:
+    obj = connector({**EXIT, "tailnet": "other"})
+    refusal = desired.refusal(obj, parsed(obj), NOTHING)
+    assert ready(refusal)[:2] == ("False", "ConnectorCreationFailed")
+    assert "'other'" in ready(refusal)[2]
+
+
+def test_a_connector_that_was_never_held_goes_without_a_plan() -> None:
+    assert desired.plan_deletion(connector(), joined(0)) == Plan()
+
+
+def test_a_connector_goes_after_its_devices() -> None:
+    made = desired.plan_deletion(held(connector()), joined(0, 1))
+    assert (made.devices, made.release) == (["n0", "n1"], True)
+
+
+@pytest.mark.parametrize("spec", [None, {"subnetRouter": []}])
+def test_a_broken_connector_goes_too(spec: object) -> None:
+    assert desired.plan_deletion(held({**connector(), "spec": spec}), NOTHING).release
+
+
+def test_devices_of_another_tailnet_are_not_forgotten() -> None:
+    obj = held(connector({**EXIT, "tailnet": "other"}))
+    made = desired.plan_deletion(obj, joined(0))
+    assert (made.delete, made.devices, made.release) == ((), (), False)
+    assert "delete this Connector's devices there" in ready(made)[2]
+    assert desired.plan_deletion(obj, Observed(Children(secrets=[secret(0)]))).release
+
+
+def test_what_went_wrong_is_told() -> None:
+    made = desired.failed(connector(), "the control server is away")
+    assert ready(made) == ("False", "ConnectorCreationFailed", "the control server is away")
+    assert made.notes == [Note("Warning", "ConnectorCreationFailed", "the control server is away")]
+
+
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "subnetRouter": st.none() | st.fixed_dictionaries({"advertiseRoutes": st.lists(st.text(max_size=20))}),
+        "appConnector": st.none() | st.just({}),
+        "exitNode": st.booleans() | st.text(),
+        "hostname": st.text(max_size=5),
+        "replicas": st.integers(-1, 3),
+        "proxyClass": st.text(max_size=3),
+    },
+)
+
+
+@examples(deadline=None)
+@given(SPECS)
+def test_every_connector_has_a_plan(spec: dict[str, Any]) -> None:
+    obj = stored(held(connector(spec)))
+    made = Connector.parse(obj)
+    if isinstance(made, Connector) and not desired.refusal(obj, made, NOTHING):
+        assert len(children_of(desired.plan(obj, made, NOTHING, SETTINGS, {}))) == 2 + made.spec.replicas
+    assert desired.plan_deletion(obj, NOTHING).release
