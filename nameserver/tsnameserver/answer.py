@@ -37,6 +37,7 @@ from tsnameserver.message import (
     ordinary_heads,
 )
 from tsnameserver.names import MAX_LABEL, MAX_NAME
+from tsnameserver.nodes import MASK
 from tsnameserver.query import Query, parse_query
 from tsnameserver.zone import Section, Zone, section
 
@@ -75,12 +76,13 @@ def answer(query: bytes, zone: Zone, counts: Counts | None = None, *, stream: bo
     if slot is None:
         return _general(query, zone, counts, stream=stream)
     name = question[:-4].lower()
-    nodes = zone.nodes
-    node = nodes.get(name)
+    buckets = zone.nodes.buckets
+    node = buckets[hash(name) & MASK].get(name)
     if node is not None:
         found = (node.a if slot == 0 else node.aaaa if slot == 1 else None) or zone.apexes[node.origin].nodata
     else:
-        node = nodes.get(name[_PARENT[query[12]]])  # nearly every name that is missing has a parent that isn't
+        parent = name[_PARENT[query[12]]]  # which nearly every name has that is missing
+        node = buckets[hash(parent) & MASK].get(parent)
         if node is None:
             node = zone.encloser(name)
         if node is None or len(name) > MAX_NAME:

@@ -5,11 +5,12 @@ goes in steps, each short enough for what else waits for the interpreter.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tsnameserver.errors import InvalidNameError
 from tsnameserver.names import wire_name
+from tsnameserver.nodes import Nodes, NodesDraft
 from tsnameserver.packing import packed_addresses, packed_apex
 from tsnameserver.records import Records
 from tsnameserver.shards import Addresses, Shard, ShardSet, differences, shard
@@ -29,8 +30,6 @@ class Compiled:
 
     zone: Zone
     said: ShardSet
-    nodes: dict[bytes, Node]
-    """Those of the zone; nobody changes them."""
     children: dict[bytes, int]
     """How many existing names are directly below a name, where there are any."""
     problems: dict[str, tuple[str, ...]]
@@ -55,7 +54,7 @@ def empty_zone(settings: ZoneSettings) -> Zone:
 def nothing_compiled(settings: ZoneSettings) -> Compiled:
     """Return what the first records are compiled upon."""
     apexes, problems = _apexes(settings, (), 0)
-    return Compiled(Zone({}, apexes, loaded=False), ShardSet(()), {}, {}, {}, problems, 0, 0, 0)
+    return Compiled(Zone(Nodes(), apexes, loaded=False), ShardSet(()), {}, {}, problems, 0, 0, 0)
 
 
 def build_zone(records: Records, settings: ZoneSettings) -> Zone:
@@ -110,8 +109,8 @@ class _Draft:
         self.before = old.said if same else ShardSet(())
         self._said = said
         self._ttl = ttl
-        self._nodes = old.nodes.copy() if same else {origin: _bare(origin) for origin in apexes}
-        self._zone = Zone(self._nodes, apexes, loaded=True)
+        self._nodes = NodesDraft(old.zone.nodes if same else Nodes[Node]())
+        self._zone = Zone(Nodes(), apexes, loaded=True)
         self._children = old.children.copy() if same else {}
         self._known = old.problems
         self._problems = old.problems.copy() if same else {}
@@ -120,14 +119,15 @@ class _Draft:
         self._news: list[str] = []
         if not same:
             for origin in apexes:
+                self._nodes[origin] = _bare(origin)
+            for origin in apexes:
                 self._appeared(origin)
 
     def compiled(self, zone_problems: tuple[str, ...]) -> Compiled:
         """Return what the draft has become."""
         return Compiled(
-            self._zone,
+            replace(self._zone, nodes=self._nodes.nodes()),
             self._said,
-            self._nodes,
             self._children,
             self._problems,
             zone_problems,
@@ -164,7 +164,7 @@ class _Draft:
         if was is not None:
             self._count(self._nodes.get(wire), -1)
         if now is not None:
-            node = Node(*packed_addresses(name, now, self._ttl, problems), None, apex.origin)
+            node = Node(*packed_addresses(name, now, self._ttl, problems), apex.origin)
             self._count(node, 1)
             if wire not in self._nodes:
                 self._appeared(wire)
@@ -210,7 +210,7 @@ class _Draft:
 
 
 def _bare(origin: bytes) -> Node:
-    return Node(None, None, None, origin)
+    return Node(None, None, origin)
 
 
 def _parent(wire: bytes) -> bytes:

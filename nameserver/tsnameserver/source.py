@@ -188,15 +188,19 @@ async def follow_file(path: Path, offer: Callable[[Source, Documents], Awaitable
     It is polled for what the names lead to, so that the kubelet's swap of the `..data` link is a change like any other.
     """
     paths = (path, *(path.with_stem(f"{path.stem}-{shard}") for shard in range(1, MAX_SHARDS)))
-    seen: list[tuple[int, ...] | None] = []
+    seen: list[tuple[int, ...] | None] = [()] * len(paths)
+    texts: dict[Path, Text] = {}
     while True:
         identities = [_identity(each) for each in paths]
         if identities != seen:
-            seen = [] if _any_young(identities) else identities
+            for each, identity, before in zip(paths, identities, seen, strict=True):
+                if identity != before:
+                    texts[each] = _read(each)
+            seen = [() if _is_young(identity) else identity for identity in identities]
             await offer(
                 Source.FILE,
                 {
-                    each.name: _read(each)
+                    each.name: texts[each]
                     for each, identity in zip(paths, identities, strict=True)
                     if each == path or identity is not None
                 },
@@ -213,10 +217,9 @@ def _identity(path: Path) -> tuple[int, ...] | None:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _any_young(identities: list[tuple[int, ...] | None]) -> bool:
+def _is_young(identity: tuple[int, ...] | None) -> bool:
     """Tell whether a file changed so lately that the next change could leave the same time stamp."""
-    newest = max((max(identity[-2:]) for identity in identities if identity), default=0)
-    return time.time() - newest / 1e9 < _YOUNG_SECONDS
+    return identity is not None and time.time() - max(identity[-2:]) / 1e9 < _YOUNG_SECONDS
 
 
 def _read(path: Path) -> Text:

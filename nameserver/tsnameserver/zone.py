@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tsnameserver.message import AAAA, ANY, NS, SOA, A, response_heads
 from tsnameserver.names import MAX_LABEL
+from tsnameserver.nodes import Nodes
 
 
 class Section(NamedTuple):
@@ -25,12 +26,10 @@ def section(rcode: int, body: bytes = b"", *, answers: int = 0, authority: int =
 
 
 class Node(NamedTuple):
-    """One name of a zone; None is NODATA. The first three fields are in the order of the fast path's slots."""
+    """One name of a zone; None is NODATA. The apex's SOA and NS are not here: the general path knows them."""
 
     a: Section | None
     aaaa: Section | None
-    other: None
-    """No name has data of another type, but for the apex's SOA and NS, which the general path knows."""
     origin: bytes
     """The wire name of the zone that the name is in."""
 
@@ -59,7 +58,7 @@ class ZoneSettings:
 class Zone:
     """Names by lower-cased wire form, and the zones that they are in; until records are *loaded* there are no names."""
 
-    nodes: Mapping[bytes, Node]
+    nodes: Nodes[Node]
     apexes: Mapping[bytes, Apex]
     loaded: bool
 

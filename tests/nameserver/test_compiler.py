@@ -35,7 +35,7 @@ def test_spellings_of_one_name_are_joined_and_addresses_counted_once() -> None:
 @pytest.mark.parametrize("name", ["a..ts.net", f"{'x' * 64}.ts.net", "\u212a.ts.net", "a.example.org", "net", ""])
 def test_a_bad_name_is_left_out_and_the_rest_kept(name: str) -> None:
     result = compiled(Records(ip4={name: ["192.0.2.1"], "b.ts.net": ["192.0.2.2"]}))
-    assert set(result.nodes) == {wire_name("ts.net"), wire_name("b.ts.net")}
+    assert set(result.zone.nodes) == {wire_name("ts.net"), wire_name("b.ts.net")}
     (problem,) = result.news
     assert repr(name) in problem
 
@@ -71,16 +71,16 @@ def test_unchanged_names_are_not_compiled_again() -> None:
     old = compiled(RECORDS)
     changed = RECORDS.model_copy(update={"ip4": {**RECORDS.ip4, "db.tail1234.ts.net": ["100.64.0.9"]}, "serial": 8})
     new = compiled(changed, upon=old)
-    kept = {name for name, node in new.nodes.items() if node is old.nodes.get(name)}
+    kept = {name for name, node in new.zone.nodes.items() if node is old.zone.nodes.get(name)}
     assert new.changed == 1
-    assert set(old.nodes) - kept == {wire_name("db.tail1234.ts.net")}
+    assert set(old.zone.nodes) - kept == {wire_name("db.tail1234.ts.net")}
     assert addresses(new.zone, "db.tail1234.ts.net") == ["100.64.0.9"]
 
 
 def test_the_zone_that_a_new_one_is_made_of_stays_as_it_is() -> None:
     old, fresh = compiled(RECORDS), compiled(RECORDS)
     compiled(Records(ip4={"new.ts.net": ["192.0.2.1"]}), upon=old)
-    assert (old.nodes, old.children, old.problems) == (fresh.nodes, fresh.children, fresh.problems)
+    assert (old.zone.nodes, old.children, old.problems) == (fresh.zone.nodes, fresh.children, fresh.problems)
 
 
 def test_problems_of_unchanged_names_are_still_known_but_no_news() -> None:
@@ -103,7 +103,7 @@ def test_a_set_split_anew_changes_no_name() -> None:
     old = compiled(RECORDS)
     halves = [RECORDS.model_copy(update={"ip6": {}}), RECORDS.model_copy(update={"ip4": {}})]
     new = compiled(*halves, upon=old)
-    assert (new.changed, new.nodes) == (0, old.nodes)
+    assert (new.changed, new.zone.nodes) == (0, old.zone.nodes)
 
 
 def test_work_is_done_in_short_steps() -> None:

@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 import dns.message
 import pytest
 from tsnameserver.answer import answer
+from tsnameserver.nodes import Nodes
 from tsnameserver.sockets import Endpoint, bind
 from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving, Zone
@@ -88,7 +89,7 @@ async def test_a_query_that_fails_is_servfail_and_counted(server: Running) -> No
 
 async def test_a_new_zone_is_served_at_once(server: Running) -> None:
     with client_socket("127.0.0.1") as client:
-        server.serving.zone = Zone({}, server.serving.zone.apexes, loaded=False)
+        server.serving.zone = Zone(Nodes(), server.serving.zone.apexes, loaded=False)
         response, _ = await exchange(client, QUERY, (server.host, server.port))
     assert dns.message.from_wire(response).rcode() == 2
 

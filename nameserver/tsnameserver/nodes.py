@@ -1,0 +1,70 @@
+"""The names of a zone, in many small dicts, so that the next zone shares all but those that a change touches.
+
+One dict of 100,000 names takes 10 ms to copy and to free, and nobody is answered meanwhile.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+BUCKETS = 256
+MASK = BUCKETS - 1
+
+_T = TypeVar("_T")
+
+
+class Nodes(Mapping[bytes, _T], Generic[_T]):
+    """What is known of each name; nobody changes it."""
+
+    __slots__ = ("buckets",)
+
+    def __init__(self, buckets: tuple[dict[bytes, _T], ...] | None = None) -> None:
+        """Take *buckets*; each name is in the one that its hash says."""
+        self.buckets = ({},) * BUCKETS if buckets is None else buckets
+
+    def __getitem__(self, name: bytes) -> _T:
+        return self.buckets[hash(name) & MASK][name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.buckets[hash(name) & MASK]
+
+    def __iter__(self) -> Iterator[bytes]:
+        for bucket in self.buckets:
+            yield from bucket
+
+    def __len__(self) -> int:
+        return sum(map(len, self.buckets))
+
+
+class NodesDraft(Generic[_T]):
+    """Nodes on their way to the next zone: a bucket is copied when it is first changed."""
+
+    def __init__(self, old: Nodes[_T]) -> None:
+        self._buckets = list(old.buckets)
+        self._own: set[int] = set()
+
+    def get(self, name: bytes) -> _T | None:
+        """Return what is known of *name* now."""
+        return self._buckets[hash(name) & MASK].get(name)
+
+    def __contains__(self, name: bytes) -> bool:
+        return name in self._buckets[hash(name) & MASK]
+
+    def __getitem__(self, name: bytes) -> _T:
+        return self._buckets[hash(name) & MASK][name]
+
+    def __setitem__(self, name: bytes, node: _T) -> None:
+        self._bucket(name)[name] = node
+
+    def __delitem__(self, name: bytes) -> None:
+        del self._bucket(name)[name]
+
+    def nodes(self) -> Nodes[_T]:
+        """Return what the draft has become; it is not to be changed any more."""
+        return Nodes(tuple(self._buckets))
+
+    def _bucket(self, name: bytes) -> dict[bytes, _T]:
+        number = hash(name) & MASK
+        if number not in self._own:
+            self._own.add(number)
+            self._buckets[number] = self._buckets[number].copy()
+        return self._buckets[number]

@@ -1,0 +1,42 @@
+"""Tests of names in buckets."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tsnameserver.nodes import BUCKETS, Nodes, NodesDraft
+
+NAMES = [f"db-{number}".encode() for number in range(2000)]
+
+
+def made(known: dict[bytes, int], old: Nodes[int] | None = None) -> Nodes[int]:
+    draft = NodesDraft(old or Nodes[int]())
+    for name, value in known.items():
+        draft[name] = value
+    return draft.nodes()
+
+
+def test_no_names_is_a_mapping_too() -> None:
+    assert dict(Nodes[int]()) == {}
+    assert b"db" not in Nodes[int]()
+
+
+@given(st.dictionaries(st.binary(), st.integers()), st.dictionaries(st.binary(), st.integers()), st.sets(st.binary()))
+def test_a_draft_becomes_what_a_dict_would(first: dict[bytes, int], second: dict[bytes, int], gone: set[bytes]) -> None:
+    old = made(first)
+    draft = NodesDraft(old)
+    wanted = dict(first)
+    for name, value in second.items():
+        draft[name] = wanted[name] = value
+    for name in gone & wanted.keys():
+        del draft[name], wanted[name]
+    assert {name: draft.get(name) for name in {*first, *second, *gone}} == {
+        name: wanted.get(name) for name in {*first, *second, *gone}
+    }
+    assert (dict(draft.nodes()), len(draft.nodes())) == (wanted, len(wanted))
+    assert dict(old) == first
+
+
+def test_a_change_of_one_name_copies_one_bucket() -> None:
+    old = made(dict.fromkeys(NAMES, 1))
+    new = made({NAMES[7]: 2}, old)
+    assert sum(new is not old for new, old in zip(new.buckets, old.buckets, strict=True)) == 1
+    assert max(map(len, old.buckets)) < 4 * len(NAMES) / BUCKETS
