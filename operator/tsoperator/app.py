@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from tsoperator.api.names import LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     CONFIGMAP,
+    CRD,
     DEPLOYMENT,
     DNSCONFIG,
     ENDPOINTSLICE,
@@ -21,12 +22,21 @@ from tsoperator.api.objects import (
     SECRET,
     SERVICE,
     SERVICEACCOUNT,
+    SERVICEMONITOR,
     STATEFULSET,
     Key,
+    Object,
 )
 from tsoperator.authkeys import AuthKeys
 from tsoperator.desired import secret
-from tsoperator.desired.children import BY_OWNER, BY_OWNER_TYPE, by_owner, by_owner_type
+from tsoperator.desired.children import (
+    BY_METRICS_OWNER,
+    BY_OWNER,
+    BY_OWNER_TYPE,
+    by_metrics_owner,
+    by_owner,
+    by_owner_type,
+)
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
@@ -34,6 +44,7 @@ from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
+from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Source
@@ -85,11 +96,14 @@ def sources(namespace: str) -> list[Source]:
     """Return what to watch: users' objects everywhere, ours in the operator's *namespace*."""
     managed = f"{LABEL_MANAGED}={MANAGED}"
     owned = {BY_OWNER: by_owner}
+    measured = {BY_METRICS_OWNER: by_metrics_owner}
     return [
-        Source(Selection(SERVICE), {**owned, BY_OWNER_TYPE: by_owner_type}),
+        Source(Selection(SERVICE), {**owned, **measured, BY_OWNER_TYPE: by_owner_type}),
         Source(Selection(INGRESS), {BY_BACKEND: by_backend}),
         Source(Selection(DNSCONFIG)),
         Source(Selection(PROXYCLASS)),
+        Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
+        Source(Selection(SERVICEMONITOR, namespace, managed), measured),
         Source(Selection(SECRET, namespace, managed), owned, secret.slim),
         Source(Selection(STATEFULSET, namespace, managed), owned),
         Source(Selection(POD, namespace, managed), owned),
@@ -109,9 +123,17 @@ def reconcilers(client: KubeClient, tailnet: TailnetClient, cache: Cache, settin
     return [
         ServiceReconciler(cache, applier, auth_keys, settings),
         IngressReconciler(cache, applier, auth_keys, settings),
+        ProxyClassReconciler(cache, applier),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
     ]
+
+
+def _identity(crd: Object) -> Object:
+    """Return what the cache keeps of a CRD: that it is there, and whether it stays."""
+    kept = ("name", "uid", "resourceVersion", "deletionTimestamp")
+    metadata = {name: crd["metadata"][name] for name in kept if name in crd["metadata"]}
+    return {"apiVersion": crd["apiVersion"], "kind": crd["kind"], "metadata": metadata}
 
 
 def _elector(client: KubeClient, settings: Settings) -> LeaderElector:

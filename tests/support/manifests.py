@@ -3,7 +3,7 @@
 from typing import Any
 
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP
-from tsoperator.api.objects import DNSCONFIG, INGRESS, SERVICE, Object, Resource
+from tsoperator.api.objects import DNSCONFIG, INGRESS, PROXYCLASS, SERVICE, Object, Resource
 
 DOMAIN = "tail1234.ts.net"
 FQDN = f"db.{DOMAIN}"
@@ -38,6 +38,13 @@ def ingress(name: str = "web", host: str = "web", **annotations: str) -> Object:
 def dnsconfig(name: str = "dns", **nameserver: Any) -> Object:
     """Return a DNSConfig."""
     obj = _object(DNSCONFIG, name, {"nameserver": nameserver})
+    del obj["metadata"]["namespace"]
+    return obj
+
+
+def proxy_class(name: str = "prod", **spec: Any) -> Object:
+    """Return a ProxyClass."""
+    obj = _object(PROXYCLASS, name, spec)
     del obj["metadata"]["namespace"]
     return obj
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import FINALIZER, LABEL_SERVICE_NAME
 from tsoperator.api.objects import (
     DNSCONFIG,
@@ -110,9 +111,15 @@ def dnsconfig(name: str = "ts-dns", nameserver: Object | None = None, **metadata
     return obj(DNSCONFIG, Key("", name), {"spec": {"nameserver": nameserver or {}}}, **{"generation": 1, **metadata})
 
 
-def proxy_class(name: str) -> Object:
-    """Return a ProxyClass."""
-    return obj(PROXYCLASS, Key("", name), {"spec": {}})
+def proxy_class(
+    name: str = "prod", spec: Object | None = None, *, ready: bool | None = None, **metadata: Any
+) -> Object:
+    """Return a ProxyClass; with *ready*, one that was found so or not so."""
+    made = obj(PROXYCLASS, Key("", name), {"spec": spec or {}}, **{"generation": 1, **metadata})
+    if ready is None:
+        return made
+    found = condition("ProxyClassReady", ready, "ProxyClassValid" if ready else "ProxyClassInvalid", "", 1)
+    return {**made, "status": {"conditions": set_condition([], [found], now="2026-01-02T03:04:05Z")}}
 
 
 def headless(owner: Owner, parent_uid: str, name: str, magic_dns_name: str = "", **metadata: Any) -> Object:

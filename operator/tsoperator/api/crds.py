@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import yaml
 
-from tsoperator.api.objects import DNSCONFIG, Object, Resource
+from tsoperator.api.objects import DNSCONFIG, PROXYCLASS, Object, Resource
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, WireModel
 
 
@@ -46,6 +47,11 @@ class _Dumper(yaml.SafeDumper):
 
 AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
 
+
+def _reason_of(condition: str) -> Column:
+    return Column("Status", f'.status.conditions[?(@.type == "{condition}")].reason')
+
+
 DEFINITIONS: Final = (
     Definition(
         DNSCONFIG,
@@ -53,6 +59,7 @@ DEFINITIONS: Final = (
         columns=(Column("NameserverIP", ".status.nameserver.ip"), AGE),
         short_names=("dc",),
     ),
+    Definition(PROXYCLASS, ProxyClass, columns=(_reason_of("ProxyClassReady"), AGE)),
 )
 
 _TYPE_META: Final[Object] = {

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tsoperator.api.names import DNS_FINALIZER
-from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of
+from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of, resource_of
 from tsoperator.api.rules import child_name
+from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner, first
+from tsoperator.desired.metrics import metrics_objects
+from tsoperator.desired.overlay import overlaid
 from tsoperator.desired.plan import Deletion, Patch, Plan
 from tsoperator.desired.secret import (
     Device,
@@ -27,12 +30,13 @@ _STILL_THERE = 5.0  # s until a look at a deletion that should have ended by a w
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """The children of one proxy that are there, Secrets slim."""
+    """The children of one proxy that are there, Secrets slim; *metrics* are its metrics Service and ServiceMonitor."""
 
     services: Sequence[Object] = ()
     statefulsets: Sequence[Object] = ()
     secrets: Sequence[Object] = ()
     pods: Sequence[Object] = ()
+    metrics: Sequence[Object] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class Proxy:
     config: ProxyConfig
     tags: Sequence[str]
     magic_dns_name: str = ""
+    proxy_class: ProxyClassSpec | None = None
 
 
 def proxy_key(proxy: Proxy, children: Children, settings: Settings) -> Key:
@@ -83,9 +88,12 @@ def plan_proxy(proxy: Proxy, children: Children, settings: Settings, auth_key: s
         desired.append(proxy_secret(secret_key(proxy, children, settings), proxy.owner, proxy.config, auth_key))
     elif patch := config_patch(secret, proxy.config, auth_key):
         desired.append(patch)
-    desired.append(proxy_statefulset(key, proxy.owner, proxy.parent_uid, proxy.target, settings, live=statefulset))
+    wanted = proxy_statefulset(key, proxy.owner, proxy.parent_uid, proxy.target, settings, live=statefulset)
+    desired.append(overlaid(wanted, proxy.proxy_class, proxy.target) if proxy.proxy_class else wanted)
+    metrics = proxy.proxy_class.metrics if proxy.proxy_class else None
+    measured = metrics_objects(key, proxy.owner, proxy.target, metrics, children.metrics)
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
-    return Plan(hold=True, apply=desired, delete=leaving)
+    return Plan(hold=True, apply=[*desired, *measured], delete=[*leaving, *_unwanted(children.metrics, measured)])
 
 
 def plan_removal(children: Children) -> Plan:
@@ -98,7 +106,11 @@ def plan_removal(children: Children) -> Plan:
     devices = [device_of(secret, None).id for secret in children.secrets]
     release = [Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.services]
     secrets = [Deletion(SECRET, obj, unchanged=True) for obj in children.secrets]
-    return Plan(devices=[device for device in devices if device], delete=[*release, *secrets], release=True)
+    return Plan(
+        devices=[device for device in devices if device],
+        delete=[*release, *secrets, *_unwanted(children.metrics)],
+        release=True,
+    )
 
 
 def proxy_device(children: Children) -> Device | None:
@@ -108,6 +120,11 @@ def proxy_device(children: Children) -> Device | None:
         return None
     pod = next((obj for obj in children.pods if key_of(obj) == key_of(secret)), None)
     return device_of(secret, pod)
+
+
+def _unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Deletion]:
+    kept = {(obj["kind"], key_of(obj)) for obj in wanted}
+    return [Deletion(resource_of(obj), obj) for obj in there if (obj["kind"], key_of(obj)) not in kept]
 
 
 def _in_foreground(statefulset: Object) -> list[Deletion]:

@@ -14,6 +14,7 @@ class ProxyConfig:
     hostname: str
     server_url: str
     serve_config: Object | None = None
+    accept_routes: bool = False
 
 
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
@@ -21,7 +22,7 @@ def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     head: Object = {"Version": "alpha0", "Locked": False, "ServerURL": config.server_url}
     if auth_key:
         head["AuthKey"] = auth_key
-    head |= {"Hostname": config.hostname, "acceptDNS": False, "acceptRoutes": False}
+    head |= {"Hostname": config.hostname, "acceptDNS": False, "acceptRoutes": config.accept_routes}
     files = {
         CONFIG_KEY: _compact({**head, "AppConnector": {"Advertise": False}, "NoStatefulFiltering": True}),
         CONFIG_KEY_WITHOUT_APP_CONNECTOR: _compact({**head, "NoStatefulFiltering": True}),

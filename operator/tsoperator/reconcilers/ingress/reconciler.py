@@ -9,6 +9,7 @@ from tsoperator.api.objects import (
     PROXYCLASS,
     SECRET,
     SERVICE,
+    SERVICEMONITOR,
     STATEFULSET,
     Key,
     Object,
@@ -16,7 +17,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.authkeys import AuthKeys
-from tsoperator.desired.children import BY_OWNER, owned_keys, owner_of
+from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, is_child, owned_keys
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children
 from tsoperator.desired.proxyclass import class_name
@@ -54,6 +55,7 @@ class IngressReconciler:
             INGRESS: lambda ingress: (key_of(ingress),),
             SECRET: _parent_keys,
             STATEFULSET: _parent_keys,
+            SERVICEMONITOR: _parent_keys,
             POD: _parent_keys,
             SERVICE: self._keys_of_service,
             PROXYCLASS: self._keys_of_class,
@@ -82,6 +84,11 @@ class IngressReconciler:
             statefulsets=self._cache.indexed(STATEFULSET, BY_OWNER, owner),
             secrets=self._cache.indexed(SECRET, BY_OWNER, owner),
             pods=self._cache.indexed(POD, BY_OWNER, owner),
+            metrics=[
+                obj
+                for resource in (SERVICE, SERVICEMONITOR)
+                for obj in self._cache.indexed(resource, BY_METRICS_OWNER, owner)
+            ],
         )
         services = {
             name: service
@@ -101,8 +108,8 @@ class IngressReconciler:
         return desired.plan(ingress, observed, self._settings, auth_key)
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a proxy's own Service to its parent, any other to the Ingresses that name it."""
-        if owner_of(service):
+        """Map a proxy's own Services to its parent, any other to the Ingresses that name it."""
+        if is_child(service):
             return _parent_keys(service)
         backend = str(key_of(service))
         return [key_of(ingress) for ingress in self._cache.indexed(INGRESS, BY_BACKEND, backend)]

@@ -22,7 +22,7 @@ from tsoperator.api.rules import dns_label_error, fqdn_error, ip_error, is_true,
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Note, Patch, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_key
-from tsoperator.desired.proxyclass import class_problem
+from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
 from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, Target
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.settings import Settings
@@ -101,17 +101,19 @@ def tags(service: Object, settings: Settings) -> Sequence[str]:
     return split_tags(given) if given else settings.proxy_tags
 
 
-def proxy(service: Object, settings: Settings) -> Proxy:
-    """Return the proxy that a valid egress *service* should have."""
+def proxy(service: Object, settings: Settings, proxy_class: Object | None = None) -> Proxy:
+    """Return the proxy that a valid egress *service* should have, *proxy_class* the class that it names."""
+    spec = class_spec(proxy_class)
     fqdn = annotations(service).get(ANNOTATION_TAILNET_FQDN, "").removesuffix(".")
     target: Target = EgressByFQDN(f"{fqdn}.") if fqdn else EgressByIP(_target_ip(service))
     return Proxy(
         owner=owner(key_of(service)),
         parent_uid=uid(service),
         target=target,
-        config=ProxyConfig(hostname(service), settings.control_url),
+        config=ProxyConfig(hostname(service), settings.control_url, accept_routes=accepts_routes(spec)),
         tags=tags(service, settings),
         magic_dns_name=fqdn,
+        proxy_class=spec,
     )
 
 
@@ -130,7 +132,7 @@ def refusal(service: Object, observed: Observed, settings: Settings) -> Plan | N
 
 def plan(service: Object, observed: Observed, settings: Settings, auth_key: str = "") -> Plan:
     """Return what *service*, which `refusal` has nothing against, needs."""
-    wanted = proxy(service, settings)
+    wanted = proxy(service, settings, observed.proxy_class)
     made = plan_proxy(wanted, observed.children, settings, auth_key)
     name = proxy_key(wanted, observed.children, settings).name
     external_name = f"{name}.{settings.namespace}.svc.{settings.cluster_domain}"

@@ -7,6 +7,7 @@ from tsoperator.api.objects import (
     PROXYCLASS,
     SECRET,
     SERVICE,
+    SERVICEMONITOR,
     STATEFULSET,
     Key,
     Object,
@@ -14,7 +15,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.authkeys import AuthKeys
-from tsoperator.desired.children import BY_OWNER, owned_keys, owner_of
+from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, is_child, owned_keys
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children
 from tsoperator.desired.proxyclass import class_name
@@ -42,6 +43,7 @@ class ServiceReconciler:
             SERVICE: _service_keys,
             SECRET: _parent_keys,
             STATEFULSET: _parent_keys,
+            SERVICEMONITOR: _parent_keys,
             PROXYCLASS: self._keys_of_class,
         }
 
@@ -66,6 +68,11 @@ class ServiceReconciler:
             services=self._cache.indexed(SERVICE, BY_OWNER, owner),
             statefulsets=self._cache.indexed(STATEFULSET, BY_OWNER, owner),
             secrets=self._cache.indexed(SECRET, BY_OWNER, owner),
+            metrics=[
+                obj
+                for resource in (SERVICE, SERVICEMONITOR)
+                for obj in self._cache.indexed(resource, BY_METRICS_OWNER, owner)
+            ],
         )
         class_key = Key("", class_name(service, self._settings.proxy_class))
         return desired.Observed(children, self._cache.get(PROXYCLASS, class_key))
@@ -75,7 +82,7 @@ class ServiceReconciler:
             return desired.plan_deletion(service, observed)
         if plan := desired.refusal(service, observed, self._settings):
             return plan
-        proxy = desired.proxy(service, self._settings)
+        proxy = desired.proxy(service, self._settings, observed.proxy_class)
         auth_key = await self._auth_keys.for_proxy(proxy, observed.children, self._settings)
         return desired.plan(service, observed, self._settings, auth_key)
 
@@ -93,5 +100,5 @@ def _parent_keys(child: Object) -> Iterable[Key]:
 
 
 def _service_keys(service: Object) -> Iterable[Key]:
-    """Map a proxy's own Service to its parent, any other to itself."""
-    return _parent_keys(service) if owner_of(service) else (key_of(service),)
+    """Map a proxy's own Services to its parent, any other to itself."""
+    return _parent_keys(service) if is_child(service) else (key_of(service),)
