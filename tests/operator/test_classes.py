@@ -149,6 +149,16 @@ async def restarted(world: World, before: Proxy) -> bool:
     return proxy is not None and proxy.pod_uid != before.pod_uid
 
 
+async def test_a_change_of_a_class_is_no_news_to_an_ingress(world: World) -> None:
+    await world.apply(backend())
+    await with_class(world, ingress(proxy_class="prod"), **FOO)
+    before = await world.events(ingress())
+    await world.change(proxy_class(), {"spec": container(env=[{"name": "FOO", "value": "2"}])})
+    await world.becomes(lambda: variable(world, ingress()), "2")
+    await world.settled()
+    assert await world.events(ingress()) == before
+
+
 async def test_routes_of_others_are_accepted_as_the_class_says(world: World) -> None:
     await with_class(world, egress(proxy_class="prod"), tailscale={"acceptRoutes": True})
     assert (await made(world, egress())).config["acceptRoutes"] is True

@@ -45,15 +45,12 @@ def class_problem(parent: Object, proxy_class: Object | None, default: str) -> C
 
 def is_ready(proxy_class: Object | None) -> bool:
     """Tell whether the class, as it is now, was found valid."""
-    if proxy_class is None:
-        return False
-    generation = proxy_class["metadata"].get("generation", 0)
-    return any(
-        condition["type"] == CONDITION_PROXYCLASS_READY
-        and condition["status"] == TRUE
-        and condition.get("observedGeneration", 0) == generation
-        for condition in (proxy_class.get("status") or {}).get("conditions") or ()
-    )
+    return proxy_class is not None and _found_valid(proxy_class) == _generation(proxy_class)
+
+
+def is_changing(proxy_class: Object | None) -> bool:
+    """Tell whether the class was found valid, and has changed since: it is being looked at again."""
+    return proxy_class is not None and _found_valid(proxy_class) not in (None, _generation(proxy_class))
 
 
 def class_spec(proxy_class: Object | None) -> ProxyClassSpec | None:
@@ -67,3 +64,15 @@ def class_spec(proxy_class: Object | None) -> ProxyClassSpec | None:
 def accepts_routes(spec: ProxyClassSpec | None) -> bool:
     """Tell whether proxies of the class use the routes that other devices advertise."""
     return spec is not None and spec.tailscale is not None and spec.tailscale.accept_routes
+
+
+def _found_valid(proxy_class: Object) -> int | None:
+    """Return the generation of the class that was found valid; None if it was not."""
+    for condition in (proxy_class.get("status") or {}).get("conditions") or ():
+        if condition["type"] == CONDITION_PROXYCLASS_READY and condition["status"] == TRUE:
+            return int(condition.get("observedGeneration", 0))
+    return None
+
+
+def _generation(proxy_class: Object) -> int:
+    return int(proxy_class["metadata"].get("generation", 0))

@@ -1,13 +1,16 @@
 """What leads Prometheus to a proxy's metrics."""
 
+import json
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from tsoperator.api.names import ANNOTATION_GIVEN
-from tsoperator.api.objects import Key, Object, annotations, labels
+from tsoperator.api.objects import Key, Object, annotations, key_of, labels
 from tsoperator.api.v1alpha1.proxyclass import Metrics
 from tsoperator.desired.children import Owner, by_metrics_owner, is_child, owned_keys
 from tsoperator.desired.metrics import metrics_objects
+from tsoperator.desired.plan import contains
 from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, ServeIngress, Target
 
 from tests.support.objects import deleting, stored
@@ -52,6 +55,18 @@ def test_metrics_have_a_service() -> None:
             },
         }
     ]
+
+
+def test_a_metrics_service_is_as_the_go_operators() -> None:
+    theirs: Object = json.loads((Path(__file__).parent / "recorded" / "class.json").read_text())["metrics"]
+    key = Key("tailscale", "ts-router-XXXXX")
+    (ours,) = metrics_objects(key, Owner("connector", Key("", "router")), INGRESS, metrics(), [])
+    assert contains(theirs["spec"], ours["spec"])
+    assert key_of(ours).name == theirs["metadata"]["name"]
+    of_ingress = {"ts_proxy_type", "ts_proxy_parent_namespace", "ts_prom_job"}  # the recorded one is a Connector's
+    assert {name: value for name, value in labels(ours).items() if name not in of_ingress}.items() <= labels(
+        theirs
+    ).items()
 
 
 def test_a_service_monitor_belongs_to_the_service() -> None:
