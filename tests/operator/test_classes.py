@@ -9,6 +9,7 @@ from clustersim import objects
 from clustersim.faults import Failure
 from tsoperator.api.names import ANNOTATION_GIVEN
 from tsoperator.api.objects import SERVICE, SERVICEMONITOR, STATEFULSET, Object, annotations, key_of, labels, uid
+from tsoperator.kube.errors import NotFound
 
 from tests.operator import go_objects
 from tests.operator.test_adoption import logged_in, new_key, our_operator
@@ -313,13 +314,16 @@ async def test_a_metrics_service_that_is_edited_is_put_right(world: World) -> No
 
 async def monitor_labels(world: World) -> Object | None:
     """Return the labels of the one ServiceMonitor; None without one."""
-    found = (await world.api.list(SERVICEMONITOR, NAMESPACE)).items
+    try:
+        found = (await world.api.list(SERVICEMONITOR, NAMESPACE)).items
+    except NotFound:  # the kind is yet to come
+        return None
     return dict(labels(found[0])) if found else None
 
 
-@pytest.mark.simulated  # a real API server's kinds are those of all tests
-async def test_a_service_monitor_comes_with_its_kind_and_follows_the_class(cluster: World) -> None:
-    cluster.sim.serve_kind(objects.SERVICEMONITOR)
+async def test_a_service_monitor_follows_the_class(cluster: World, monitoring: Object) -> None:
+    await cluster.apply(monitoring)
+    await cluster.eventually(lambda: serves_monitors(cluster))
     async with running_operator(cluster):
         proxy = await measured_ingress(cluster, **MONITORED)
         await cluster.eventually(lambda: monitor_labels(cluster))
@@ -334,6 +338,15 @@ async def test_a_service_monitor_comes_with_its_kind_and_follows_the_class(clust
         assert not await cluster.writes_when_left_alone()
 
 
+async def serves_monitors(world: World) -> bool:
+    """Tell whether the API server knows ServiceMonitors."""
+    try:
+        await world.api.list(SERVICEMONITOR, NAMESPACE)
+    except NotFound:
+        return False
+    return True
+
+
 def proxy_service(proxy: Proxy) -> Object:
     """What names the metrics Service of *proxy*."""
     return {
@@ -343,12 +356,13 @@ def proxy_service(proxy: Proxy) -> Object:
     }
 
 
-@pytest.mark.simulated  # a real API server's kinds are those of all tests
-async def test_a_service_monitor_is_made_once_the_prometheus_operator_is_there(world: World) -> None:
+async def test_a_service_monitor_is_made_once_the_prometheus_operator_is_there(
+    world: World, monitoring: Object
+) -> None:
     await world.apply(backend(), proxy_class(**MONITORED), ingress(proxy_class="prod"))
     await world.becomes(lambda: reason(world), "ProxyClassInvalid")
     assert await world.leftovers(ingress()) == []
-    world.sim.serve_kind(objects.SERVICEMONITOR)
+    await world.apply(monitoring)
     await made(world, ingress())
     await world.eventually(lambda: monitor_labels(world))
 

@@ -1,7 +1,6 @@
 """ProxyClasses on a cluster: the operator runs, and the state of the world is looked at."""
 
 import pytest
-from clustersim import objects
 from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object
@@ -84,13 +83,14 @@ async def test_without_the_prometheus_operator_there_are_no_service_monitors(wor
     assert "servicemonitors.monitoring.coreos.com" in condition.message
 
 
-@pytest.mark.simulated  # a real API server's kinds are those of all tests
-async def test_service_monitors_come_with_the_prometheus_operator_and_go_with_it(world: World) -> None:
+async def test_service_monitors_come_with_the_prometheus_operator_and_go_with_it(
+    world: World, monitoring: Object
+) -> None:
     await world.apply(proxy_class(**MONITORED), proxy_class("other"))
     await becomes(world, "prod", "ProxyClassInvalid")
-    world.sim.serve_kind(objects.SERVICEMONITOR)
+    await world.apply(monitoring)
     await becomes(world, "prod", "ProxyClassValid")
-    world.store.delete(objects.CRD, "", "servicemonitors.monitoring.coreos.com")
+    await world.delete(monitoring)
     await becomes(world, "prod", "ProxyClassInvalid")
     assert await world.reason(proxy_class("other"), READY) == "ProxyClassValid"
 
