@@ -95,6 +95,9 @@ PROXYGROUPPOLICY = _tailscale("proxygrouppolicies", "ProxyGroupPolicy", "pgp", n
 RECORDER = _tailscale("recorders", "Recorder", "rec")
 TAILNET = _tailscale("tailnets", "Tailnet", "tn")
 
+SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor", short_names=("smon",))
+"""Of the Prometheus operator: served only in clusters that have it."""
+
 CUSTOM_RESOURCES = (CONNECTOR, DNSCONFIG, PEERRELAY, PROXYCLASS, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET)
 BUILTIN_RESOURCES = (
     CONFIGMAP, EVENT, NAMESPACE, NODE, POD, SECRET, SERVICE, SERVICEACCOUNT, DEPLOYMENT, REPLICASET, STATEFULSET,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from clustersim import kubelet, workloads
+from clustersim import crds, kubelet, workloads
 from clustersim.apiserver import ApiServer
 from clustersim.control import Control
 from clustersim.faults import Faults
@@ -102,7 +102,10 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
         server.serve(*_address(options.listen)) as api_url,
         asyncio.TaskGroup() as tasks,
     ):
-        programs = [tasks.create_task(workloads.run(store)), tasks.create_task(kubelet.run(store, control))]
+        programs = [
+            tasks.create_task(program)
+            for program in (workloads.run(store), kubelet.run(store, control), crds.run(store, kinds))
+        ]
         yield ClusterSim(api_url, control_url, store, control, faults, traffic, kinds)
         for program in programs:
             program.cancel()

@@ -11,6 +11,7 @@ from tsoperator.api.names import LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     CONFIGMAP,
     CONNECTOR,
+    CRD,
     DEPLOYMENT,
     DNSCONFIG,
     ENDPOINTSLICE,
@@ -22,12 +23,14 @@ from tsoperator.api.objects import (
     SECRET,
     SERVICE,
     SERVICEACCOUNT,
+    SERVICEMONITOR,
     STATEFULSET,
     Key,
+    Object,
 )
 from tsoperator.authkeys import AuthKeys
 from tsoperator.desired import secret
-from tsoperator.desired.children import BY_OWNER, by_owner
+from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, by_metrics_owner, by_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
@@ -36,6 +39,7 @@ from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
+from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Source
@@ -87,12 +91,15 @@ def sources(namespace: str) -> list[Source]:
     """Return what to watch: users' objects everywhere, ours in the operator's *namespace*."""
     managed = f"{LABEL_MANAGED}={MANAGED}"
     owned = {BY_OWNER: by_owner}
+    measured = {BY_METRICS_OWNER: by_metrics_owner}
     return [
-        Source(Selection(SERVICE), owned),
+        Source(Selection(SERVICE), {**owned, **measured}),
         Source(Selection(INGRESS), {BY_BACKEND: by_backend}),
         Source(Selection(CONNECTOR)),
         Source(Selection(DNSCONFIG)),
         Source(Selection(PROXYCLASS)),
+        Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
+        Source(Selection(SERVICEMONITOR, namespace, managed), measured),
         Source(Selection(SECRET, namespace, managed), owned, secret.slim),
         Source(Selection(STATEFULSET, namespace, managed), owned),
         Source(Selection(POD, namespace, managed), owned),
@@ -113,9 +120,17 @@ def reconcilers(client: KubeClient, tailnet: TailnetClient, cache: Cache, settin
         ServiceReconciler(cache, applier, auth_keys, settings),
         IngressReconciler(cache, applier, auth_keys, settings),
         ConnectorReconciler(cache, applier, auth_keys, settings),
+        ProxyClassReconciler(cache, applier),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
     ]
+
+
+def _identity(crd: Object) -> Object:
+    """Return what the cache keeps of a CRD: that it is there, and whether it stays."""
+    kept = ("name", "uid", "resourceVersion", "deletionTimestamp")
+    metadata = {name: crd["metadata"][name] for name in kept if name in crd["metadata"]}
+    return {"apiVersion": crd["apiVersion"], "kind": crd["kind"], "metadata": metadata}
 
 
 def _elector(client: KubeClient, settings: Settings) -> LeaderElector:

@@ -22,7 +22,7 @@ from tests.e2e.workloads import PEER_NAME, egress_service
 from tests.support.audit import AuditLog
 
 BURST = 20
-QUIET = 30  # seconds
+QUIET = 20  # seconds
 LEASE = "tailscale-operator"
 
 

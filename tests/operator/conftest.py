@@ -5,9 +5,14 @@ With ``--real-api KUBECONFIG`` the cluster is that API server, and only tests th
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from clustersim.furniture import definition
+from clustersim.objects import SERVICEMONITOR
+from tsoperator.api.objects import CRD, Object
+from tsoperator.kube.errors import NotFound
 
 from tests.support.operator import World, new_world, running_operator
 from tests.support.real import prepare, real_world
@@ -56,3 +61,13 @@ async def world(cluster: World) -> AsyncIterator[World]:
     """A cluster with the operator."""
     async with running_operator(cluster):
         yield cluster
+
+
+@pytest.fixture
+async def monitoring(cluster: World) -> AsyncIterator[Object]:
+    """The definition of ServiceMonitors, for the test to apply; it is taken away again."""
+    crd = {"apiVersion": CRD.api_version, "kind": CRD.kind, **definition(SERVICEMONITOR)}
+    yield crd
+    with suppress(NotFound):
+        await cluster.delete(crd)
+    await cluster.eventually(lambda: cluster.gone(crd))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP
-from tsoperator.api.objects import CONNECTOR, DNSCONFIG, INGRESS, SERVICE, Object, Resource
+from tsoperator.api.objects import CONNECTOR, DNSCONFIG, INGRESS, PROXYCLASS, SERVICE, Object, Resource
 
 DOMAIN = "tail1234.ts.net"
 FQDN = f"db.{DOMAIN}"
@@ -62,6 +62,13 @@ def dnsconfig(name: str = "dns", **nameserver: Any) -> Object:
 def connector(name: str = "router", **spec: Any) -> Object:
     """Return a Connector: a subnet router unless *spec* says otherwise."""
     obj = _object(CONNECTOR, name, spec or {"subnetRouter": {"advertiseRoutes": ["10.40.0.0/14"]}})
+    del obj["metadata"]["namespace"]
+    return obj
+
+
+def proxy_class(name: str = "prod", **spec: Any) -> Object:
+    """Return a ProxyClass."""
+    obj = _object(PROXYCLASS, name, spec)
     del obj["metadata"]["namespace"]
     return obj
 

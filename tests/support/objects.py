@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import FINALIZER, LABEL_SERVICE_NAME
 from tsoperator.api.objects import (
     CONNECTOR,
@@ -21,7 +22,7 @@ from tsoperator.api.objects import (
     Resource,
 )
 from tsoperator.desired.children import Owner
-from tsoperator.desired.plan import Patch, Plan
+from tsoperator.desired.plan import Creation, Patch, Plan
 from tsoperator.desired.secret import slim
 from tsoperator.desired.service import headless_service
 from tsoperator.settings import Settings
@@ -51,7 +52,8 @@ def stored(written: Object | None, **metadata: Any) -> Object:
 
 def children_of(plan: Plan) -> list[Object]:
     """Return the children that *plan* wants, whole."""
-    return [step for step in plan.apply if not isinstance(step, Patch)]
+    whole = (step.obj if isinstance(step, Creation) else step for step in plan.apply)
+    return [step for step in whole if not isinstance(step, Patch)]
 
 
 def patches_of(plan: Plan) -> list[Patch]:
@@ -117,9 +119,15 @@ def connector(spec: Object | None = None, *, name: str = "router", **metadata: A
     return obj(CONNECTOR, Key("", name), {"spec": given}, **{"generation": 1, **metadata})
 
 
-def proxy_class(name: str) -> Object:
-    """Return a ProxyClass."""
-    return obj(PROXYCLASS, Key("", name), {"spec": {}})
+def proxy_class(
+    name: str = "prod", spec: Object | None = None, *, ready: bool | None = None, **metadata: Any
+) -> Object:
+    """Return a ProxyClass; with *ready*, one that was found so or not so."""
+    made = obj(PROXYCLASS, Key("", name), {"spec": spec or {}}, **{"generation": 1, **metadata})
+    if ready is None:
+        return made
+    found = condition("ProxyClassReady", ready, "ProxyClassValid" if ready else "ProxyClassInvalid", "", 1)
+    return {**made, "status": {"conditions": set_condition([], [found], now="2026-01-02T03:04:05Z")}}
 
 
 def headless(owner: Owner, parent_uid: str, name: str, magic_dns_name: str = "", **metadata: Any) -> Object:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import yaml
 from clustersim import kubelet, objects
 from clustersim.control import Control
-from clustersim.furniture import chart, definition
+from clustersim.furniture import chart
 from clustersim.merge import merge_patch
 from clustersim.store import Store
 from tsoperator.api.objects import POD, Key, Object, Resource, key_of
@@ -169,7 +169,7 @@ async def _start(client: KubeClient, mirror: Mirror) -> None:
 
 async def prepare(kubeconfig: Path) -> None:
     """Create what stands in a cluster before the operator comes."""
-    definitions = [definition(objects.PROXYCLASS), *(yaml.safe_load(file.read_text()) for file in CRDS.glob("*.yaml"))]
+    definitions = [yaml.safe_load(file.read_text()) for file in CRDS.glob("*.yaml")]
     namespace = {"metadata": {"name": NAMESPACE}}
     async with _client(kubeconfig) as client:
         await _create(client, objects.NAMESPACE, namespace)

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import yaml
 
-from tsoperator.api.objects import CONNECTOR, DNSCONFIG, Object, Resource
+from tsoperator.api.objects import CONNECTOR, DNSCONFIG, PROXYCLASS, Object, Resource
 from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, WireModel
 
 
@@ -47,6 +48,11 @@ class _Dumper(yaml.SafeDumper):
 
 AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
 
+
+def _reason_of(condition: str) -> Column:
+    return Column("Status", f'.status.conditions[?(@.type == "{condition}")].reason')
+
+
 DEFINITIONS: Final = (
     Definition(
         CONNECTOR,
@@ -66,6 +72,7 @@ DEFINITIONS: Final = (
         columns=(Column("NameserverIP", ".status.nameserver.ip"), AGE),
         short_names=("dc",),
     ),
+    Definition(PROXYCLASS, ProxyClass, columns=(_reason_of("ProxyClassReady"), AGE)),
 )
 
 _TYPE_META: Final[Object] = {

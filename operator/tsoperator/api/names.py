@@ -16,6 +16,12 @@ LABEL_PARENT_NAMESPACE: Final = "tailscale.com/parent-resource-ns"
 LABEL_APP: Final = "app"
 LABEL_APP_NAME: Final = "app.kubernetes.io/name"
 LABEL_APP_COMPONENT: Final = "app.kubernetes.io/component"
+LABEL_METRICS_TARGET: Final = "tailscale.com/metrics-target"
+LABEL_PROXY_TYPE: Final = "ts_proxy_type"
+LABEL_PROXY_PARENT_NAME: Final = "ts_proxy_parent_name"
+LABEL_PROXY_PARENT_NAMESPACE: Final = "ts_proxy_parent_namespace"
+LABEL_PROMETHEUS_JOB: Final = "ts_prom_job"
+"""On metrics Services and ServiceMonitors, as those before: names that Prometheus takes for labels of its own."""
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
 """On an EndpointSlice: the Service that it belongs to."""
 
@@ -25,6 +31,12 @@ PARENT_SERVICE: Final = "svc"
 PARENT_INGRESS: Final = "ingress"
 PARENT_NAMESERVER: Final = "nameserver"
 PARENT_CONNECTOR: Final = "connector"
+
+# Values of LABEL_PROXY_TYPE.
+TYPE_EGRESS_SERVICE: Final = "egress_service"
+TYPE_INGRESS_SERVICE: Final = "ingress_service"
+TYPE_INGRESS_RESOURCE: Final = "ingress_resource"
+TYPE_CONNECTOR: Final = "connector"
 
 # Keys of labels and annotations both: a parent's class is its label or else its annotation; the group annotates parents
 # and labels children.
@@ -48,6 +60,8 @@ ANNOTATION_MAGIC_DNSNAME: Final = "tailscale.com/magic-dnsname"
 ANNOTATION_DIGEST: Final = "tailscale.com/desired-digest"
 ANNOTATION_LAST_CLUSTER_IP: Final = "tailscale.com/operator-last-set-cluster-ip"
 ANNOTATION_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-cluster-dns-name"
+ANNOTATION_GIVEN: Final = "tailscale.com/from-proxy-class"
+"""The labels and annotations on a child that its ProxyClass gave it, for them to go with the class."""
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
 
@@ -90,6 +104,7 @@ NAMESERVER: Final = "nameserver"
 CONDITION_PROXY_READY: Final = "TailscaleProxyReady"
 CONDITION_NAMESERVER_READY: Final = "NameserverReady"
 CONDITION_CONNECTOR_READY: Final = "ConnectorReady"
+CONDITION_PROXYCLASS_READY: Final = "ProxyClassReady"
 
 PROXIES_SERVICE_ACCOUNT: Final = "proxies"
 PROXY_CONTAINER: Final = "tailscale"

@@ -59,6 +59,8 @@ LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 ROLE = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLEBINDING = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 CONNECTOR = Resource("tailscale.com", "v1alpha1", "connectors", "Connector", namespaced=False)
+CRD = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
 DNSCONFIG = Resource("tailscale.com", "v1alpha1", "dnsconfigs", "DNSConfig", namespaced=False)
 PROXYCLASS = Resource("tailscale.com", "v1alpha1", "proxyclasses", "ProxyClass", namespaced=False)
 
@@ -66,7 +68,7 @@ RESOURCES = {
     (resource.api_version, resource.kind): resource
     for resource in (
         CONFIGMAP, EVENT, POD, SECRET, SERVICE, SERVICEACCOUNT, DEPLOYMENT, STATEFULSET, ENDPOINTSLICE, INGRESS,
-        INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CONNECTOR, DNSCONFIG, PROXYCLASS,
+        INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CRD, SERVICEMONITOR, CONNECTOR, DNSCONFIG, PROXYCLASS,
     )
 }  # fmt: skip
 

@@ -8,12 +8,32 @@ from tsoperator.api.names import (
     LABEL_PARENT_NAME,
     LABEL_PARENT_NAMESPACE,
     LABEL_PARENT_TYPE,
+    LABEL_PROXY_PARENT_NAME,
+    LABEL_PROXY_PARENT_NAMESPACE,
+    LABEL_PROXY_TYPE,
     MANAGED,
+    PARENT_CONNECTOR,
+    PARENT_INGRESS,
+    PARENT_SERVICE,
+    TYPE_CONNECTOR,
+    TYPE_EGRESS_SERVICE,
+    TYPE_INGRESS_RESOURCE,
+    TYPE_INGRESS_SERVICE,
 )
 from tsoperator.api.objects import Key, Object, is_deleting, labels
 
 BY_OWNER = "owner"
 """The index by which children are found; its values are `str(Owner)`."""
+
+BY_METRICS_OWNER = "metrics-owner"
+"""The index of metrics Services and ServiceMonitors, which have labels of their own; its values are `str(Owner)`."""
+
+_PARENTS = {
+    TYPE_EGRESS_SERVICE: PARENT_SERVICE,
+    TYPE_INGRESS_SERVICE: PARENT_SERVICE,
+    TYPE_INGRESS_RESOURCE: PARENT_INGRESS,
+    TYPE_CONNECTOR: PARENT_CONNECTOR,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +66,38 @@ def owner_of(child: Object) -> Owner | None:
     return Owner(found.get(LABEL_PARENT_TYPE, ""), Key(found.get(LABEL_PARENT_NAMESPACE, ""), name))
 
 
+def metrics_owner_of(child: Object) -> Owner | None:
+    """Return the owner of the proxy whose metrics *child* leads to; None if it leads to none.
+
+    Its labels have the whole names: whoever has longer ones than fit there has no proxy.
+    """
+    found = labels(child)
+    kind = _PARENTS.get(found.get(LABEL_PROXY_TYPE, ""))
+    if found.get(LABEL_MANAGED) != MANAGED or kind is None:
+        return None
+    return Owner(kind, Key(found.get(LABEL_PROXY_PARENT_NAMESPACE, ""), found.get(LABEL_PROXY_PARENT_NAME, "")))
+
+
 def by_owner(child: Object) -> Iterable[str]:
     """Index children by owner."""
     owner = owner_of(child)
     return (str(owner),) if owner else ()
 
 
+def by_metrics_owner(child: Object) -> Iterable[str]:
+    """Index metrics Services and ServiceMonitors by the owner of the proxy."""
+    owner = metrics_owner_of(child)
+    return (str(owner),) if owner else ()
+
+
+def is_child(obj: Object) -> bool:
+    """Tell whether *obj* was made for a parent."""
+    return (owner_of(obj) or metrics_owner_of(obj)) is not None
+
+
 def owned_keys(child: Object, owner_type: str) -> Iterable[Key]:
     """Map a child to the key of its parent if that is of *owner_type*."""
-    owner = owner_of(child)
+    owner = owner_of(child) or metrics_owner_of(child)
     return (owner.key,) if owner and owner.type == owner_type else ()
 
 

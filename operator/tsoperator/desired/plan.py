@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME, DNS_FINALIZER
 from tsoperator.api.objects import Key, Object, Resource, annotations, is_deleting
+from tsoperator.api.quantities import amount
+from tsoperator.desired.given import given_names, without_given
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,13 @@ class Patch:
     resource: Resource
     key: Key
     body: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """An object to create that others write too: one that turns out to be there is never replaced, but looked at."""
+
+    obj: Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +56,14 @@ class Note:
 class Plan:
     """What closes the gap between an object and the cluster, in the order in which it is carried out.
 
-    *hold* puts our finalizer on the object. *apply* has children, whole, and patches of what others write too. *status*
-    is the whole desired status, its conditions without transition times; None leaves it. *release* takes our finalizer
-    off, last. *requeue_after* is in seconds.
+    *hold* puts our finalizer on the object. *apply* has children, whole, and what others write too, to create or patch.
+    *status* is the whole desired status, its conditions without transition times; None leaves it. *release* takes our
+    finalizer off, last. *requeue_after* is in seconds.
     """
 
     hold: bool = False
     devices: Sequence[str] = ()
-    apply: Sequence[Object | Patch] = ()
+    apply: Sequence[Object | Creation | Patch] = ()
     delete: Sequence[Deletion] = ()
     status: Object | None = None
     notes: Sequence[Note] = ()
@@ -71,16 +80,13 @@ def contains(live: Any, desired: Any) -> bool:
     """Tell whether *live* has all that *desired* says; the API server may have added fields to any map, but to no list.
 
     An empty map, list or string that the API server leaves out counts as there. Of a repeated environment name the last
-    one counts.
+    one counts. Amounts of resources are compared as numbers: the API server writes them its own way.
     """
     if live is None:
         return desired in (None, "", {}, [])
     if isinstance(desired, Mapping):
         return isinstance(live, Mapping) and all(
-            contains(_last_by_name(live.get(name)), _last_by_name(value))
-            if name == "env"
-            else contains(live.get(name), value)
-            for name, value in desired.items()
+            contains(_comparable(name, live.get(name)), _comparable(name, value)) for name, value in desired.items()
         )
     if isinstance(desired, list):
         return (
@@ -95,20 +101,29 @@ def write_for(desired: Object, live: Object | None) -> Object | None:
     """Return the object to create (it has no resourceVersion) or to replace *live* with; None if nothing is to do.
 
     A live object without our digest that contains the desired one (made by the Go operator) only gets the digest, so
-    that no Pod restarts. A replace keeps the labels, annotations and finalizers that others put on the metadata. What
-    is on its way out is left alone: its end is a change that brings us back.
+    that no Pod restarts. A replace keeps the labels, annotations and finalizers that others put on the metadata, and a
+    spec that is right but for what others added. What is on its way out is left alone: its end is a change that brings
+    us back.
     """
-    digest = digest_of(desired)
     if live is None:
-        return _with_metadata(desired, {"annotations": {**annotations(desired), ANNOTATION_DIGEST: digest}})
+        return to_create(desired)
+    digest = digest_of(without_given(desired))
     if is_deleting(live):
         return None
     last = annotations(live).get(ANNOTATION_DIGEST)
-    if last in (None, digest) and _holds(live, desired):
-        if last == digest:
-            return None
-        return _with_metadata(live, {"annotations": {**annotations(live), ANNOTATION_DIGEST: digest}})
-    return _replacement(desired, live, digest)
+    if last not in (None, digest):
+        return _replacement(desired, live, digest)
+    if not _holds(live, desired):
+        return _replacement(_with_fields_of(live, desired), live, digest)
+    if last == digest:
+        return None
+    return _with_metadata(live, {"annotations": {**annotations(live), ANNOTATION_DIGEST: digest}})
+
+
+def to_create(desired: Object) -> Object:
+    """Return the object to create: *desired* with its digest."""
+    digest = digest_of(without_given(desired))
+    return _with_metadata(desired, {"annotations": {**annotations(desired), ANNOTATION_DIGEST: digest}})
 
 
 def _holds(live: Object, desired: Object) -> bool:
@@ -122,16 +137,36 @@ def _holds(live: Object, desired: Object) -> bool:
             any(contains(owner, wanted) for owner in theirs.get("ownerReferences") or ())
             for wanted in ours.get("ownerReferences") or ()
         )
+        and not any(key in (theirs.get(field) or {}) for field, key in _no_longer_given(live, desired))
     )
+
+
+def _no_longer_given(live: Object, desired: Object) -> set[tuple[str, str]]:
+    wanted = desired["metadata"]
+    return {(field, key) for field, key in given_names(live) if key not in (wanted.get(field) or {})}
+
+
+def _with_fields_of(live: Object, desired: Object) -> Object:
+    """Return *desired* with those fields of *live* that have all that it says: only another wish takes from them."""
+    kept = {
+        name: live[name]
+        for name, value in desired.items()
+        if name != "metadata" and name in live and contains(live[name], value)
+    }
+    return {**desired, **kept}
 
 
 def _replacement(desired: Object, live: Object, digest: str) -> Object:
     theirs, ours = live["metadata"], desired["metadata"]
-    others = {name: value for name, value in annotations(live).items() if name != ANNOTATION_MAGIC_DNSNAME}
+    gone = {("annotations", ANNOTATION_MAGIC_DNSNAME), *_no_longer_given(live, desired)}
+    others = {
+        field: {key: value for key, value in (theirs.get(field) or {}).items() if (field, key) not in gone}
+        for field in ("labels", "annotations")
+    }
     metadata = {
         "resourceVersion": theirs["resourceVersion"],
-        "labels": {**(theirs.get("labels") or {}), **(ours.get("labels") or {})},
-        "annotations": {**others, **annotations(desired), ANNOTATION_DIGEST: digest},
+        "labels": {**others["labels"], **(ours.get("labels") or {})},
+        "annotations": {**others["annotations"], **annotations(desired), ANNOTATION_DIGEST: digest},
         "finalizers": sorted({*(theirs.get("finalizers") or ())} - {DNS_FINALIZER} | {*(ours.get("finalizers") or ())}),
     }
     return _with_metadata(desired, metadata)
@@ -141,5 +176,10 @@ def _with_metadata(obj: Object, metadata: Object) -> Object:
     return {**obj, "metadata": {**obj["metadata"], **metadata}}
 
 
-def _last_by_name(env: Any) -> Any:
-    return {variable["name"]: variable for variable in env} if isinstance(env, list) else env
+def _comparable(name: str, value: Any) -> Any:
+    """Return *value* of the field *name* so that equal ones are the same."""
+    if name == "env" and isinstance(value, list):
+        return {variable["name"]: variable for variable in value}
+    if name in ("requests", "limits") and isinstance(value, Mapping):
+        return {resource: amount(given) for resource, given in value.items()}
+    return value

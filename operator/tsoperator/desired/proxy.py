@@ -5,10 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tsoperator.api.names import DNS_FINALIZER
-from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of
+from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of, resource_of
 from tsoperator.api.rules import child_name
+from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner, first
-from tsoperator.desired.plan import Deletion, Patch, Plan
+from tsoperator.desired.metrics import metrics_objects
+from tsoperator.desired.overlay import overlaid
+from tsoperator.desired.plan import Creation, Deletion, Patch, Plan
 from tsoperator.desired.secret import (
     Device,
     config_patch,
@@ -28,12 +31,13 @@ _STILL_THERE = 5.0  # s until a look at a deletion that should have ended by a w
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """The children of one proxy that are there, Secrets slim."""
+    """The children of one proxy that are there, Secrets slim; *metrics* are its metrics Service and ServiceMonitor."""
 
     services: Sequence[Object] = ()
     statefulsets: Sequence[Object] = ()
     secrets: Sequence[Object] = ()
     pods: Sequence[Object] = ()
+    metrics: Sequence[Object] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class Proxy:
     tags: Sequence[str]
     magic_dns_name: str = ""
     hostname_prefix: str = ""
+    proxy_class: ProxyClassSpec | None = None
 
     def config_of(self, ordinal: int) -> ProxyConfig:
         """Return what the replica with that *ordinal* is told: with a prefix it has a hostname of its own."""
@@ -92,23 +97,32 @@ def plan_replicas(proxy: Proxy, children: Children, settings: Settings, auth_key
     if statefulset is not None and not selects(statefulset, proxy.parent_uid):
         # The parent was made anew: the selector can't be changed, so the StatefulSet goes first and comes back.
         return Plan(hold=True, delete=_in_foreground(statefulset), requeue_after=_STILL_THERE)
-    desired: list[Object | Patch] = [headless_service(key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name)]
+    desired: list[Object | Creation | Patch] = [
+        headless_service(key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name)
+    ]
     for ordinal in range(replicas(proxy.target)):
         secret, config, auth_key = _secret_of(children, ordinal), proxy.config_of(ordinal), auth_keys.get(ordinal, "")
         if secret is None:
             own_key = secret_key(proxy, children, settings, ordinal)
-            desired.append(proxy_secret(own_key, proxy.owner, config, auth_key))
+            desired.append(Creation(proxy_secret(own_key, proxy.owner, config, auth_key)))
         elif patch := config_patch(secret, config, auth_key):
             desired.append(patch)
-    desired.append(proxy_statefulset(key, proxy.owner, proxy.parent_uid, proxy.target, settings, live=statefulset))
+    wanted = proxy_statefulset(key, proxy.owner, proxy.parent_uid, proxy.target, settings, live=statefulset)
+    desired.append(overlaid(wanted, proxy.proxy_class, proxy.target) if proxy.proxy_class else wanted)
+    metrics = proxy.proxy_class.metrics if proxy.proxy_class else None
+    measured = metrics_objects(key, proxy.owner, proxy.target, metrics, children.metrics)
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
     surplus = [secret for secret in children.secrets if _is_surplus(secret, key, replicas(proxy.target))]
     gone = [secret for secret in surplus if _is_released(secret, statefulset, proxy, children)]
     return Plan(
         hold=True,
         devices=_device_ids(gone),
-        apply=desired,
-        delete=[*leaving, *(Deletion(SECRET, secret, unchanged=True) for secret in gone)],
+        apply=[*desired, *measured],
+        delete=[
+            *leaving,
+            *_unwanted(children.metrics, measured),
+            *(Deletion(SECRET, secret, unchanged=True) for secret in gone),
+        ],
         requeue_after=None if len(gone) == len(surplus) else _STILL_THERE,
     )
 
@@ -122,7 +136,9 @@ def plan_removal(children: Children) -> Plan:
         return Plan(delete=going, requeue_after=_STILL_THERE)
     release = [Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.services]
     secrets = [Deletion(SECRET, obj, unchanged=True) for obj in children.secrets]
-    return Plan(devices=_device_ids(children.secrets), delete=[*release, *secrets], release=True)
+    return Plan(
+        devices=_device_ids(children.secrets), delete=[*release, *secrets, *_unwanted(children.metrics)], release=True
+    )
 
 
 def proxy_device(children: Children) -> Device | None:
@@ -168,6 +184,11 @@ def _is_released(secret: Object, statefulset: Object | None, proxy: Proxy, child
 
 def _device_ids(secrets: Sequence[Object]) -> list[str]:
     return [device for secret in secrets if (device := device_of(secret, None).id)]
+
+
+def _unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Deletion]:
+    kept = {(obj["kind"], key_of(obj)) for obj in wanted}
+    return [Deletion(resource_of(obj), obj) for obj in there if (obj["kind"], key_of(obj)) not in kept]
 
 
 def _in_foreground(statefulset: Object) -> list[Deletion]:

@@ -1,9 +1,12 @@
-"""Which ProxyClass a Service or an Ingress names, and whether it can be used."""
+"""Which ProxyClass a Service or an Ingress names, whether it can be used, and what it says."""
 
 from dataclasses import dataclass
 
-from tsoperator.api.names import PROXY_CLASS
+from tsoperator.api.conditions import TRUE
+from tsoperator.api.names import CONDITION_PROXYCLASS_READY, PROXY_CLASS
 from tsoperator.api.objects import Object, annotations, labels
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.proxyclass import ProxyClass, ProxyClassSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ def class_problem(parent: Object, proxy_class: Object | None, default: str) -> C
     one.
     """
     name = class_name(parent, default)
-    if not name:
+    if not name or (is_ready(proxy_class) and class_spec(proxy_class) is not None):
         return None
     if proxy_class is None:
         return ClassProblem(
@@ -35,6 +38,41 @@ def class_problem(parent: Object, proxy_class: Object | None, default: str) -> C
         )
     return ClassProblem(
         "ProxyPending",
-        f"ProxyClass {name!r} can't be applied by this version of the operator: remove {PROXY_CLASS} to get a proxy "
-        "without it; a proxy that runs stays as it is",
+        f"waiting for ProxyClass {name!r}, which is not ready: see the {CONDITION_PROXYCLASS_READY} condition in its "
+        "status; a proxy that runs stays as it is",
     )
+
+
+def is_ready(proxy_class: Object | None) -> bool:
+    """Tell whether the class, as it is now, was found valid."""
+    return proxy_class is not None and _found_valid(proxy_class) == _generation(proxy_class)
+
+
+def is_changing(proxy_class: Object | None) -> bool:
+    """Tell whether the class was found valid, and has changed since: it is being looked at again."""
+    return proxy_class is not None and _found_valid(proxy_class) not in (None, _generation(proxy_class))
+
+
+def class_spec(proxy_class: Object | None) -> ProxyClassSpec | None:
+    """Return what a class that `class_problem` has nothing against says; None without one."""
+    if proxy_class is None:
+        return None
+    parsed = ProxyClass.parse(proxy_class)
+    return None if isinstance(parsed, Invalid) else parsed.spec
+
+
+def accepts_routes(spec: ProxyClassSpec | None) -> bool:
+    """Tell whether proxies of the class use the routes that other devices advertise."""
+    return spec is not None and spec.tailscale is not None and spec.tailscale.accept_routes
+
+
+def _found_valid(proxy_class: Object) -> int | None:
+    """Return the generation of the class that was found valid; None if it was not."""
+    for condition in (proxy_class.get("status") or {}).get("conditions") or ():
+        if condition["type"] == CONDITION_PROXYCLASS_READY and condition["status"] == TRUE:
+            return int(condition.get("observedGeneration", 0))
+    return None
+
+
+def _generation(proxy_class: Object) -> int:
+    return int(proxy_class["metadata"].get("generation", 0))

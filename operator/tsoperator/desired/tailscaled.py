@@ -19,6 +19,7 @@ class ProxyConfig:
     serve_config: Object | None = None
     routes: tuple[str, ...] | None = None
     app_connector: bool = False
+    accept_routes: bool = False
 
 
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
@@ -26,7 +27,7 @@ def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     head: Object = {"Version": "alpha0", "Locked": False, "ServerURL": config.server_url}
     if auth_key:
         head["AuthKey"] = auth_key
-    head |= {"Hostname": config.hostname, "acceptDNS": False, "acceptRoutes": False}
+    head |= {"Hostname": config.hostname, "acceptDNS": False, "acceptRoutes": config.accept_routes}
     if config.routes is not None:
         head["AdvertiseRoutes"] = list(config.routes)
     app_connector = {"Advertise": config.app_connector}

@@ -72,10 +72,12 @@ class KubeClient:
         """Return the live object."""
         return await self._call("GET", resource.path(key.namespace, key.name))
 
-    async def list(self, resource: Resource, namespace: str = "", label_selector: str = "") -> ObjectList:
+    async def list(
+        self, resource: Resource, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> ObjectList:
         """Return all objects that match, read in pages; each carries its apiVersion and kind, which lists leave out."""
         items: list[Object] = []
-        query = {"limit": str(_PAGE), "labelSelector": label_selector}
+        query = {"limit": str(_PAGE), "labelSelector": label_selector, "fieldSelector": field_selector}
         while True:
             page = await self._call("GET", resource.path(namespace), query)
             for item in page.get("items") or ():
@@ -89,7 +91,13 @@ class KubeClient:
             query["continue"] = metadata["continue"]
 
     async def watch(
-        self, resource: Resource, namespace: str, label_selector: str, resource_version: str, seconds: int
+        self,
+        resource: Resource,
+        namespace: str,
+        label_selector: str,
+        resource_version: str,
+        seconds: int,
+        field_selector: str = "",
     ) -> AsyncIterator[Object]:
         """Yield watch events (``type``, ``object``) after *resource_version*, bookmarks among them, for about
         *seconds*.
@@ -98,6 +106,7 @@ class KubeClient:
             "watch": "true",
             "allowWatchBookmarks": "true",
             "labelSelector": label_selector,
+            "fieldSelector": field_selector,
             "resourceVersion": resource_version,
             "timeoutSeconds": str(seconds),
         }

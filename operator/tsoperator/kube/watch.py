@@ -15,15 +15,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The objects to follow: a resource, within a namespace and by labels where that is enough."""
+    """The objects to follow: a resource, within a namespace, by labels and by fields where that is enough."""
 
     resource: Resource
     namespace: str = ""
     label_selector: str = ""
+    field_selector: str = ""
 
     def __str__(self) -> str:
         where = f" in {self.namespace}" if self.namespace else ""
-        return f"{self.resource}{where}{f' ({self.label_selector})' if self.label_selector else ''}"
+        which = ", ".join(filter(None, (self.label_selector, self.field_selector)))
+        return f"{self.resource}{where}{f' ({which})' if which else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ async def updates(client: KubeClient, selection: Selection, pace: Pace | None = 
         started = loop.time()
         try:
             if not version:
-                listing = await client.list(selection.resource, selection.namespace, selection.label_selector)
+                listing = await client.list(
+                    selection.resource, selection.namespace, selection.label_selector, selection.field_selector
+                )
                 version = listing.resource_version
                 yield Listed(listing.items)
             resumed_from = version
@@ -112,7 +116,12 @@ async def _watched(
 ) -> AsyncIterator[tuple[str, Update | None]]:
     """Yield (version to resume from, update) for one watch; a bookmark moves the version only."""
     async for event in client.watch(
-        selection.resource, selection.namespace, selection.label_selector, version, seconds
+        selection.resource,
+        selection.namespace,
+        selection.label_selector,
+        version,
+        seconds,
+        selection.field_selector,
     ):
         kind, obj = event.get("type"), event.get("object")
         if not isinstance(obj, dict):

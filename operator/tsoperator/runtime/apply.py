@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from tsoperator.api.conditions import set_condition
 from tsoperator.api.names import FINALIZER, GROUP
-from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
-from tsoperator.desired.plan import Deletion, Patch, Plan, write_for
+from tsoperator.api.objects import Object, has_finalizer, is_deleting, key_of, labels, resource_of, uid
+from tsoperator.desired.plan import Creation, Deletion, Patch, Plan, to_create, write_for
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import AlreadyExists, NotFound
 from tsoperator.runtime.cache import Cache
@@ -47,12 +47,14 @@ class Applier:
         for device in plan.devices:
             await self._delete_device(device)
         for desired in plan.apply:
-            if not isinstance(desired, Patch):
+            if isinstance(desired, Patch):
+                stored = await self._client.patch(desired.resource, desired.key, desired.body)
+                if uid(stored) == uid(parent):
+                    parent = stored
+            elif isinstance(desired, Creation):
+                await self._create(desired.obj)
+            else:
                 await self._write(desired)
-                continue
-            stored = await self._client.patch(desired.resource, desired.key, desired.body)
-            if uid(stored) == uid(parent):
-                parent = stored
         for deletion in plan.delete:
             await self._delete(deletion)
         for note in plan.notes:
@@ -71,17 +73,15 @@ class Applier:
                 await self._set_finalizers(parent, left)
 
     async def _write(self, desired: Object) -> None:
-        resource = resource_of(desired)
-        obj = write_for(desired, self._cache.get(resource, key_of(desired)))
-        if obj is None:
-            return
-        if "resourceVersion" in obj["metadata"]:
-            await self._client.replace(resource, obj)
-        else:
-            await self._create(resource, obj)
+        live = self._cache.get(resource_of(desired), key_of(desired))
+        if live is None:
+            await self._create(desired)
+        elif obj := write_for(desired, live):
+            await self._client.replace(resource_of(obj), obj)
 
-    async def _create(self, resource: Resource, obj: Object) -> None:
-        """Create *obj*; one of its name that lost the labels by which the cache finds it is given them back."""
+    async def _create(self, desired: Object) -> None:
+        """Create *desired*; one of its name that lost the labels by which the cache finds it is given them back."""
+        resource, obj = resource_of(desired), to_create(desired)
         try:
             await self._client.create(resource, obj)
         except AlreadyExists:

@@ -9,8 +9,10 @@ import pytest
 import yaml
 from pydantic import ConfigDict, Field
 from tsoperator.api.crds import DEFINITIONS, Definition, crd, file_name, render, structural_schema, write
-from tsoperator.api.objects import CONNECTOR, DNSCONFIG, Object
+from tsoperator.api.objects import CONNECTOR, DNSCONFIG, PROXYCLASS, Object
 from tsoperator.api.v1alpha1.kubernetes_types import Affinity, Condition, LocalObjectReference, Toleration
+from tsoperator.api.v1alpha1.pod_types import PodSecurityContext, SecurityContext
+from tsoperator.api.v1alpha1.proxyclass import Container, Pod
 from tsoperator.api.v1alpha1.wire import WireModel
 
 ROOT = Path(__file__).parents[3]
@@ -135,6 +137,126 @@ TOLERATION_FACTS = {
     "tolerationSeconds": {"type": "integer", "format": "int64"},
     "value": TEXT,
 }
+LABEL = {
+    "type": "string",
+    "maxLength": 63,
+    "pattern": "^(([a-zA-Z0-9][-._a-zA-Z0-9]*)?[a-zA-Z0-9])?$",
+}
+QUANTITY = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "pattern": (
+        r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+        r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+    ),
+    "x-kubernetes-int-or-string": True,
+}
+ATOMIC = {"type": "array", "x-kubernetes-list-type": "atomic"}
+BOOLEAN = {"type": "boolean"}
+POD = "spec.statefulSet.pod"
+PROXYCLASS_FACTS = {
+    "": {"type": "object", "required": ["spec"]},
+    "apiVersion": TEXT,
+    "kind": TEXT,
+    "metadata": THING,
+    "spec": THING,
+    "spec.metrics": {
+        "type": "object",
+        "required": ["enable"],
+        "x-kubernetes-validations": [
+            {
+                "rule": "self.enable || !(has(self.serviceMonitor) && self.serviceMonitor.enable)",
+                "message": "a ServiceMonitor needs metrics: set metrics.enable to true",
+            }
+        ],
+    },
+    "spec.metrics.enable": BOOLEAN,
+    "spec.metrics.serviceMonitor": {"type": "object", "required": ["enable"]},
+    "spec.metrics.serviceMonitor.enable": BOOLEAN,
+    "spec.metrics.serviceMonitor.labels": THING,
+    "spec.metrics.serviceMonitor.labels{}": LABEL,
+    "spec.staticEndpoints": {"type": "object", "required": ["nodePort"]},
+    "spec.staticEndpoints.nodePort": {"type": "object", "required": ["ports"]},
+    "spec.staticEndpoints.nodePort.ports": {"type": "array", "minItems": 1},
+    "spec.staticEndpoints.nodePort.ports[]": {"type": "object", "required": ["port"]},
+    "spec.staticEndpoints.nodePort.ports[].port": {"type": "integer"},
+    "spec.staticEndpoints.nodePort.ports[].endPort": {"type": "integer"},
+    "spec.staticEndpoints.nodePort.selector": THING,
+    "spec.staticEndpoints.nodePort.selector{}": TEXT,
+    "spec.tailscale": THING,
+    "spec.tailscale.acceptRoutes": BOOLEAN,
+    "spec.useLetsEncryptStagingEnvironment": BOOLEAN,
+    "spec.statefulSet": THING,
+    "spec.statefulSet.annotations": THING,
+    "spec.statefulSet.annotations{}": TEXT,
+    "spec.statefulSet.labels": THING,
+    "spec.statefulSet.labels{}": LABEL,
+    POD: THING,
+    f"{POD}.annotations": THING,
+    f"{POD}.annotations{{}}": TEXT,
+    f"{POD}.labels": THING,
+    f"{POD}.labels{{}}": LABEL,
+    f"{POD}.dnsConfig": THING,
+    f"{POD}.dnsConfig.nameservers": ATOMIC,
+    f"{POD}.dnsConfig.nameservers[]": TEXT,
+    f"{POD}.dnsConfig.options": ATOMIC,
+    f"{POD}.dnsConfig.options[]": THING,
+    f"{POD}.dnsConfig.options[].name": TEXT,
+    f"{POD}.dnsConfig.options[].value": TEXT,
+    f"{POD}.dnsConfig.searches": ATOMIC,
+    f"{POD}.dnsConfig.searches[]": TEXT,
+    f"{POD}.dnsPolicy": {"type": "string", "enum": ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"]},
+    f"{POD}.imagePullSecrets": {"type": "array"},
+    f"{POD}.imagePullSecrets[]": {"type": "object", "x-kubernetes-map-type": "atomic"},
+    f"{POD}.imagePullSecrets[].name": {"type": "string", "default": ""},
+    f"{POD}.nodeName": TEXT,
+    f"{POD}.nodeSelector": THING,
+    f"{POD}.nodeSelector{{}}": TEXT,
+    f"{POD}.priorityClassName": TEXT,
+    f"{POD}.tolerations": {"type": "array"},
+    f"{POD}.tolerations[]": THING,
+    f"{POD}.topologySpreadConstraints": {"type": "array"},
+    f"{POD}.topologySpreadConstraints[]": {
+        "type": "object",
+        "required": ["maxSkew", "topologyKey", "whenUnsatisfiable"],
+    },
+    "status": THING,
+    "status.conditions": {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+    },
+}
+PROXYCLASS_EMBEDDED = (
+    f"{POD}.affinity", f"{POD}.securityContext", f"{POD}.tolerations[].", f"{POD}.topologySpreadConstraints[].",
+    f"{POD}.tailscaleContainer", f"{POD}.tailscaleInitContainer", "status.conditions[]",
+)  # fmt: skip
+CONTAINER_FACTS = {
+    "": THING,
+    "debug": THING,
+    "debug.enable": BOOLEAN,
+    "env": {"type": "array"},
+    "env[]": {"type": "object", "required": ["name"]},
+    "env[].name": {"type": "string", "pattern": "^[-._a-zA-Z][-._a-zA-Z0-9]*$"},
+    "env[].value": TEXT,
+    "image": TEXT,
+    "imagePullPolicy": {"type": "string", "enum": ["Always", "Never", "IfNotPresent"]},
+    "resources": THING,
+    "resources.claims": {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    },
+    "resources.claims[]": {"type": "object", "required": ["name"]},
+    "resources.claims[].name": TEXT,
+    "resources.claims[].request": TEXT,
+    "resources.limits": THING,
+    "resources.limits{}": QUANTITY,
+    "resources.requests": THING,
+    "resources.requests{}": QUANTITY,
+}
+RIGHTS_OF_BOTH = {
+    "appArmorProfile", "runAsGroup", "runAsNonRoot", "runAsUser", "seLinuxOptions", "seccompProfile", "windowsOptions"
+}  # fmt: skip
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 AFFINITY_REQUIRED = {
@@ -209,6 +331,9 @@ def test_yaml_reads_back_as_the_crd(tmp_path: Path) -> None:
 @EVERY_KIND
 def test_every_node_is_structural(definition: Definition) -> None:
     for path, node in nodes(root_schema(definition)):
+        if node.get("x-kubernetes-int-or-string"):
+            assert node == QUANTITY, path
+            continue
         assert node.keys() <= FIELD_KEYWORDS, path
         assert node["type"] in {"object", "array", "string", "integer", "boolean"}, path
         assert ("items" in node) == (node["type"] == "array"), path
@@ -226,6 +351,8 @@ def test_every_field_is_explained_in_one_paragraph(definition: Definition) -> No
 @EVERY_KIND
 def test_no_field_has_pydantics_titles_or_nulls(definition: Definition) -> None:
     for path, node in nodes(root_schema(definition)):
+        if node == QUANTITY:
+            continue
         assert not {"title", "anyOf", "allOf", "$ref", "$defs", "nullable"} & node.keys(), path
 
 
@@ -288,6 +415,52 @@ def test_a_connector_has_exactly_these_fields_constraints_and_rules() -> None:
     assert {path: fact for path, fact in made.items() if not path.startswith("status.conditions[]")} == CONNECTOR_FACTS
     assert {path: [rule["rule"] for rule in given] for path, given in rules.items() if given} == CONNECTOR_RULES
     assert all(rule["message"] for given in rules.values() if given for rule in given)
+
+
+def proxyclass() -> Definition:
+    return next(definition for definition in DEFINITIONS if definition.resource is PROXYCLASS)
+
+
+def test_a_proxyclass_is_named_as_in_existing_clusters() -> None:
+    spec = crd(proxyclass())["spec"]
+    assert (spec["names"]["plural"], spec["scope"]) == ("proxyclasses", "Cluster")
+    assert "shortNames" not in spec["names"]
+
+
+def test_kubectl_get_shows_whether_a_proxyclass_is_valid() -> None:
+    path = '.status.conditions[?(@.type == "ProxyClassReady")].reason'
+    assert version(proxyclass())["additionalPrinterColumns"] == [
+        {"name": "Status", "type": "string", "jsonPath": path},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+    ]
+
+
+def test_a_proxyclass_has_exactly_these_fields_and_constraints() -> None:
+    made = facts(root_schema(proxyclass()))
+    assert {path: fact for path, fact in made.items() if not path.startswith(PROXYCLASS_EMBEDDED)} == PROXYCLASS_FACTS
+
+
+def test_both_containers_of_a_proxyclass_have_the_same_fields() -> None:
+    made = {path: fact for path, fact in facts(structural_schema(Container)).items() if "securityContext" not in path}
+    pod = structural_schema(Pod)["properties"]
+    assert made == CONTAINER_FACTS
+    both = (pod["tailscaleContainer"], pod["tailscaleInitContainer"])
+    assert [facts(container) for container in both] == [facts(structural_schema(Container))] * 2
+
+
+def test_rights_of_pods_and_containers_are_kubernetess() -> None:
+    pod, container = (
+        structural_schema(PodSecurityContext)["properties"],
+        structural_schema(SecurityContext)["properties"],
+    )
+    assert pod.keys() - RIGHTS_OF_BOTH == {
+        "fsGroup", "fsGroupChangePolicy", "seLinuxChangePolicy", "supplementalGroups", "supplementalGroupsPolicy",
+        "sysctls",
+    }  # fmt: skip
+    assert container.keys() - RIGHTS_OF_BOTH == {
+        "allowPrivilegeEscalation", "capabilities", "privileged", "procMount", "readOnlyRootFilesystem"
+    }  # fmt: skip
+    assert pod.keys() & container.keys() == RIGHTS_OF_BOTH
 
 
 def test_a_condition_is_the_standard_one() -> None:

@@ -98,6 +98,15 @@ def test_of_a_repeated_environment_name_the_last_counts(env: list[tuple[str, str
     assert contains({"env": [{"name": name, "value": value} for name, value in env]}, wanted) is contained
 
 
+@pytest.mark.parametrize(
+    ("live", "wanted", "contained"),
+    [("1", "1000m", True), ("1536Mi", "1.5Gi", True), ("1", "1001m", False), ("1", "1Ki", False)],
+)
+def test_amounts_of_resources_are_numbers(live: str, wanted: str, contained: bool) -> None:
+    assert contains({"limits": {"cpu": live}}, {"limits": {"cpu": wanted}}) is contained
+    assert contains({"requests": {"cpu": live}}, {"requests": {"cpu": wanted}}) is contained
+
+
 @PATIENT
 @given(VALUES)
 def test_every_value_contains_itself(value: Any) -> None:
@@ -186,6 +195,12 @@ def test_a_changed_field_is_put_right() -> None:
 def test_a_field_that_we_no_longer_want_goes() -> None:
     found = stored(write_for(desired({"clusterIP": "None", "priority": "high"}), None))
     assert written(desired(), found)["spec"] == {"clusterIP": "None"}
+
+
+def test_a_spec_that_is_right_stays_as_it_is_when_metadata_is_put_right() -> None:
+    found = stored(write_for(desired(), None), labels={})
+    more = {**found["spec"], "restartedAt": "by hand"}
+    assert written(desired(), {**found, "spec": more})["spec"] == more
 
 
 def test_an_element_that_somebody_added_to_a_list_goes() -> None:

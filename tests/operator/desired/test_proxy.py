@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, key_of
+from tsoperator.api.objects import SECRET, SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object, key_of
 from tsoperator.api.rules import child_name
+from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Deletion, Plan
 from tsoperator.desired.proxy import (
@@ -17,7 +18,7 @@ from tsoperator.desired.proxy import (
     secret_key,
     wants_auth_key,
 )
-from tsoperator.desired.statefulset import EgressByFQDN, proxy_statefulset
+from tsoperator.desired.statefulset import EgressByFQDN, ServeIngress, proxy_statefulset
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
 
 from tests.support.objects import children_of, deleting, headless, patches_of, pod, settings, slim_secret, stored, texts
@@ -109,6 +110,47 @@ def test_a_changed_config_does_not_change_the_statefulset() -> None:
 )
 def test_the_live_secret_is_read_where_a_key_is_missing_or_could_be_lost(secrets: list[Object], wants: bool) -> None:
     assert wants_auth_key(PROXY, Children(secrets=secrets)) is wants
+
+
+WEB = Proxy(
+    Owner("ingress", Key("default", "db")),
+    PROXY.parent_uid,
+    ServeIngress(forward_cluster_traffic=False),
+    CONFIG,
+    PROXY.tags,
+    proxy_class=ProxyClassSpec.model_validate({"statefulSet": {"labels": {"team": "db"}}, "metrics": {"enable": True}}),
+)
+
+
+def test_a_proxy_with_a_class_is_as_the_class_says() -> None:
+    made = plan_proxy(WEB, running(), SETTINGS)
+    assert [obj["kind"] for obj in children_of(made)] == ["Service", "StatefulSet", "Service"]
+    assert key_of(children_of(made)[2]) == Key("tailscale", f"{NAME}-metrics")
+    assert children_of(made)[1]["metadata"]["labels"]["team"] == "db"
+
+
+def measured() -> Children:
+    """A proxy with a metrics Service and a ServiceMonitor."""
+    service = stored(children_of(plan_proxy(WEB, running(), SETTINGS))[2])
+    monitor = {**service, "apiVersion": SERVICEMONITOR.api_version, "kind": SERVICEMONITOR.kind}
+    return replace(running(), metrics=[service, monitor])
+
+
+@pytest.mark.parametrize("proxy", [replace(WEB, proxy_class=None), replace(WEB, target=PROXY.target)])
+def test_what_leads_to_metrics_goes_with_them(proxy: Proxy) -> None:
+    service, monitor = measured().metrics
+    plan = plan_proxy(proxy, measured(), SETTINGS)
+    assert plan.delete == [Deletion(SERVICE, service), Deletion(SERVICEMONITOR, monitor)]
+    assert len(children_of(plan)) == 2
+
+
+def test_only_what_a_class_no_longer_asks_for_goes() -> None:
+    assert plan_proxy(WEB, measured(), SETTINGS).delete == [Deletion(SERVICEMONITOR, measured().metrics[1])]
+
+
+def test_removal_takes_what_leads_to_metrics_with_the_rest() -> None:
+    plan = plan_removal(replace(measured(), statefulsets=[]))
+    assert [deletion.resource for deletion in plan.delete] == [SERVICE, SECRET, SERVICE, SERVICEMONITOR]
 
 
 def test_a_statefulset_of_a_parent_made_anew_goes_first() -> None:

@@ -1,7 +1,8 @@
 """Which ProxyClass an object names, and whether that can be used."""
 
 import pytest
-from tsoperator.desired.proxyclass import class_name, class_problem
+from tsoperator.api.objects import Object
+from tsoperator.desired.proxyclass import accepts_routes, class_name, class_problem, class_spec, is_ready
 
 from tests.support.objects import egress_service, proxy_class
 
@@ -37,8 +38,40 @@ def test_a_class_that_does_not_exist_has_failed() -> None:
     assert "'prod' does not exist: create it, or remove tailscale.com/proxy-class" in problem.message
 
 
-def test_a_class_that_exists_is_waited_for() -> None:
-    problem = class_problem(egress_service(), proxy_class("default"), "default")
+@pytest.mark.parametrize(
+    "found", [proxy_class(), proxy_class(ready=False), proxy_class(ready=True, generation=2)], ids=["new", "bad", "old"]
+)
+def test_a_class_that_is_not_ready_is_waited_for(found: Object) -> None:
+    problem = class_problem(egress_service(), found, "prod")
     assert problem is not None
     assert problem.reason == "ProxyPending"
-    assert "'default'" in problem.message
+    assert "waiting for ProxyClass 'prod'" in problem.message
+    assert not is_ready(found)
+
+
+def test_a_class_that_cannot_be_read_is_waited_for_whatever_is_said_of_it() -> None:
+    found = proxy_class(spec={"metrics": {"enable": "yes"}}, ready=True)
+    problem = class_problem(egress_service(), found, "prod")
+    assert problem is not None
+    assert problem.reason == "ProxyPending"
+
+
+def test_a_class_that_is_ready_is_no_problem() -> None:
+    assert class_problem(egress_service({KEY: "prod"}), proxy_class(ready=True), "") is None
+
+
+def test_what_a_class_says_is_read() -> None:
+    spec = class_spec(proxy_class(spec={"useLetsEncryptStagingEnvironment": True}))
+    assert spec is not None
+    assert spec.use_lets_encrypt_staging_environment
+    assert class_spec(None) is None
+    assert class_spec(proxy_class(spec={"metrics": {"enable": "yes"}})) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "accepts"),
+    [({}, False), ({"tailscale": {}}, False), ({"tailscale": {"acceptRoutes": True}}, True)],
+)
+def test_routes_are_accepted_only_where_a_class_says_so(spec: Object, accepts: bool) -> None:
+    assert accepts_routes(class_spec(proxy_class(spec=spec))) is accepts
+    assert not accepts_routes(None)

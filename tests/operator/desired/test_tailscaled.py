@@ -1,6 +1,7 @@
 """The files that a proxy's tailscaled reads, byte for byte as the Go operator emits them."""
 
 import json
+from dataclasses import replace
 
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
 
@@ -47,3 +48,8 @@ def test_a_serve_config_is_a_file_of_its_own() -> None:
     files = config_files(ProxyConfig("web", "https://headscale.example.org", serve), "key")
     assert files["serve-config"] == '{"TCP":{"443":{"HTTPS":true}}}'
     assert json.loads(files["cap-107.hujson"])["ServerURL"] == "https://headscale.example.org"
+
+
+def test_the_routes_of_others_are_accepted_where_that_is_asked_for() -> None:
+    files = config_files(replace(CONFIG, accept_routes=True))
+    assert [json.loads(text)["acceptRoutes"] for text in files.values()] == [True, True]

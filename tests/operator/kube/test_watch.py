@@ -83,6 +83,16 @@ async def test_what_leaves_the_selection_is_deleted_to_it(sim: ClusterSim, clien
     assert told(seen) == [("Listed", "a"), ("Deleted", "a"), ("Changed", "b")]
 
 
+async def test_one_object_can_be_followed_by_its_name(sim: ClusterSim, client: KubeClient) -> None:
+    sim.store.create(kinds.CONFIGMAP, configmap("a"))
+    async with following(client, Selection(CONFIGMAP, "default", field_selector="metadata.name=b")) as seen:
+        await watches(sim, 1)
+        sim.store.create(kinds.CONFIGMAP, configmap("c"))
+        sim.store.create(kinds.CONFIGMAP, configmap("b"))
+        await until(lambda: len(seen) == 2)
+    assert told(seen) == [("Listed",), ("Changed", "b")]
+
+
 async def watches(sim: ClusterSim, count: int) -> None:
     """Wait until so many watches of ConfigMaps have been asked for."""
     await until(lambda: watching(sim) >= count)
@@ -265,3 +275,4 @@ async def test_a_selection_reads_as_what_it_selects() -> None:
     assert str(Selection(SECRET)) == "secrets"
     assert str(Selection(DNSCONFIG, "", "a=b")) == "dnsconfigs.tailscale.com (a=b)"
     assert str(Selection(SECRET, "tailscale", "a=b")) == "secrets in tailscale (a=b)"
+    assert str(Selection(SECRET, "", "a=b", "c=d")) == "secrets (a=b, c=d)"

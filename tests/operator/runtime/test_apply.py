@@ -14,7 +14,7 @@ from clustersim.sim import ClusterSim
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import ANNOTATION_DIGEST, FINALIZER
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Key, Object, Resource, annotations, key_of, resource_of
-from tsoperator.desired.plan import Deletion, Note, Patch, Plan
+from tsoperator.desired.plan import Creation, Deletion, Note, Patch, Plan
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Conflict, KubeError, StatusError
 from tsoperator.kube.watch import Selection
@@ -117,6 +117,17 @@ def steps(changes: list[Change], ground: Ground) -> list[str]:
     """Return what happened, in order."""
     noted = [(change.revision, f"{change.type} {change.object['metadata']['name']}") for change in changes]
     return [what for _, what in sorted([*noted, *((revision, f"device {name}") for revision, name in ground.devices)])]
+
+
+async def test_what_is_to_be_created_is_never_replaced(ground: Ground) -> None:
+    made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "tailscale", "name": "new"}, "data": {}}
+    await ground.apply(apply=[Creation(made)])
+    ground.sim.store.merge(kinds.SECRET, "tailscale", "new", {"data": {"state": "eA=="}})
+    with pytest.raises(Conflict):
+        await ground.apply(apply=[Creation(made)])
+    live = ground.live(SECRET, Key("tailscale", "new"))
+    assert live is not None
+    assert live["data"] == {"state": "eA=="}
 
 
 async def test_a_plan_is_carried_out_in_order(ground: Ground) -> None:

@@ -11,7 +11,7 @@ from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_removal, plan_replicas, replica_devices
-from tsoperator.desired.proxyclass import class_problem
+from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
 from tsoperator.desired.secret import Device
 from tsoperator.desired.statefulset import ConnectNetworks
 from tsoperator.desired.tailscaled import ProxyConfig
@@ -67,14 +67,17 @@ def violations(connector: Connector) -> list[str]:
     return found
 
 
-def proxy(connector: Connector, settings: Settings) -> Proxy:
-    """Return the proxy, of as many replicas as are asked for, that a valid *connector* should have."""
-    spec, name = connector.spec, connector.metadata.name
+def proxy(connector: Connector, settings: Settings, proxy_class: Object | None = None) -> Proxy:
+    """Return the proxy, of as many replicas as are asked for, that a valid *connector* should have; *proxy_class* is
+    the class that it names.
+    """
+    spec, name, class_ = connector.spec, connector.metadata.name, class_spec(proxy_class)
     config = ProxyConfig(
         hostname=spec.hostname or f"{name}-connector",
         server_url=settings.control_url,
         routes=advertised(_routes(spec), exit_node=spec.exit_node),
         app_connector=spec.app_connector is not None,
+        accept_routes=accepts_routes(class_),
     )
     return Proxy(
         owner=owner(name),
@@ -83,6 +86,7 @@ def proxy(connector: Connector, settings: Settings) -> Proxy:
         config=config,
         tags=spec.tags or settings.proxy_tags,
         hostname_prefix=spec.hostname_prefix or "",
+        proxy_class=class_,
     )
 
 
@@ -110,7 +114,7 @@ def plan(
     obj: Object, connector: Connector, observed: Observed, settings: Settings, auth_keys: Mapping[int, str]
 ) -> Plan:
     """Return what the Connector *obj*, which `refusal` has nothing against, needs; *auth_keys* are by replica."""
-    wanted = proxy(connector, settings)
+    wanted = proxy(connector, settings, observed.proxy_class)
     made = plan_replicas(wanted, observed.children, settings, auth_keys)
     return replace(made, status=_status(obj, connector.spec, replica_devices(wanted, observed.children)))
 

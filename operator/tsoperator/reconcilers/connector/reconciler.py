@@ -9,6 +9,7 @@ from tsoperator.api.objects import (
     PROXYCLASS,
     SECRET,
     SERVICE,
+    SERVICEMONITOR,
     STATEFULSET,
     Key,
     Object,
@@ -19,12 +20,12 @@ from tsoperator.api.objects import (
 from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.authkeys import AuthKeys
-from tsoperator.desired.children import BY_OWNER, owned_keys
+from tsoperator.desired.children import owned_keys
 from tsoperator.desired.plan import Plan
-from tsoperator.desired.proxy import Children
 from tsoperator.desired.statefulset import replicas
 from tsoperator.kube.errors import Denied
 from tsoperator.kube.errors import Invalid as NotAccepted
+from tsoperator.observed import children_of
 from tsoperator.reconcilers.connector import desired
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
@@ -46,7 +47,7 @@ class ConnectorReconciler:
         self._settings = settings
         self.watches: Mapping[Resource, Mapper] = {
             CONNECTOR: lambda connector: (key_of(connector),),
-            **dict.fromkeys((SERVICE, STATEFULSET, SECRET, POD), _parent_keys),
+            **dict.fromkeys((SERVICE, SERVICEMONITOR, STATEFULSET, SECRET, POD), _parent_keys),
             PROXYCLASS: self._keys_of_class,
         }
 
@@ -67,14 +68,10 @@ class ConnectorReconciler:
         return Result(plan.requeue_after)
 
     def _observe(self, obj: Object) -> desired.Observed:
-        owner = str(desired.owner(key_of(obj).name))
-        children = Children(
-            services=self._cache.indexed(SERVICE, BY_OWNER, owner),
-            statefulsets=self._cache.indexed(STATEFULSET, BY_OWNER, owner),
-            secrets=self._cache.indexed(SECRET, BY_OWNER, owner),
-            pods=self._cache.indexed(POD, BY_OWNER, owner),
+        return desired.Observed(
+            children_of(self._cache, desired.owner(key_of(obj).name)),
+            self._cache.get(PROXYCLASS, Key("", desired.class_name(obj))),
         )
-        return desired.Observed(children, self._cache.get(PROXYCLASS, Key("", desired.class_name(obj))))
 
     async def _decide(self, obj: Object, observed: desired.Observed) -> Plan:
         if is_deleting(obj):
@@ -84,7 +81,7 @@ class ConnectorReconciler:
             return desired.invalid(obj, connector.message)
         if plan := desired.refusal(obj, connector, observed):
             return plan
-        proxy = desired.proxy(connector, self._settings)
+        proxy = desired.proxy(connector, self._settings, observed.proxy_class)
         auth_keys = {
             ordinal: await self._auth_keys.for_proxy(proxy, observed.children, self._settings, ordinal)
             for ordinal in range(replicas(proxy.target))

@@ -15,7 +15,7 @@ from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device
-from tsoperator.desired.proxyclass import class_problem
+from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec, is_changing
 from tsoperator.desired.secret import Device
 from tsoperator.desired.statefulset import ServeIngress
 from tsoperator.desired.tailscaled import ProxyConfig
@@ -70,26 +70,32 @@ def refusal(ingress: Object, observed: Observed, settings: Settings) -> Plan | N
         Note("Warning", "InvalidTags", f"invalid value of annotation {ANNOTATION_TAGS}: {error}")
         for error in wrong_tags
     ]
-    if problem := class_problem(ingress, observed.proxy_class, settings.proxy_class):
+    problem = class_problem(ingress, observed.proxy_class, settings.proxy_class)
+    if problem and not is_changing(observed.proxy_class):  # which is no news, and over in a moment
         notes.append(Note("Warning", problem.reason, problem.message))
     served = serving(ingress, observed.services)
     if served.config is None:
         message = "no backend can be served: give a default backend or a path whose Service exists"
         return Plan(notes=[*notes, *served.notes, Note("Warning", "NoValidBackends", message)])
-    return Plan(notes=notes) if notes else None
+    return Plan(notes=notes) if notes or problem else None
 
 
 def proxy(ingress: Object, observed: Observed, settings: Settings) -> Proxy:
     """Return the proxy that *ingress* should have."""
     device = proxy_device(observed.children)
+    proxy_class = class_spec(observed.proxy_class)
+    serve_config = serving(ingress, observed.services).config
     forward = is_true(annotations(ingress).get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC))
     return Proxy(
         owner=owner(key_of(ingress)),
         parent_uid=uid(ingress),
         target=ServeIngress(forward),
-        config=ProxyConfig(hostname(ingress), settings.control_url, serving(ingress, observed.services).config),
+        config=ProxyConfig(
+            hostname(ingress), settings.control_url, serve_config, accept_routes=accepts_routes(proxy_class)
+        ),
         tags=tags(ingress, settings),
         magic_dns_name=_magic_dns_name(device),
+        proxy_class=proxy_class,
     )
 
 

@@ -9,6 +9,7 @@ from tsoperator.api.objects import (
     PROXYCLASS,
     SECRET,
     SERVICE,
+    SERVICEMONITOR,
     STATEFULSET,
     Key,
     Object,
@@ -16,11 +17,11 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.authkeys import AuthKeys
-from tsoperator.desired.children import BY_OWNER, owned_keys, owner_of
+from tsoperator.desired.children import is_child, owned_keys
 from tsoperator.desired.plan import Plan
-from tsoperator.desired.proxy import Children
 from tsoperator.desired.proxyclass import class_name
 from tsoperator.kube.errors import Denied, Invalid
+from tsoperator.observed import children_of
 from tsoperator.reconcilers.ingress import desired
 from tsoperator.reconcilers.ingress.serve import backend_names
 from tsoperator.runtime.apply import Applier
@@ -54,6 +55,7 @@ class IngressReconciler:
             INGRESS: lambda ingress: (key_of(ingress),),
             SECRET: _parent_keys,
             STATEFULSET: _parent_keys,
+            SERVICEMONITOR: _parent_keys,
             POD: _parent_keys,
             SERVICE: self._keys_of_service,
             PROXYCLASS: self._keys_of_class,
@@ -76,20 +78,15 @@ class IngressReconciler:
 
     def _observe(self, ingress: Object) -> desired.Observed:
         key = key_of(ingress)
-        owner = str(desired.owner(key))
-        children = Children(
-            services=self._cache.indexed(SERVICE, BY_OWNER, owner),
-            statefulsets=self._cache.indexed(STATEFULSET, BY_OWNER, owner),
-            secrets=self._cache.indexed(SECRET, BY_OWNER, owner),
-            pods=self._cache.indexed(POD, BY_OWNER, owner),
-        )
         services = {
             name: service
             for name in backend_names(ingress)
             if (service := self._cache.get(SERVICE, Key(key.namespace, name)))
         }
         class_key = Key("", class_name(ingress, self._settings.proxy_class))
-        return desired.Observed(children, services, self._cache.get(PROXYCLASS, class_key))
+        return desired.Observed(
+            children_of(self._cache, desired.owner(key)), services, self._cache.get(PROXYCLASS, class_key)
+        )
 
     async def _decide(self, ingress: Object, observed: desired.Observed) -> Plan:
         if desired.is_leaving(ingress, self._settings):
@@ -101,8 +98,8 @@ class IngressReconciler:
         return desired.plan(ingress, observed, self._settings, auth_key)
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a proxy's own Service to its parent, any other to the Ingresses that name it."""
-        if owner_of(service):
+        """Map a proxy's own Services to its parent, any other to the Ingresses that name it."""
+        if is_child(service):
             return _parent_keys(service)
         backend = str(key_of(service))
         return [key_of(ingress) for ingress in self._cache.indexed(INGRESS, BY_BACKEND, backend)]

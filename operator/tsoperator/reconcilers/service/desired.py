@@ -17,7 +17,7 @@ from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key
-from tsoperator.desired.proxyclass import class_problem
+from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.service import egress, exposure
 from tsoperator.settings import Settings
@@ -82,17 +82,22 @@ def tags(service: Object, settings: Settings) -> Sequence[str]:
     return split_tags(given) if given else settings.proxy_tags
 
 
-def proxy(service: Object, settings: Settings) -> Proxy:
-    """Return the proxy that a valid *service* should have; to be exposed comes before egress."""
+def proxy(service: Object, settings: Settings, proxy_class: Object | None = None) -> Proxy:
+    """Return the proxy that a valid *service* should have, *proxy_class* the class that it names.
+
+    To be exposed comes before egress.
+    """
+    spec = class_spec(proxy_class)
     exposed = exposure.asks(service, settings)
     serve_config = exposure.serve_config(service, settings) if exposed else None
     return Proxy(
         owner=owner(key_of(service)),
         parent_uid=uid(service),
         target=exposure.target(service, settings) if exposed else egress.target(service),
-        config=ProxyConfig(hostname(service), settings.control_url, serve_config),
+        config=ProxyConfig(hostname(service), settings.control_url, serve_config, accept_routes=accepts_routes(spec)),
         tags=tags(service, settings),
         magic_dns_name="" if exposed else egress.magic_dns_name(service),
+        proxy_class=spec,
     )
 
 
@@ -109,7 +114,7 @@ def refusal(service: Object, observed: Observed, settings: Settings) -> Plan | N
 
 def plan(service: Object, observed: Observed, settings: Settings, auth_key: str = "") -> Plan:
     """Return what *service*, which `refusal` has nothing against, needs."""
-    wanted = proxy(service, settings)
+    wanted = proxy(service, settings, observed.proxy_class)
     made = plan_proxy(wanted, observed.children, settings, auth_key)
     if exposure.asks(service, settings):
         device = proxy_device(observed.children)

@@ -8,6 +8,7 @@ from tsoperator.api.objects import (
     PROXYCLASS,
     SECRET,
     SERVICE,
+    SERVICEMONITOR,
     STATEFULSET,
     Key,
     Object,
@@ -15,11 +16,11 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.authkeys import AuthKeys
-from tsoperator.desired.children import BY_OWNER, owned_keys, owner_of
+from tsoperator.desired.children import is_child, owned_keys
 from tsoperator.desired.plan import Plan
-from tsoperator.desired.proxy import Children
 from tsoperator.desired.proxyclass import class_name
 from tsoperator.kube.errors import Denied, Invalid
+from tsoperator.observed import children_of
 from tsoperator.reconcilers.service import desired
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
@@ -44,6 +45,7 @@ class ServiceReconciler:
             SECRET: _parent_keys,
             STATEFULSET: _parent_keys,
             POD: _parent_keys,
+            SERVICEMONITOR: _parent_keys,
             PROXYCLASS: self._keys_of_class,
         }
 
@@ -63,22 +65,17 @@ class ServiceReconciler:
         return Result(plan.requeue_after)
 
     def _observe(self, service: Object) -> desired.Observed:
-        owner = str(desired.owner(key_of(service)))
-        children = Children(
-            services=self._cache.indexed(SERVICE, BY_OWNER, owner),
-            statefulsets=self._cache.indexed(STATEFULSET, BY_OWNER, owner),
-            secrets=self._cache.indexed(SECRET, BY_OWNER, owner),
-            pods=self._cache.indexed(POD, BY_OWNER, owner),
-        )
         class_key = Key("", class_name(service, self._settings.proxy_class))
-        return desired.Observed(children, self._cache.get(PROXYCLASS, class_key))
+        return desired.Observed(
+            children_of(self._cache, desired.owner(key_of(service))), self._cache.get(PROXYCLASS, class_key)
+        )
 
     async def _decide(self, service: Object, observed: desired.Observed) -> Plan:
         if desired.is_leaving(service, self._settings):
             return desired.plan_deletion(service, observed)
         if plan := desired.refusal(service, observed, self._settings):
             return plan
-        proxy = desired.proxy(service, self._settings)
+        proxy = desired.proxy(service, self._settings, observed.proxy_class)
         auth_key = await self._auth_keys.for_proxy(proxy, observed.children, self._settings)
         return desired.plan(service, observed, self._settings, auth_key)
 
@@ -97,5 +94,5 @@ def _parent_keys(child: Object) -> Iterable[Key]:
 
 
 def _service_keys(service: Object) -> Iterable[Key]:
-    """Map a proxy's own Service to its parent, any other to itself."""
-    return _parent_keys(service) if owner_of(service) else (key_of(service),)
+    """Map a proxy's own Services to its parent, any other to itself."""
+    return _parent_keys(service) if is_child(service) else (key_of(service),)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tsnameserver.records import Records, merge, parse
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, nameserver_labels, owner_reference
-from tsoperator.desired.plan import Deletion, Patch, Plan
+from tsoperator.desired.plan import Creation, Deletion, Patch, Plan
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.desired import Observed
 from tsoperator.reconcilers.dnsrecords.records import Record
@@ -51,8 +51,8 @@ def configmap(document: str | None, **metadata: object) -> Object:
 
 def document_of(made: Plan) -> Object:
     """The document that *made* writes, by create or by patch."""
-    written = [step.body if isinstance(step, Patch) else step for step in made.apply]
-    (content,) = written
+    contents = [*children_of(made), *(patch.body for patch in patches_of(made))]
+    (content,) = contents
     document: Object = json.loads(content["data"]["records.json"])
     return document
 
@@ -170,8 +170,9 @@ def states(cluster: Cluster, made: Plan) -> Iterator[Cluster]:
         yield cluster
 
 
-def after(cluster: Cluster, step: Object | Patch | Deletion) -> Cluster:
+def after(cluster: Cluster, step: Object | Creation | Patch | Deletion) -> Cluster:
     """The cluster after one write or deletion."""
+    assert not isinstance(step, Creation), "nobody else writes records"
     if isinstance(step, Deletion):
         return {shard: live for shard, live in cluster.items() if live is not step.obj}
     name, body = (step.key.name, step.body) if isinstance(step, Patch) else (step["metadata"]["name"], step)

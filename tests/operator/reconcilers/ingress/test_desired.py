@@ -136,6 +136,20 @@ def test_an_ingress_waits_for_its_proxy_class() -> None:
     assert reasons(plan) == ["ProxyPending"]
 
 
+def test_an_ingress_waits_quietly_while_its_proxy_class_is_looked_at_again() -> None:
+    found = Observed(Children(), WEB, proxy_class("prod", ready=True, generation=2))
+    assert desired.refusal(ingress({"tailscale.com/proxy-class": "prod"}), found, SETTINGS) == Plan(notes=[])
+
+
+def test_an_ingress_is_not_kept_from_its_proxy_by_a_class_that_is_ready() -> None:
+    spec = {"tailscale": {"acceptRoutes": True}}
+    found = Observed(Children(), WEB, proxy_class("prod", spec, ready=True))
+    parent = ingress({"tailscale.com/proxy-class": "prod"})
+    assert desired.refusal(parent, found, SETTINGS) is None
+    made = desired.proxy(parent, found, SETTINGS)
+    assert (made.proxy_class is not None, made.config.accept_routes) == (True, True)
+
+
 def test_without_a_usable_backend_what_runs_stays() -> None:
     plan = desired.refusal(ingress(spec=missing()), logged_in(CURRENT), SETTINGS)
     assert plan is not None

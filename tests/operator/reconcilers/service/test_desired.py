@@ -33,6 +33,7 @@ from tests.support.objects import (
     settings,
     slim_secret,
     stored,
+    texts,
 )
 
 SETTINGS = settings()
@@ -240,6 +241,16 @@ def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | 
     assert (condition["status"], condition["reason"]) == ("False", reason)
     assert "'prod'" in condition["message"]
     assert plan == Plan(status=plan.status)
+
+
+def test_a_service_has_a_proxy_as_its_class_says_once_that_is_ready() -> None:
+    spec = {"tailscale": {"acceptRoutes": True}, "statefulSet": {"labels": {"team": "db"}}}
+    observed = Observed(Children(), proxy_class("prod", spec, ready=True))
+    service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
+    assert desired.refusal(service, observed, SETTINGS) is None
+    made = children_of(desired.plan(service, observed, SETTINGS, "new-authkey"))
+    assert made[2]["metadata"]["labels"]["team"] == "db"
+    assert '"acceptRoutes":true' in texts(made[1])["cap-107.hujson"]
 
 
 def test_a_service_is_pointed_at_its_proxy_and_is_ready_at_once() -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import POD, PROXYCLASS, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of, uid
+from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of, uid
 from tsoperator.api.rules import child_name
 
 from tests.support.manifests import DOMAIN, FQDN, egress
@@ -221,18 +221,6 @@ async def test_a_service_that_is_mended_gets_its_proxy(world: World) -> None:
     await world.becomes(lambda: world.reason(egress()), "ProxyInvalid")
     await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": FQDN})
     assert (await made(world, egress())).env[TARGET_FQDN] == f"{FQDN}."
-
-
-async def test_a_class_that_exists_is_said_not_to_be_applied(world: World) -> None:
-    prod = {"apiVersion": PROXYCLASS.api_version, "kind": "ProxyClass", "metadata": {"name": "prod"}, "spec": {}}
-    await world.apply(egress(proxy_class="prod"))
-    await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
-    await world.apply(prod)
-    await world.becomes(lambda: world.reason(egress()), "ProxyPending")
-    await world.delete(prod)
-    await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
-    await world.annotate(egress(), {"tailscale.com/proxy-class": None})
-    await made(world, egress())
 
 
 @pytest.mark.parametrize("kind", [SERVICE, STATEFULSET, SECRET], ids=str)

@@ -1,0 +1,43 @@
+"""The rule for image references, as container runtimes read them (the distribution project's grammar)."""
+
+import json
+import re
+from typing import Final
+
+_REPOSITORY_MAX: Final = 255
+_DEFAULT_DOMAIN: Final = "docker.io"
+_LABEL = r"[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?"
+_DOMAIN = re.compile(rf"({_LABEL}(\.{_LABEL})*|\[[a-fA-F0-9:]+\])(:[0-9]+)?")
+_COMPONENT = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
+_PATH = re.compile(rf"{_COMPONENT}(/{_COMPONENT})*")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_DIGEST = re.compile(r"sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128}")
+_ID = re.compile(r"[a-f0-9]{64}")
+
+
+def image_error(image: str) -> str | None:
+    """Say why *image* is no reference to an image; None if it is one."""
+    name, at, digest = image.partition("@")
+    repository, colon, tag = name.rpartition(":")
+    if not colon or "/" in tag:
+        repository, colon, tag = name, "", ""
+    domain, path = _split(repository)
+    if path != path.lower():
+        return f"{json.dumps(image)}: the repository {json.dumps(path)} must be lowercase"
+    good = (
+        _DOMAIN.fullmatch(domain)
+        and _PATH.fullmatch(path)
+        and len(f"{domain}/{path}") <= _REPOSITORY_MAX
+        and (not colon or _TAG.fullmatch(tag))
+        and (not at or _DIGEST.fullmatch(digest))
+        and not _ID.fullmatch(image)
+    )
+    return None if good else f"{json.dumps(image)}: write [REGISTRY/]REPOSITORY[:TAG][@sha256:DIGEST]"
+
+
+def _split(repository: str) -> tuple[str, str]:
+    """Return the registry and the path in it; a first part that looks like no host is of the default registry."""
+    first, slash, rest = repository.partition("/")
+    if slash and (first == "localhost" or first != first.lower() or not {".", ":"}.isdisjoint(first)):
+        return first, rest
+    return _DEFAULT_DOMAIN, repository if slash else f"library/{repository}"

@@ -1,0 +1,214 @@
+"""Structures of Kubernetes that configure Pods and containers, embedded in custom resources (dns-crds-chart.md section
+7.9).
+
+The aliases at the end are for fields: they hold the structure as it is on the wire, checked against its model.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from tsoperator.api.objects import Object
+from tsoperator.api.quantities import PATTERN, is_quantity
+from tsoperator.api.v1alpha1.kubernetes_types import LabelSelector
+from tsoperator.api.v1alpha1.wire import AtomicList, Embedded, Int32, Int64, WireModel
+
+_QUANTITY_SCHEMA: Final[Object] = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "pattern": PATTERN,
+    "x-kubernetes-int-or-string": True,
+}
+
+
+def _checked(value: int | str) -> int | str:
+    if not is_quantity(value):
+        raise ValueError("give an amount such as 100m, 0.5 or 64Mi")
+    return value
+
+
+Quantity = Annotated[int | str, AfterValidator(_checked), WithJsonSchema(_QUANTITY_SCHEMA)]
+
+
+class SELinuxOptions(WireModel):
+    """The SELinux context."""
+
+    level: str | None = None
+    """The SELinux level."""
+    role: str | None = None
+    """The SELinux role."""
+    type: str | None = None
+    """The SELinux type."""
+    user: str | None = None
+    """The SELinux user."""
+
+
+class WindowsOptions(WireModel):
+    """What applies on Windows only."""
+
+    gmsa_credential_spec: str | None = None
+    """The GMSA credential spec, inlined."""
+    gmsa_credential_spec_name: str | None = None
+    """The name of the GMSA credential spec."""
+    host_process: bool | None = None
+    """Whether it runs as a host process."""
+    run_as_user_name: str | None = None
+    """The user that the entry point runs as."""
+
+
+class Profile(WireModel):
+    """A profile that confines processes."""
+
+    localhost_profile: str | None = None
+    """The profile's name on the node, for the type Localhost."""
+    type: str
+    """Which kind of profile: Localhost, RuntimeDefault or Unconfined."""
+
+
+class Sysctl(WireModel):
+    """A kernel parameter."""
+
+    name: str
+    """The parameter's name."""
+    value: str
+    """Its value."""
+
+
+class PodSecurityContext(WireModel):
+    """Rights of all containers of the Pod."""
+
+    app_armor_profile: Profile | None = None
+    """The AppArmor profile."""
+    fs_group: Int64 | None = None
+    """A group that owns the Pod's volumes."""
+    fs_group_change_policy: str | None = None
+    """When volumes change their owner: OnRootMismatch or Always."""
+    run_as_group: Int64 | None = None
+    """The group that entry points run as."""
+    run_as_non_root: bool | None = None
+    """Whether images that run as root are refused."""
+    run_as_user: Int64 | None = None
+    """The user that entry points run as."""
+    se_linux_change_policy: str | None = None
+    """How volumes get their SELinux label: MountOption or Recursive."""
+    se_linux_options: SELinuxOptions | None = None
+    """The SELinux context."""
+    seccomp_profile: Profile | None = None
+    """The seccomp profile."""
+    supplemental_groups: AtomicList[Int64] | None = None
+    """Further groups of the containers' first processes."""
+    supplemental_groups_policy: str | None = None
+    """Whether groups of the image count too: Merge or Strict."""
+    sysctls: AtomicList[Sysctl] | None = None
+    """Kernel parameters of the Pod."""
+    windows_options: WindowsOptions | None = None
+    """What applies on Windows only."""
+
+
+class Capabilities(WireModel):
+    """Linux capabilities beside the container runtime's own choice."""
+
+    add: AtomicList[str] | None = None
+    """Those that are added."""
+    drop: AtomicList[str] | None = None
+    """Those that are taken away."""
+
+
+class SecurityContext(WireModel):
+    """Rights of one container."""
+
+    allow_privilege_escalation: bool | None = None
+    """Whether a process may get more rights than its parent."""
+    app_armor_profile: Profile | None = None
+    """The AppArmor profile."""
+    capabilities: Capabilities | None = None
+    """Linux capabilities."""
+    privileged: bool | None = None
+    """Whether it runs with all rights on the node."""
+    proc_mount: str | None = None
+    """How /proc is mounted: Default or Unmasked."""
+    read_only_root_filesystem: bool | None = None
+    """Whether the root file system can't be written."""
+    run_as_group: Int64 | None = None
+    """The group that the entry point runs as."""
+    run_as_non_root: bool | None = None
+    """Whether an image that runs as root is refused."""
+    run_as_user: Int64 | None = None
+    """The user that the entry point runs as."""
+    se_linux_options: SELinuxOptions | None = None
+    """The SELinux context."""
+    seccomp_profile: Profile | None = None
+    """The seccomp profile."""
+    windows_options: WindowsOptions | None = None
+    """What applies on Windows only."""
+
+
+class ResourceClaim(WireModel):
+    """Names a claim of the Pod."""
+
+    name: str
+    """The claim's name in the Pod."""
+    request: str | None = None
+    """The one request of the claim that is meant; unset means all."""
+
+
+class Resources(WireModel):
+    """What a container gets of the node."""
+
+    claims: Annotated[
+        Sequence[ResourceClaim] | None,
+        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}),
+    ] = None
+    """Claims for devices. Accepted, but not applied: a proxy's Pod has no claims that could be named here."""
+    limits: dict[str, Quantity] | None = None
+    """The most of each resource that it may use."""
+    requests: dict[str, Quantity] | None = None
+    """What the scheduler keeps free for it of each resource."""
+
+
+class TopologySpreadConstraint(WireModel):
+    """Spreads Pods over parts of the cluster."""
+
+    label_selector: LabelSelector | None = None
+    """Which Pods are counted, by label."""
+    match_label_keys: AtomicList[str] | None = None
+    """Label keys whose values must equal the new Pod's for a Pod to be counted."""
+    max_skew: Int32
+    """By how many Pods the parts may differ."""
+    min_domains: Int32 | None = None
+    """How many parts there must at least be."""
+    node_affinity_policy: str | None = None
+    """Whether only nodes that the Pod's affinity allows count: Honor (the default) or Ignore."""
+    node_taints_policy: str | None = None
+    """Whether only nodes whose taints the Pod tolerates count: Honor or Ignore (the default)."""
+    topology_key: str
+    """The node label whose values are the parts, such as topology.kubernetes.io/zone."""
+    when_unsatisfiable: str
+    """What happens to a Pod that can't be placed so: DoNotSchedule or ScheduleAnyway."""
+
+
+class DNSOption(WireModel):
+    """An option of the resolver."""
+
+    name: str | None = None
+    """The option's name."""
+    value: str | None = None
+    """Its value, if it takes one."""
+
+
+class PodDNSConfig(WireModel):
+    """What goes into the Pod's resolv.conf beside what the DNS policy gives."""
+
+    nameservers: AtomicList[str] | None = None
+    """Addresses of DNS servers."""
+    options: AtomicList[DNSOption] | None = None
+    """Options of the resolver."""
+    searches: AtomicList[str] | None = None
+    """Domains to search for short names."""
+
+
+EmbeddedPodSecurityContext = Annotated[Object, Embedded(PodSecurityContext)]
+EmbeddedSecurityContext = Annotated[Object, Embedded(SecurityContext)]
+EmbeddedResources = Annotated[Object, Embedded(Resources)]
+EmbeddedDNSConfig = Annotated[Object, Embedded(PodDNSConfig)]
+TopologySpreadConstraints = Sequence[Annotated[Object, Embedded(TopologySpreadConstraint)]]

@@ -1,0 +1,199 @@
+"""ProxyClass: how proxies run (dns-crds-chart.md sections 2 and 7.4)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal
+
+from pydantic import ConfigDict, Field
+
+from tsoperator.api.objects import Object
+from tsoperator.api.v1alpha1.kubernetes_types import (
+    Conditions,
+    EmbeddedAffinity,
+    LocalObjectReferences,
+    Tolerations,
+)
+from tsoperator.api.v1alpha1.pod_types import (
+    EmbeddedDNSConfig,
+    EmbeddedPodSecurityContext,
+    EmbeddedResources,
+    EmbeddedSecurityContext,
+    TopologySpreadConstraints,
+)
+from tsoperator.api.v1alpha1.wire import CustomResource, WireModel
+
+LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([a-zA-Z0-9][-._a-zA-Z0-9]*)?[a-zA-Z0-9])?$")]
+
+MONITOR_NEEDS_METRICS: Final = "a ServiceMonitor needs metrics: set metrics.enable to true"
+_METRICS_RULE: Final[Object] = {
+    "x-kubernetes-validations": [
+        {
+            "rule": "self.enable || !(has(self.serviceMonitor) && self.serviceMonitor.enable)",
+            "message": MONITOR_NEEDS_METRICS,
+        }
+    ]
+}
+
+
+class EnvironmentVariable(WireModel):
+    """An environment variable of a container."""
+
+    name: Annotated[str, Field(pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")]
+    """The variable's name. One that the operator sets too is replaced; the proxy may then not work as it should."""
+    value: str | None = None
+    """Its value; $(NAME) stands for the value of a variable before it."""
+
+
+class Debug(WireModel):
+    """The debug endpoint of tailscaled, on port 9001."""
+
+    enable: bool = False
+    """Whether it is served."""
+
+
+class Container(WireModel):
+    """How a container of the proxy runs."""
+
+    debug: Debug | None = None
+    """The debug endpoint of tailscaled, on port 9001 of tailscaleContainer; can't be set for tailscaleInitContainer.
+    Unset, it is served if metrics are."""
+    env: Sequence[EnvironmentVariable] = ()
+    """Environment variables besides those that the operator sets."""
+    image: str | None = None
+    """The image to run instead of the operator's default."""
+    image_pull_policy: Literal["Always", "Never", "IfNotPresent"] | None = None
+    """When the image is pulled."""
+    resources: EmbeddedResources | None = None
+    """What the container gets of the node."""
+    security_context: EmbeddedSecurityContext | None = None
+    """The container's rights, in place of those that the operator gives it: privileged for a proxy in the kernel."""
+
+
+class Pod(WireModel):
+    """How the proxy's Pods run. If this is given, its fields count even where they are empty."""
+
+    affinity: EmbeddedAffinity | None = None
+    """The Pods' affinity rules."""
+    annotations: Mapping[str, str] = Field(default_factory=dict)
+    """Annotations of the Pods, besides the operator's own."""
+    dns_config: EmbeddedDNSConfig | None = None
+    """What goes into the Pods' resolv.conf."""
+    dns_policy: Literal["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"] | None = None
+    """Which DNS servers the Pods ask."""
+    image_pull_secrets: LocalObjectReferences = ()
+    """Secrets in the operator's namespace to pull images with."""
+    labels: Mapping[str, LabelValue] = Field(default_factory=dict)
+    """Labels of the Pods, besides the operator's own."""
+    node_name: str | None = None
+    """The one node to run on."""
+    node_selector: Mapping[str, str] = Field(default_factory=dict)
+    """Labels that a node must have for the Pods to run there."""
+    priority_class_name: str | None = None
+    """The Pods' priority class, in place of the operator's default."""
+    security_context: EmbeddedPodSecurityContext | None = None
+    """Rights of all containers of the Pods."""
+    tailscale_container: Container | None = None
+    """The container that runs tailscaled."""
+    tailscale_init_container: Container | None = None
+    """The container that turns IP forwarding on; proxies that don't use the kernel have none."""
+    tolerations: Tolerations = ()
+    """Taints of nodes that the Pods tolerate."""
+    topology_spread_constraints: TopologySpreadConstraints = ()
+    """How the Pods are spread over the cluster."""
+
+
+class StatefulSet(WireModel):
+    """How the StatefulSet of a proxy is made."""
+
+    annotations: Mapping[str, str] = Field(default_factory=dict)
+    """Annotations of the StatefulSet, besides the operator's own."""
+    labels: Mapping[str, LabelValue] = Field(default_factory=dict)
+    """Labels of the StatefulSet, besides the operator's own."""
+    pod: Pod | None = None
+    """How the proxy's Pods run. If this is given, its fields count even where they are empty."""
+
+
+class ServiceMonitor(WireModel):
+    """A ServiceMonitor of the Prometheus operator for each proxy."""
+
+    enable: bool
+    """Whether it is made. The Prometheus operator's CRDs must be installed."""
+    labels: Mapping[str, LabelValue] = Field(default_factory=dict)
+    """Labels of the ServiceMonitor, besides the operator's own, for Prometheus to select it by."""
+
+
+class Metrics(WireModel):
+    """Metrics of the proxies, on port 9002. Egress proxies, and those that forward cluster traffic, serve none."""
+
+    model_config = ConfigDict(json_schema_extra=_METRICS_RULE)
+
+    enable: bool
+    """Whether they are served, at /metrics and by a Service of each proxy."""
+    service_monitor: ServiceMonitor | None = None
+    """A ServiceMonitor of the Prometheus operator for each proxy."""
+
+
+class PortRange(WireModel):
+    """A port, or all from port to endPort."""
+
+    end_port: int | None = None
+    """The last port; unset means port alone."""
+    port: int
+    """The first port."""
+
+
+class NodePort(WireModel):
+    """Services of type NodePort, one for each replica of a ProxyGroup."""
+
+    ports: Annotated[Sequence[PortRange], Field(min_length=1)]
+    """The ports to choose from. No other ProxyClass may have them."""
+    selector: Mapping[str, str] = Field(default_factory=dict)
+    """Labels of the nodes whose external addresses are advertised; empty means all nodes."""
+
+
+class StaticEndpoints(WireModel):
+    """Addresses at which proxies of a ProxyGroup can be reached without NAT traversal."""
+
+    node_port: NodePort
+    """Services of type NodePort, one for each replica of a ProxyGroup."""
+
+
+class TailscaleConfig(WireModel):
+    """Configuration of the proxies' tailscaled."""
+
+    accept_routes: bool = False
+    """Whether they use the routes that other devices of the tailnet advertise."""
+
+
+class ProxyClassSpec(WireModel):
+    """How the proxies run that name this class."""
+
+    metrics: Metrics | None = None
+    """Metrics of the proxies, on port 9002. Egress proxies, and those that forward cluster traffic, serve none."""
+    stateful_set: StatefulSet | None = None
+    """How the StatefulSet of a proxy is made."""
+    static_endpoints: StaticEndpoints | None = None
+    """Addresses at which proxies of a ProxyGroup can be reached without NAT traversal."""
+    tailscale: TailscaleConfig | None = None
+    """Configuration of the proxies' tailscaled."""
+    use_lets_encrypt_staging_environment: bool = False
+    """Whether Ingress proxies get their certificates from Let's Encrypt's staging environment, which has higher rate
+    limits, and which browsers don't trust."""
+
+
+class ProxyClassStatus(WireModel):
+    """What the operator has found out; it writes this, nobody else."""
+
+    conditions: Conditions = ()
+    """Whether the class can be used (ProxyClassReady), and what is wrong if not."""
+
+
+class ProxyClass(CustomResource):
+    """ProxyClass says how proxies run: where, with what image, environment, rights and resources, and with metrics.
+
+    Services and Ingresses name one by the label or annotation tailscale.com/proxy-class.
+    """
+
+    spec: ProxyClassSpec
+    """How the proxies run that name this class."""
+    status: ProxyClassStatus = Field(default_factory=ProxyClassStatus)
+    """What the operator has found out; it writes this, nobody else."""

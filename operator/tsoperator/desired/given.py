@@ -1,0 +1,46 @@
+"""Labels and annotations that a ProxyClass gives a child. Others may put theirs on it too, so which are given is
+written on it: those go again with the class.
+"""
+
+from collections.abc import Mapping
+
+from tsoperator.api.names import ANNOTATION_GIVEN
+from tsoperator.api.objects import Object, annotations
+
+_FIELDS = ("labels", "annotations")
+
+
+def with_given(child: Object, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
+    """Return *child* with these on its metadata, except where it has the key itself."""
+    metadata = child["metadata"]
+    given = {
+        field: {key: value for key, value in more.items() if key not in metadata.get(field, {})}
+        for field, more in zip(_FIELDS, (labels, annotations), strict=True)
+    }
+    names = sorted(f"{field}.{key}" for field, more in given.items() for key in more)
+    if not names:
+        return child
+    given["annotations"][ANNOTATION_GIVEN] = " ".join(names)
+    return {**child, "metadata": {**metadata, **{name: {**metadata.get(name, {}), **given[name]} for name in _FIELDS}}}
+
+
+def without_given(child: Object) -> Object:
+    """Return *child* as it was before `with_given`."""
+    if ANNOTATION_GIVEN not in annotations(child):
+        return child
+    gone = given_names(child)
+    kept = {
+        field: {key: value for key, value in child["metadata"].get(field, {}).items() if (field, key) not in gone}
+        for field in _FIELDS
+    }
+    metadata = {name: value for name, value in child["metadata"].items() if name not in _FIELDS}
+    return {**child, "metadata": {**metadata, **{field: value for field, value in kept.items() if value}}}
+
+
+def given_names(child: Object) -> set[tuple[str, str]]:
+    """Return which labels and annotations of *child* are given, as field and key, and the note of that."""
+    noted = annotations(child).get(ANNOTATION_GIVEN)
+    if noted is None:
+        return set()
+    pairs = (name.partition(".") for name in noted.split())
+    return {("annotations", ANNOTATION_GIVEN), *((field, key) for field, _, key in pairs)}

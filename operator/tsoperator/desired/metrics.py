@@ -1,0 +1,126 @@
+"""The Service and the ServiceMonitor by which Prometheus finds a proxy's metrics (standalone-proxies.md 9)."""
+
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from tsoperator.api.labels import label_value
+from tsoperator.api.names import (
+    LABEL_MANAGED,
+    LABEL_METRICS_TARGET,
+    LABEL_PROMETHEUS_JOB,
+    LABEL_PROXY_PARENT_NAME,
+    LABEL_PROXY_PARENT_NAMESPACE,
+    LABEL_PROXY_TYPE,
+    MANAGED,
+    TYPE_CONNECTOR,
+    TYPE_EGRESS_SERVICE,
+    TYPE_INGRESS_RESOURCE,
+    TYPE_INGRESS_SERVICE,
+)
+from tsoperator.api.objects import SERVICE, SERVICEMONITOR, Key, Object, is_deleting, key_of, resource_of, uid
+from tsoperator.api.v1alpha1.proxyclass import Metrics
+from tsoperator.desired.children import Owner
+from tsoperator.desired.given import with_given
+from tsoperator.desired.nameserver import owner_reference
+from tsoperator.desired.statefulset import (
+    ConnectNetworks,
+    EgressByFQDN,
+    EgressByIP,
+    ExposeIP,
+    ExposeName,
+    ServeIngress,
+    ServeService,
+    Target,
+)
+
+METRICS_PORT: Final = 9002
+METRICS_PORT_NAME: Final = "metrics"
+
+
+def proxy_type(target: Target) -> str:
+    """Return what the labels call a proxy with this *target*."""
+    match target:
+        case EgressByFQDN() | EgressByIP():
+            return TYPE_EGRESS_SERVICE
+        case ExposeIP() | ExposeName() | ServeService():
+            return TYPE_INGRESS_SERVICE
+        case ServeIngress():
+            return TYPE_INGRESS_RESOURCE
+        case ConnectNetworks():
+            return TYPE_CONNECTOR
+    assert_never(target)
+
+
+def serves_metrics(target: Target) -> bool:
+    """Tell whether a proxy can serve metrics: not one that forwards all that comes to its address."""
+    match target:
+        case EgressByFQDN() | EgressByIP():
+            return False
+        case ExposeIP() | ExposeName() | ServeService() | ConnectNetworks():
+            return True
+        case ServeIngress(forward_cluster_traffic):
+            return not forward_cluster_traffic
+    assert_never(target)
+
+
+def metrics_objects(
+    proxy: Key, owner: Owner, target: Target, metrics: Metrics | None, there: Sequence[Object]
+) -> list[Object]:
+    """Return what leads to the metrics of the proxy named *proxy*; *there* is what is there of it.
+
+    The ServiceMonitor belongs to the Service, so it comes once the Service is there.
+    """
+    if metrics is None or not metrics.enable or not serves_metrics(target):
+        return []
+    labels = _labels(proxy.name, owner, proxy_type(target))
+    service = _service(proxy, owner, labels)
+    monitor = metrics.service_monitor
+    live = next((obj for obj in there if resource_of(obj) == SERVICE and key_of(obj) == key_of(service)), None)
+    if monitor is None or not monitor.enable or live is None or is_deleting(live):
+        return [service]
+    return [service, with_given(_service_monitor(live, labels), monitor.labels, {})]
+
+
+def _labels(proxy: str, owner: Owner, kind: str) -> dict[str, str]:
+    labels = {
+        LABEL_MANAGED: MANAGED,
+        LABEL_METRICS_TARGET: proxy,
+        LABEL_PROXY_TYPE: kind,
+        LABEL_PROXY_PARENT_NAME: label_value(owner.key.name),
+    }
+    job = ["ts", kind]
+    if kind in (TYPE_INGRESS_RESOURCE, TYPE_INGRESS_SERVICE):
+        labels[LABEL_PROXY_PARENT_NAMESPACE] = label_value(owner.key.namespace)
+        job.append(owner.key.namespace)
+    return labels | {LABEL_PROMETHEUS_JOB: label_value("_".join([*job, owner.key.name]))}
+
+
+def _service(proxy: Key, owner: Owner, labels: dict[str, str]) -> Object:
+    port = {"name": METRICS_PORT_NAME, "port": METRICS_PORT, "protocol": "TCP"}
+    return {
+        "apiVersion": SERVICE.api_version,
+        "kind": SERVICE.kind,
+        "metadata": {"namespace": proxy.namespace, "name": f"{proxy.name}-metrics", "labels": labels},
+        "spec": {"type": "ClusterIP", "selector": owner.labels, "ports": [port]},
+    }
+
+
+def _service_monitor(service: Object, labels: dict[str, str]) -> Object:
+    key = key_of(service)
+    return {
+        "apiVersion": SERVICEMONITOR.api_version,
+        "kind": SERVICEMONITOR.kind,
+        "metadata": {
+            "namespace": key.namespace,
+            "name": key.name,
+            "labels": labels,
+            "ownerReferences": [owner_reference(SERVICE, key.name, uid(service))],
+        },
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "endpoints": [{"port": METRICS_PORT_NAME}],
+            "namespaceSelector": {"matchNames": [key.namespace]},
+            "jobLabel": LABEL_PROMETHEUS_JOB,
+            "targetLabels": [LABEL_PROXY_PARENT_NAME, LABEL_PROXY_PARENT_NAMESPACE, LABEL_PROXY_TYPE],
+        },
+    }

@@ -1,0 +1,161 @@
+"""A ProxyClass laid over the StatefulSet of a proxy (standalone-proxies.md 8).
+
+What it leaves out or clears counts as much as what it sets: Pods that the Go operator made would restart otherwise.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from tsoperator.api.names import PROXY_CONTAINER, SYSCTL_CONTAINER
+from tsoperator.api.objects import Object
+from tsoperator.api.v1alpha1.proxyclass import Container, Debug, Pod, ProxyClassSpec
+from tsoperator.desired.given import with_given
+from tsoperator.desired.metrics import METRICS_PORT, METRICS_PORT_NAME, serves_metrics
+from tsoperator.desired.statefulset import ServeIngress, Target
+
+_DEBUG_PORT: Final = 9001
+_STAGING_DIRECTORY: Final = "https://acme-staging-v02.api.letsencrypt.org/directory"
+_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-cluster-dns-name"
+_REFERENCE = re.compile(r"\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
+
+
+def overlaid(statefulset: Object, spec: ProxyClassSpec, target: Target) -> Object:
+    """Return *statefulset*, that of a proxy with this *target*, as the class *spec* wants it."""
+    template = statefulset["spec"]["template"]
+    metadata, pod_spec = template["metadata"], _with_endpoints(template["spec"], spec, target)
+    given = spec.stateful_set
+    if given is not None and given.pod is not None:
+        metadata = _pod_metadata(metadata, given.pod)
+        pod_spec = _with_pod_fields(pod_spec, given.pod)
+    template = {**template, "metadata": metadata, "spec": pod_spec}
+    made = {**statefulset, "spec": {**statefulset["spec"], "template": template}}
+    return with_given(made, given.labels, given.annotations) if given is not None else made
+
+
+def _with_endpoints(pod: Object, spec: ProxyClassSpec, target: Target) -> Object:
+    """Add what concerns metrics, debugging and certificates, in this order, to the container of tailscaled."""
+    env: list[Object] = []
+    ports: list[Object] = []
+    if serves_metrics(target):
+        if _debugs(spec):
+            env += [
+                _variable("TS_DEBUG_ADDR_PORT", f"$(POD_IP):{_DEBUG_PORT}"),
+                _variable("TS_TAILSCALED_EXTRA_ARGS", "--debug=$(TS_DEBUG_ADDR_PORT)"),
+            ]
+            ports.append(_port("debug", _DEBUG_PORT))
+        if spec.metrics is not None and spec.metrics.enable:
+            env += [
+                _variable("TS_LOCAL_ADDR_PORT", f"$(POD_IP):{METRICS_PORT}"),
+                _variable("TS_ENABLE_METRICS", "true"),
+            ]
+            ports.append(_port(METRICS_PORT_NAME, METRICS_PORT))
+    if spec.use_lets_encrypt_staging_environment and isinstance(target, ServeIngress):
+        env.append(_variable("TS_DEBUG_ACME_DIRECTORY_URL", _STAGING_DIRECTORY))
+
+    def extended(container: Object) -> Object:
+        if container["name"] != PROXY_CONTAINER:
+            return container
+        made = {**container, "env": [*container["env"], *env]}
+        return {**made, "ports": ports} if ports else made
+
+    return {**pod, "containers": [extended(container) for container in pod["containers"]]}
+
+
+def _debugs(spec: ProxyClassSpec) -> bool:
+    """Tell whether the debug endpoint is on: if nothing is said of it, as the metrics are."""
+    container = spec.stateful_set and spec.stateful_set.pod and spec.stateful_set.pod.tailscale_container
+    debug: Debug | None = container.debug if container else None
+    return debug.enable if debug is not None else spec.metrics is not None and spec.metrics.enable
+
+
+def _pod_metadata(metadata: Object, pod: Pod) -> Object:
+    """Return the metadata of Pods; keys of ours win, but for one that existing Pods of such a class don't have."""
+    made = {**metadata, "labels": {**pod.labels, **metadata["labels"]}}
+    if pod.annotations:
+        ours = {key: value for key, value in metadata.get("annotations", {}).items() if key != _LAST_CLUSTER_DNS_NAME}
+        made["annotations"] = {**pod.annotations, **ours}
+    return made
+
+
+def _with_pod_fields(spec: Object, pod: Pod) -> Object:
+    """Return the Pods' *spec* with the fields of the class, of which most clear what they don't set."""
+    assigned = {
+        "affinity": pod.affinity,
+        "imagePullSecrets": [*pod.image_pull_secrets],
+        "nodeName": pod.node_name,
+        "nodeSelector": dict(pod.node_selector),
+        "priorityClassName": pod.priority_class_name,
+        "securityContext": pod.security_context,
+        "tolerations": [*pod.tolerations],
+        "topologySpreadConstraints": [*pod.topology_spread_constraints],
+    }
+    where_set = {"dnsConfig": pod.dns_config, "dnsPolicy": pod.dns_policy}
+    containers = {PROXY_CONTAINER: pod.tailscale_container, SYSCTL_CONTAINER: pod.tailscale_init_container}
+    made = {name: value for name, value in spec.items() if name not in assigned}
+    made |= {name: value for name, value in (assigned | where_set).items() if value}
+    for field in ("initContainers", "containers"):
+        if field in made:
+            made[field] = [_with_container_fields(each, containers.get(each["name"])) for each in made[field]]
+    return made
+
+
+def _with_container_fields(container: Object, given: Container | None) -> Object:
+    if given is None:
+        return container
+    made = dict(container)
+    if given.image:
+        made["image"] = given.image
+    if given.image_pull_policy:
+        made["imagePullPolicy"] = given.image_pull_policy
+    if given.security_context is not None:
+        made["securityContext"] = given.security_context
+    if amounts := _amounts(given.resources or {}):
+        made["resources"] = {**container.get("resources", {}), **amounts}
+    if given.env:
+        added = [_variable(variable.name, variable.value or "") for variable in given.env]
+        made["env"] = _unique([*container.get("env", ()), *added])
+    return made
+
+
+def _amounts(resources: Object) -> Object:
+    """Return requests and limits as text, which is how the API server keeps them; claims can't be met."""
+    named = {field: resources.get(field) or {} for field in ("requests", "limits")}
+    return {
+        field: {name: str(amount) for name, amount in amounts.items()} for field, amounts in named.items() if amounts
+    }
+
+
+def _unique(env: Sequence[Object]) -> list[Object]:
+    """Return each variable once, with its last value.
+
+    It stands where its name came first, so that what refers to it still finds it, or later, after what it refers to.
+    One that extends its own earlier value needs that before it.
+    """
+    last = {variable["name"]: variable for variable in env}
+    made: list[Object] = []
+    placed: set[str] = set()
+    for variable in env:
+        name = variable["name"]
+        final = last[name]
+        references = _references(final) & last.keys()
+        if name in references:
+            made.append(variable)
+        elif name not in placed and (variable is final or references <= placed):
+            made.append(final)
+        else:
+            continue
+        placed.add(name)
+    return made
+
+
+def _references(variable: Object) -> set[str]:
+    return set(_REFERENCE.findall(variable.get("value", "")))
+
+
+def _variable(name: str, value: str) -> Object:
+    return {"name": name, "value": value}
+
+
+def _port(name: str, number: int) -> Object:
+    return {"name": name, "containerPort": number, "protocol": "TCP"}

@@ -1,0 +1,1 @@
+"""ProxyClass: how proxies run."""

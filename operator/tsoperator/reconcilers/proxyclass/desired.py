@@ -1,0 +1,159 @@
+"""Decides whether a ProxyClass can be used (dns-crds-chart.md 2.2, 2.3)."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.images import image_error
+from tsoperator.api.labels import annotation_errors, label_errors
+from tsoperator.api.names import CONDITION_PROXYCLASS_READY, PROXY_CONTAINER
+from tsoperator.api.objects import SERVICEMONITOR, Object
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.proxyclass import (
+    MONITOR_NEEDS_METRICS,
+    Container,
+    Metrics,
+    Pod,
+    ProxyClass,
+    StatefulSet,
+)
+from tsoperator.desired.plan import Note, Plan
+from tsoperator.reconcilers.proxyclass import ports
+
+_VALID: Final = "ProxyClassValid"
+_INVALID: Final = "ProxyClassInvalid"
+_CUSTOM_VARIABLE: Final = "CustomTSEnvVar"
+_POD: Final = "spec.statefulSet.pod"
+_EXPERIMENTAL: Final = (
+    "EXPERIMENTAL_TS_CONFIGFILE_PATH",
+    "EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS",
+)
+_STOPS_THE_PROXY: Final = frozenset(
+    f"TS_{name}"
+    for name in (
+        "AUTHKEY", "HOSTNAME", "ROUTES", "ACCEPT_DNS", "EXTRA_ARGS", "CLIENT_ID", "CLIENT_SECRET", "ID_TOKEN",
+        "AUDIENCE",
+    )
+)  # fmt: skip
+"""What the image refuses beside the config file that every proxy has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a ProxyClass's plan depends on besides it: all ProxyClasses, and whether ServiceMonitors can be made."""
+
+    proxy_classes: Sequence[Object] = ()
+    serves_monitors: bool = False
+
+
+def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> Plan:
+    """Return what the ProxyClass *obj*, parsed as *proxy_class*, needs: a finalizer, and to be told how it is."""
+    if isinstance(proxy_class, Invalid):
+        return replace(_refused(obj, [proxy_class.message], []), hold=False)  # it can't be written as it is
+    warnings = [Note("Warning", _CUSTOM_VARIABLE, words) for words in custom_variables(proxy_class)]
+    if wrong := violations(obj, proxy_class, observed):
+        return _refused(obj, wrong, warnings)
+    return Plan(hold=True, status=_status(obj, True, _VALID, _VALID), notes=warnings)
+
+
+def asks_for_monitors(obj: Object) -> bool:
+    """Tell whether the ProxyClass *obj* depends on ServiceMonitors being served."""
+    proxy_class = ProxyClass.parse(obj)
+    if isinstance(proxy_class, Invalid) or proxy_class.spec.metrics is None:
+        return False
+    monitor = proxy_class.spec.metrics.service_monitor
+    return monitor is not None and monitor.enable
+
+
+def violations(obj: Object, proxy_class: ProxyClass, observed: Observed) -> list[str]:
+    """Return what is wrong with the class, each as path, value and words to mend it."""
+    spec = proxy_class.spec
+    found: list[str] = []
+    if spec.stateful_set is not None:
+        found += _statefulset_violations(spec.stateful_set)
+    if spec.metrics is not None:
+        found += _metrics_violations(spec.metrics, observed)
+    if words := ports.violation(obj, proxy_class, observed.proxy_classes):
+        text = ports.text(ports.ranges(proxy_class))
+        found.append(_violation("spec.staticEndpoints.nodePort.ports", json.dumps(text), words))
+    return list(dict.fromkeys(found))
+
+
+def custom_variables(proxy_class: ProxyClass) -> Iterable[str]:
+    """Return a warning for each variable that the image may take for the operator's."""
+    given = proxy_class.spec.stateful_set
+    container = given.pod.tailscale_container if given is not None and given.pod is not None else None
+    for name in (variable.name for variable in (container.env if container else ())):
+        where = f"environment variable {name} of container {PROXY_CONTAINER}"
+        if name in _STOPS_THE_PROXY:
+            yield f"{where} keeps proxies from starting, because they are configured by a file: remove it"
+        elif name.startswith("TS_") or name.upper() in _EXPERIMENTAL:
+            yield f"{where} configures the proxy itself: it may not work, and what it does may change at any time"
+
+
+def _statefulset_violations(given: StatefulSet) -> Iterable[str]:
+    for error in label_errors(given.labels):
+        yield _invalid(".spec.statefulSet.labels", error)
+    for error in annotation_errors(given.annotations):
+        yield _invalid(".spec.statefulSet.annotations", error)
+    if given.pod is not None:
+        yield from _pod_violations(given.pod)
+
+
+def _pod_violations(pod: Pod) -> Iterable[str]:
+    for error in label_errors(pod.labels):
+        yield _invalid(f".{_POD}.labels", error)
+    for error in annotation_errors(pod.annotations):
+        yield _invalid(f".{_POD}.annotations", error)
+    yield from _image_violations(f"{_POD}.tailscaleContainer", pod.tailscale_container)
+    yield from _image_violations(f"{_POD}.tailscaleInitContainer", pod.tailscale_init_container)
+    if pod.tailscale_init_container is not None and pod.tailscale_init_container.debug is not None:
+        path, debug = f"{_POD}.tailscaleInitContainer.debug", pod.tailscale_init_container.debug
+        words = "tailscaled doesn't run in the init container: set it for tailscaleContainer instead"
+        yield _violation(path, json.dumps({"enable": debug.enable}), words)
+
+
+def _image_violations(path: str, container: Container | None) -> Iterable[str]:
+    if container is not None and container.image and (error := image_error(container.image)):
+        yield _invalid(f"{path}.image", error)
+
+
+def _metrics_violations(metrics: Metrics, observed: Observed) -> Iterable[str]:
+    monitor = metrics.service_monitor
+    if monitor is None:
+        return
+    if monitor.enable and not metrics.enable:
+        yield _violation("spec.metrics", '"enable"', MONITOR_NEEDS_METRICS)
+    if monitor.enable and not observed.serves_monitors:
+        words = (
+            f"the cluster has no ServiceMonitors: install the CRD {SERVICEMONITOR} (it comes with the Prometheus "
+            "operator), or turn serviceMonitor off"
+        )
+        yield _violation("spec.metrics.serviceMonitor", '"enable"', words)
+    for error in label_errors(monitor.labels):
+        yield _invalid(".spec.metrics.serviceMonitor.labels", error)
+
+
+def _invalid(path: str, error: str) -> str:
+    """Return the words for an *error* that begins with the value."""
+    return f"{path}: Invalid value: {error}"
+
+
+def _violation(path: str, value: str, words: str) -> str:
+    return _invalid(path, f"{value}: {words}")
+
+
+def _refused(obj: Object, wrong: Sequence[str], warnings: Sequence[Note]) -> Plan:
+    text = wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]"
+    message = f"ProxyClass is not valid: {text}"
+    notes = [*warnings, Note("Warning", _INVALID, message)]
+    return Plan(hold=True, status=_status(obj, False, _INVALID, message), notes=notes)
+
+
+def _status(obj: Object, ready: bool, reason: str, message: str) -> Object:
+    generation = int(obj["metadata"].get("generation", 0))
+    wanted = condition(CONDITION_PROXYCLASS_READY, ready, reason, message, generation)
+    status = obj.get("status") or {}
+    return {**status, "conditions": set_condition(status.get("conditions") or [], [wanted], now="")}

@@ -1,0 +1,66 @@
+"""Node ports that a ProxyClass keeps for static endpoints: no two classes may have one of them."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from tsoperator.api.objects import Object, is_deleting, key_of
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.proxyclass import ProxyClass
+from tsoperator.desired.proxyclass import is_ready
+
+_LAST_PORT = 65535
+
+
+class Range(NamedTuple):
+    """The ports from *first* to *last*, both included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+    def overlaps(self, other: "Range") -> bool:
+        """Tell whether the two have a port in common."""
+        return self.first <= other.last and other.first <= self.last
+
+
+def ranges(proxy_class: ProxyClass | Invalid) -> list[Range]:
+    """Return the node ports of the class."""
+    if isinstance(proxy_class, Invalid) or proxy_class.spec.static_endpoints is None:
+        return []
+    given = proxy_class.spec.static_endpoints.node_port.ports
+    return [Range(each.port, each.end_port or each.port) for each in given]
+
+
+def text(found: Iterable[Range]) -> str:
+    """Return *found* as users write it."""
+    return ", ".join(map(str, found))
+
+
+def violation(obj: Object, proxy_class: ProxyClass, proxy_classes: Sequence[Object]) -> str | None:
+    """Say what is wrong with the node ports of the ProxyClass *obj*, parsed as *proxy_class*, among all the others."""
+    own = ranges(proxy_class)
+    for each in own:
+        if not 0 < each.first <= each.last <= _LAST_PORT:
+            return f"{each} is no range of ports: give port and endPort from 1 to {_LAST_PORT}, endPort not the smaller"
+    for other in proxy_classes:
+        taken = [each for each in ranges(ProxyClass.parse(other)) if any(map(each.overlaps, own))]
+        if taken and _comes_before(other, obj):
+            return f"ProxyClass {key_of(other).name!r} has {text(taken)}: give each class ports of its own"
+    for before, after in pairwise(sorted(own)):
+        if before.overlaps(after):
+            return f"{before} and {after} overlap: give each port once"
+    return None
+
+
+def _comes_before(other: Object, obj: Object) -> bool:
+    """Tell whether *other* keeps the ports that both have: one in use does, of two the older, so that both agree."""
+    if other["metadata"]["uid"] == obj["metadata"]["uid"] or is_deleting(other) or not is_ready(other):
+        return False
+    return not is_ready(obj) or _age(other) < _age(obj)
+
+
+def _age(obj: Object) -> tuple[str, str]:
+    return obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]

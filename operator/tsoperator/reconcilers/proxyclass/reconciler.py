@@ -1,0 +1,51 @@
+"""Looks, decides, acts and reports for one ProxyClass at a time."""
+
+from collections.abc import Iterable, Mapping
+
+from tsoperator.api.objects import CRD, PROXYCLASS, SERVICEMONITOR, Key, Object, Resource, is_deleting, key_of
+from tsoperator.api.v1alpha1.proxyclass import ProxyClass
+from tsoperator.desired.plan import Plan
+from tsoperator.reconcilers.proxyclass import desired, ports
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.result import DONE, Result
+
+
+class ProxyClassReconciler:
+    """Says of ProxyClasses whether they can be used; the proxies that use one are others' to make."""
+
+    name = "proxyclass"
+
+    def __init__(self, cache: Cache, applier: Applier) -> None:
+        self._cache = cache
+        self._applier = applier
+        self.watches: Mapping[Resource, Mapper] = {PROXYCLASS: self._keys_of_class, CRD: self._keys_with_monitors}
+
+    async def reconcile(self, key: Key) -> Result:
+        """Tell the user of the ProxyClass named *key* whether it can be used."""
+        obj = self._cache.get(PROXYCLASS, key)
+        if obj is None:
+            return DONE
+        plan = self._decide(obj)
+        obj = await self._applier.apply(obj, plan)
+        await self._applier.report(obj, plan)
+        return Result(plan.requeue_after)
+
+    def _decide(self, obj: Object) -> Plan:
+        if is_deleting(obj):
+            return Plan(release=True)  # who named it is told, and keeps the proxy that runs
+        crd = self._cache.get(CRD, Key("", str(SERVICEMONITOR)))
+        serves_monitors = crd is not None and not is_deleting(crd)
+        observed = desired.Observed(self._cache.all(PROXYCLASS), serves_monitors)
+        return desired.plan(obj, ProxyClass.parse(obj), observed)
+
+    def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
+        """Map a class to itself, and one with node ports to all with some: whether they clash depends on the others."""
+        if not ports.ranges(ProxyClass.parse(proxy_class)):
+            return [key_of(proxy_class)]
+        others = (key_of(obj) for obj in self._cache.all(PROXYCLASS) if ports.ranges(ProxyClass.parse(obj)))
+        return {key_of(proxy_class), *others}
+
+    def _keys_with_monitors(self, _crd: Object) -> Iterable[Key]:
+        return [key_of(obj) for obj in self._cache.all(PROXYCLASS) if desired.asks_for_monitors(obj)]

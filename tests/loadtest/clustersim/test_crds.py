@@ -1,0 +1,53 @@
+"""Custom kinds come and go with their definitions."""
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from clustersim.furniture import definition
+from clustersim.objects import CRD, SERVICEMONITOR
+from clustersim.sim import ClusterSim, cluster_sim
+
+from tests.support.cluster import until
+
+MONITORS = "/apis/monitoring.coreos.com/v1/servicemonitors"
+NAME = "servicemonitors.monitoring.coreos.com"
+
+
+@pytest.fixture
+async def sim() -> AsyncIterator[ClusterSim]:
+    async with cluster_sim() as running:
+        yield running
+
+
+def is_served(sim: ClusterSim) -> bool:
+    return SERVICEMONITOR in sim.kinds.all()
+
+
+async def status(sim: ClusterSim) -> int:
+    async with aiohttp.ClientSession(sim.api_url) as session, session.get(MONITORS) as response:
+        return response.status
+
+
+async def test_a_kind_is_served_once_its_definition_is_there(sim: ClusterSim) -> None:
+    assert await status(sim) == 404
+    sim.store.create(CRD, definition(SERVICEMONITOR))
+    await until(lambda: is_served(sim))
+    assert await status(sim) == 200
+
+
+async def test_a_kind_goes_with_its_definition_and_takes_its_objects_along(sim: ClusterSim) -> None:
+    sim.store.create(CRD, definition(SERVICEMONITOR))
+    await until(lambda: is_served(sim))
+    sim.store.create(SERVICEMONITOR, {"metadata": {"namespace": "tailscale", "name": "a"}})
+    sim.store.delete(CRD, "", NAME)
+    await until(lambda: not sim.store.list(SERVICEMONITOR))
+    assert await status(sim) == 404
+
+
+async def test_a_kind_that_is_served_stays_the_same(sim: ClusterSim) -> None:
+    before = sim.kinds.all()
+    sim.store.merge(CRD, "", "dnsconfigs.tailscale.com", {"metadata": {"labels": {"a": "b"}}})
+    sim.store.create(CRD, definition(SERVICEMONITOR))
+    await until(lambda: is_served(sim))
+    assert sim.kinds.all() == [*before, SERVICEMONITOR]

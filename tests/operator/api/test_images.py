@@ -1,0 +1,43 @@
+"""Which image references container runtimes accept."""
+
+import pytest
+from tsoperator.api.images import image_error
+
+DIGEST = "sha256:" + "0a" * 32
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "tailscale", "tailscale/tailscale", "tailscale/tailscale:stable", "ghcr.my-repo/tailscale:v0.01testsomething",
+        "example.org:5000/a/b/c__d--e.f:V1", f"example.org/tailscale@{DIGEST}", f"example.org/tailscale:v1@{DIGEST}",
+        "localhost/tailscale", "localhost:5000/tailscale", "[2001:db8::1]:5000/tailscale", "Registry/tailscale",
+        "docker.io/library/tailscale",
+    ],
+)  # fmt: skip
+def test_a_reference_names_an_image(image: str) -> None:
+    assert image_error(image) is None
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        ("FOO bar", '"FOO bar": the repository "library/FOO bar" must be lowercase'),
+        ("example.org/Tailscale", "must be lowercase"),
+        ("tail scale", "write [REGISTRY/]REPOSITORY[:TAG]"),
+        ("tailscale:", "write"),
+        ("tailscale:-v1", "write"),
+        ("tailscale:" + "x" * 129, "write"),
+        ("tailscale@sha256:abc", "write"),
+        ("a" * 256, "write"),
+        ("0a" * 32, "write"),
+        ("example.org//a", "write"),
+        ("-example.org/a", "write"),
+        ("https://example.org/a", "write"),
+    ],
+)
+def test_what_is_no_reference_is_said_to_be_none(image: str, words: str) -> None:
+    error = image_error(image)
+    assert error is not None
+    assert words in error
+    assert "\n" not in error

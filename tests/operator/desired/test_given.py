@@ -1,0 +1,78 @@
+"""Labels and annotations that a ProxyClass gives, and that go with it."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tsoperator.api.names import ANNOTATION_GIVEN
+from tsoperator.api.objects import Object, annotations, labels
+from tsoperator.desired.given import given_names, with_given, without_given
+from tsoperator.desired.plan import write_for
+
+from tests.support.objects import stored
+
+TEXTS = st.dictionaries(st.sampled_from(["a", "b.c", "example.org/d"]), st.text("xy", max_size=2), max_size=3)
+
+
+def child(**metadata: Any) -> Object:
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ts", **metadata}, "spec": {"a": 1}}
+
+
+def test_what_is_given_is_there_and_noted() -> None:
+    made = with_given(child(labels={"own": "1"}), {"team": "web"}, {"example.org/note": "x"})
+    assert labels(made) == {"own": "1", "team": "web"}
+    noted = "annotations.example.org/note labels.team"
+    assert annotations(made) == {"example.org/note": "x", ANNOTATION_GIVEN: noted}
+
+
+def test_what_the_child_has_itself_wins() -> None:
+    own = child(labels={"team": "ours"}, annotations={"note": "ours"})
+    assert with_given(own, {"team": "web"}, {"note": "x"}) == own
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_child_can_be_had_without_what_was_given(own: Object, given_labels: Object, given_notes: Object) -> None:
+    plain = child(**({"labels": own} if own else {}))
+    assert without_given(with_given(plain, given_labels, given_notes)) == plain
+
+
+def test_nothing_is_given_where_nothing_is_noted() -> None:
+    assert given_names(child(labels={"team": "web"})) == set()
+
+
+def written(wanted: Object, found: Object | None) -> Object:
+    """What is stored after a write that was due."""
+    result = write_for(wanted, found)
+    assert result is not None
+    return stored(result)
+
+
+def test_what_was_given_goes_and_what_others_put_there_stays() -> None:
+    live = written(with_given(child(), {"team": "web", "tier": "1"}, {"note": "x"}), None)
+    live["metadata"]["labels"]["theirs"] = "1"
+    less = written(with_given(child(), {"tier": "1"}, {}), live)
+    assert labels(less) == {"tier": "1", "theirs": "1"}
+    assert "note" not in annotations(less)
+    none = written(child(), less)
+    assert labels(none) == {"theirs": "1"}
+    assert ANNOTATION_GIVEN not in annotations(none)
+    assert write_for(child(), none) is None
+
+
+def test_another_value_is_written() -> None:
+    live = written(with_given(child(), {"team": "web"}, {}), None)
+    assert labels(written(with_given(child(), {"team": "db"}, {}), live)) == {"team": "db"}
+
+
+def test_what_is_given_leaves_a_spec_that_is_right_as_it_is() -> None:
+    live = written(child(), None)
+    live["spec"]["restarted"] = "by hand"
+    assert written(with_given(child(), {"team": "web"}, {}), live)["spec"] == {"a": 1, "restarted": "by hand"}
+
+
+def test_what_another_operator_gave_is_noted_and_no_more() -> None:
+    theirs = stored(child(labels={"team": "web"}))
+    theirs["spec"] = {"a": 1, "restarted": "by hand"}
+    made = written(with_given(child(), {"team": "web"}, {}), theirs)
+    assert (labels(made), made["spec"]) == ({"team": "web"}, theirs["spec"])
+    assert labels(written(child(), made)) == {}

@@ -1,0 +1,151 @@
+"""What leads Prometheus to a proxy's metrics."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.names import ANNOTATION_GIVEN
+from tsoperator.api.objects import Key, Object, annotations, key_of, labels
+from tsoperator.api.v1alpha1.proxyclass import Metrics
+from tsoperator.desired.children import Owner, by_metrics_owner, is_child, owned_keys
+from tsoperator.desired.metrics import metrics_objects
+from tsoperator.desired.plan import contains
+from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, ServeIngress, Target
+
+from tests.support.objects import deleting, stored
+
+PROXY = Key("tailscale", "ts-web-abcde")
+OWNER = Owner("ingress", Key("default", "web"))
+INGRESS = ServeIngress(forward_cluster_traffic=False)
+LABELS = {
+    "tailscale.com/managed": "true",
+    "tailscale.com/metrics-target": "ts-web-abcde",
+    "ts_proxy_type": "ingress_resource",
+    "ts_proxy_parent_name": "web",
+    "ts_proxy_parent_namespace": "default",
+    "ts_prom_job": "ts_ingress_resource_default_web",
+}
+
+
+def metrics(*, monitor: bool | None = None, **monitor_labels: str) -> Metrics:
+    given = {} if monitor is None else {"serviceMonitor": {"enable": monitor, "labels": monitor_labels}}
+    return Metrics.model_validate({"enable": True, **given})
+
+
+def made(wanted: Metrics | None, *there: Object, target: Target = INGRESS, owner: Owner = OWNER) -> list[Object]:
+    return metrics_objects(PROXY, owner, target, wanted, there)
+
+
+def service() -> Object:
+    (only,) = made(metrics())
+    return stored(only)
+
+
+def test_metrics_have_a_service() -> None:
+    assert made(metrics()) == [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"namespace": "tailscale", "name": "ts-web-abcde-metrics", "labels": LABELS},
+            "spec": {
+                "type": "ClusterIP",
+                "selector": OWNER.labels,
+                "ports": [{"name": "metrics", "port": 9002, "protocol": "TCP"}],
+            },
+        }
+    ]
+
+
+def test_a_metrics_service_is_as_the_go_operators() -> None:
+    theirs: Object = json.loads((Path(__file__).parent / "recorded" / "class.json").read_text())["metrics"]
+    key = Key("tailscale", "ts-router-XXXXX")
+    (ours,) = metrics_objects(key, Owner("connector", Key("", "router")), INGRESS, metrics(), [])
+    assert contains(theirs["spec"], ours["spec"])
+    assert key_of(ours).name == theirs["metadata"]["name"]
+    of_ingress = {"ts_proxy_type", "ts_proxy_parent_namespace", "ts_prom_job"}  # the recorded one is a Connector's
+    assert {name: value for name, value in labels(ours).items() if name not in of_ingress}.items() <= labels(
+        theirs
+    ).items()
+
+
+def test_a_service_monitor_belongs_to_the_service() -> None:
+    first, monitor = made(metrics(monitor=True), service())
+    owner = {"apiVersion": "v1", "kind": "Service", "name": "ts-web-abcde-metrics", "uid": service()["metadata"]["uid"]}
+    assert first["kind"] == "Service"
+    assert (monitor["apiVersion"], monitor["kind"]) == ("monitoring.coreos.com/v1", "ServiceMonitor")
+    assert monitor["metadata"] == {
+        "namespace": "tailscale",
+        "name": "ts-web-abcde-metrics",
+        "labels": LABELS,
+        "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
+    }
+    assert monitor["spec"] == {
+        "selector": {"matchLabels": LABELS},
+        "endpoints": [{"port": "metrics"}],
+        "namespaceSelector": {"matchNames": ["tailscale"]},
+        "jobLabel": "ts_prom_job",
+        "targetLabels": ["ts_proxy_parent_name", "ts_proxy_parent_namespace", "ts_proxy_type"],
+    }
+
+
+def test_a_service_monitor_has_the_labels_of_its_class_under_ours() -> None:
+    _, monitor = made(metrics(monitor=True, release="prometheus", ts_proxy_type="other"), service())
+    assert labels(monitor) == {**LABELS, "release": "prometheus"}
+    assert monitor["spec"]["selector"] == {"matchLabels": LABELS}
+    assert annotations(monitor) == {ANNOTATION_GIVEN: "labels.release"}
+
+
+@pytest.mark.parametrize("there", [[], [deleting(service())]])
+def test_a_service_monitor_waits_for_the_service(there: list[Object]) -> None:
+    assert [obj["kind"] for obj in made(metrics(monitor=True), *there)] == ["Service"]
+
+
+def test_without_a_service_monitor_there_is_a_service_alone() -> None:
+    assert [obj["kind"] for obj in made(metrics(monitor=False), service())] == ["Service"]
+
+
+class Nothing(NamedTuple):
+    metrics: Metrics | None
+    target: Target = INGRESS
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Nothing(None),
+        Nothing(Metrics(enable=False)),
+        Nothing(metrics(), EgressByFQDN("db.tail1234.ts.net.")),
+        Nothing(metrics(), EgressByIP("100.64.0.9")),
+        Nothing(metrics(), ServeIngress(forward_cluster_traffic=True)),
+    ],
+)
+def test_a_proxy_that_serves_no_metrics_gets_nothing(case: Nothing) -> None:
+    assert made(case.metrics, service(), target=case.target) == []
+
+
+def test_names_that_are_too_long_for_labels_are_cut() -> None:
+    long = Owner("ingress", Key("n" * 64, "p" * 64))
+    found = labels(made(metrics(), owner=long)[0])
+    assert {len(found[name]) for name in ("ts_proxy_parent_name", "ts_proxy_parent_namespace", "ts_prom_job")} == {63}
+    assert found["ts_prom_job"].startswith("ts_ingress_resource_nnn")
+
+
+def test_what_leads_to_metrics_is_found_by_its_parent() -> None:
+    assert by_metrics_owner(service()) == (str(OWNER),)
+    assert is_child(service())
+    assert owned_keys(service(), "ingress") == (Key("default", "web"),)
+    assert owned_keys(service(), "svc") == ()
+
+
+@pytest.mark.parametrize("kind", ["egress_service", "ingress_service"])
+def test_both_types_of_services_are_of_one_kind(kind: str) -> None:
+    obj = {"metadata": {"labels": {**LABELS, "ts_proxy_type": kind}}}
+    assert by_metrics_owner(obj) == ("svc:default/web",)
+
+
+@pytest.mark.parametrize("changed", [{"tailscale.com/managed": "no"}, {"ts_proxy_type": "other"}])
+def test_a_users_service_leads_to_nobodys_metrics(changed: Object) -> None:
+    obj = {"metadata": {"labels": {**LABELS, **changed}}}
+    assert by_metrics_owner(obj) == ()
+    assert not is_child(obj)

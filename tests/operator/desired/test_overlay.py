@@ -1,0 +1,289 @@
+"""A ProxyClass over the StatefulSet of a proxy."""
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.names import ANNOTATION_GIVEN
+from tsoperator.api.objects import Key, Object, annotations, labels
+from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
+from tsoperator.desired.children import Owner
+from tsoperator.desired.overlay import overlaid
+from tsoperator.desired.plan import contains
+from tsoperator.desired.statefulset import EgressByFQDN, ServeIngress, Target, proxy_statefulset
+
+from tests.support.objects import settings
+
+OWNER = Owner("svc", Key("default", "db"))
+EGRESS = EgressByFQDN("db.tail1234.ts.net.")
+INGRESS = ServeIngress(forward_cluster_traffic=False)
+FORWARD = ServeIngress(forward_cluster_traffic=True)
+DEBUG_ENV = [("TS_DEBUG_ADDR_PORT", "$(POD_IP):9001"), ("TS_TAILSCALED_EXTRA_ARGS", "--debug=$(TS_DEBUG_ADDR_PORT)")]
+METRICS_ENV = [("TS_LOCAL_ADDR_PORT", "$(POD_IP):9002"), ("TS_ENABLE_METRICS", "true")]
+STAGING = ("TS_DEBUG_ACME_DIRECTORY_URL", "https://acme-staging-v02.api.letsencrypt.org/directory")
+DEBUG_PORT = {"name": "debug", "containerPort": 9001, "protocol": "TCP"}
+METRICS_PORT = {"name": "metrics", "containerPort": 9002, "protocol": "TCP"}
+
+
+def plain(target: Target = EGRESS, **changes: str) -> Object:
+    return proxy_statefulset(Key("tailscale", "ts-db-abcde"), OWNER, "1234-UID", target, settings(**changes), None)
+
+
+def over(spec: Object, target: Target = EGRESS, **changes: str) -> Object:
+    return overlaid(plain(target, **changes), ProxyClassSpec.model_validate(spec), target)
+
+
+def over_pod(pod: Object, target: Target = EGRESS, **changes: str) -> Object:
+    """The Pods' spec under a class with *pod*."""
+    made: Object = over({"statefulSet": {"pod": pod}}, target, **changes)["spec"]["template"]["spec"]
+    return made
+
+
+def over_container(container: Object, target: Target = EGRESS) -> Object:
+    """The container of tailscaled under a class with *container*."""
+    made: Object = over_pod({"tailscaleContainer": container}, target)["containers"][0]
+    return made
+
+
+def pod_of(statefulset: Object) -> Object:
+    pod: Object = statefulset["spec"]["template"]["spec"]
+    return pod
+
+
+def container_of(statefulset: Object) -> Object:
+    container: Object = pod_of(statefulset)["containers"][0]
+    return container
+
+
+def added(statefulset: Object, target: Target) -> list[tuple[str, str]]:
+    """The variables after those that a proxy has without a class."""
+    env = container_of(statefulset)["env"][len(container_of(plain(target))["env"]) :]
+    return [(variable["name"], variable["value"]) for variable in env]
+
+
+@pytest.mark.parametrize("target", [EGRESS, INGRESS, FORWARD])
+@pytest.mark.parametrize("spec", [{}, {"statefulSet": {}}, {"statefulSet": {"pod": {}}}])
+def test_an_empty_class_changes_nothing(spec: Object, target: Target) -> None:
+    assert over(spec, target) == plain(target)
+
+
+class Endpoints(NamedTuple):
+    spec: Object
+    env: list[tuple[str, str]]
+    ports: list[Object] | None = None
+    target: Target = INGRESS
+
+
+def debug(on: bool, metrics: bool) -> Object:
+    container = {"debug": {"enable": on}}
+    return {"metrics": {"enable": metrics}, "statefulSet": {"pod": {"tailscaleContainer": container}}}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Endpoints({"metrics": {"enable": True}}, DEBUG_ENV + METRICS_ENV, [DEBUG_PORT, METRICS_PORT]),
+        Endpoints({"metrics": {"enable": False}}, []),
+        Endpoints(debug(on=False, metrics=True), METRICS_ENV, [METRICS_PORT]),
+        Endpoints(debug(on=True, metrics=False), DEBUG_ENV, [DEBUG_PORT]),
+        Endpoints(debug(on=True, metrics=True), DEBUG_ENV + METRICS_ENV, [DEBUG_PORT, METRICS_PORT]),
+        Endpoints({"metrics": {"enable": True}}, [], None, EGRESS),
+        Endpoints({"metrics": {"enable": True}}, [], None, FORWARD),
+        Endpoints({"useLetsEncryptStagingEnvironment": True}, [STAGING]),
+        Endpoints({"useLetsEncryptStagingEnvironment": True}, [STAGING], None, FORWARD),
+        Endpoints({"useLetsEncryptStagingEnvironment": True}, [], None, EGRESS),
+        Endpoints(
+            {"metrics": {"enable": True}, "useLetsEncryptStagingEnvironment": True},
+            [*DEBUG_ENV, *METRICS_ENV, STAGING],
+            [DEBUG_PORT, METRICS_PORT],
+        ),
+    ],
+)
+def test_endpoints_and_certificates_are_as_the_class_says(case: Endpoints) -> None:
+    made = over(case.spec, case.target)
+    assert added(made, case.target) == case.env
+    assert container_of(made).get("ports") == case.ports
+
+
+def test_labels_and_annotations_go_on_the_statefulset_alone() -> None:
+    made = over({"statefulSet": {"labels": {"team": "web", **OWNER.labels, "app": "x"}, "annotations": {"note": "y"}}})
+    assert labels(made) == {**OWNER.labels, "team": "web", "app": "x"}
+    assert annotations(made) == {"note": "y", ANNOTATION_GIVEN: "annotations.note labels.app labels.team"}
+    assert made["spec"] == plain()["spec"]
+
+
+def test_labels_and_annotations_of_pods_go_under_ours() -> None:
+    last = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
+    before = plain()["spec"]["template"]["metadata"]
+    pod = {"labels": {"pod": "l", "app": "other"}, "annotations": {"note": "x", last: "other"}}
+    made = over({"statefulSet": {"pod": pod}})
+    assert made["metadata"] == plain()["metadata"]
+    metadata = made["spec"]["template"]["metadata"]
+    assert metadata["labels"] == {**before["labels"], "pod": "l"}
+    assert metadata["annotations"] == {**before["annotations"], "note": "x"}
+    assert metadata["deletionGracePeriodSeconds"] == 10
+
+
+@pytest.mark.parametrize(("given", "kept"), [({}, True), ({"note": "x"}, False)])
+def test_one_annotation_of_ours_goes_where_the_class_has_some_as_in_existing_pods(given: Object, kept: bool) -> None:
+    name = "tailscale.com/operator-last-set-cluster-dns-name"
+    base = plain()
+    base["spec"]["template"]["metadata"]["annotations"] = {name: "db.example.org"}
+    spec = ProxyClassSpec.model_validate({"statefulSet": {"pod": {"annotations": given}}})
+    assert (name in overlaid(base, spec, EGRESS)["spec"]["template"]["metadata"]["annotations"]) is kept
+
+
+POD_FIELDS = {
+    "affinity": {"nodeAffinity": {}},
+    "dnsConfig": {"nameservers": ["192.0.2.53"]},
+    "dnsPolicy": "None",
+    "imagePullSecrets": [{"name": "pull"}],
+    "nodeName": "node-1",
+    "nodeSelector": {"disk": "fast"},
+    "priorityClassName": "high",
+    "securityContext": {"runAsUser": 0},
+    "tolerations": [{"operator": "Exists"}],
+    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+}
+
+
+@pytest.mark.parametrize("field", POD_FIELDS)
+def test_a_field_of_pods_is_as_the_class_says(field: str) -> None:
+    assert over_pod({field: POD_FIELDS[field]}) == {**pod_of(plain()), field: POD_FIELDS[field]}
+
+
+@pytest.mark.parametrize(("pod", "priority"), [({}, None), ({"priorityClassName": "high"}, "high")])
+def test_a_class_with_pods_takes_the_operators_priority_class_away(pod: Object, priority: str | None) -> None:
+    assert over_pod(pod, proxy_priority_class="default").get("priorityClassName") == priority
+
+
+def test_without_pods_the_operators_priority_class_stays() -> None:
+    assert pod_of(over({"statefulSet": {}}, proxy_priority_class="default"))["priorityClassName"] == "default"
+
+
+CONTAINER_FIELDS = {
+    "image": "example.org/tailscale:v1",
+    "imagePullPolicy": "IfNotPresent",
+    "securityContext": {"privileged": False},
+}
+
+
+@pytest.mark.parametrize("field", CONTAINER_FIELDS)
+def test_a_field_of_a_container_is_as_the_class_says(field: str) -> None:
+    given = {field: CONTAINER_FIELDS[field]}
+    assert over_container(given) == {**container_of(plain()), **given}
+    init = over_pod({"tailscaleInitContainer": given})["initContainers"][0]
+    assert init == {**pod_of(plain())["initContainers"][0], **given}
+
+
+def test_fields_that_are_empty_leave_the_container_as_it_is() -> None:
+    assert over_container({"image": "", "resources": {"limits": {}}, "env": []}) == container_of(plain())
+
+
+@pytest.mark.parametrize(
+    ("given", "resources"),
+    [
+        ({"requests": {"cpu": 1}}, {"requests": {"cpu": "1"}}),
+        ({"limits": {"memory": "64Mi"}}, {"requests": {"cpu": "1m", "memory": "1Mi"}, "limits": {"memory": "64Mi"}}),
+        ({"claims": [{"name": "gpu"}]}, {"requests": {"cpu": "1m", "memory": "1Mi"}}),
+    ],
+)
+def test_requests_and_limits_are_replaced_each_as_a_whole(given: Object, resources: Object) -> None:
+    assert over_container({"resources": given})["resources"] == resources
+
+
+def test_a_userspace_proxy_has_no_init_container_to_change() -> None:
+    assert over_pod({"tailscaleInitContainer": {"image": "example.org/a:1"}}, INGRESS) == pod_of(plain(INGRESS))
+
+
+class Variables(NamedTuple):
+    given: list[tuple[str, str | None]]
+    last: list[tuple[str, str]]
+    """The variables from TS_DEBUG_ADDR_PORT on."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Variables([("A", "1"), ("B", None)], [*DEBUG_ENV, *METRICS_ENV, ("A", "1"), ("B", "")]),
+        Variables([("A", "1"), ("A", "2")], [*DEBUG_ENV, *METRICS_ENV, ("A", "2")]),
+        Variables([("TS_ENABLE_METRICS", "false")], [*DEBUG_ENV, METRICS_ENV[0], ("TS_ENABLE_METRICS", "false")]),
+        Variables(
+            [("TS_DEBUG_ADDR_PORT", "[::]:9001")], [("TS_DEBUG_ADDR_PORT", "[::]:9001"), DEBUG_ENV[1], *METRICS_ENV]
+        ),
+        Variables(
+            [("PORT", "9005"), ("TS_LOCAL_ADDR_PORT", "$(POD_IP):$(PORT)")],
+            [*DEBUG_ENV, METRICS_ENV[1], ("PORT", "9005"), ("TS_LOCAL_ADDR_PORT", "$(POD_IP):$(PORT)")],
+        ),
+        Variables(
+            [("TS_TAILSCALED_EXTRA_ARGS", "$(TS_TAILSCALED_EXTRA_ARGS) --verbose=1")],
+            [*DEBUG_ENV, *METRICS_ENV, ("TS_TAILSCALED_EXTRA_ARGS", "$(TS_TAILSCALED_EXTRA_ARGS) --verbose=1")],
+        ),
+    ],
+    ids=["new", "twice", "ours", "what others refer to", "what refers to others", "what extends itself"],
+)
+def test_a_variable_is_there_once_with_its_last_value_where_references_work(case: Variables) -> None:
+    env = [{"name": name, **({} if value is None else {"value": value})} for name, value in case.given]
+    spec = {"metrics": {"enable": True}, "statefulSet": {"pod": {"tailscaleContainer": {"env": env}}}}
+    assert added(over(spec, INGRESS), INGRESS) == case.last
+
+
+def test_a_variable_replaces_one_that_comes_from_a_field() -> None:
+    made = over_container({"env": [{"name": "POD_IP", "value": "192.0.2.1"}]})["env"]
+    assert [variable for variable in made if variable["name"] == "POD_IP"] == [{"name": "POD_IP", "value": "192.0.2.1"}]
+
+
+def test_the_statefulset_that_it_is_laid_over_stays_as_it_was() -> None:
+    base = plain()
+    before = deepcopy(base)
+    everything = {"tailscaleContainer": {"env": [{"name": "A"}], "resources": {"limits": {"cpu": 1}}}, **POD_FIELDS}
+    overlaid(base, ProxyClassSpec.model_validate({"statefulSet": {"pod": everything}}), EGRESS)
+    assert base == before
+
+
+RECORDED_CLASS = {
+    "statefulSet": {
+        "labels": {"team": "web"},
+        "annotations": {"note": "x"},
+        "pod": {
+            "labels": {"pod": "l"},
+            "nodeSelector": {"kubernetes.io/os": "linux"},
+            "tailscaleContainer": {
+                "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}},
+                "env": [{"name": "TS_DEBUG_FOO", "value": "1"}],
+            },
+            "tailscaleInitContainer": {
+                "env": [{"name": "TS_EXTRA_ARGS", "value": "--advertise-tags=tag:k8s-operator"}]
+            },
+        },
+    },
+    "metrics": {"enable": True},
+}
+
+
+def recorded() -> Object:
+    made: Object = json.loads((Path(__file__).parent / "recorded" / "class.json").read_text())["statefulset"]
+    return made
+
+
+def unclassed(statefulset: Object) -> Object:
+    """The recorded StatefulSet as it would be without its class."""
+    made = deepcopy(statefulset)
+    del made["metadata"]["labels"]["team"], made["metadata"]["annotations"]
+    template = made["spec"]["template"]
+    del template["metadata"]["labels"]["pod"], template["spec"]["nodeSelector"]
+    container, init = template["spec"]["containers"][0], template["spec"]["initContainers"][0]
+    del container["ports"], init["env"]
+    container["resources"] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
+    container["env"] = container["env"][:-5]
+    return made
+
+
+def test_a_class_makes_of_a_statefulset_what_the_go_operator_makes_of_it() -> None:
+    # A Connector's: of the targets that serve metrics, only whether one is an Ingress makes a difference.
+    made = overlaid(unclassed(recorded()), ProxyClassSpec.model_validate(RECORDED_CLASS), INGRESS)
+    assert contains(recorded()["spec"], made["spec"])
+    assert contains(made["spec"], recorded()["spec"])
+    assert contains(made["metadata"], recorded()["metadata"])

@@ -1,0 +1,192 @@
+"""Whether a ProxyClass can be used."""
+
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import Object
+from tsoperator.api.v1alpha1.proxyclass import ProxyClass
+from tsoperator.desired.plan import Plan
+from tsoperator.reconcilers.proxyclass import desired
+from tsoperator.reconcilers.proxyclass.desired import Observed
+
+from tests.support.objects import proxy_class
+
+READY = {
+    "type": "ProxyClassReady",
+    "status": "True",
+    "reason": "ProxyClassValid",
+    "message": "ProxyClassValid",
+    "observedGeneration": 1,
+}
+MONITORED = {"metrics": {"enable": True, "serviceMonitor": {"enable": True}}}
+
+
+def plan(spec: Object, observed: Observed | None = None) -> Plan:
+    obj = proxy_class(spec=spec)
+    return desired.plan(obj, ProxyClass.parse(obj), observed or Observed())
+
+
+def condition_of(made: Plan) -> Object:
+    """The one condition that *made* sets, without its time."""
+    assert made.status is not None
+    (condition,) = made.status["conditions"]
+    return {name: value for name, value in condition.items() if name != "lastTransitionTime"}
+
+
+def in_pod(**pod: object) -> Object:
+    return {"statefulSet": {"pod": pod}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {
+            "statefulSet": {
+                "labels": {"team": "web", "example.org/tier": ""},
+                "annotations": {"Example.org/note": "any text"},
+                "pod": {
+                    "tailscaleContainer": {
+                        "image": "ghcr.my-repo/tailscale:v0.01testsomething",
+                        "env": [{"name": "FOO"}],
+                        "debug": {"enable": True},
+                    },
+                    "tailscaleInitContainer": {"image": ""},
+                },
+            }
+        },
+        {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": {"a": "b"}}}},
+        {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001}, {"port": 3005}], "selector": {}}}},
+    ],
+)
+def test_a_class_that_is_valid_is_ready_and_held(spec: Object) -> None:
+    made = plan(spec)
+    assert condition_of(made) == READY
+    assert (made.hold, [*made.notes]) == (True, [])
+
+
+class Invalid(NamedTuple):
+    spec: Object
+    words: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Invalid({"statefulSet": {"labels": {"a b": "x"}}}, '.spec.statefulSet.labels: Invalid value: "a b": a key is'),
+        Invalid(
+            {"statefulSet": {"annotations": {"?": "x"}}}, '.spec.statefulSet.annotations: Invalid value: "?": a key is'
+        ),
+        Invalid(in_pod(labels={"-": "x"}), '.spec.statefulSet.pod.labels: Invalid value: "-": a key is'),
+        Invalid(in_pod(annotations={"-": "x"}), '.spec.statefulSet.pod.annotations: Invalid value: "-": a key is'),
+        Invalid(
+            in_pod(tailscaleContainer={"image": "FOO bar"}),
+            'spec.statefulSet.pod.tailscaleContainer.image: Invalid value: "FOO bar": the repository "library/FOO bar"',
+        ),
+        Invalid(
+            in_pod(tailscaleInitContainer={"image": "FOO bar"}),
+            "spec.statefulSet.pod.tailscaleInitContainer.image: Invalid value",
+        ),
+        Invalid(
+            in_pod(tailscaleInitContainer={"debug": {}}),
+            'spec.statefulSet.pod.tailscaleInitContainer.debug: Invalid value: {"enable": false}: tailscaled doesn',
+        ),
+        Invalid(
+            MONITORED,
+            'spec.metrics.serviceMonitor: Invalid value: "enable": the cluster has no ServiceMonitors: install the CRD '
+            "servicemonitors.monitoring.coreos.com",
+        ),
+        Invalid(
+            {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": {"bar!": ""}}}},
+            ".spec.metrics.serviceMonitor.labels: Invalid value",
+        ),
+        Invalid({"metrics": {"enable": False, "serviceMonitor": {"enable": True}}}, "set metrics.enable to true"),
+        Invalid(
+            {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001, "endPort": 3000}]}}},
+            'spec.staticEndpoints.nodePort.ports: Invalid value: "3001-3000": 3001-3000 is no range of ports',
+        ),
+        Invalid({"statefulSet": {"labels": {"team": "?!someVal"}}}, "spec.statefulSet.labels.team must match"),
+    ],
+)
+def test_a_class_that_is_invalid_is_told_why(case: Invalid) -> None:
+    made = plan(case.spec)
+    condition = condition_of(made)
+    assert (condition["status"], condition["reason"]) == ("False", "ProxyClassInvalid")
+    assert condition["message"].startswith("ProxyClass is not valid: ")
+    assert case.words in condition["message"]
+    assert [(note.type, note.reason, note.message) for note in made.notes] == [
+        ("Warning", "ProxyClassInvalid", condition["message"])
+    ]
+
+
+def test_several_errors_are_a_list_in_which_each_stands_once() -> None:
+    made = plan({"statefulSet": {"labels": {"a b": "x"}, "annotations": {"-": "x", "?": "x"}}})
+    message = condition_of(made)["message"]
+    assert message.startswith("ProxyClass is not valid: [.spec.statefulSet.labels: ")
+    assert message.endswith("]")
+    assert message.count("Invalid value") == 3
+
+
+def test_a_class_that_can_not_be_read_is_not_held() -> None:
+    assert not plan({"metrics": {}}).hold
+    assert plan({"statefulSet": {"labels": {"a b": "x"}}}).hold
+
+
+def test_service_monitors_can_be_asked_for_where_there_are_some() -> None:
+    assert condition_of(plan(MONITORED, Observed(serves_monitors=True))) == READY
+
+
+@pytest.mark.parametrize(
+    ("spec", "asks"),
+    [
+        (MONITORED, True),
+        ({"metrics": {"enable": True, "serviceMonitor": {"enable": False}}}, False),
+        ({"metrics": {"enable": True}}, False),
+        ({}, False),
+        ({"metrics": {}}, False),
+    ],
+)
+def test_a_class_asks_for_service_monitors_or_not(spec: Object, asks: bool) -> None:
+    assert desired.asks_for_monitors(proxy_class(spec=spec)) is asks
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("TS_USERSPACE", "configures the proxy itself"),
+        ("EXPERIMENTAL_TS_CONFIGFILE_PATH", "configures the proxy itself"),
+        ("experimental_allow_proxying_cluster_traffic_via_ingress", "configures the proxy itself"),
+        ("TS_AUTHKEY", "keeps proxies from starting"),
+    ],
+)
+def test_a_variable_that_the_image_reads_is_warned_of(name: str, words: str) -> None:
+    made = plan(in_pod(tailscaleContainer={"env": [{"name": name}]}))
+    (note,) = made.notes
+    assert (note.type, note.reason) == ("Warning", "CustomTSEnvVar")
+    assert f"{name} of container tailscale {words}" in note.message
+    assert condition_of(made) == READY
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {"tailscaleContainer": {"env": [{"name": "FOO"}, {"name": "ts_userspace"}]}},
+        {"tailscaleInitContainer": {"env": [{"name": "TS_USERSPACE"}]}},
+    ],
+)
+def test_other_variables_are_not_warned_of(pod: Object) -> None:
+    assert not plan(in_pod(**pod)).notes
+
+
+def test_a_status_keeps_the_conditions_of_others() -> None:
+    other = {
+        "type": "Other",
+        "status": "True",
+        "reason": "X",
+        "message": "",
+        "lastTransitionTime": "2026-01-02T03:04:05Z",
+    }
+    obj = proxy_class() | {"status": {"conditions": [other]}}
+    status = desired.plan(obj, ProxyClass.parse(obj), Observed()).status
+    assert status is not None
+    assert [condition["type"] for condition in status["conditions"]] == ["Other", "ProxyClassReady"]

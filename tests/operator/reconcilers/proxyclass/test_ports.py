@@ -1,0 +1,95 @@
+"""Node ports of ProxyClasses."""
+
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import Object
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.proxyclass import ProxyClass
+from tsoperator.reconcilers.proxyclass import ports
+
+from tests.support.objects import deleting, proxy_class
+
+OLD, NEW = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
+
+
+def with_ports(*given: int | tuple[int, int], name: str = "prod", ready: bool | None = None, at: str = NEW) -> Object:
+    each = [{"port": it} if isinstance(it, int) else {"port": it[0], "endPort": it[1]} for it in given]
+    spec = {"staticEndpoints": {"nodePort": {"ports": each}}} if each else {}
+    return proxy_class(name, spec, ready=ready, creationTimestamp=at)
+
+
+def violation(obj: Object, *others: Object) -> str:
+    """What is wrong with the ports of *obj*; empty if nothing is."""
+    parsed = ProxyClass.parse(obj)
+    assert not isinstance(parsed, Invalid)
+    return ports.violation(obj, parsed, [obj, *others]) or ""
+
+
+class Case(NamedTuple):
+    ports: list[int | tuple[int, int]]
+    words: str = ""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case([]),
+        Case([3001, 3005]),
+        Case([(3000, 3002), (3005, 3007)]),
+        Case([(30010, 30020), (30021, 30022)]),
+        Case([3005, (3006, 3010), 3001]),
+        Case([(1, 65535)]),
+        Case([(1000, 2000), (1500, 1800)], "1000-2000 and 1500-1800 overlap"),
+        Case([3005, (3001, 3010)], "3001-3010 and 3005 overlap"),
+        Case([(3001, 3000)], "3001-3000 is no range"),
+        Case([(3000, 3002), (3000, 3002)], "overlap"),
+        Case([0], "0 is no range"),
+        Case([-1], "-1 is no range"),
+        Case([777777], "from 1 to 65535"),
+        Case([(30000, 70000)], "from 1 to 65535"),
+    ],
+)
+def test_ports_are_real_and_each_is_there_once(case: Case) -> None:
+    found = violation(with_ports(*case.ports))
+    assert case.words in found
+    assert bool(found) == bool(case.words)
+
+
+@pytest.mark.parametrize(
+    ("other", "clashes"),
+    [
+        (with_ports(31000, 32000, name="other", ready=True), True),
+        (with_ports((31999, 32100), name="other", ready=True), True),
+        (with_ports(31000, name="other", ready=True), False),
+        (with_ports(name="other", ready=True), False),
+        (with_ports(32000, name="other"), False),
+        (with_ports(32000, name="other", ready=False), False),
+        (deleting(with_ports(32000, name="other", ready=True)), False),
+        (proxy_class("other", {"staticEndpoints": {}}, ready=True), False),
+    ],
+)
+def test_no_port_is_one_that_another_class_has_in_use(other: Object, clashes: bool) -> None:
+    words = "ProxyClass 'other' has" if clashes else ""
+    found = violation(with_ports((31005, 32070)), other)
+    assert words in found
+    assert bool(found) is clashes
+
+
+def test_a_class_in_use_keeps_its_ports_against_an_older_one_that_changed() -> None:
+    older, newer = with_ports(32000, name="older", ready=False, at=OLD), with_ports(32000, ready=True)
+    assert violation(older, newer)
+    assert not violation(newer, older)
+
+
+@pytest.mark.parametrize("at", [OLD, NEW], ids=["by time", "by name"])
+def test_of_two_that_were_ready_at_once_the_older_stays(at: str) -> None:
+    first, second = with_ports(32000, name="a", ready=True, at=at), with_ports(32000, name="b", ready=True)
+    assert not violation(first, second)
+    assert "'a' has 32000" in violation(second, first)
+
+
+def test_ranges_are_told_as_users_write_them() -> None:
+    parsed = ProxyClass.parse(with_ports(3001, (3005, 3007)))
+    assert ports.text(ports.ranges(parsed)) == "3001, 3005-3007"
+    assert ports.ranges(Invalid("x")) == []

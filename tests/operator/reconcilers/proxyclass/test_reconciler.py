@@ -1,0 +1,133 @@
+"""ProxyClasses on a cluster: the operator runs, and the state of the world is looked at."""
+
+import pytest
+from clustersim.faults import Failure
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import Object
+
+from tests.support.manifests import proxy_class
+from tests.support.operator import World, running_operator
+
+READY = "ProxyClassReady"
+BAD: Object = {"statefulSet": {"pod": {"tailscaleContainer": {"image": "FOO bar"}}}}
+MONITORED: Object = {"metrics": {"enable": True, "serviceMonitor": {"enable": True}}}
+PORTS: Object = {"staticEndpoints": {"nodePort": {"ports": [{"port": 30010, "endPort": 30020}]}}}
+
+
+async def becomes(world: World, name: str, reason: str) -> None:
+    """Wait until the ProxyClass *name* is ready or not for that *reason*."""
+    await world.becomes(lambda: world.reason(proxy_class(name), READY), reason)
+
+
+async def test_a_class_that_is_valid_is_ready_and_left_alone(world: World) -> None:
+    await world.apply(proxy_class(statefulSet={"labels": {"team": "web"}}))
+    await becomes(world, "prod", "ProxyClassValid")
+    obj = await world.look(proxy_class())
+    assert FINALIZER in obj["metadata"]["finalizers"]
+    assert obj["status"]["conditions"][0]["observedGeneration"] == obj["metadata"]["generation"]
+    assert not await world.writes_when_left_alone()
+
+
+async def test_an_operator_that_starts_again_writes_nothing(world: World) -> None:
+    await world.apply(proxy_class())
+    await becomes(world, "prod", "ProxyClassValid")
+    await world.settled()
+    assert not await world.writes_during(world.restart())
+
+
+async def test_a_class_that_is_invalid_is_told_why_until_it_is_mended(world: World) -> None:
+    await world.apply(proxy_class(**BAD))
+    await becomes(world, "prod", "ProxyClassInvalid")
+    condition = await world.condition(proxy_class(), READY)
+    assert condition is not None
+    assert "must be lowercase" in condition.message
+    assert (await world.events(proxy_class()))["ProxyClassInvalid"] == condition.message
+    assert not await world.writes_when_left_alone()
+    await world.change(proxy_class(), {"spec": {"statefulSet": {"pod": None}}})
+    await becomes(world, "prod", "ProxyClassValid")
+
+
+async def test_a_variable_that_the_image_reads_is_warned_of(world: World) -> None:
+    container = {"env": [{"name": "TS_USERSPACE", "value": "true"}]}
+    await world.apply(proxy_class(statefulSet={"pod": {"tailscaleContainer": container}}))
+    await becomes(world, "prod", "ProxyClassValid")
+    await world.settled()
+    assert "TS_USERSPACE" in (await world.events(proxy_class()))["CustomTSEnvVar"]
+
+
+@pytest.mark.parametrize("spec", [{}, BAD], ids=["valid", "invalid"])
+async def test_a_class_can_be_deleted(world: World, spec: Object) -> None:
+    await world.apply(proxy_class(**spec))
+    await world.eventually(lambda: world.condition(proxy_class(), READY))
+    await world.delete(proxy_class())
+    await world.eventually(lambda: world.gone(proxy_class()))
+    assert not await world.writes_when_left_alone()
+
+
+@pytest.mark.simulated  # the CRD's schema refuses such a class, unless it was there first
+async def test_a_class_that_cannot_be_read_is_told_why_and_can_be_deleted(world: World) -> None:
+    await world.apply(proxy_class(metrics={"enable": "yes"}))
+    await becomes(world, "prod", "ProxyClassInvalid")
+    condition = await world.condition(proxy_class(), READY)
+    assert condition is not None
+    assert "spec.metrics.enable must be true or false" in condition.message
+    await world.delete(proxy_class())
+    await world.eventually(lambda: world.gone(proxy_class()))
+
+
+async def test_without_the_prometheus_operator_there_are_no_service_monitors(world: World) -> None:
+    await world.apply(proxy_class(**MONITORED))
+    await becomes(world, "prod", "ProxyClassInvalid")
+    condition = await world.condition(proxy_class(), READY)
+    assert condition is not None
+    assert "servicemonitors.monitoring.coreos.com" in condition.message
+
+
+async def test_service_monitors_come_with_the_prometheus_operator_and_go_with_it(
+    world: World, monitoring: Object
+) -> None:
+    await world.apply(proxy_class(**MONITORED), proxy_class("other"))
+    await becomes(world, "prod", "ProxyClassInvalid")
+    await world.apply(monitoring)
+    await becomes(world, "prod", "ProxyClassValid")
+    await world.delete(monitoring)
+    await becomes(world, "prod", "ProxyClassInvalid")
+    assert await world.reason(proxy_class("other"), READY) == "ProxyClassValid"
+
+
+async def test_ports_of_a_class_that_goes_are_free(world: World) -> None:
+    await world.apply(proxy_class("first", **PORTS))
+    await becomes(world, "first", "ProxyClassValid")
+    await world.apply(proxy_class("second", **PORTS))
+    await becomes(world, "second", "ProxyClassInvalid")
+    assert not await world.writes_when_left_alone()
+    assert await world.reason(proxy_class("first"), READY) == "ProxyClassValid"
+    await world.delete(proxy_class("first"))
+    await becomes(world, "second", "ProxyClassValid")
+
+
+async def test_of_classes_that_ask_for_the_same_ports_at_once_one_gets_them(cluster: World) -> None:
+    names = [f"class-{number}" for number in range(4)]
+    await cluster.apply(*(proxy_class(name, **PORTS) for name in names))
+
+    async def reasons() -> list[str]:
+        return sorted([await cluster.reason(proxy_class(name), READY) for name in names])
+
+    async with running_operator(cluster):
+        await cluster.becomes(reasons, ["ProxyClassInvalid"] * 3 + ["ProxyClassValid"])
+        assert not await cluster.writes_when_left_alone()
+        assert await reasons() == ["ProxyClassInvalid"] * 3 + ["ProxyClassValid"]
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("times", [1, 2])
+async def test_any_write_may_fail(cluster: World, times: int) -> None:
+    await cluster.apply(proxy_class())
+    for status in (500, 409) * times:
+        cluster.sim.faults.fail(Failure(status, verb="update", plural="proxyclasses"))
+    async with running_operator(cluster):
+        await becomes(cluster, "prod", "ProxyClassValid")
+        assert cluster.sim.faults.to_json()["fail"] == []
+        cluster.sim.faults.fail(Failure(500, verb="update", plural="proxyclasses"))
+        await cluster.delete(proxy_class())
+        await cluster.eventually(lambda: cluster.gone(proxy_class()))
