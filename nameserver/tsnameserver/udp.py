@@ -23,7 +23,7 @@ _BUSY_SECONDS = _TURNS * 250e-6
 """In less time for so many packets it pays to let them gather."""
 _NAP_SECONDS = 400e-6
 """How long packets gather. At 10,000 queries a second it halves the processor time of each, most of which goes into
-waking up, and adds 0.2 ms to the median answer."""
+waking up, and adds 0.3 ms to the median answer."""
 _QUEUED = 8
 """From so many packets at a time on there is no nap: more have come meanwhile."""
 _WAKE_MICROSECONDS = 200_000

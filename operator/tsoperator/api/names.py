@@ -80,7 +80,8 @@ APP_INGRESS: Final = "k8s-operator-ingress-resource"
 APP_CONNECTOR: Final = "k8s-operator-connector-resource"
 
 # Keys of a proxy's Secret: what the proxy reports, and what the operator gives it.
-SECRET_DEVICE_ID: Final = "device_id"  # noqa: S105 - a key's name, as those below
+SECRET_CURRENT_PROFILE: Final = "_current-profile"  # noqa: S105 - a key's name, as those below
+SECRET_DEVICE_ID: Final = "device_id"  # noqa: S105
 SECRET_DEVICE_FQDN: Final = "device_fqdn"  # noqa: S105
 SECRET_DEVICE_IPS: Final = "device_ips"  # noqa: S105
 SECRET_POD_UID: Final = "pod_uid"  # noqa: S105

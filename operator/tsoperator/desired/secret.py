@@ -13,6 +13,7 @@ from tsoperator.api.names import (
     CONFIG_KEY_WITHOUT_APP_CONNECTOR,
     NO_HTTPS,
     SECRET_CAPABILITY_VERSION,
+    SECRET_CURRENT_PROFILE,
     SECRET_DEVICE_FQDN,
     SECRET_DEVICE_ID,
     SECRET_DEVICE_IPS,
@@ -40,6 +41,7 @@ _CONFIG_DIGEST = "configDigest"
 _HAS_AUTH_KEY = "hasAuthKey"
 _FOREIGN_CONFIGS = "foreignConfigs"
 _SERVE_STATE = "serveState"
+_STATE_DEVICE = "stateDevice"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
 
 
@@ -69,6 +71,7 @@ def slim(secret: Object) -> Object:
         _HAS_AUTH_KEY: bool(auth_key_of(secret)),
         _FOREIGN_CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name) and name not in _OUR_CONFIGS],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
+        _STATE_DEVICE: _device_in_state(data),
     }
 
 
@@ -99,19 +102,21 @@ def must_keep_auth_key(secret: Object | None, config: ProxyConfig) -> bool:
 def device_of(secret: Object, pod: Object | None) -> Device:
     """Return the device that a *slim* Secret reports, its capability version believed only of the *pod* that wrote it.
 
-    An old image doesn't report an HTTPS endpoint: its MagicDNS name serves (standalone-proxies.md 4.8).
+    An old image doesn't report an HTTPS endpoint: its MagicDNS name serves (standalone-proxies.md 4.8). A proxy that
+    was stopped between its login and its first report is known by the state of its tailscaled alone.
     """
     data = secret["data"]
+    id_ = _text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE]
     fqdn = _text(data, SECRET_DEVICE_FQDN).removesuffix(".")
     ips = _list_of_texts(_text(data, SECRET_DEVICE_IPS))
     version = _text(data, SECRET_CAPABILITY_VERSION)
     reported = _text(data, SECRET_POD_UID).lower()
     current = bool(pod and reported and reported == pod["metadata"]["uid"].lower())
     if not (current and version.isdecimal() and int(version) >= _HTTPS_ENDPOINT_SINCE):
-        return Device(_text(data, SECRET_DEVICE_ID), fqdn, fqdn, False, ips)
+        return Device(id_, fqdn, fqdn, False, ips)
     endpoint = _text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
     no_https = endpoint.lower() == NO_HTTPS
-    return Device(_text(data, SECRET_DEVICE_ID), fqdn, "" if no_https else endpoint, no_https, ips)
+    return Device(id_, fqdn, "" if no_https else endpoint, no_https, ips)
 
 
 def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> Object:
@@ -149,6 +154,14 @@ def _config_digest(data: Mapping[str, str]) -> str:
     """Digest the config files in *data* (base64), leaving out the auth key, which comes and goes."""
     names = [name for name in data if _CONFIG_KEY.fullmatch(name) or name == SERVE_CONFIG_KEY]
     return digest_of({name: {**_json_or_empty(_text(data, name)), "AuthKey": ""} for name in names})
+
+
+def _device_in_state(data: Mapping[str, str]) -> str:
+    """Return the device that the login profile of tailscaled in *data* is of; empty if there is none."""
+    profile = _json_or_empty(_text(data, _text(data, SECRET_CURRENT_PROFILE)))
+    config = profile.get("Config")
+    node = config.get("NodeID") if isinstance(config, dict) else None
+    return node if isinstance(node, str) else ""
 
 
 def _encoded(files: Mapping[str, str]) -> dict[str, str]:

@@ -147,6 +147,21 @@ def test_without_a_pod_the_capability_version_counts_for_nothing() -> None:
     assert device_of(slim_secret(NAME, data), None).https_name == "db.tail1234.ts.net"
 
 
+@pytest.mark.parametrize(
+    ("state", "device"),
+    [
+        ({"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":"n7"}}'}, "n7"),
+        ({"_current-profile": "profile-1", "profile-2": '{"Config":{"NodeID":"n7"}}'}, ""),
+        ({"_current-profile": "profile-1", "profile-1": '{"Config":null}'}, ""),
+        ({"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":7}}'}, ""),
+        ({"_current-profile": "profile-1", "profile-1": "nonsense"}, ""),
+    ],
+)
+def test_a_proxy_that_was_stopped_before_it_reported_is_known_by_its_state(state: dict[str, str], device: str) -> None:
+    assert device_of(slim_secret(NAME, state), None).id == device
+    assert device_of(slim_secret(NAME, {**state, **LOGGED_IN}), None).id == "n1"
+
+
 def test_a_proxy_that_has_not_reported_has_an_empty_device() -> None:
     device = device_of(secret(), pod(NAME, "P"))
     assert (device.id, device.fqdn, device.https_name, device.serves_no_https) == ("", "", "", False)
