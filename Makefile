@@ -17,11 +17,10 @@ test: .venv/.dev ## Run the tests
 # One API server for each pytest worker: the operator watches all namespaces of its cluster.
 REAL_BEDS := $(addprefix $(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)-real-,1 2 3 4)
 
-ON_REAL_BEDS := printf "%s\n" $(REAL_BEDS) | xargs -P $(words $(REAL_BEDS)) -I{} env TESTBED_WORK={} $(BIN)/python -m tests.e2e.testbed
-
 test-real: .venv/.dev ## Run the operator's loop tests on a real API server
-	@trap '$(ON_REAL_BEDS) down --api-only' EXIT; trap 'exit 130' INT TERM; \
-	$(ON_REAL_BEDS) up --api-only && \
+	@trap 'for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed down --api-only; done' EXIT; \
+	trap 'exit 130' INT TERM; \
+	for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed up --api-only || exit 1; done; \
 	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) tests/operator $(ARGS)
 
 e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built here (root, Go; the first time takes half an hour)
