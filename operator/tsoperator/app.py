@@ -35,6 +35,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.kube.watch import Selection
+from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
@@ -115,11 +116,11 @@ def reconcilers(client: KubeClient, tailnet: TailnetClient, cache: Cache, settin
     """Return every reconciler."""
     events = EventRecorder(client, instance=settings.pod_name)
     applier = Applier(client, cache, events, tailnet.delete_device)
-    auth_keys = AuthKeys(client, tailnet)
+    proxies = Proxies(cache, applier, AuthKeys(client, tailnet), settings)
     return [
-        ServiceReconciler(cache, applier, auth_keys, settings),
-        IngressReconciler(cache, applier, auth_keys, settings),
-        ConnectorReconciler(cache, applier, auth_keys, settings),
+        ServiceReconciler(proxies),
+        IngressReconciler(proxies),
+        ConnectorReconciler(proxies),
         ProxyClassReconciler(cache, applier),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),

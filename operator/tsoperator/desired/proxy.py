@@ -82,12 +82,7 @@ def wants_auth_key(proxy: Proxy, children: Children, ordinal: int = 0) -> bool:
     return needs_auth_key(secret) or must_keep_auth_key(secret, proxy.config_of(ordinal))
 
 
-def plan_proxy(proxy: Proxy, children: Children, settings: Settings, auth_key: str = "") -> Plan:
-    """Return what brings the children of *proxy*, of one replica, up to date, as `plan_replicas` does."""
-    return plan_replicas(proxy, children, settings, {0: auth_key})
-
-
-def plan_replicas(proxy: Proxy, children: Children, settings: Settings, auth_keys: Mapping[int, str]) -> Plan:
+def plan_proxy(proxy: Proxy, children: Children, settings: Settings, auth_keys: Mapping[int, str]) -> Plan:
     """Return what brings the children of *proxy* up to date; *auth_keys* has those that `wants_auth_key` says, by
     ordinal.
     """

@@ -58,7 +58,7 @@ def moved(user_object: Object, name: str, uid: str) -> Object:
 def egress_plan(made: dict[str, Object]) -> Plan:
     service = moved(egress_service(), "egress-fqdn", uid_of(made))
     assert services.refusal(service, services.Observed(children(made)), SETTINGS) is None
-    return services.plan(service, services.Observed(children(made)), SETTINGS)
+    return services.plan(service, services.Observed(children(made)), SETTINGS, {})
 
 
 def exposed_service(made: dict[str, Object]) -> Object:
@@ -71,7 +71,7 @@ def exposed_service(made: dict[str, Object]) -> Object:
 def exposed_plan(made: dict[str, Object]) -> Plan:
     service = exposed_service(made)
     assert services.refusal(service, services.Observed(children(made)), SETTINGS) is None
-    return services.plan(service, services.Observed(children(made)), SETTINGS)
+    return services.plan(service, services.Observed(children(made)), SETTINGS, {})
 
 
 def ingress_plan(made: dict[str, Object]) -> Plan:
@@ -79,7 +79,7 @@ def ingress_plan(made: dict[str, Object]) -> Plan:
     parent = moved(ingress(host="nginx", spec=spec), "nginx", uid_of(made))
     observed = ingresses.Observed(children(made), {"web": backend_service(cluster_ip="192.0.2.105")})
     assert ingresses.refusal(parent, observed, SETTINGS) is None
-    return ingresses.plan(parent, observed, SETTINGS)
+    return ingresses.plan(parent, observed, SETTINGS, {})
 
 
 def nameserver_plan(made: dict[str, Object]) -> Plan:

@@ -54,19 +54,19 @@ def kinds_and_names(plan: Plan) -> list[tuple[str, str]]:
 
 def test_a_new_proxy_gets_its_children_in_the_order_in_which_they_need_each_other() -> None:
     name = child_name("db", PROXY.parent_uid)
-    plan = plan_proxy(PROXY, Children(), SETTINGS, "new-authkey")
+    plan = plan_proxy(PROXY, Children(), SETTINGS, {0: "new-authkey"})
     assert kinds_and_names(plan) == [("Service", name), ("Secret", f"{name}-0"), ("StatefulSet", name)]
     assert {key_of(obj).namespace for obj in children_of(plan)} == {"tailscale"}
     assert texts(children_of(plan)[1]) == config_files(CONFIG, "new-authkey")
 
 
 def test_the_finalizer_holds_the_parent_before_anything_is_made() -> None:
-    assert plan_proxy(PROXY, Children(), SETTINGS).hold
-    assert plan_proxy(PROXY, running(), SETTINGS).hold
+    assert plan_proxy(PROXY, Children(), SETTINGS, {}).hold
+    assert plan_proxy(PROXY, running(), SETTINGS, {}).hold
 
 
 def test_a_proxy_that_is_right_has_its_secret_left_alone() -> None:
-    plan = plan_proxy(PROXY, running(), SETTINGS)
+    plan = plan_proxy(PROXY, running(), SETTINGS, {})
     assert kinds_and_names(plan) == [("Service", NAME), ("StatefulSet", NAME)]
     assert (patches_of(plan), plan.delete) == ([], [])
 
@@ -87,15 +87,15 @@ def test_children_keep_the_name_that_one_of_them_has(children: Children) -> None
 
 def test_a_changed_config_is_patched_into_the_secret() -> None:
     renamed = replace(PROXY, config=replace(CONFIG, hostname="other"))
-    (patch,) = patches_of(plan_proxy(renamed, running(), SETTINGS))
+    (patch,) = patches_of(plan_proxy(renamed, running(), SETTINGS, {}))
     assert patch.key == Key("tailscale", f"{NAME}-0")
     assert texts(patch.body) == config_files(renamed.config)
 
 
 def test_a_changed_config_does_not_change_the_statefulset() -> None:
     renamed = replace(PROXY, config=replace(CONFIG, hostname="other"))
-    same = plan_proxy(PROXY, running(), SETTINGS)
-    assert children_of(plan_proxy(renamed, running(), SETTINGS)) == children_of(same)
+    same = plan_proxy(PROXY, running(), SETTINGS, {})
+    assert children_of(plan_proxy(renamed, running(), SETTINGS, {})) == children_of(same)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ WEB = Proxy(
 
 
 def test_a_proxy_with_a_class_is_as_the_class_says() -> None:
-    made = plan_proxy(WEB, running(), SETTINGS)
+    made = plan_proxy(WEB, running(), SETTINGS, {})
     assert [obj["kind"] for obj in children_of(made)] == ["Service", "StatefulSet", "Service"]
     assert key_of(children_of(made)[2]) == Key("tailscale", f"{NAME}-metrics")
     assert children_of(made)[1]["metadata"]["labels"]["team"] == "db"
@@ -131,7 +131,7 @@ def test_a_proxy_with_a_class_is_as_the_class_says() -> None:
 
 def measured() -> Children:
     """A proxy with a metrics Service and a ServiceMonitor."""
-    service = stored(children_of(plan_proxy(WEB, running(), SETTINGS))[2])
+    service = stored(children_of(plan_proxy(WEB, running(), SETTINGS, {}))[2])
     monitor = {**service, "apiVersion": SERVICEMONITOR.api_version, "kind": SERVICEMONITOR.kind}
     return replace(running(), metrics=[service, monitor])
 
@@ -139,13 +139,13 @@ def measured() -> Children:
 @pytest.mark.parametrize("proxy", [replace(WEB, proxy_class=None), replace(WEB, target=PROXY.target)])
 def test_what_leads_to_metrics_goes_with_them(proxy: Proxy) -> None:
     service, monitor = measured().metrics
-    plan = plan_proxy(proxy, measured(), SETTINGS)
+    plan = plan_proxy(proxy, measured(), SETTINGS, {})
     assert plan.delete == [Deletion(SERVICE, service), Deletion(SERVICEMONITOR, monitor)]
     assert len(children_of(plan)) == 2
 
 
 def test_only_what_a_class_no_longer_asks_for_goes() -> None:
-    assert plan_proxy(WEB, measured(), SETTINGS).delete == [Deletion(SERVICEMONITOR, measured().metrics[1])]
+    assert plan_proxy(WEB, measured(), SETTINGS, {}).delete == [Deletion(SERVICEMONITOR, measured().metrics[1])]
 
 
 def test_removal_takes_what_leads_to_metrics_with_the_rest() -> None:
@@ -155,7 +155,7 @@ def test_removal_takes_what_leads_to_metrics_with_the_rest() -> None:
 
 def test_a_statefulset_of_a_parent_made_anew_goes_first() -> None:
     old = statefulset(parent_uid="old-UID")
-    plan = plan_proxy(PROXY, replace(running(), statefulsets=[old]), SETTINGS)
+    plan = plan_proxy(PROXY, replace(running(), statefulsets=[old]), SETTINGS, {})
     assert plan.delete == [Deletion(STATEFULSET, old, "Foreground")]
     assert (plan.apply, plan.release) == ((), False)
     assert plan.requeue_after
@@ -163,14 +163,14 @@ def test_a_statefulset_of_a_parent_made_anew_goes_first() -> None:
 
 def test_a_statefulset_that_is_on_its_way_out_is_waited_for() -> None:
     old = deleting(statefulset(parent_uid="old-UID"))
-    plan = plan_proxy(PROXY, replace(running(), statefulsets=[old]), SETTINGS)
+    plan = plan_proxy(PROXY, replace(running(), statefulsets=[old]), SETTINGS, {})
     assert (plan.apply, plan.delete) == ((), [])
     assert plan.requeue_after
 
 
 def test_a_service_that_somebody_deleted_is_let_go_to_come_back() -> None:
     leaving = deleting(service())
-    plan = plan_proxy(PROXY, replace(running(), services=[leaving]), SETTINGS)
+    plan = plan_proxy(PROXY, replace(running(), services=[leaving]), SETTINGS, {})
     assert plan.delete == [Deletion(SERVICE, leaving, release="tailscale.com/dns-records-reconciler")]
 
 

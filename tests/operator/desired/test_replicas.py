@@ -10,8 +10,8 @@ from tsoperator.desired.plan import Deletion, Plan
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
+    plan_proxy,
     plan_removal,
-    plan_replicas,
     proxy_key,
     replica_devices,
     secret_key,
@@ -57,7 +57,7 @@ def running(replicas: int, made: Object | None = None) -> Children:
 
 def plan(replicas: int, children: Children, **auth_keys: str) -> Plan:
     """The plan with auth keys for replicas ``r0``, ``r1`` and so on."""
-    return plan_replicas(proxy(replicas), children, SETTINGS, {int(name[1:]): key for name, key in auth_keys.items()})
+    return plan_proxy(proxy(replicas), children, SETTINGS, {int(name[1:]): key for name, key in auth_keys.items()})
 
 
 def hostnames(made: Proxy, replicas: int) -> list[str]:
@@ -88,7 +88,7 @@ def test_what_is_right_is_left_alone() -> None:
 
 def test_a_new_config_is_patched_into_every_secret() -> None:
     other = replace(proxy(2), config=replace(CONFIG, routes=()))
-    patches = patches_of(plan_replicas(other, running(2), SETTINGS, {}))
+    patches = patches_of(plan_proxy(other, running(2), SETTINGS, {}))
     assert [patch.key.name for patch in patches] == [f"{NAME}-0", f"{NAME}-1"]
     assert [texts(patch.body) for patch in patches] == [config_files(other.config_of(number)) for number in (0, 1)]
 

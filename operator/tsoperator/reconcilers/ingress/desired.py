@@ -99,10 +99,10 @@ def proxy(ingress: Object, observed: Observed, settings: Settings) -> Proxy:
     )
 
 
-def plan(ingress: Object, observed: Observed, settings: Settings, auth_key: str = "") -> Plan:
-    """Return what *ingress*, which `refusal` has nothing against, needs."""
+def plan(ingress: Object, observed: Observed, settings: Settings, auth_keys: Mapping[int, str]) -> Plan:
+    """Return what *ingress*, which `refusal` has nothing against, needs; *auth_keys* are by replica."""
     device = proxy_device(observed.children)
-    made = plan_proxy(proxy(ingress, observed, settings), observed.children, settings, auth_key)
+    made = plan_proxy(proxy(ingress, observed, settings), observed.children, settings, auth_keys)
     notes = _notes(serving(ingress, observed.services), device)
     return replace(made, status=_status(ingress, device), notes=notes)
 
@@ -120,8 +120,8 @@ def plan_deletion(ingress: Object, observed: Observed) -> Plan:
     return replace(step, status=_status(ingress, None)) if ours else step
 
 
-def failed(message: str) -> Plan:
-    """Return the plan that says why nothing could be made for an Ingress; it is tried again."""
+def failed(_ingress: Object, message: str) -> Plan:
+    """Return the plan that says by an Event why nothing could be made for an Ingress; it is tried again."""
     return Plan(notes=[Note("Warning", "ProxyFailed", message)])
 
 

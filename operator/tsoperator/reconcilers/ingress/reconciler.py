@@ -16,20 +16,14 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.authkeys import AuthKeys
 from tsoperator.desired.children import is_child, owned_keys
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxyclass import class_name
-from tsoperator.kube.errors import Denied, Invalid
-from tsoperator.observed import children_of
+from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.ingress import desired
 from tsoperator.reconcilers.ingress.serve import backend_names
-from tsoperator.runtime.apply import Applier
-from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
-from tsoperator.settings import Settings
-from tsoperator.tsclient.errors import ControlError
 
 BY_BACKEND = "backend"
 """The index of Ingresses by the ``namespace/name`` of the Services that they name."""
@@ -46,11 +40,10 @@ class IngressReconciler:
 
     name = "ingress"
 
-    def __init__(self, cache: Cache, applier: Applier, auth_keys: AuthKeys, settings: Settings) -> None:
-        self._cache = cache
-        self._applier = applier
-        self._auth_keys = auth_keys
-        self._settings = settings
+    def __init__(self, proxies: Proxies) -> None:
+        self._proxies = proxies
+        self._cache = proxies.cache
+        self._settings = proxies.settings
         self.watches: Mapping[Resource, Mapper] = {
             INGRESS: lambda ingress: (key_of(ingress),),
             SECRET: _parent_keys,
@@ -66,15 +59,8 @@ class IngressReconciler:
         ingress = self._cache.get(INGRESS, key)
         if ingress is None:
             return DONE
-        observed = self._observe(ingress)
-        try:
-            plan = await self._decide(ingress, observed)
-            ingress = await self._applier.apply(ingress, plan)
-        except (ControlError, Denied, Invalid) as error:
-            await self._applier.apply(ingress, desired.failed(str(error)))
-            raise
-        await self._applier.report(ingress, plan)
-        return Result(plan.requeue_after)
+        decision = self._decide(ingress, self._observe(ingress))
+        return await self._proxies.carry_out(ingress, decision, desired.failed)
 
     def _observe(self, ingress: Object) -> desired.Observed:
         key = key_of(ingress)
@@ -83,9 +69,10 @@ class IngressReconciler:
             for name in backend_names(ingress)
             if (service := self._cache.get(SERVICE, Key(key.namespace, name)))
         }
-        class_key = Key("", class_name(ingress, self._settings.proxy_class))
         return desired.Observed(
-            children_of(self._cache, desired.owner(key)), services, self._cache.get(PROXYCLASS, class_key)
+            self._proxies.children(desired.owner(key)),
+            services,
+            self._proxies.proxy_class(class_name(ingress, self._settings.proxy_class)),
         )
 
     async def _decide(self, ingress: Object, observed: desired.Observed) -> Plan:
@@ -94,8 +81,8 @@ class IngressReconciler:
         if plan := desired.refusal(ingress, observed, self._settings):
             return plan
         proxy = desired.proxy(ingress, observed, self._settings)
-        auth_key = await self._auth_keys.for_proxy(proxy, observed.children, self._settings)
-        return desired.plan(ingress, observed, self._settings, auth_key)
+        auth_keys = await self._proxies.auth_keys(proxy, observed.children)
+        return desired.plan(ingress, observed, self._settings, auth_keys)
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a proxy's own Services to its parent, any other to the Ingresses that name it."""

@@ -1,6 +1,6 @@
 """Decides what a Service needs that leaves the cluster or is exposed to the tailnet (standalone-proxies.md 5)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tsoperator.api.conditions import condition, remove_condition, set_condition
@@ -112,10 +112,10 @@ def refusal(service: Object, observed: Observed, settings: Settings) -> Plan | N
     return None
 
 
-def plan(service: Object, observed: Observed, settings: Settings, auth_key: str = "") -> Plan:
-    """Return what *service*, which `refusal` has nothing against, needs."""
+def plan(service: Object, observed: Observed, settings: Settings, auth_keys: Mapping[int, str]) -> Plan:
+    """Return what *service*, which `refusal` has nothing against, needs; *auth_keys* are by replica."""
     wanted = proxy(service, settings, observed.proxy_class)
-    made = plan_proxy(wanted, observed.children, settings, auth_key)
+    made = plan_proxy(wanted, observed.children, settings, auth_keys)
     if exposure.asks(service, settings):
         device = proxy_device(observed.children)
         shown = exposure.shown(service, device, settings)

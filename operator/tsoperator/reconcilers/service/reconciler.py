@@ -15,19 +15,13 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.authkeys import AuthKeys
 from tsoperator.desired.children import is_child, owned_keys
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxyclass import class_name
-from tsoperator.kube.errors import Denied, Invalid
-from tsoperator.observed import children_of
+from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.service import desired
-from tsoperator.runtime.apply import Applier
-from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
-from tsoperator.settings import Settings
-from tsoperator.tsclient.errors import ControlError
 
 
 class ServiceReconciler:
@@ -35,11 +29,10 @@ class ServiceReconciler:
 
     name = "service"
 
-    def __init__(self, cache: Cache, applier: Applier, auth_keys: AuthKeys, settings: Settings) -> None:
-        self._cache = cache
-        self._applier = applier
-        self._auth_keys = auth_keys
-        self._settings = settings
+    def __init__(self, proxies: Proxies) -> None:
+        self._proxies = proxies
+        self._cache = proxies.cache
+        self._settings = proxies.settings
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: _service_keys,
             SECRET: _parent_keys,
@@ -54,20 +47,13 @@ class ServiceReconciler:
         service = self._cache.get(SERVICE, key)
         if service is None:
             return DONE
-        observed = self._observe(service)
-        try:
-            plan = await self._decide(service, observed)
-            service = await self._applier.apply(service, plan)
-        except (ControlError, Denied, Invalid) as error:
-            await self._applier.report(service, desired.failed(service, str(error)))
-            raise
-        await self._applier.report(service, plan)
-        return Result(plan.requeue_after)
+        decision = self._decide(service, self._observe(service))
+        return await self._proxies.carry_out(service, decision, desired.failed)
 
     def _observe(self, service: Object) -> desired.Observed:
-        class_key = Key("", class_name(service, self._settings.proxy_class))
         return desired.Observed(
-            children_of(self._cache, desired.owner(key_of(service))), self._cache.get(PROXYCLASS, class_key)
+            self._proxies.children(desired.owner(key_of(service))),
+            self._proxies.proxy_class(class_name(service, self._settings.proxy_class)),
         )
 
     async def _decide(self, service: Object, observed: desired.Observed) -> Plan:
@@ -76,8 +62,8 @@ class ServiceReconciler:
         if plan := desired.refusal(service, observed, self._settings):
             return plan
         proxy = desired.proxy(service, self._settings, observed.proxy_class)
-        auth_key = await self._auth_keys.for_proxy(proxy, observed.children, self._settings)
-        return desired.plan(service, observed, self._settings, auth_key)
+        auth_keys = await self._proxies.auth_keys(proxy, observed.children)
+        return desired.plan(service, observed, self._settings, auth_keys)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = proxy_class["metadata"]["name"]

@@ -173,7 +173,7 @@ def test_the_proxy_serves_and_forwards_only_if_asked(annotations: dict[str, str]
 
 
 def test_a_new_ingress_gets_its_proxy_and_an_empty_status() -> None:
-    plan = desired.plan(ingress(), NEW, SETTINGS, "new-authkey")
+    plan = desired.plan(ingress(), NEW, SETTINGS, {0: "new-authkey"})
     assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
     files = texts(children_of(plan)[1])
     assert json.loads(files["serve-config"])["TCP"] == {"443": {"HTTPS": True}}
@@ -203,7 +203,7 @@ class Reported(NamedTuple):
     ],
 )
 def test_status_and_name_are_what_the_device_reports(case: Reported) -> None:
-    plan = desired.plan(ingress(), logged_in(case.data), SETTINGS)
+    plan = desired.plan(ingress(), logged_in(case.data), SETTINGS, {})
     wanted = [{"hostname": case.shown, "ports": [HTTPS]}] if case.shown else []
     assert shown(plan) == wanted
     assert desired.proxy(ingress(), logged_in(case.data), SETTINGS).magic_dns_name == case.name
@@ -211,19 +211,19 @@ def test_status_and_name_are_what_the_device_reports(case: Reported) -> None:
 
 
 def test_with_a_redirect_port_80_is_shown_second() -> None:
-    plan = desired.plan(ingress({"tailscale.com/http-redirect": "true"}), logged_in(DEVICE), SETTINGS)
+    plan = desired.plan(ingress({"tailscale.com/http-redirect": "true"}), logged_in(DEVICE), SETTINGS, {})
     assert shown(plan)[0]["ports"] == [HTTPS, HTTP]
 
 
 def test_a_status_that_is_out_of_date_is_cleared() -> None:
     old = {**ingress(), "status": {"loadBalancer": {"ingress": [{"hostname": "old.tail1234.ts.net"}]}, "more": 1}}
-    assert desired.plan(old, NEW, SETTINGS).status == {"loadBalancer": {}, "more": 1}
+    assert desired.plan(old, NEW, SETTINGS, {}).status == {"loadBalancer": {}, "more": 1}
 
 
 def test_a_path_that_is_left_out_is_told_while_the_rest_is_served() -> None:
     spec = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}
     assert desired.refusal(ingress(spec=spec), NEW, SETTINGS) is None
-    assert reasons(desired.plan(ingress(spec=spec), NEW, SETTINGS)) == ["InvalidIngressBackend"]
+    assert reasons(desired.plan(ingress(spec=spec), NEW, SETTINGS, {})) == ["InvalidIngressBackend"]
 
 
 def leaving(host: str) -> Object:
@@ -269,7 +269,7 @@ def test_an_ingress_that_shows_nothing_goes_too(status: Object) -> None:
 
 
 def test_a_failure_is_told_by_an_event() -> None:
-    assert desired.failed("the control server is away").notes[0].message == "the control server is away"
+    assert desired.failed(ingress(), "the control server is away").notes[0].message == "the control server is away"
 
 
 NOTHING: st.SearchStrategy[Object | None] = st.none() | st.just({})
@@ -321,4 +321,4 @@ def test_every_ingress_has_a_plan(annotations: dict[str, str], spec: Object, dat
         assert refusal == Plan(notes=refusal.notes)
         assert refusal.notes
     else:
-        assert desired.plan(found, observed, SETTINGS, "new-authkey").apply
+        assert desired.plan(found, observed, SETTINGS, {0: "new-authkey"}).apply

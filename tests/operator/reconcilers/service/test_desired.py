@@ -248,14 +248,14 @@ def test_a_service_has_a_proxy_as_its_class_says_once_that_is_ready() -> None:
     observed = Observed(Children(), proxy_class("prod", spec, ready=True))
     service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
     assert desired.refusal(service, observed, SETTINGS) is None
-    made = children_of(desired.plan(service, observed, SETTINGS, "new-authkey"))
+    made = children_of(desired.plan(service, observed, SETTINGS, {0: "new-authkey"}))
     assert made[2]["metadata"]["labels"]["team"] == "db"
     assert '"acceptRoutes":true' in texts(made[1])["cap-107.hujson"]
 
 
 def test_a_service_is_pointed_at_its_proxy_and_is_ready_at_once() -> None:
     service = egress_service(spec={**CLUSTER_IP, "selector": {"app": "db"}})
-    plan = desired.plan(service, NOTHING, SETTINGS, "new-authkey")
+    plan = desired.plan(service, NOTHING, SETTINGS, {0: "new-authkey"})
     spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local", "selector": None}
     assert patches_of(plan) == [Patch(SERVICE, Key("default", "db"), {"spec": spec})]
     assert condition_of(plan) == READY
@@ -265,19 +265,19 @@ def test_a_service_is_pointed_at_its_proxy_and_is_ready_at_once() -> None:
 
 def test_a_service_that_points_at_its_proxy_is_not_written() -> None:
     spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local"}
-    assert patches_of(desired.plan(egress_service(spec=spec), NOTHING, SETTINGS)) == []
+    assert patches_of(desired.plan(egress_service(spec=spec), NOTHING, SETTINGS, {})) == []
 
 
 def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> None:
     child = headless(desired.owner(Key("default", "db")), "db-uid", "ts-db-x7k2p")
-    plan = desired.plan(egress_service(), Observed(Children([child])), settings(cluster_domain="k8s.example.org"))
+    plan = desired.plan(egress_service(), Observed(Children([child])), settings(cluster_domain="k8s.example.org"), {})
     assert patches_of(plan)[0].body["spec"]["externalName"] == "ts-db-x7k2p.tailscale.svc.k8s.example.org"
 
 
 def test_other_conditions_and_the_rest_of_the_status_stay() -> None:
     other = {"type": "Other", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "t"}
     service = {**egress_service(), "status": {"loadBalancer": {}, "conditions": [other]}}
-    status = desired.plan(service, NOTHING, SETTINGS).status
+    status = desired.plan(service, NOTHING, SETTINGS, {}).status
     assert status is not None
     assert status["loadBalancer"] == {}
     assert [condition["type"] for condition in status["conditions"]] == ["Other", "TailscaleProxyReady"]
@@ -299,7 +299,7 @@ def with_status(service: Object, **status: Object) -> Object:
 
 
 def test_a_load_balancer_shows_its_device_and_is_not_rewritten() -> None:
-    plan = desired.plan(egress_service({}, spec=LOAD_BALANCER), logged_in(), SETTINGS)
+    plan = desired.plan(egress_service({}, spec=LOAD_BALANCER), logged_in(), SETTINGS, {})
     assert plan.status is not None
     assert (plan.status["loadBalancer"], condition_of(plan)) == (SHOWN, READY)
     assert [patch.resource for patch in patches_of(plan)] == [SECRET]
@@ -307,13 +307,15 @@ def test_a_load_balancer_shows_its_device_and_is_not_rewritten() -> None:
 
 def test_a_load_balancer_whose_proxy_has_no_device_shows_nothing_and_waits() -> None:
     service = with_status(egress_service({}, spec=LOAD_BALANCER), loadBalancer=SHOWN)
-    plan = desired.plan(service, NOTHING, SETTINGS, "new-authkey")
+    plan = desired.plan(service, NOTHING, SETTINGS, {0: "new-authkey"})
     assert plan.status is not None
     assert (plan.status["loadBalancer"], condition_of(plan)["reason"]) == ({}, "ProxyPending")
 
 
 def test_an_exposed_service_is_ready_at_once_and_shows_nothing() -> None:
-    plan = desired.plan(with_status(egress_service(EXPOSE, spec=CLUSTER_IP), loadBalancer={}), logged_in(), SETTINGS)
+    plan = desired.plan(
+        with_status(egress_service(EXPOSE, spec=CLUSTER_IP), loadBalancer={}), logged_in(), SETTINGS, {}
+    )
     assert plan.status is not None
     assert (plan.status["loadBalancer"], condition_of(plan)) == ({}, READY)
 
@@ -321,14 +323,14 @@ def test_an_exposed_service_is_ready_at_once_and_shows_nothing() -> None:
 @pytest.mark.parametrize(("shown", "left"), [(SHOWN, {}), ({"ingress": [{"ip": "192.0.2.9"}]}, None)])
 def test_an_exposed_load_balancer_of_another_class_keeps_what_that_shows(shown: Object, left: Object | None) -> None:
     spec = {**LOAD_BALANCER, "loadBalancerClass": "other"}
-    plan = desired.plan(with_status(egress_service(EXPOSE, spec=spec), loadBalancer=shown), logged_in(), SETTINGS)
+    plan = desired.plan(with_status(egress_service(EXPOSE, spec=spec), loadBalancer=shown), logged_in(), SETTINGS, {})
     assert plan.status is not None
     assert plan.status["loadBalancer"] == (shown if left is None else left)
 
 
 def test_a_load_balancer_that_becomes_egress_shows_nothing() -> None:
     service = with_status(egress_service(spec={**LOAD_BALANCER, "loadBalancerClass": "other"}), loadBalancer=SHOWN)
-    status = desired.plan(service, logged_in(), SETTINGS).status
+    status = desired.plan(service, logged_in(), SETTINGS, {}).status
     assert status is not None
     assert status["loadBalancer"] == {}
 
@@ -407,4 +409,4 @@ def test_every_service_has_a_plan(annotations: dict[str, str], spec: Object) -> 
     elif (refusal := desired.refusal(service, NOTHING, SETTINGS)) is not None:
         assert (refusal.apply, refusal.delete, refusal.release) == ((), (), False)
     else:
-        assert len(children_of(desired.plan(service, NOTHING, SETTINGS))) == 3
+        assert len(children_of(desired.plan(service, NOTHING, SETTINGS, {}))) == 3
