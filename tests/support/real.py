@@ -51,6 +51,8 @@ _FURNITURE = {
     kubelet.NODE_NAME,
 }  # what stands in the namespaces all the time
 _EMPTYING = 30.0  # s that it may take to remove what the last test left
+_SERVING = 15.0  # s that it may take until the API server serves a new kind
+_LOOK_AGAIN = 0.05  # s
 _TRY_AGAIN = 0.5  # s after which what is still left is removed again
 
 
@@ -156,12 +158,11 @@ async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
 
 
 async def _start(client: KubeClient, mirror: Mirror) -> None:
-    """Wait for the copy, empty the cluster and say that the node is well."""
+    """Wait for the copy and empty the cluster."""
     try:
         async with asyncio.timeout(_EMPTYING):
             await mirror.complete.wait()
             await _empty(client, mirror)
-            await client.patch(_named(objects.NODE), Key("", kubelet.NODE_NAME), _heartbeat(), "status")
     except TimeoutError:
         left = [f"{resource.plural} {obj['metadata']}" for resource, obj in mirror.leftovers()]
         raise AssertionError(f"the cluster isn't empty after {_EMPTYING:g} s: {left}") from None
@@ -174,13 +175,38 @@ async def prepare(kubeconfig: Path) -> None:
     async with _client(kubeconfig) as client:
         await _create(client, objects.NAMESPACE, namespace)
         await _create(client, objects.NODE, kubelet.node())
-        for resource, obj in (*((objects.CRD, made) for made in definitions), *chart(NAMESPACE)):
+        for resource, obj in chart(NAMESPACE):
             await _create(client, resource, obj)
+        for definition in definitions:
+            await _define(client, definition)
 
 
 async def _create(client: KubeClient, resource: objects.Resource, obj: Object) -> None:
     with suppress(AlreadyExists):  # from an earlier run of the tests
         await client.create(_named(resource), {"apiVersion": resource.api_version, "kind": resource.kind, **obj})
+
+
+async def _define(client: KubeClient, definition: Object) -> None:
+    """Create a CRD, or bring that of an earlier run up to date, and wait until its kind is served."""
+    crd, spec = _named(objects.CRD), definition["spec"]
+    try:
+        await client.create(crd, definition)
+    except AlreadyExists:
+        version = (await client.get(crd, key_of(definition)))["metadata"]["resourceVersion"]
+        metadata = {**definition["metadata"], "resourceVersion": version}
+        await client.replace(crd, {**definition, "metadata": metadata})
+    kind = Resource(spec["group"], spec["versions"][0]["name"], spec["names"]["plural"], spec["names"]["kind"])
+    async with asyncio.timeout(_SERVING):
+        while not await _is_served(client, kind):  # noqa: ASYNC110 (the API server tells nobody when)
+            await asyncio.sleep(_LOOK_AGAIN)
+
+
+async def _is_served(client: KubeClient, kind: Resource) -> bool:
+    try:
+        await client.list(kind)
+    except NotFound:
+        return False
+    return True
 
 
 @asynccontextmanager
@@ -220,11 +246,6 @@ def _matters(obj: Object) -> bool:
     """Tell whether *obj* is of a test: not the control plane's own, nor what its controllers have to tell."""
     told_by = (obj.get("source") or {}).get("component", "") if obj["kind"] == "Event" else ""
     return not obj["metadata"].get("namespace", "").startswith("kube-") and not told_by.endswith("-controller")
-
-
-def _heartbeat() -> Object:
-    """Return a status of the node that keeps it ready for longer than a test takes."""
-    return {"status": kubelet.node()["status"]}
 
 
 def _bind(client: KubeClient, pod: Object) -> Awaitable[object]:

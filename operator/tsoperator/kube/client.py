@@ -121,6 +121,8 @@ class KubeClient:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise Unreachable(f"watch {path}: {_words(error)}") from error
         finally:
+            if response.connection is not None and (transport := response.connection.transport) is not None:
+                transport.abort()  # closed in good order, TLS would wait for the server's goodbye
             response.close()
 
     async def create(self, resource: Resource, obj: Object) -> Object:

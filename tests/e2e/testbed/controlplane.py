@@ -184,6 +184,9 @@ class ControlPlane:
             "root-ca-file": self.pki.ca,
             "leader-elect": "false",
         }
+        if not self.inside:
+            # No kubelet renews the lease of the node there: this controller would take its Pods for dead.
+            flags["controllers"] = "*,-node-lifecycle-controller"
         self._start("kube-controller-manager", flags)
 
     def _start(self, name: str, flags: dict[str, Word]) -> Daemon:
