@@ -3,10 +3,12 @@
 import logging
 import socket
 import uuid
+from functools import partial
 
 import aiohttp
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
+from tsoperator import predecessor
 from tsoperator.api.names import LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     CONFIGMAP,
@@ -42,6 +44,8 @@ from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsR
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
+from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
+from tsoperator.reconcilers.unsupported.reconciler import UnsupportedReconciler
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Source
 from tsoperator.runtime.controller import ControllerMetrics, Policy
@@ -85,7 +89,12 @@ async def run(settings: Settings) -> None:
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             if address:
                 log.info("probes and metrics on %s", address)
-            await manager.run(client, _elector(client, settings) if settings.leader_election else None)
+            own = Key(settings.namespace, settings.pod_name)
+            await manager.run(
+                client,
+                _elector(client, settings) if settings.leader_election else None,
+                before=partial(predecessor.gone, client, own) if settings.pod_name else None,
+            )
 
 
 def sources(namespace: str) -> list[Source]:
@@ -99,6 +108,7 @@ def sources(namespace: str) -> list[Source]:
         Source(Selection(CONNECTOR)),
         Source(Selection(DNSCONFIG)),
         Source(Selection(PROXYCLASS)),
+        *(Source(Selection(resource)) for resource in UNSUPPORTED),
         Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
         Source(Selection(SECRET, namespace, managed), owned, secret.slim),
@@ -124,6 +134,7 @@ def reconcilers(client: KubeClient, tailnet: TailnetClient, cache: Cache, settin
         ProxyClassReconciler(cache, applier),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
+        *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),
     ]
 
 
