@@ -41,8 +41,9 @@ async def _pods_of_go(client: KubeClient, own: Key) -> str:
         return ""
     except KubeError as error:
         return str(error)
-    return ", ".join(sorted(key_of(pod).name for pod in pods if _is_go(pod)))
+    return ", ".join(sorted(key_of(pod).name for pod in pods if is_go(pod)))
 
 
-def _is_go(pod: Object) -> bool:
+def is_go(pod: Object) -> bool:
+    """Tell whether a Pod of the Deployment runs the Go operator; one that was evicted stays, and runs nothing."""
     return labels(pod).get(LABEL_NAME) != NAME and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")

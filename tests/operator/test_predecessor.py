@@ -22,7 +22,6 @@ def pod(sim: ClusterSim, name: str, labels: dict[str, str], phase: str = "Runnin
         "spec": {"containers": [{"name": "operator", "image": "example/operator"}]},
     }
     sim.store.create(kinds.POD, made)
-    sim.store.merge(kinds.POD, NAMESPACE, name, {"status": {"phase": phase}}, "status")
 
 
 async def test_it_waits_while_a_pod_of_the_other_operator_is_there(
@@ -39,21 +38,28 @@ async def test_it_waits_while_a_pod_of_the_other_operator_is_there(
         await waiting
 
 
-@pytest.mark.parametrize(
-    ("name", "labels", "phase"),
-    [
-        ("operator-2", OURS, "Running"),
-        ("operator-0", GO, "Succeeded"),
-        ("other", {"app": "other"}, "Running"),
-    ],
-)
-async def test_it_waits_for_no_other(
-    sim: ClusterSim, client: KubeClient, name: str, labels: dict[str, str], phase: str
-) -> None:
+@pytest.mark.parametrize(("name", "labels"), [("operator-2", OURS), ("other", {"app": "other"})])
+async def test_it_waits_for_no_other(sim: ClusterSim, client: KubeClient, name: str, labels: dict[str, str]) -> None:
     pod(sim, "operator-1", OURS)
-    pod(sim, name, labels, phase)
+    pod(sim, name, labels)
     async with asyncio.timeout(10):
         await predecessor.gone(client, OWN)
+
+
+@pytest.mark.parametrize(
+    ("labels", "status", "waited_for"),
+    [
+        (GO, {}, True),
+        (GO, {"phase": "Running"}, True),
+        (GO, {"phase": "Failed"}, False),
+        (GO, {"phase": "Succeeded"}, False),
+        (OURS, {"phase": "Running"}, False),
+    ],
+)
+def test_a_pod_of_the_other_operator_counts_until_it_has_ended(
+    labels: dict[str, str], status: dict[str, str], waited_for: bool
+) -> None:
+    assert predecessor.is_go({"metadata": {"name": "operator-0", "labels": labels}, "status": status}) is waited_for
 
 
 async def test_one_that_is_no_pod_waits_for_nobody(sim: ClusterSim, client: KubeClient) -> None:
