@@ -22,7 +22,8 @@ NAMESPACE = "tailscale"
 PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
 
 _MANIFEST = Path(__file__).parent / "manifests" / "operator.yaml"
-_CRDS = TREE / "charts" / "tailscale-operator" / "files" / "crds"
+CHART = TREE / "charts" / "tailscale-operator"
+_CRDS = CHART / "files" / "crds"
 _PYTHON = "3.11"  # of the bed's base image
 _BUILT_FROM = ("Dockerfile", "pyproject.toml", "nameserver", "operator", "loadtest/dnsload")
 _NO_SOURCES = shutil.ignore_patterns("__pycache__", "*.egg-info")

@@ -32,6 +32,17 @@ tailscale-operator
 {{- end -}}
 {{- end -}}
 
+{{/*
+The operator's image: where values name the Go operator's, as those do that were written for its chart, it is ours that runs.
+*/}}
+{{- define "operator.ownImage" -}}
+{{- $image := .image -}}
+{{- if contains "tailscale/k8s-operator" ($image.repo | default $image.repository) -}}
+{{- $image = dict "repository" .own -}}
+{{- end -}}
+{{- include "operator.image" (dict "image" $image "tag" .tag) -}}
+{{- end -}}
+
 {{/* Labels of everything that can be named apart, besides Helm's. */}}
 {{- define "operator.labels" -}}
 app.kubernetes.io/name: tailscale-operator
