@@ -223,6 +223,11 @@ def test_names_follow_the_values(
     assert the("ClusterRole", objects)["metadata"]["name"] == cluster_name
 
 
+def test_the_static_manifests_are_what_the_chart_renders(helm: Path) -> None:
+    rendered = run([helm, "template", "operator", CHART, "--namespace", "tailscale"])
+    assert (CHART.parent / "manifests" / "operator.yaml").read_text() == rendered, "run: make manifests"
+
+
 def test_an_image_is_named_by_digest_or_tag_or_its_old_key(render: Render) -> None:
     digest = f"sha256:{'0' * 64}"
     for given, image in (
