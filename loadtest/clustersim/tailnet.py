@@ -81,7 +81,8 @@ def timestamp(seconds: float) -> str:
 class Tailnet:
     """One tailnet. Every identifier comes from a counter, so that a test can be told what it will see.
 
-    The attributes are open to change at any time. ``None`` for *policy_tags* or *client_tags* permits every tag.
+    The attributes are open to change at any time. ``None`` for *policy_tags* or *client_tags* permits every tag;
+    *own_tags* are those that the OAuth client itself has.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Tailnet:
         self.scopes = {"devices:core", "auth_keys", "services"}
         self.policy_tags: set[str] | None = None
         self.client_tags: set[str] | None = None
+        self.own_tags = ["tag:k8s-operator"]
         self.token_seconds: float = 3600
         self._clock = clock
         self._count = {what: itertools.count(1) for what in ("device", "key", "token")}

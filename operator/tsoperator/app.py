@@ -3,7 +3,11 @@
 import logging
 import socket
 import uuid
+<<<<<<< HEAD
 from functools import partial
+=======
+from collections.abc import Mapping
+>>>>>>> 42e9feabf88f7afc4a60332cc3686274267a71a1
 
 import aiohttp
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -37,6 +41,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.kube.watch import Selection
+from tsoperator.preflight import Preflight
 from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
@@ -53,14 +58,28 @@ from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.health import HealthServer
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import Manager, Reconciler
+from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.tsclient.client import TailnetClient
-from tsoperator.tsclient.errors import ControlError
+from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
 from tsoperator.tsclient.oauth import CredentialFiles
 
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "tailscale-operator"
+
+_REFUSED = Backoff(first=1, cap=3600)
+PATIENCE: Mapping[type[Exception], Backoff] = {
+    BadRequest: _REFUSED,
+    Forbidden: _REFUSED,
+    NotSupported: Backoff(first=60, cap=24 * 3600),
+}
+"""What trying again does not mend: somebody must, and a change of the object is looked at at once.
+
+After a refusal seconds at first, for a policy that is being written just now, and then about as long again as it has
+been wrong. What a server does not have comes with another one; a web proxy before one that starts up says the same.
+"""
+
 _WORKERS = 16  # keys of one kind at once: some may wait for a control server that is slow
 _GATHER = 0.02  # s in which changes of names become one write: a burst is one document, and a reader waits no longer
 
@@ -79,12 +98,16 @@ async def run(settings: Settings) -> None:
         credentials = CredentialFiles(settings.client_id_file, settings.client_secret_file)
         tailnet = TailnetClient(session, settings.control_url, credentials)
         cache = Cache(sources(settings.namespace))
+        events = EventRecorder(client, instance=settings.pod_name)
+        preflight = Preflight(tailnet, client, events, settings)
+        registry.register(preflight)
         manager = Manager(
             cache,
-            reconcilers(client, tailnet, cache, settings),
+            reconcilers(client, tailnet, cache, settings, events),
             ControllerMetrics(registry),
-            Policy(workers=_WORKERS, expected=(KubeError, ControlError)),
+            Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
             coalesce={DNSRecordsReconciler.name: _GATHER},
+            beside=[preflight.run],
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             if address:
@@ -122,9 +145,10 @@ def sources(namespace: str) -> list[Source]:
     ]
 
 
-def reconcilers(client: KubeClient, tailnet: TailnetClient, cache: Cache, settings: Settings) -> list[Reconciler]:
+def reconcilers(
+    client: KubeClient, tailnet: TailnetClient, cache: Cache, settings: Settings, events: EventRecorder
+) -> list[Reconciler]:
     """Return every reconciler."""
-    events = EventRecorder(client, instance=settings.pod_name)
     applier = Applier(client, cache, events, tailnet.delete_device)
     proxies = Proxies(cache, applier, AuthKeys(client, tailnet), settings)
     return [

@@ -13,6 +13,7 @@ from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import Result
 from tsoperator.settings import Settings
+from tsoperator.tsclient.advice import trouble
 from tsoperator.tsclient.errors import ControlError
 
 
@@ -51,17 +52,19 @@ class Proxies:
         }
 
     async def carry_out(
-        self, parent: Object, decision: Awaitable[Plan], failed: Callable[[Object, str], Plan]
+        self, parent: Object, decision: Awaitable[Plan], failed: Callable[[Object, str, str], Plan]
     ) -> Result:
-        """Act on the plan that *decision* comes to, and report; on a refusal report what *failed* makes of it.
+        """Act on the plan that *decision* comes to, and report; on a refusal report what *failed* makes of its words.
 
+        *failed* is given the object, what to say of the refusal, and a reason if there is one that tells more than its
+        own.
         Raises KubeError, ControlError: the refusal, too, so that it is tried again.
         """
         try:
             plan = await decision
             parent = await self._applier.apply(parent, plan)
         except (ControlError, Denied, Invalid) as error:
-            refused = failed(parent, str(error))
+            refused = failed(parent, *trouble(error))
             await self._applier.report(await self._applier.apply(parent, refused), refused)
             raise
         await self._applier.report(parent, plan)

@@ -55,7 +55,7 @@ def deploy(bed: Bed, images: ProductImages) -> None:
     """Install the chart, and wait until the operator is ready."""
     values = bed.paths.work / "values.yaml"
     values.write_text(yaml.safe_dump(_values(images)))
-    words = ["upgrade", "--install", "operator", CHART, "--namespace", NAMESPACE, "--create-namespace"]
+    words: list[Word] = ["upgrade", "--install", "operator", CHART, "--namespace", NAMESPACE, "--create-namespace"]
     bed.helm(*words, "--values", values, "--wait", "--timeout", "90s", timeout=120)
     wait_ready(bed)
 

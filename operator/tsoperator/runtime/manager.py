@@ -2,7 +2,11 @@
 
 import asyncio
 import logging
+<<<<<<< HEAD
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+=======
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+>>>>>>> 42e9feabf88f7afc4a60332cc3686274267a71a1
 from typing import Protocol
 
 from tsoperator.api.objects import Key, Object, Resource
@@ -47,10 +51,14 @@ class Manager:
         metrics: ControllerMetrics,
         policy: Policy | None = None,
         coalesce: Mapping[str, float] | None = None,
+        beside: Sequence[Callable[[], Coroutine[None, None, None]]] = (),
     ) -> None:
-        """*coalesce* gives, by reconciler, the seconds for which changes are gathered into one reconcile."""
+        """*coalesce* gives, by reconciler, the seconds for which changes are gathered into one reconcile; *beside* are
+        what else runs while this process leads.
+        """
         self._cache = cache
         self._reconcilers = reconcilers
+        self._beside = beside
         self._controllers = []
         self._queues: dict[str, WorkQueue] = {}
         for reconciler in reconcilers:
@@ -88,6 +96,8 @@ class Manager:
             tasks.create_task(self._resync(), name="resync")
             for controller in self._controllers:
                 tasks.create_task(controller.run())
+            for work in self._beside:
+                tasks.create_task(work())
 
     async def _resync(self) -> None:
         while True:

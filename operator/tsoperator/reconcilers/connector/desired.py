@@ -130,9 +130,9 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
     return step
 
 
-def failed(obj: Object, message: str) -> Plan:
+def failed(obj: Object, message: str, reason: str = "") -> Plan:
     """Return the plan that says why nothing could be made for the Connector *obj*; it is tried again."""
-    return _refused(obj, FAILED, message)
+    return _refused(obj, reason or FAILED, message)
 
 
 def _spec(obj: Object) -> Mapping[str, Any]:

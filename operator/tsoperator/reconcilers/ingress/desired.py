@@ -12,6 +12,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
+from tsoperator.desired import advice
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device
@@ -19,7 +20,7 @@ from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_s
 from tsoperator.desired.secret import Device
 from tsoperator.desired.statefulset import ServeIngress
 from tsoperator.desired.tailscaled import ProxyConfig
-from tsoperator.reconcilers.ingress.serve import Serving, redirects, serving, tls_host
+from tsoperator.reconcilers.ingress.serve import Serving, funnels, redirects, serving, tls_host
 from tsoperator.settings import Settings
 
 
@@ -104,6 +105,8 @@ def plan(ingress: Object, observed: Observed, settings: Settings, auth_keys: Map
     device = proxy_device(observed.children)
     made = plan_proxy(proxy(ingress, observed, settings), observed.children, settings, auth_keys)
     notes = _notes(serving(ingress, observed.services), device)
+    if funnels(ingress):
+        notes += advice.funnel_notes(made, tags(ingress, settings))
     return replace(made, status=_status(ingress, device), notes=notes)
 
 
@@ -120,9 +123,9 @@ def plan_deletion(ingress: Object, observed: Observed) -> Plan:
     return replace(step, status=_status(ingress, None)) if ours else step
 
 
-def failed(_ingress: Object, message: str) -> Plan:
+def failed(_ingress: Object, message: str, reason: str = "") -> Plan:
     """Return the plan that says by an Event why nothing could be made for an Ingress; it is tried again."""
-    return Plan(notes=[Note("Warning", "ProxyFailed", message)])
+    return Plan(notes=[Note("Warning", reason or "ProxyFailed", message)])
 
 
 def _magic_dns_name(device: Device | None) -> str:
@@ -133,13 +136,8 @@ def _magic_dns_name(device: Device | None) -> str:
 
 
 def _notes(served: Serving, device: Device | None) -> list[Note]:
-    notes = list(served.notes)
-    if device and device.serves_no_https:
-        message = (
-            "HTTPS is not enabled on the tailnet, so nothing is served: enable MagicDNS and HTTPS certificates for it"
-        )
-        notes.append(Note("Warning", "HTTPSNotEnabled", message))
-    return notes
+    off = [advice.no_https(device, "HTTPS Ingress")] if device and device.serves_no_https else []
+    return [*served.notes, *off]
 
 
 def _status(ingress: Object, device: Device | None) -> Object:

@@ -35,6 +35,11 @@ def redirects(ingress: Object) -> bool:
     return is_true(annotations(ingress).get(ANNOTATION_HTTP_REDIRECT))
 
 
+def funnels(ingress: Object) -> bool:
+    """Tell whether the Internet is to reach *ingress*."""
+    return is_true(annotations(ingress).get(ANNOTATION_FUNNEL))
+
+
 def backend_names(ingress: Object) -> Iterator[str]:
     """Yield the names of the Services that *ingress* refers to."""
     for backend in _backends(ingress["spec"]):
@@ -127,7 +132,7 @@ def _config(ingress: Object, handlers: Mapping[str, str]) -> Object:
         config["TCP"]["80"] = {"HTTP": True}
         config["Web"][plain] = {"Handlers": {path: {"Redirect": _REDIRECT} for path in handlers}}
         ports.append(plain)
-    if is_true(annotations(ingress).get(ANNOTATION_FUNNEL)):
+    if funnels(ingress):
         config["AllowFunnel"] = dict.fromkeys(ports, True)
     return config
 

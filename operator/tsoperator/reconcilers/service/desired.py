@@ -122,7 +122,9 @@ def plan(service: Object, observed: Observed, settings: Settings, auth_keys: Map
         status = _with_condition(service, shown.condition)
         if shown.entries is not None or exposure.shows(service, device):
             status["loadBalancer"] = exposure.load_balancer(service, shown.entries or ())
-        return replace(made, status=status, notes=shown.notes)
+        return replace(
+            made, status=status, notes=[*shown.notes, *exposure.policy_notes(service, made, settings, wanted.tags)]
+        )
     name = proxy_key(wanted, observed.children, settings).name
     ready = condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
     rewrite = egress.rewrite(service, name, settings)
@@ -145,9 +147,10 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     return step if left == status["conditions"] else replace(step, status={**status, "conditions": left})
 
 
-def failed(service: Object, message: str) -> Plan:
+def failed(service: Object, message: str, reason: str = "") -> Plan:
     """Return the plan that says why nothing could be made for *service*; it is tried again."""
-    return Plan(status=not_ready(service, "ProxyFailed", message))
+    named = reason or "ProxyFailed"
+    return Plan(status=not_ready(service, named, message), notes=[Note("Warning", named, message)])
 
 
 def not_ready(service: Object, reason: str, message: str) -> Object:

@@ -9,10 +9,10 @@ from clustersim.demo_stage import EXAMPLES
 from clustersim.faults import Failure
 from clustersim.tailnet import Device
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import POD, PROXYCLASS, SECRET, SERVICE, STATEFULSET, Object, Resource, key_of, uid
+from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Object, Resource, key_of, uid
 from tsoperator.kube.client import USER_AGENT
 
-from tests.support.manifests import DOMAIN, connector, egress
+from tests.support.manifests import DOMAIN, connector, egress, proxy_class
 from tests.support.operator import Proxy, World, is_ready, running_operator
 
 READY = "ConnectorReady"
@@ -309,7 +309,7 @@ async def test_a_bad_connector_can_be_deleted(world: World) -> None:
 
 
 async def test_a_connector_waits_for_its_class_and_goes_on_without_it(world: World) -> None:
-    prod = {"apiVersion": PROXYCLASS.api_version, "kind": "ProxyClass", "metadata": {"name": "prod"}, "spec": {}}
+    prod = proxy_class("prod", statefulSet={"pod": {"tailscaleContainer": {"image": "never ready"}}})
     classy = connector(**EXIT, proxyClass="prod")
     await world.apply(classy)
     await world.becomes(lambda: world.reason(classy, READY), "ConnectorCreationFailed")

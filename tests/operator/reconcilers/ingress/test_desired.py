@@ -197,6 +197,7 @@ class Reported(NamedTuple):
         Reported(CURRENT, "", "web.tail1234.ts.net"),
         Reported({**CURRENT, "https_endpoint": "web.example.org."}, "web.example.org", "web.example.org"),
         Reported({**CURRENT, "https_endpoint": "no-https"}, "", "", ("HTTPSNotEnabled",)),
+        Reported({**CURRENT, "device_id": "7", "https_endpoint": "no-https"}, "", "", ("UnsupportedByControlServer",)),
         Reported(
             {**CURRENT, "https_endpoint": "no-https", "pod_uid": "other"}, "web.tail1234.ts.net", "web.tail1234.ts.net"
         ),
