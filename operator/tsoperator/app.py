@@ -3,11 +3,8 @@
 import logging
 import socket
 import uuid
-<<<<<<< HEAD
-from functools import partial
-=======
 from collections.abc import Mapping
->>>>>>> 42e9feabf88f7afc4a60332cc3686274267a71a1
+from functools import partial
 
 import aiohttp
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector

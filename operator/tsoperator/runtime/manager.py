@@ -2,11 +2,7 @@
 
 import asyncio
 import logging
-<<<<<<< HEAD
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-=======
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
->>>>>>> 42e9feabf88f7afc4a60332cc3686274267a71a1
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tsoperator.api.objects import Key, Object, Resource
