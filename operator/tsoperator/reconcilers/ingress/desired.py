@@ -104,7 +104,7 @@ def plan(ingress: Object, observed: Observed, settings: Settings, auth_keys: Map
     device = proxy_device(observed.children)
     made = plan_proxy(proxy(ingress, observed, settings), observed.children, settings, auth_keys)
     notes = _notes(serving(ingress, observed.services), device)
-    return replace(made, status=_status(ingress, device), notes=notes)
+    return replace(made, status=_status(ingress, device), notes=[*made.notes, *notes])
 
 
 def plan_deletion(ingress: Object, observed: Observed) -> Plan:
