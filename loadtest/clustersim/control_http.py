@@ -231,7 +231,7 @@ class Api:
         }
         if self._tailnet.headscale:
             return {**body, "name": device.name.removesuffix(f".{self._tailnet.domain}")}
-        return {**body, "lastSeen": device.created, "connectedToControl": True}
+        return {**body, "lastSeen": device.created, "connectedToControl": device.connected}
 
     async def _set_name(self, request: web.Request) -> web.Response:
         device = self._found(request)
@@ -242,7 +242,7 @@ class Api:
             raise RefusalError(400, f"invalid name {wanted!r}")
         if not self._tailnet.is_free(name, device.node_id):
             raise RefusalError(400, f"name {label!r} is already in use")
-        self._tailnet.update(replace(device, name=name))
+        self._tailnet.rename_device(device, label)
         return web.json_response({})
 
     async def _set_tags(self, request: web.Request) -> web.Response:

@@ -87,6 +87,8 @@ SECRET_DEVICE_IPS: Final = "device_ips"  # noqa: S105
 SECRET_POD_UID: Final = "pod_uid"  # noqa: S105
 SECRET_CAPABILITY_VERSION: Final = "tailscale_capver"  # noqa: S105
 SECRET_HTTPS_ENDPOINT: Final = "https_endpoint"  # noqa: S105
+SECRET_REISSUE: Final = "reissue_authkey"  # noqa: S105
+"""While the proxy can't log in and asks for another auth key: the one that it has, empty if it has none."""
 NO_HTTPS: Final = "no-https"
 """The value of SECRET_HTTPS_ENDPOINT for a proxy that serves no HTTPS."""
 SERVE_CONFIG_KEY: Final = "serve-config"

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from tsoperator.api.names import (
     CONFIG_KEY,
@@ -19,6 +20,7 @@ from tsoperator.api.names import (
     SECRET_DEVICE_IPS,
     SECRET_HTTPS_ENDPOINT,
     SECRET_POD_UID,
+    SECRET_REISSUE,
     SERVE_CONFIG_KEY,
     SERVE_STATE_PREFIX,
 )
@@ -42,7 +44,17 @@ _HAS_AUTH_KEY = "hasAuthKey"
 _FOREIGN_CONFIGS = "foreignConfigs"
 _SERVE_STATE = "serveState"
 _STATE_DEVICE = "stateDevice"
+_REISSUE = "reissue"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
+
+
+class Reissue(StrEnum):
+    """How far a proxy is that can't log in any more and asks for another auth key (standalone-proxies.md 10.3)."""
+
+    NOT_ASKED = ""
+    ASKED = "asked"
+    ANSWERED = "answered"
+    """Its config has another key than was refused, which it has yet to take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +70,8 @@ class Device:
 
 def slim(secret: Object) -> Object:
     """Return what the cache keeps of a proxy's Secret: device keys, a digest of the config, whether it holds an auth
-    key, the names of configs for other images than we write, and of what tailscaled was last told to serve.
+    key, whether the proxy asks for another, the names of configs for other images than we write, and of what tailscaled
+    was last told to serve.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -72,6 +85,7 @@ def slim(secret: Object) -> Object:
         _FOREIGN_CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name) and name not in _OUR_CONFIGS],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: _device_in_state(data),
+        _REISSUE: _reissue(data, auth_key_of(secret)),
     }
 
 
@@ -85,8 +99,16 @@ def auth_key_of(secret: Object) -> str:
 
 
 def needs_auth_key(secret: Object | None) -> bool:
-    """Tell whether a proxy with this *slim* Secret can't log in without a key that it doesn't have."""
-    return secret is None or (not _text(secret["data"], SECRET_DEVICE_ID) and not secret[_HAS_AUTH_KEY])
+    """Tell whether a proxy with this *slim* Secret can't log in without a key that it doesn't have.
+
+    With the state of a login it can, even if the ID of its device was taken from the Secret.
+    """
+    return secret is None or not (secret[_HAS_AUTH_KEY] or device_of(secret, None).id)
+
+
+def reissue_of(secret: Object | None) -> Reissue:
+    """Return how far the proxy with this *slim* Secret is with asking for another auth key."""
+    return Reissue.NOT_ASKED if secret is None else Reissue(secret[_REISSUE])
 
 
 def must_keep_auth_key(secret: Object | None, config: ProxyConfig) -> bool:
@@ -94,7 +116,7 @@ def must_keep_auth_key(secret: Object | None, config: ProxyConfig) -> bool:
     return (
         secret is not None
         and bool(secret[_HAS_AUTH_KEY])
-        and not _text(secret["data"], SECRET_DEVICE_ID)
+        and not _has_logged_in(secret)
         and secret[_CONFIG_DIGEST] != _config_digest(_encoded(config_files(config)))
     )
 
@@ -133,12 +155,13 @@ def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> 
 def config_patch(secret: Object, config: ProxyConfig, auth_key: str) -> Patch | None:
     """Return the patch that brings the config of a *slim* Secret up to date; None if it is.
 
-    *auth_key* is what the proxy has yet to use; once it has a device the key goes from the Secret. A config that
-    another operator wrote for newer images goes, or those would read it and not ours. A proxy that is no longer to
-    serve anything forgets what it served: it would go on after its restart.
+    *auth_key* is what the proxy has yet to use; once it has a device the key goes from the Secret, unless the proxy has
+    lost that device and asks for another key. A config that another operator wrote for newer images goes, or those
+    would read it and not ours. A proxy that is no longer to serve anything forgets what it served: it would go on after
+    its restart.
     """
     files = _encoded(config_files(config))
-    logged_in = bool(_text(secret["data"], SECRET_DEVICE_ID))
+    logged_in = _has_logged_in(secret)
     drop = logged_in and secret[_HAS_AUTH_KEY]
     served = secret[_SERVE_STATE] if config.serve_config is None else []
     if secret[_CONFIG_DIGEST] == _config_digest(files) and not drop and not auth_key:
@@ -148,6 +171,16 @@ def config_patch(secret: Object, config: ProxyConfig, auth_key: str) -> Patch | 
     if config.serve_config is None:
         written[SERVE_CONFIG_KEY] = None
     return Patch(SECRET, key_of(secret), {"data": written})
+
+
+def _has_logged_in(secret: Object) -> bool:
+    return bool(_text(secret["data"], SECRET_DEVICE_ID)) and not secret[_REISSUE]
+
+
+def _reissue(data: Mapping[str, str], key: str) -> Reissue:
+    if SECRET_REISSUE not in data:
+        return Reissue.NOT_ASKED
+    return Reissue.ANSWERED if key and key != _text(data, SECRET_REISSUE) else Reissue.ASKED
 
 
 def _config_digest(data: Mapping[str, str]) -> str:

@@ -107,7 +107,7 @@ def plan(ingress: Object, observed: Observed, settings: Settings, auth_keys: Map
     notes = _notes(serving(ingress, observed.services), device)
     if funnels(ingress):
         notes += advice.funnel_notes(made, tags(ingress, settings))
-    return replace(made, status=_status(ingress, device), notes=notes)
+    return replace(made, status=_status(ingress, device), notes=[*made.notes, *notes])
 
 
 def plan_deletion(ingress: Object, observed: Observed) -> Plan:

@@ -211,6 +211,13 @@ def test_status_and_name_are_what_the_device_reports(case: Reported) -> None:
     assert reasons(plan) == [*case.notes]
 
 
+@pytest.mark.parametrize(("key", "reason"), [("new-authkey", "AuthKeyReissued"), ("", "AuthKeyDelayed")])
+def test_an_ingress_whose_proxy_logs_in_anew_says_so_by_an_event(key: str, reason: str) -> None:
+    plan = desired.plan(ingress(), logged_in({**DEVICE, "reissue_authkey": ""}), SETTINGS, {0: key})
+    assert reasons(plan) == [reason]
+    assert shown(plan) == [{"hostname": "web.tail1234.ts.net", "ports": [HTTPS]}]
+
+
 def test_with_a_redirect_port_80_is_shown_second() -> None:
     plan = desired.plan(ingress({"tailscale.com/http-redirect": "true"}), logged_in(DEVICE), SETTINGS, {})
     assert shown(plan)[0]["ports"] == [HTTPS, HTTP]
