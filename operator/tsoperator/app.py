@@ -16,6 +16,7 @@ from tsoperator.api.objects import (
     DNSCONFIG,
     ENDPOINTSLICE,
     INGRESS,
+    INGRESSCLASS,
     POD,
     PROXYCLASS,
     ROLE,
@@ -96,6 +97,7 @@ def sources(namespace: str) -> list[Source]:
     return [
         Source(Selection(SERVICE), {**owned, **measured}),
         Source(Selection(INGRESS), {BY_BACKEND: by_backend}),
+        Source(Selection(INGRESSCLASS)),
         Source(Selection(CONNECTOR)),
         Source(Selection(DNSCONFIG)),
         Source(Selection(PROXYCLASS)),

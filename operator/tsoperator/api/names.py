@@ -72,6 +72,9 @@ DNS_FINALIZER: Final = "tailscale.com/dns-records-reconciler"
 # Classes that hand a Service or an Ingress to the operator.
 LOAD_BALANCER_CLASS: Final = "tailscale"
 DEFAULT_INGRESS_CLASS: Final = "tailscale"
+INGRESS_CONTROLLER: Final = "tailscale.com/ts-ingress"
+"""The controller that our IngressClass names."""
+ANNOTATION_DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 
 # What a proxy is for, as the image is told by TS_INTERNAL_APP.
 APP_EGRESS_SERVICE: Final = "k8s-operator-egress-proxy"
@@ -92,6 +95,8 @@ NO_HTTPS: Final = "no-https"
 SERVE_CONFIG_KEY: Final = "serve-config"
 SERVE_STATE_PREFIX: Final = "_serve_"
 """Of the keys in which tailscaled remembers what it was last told to serve."""
+ACME_ACCOUNT_KEY: Final = "acme-account.key.pem"
+"""The key under which tailscaled keeps its account with the certificate authority, made before the first request."""
 CERT_DOMAIN: Final = "${TS_CERT_DOMAIN}"
 """In a serve config: the proxy image puts the device's own name here."""
 CONFIG_KEY: Final = "cap-107.hujson"

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tsoperator.api.names import (
+    ANNOTATION_DEFAULT_INGRESS_CLASS,
     ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
     ANNOTATION_TAGS,
     FINALIZER,
+    INGRESS_CONTROLLER,
     PARENT_INGRESS,
     PROXY_GROUP,
 )
@@ -19,17 +21,21 @@ from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_s
 from tsoperator.desired.secret import Device
 from tsoperator.desired.statefulset import ServeIngress
 from tsoperator.desired.tailscaled import ProxyConfig
+from tsoperator.reconcilers.ingress.certificate import News, Seen, news
 from tsoperator.reconcilers.ingress.serve import Serving, redirects, serving, tls_host
 from tsoperator.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What an Ingress's plan depends on besides the Ingress; *services* are those of its namespace that it names."""
+    """What an Ingress's plan depends on besides the Ingress; *services* are those of its namespace that it names,
+    *certificate* is None where there is to be none.
+    """
 
     children: Children
     services: Mapping[str, Object]
     proxy_class: Object | None = None
+    certificate: Seen | None = None
 
 
 def owner(key: Key) -> Owner:
@@ -46,6 +52,26 @@ def is_ours(ingress: Object, settings: Settings) -> bool:
 def is_leaving(ingress: Object, settings: Settings) -> bool:
     """Tell whether what we made for *ingress* has to go."""
     return is_deleting(ingress) or not is_ours(ingress, settings)
+
+
+def class_warning(ingress_class: Object | None, name: str) -> str:
+    """Say what is wrong with the IngressClass called *name*; empty if nothing is."""
+    if ingress_class is None:
+        return (
+            f"there is no IngressClass {name}: Ingresses that name it are served, but tools may not know it; create it"
+        )
+    controller = (ingress_class.get("spec") or {}).get("controller")
+    if controller != INGRESS_CONTROLLER:
+        return (
+            f"IngressClass {name} is of controller {controller}, not {INGRESS_CONTROLLER}: that one may serve the same "
+            "Ingresses; give it a class of its own, and this operator another by OPERATOR_INGRESS_CLASS_NAME"
+        )
+    if annotations(ingress_class).get(ANNOTATION_DEFAULT_INGRESS_CLASS):
+        return (
+            f"IngressClass {name} is marked as the default by {ANNOTATION_DEFAULT_INGRESS_CLASS}: the operator serves "
+            "only Ingresses whose spec.ingressClassName names it, and the API server may set that where it is missing"
+        )
+    return ""
 
 
 def hostname(ingress: Object) -> str:
@@ -103,8 +129,14 @@ def plan(ingress: Object, observed: Observed, settings: Settings, auth_keys: Map
     """Return what *ingress*, which `refusal` has nothing against, needs; *auth_keys* are by replica."""
     device = proxy_device(observed.children)
     made = plan_proxy(proxy(ingress, observed, settings), observed.children, settings, auth_keys)
-    notes = _notes(serving(ingress, observed.services), device)
-    return replace(made, status=_status(ingress, device), notes=notes)
+    told = news(observed.certificate) if observed.certificate else News()
+    waits = [seconds for seconds in (made.requeue_after, told.look_again) if seconds is not None]
+    return replace(
+        made,
+        status=_status(ingress, device),
+        notes=[*_notes(ingress, serving(ingress, observed.services), device), *told.notes],
+        requeue_after=min(waits, default=None),
+    )
 
 
 def plan_deletion(ingress: Object, observed: Observed) -> Plan:
@@ -132,8 +164,15 @@ def _magic_dns_name(device: Device | None) -> str:
     return device.https_name or device.fqdn
 
 
-def _notes(served: Serving, device: Device | None) -> list[Note]:
+def _notes(ingress: Object, served: Serving, device: Device | None) -> list[Note]:
     notes = list(served.notes)
+    host = tls_host(ingress)
+    if device and device.https_name and "." in host and host != device.https_name:
+        message = (
+            f"host {host} of spec.tls is served as {device.https_name}: names of the tailnet have its domain; its "
+            f"certificate is of that name, so write {host.partition('.')[0]} to say so"
+        )
+        notes.append(Note("Warning", "IgnoredTLSHosts", message))
     if device and device.serves_no_https:
         message = (
             "HTTPS is not enabled on the tailnet, so nothing is served: enable MagicDNS and HTTPS certificates for it"

@@ -1,6 +1,8 @@
 """What an Ingress needs."""
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pytest
@@ -8,12 +10,14 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import Key, Object
+from tsoperator.api.objects import INGRESSCLASS, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children
+from tsoperator.desired.secret import Certificate
 from tsoperator.desired.statefulset import ServeIngress, proxy_statefulset
 from tsoperator.reconcilers.ingress import desired
+from tsoperator.reconcilers.ingress.certificate import Seen
 from tsoperator.reconcilers.ingress.desired import Observed
 
 from tests.support.objects import (
@@ -23,6 +27,7 @@ from tests.support.objects import (
     headless,
     held,
     ingress,
+    obj,
     pod,
     proxy_class,
     settings,
@@ -224,6 +229,45 @@ def test_a_path_that_is_left_out_is_told_while_the_rest_is_served() -> None:
     spec = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}
     assert desired.refusal(ingress(spec=spec), NEW, SETTINGS) is None
     assert reasons(desired.plan(ingress(spec=spec), NEW, SETTINGS, {})) == ["InvalidIngressBackend"]
+
+
+@pytest.mark.parametrize(
+    ("host", "told"), [("web", []), ("web.tail1234.ts.net", []), ("web.example.org", ["IgnoredTLSHosts"])]
+)
+def test_a_host_of_another_domain_than_the_tailnets_is_told(host: str, told: list[str]) -> None:
+    plan = desired.plan(ingress(host=host), logged_in(DEVICE), SETTINGS, {})
+    assert reasons(plan) == told
+    assert reasons(desired.plan(ingress(host=host), NEW, SETTINGS, {})) == []
+
+
+@pytest.mark.parametrize(("missed_for", "told", "again"), [(0, [], 600), (601, ["CertificatePending"], None)])
+def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: float | None) -> None:
+    seen = Seen("web.tail1234.ts.net", Certificate(is_there=False), datetime(2026, 1, 2, tzinfo=UTC), missed_for)
+    plan = desired.plan(ingress(), replace(logged_in(DEVICE), certificate=seen), SETTINGS, {})
+    assert (reasons(plan), plan.requeue_after) == (told, again)
+
+
+def ingress_class(controller: str = "tailscale.com/ts-ingress", **annotations: str) -> Object:
+    return obj(INGRESSCLASS, Key("", "tailscale"), {"spec": {"controller": controller}}, annotations=annotations)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (ingress_class(), ""),
+        (None, "there is no IngressClass tailscale"),
+        (
+            ingress_class("example.org/nginx"),
+            "IngressClass tailscale is of controller example.org/nginx, not tailscale",
+        ),
+        (ingress_class() | {"spec": {}}, "is of controller None"),
+        (ingress_class(**{"ingressclass.kubernetes.io/is-default-class": "true"}), "is marked as the default by"),
+    ],
+)
+def test_what_is_wrong_with_the_ingress_class_is_said(found: Object | None, words: str) -> None:
+    warning = desired.class_warning(found, "tailscale")
+    assert words in warning
+    assert bool(warning) == bool(words)
 
 
 def leaving(host: str) -> Object:
