@@ -42,12 +42,12 @@ def news(seen: Seen) -> News:
     if not seen.certificate.is_there:
         left = PATIENCE - (seen.missed_for or 0.0)
         return News(look_again=left) if left > 0 else News((_missing(seen),))
-    validity = seen.certificate.validity
-    left = _until_renewal_is_late(validity, seen.now) if validity else None
-    if validity and left is not None and left <= 0:
-        return News((_not_renewed(seen, validity),))
     ready = Note("Normal", "CertificateReady", f"https://{seen.domain}/ is served with a certificate")
-    return News((ready,) if seen.missed_for is not None else (), left)
+    notes = (ready,) if seen.missed_for is not None else ()
+    if (validity := seen.certificate.validity) is None:
+        return News(notes)
+    recent_for = _until_renewal_is_late(validity, seen.now)
+    return News(notes, recent_for) if recent_for > 0 else News((_not_renewed(seen, validity),))
 
 
 def _until_renewal_is_late(validity: Validity, now: datetime) -> float:
