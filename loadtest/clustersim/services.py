@@ -71,7 +71,10 @@ class Allocator:
         for index, port in enumerate(spec.get("ports") or ()):
             wanted = port.get("nodePort") or had.get((port["port"], port["protocol"])) or self._free_port(chosen)
             if wanted in self._ports - held or wanted not in _NODE_PORTS:
-                cause = f"Invalid value: {wanted}: provided port is already allocated or not in the valid range"
+                ports = f"{_NODE_PORTS[0]}-{_NODE_PORTS[-1]}"
+                outside = f"not in the valid range. The range of valid ports is {ports}"
+                words = "already allocated" if wanted in _NODE_PORTS else outside
+                cause = f"Invalid value: {wanted}: provided port is {words}"
                 raise invalid(SERVICE, service["metadata"]["name"], f"spec.ports[{index}].nodePort", cause)
             chosen.add(wanted)
             port["nodePort"] = wanted

@@ -41,6 +41,7 @@ from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
+from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.runtime.apply import Applier
@@ -123,7 +124,7 @@ def reconcilers(client: KubeClient, tailnet: TailnetClient, cache: Cache, settin
         ServiceReconciler(proxies),
         IngressReconciler(proxies),
         ConnectorReconciler(proxies),
-        ProxyClassReconciler(cache, applier),
+        ProxyClassReconciler(cache, applier, NodePorts(client, settings.namespace)),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
     ]
