@@ -1,13 +1,13 @@
 """What we make has every field that the Go operator 1.102.5 gave it for the same input, as recorded on a cluster."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.desired.plan import write_for
+from tsoperator.desired.plan import Plan, write_for
 from tsoperator.desired.proxy import Children
 
 from tests.operator.desired.test_adoption import (
@@ -70,7 +70,7 @@ def with_class() -> dict[str, Object]:
 
 
 MADE = {name: partial(recorded, name) for name in ("egress", "exposed", "ingress", "connector")} | {"class": with_class}
-PLANS = {
+PLANS: dict[str, Callable[[dict[str, Object], Children], Plan]] = {
     "egress": egress_plan,
     "exposed": exposed_plan,
     "ingress": ingress_plan,

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from tsoperator.api.names import FINALIZER
+from tsoperator.api.names import FINALIZER, PROXY_CLASS
 from tsoperator.api.objects import INGRESSCLASS, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children
+from tsoperator.desired.proxyclass import class_name
 from tsoperator.desired.secret import Certificate
 from tsoperator.desired.statefulset import ServeIngress, proxy_statefulset
 from tsoperator.reconcilers.ingress import desired
@@ -42,6 +43,7 @@ SETTINGS = settings()
 WEB = {"web": backend_service()}
 NEW = Observed(Children(), WEB)
 NAME = child_name("web", "web-uid")
+STAGING = "useLetsEncryptStagingEnvironment"
 FORWARD = {"tailscale.com/experimental-forward-cluster-traffic-via-ingress": "true"}
 OWNER = desired.owner(Key("default", "web"))
 DEVICE = {"device_id": "n1", "device_fqdn": "web.tail1234.ts.net."}
@@ -238,6 +240,34 @@ def test_a_host_of_another_domain_than_the_tailnets_is_told(host: str, told: lis
     plan = desired.plan(ingress(host=host), logged_in(DEVICE), SETTINGS, {})
     assert reasons(plan) == told
     assert reasons(desired.plan(ingress(host=host), NEW, SETTINGS, {})) == []
+
+
+class Staged(NamedTuple):
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    default: str
+    staging: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Staged({}, {}, "", staging=False),
+        Staged({}, {}, "staging", staging=True),
+        Staged({}, {PROXY_CLASS: ""}, "staging", staging=False),
+        Staged({}, {PROXY_CLASS: "staging"}, "plain", staging=True),
+        Staged({PROXY_CLASS: "staging"}, {PROXY_CLASS: "plain"}, "", staging=True),
+        Staged({PROXY_CLASS: "plain"}, {PROXY_CLASS: "staging"}, "staging", staging=False),
+    ],
+)
+def test_certificates_come_from_where_the_class_says_that_counts(case: Staged) -> None:
+    classes = {name: proxy_class(name, {STAGING: name == "staging"}, ready=True) for name in ("staging", "plain")}
+    parent, chosen = ingress(case.annotations, labels=case.labels), settings(proxy_class=case.default)
+    found = Observed(Children(), WEB, classes.get(class_name(parent, case.default)))
+    assert desired.refusal(parent, found, chosen) is None
+    (made,) = [obj for obj in children_of(desired.plan(parent, found, chosen, {})) if obj["kind"] == "StatefulSet"]
+    names = {variable["name"] for variable in made["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert ("TS_DEBUG_ACME_DIRECTORY_URL" in names) is case.staging
 
 
 @pytest.mark.parametrize(("missed_for", "told", "again"), [(0, [], 600), (601, ["CertificatePending"], None)])
