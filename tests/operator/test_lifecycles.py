@@ -176,6 +176,15 @@ async def served(world: World) -> bool:
     return SIM_CONNECTOR in world.sim.kinds.all()
 
 
+async def test_an_ingress_follows_the_default_class(cluster: World) -> None:
+    await cluster.apply(proxy_class(**FOO), backend(), ingress())
+    async with running_operator(cluster, proxy_class="prod"):
+        before = await made(cluster, ingress())
+        await cluster.change(proxy_class(), {"spec": container(env=[{"name": "FOO", "value": "2"}])})
+        await cluster.becomes(lambda: variable(cluster, ingress()), "2")
+        assert (await made(cluster, ingress())).pod_uid != before.pod_uid
+
+
 async def test_a_proxy_goes_into_the_kernel_to_forward_and_out_of_it_again(world: World) -> None:
     await world.apply(backend(), ingress())
     before = await made(world, ingress())

@@ -51,6 +51,7 @@ ANNOTATION_TAILNET_IP: Final = "tailscale.com/tailnet-ip"
 ANNOTATION_TAILNET_TARGET_IP_DEPRECATED: Final = "tailscale.com/ts-tailnet-target-ip"
 ANNOTATION_TAILNET_FQDN: Final = "tailscale.com/tailnet-fqdn"
 ANNOTATION_FUNNEL: Final = "tailscale.com/funnel"
+ANNOTATION_HTTP_ENDPOINT: Final = "tailscale.com/http-endpoint"
 ANNOTATION_HTTP_REDIRECT: Final = "tailscale.com/http-redirect"
 ANNOTATION_FORWARD_CLUSTER_TRAFFIC: Final = "tailscale.com/experimental-forward-cluster-traffic-via-ingress"
 

@@ -1,11 +1,14 @@
 """Decides what an Ingress needs (standalone-proxies.md 6)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tsoperator.api.names import (
     ANNOTATION_DEFAULT_INGRESS_CLASS,
     ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
+    ANNOTATION_FUNNEL,
+    ANNOTATION_HTTP_ENDPOINT,
+    ANNOTATION_HTTP_REDIRECT,
     ANNOTATION_TAGS,
     FINALIZER,
     INGRESS_CONTROLLER,
@@ -24,6 +27,9 @@ from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.ingress.certificate import News, Seen, news
 from tsoperator.reconcilers.ingress.serve import Serving, redirects, serving, tls_host
 from tsoperator.settings import Settings
+
+_LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
+_SWITCHES = (ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT, ANNOTATION_FORWARD_CLUSTER_TRAFFIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,9 @@ def tags(ingress: Object, settings: Settings) -> Sequence[str]:
 def refusal(ingress: Object, observed: Observed, settings: Settings) -> Plan | None:
     """Return the plan for an Ingress that can't be served as it is; None if it can. What runs stays as it is."""
     notes: list[Note] = []
+    if len(name := key_of(ingress).name) > _LABEL_MAX:
+        words = f"its name must have at most {_LABEL_MAX} characters, not {len(name)}: make it anew with another"
+        notes.append(Note("Warning", "InvalidName", words))
     if error := dns_label_error(hostname(ingress)):
         notes.append(Note("Warning", "InvalidHostname", f"the hostname {error}: set another by spec.tls[0].hosts[0]"))
     wrong_tags = [error for tag in tags(ingress, settings) if (error := tag_error(tag))]
@@ -165,7 +174,7 @@ def _magic_dns_name(device: Device | None) -> str:
 
 
 def _notes(ingress: Object, served: Serving, device: Device | None) -> list[Note]:
-    notes = list(served.notes)
+    notes = [*served.notes, *_ignored_annotations(ingress)]
     host = tls_host(ingress)
     if device and device.https_name and "." in host and host != device.https_name:
         message = (
@@ -179,6 +188,21 @@ def _notes(ingress: Object, served: Serving, device: Device | None) -> list[Note
         )
         notes.append(Note("Warning", "HTTPSNotEnabled", message))
     return notes
+
+
+def _ignored_annotations(ingress: Object) -> Iterator[Note]:
+    """Say which annotations of ours have no effect."""
+    given = annotations(ingress)
+    for name in _SWITCHES:
+        if given.get(name, "true") not in ("true", "false"):
+            words = f'annotation {name} is "{given[name]}", which turns nothing on: write "true", or remove it'
+            yield Note("Warning", "IgnoredAnnotation", words)
+    if ANNOTATION_HTTP_ENDPOINT in given:
+        words = (
+            f"annotation {ANNOTATION_HTTP_ENDPOINT} has no effect without a ProxyGroup: plain HTTP is answered with a "
+            f"redirect to HTTPS if annotation {ANNOTATION_HTTP_REDIRECT} is true, else not at all"
+        )
+        yield Note("Warning", "IgnoredAnnotation", words)
 
 
 def _status(ingress: Object, device: Device | None) -> Object:

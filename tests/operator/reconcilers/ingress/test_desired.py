@@ -277,6 +277,28 @@ def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: 
     assert (reasons(plan), plan.requeue_after) == (told, again)
 
 
+@pytest.mark.parametrize("name", ["funnel", "http-redirect", "experimental-forward-cluster-traffic-via-ingress"])
+@pytest.mark.parametrize(
+    ("value", "told"), [("true", []), ("false", []), ("True", ["IgnoredAnnotation"]), ("", ["IgnoredAnnotation"])]
+)
+def test_a_switch_that_is_neither_on_nor_off_is_told(name: str, value: str, told: list[str]) -> None:
+    plan = desired.plan(ingress({f"tailscale.com/{name}": value}), NEW, SETTINGS, {})
+    assert reasons(plan) == told
+    assert [f'tailscale.com/{name} is "{value}"' in note.message for note in plan.notes] == [True] * len(told)
+
+
+def test_plain_http_without_a_group_is_told_to_have_no_effect() -> None:
+    (note,) = desired.plan(ingress({"tailscale.com/http-endpoint": "enabled"}), NEW, SETTINGS, {}).notes
+    assert "has no effect without a ProxyGroup" in note.message
+
+
+@pytest.mark.parametrize(("length", "told"), [(63, []), (64, ["InvalidName"])])
+def test_a_name_that_is_too_long_for_labels_is_told(length: int, told: list[str]) -> None:
+    parent = ingress()
+    parent["metadata"]["name"] = "a" * length
+    assert reasons(desired.refusal(parent, NEW, SETTINGS)) == told
+
+
 def ingress_class(controller: str = "tailscale.com/ts-ingress", **annotations: str) -> Object:
     return obj(INGRESSCLASS, Key("", "tailscale"), {"spec": {"controller": controller}}, annotations=annotations)
 
