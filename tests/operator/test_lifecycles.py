@@ -127,7 +127,7 @@ async def test_what_is_deleted_while_no_operator_runs_goes_later(
 
 
 @EACH
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[::2], ids=str)
 async def test_all_comes_in_any_order(world: World, parent: Parent, order: Sequence[int]) -> None:
     for number in order:
         await world.apply(objects(parent)[number])

@@ -20,43 +20,40 @@ from tests.operator.desired.test_adoption import (
 from tests.operator.desired.test_overlay import RECORDED_CLASS
 from tests.support.objects import children_of, proxy_class, texts
 
+_SPEC = "spec.template.spec"
+_SERVICE = {"clusterIPs", "internalTrafficPolicy", "ipFamilies", "sessionAffinity", "type"}
 # The API server fills these in, in ours too.
-_CONTAINERS = "spec.template.spec.containers.*"
-_INIT_CONTAINERS = "spec.template.spec.initContainers.*"
 DEFAULTS = {
-    "metadata.resourceVersion",
-    "metadata.uid",
-    "spec.clusterIP",
-    "spec.clusterIPs",
-    "spec.internalTrafficPolicy",
-    "spec.ipFamilies",
-    "spec.ipFamilyPolicy",  # of a metrics Service; the headless one has it from us
-    "spec.persistentVolumeClaimRetentionPolicy",
-    "spec.podManagementPolicy",
-    "spec.ports.*.targetPort",
-    "spec.revisionHistoryLimit",
-    "spec.sessionAffinity",
-    "spec.template.spec.dnsPolicy",
-    "spec.template.spec.restartPolicy",
-    "spec.template.spec.schedulerName",
-    "spec.template.spec.securityContext",
-    "spec.template.spec.serviceAccount",
-    "spec.template.spec.terminationGracePeriodSeconds",
-    "spec.template.spec.volumes.*.secret.defaultMode",
-    "spec.type",
-    "spec.updateStrategy",
-    f"{_CONTAINERS}.env.*.valueFrom.fieldRef.apiVersion",
-    f"{_CONTAINERS}.terminationMessagePath",
-    f"{_CONTAINERS}.terminationMessagePolicy",
-    f"{_INIT_CONTAINERS}.imagePullPolicy",
-    f"{_INIT_CONTAINERS}.resources",
-    f"{_INIT_CONTAINERS}.terminationMessagePath",
-    f"{_INIT_CONTAINERS}.terminationMessagePolicy",
+    *(
+        f"{what}.metadata.{field}"
+        for what in ("service", "secret", "statefulset")
+        for field in ("resourceVersion", "uid")
+    ),
+    *(f"service.spec.{field}" for field in _SERVICE),
+    *(f"metrics.spec.{field}" for field in _SERVICE - {"type"} | {"clusterIP", "ipFamilyPolicy", "ports.*.targetPort"}),
+    "statefulset.spec.persistentVolumeClaimRetentionPolicy",
+    "statefulset.spec.podManagementPolicy",
+    "statefulset.spec.revisionHistoryLimit",
+    "statefulset.spec.updateStrategy",
+    f"statefulset.{_SPEC}.containers.*.env.*.valueFrom.fieldRef.apiVersion",
+    f"statefulset.{_SPEC}.containers.*.terminationMessagePath",
+    f"statefulset.{_SPEC}.containers.*.terminationMessagePolicy",
+    f"statefulset.{_SPEC}.dnsPolicy",
+    f"statefulset.{_SPEC}.initContainers.*.imagePullPolicy",
+    f"statefulset.{_SPEC}.initContainers.*.resources",
+    f"statefulset.{_SPEC}.initContainers.*.terminationMessagePath",
+    f"statefulset.{_SPEC}.initContainers.*.terminationMessagePolicy",
+    f"statefulset.{_SPEC}.restartPolicy",
+    f"statefulset.{_SPEC}.schedulerName",
+    f"statefulset.{_SPEC}.securityContext",
+    f"statefulset.{_SPEC}.serviceAccount",
+    f"statefulset.{_SPEC}.terminationGracePeriodSeconds",
+    f"statefulset.{_SPEC}.volumes.*.secret.defaultMode",
 }
 # Our names follow from the parent, so that of two operators at once both mean the same object.
-NAMES = {"metadata.generateName"}
+NAMES = {"service.metadata.generateName"}
 # The proxy writes these once it runs.
-STATE = {"data._machinekey", "data.device_fqdn", "data.device_id", "data.device_ips"}
+STATE = {f"secret.data.{key}" for key in ("_machinekey", "device_fqdn", "device_id", "device_ips")}
 EXCUSED = DEFAULTS | NAMES | STATE
 
 
@@ -88,11 +85,11 @@ def ours(name: str) -> dict[str, Object]:
     return found | ({"metrics": metrics[0]} if metrics else {})
 
 
-def lacking(theirs: Any, found: Any, path: str = "") -> Iterator[str]:
+def lacking(theirs: Any, found: Any, path: str) -> Iterator[str]:
     """Yield the fields of *theirs* that are not, or not the same, in *found*; the place in a list as ``*``."""
     if isinstance(theirs, Mapping) and isinstance(found, Mapping):
         for name, value in theirs.items():
-            yield from lacking(value, found.get(name), f"{path}.{name}".removeprefix("."))
+            yield from lacking(value, found.get(name), f"{path}.{name}")
     elif isinstance(theirs, list) and isinstance(found, list) and len(theirs) == len(found):
         for one, other in zip(theirs, found, strict=True):
             yield from lacking(one, other, f"{path}.*")
@@ -101,9 +98,8 @@ def lacking(theirs: Any, found: Any, path: str = "") -> Iterator[str]:
 
 
 def lacks(name: str) -> set[str]:
-    """What is lacking in ours, by what it is lacking in."""
-    objects = ours(name)
-    return {path for what, obj in objects.items() for path in lacking(MADE[name]().get(what, {}), obj)}
+    """What is lacking in ours."""
+    return {path for what, obj in ours(name).items() for path in lacking(MADE[name]().get(what, {}), obj, what)}
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -117,7 +113,7 @@ def test_nothing_is_excused_that_is_there_everywhere() -> None:
 
 def test_a_field_that_is_not_there_is_found() -> None:
     theirs = {"a": [{"b": 1, "c": 2}], "d": [1], "e": 3}
-    assert [*lacking(theirs, {"a": [{"b": 1}], "d": [], "e": 3, "f": 4})] == ["a.*.c", "d"]
+    assert [*lacking(theirs, {"a": [{"b": 1}], "d": [], "e": 3, "f": 4}, "pod")] == ["pod.a.*.c", "pod.d"]
 
 
 @pytest.mark.parametrize("what", ["statefulset", "metrics"])

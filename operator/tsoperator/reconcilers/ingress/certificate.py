@@ -3,10 +3,12 @@
 An Ingress has no conditions, so all of it are Events.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from tsoperator.api.objects import Key
 from tsoperator.desired.certificate import Validity
 from tsoperator.desired.plan import Note
 from tsoperator.desired.secret import Certificate
@@ -19,9 +21,7 @@ _RENEWED_BEFORE: Final = timedelta(days=14)  # the end, at the latest, or a quar
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A *certificate* for *domain* as it is *now*; *missed_for* is how long, in seconds, this operator has looked at a
-    proxy without it, None if it has not.
-    """
+    """A *certificate* for *domain* as it is *now*; *missed_for* is what `Missed.look` says of it."""
 
     domain: str
     certificate: Certificate
@@ -35,6 +35,32 @@ class News:
 
     notes: tuple[Note, ...] = ()
     look_again: float | None = None
+
+
+class Missed:
+    """Remembers since when Ingresses have had no certificate, to tell that one has come, or does not."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """*clock* is monotonic, in seconds."""
+        self._clock = clock
+        self._since: dict[Key, tuple[str, bool, float]] = {}
+
+    def look(self, key: Key, domain: str, certificate: Certificate) -> float | None:
+        """Return for how many seconds the certificate has been missing, or was until it came; None if it was not.
+
+        When the proxy asks for it, or for another, a new time begins.
+        """
+        since = self._since.get(key)
+        now = self._clock()
+        if certificate.is_there:
+            return now - since[2] if since and since[0] == domain else None
+        if since is None or since[:2] != (domain, certificate.asked):
+            since = self._since[key] = domain, certificate.asked, now
+        return now - since[2]
+
+    def forget(self, key: Key) -> None:
+        """Forget the Ingress named *key*: it is gone, or its certificate has been told."""
+        self._since.pop(key, None)
 
 
 def news(seen: Seen) -> News:

@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import NamedTuple
 
 from tsoperator.api.names import PARENT_INGRESS
 from tsoperator.api.objects import (
@@ -28,7 +27,7 @@ from tsoperator.desired.proxyclass import class_name
 from tsoperator.desired.secret import certificate_of
 from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.ingress import desired
-from tsoperator.reconcilers.ingress.certificate import Seen
+from tsoperator.reconcilers.ingress.certificate import Missed, Seen
 from tsoperator.reconcilers.ingress.serve import backend_names
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.manager import Mapper
@@ -38,14 +37,6 @@ log = logging.getLogger(__name__)
 
 BY_BACKEND = "backend"
 """The index of Ingresses by the ``namespace/name`` of the Services that they name."""
-
-
-class _Missed(NamedTuple):
-    """A certificate that was not there: for what domain, whether the proxy had asked for it, and since when."""
-
-    domain: str
-    asked: bool
-    since: float
 
 
 def by_backend(ingress: Object) -> Iterable[str]:
@@ -65,9 +56,8 @@ class IngressReconciler:
         self._proxies = proxies
         self._cache = proxies.cache
         self._settings = proxies.settings
-        self._clock = clock
         self._now = now
-        self._missed: dict[Key, _Missed] = {}
+        self._missed = Missed(clock)
         self._class_warning = ""
         self.watches: Mapping[Resource, Mapper] = {
             INGRESS: lambda ingress: (key_of(ingress),),
@@ -83,12 +73,12 @@ class IngressReconciler:
         """Make the cluster match the Ingress named *key*."""
         ingress = self._cache.get(INGRESS, key)
         if ingress is None:
-            self._missed.pop(key, None)
+            self._missed.forget(key)
             return DONE
         observed = self._observe(ingress)
         result = await self._proxies.carry_out(ingress, self._decide(ingress, observed), desired.failed)
         if observed.certificate is None or observed.certificate.certificate.is_there:
-            self._missed.pop(key, None)  # now that it has been told
+            self._missed.forget(key)  # now that it has been told
         return result
 
     def _observe(self, ingress: Object) -> desired.Observed:
@@ -107,18 +97,13 @@ class IngressReconciler:
         )
 
     def _certificate(self, key: Key, children: Children) -> Seen | None:
-        """Return what there is of the certificate, and remember since when there is none."""
+        """Return what there is of the certificate; None where there is to be none."""
         device, secret = proxy_device(children), first(children.secrets)
         if device is None or secret is None or not device.https_name:
             return None
-        certificate, now = certificate_of(secret, device.https_name), self._clock()
-        missed = self._missed.get(key)
-        if certificate.is_there:
-            was_missed = missed is not None and missed.domain == device.https_name
-            return Seen(device.https_name, certificate, self._now(), 0.0 if was_missed else None)
-        if missed is None or (missed.domain, missed.asked) != (device.https_name, certificate.asked):
-            missed = self._missed[key] = _Missed(device.https_name, certificate.asked, now)
-        return Seen(device.https_name, certificate, self._now(), now - missed.since)
+        certificate = certificate_of(secret, device.https_name)
+        missed_for = self._missed.look(key, device.https_name, certificate)
+        return Seen(device.https_name, certificate, self._now(), missed_for)
 
     async def _decide(self, ingress: Object, observed: desired.Observed) -> Plan:
         if desired.is_leaving(ingress, self._settings):

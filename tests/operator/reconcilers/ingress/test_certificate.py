@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
+from tsoperator.api.objects import Key
 from tsoperator.desired.certificate import Validity
 from tsoperator.desired.secret import Certificate
-from tsoperator.reconcilers.ingress.certificate import News, Seen, news
+from tsoperator.reconcilers.ingress.certificate import Missed, News, Seen, news
 
 WEB = "web.tail1234.ts.net"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -80,3 +81,50 @@ def test_the_words_say_what_to_do(certificate: Certificate, words: str) -> None:
 def test_what_goes_on_is_told_in_the_same_words() -> None:
     later = Seen(WEB, lives(3), NOW + timedelta(days=1), None)
     assert news(later).notes == told(lives(3)).notes
+
+
+class Clock:
+    """Time, in seconds, that passes only when told to."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+WEB_KEY, OTHER_KEY = Key("default", "web"), Key("default", "other")
+
+
+class Look(NamedTuple):
+    """What is there after so many seconds more, and for how long it was missed then."""
+
+    after: float
+    certificate: Certificate
+    missed_for: float | None
+    domain: str = WEB
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        [Look(0, TIMELESS, None)],
+        [Look(0, MISSING, 0), Look(5, MISSING, 5), Look(5, TIMELESS, 10)],
+        [Look(0, MISSING, 0), Look(5, ASKED, 0), Look(5, ASKED, 5), Look(5, TIMELESS, 10)],
+        [Look(0, ASKED, 0), Look(5, ASKED, 0, "other.tail1234.ts.net"), Look(5, ASKED, 0)],
+        [Look(0, MISSING, 0), Look(5, TIMELESS, None, "other.tail1234.ts.net")],
+    ],
+)
+def test_it_is_remembered_since_when_a_certificate_is_missing(looks: list[Look]) -> None:
+    missed = Missed(clock := Clock())
+    for look in looks:
+        clock.now += look.after
+        assert missed.look(WEB_KEY, look.domain, look.certificate) == look.missed_for
+
+
+def test_what_is_forgotten_begins_anew() -> None:
+    missed = Missed(clock := Clock())
+    assert [missed.look(key, WEB, MISSING) for key in (WEB_KEY, OTHER_KEY)] == [0, 0]
+    clock.now += 5
+    missed.forget(WEB_KEY)
+    missed.forget(Key("default", "never"))
+    assert [missed.look(key, WEB, TIMELESS) for key in (WEB_KEY, OTHER_KEY)] == [None, 5]
