@@ -12,13 +12,21 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from clustersim.objects import SECRET, Object
-from clustersim.proxyconfig import CAPABILITY_VERSION, ConfigError, ProxyConfig, newest_file, parse
+from clustersim.proxyconfig import (
+    CAPABILITY_VERSION,
+    ConfigError,
+    ProxyConfig,
+    check_listening,
+    newest_file,
+    parse,
+)
 from clustersim.store import Store
 from clustersim.tailnet import AuthKeyError, Device, Tailnet
 
 CONFIG_DIR = "TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR"
 STATE_SECRET = "TS_KUBE_SECRET"  # noqa: S105  the variable that names a Secret, not one
 SERVE_CONFIG = "TS_SERVE_CONFIG"
+LISTENING = ("TS_DEBUG_ADDR_PORT", "TS_LOCAL_ADDR_PORT")
 TARGET_FQDN = "TS_TAILNET_TARGET_FQDN"
 CREATING = "ContainerCreating"
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
@@ -109,6 +117,7 @@ class Proxy:
         self._mounted = [
             volume["secret"]["secretName"] for volume in pod["spec"].get("volumes", ()) if "secret" in volume
         ]
+        self._listens_at = [env[name] for name in LISTENING if name in env]
         self._ready_before_login = TARGET_FQDN not in env
         self._file = ""
         self._config = ProxyConfig()
@@ -135,6 +144,8 @@ class Proxy:
 
     def _run(self) -> ContainerState:
         mount = self._config_mount
+        for address in self._listens_at:
+            check_listening(address)
         if mount is None:
             raise ConfigError("no Secret is mounted at the configuration folder")
         missing = [name for name in sorted(self.secrets) if self._read(name) is None]

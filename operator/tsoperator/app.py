@@ -17,6 +17,7 @@ from tsoperator.api.objects import (
     DNSCONFIG,
     ENDPOINTSLICE,
     INGRESS,
+    INGRESSCLASS,
     POD,
     PROXYCLASS,
     ROLE,
@@ -42,6 +43,7 @@ from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
+from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.runtime.apply import Applier
@@ -116,6 +118,7 @@ def sources(namespace: str) -> list[Source]:
     return [
         Source(Selection(SERVICE), {**owned, **measured}),
         Source(Selection(INGRESS), {BY_BACKEND: by_backend}),
+        Source(Selection(INGRESSCLASS)),
         Source(Selection(CONNECTOR)),
         Source(Selection(DNSCONFIG)),
         Source(Selection(PROXYCLASS)),
@@ -142,7 +145,7 @@ def reconcilers(
         ServiceReconciler(proxies),
         IngressReconciler(proxies),
         ConnectorReconciler(proxies),
-        ProxyClassReconciler(cache, applier),
+        ProxyClassReconciler(cache, applier, NodePorts(client, settings.namespace)),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
     ]

@@ -9,9 +9,10 @@ from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is
 from tsoperator.api.rules import child_name
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner, first
+from tsoperator.desired.families import pods_have_ipv6
 from tsoperator.desired.login import login_notes, login_problem
 from tsoperator.desired.metrics import metrics_objects
-from tsoperator.desired.overlay import overlaid
+from tsoperator.desired.overlay import has_endpoints, overlaid
 from tsoperator.desired.plan import Creation, Deletion, Patch, Plan
 from tsoperator.desired.secret import (
     Device,
@@ -112,7 +113,7 @@ def plan_proxy(proxy: Proxy, children: Children, settings: Settings, auth_keys: 
         elif patch := config_patch(secret, config, auth_key):
             desired.append(patch)
     wanted = proxy_statefulset(key, proxy.owner, proxy.parent_uid, proxy.target, settings, live=statefulset)
-    desired.append(overlaid(wanted, proxy.proxy_class, proxy.target) if proxy.proxy_class else wanted)
+    desired += _as_its_class_says(proxy, wanted, pods_have_ipv6(children.pods, statefulset, service))
     metrics = proxy.proxy_class.metrics if proxy.proxy_class else None
     measured = metrics_objects(key, proxy.owner, proxy.target, metrics, children.metrics)
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
@@ -166,6 +167,15 @@ def device_ids(proxy: Proxy, children: Children) -> dict[int, str]:
     """Return the IDs of the devices that replicas of *proxy* have, by ordinal."""
     secrets = {ordinal: _secret_of(children, ordinal) for ordinal in range(replicas(proxy.target))}
     return {ordinal: device for ordinal, secret in secrets.items() if secret and (device := device_of(secret, None).id)}
+
+
+def _as_its_class_says(proxy: Proxy, statefulset: Object, ipv6: bool | None) -> list[Object]:
+    """Return *statefulset* as the proxy's class wants it; none until it is known where its Pods are to listen."""
+    if proxy.proxy_class is None:
+        return [statefulset]
+    if ipv6 is None and has_endpoints(proxy.proxy_class, proxy.target):
+        return []  # the headless Service, which has just been asked for, will say it
+    return [overlaid(statefulset, proxy.proxy_class, proxy.target, ipv6=bool(ipv6))]
 
 
 def _secret_of(children: Children, ordinal: int) -> Object | None:

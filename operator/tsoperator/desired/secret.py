@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tsoperator.api.names import (
+    ACME_ACCOUNT_KEY,
     CONFIG_KEY,
     CONFIG_KEY_WITHOUT_APP_CONNECTOR,
     NO_HTTPS,
@@ -25,6 +26,7 @@ from tsoperator.api.names import (
     SERVE_STATE_PREFIX,
 )
 from tsoperator.api.objects import SECRET, Key, Object, key_of
+from tsoperator.desired.certificate import Validity, validity
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Patch, digest_of
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
@@ -45,6 +47,8 @@ _FOREIGN_CONFIGS = "foreignConfigs"
 _SERVE_STATE = "serveState"
 _STATE_DEVICE = "stateDevice"
 _REISSUE = "reissue"
+_CERTIFICATES = "certificates"
+_ASKED_FOR_CERTIFICATE = "askedForCertificate"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
 
 
@@ -68,10 +72,21 @@ class Device:
     ips: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate that the proxy's tailscaled gets at the first HTTPS request for it: whether it *is_there*, when it
+    is valid if that can be told, and whether a missing one is known to have been *asked* for.
+    """
+
+    is_there: bool
+    validity: Validity | None = None
+    asked: bool = False
+
+
 def slim(secret: Object) -> Object:
     """Return what the cache keeps of a proxy's Secret: device keys, a digest of the config, whether it holds an auth
     key, whether the proxy asks for another, the names of configs for other images than we write, and of what tailscaled
-    was last told to serve.
+    was last told to serve; of its certificates when they are valid.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -86,6 +101,8 @@ def slim(secret: Object) -> Object:
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: _device_in_state(data),
         _REISSUE: _reissue(data, auth_key_of(secret)),
+        _CERTIFICATES: _certificates(data),
+        _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
     }
 
 
@@ -141,6 +158,13 @@ def device_of(secret: Object, pod: Object | None) -> Device:
     return Device(id_, fqdn, "" if no_https else endpoint, no_https, ips)
 
 
+def certificate_of(secret: Object, domain: str) -> Certificate:
+    """Return what is known of the certificate for *domain* in a *slim* Secret."""
+    found: Mapping[str, Validity | None] = secret[_CERTIFICATES]
+    # The account stays from the first request for any name: it tells of this one only where there was no other.
+    return Certificate(domain in found, found.get(domain), not found and secret[_ASKED_FOR_CERTIFICATE])
+
+
 def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> Object:
     """Return the Secret of a new proxy."""
     return {
@@ -187,6 +211,12 @@ def _config_digest(data: Mapping[str, str]) -> str:
     """Digest the config files in *data* (base64), leaving out the auth key, which comes and goes."""
     names = [name for name in data if _CONFIG_KEY.fullmatch(name) or name == SERVE_CONFIG_KEY]
     return digest_of({name: {**_json_or_empty(_text(data, name)), "AuthKey": ""} for name in names})
+
+
+def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
+    """Return when the certificates in *data* that have their key are valid, by domain."""
+    domains = [name.removesuffix(".crt") for name in data if name.endswith(".crt")]
+    return {domain: validity(_text(data, f"{domain}.crt")) for domain in domains if f"{domain}.key" in data}
 
 
 def _device_in_state(data: Mapping[str, str]) -> str:

@@ -341,3 +341,20 @@ async def test_a_hundred_proxies_are_up_within_two_seconds_of_cpu(world: World) 
     await until(world.store, lambda: all(is_ready(world, name) for name in names))
     assert time.process_time() - began < 2
     assert len({pod_status(world, name)["podIP"] for name in names}) == 100
+
+
+async def test_pods_have_addresses_of_the_families_of_the_cluster() -> None:
+    store = Store()
+    async with running(kubelet.run(store, Tailnet(), ["IPv6"])):
+        store.create(
+            POD, {"metadata": {"name": "a", "namespace": "tailscale"}, "spec": {"containers": [{"name": "c"}]}}
+        )
+        await until(store, lambda: "podIP" in store.get(POD, "tailscale", "a").get("status", {}))
+    status = store.get(POD, "tailscale", "a")["status"]
+    assert (status["podIP"], status["podIPs"]) == ("2001:db8:244::2", [{"ip": "2001:db8:244::2"}])
+
+
+async def test_a_proxy_that_is_to_listen_at_no_address_crashes(world: World) -> None:
+    start(world, TS_LOCAL_ADDR_PORT="[$(POD_IP)]:9002")
+    await until(world.store, lambda: waits_for(world) == "CrashLoopBackOff")
+    assert not is_ready(world)

@@ -1,15 +1,19 @@
 """The proxy's Secret: what is kept of it, its auth key, its device, its config."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Key, Object
+from tsoperator.desired.certificate import Validity
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Patch
 from tsoperator.desired.secret import (
+    Certificate,
     Reissue,
     auth_key_of,
+    certificate_of,
     config_patch,
     device_of,
     must_keep_auth_key,
@@ -20,6 +24,7 @@ from tsoperator.desired.secret import (
 )
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
 
+from tests.support.certificates import certificate, moment
 from tests.support.objects import pod, slim_secret, texts, whole_secret
 
 CONFIG = ProxyConfig("default-db", "https://controlplane.tailscale.com")
@@ -29,6 +34,10 @@ NAME = "ts-db-abcde-0"
 LOGGED_IN = {"device_id": "n1"}
 PROFILE = {"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":"n7"}}'}
 FQDN = {"device_fqdn": "db.tail1234.ts.net."}
+
+STARTS = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+VALIDITY = Validity(STARTS, STARTS + timedelta(days=90))
+CERTIFICATE = certificate(moment(VALIDITY.starts), moment(VALIDITY.ends))
 
 
 def secret(config: ProxyConfig = CONFIG, auth_key: str = "", **data: str) -> Object:
@@ -308,3 +317,30 @@ def test_a_config_for_newer_images_from_another_operator_goes() -> None:
 def test_a_config_that_cannot_be_read_is_replaced() -> None:
     found = slim_secret(NAME, {**config_files(CONFIG), "cap-107.hujson": "not JSON", **LOGGED_IN})
     assert texts(patched(found, CONFIG).body) == config_files(CONFIG)
+
+
+class Kept(NamedTuple):
+    data: dict[str, str | Object]
+    certificate: Certificate
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Kept({}, Certificate(is_there=False)),
+        Kept({"web.example.org.crt": CERTIFICATE}, Certificate(is_there=False)),
+        Kept({"web.example.org.key": "secret"}, Certificate(is_there=False)),
+        Kept({"web.example.org.crt": "?", "web.example.org.key": "secret"}, Certificate(is_there=True)),
+        Kept({"web.example.org.crt": CERTIFICATE, "web.example.org.key": "secret"}, Certificate(True, VALIDITY)),
+        Kept({"acme-account.key.pem": "secret"}, Certificate(is_there=False, asked=True)),
+        Kept(
+            {"acme-account.key.pem": "secret", "old.example.org.crt": CERTIFICATE, "old.example.org.key": "secret"},
+            Certificate(is_there=False),
+        ),
+    ],
+)
+def test_of_a_certificate_it_is_kept_when_it_is_valid_and_no_key(case: Kept) -> None:
+    kept = slim(whole_secret("ts-web-abcde-0", case.data))
+    assert certificate_of(kept, "web.example.org") == case.certificate
+    assert "secret" not in str(kept["data"])
+    assert kept["data"] == {}

@@ -18,6 +18,7 @@ from tests.support.operator import Proxy, World, is_ready, running_operator
 READY = "ConnectorReady"
 EXIT: Object = {"exitNode": True}
 ROUTES = ["10.40.0.0/14", "2001:db8::/32"]
+SITE = "fd7a:115c:a1e0:b1a:0:1:a2c:0/116"
 ALL = ("0.0.0.0/0", "::/0")
 THREE = connector(exitNode=True, replicas=3, hostnamePrefix="gate")
 
@@ -135,6 +136,7 @@ class Edit(NamedTuple):
 
 
 EDITS = {
+    "a site": Edit({"subnetRouter": {"advertiseRoutes": [SITE]}}, routes=(SITE,)),
     "another route": Edit({"subnetRouter": {"advertiseRoutes": ROUTES}}, routes=tuple(ROUTES)),
     "an exit node too": Edit(EXIT, routes=(*ALL, "10.40.0.0/14")),
     "an exit node instead": Edit({**EXIT, "subnetRouter": None}, routes=ALL),
@@ -252,6 +254,9 @@ class Bad(NamedTuple):
 BAD = {
     "host bits": Bad({"subnetRouter": {"advertiseRoutes": ["1.2.3.4/5"]}}, "ConnectorInvalid", "0.0.0.0/5"),
     "default route": Bad({"subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}}, "ConnectorInvalid", "exitNode"),
+    "4via6": Bad(
+        {"subnetRouter": {"advertiseRoutes": ["fd7a:115c:a1e0:b1a:1:0:a2c:0/116"]}}, "ConnectorInvalid", "site 65536"
+    ),
     "class": Bad({"proxyClass": "nonesuch"}, "ConnectorCreationFailed", "nonesuch"),
 }
 REFUSED = {  # by the CRD's rules, unless they were there first
