@@ -152,6 +152,12 @@ def replica_devices(proxy: Proxy, children: Children) -> list[Device]:
     return [device for device in devices if device.id]
 
 
+def reported_device(children: Children, ordinal: int) -> Device | None:
+    """Return the device that a replica has reported; None where it is new and has no Secret yet."""
+    secret = _secret_of(children, ordinal)
+    return device_of(secret, None) if secret is not None else None
+
+
 def _secret_of(children: Children, ordinal: int) -> Object | None:
     return first(secret for secret in children.secrets if _ordinal(secret) == ordinal)
 

@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
-from tsoperator.api.objects import Key, Object, Resource
+from tsoperator.api.objects import Key, Object, Resource, resource_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
@@ -20,6 +20,9 @@ RESYNC = 10 * 3600.0
 
 Mapper = Callable[[Object], Iterable[Key]]
 """Returns the keys to reconcile when an object changes."""
+
+Program = Callable[[], Coroutine[Any, Any, None]]
+"""What runs beside the reconcilers until cancelled."""
 
 
 class Reconciler(Protocol):
@@ -47,10 +50,14 @@ class Manager:
         metrics: ControllerMetrics,
         policy: Policy | None = None,
         coalesce: Mapping[str, float] | None = None,
+        beside: Sequence[Program] = (),
     ) -> None:
-        """*coalesce* gives, by reconciler, the seconds for which changes are gathered into one reconcile."""
+        """*coalesce* gives, by reconciler, the seconds for which changes are gathered into one reconcile; *beside* are
+        programs that run while this process leads.
+        """
         self._cache = cache
         self._reconcilers = reconcilers
+        self._beside = beside
         self._controllers = []
         self._queues: dict[str, WorkQueue] = {}
         for reconciler in reconcilers:
@@ -78,10 +85,19 @@ class Manager:
             finally:
                 following.cancel()
 
+    def look_again(self, obj: Object) -> None:
+        """Let the reconcilers look at what a change of *obj* would concern."""
+        for reconciler in self._reconcilers:
+            if mapper := reconciler.watches.get(resource_of(obj)):
+                for key in mapper(obj):
+                    self._queues[reconciler.name].add(key)
+
     async def _reconcile(self) -> None:
         log.info("leading: %s", ", ".join(reconciler.name for reconciler in self._reconcilers))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._resync(), name="resync")
+            for program in self._beside:
+                tasks.create_task(program())
             for controller in self._controllers:
                 tasks.create_task(controller.run())
 

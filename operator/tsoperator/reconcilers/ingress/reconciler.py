@@ -17,6 +17,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.desired.children import is_child, owned_keys
+from tsoperator.desired.findings import told
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxyclass import class_name
 from tsoperator.proxies import Proxies
@@ -81,8 +82,10 @@ class IngressReconciler:
         if plan := desired.refusal(ingress, observed, self._settings):
             return plan
         proxy = desired.proxy(ingress, observed, self._settings)
+        findings = await self._proxies.findings(proxy, observed.children)
         auth_keys = await self._proxies.auth_keys(proxy, observed.children)
-        return desired.plan(ingress, observed, self._settings, auth_keys)
+        plan = desired.plan(ingress, observed, self._settings, auth_keys)
+        return told(plan, findings)
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a proxy's own Services to its parent, any other to the Ingresses that name it."""
