@@ -230,7 +230,7 @@ class Api:
             raise RefusalError(400, f"invalid name {wanted!r}")
         if label and not self._tailnet.is_free(f"{label.lower()}.{self._tailnet.domain}", device.node_id):
             raise RefusalError(400, f"name {label!r} is already in use")
-        self._tailnet.rename(device, label)
+        self._tailnet.rename_device(device, label)
         return web.json_response({})
 
     async def _set_tags(self, request: web.Request) -> web.Response:

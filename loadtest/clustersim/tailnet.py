@@ -156,7 +156,7 @@ class Tailnet:
             self.update(device)
         return device
 
-    def rename(self, device: Device, label: str) -> None:
+    def rename_device(self, device: Device, label: str) -> None:
         """Give *device* the name that begins with *label*, or for an empty one that which follows from its hostname."""
         name = f"{label.lower()}.{self.domain}" if label else self._free_name(device.hostname, device.node_id)
         self.update(replace(device, name=name, renamed=bool(label)))

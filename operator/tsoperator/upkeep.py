@@ -100,33 +100,42 @@ class Upkeep:
         async def change() -> Finding | None:
             await self._devices.refresh()
             holder = self._devices.at(hostname)
-            return await self._remove(holder, hostname, tags) if holder else None
+            found = await self._remove(holder, hostname, tags) if holder else None
+            return found if found and found.effect == Effect.NEWS else None  # else told when it has another name
 
-        words = f"whether the name {hostname} is free could not be seen to"
-        return await self._attempt(("", hostname), "", change, Finding(Effect.NOTICE, "NameNotTakenOver", words))
+        words = f"the name {hostname} may be that of a dead device, which could not be looked for"
+        return await self._attempt(("", hostname), "", change, Finding(Effect.WARNING, "NameNotTakenOver", words))
 
     async def _reclaim(self, device: Device, hostname: str, proxy: Proxy) -> Finding | None:
         """Give *device*, which got another name since *hostname* was taken, that name if it is free or can be freed."""
-        if not (self._settings.take_over_names and _is_second(device, hostname)):
+        shared = replicas(proxy.target) > 1 and not proxy.hostname_prefix  # all but one of them have a number
+        if shared or not (self._settings.take_over_names and _is_second(device, hostname)):
             return None
 
         async def change() -> Finding | None:
             holder = self._devices.at(hostname)
             found = await self._remove(holder, hostname, proxy.tags) if holder else None
-            return found if found and found.effect != Effect.NEWS else await self._rename(device, hostname)
+            if found is not None and found.effect != Effect.NEWS:
+                return found
+            renamed = await self._rename(device, hostname)
+            log.info("%s", renamed)
+            words = "; ".join([found.message, renamed] if found else [renamed])
+            return Finding(Effect.NEWS, "NameTakenOver", words)
 
         words = f"device {device.name} could not be given the name {hostname}"
         failed = Finding(Effect.NOTICE, "NameNotTakenOver", words)
         return await self._attempt((device.node_id, "name"), hostname, change, failed)
 
-    async def _remove(self, holder: Device, hostname: str, tags: Sequence[str]) -> Finding:
-        """Delete *holder*, which has the name *hostname*, if it is dead: news if it is gone, else a notice why not."""
+    async def _remove(self, holder: Device, hostname: str, tags: Sequence[str]) -> Finding | None:
+        """Delete *holder*, which has the name *hostname*, if it is dead; a notice says why not. None if it is gone."""
         if not (why := self._why_kept(holder, tags)):
             try:
                 live = await self._tailnet.device(holder.node_id)  # a list is seconds old, or minutes
-                why = self._why_kept(live, tags)
             except NotFound:
                 self._devices.drop(holder.node_id)
+                return None
+            self._devices.put(live)
+            why = self._why_kept(live, tags)
         if why:
             words = f"the name {hostname} is held by device {holder.name} ({holder.node_id}), which {why}"
             again = "to have it, delete that device or choose another hostname"
@@ -151,15 +160,15 @@ class Upkeep:
             return f"has been online in the last {DEAD_FOR.seconds // 60} minutes"
         return ""
 
-    async def _rename(self, device: Device, hostname: str) -> Finding:
+    async def _rename(self, device: Device, hostname: str) -> str:
+        """Give *device* the name *hostname*, and say so."""
         await self._tailnet.set_name(device.node_id, "")  # not by its name, or it wouldn't follow the hostname any more
         renamed = await self._tailnet.device(device.node_id)
         if renamed.short_name != hostname.lower():
             await self._tailnet.set_name(device.node_id, hostname)
             renamed = await self._tailnet.device(device.node_id)
         self._devices.put(renamed)
-        log.info("device %s has the name %s now", device.name, renamed.name)
-        return Finding(Effect.NEWS, "NameTakenOver", f"device {device.name} has got the name {renamed.name}")
+        return f"device {device.name} has the name {renamed.name} now"
 
     async def _attempt(
         self, about: tuple[str, str], wanted: object, change: Callable[[], Awaitable[Finding | None]], failed: Finding

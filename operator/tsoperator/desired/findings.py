@@ -10,12 +10,16 @@ from tsoperator.desired.plan import Note, Plan
 
 
 class Effect(IntEnum):
-    """What a finding means for the parent, the worst last: good news; a notice; it has to wait; it failed."""
+    """What a finding means for the parent, the worst last.
+
+    News and a warning are told by an Event alone; a notice stays in sight; the others are why the parent isn't ready.
+    """
 
     NEWS = 0
-    NOTICE = 1
-    PENDING = 2
-    FAILED = 3
+    WARNING = 1
+    NOTICE = 2
+    PENDING = 3
+    FAILED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,8 @@ def told(
 ) -> Plan:
     """Return *plan* with *findings* in its Events and in the *condition* of its status, if it has one.
 
-    A finding whose effect has one of *reasons* makes the condition false for that reason, the worst of several; another
-    adds its words to the message.
+    A finding that lasts and whose effect has one of *reasons* makes the condition false for that reason, the worst of
+    several; another that lasts adds its words to the message.
     """
     if not findings:
         return plan
@@ -49,7 +53,7 @@ def told(
 def _status(status: Object, findings: Sequence[Finding], condition: str, reasons: Mapping[Effect, str]) -> Object:
     conditions = status.get("conditions") or []
     found = next((each for each in conditions if each["type"] == condition), None)
-    lasting = [each for each in findings if each.effect != Effect.NEWS]
+    lasting = [each for each in findings if each.effect >= Effect.NOTICE]
     if found is None or not lasting:
         return status
     worst = max(each.effect for each in lasting)

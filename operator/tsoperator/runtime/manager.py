@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from tsoperator.api.objects import Key, Object, Resource, resource_of
 from tsoperator.kube.client import KubeClient
@@ -20,9 +20,6 @@ RESYNC = 10 * 3600.0
 
 Mapper = Callable[[Object], Iterable[Key]]
 """Returns the keys to reconcile when an object changes."""
-
-Program = Callable[[], Coroutine[Any, Any, None]]
-"""What runs beside the reconcilers until cancelled."""
 
 
 class Reconciler(Protocol):
@@ -50,10 +47,10 @@ class Manager:
         metrics: ControllerMetrics,
         policy: Policy | None = None,
         coalesce: Mapping[str, float] | None = None,
-        beside: Sequence[Program] = (),
+        beside: Sequence[Callable[[], Coroutine[None, None, None]]] = (),
     ) -> None:
         """*coalesce* gives, by reconciler, the seconds for which changes are gathered into one reconcile; *beside* are
-        programs that run while this process leads.
+        what else runs while this process leads.
         """
         self._cache = cache
         self._reconcilers = reconcilers
@@ -96,10 +93,10 @@ class Manager:
         log.info("leading: %s", ", ".join(reconciler.name for reconciler in self._reconcilers))
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._resync(), name="resync")
-            for program in self._beside:
-                tasks.create_task(program())
             for controller in self._controllers:
                 tasks.create_task(controller.run())
+            for work in self._beside:
+                tasks.create_task(work())
 
     async def _resync(self) -> None:
         while True:
