@@ -156,6 +156,11 @@ async def test_a_device_that_came_back_since_the_list_keeps_its_name(tailnet: Ta
     assert holder.node_id in tailnet.control.devices
 
 
+async def test_a_name_that_is_held_is_no_matter_before_the_proxy_has_another(tailnet: Tailnet) -> None:
+    tailnet.join()
+    assert await tailnet.upkeep.look_after(proxy(), Children()) == []
+
+
 async def test_a_holder_that_went_since_the_list_is_not_in_the_way(tailnet: Tailnet) -> None:
     holder, device = tailnet.join(), tailnet.join()
     tailnet.control.disconnect(holder.node_id, seconds=600)
