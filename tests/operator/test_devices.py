@@ -84,6 +84,16 @@ async def test_the_list_is_read_when_it_is_first_asked_for_and_then_what_is_new(
     assert control.requests[LIST] == 2
 
 
+async def test_what_nobody_asks_for_is_not_read(control: Control, client: TailnetClient) -> None:
+    device = join(control)
+    asked, unasked = Devices(client, QUICK), Devices(client, QUICK)
+    async with running(asked.follow(), unasked.follow()):
+        asked.get(device.node_id)
+        await until(lambda: control.requests[LIST] > 3)
+    assert asked.known(device.node_id) is not None
+    assert unasked.known(device.node_id) is None
+
+
 async def test_a_device_that_waits_for_approval_is_looked_at_again(control: Control, client: TailnetClient) -> None:
     device = join(control)
     control.update(replace(device, authorized=False))
