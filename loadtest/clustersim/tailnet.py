@@ -20,7 +20,11 @@ class AuthKeyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device; *name* is its MagicDNS name without the last dot, *node_id* what its tailscaled calls its device ID."""
+    """A device; *name* is its MagicDNS name without the last dot, *node_id* what its tailscaled calls its device ID.
+
+    *renamed* means that the name was given to it, and follows its hostname no more. *last_seen* is RFC 3339, of one
+    that is no longer *connected*.
+    """
 
     id: str
     node_id: str
@@ -35,7 +39,9 @@ class Device:
     enabled_routes: tuple[str, ...] = ()
     advertised_routes: tuple[str, ...] = ()
     app_connector: bool = False
+    renamed: bool = False
     connected: bool = True
+    last_seen: str = ""
     expired: bool = False
 
 
@@ -150,9 +156,20 @@ class Tailnet:
         """
         device = self._devices[node_id]
         if device.hostname != hostname:
-            device = replace(device, hostname=hostname, name=self._free_name(hostname, node_id))
+            name = device.name if device.renamed else self._free_name(hostname, node_id)
+            device = replace(device, hostname=hostname, name=name)
             self.update(device)
         return device
+
+    def rename_device(self, device: Device, label: str) -> None:
+        """Give *device* the name that begins with *label*, or for an empty one that which follows from its hostname."""
+        name = f"{label.lower()}.{self.domain}" if label else self._free_name(device.hostname, device.node_id)
+        self.update(replace(device, name=name, renamed=bool(label)))
+
+    def disconnect(self, node_id: str, seconds: float) -> None:
+        """Let the device go offline, *seconds* ago. Raises KeyError if it was deleted."""
+        seen = timestamp(self._clock() - seconds)
+        self.update(replace(self._devices[node_id], connected=False, last_seen=seen))
 
     def advertise(self, node_id: str, routes: tuple[str, ...] | None, app_connector: bool | None) -> Device:
         """Take in what a device now offers to the tailnet; None says nothing of it.
@@ -174,10 +191,6 @@ class Tailnet:
         device = self._devices.get(node_id)
         if device is not None and device.connected is not connected:
             self.update(replace(device, connected=connected))
-
-    def rename_device(self, device: Device, label: str) -> None:
-        """Give *device* another MagicDNS name, whatever its hostname, as an admin can."""
-        self.update(replace(self._devices[device.node_id], name=f"{label.lower()}.{self.domain}"))
 
     def expire_device(self, device: Device) -> None:
         """Let the key of *device* expire: it is still there, and has to log in anew."""

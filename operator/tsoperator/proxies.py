@@ -1,10 +1,11 @@
 """What the reconcilers of proxies share: the look at one, its auth keys, and how a decision is carried out."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from tsoperator.api.objects import POD, PROXYCLASS, SECRET, SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object, uid
 from tsoperator.authkeys import AuthKeys
 from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, Owner
+from tsoperator.desired.findings import Finding
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.kube.errors import Denied, Invalid
@@ -14,16 +15,18 @@ from tsoperator.runtime.result import Result
 from tsoperator.settings import Settings
 from tsoperator.tsclient.advice import trouble
 from tsoperator.tsclient.errors import ControlError
+from tsoperator.upkeep import Upkeep
 
 
 class Proxies:
     """The proxies of the cluster, as the reconcilers of their parents see and change them."""
 
-    def __init__(self, cache: Cache, applier: Applier, auth_keys: AuthKeys, settings: Settings) -> None:
+    def __init__(self, cache: Cache, applier: Applier, auth_keys: AuthKeys, upkeep: Upkeep, settings: Settings) -> None:
         self.cache = cache
         self.settings = settings
         self._applier = applier
         self._auth_keys = auth_keys
+        self._upkeep = upkeep
 
     def children(self, owner: Owner) -> Children:
         """Return what there is of the proxy of *owner*."""
@@ -42,6 +45,10 @@ class Proxies:
     def proxy_class(self, name: str) -> Object | None:
         """Return the ProxyClass called *name*, if it is there."""
         return self.cache.get(PROXYCLASS, Key("", name))
+
+    async def findings(self, proxy: Proxy, children: Children) -> Sequence[Finding]:
+        """Make the devices of *proxy* right, and its name free before it asks for it; return what there is to tell."""
+        return await self._upkeep.look_after(proxy, children)
 
     async def auth_keys(self, proxy: Proxy, children: Children) -> Mapping[int, str]:
         """Return the auth keys to plan *proxy* with, by ordinal, minted if need be. Raises KubeError, ControlError."""

@@ -16,6 +16,7 @@ from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.desired.secret import slim
 from tsoperator.desired.statefulset import EgressByIP
 from tsoperator.desired.tailscaled import ProxyConfig
+from tsoperator.devices import Devices
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.service.desired import failed, owner
@@ -24,6 +25,7 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
+from tsoperator.upkeep import Upkeep
 
 from tests.support.objects import egress_service, headless, settings
 
@@ -41,7 +43,8 @@ async def proxies(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Proxies]
         tailnet = TailnetClient(session, sim.control_url, lambda: credentials)
         cache = Cache(sources(SETTINGS.namespace))
         applier = Applier(client, cache, EventRecorder(client), tailnet.delete_device)
-        yield Proxies(cache, applier, AuthKeys(client, tailnet), SETTINGS)
+        upkeep = Upkeep(tailnet, Devices(tailnet), cache, SETTINGS)
+        yield Proxies(cache, applier, AuthKeys(client, tailnet), upkeep, SETTINGS)
 
 
 def asks(sim: ClusterSim, refused: str) -> Children:

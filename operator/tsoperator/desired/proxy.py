@@ -178,6 +178,12 @@ def _as_its_class_says(proxy: Proxy, statefulset: Object, ipv6: bool | None) -> 
     return [overlaid(statefulset, proxy.proxy_class, proxy.target, ipv6=bool(ipv6))]
 
 
+def reported_device(children: Children, ordinal: int) -> Device | None:
+    """Return the device that a replica has reported; None where it is new and has no Secret yet."""
+    secret = _secret_of(children, ordinal)
+    return device_of(secret, None) if secret is not None else None
+
+
 def _secret_of(children: Children, ordinal: int) -> Object | None:
     return first(secret for secret in children.secrets if _ordinal(secret) == ordinal)
 

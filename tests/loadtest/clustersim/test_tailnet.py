@@ -179,3 +179,26 @@ def test_a_device_is_connected_until_it_lets_go(tailnet: Tailnet) -> None:
     assert not tailnet.devices[device.node_id].connected
     tailnet.set_connected("nobody", connected=True)
     assert [*tailnet.devices] == [device.node_id]
+
+
+def test_a_name_that_was_given_stays_when_the_hostname_changes(tailnet: Tailnet) -> None:
+    device = tailnet.register(new_key(tailnet), "db")
+    tailnet.rename_device(device, "orders")
+    renamed = tailnet.set_hostname(device.node_id, "web")
+    assert renamed.name == f"orders.{tailnet.domain}"
+    tailnet.rename_device(renamed, "")
+    assert tailnet.devices[device.node_id].name == f"web.{tailnet.domain}"
+    assert tailnet.set_hostname(device.node_id, "shop").name == f"shop.{tailnet.domain}"
+
+
+def test_a_name_from_a_hostname_that_is_taken_has_a_number(tailnet: Tailnet) -> None:
+    device = [tailnet.register(new_key(tailnet), "db") for _ in range(2)][1]
+    tailnet.rename_device(device, "")
+    assert tailnet.devices[device.node_id].name == f"db-1.{tailnet.domain}"
+
+
+def test_a_device_that_goes_offline_was_last_seen_then(tailscale: Tailnet, clock: Clock) -> None:
+    device = tailscale.register(new_key(tailscale), "db")
+    tailscale.disconnect(device.node_id, seconds=60)
+    found = tailscale.devices[device.node_id]
+    assert (found.connected, found.last_seen) == (False, "2023-11-14T22:12:20Z")

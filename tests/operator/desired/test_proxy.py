@@ -16,6 +16,7 @@ from tsoperator.desired.proxy import (
     plan_removal,
     proxy_device,
     proxy_key,
+    reported_device,
     secret_key,
     wants_auth_key,
 )
@@ -272,3 +273,9 @@ def test_the_device_is_believed_of_the_pod_that_is_named_like_the_secret() -> No
 
 def test_without_a_secret_there_is_no_device() -> None:
     assert proxy_device(Children()) is None
+
+
+def test_a_replica_without_a_secret_is_new_and_has_reported_nothing() -> None:
+    children = Children(secrets=[slim_secret(f"{NAME}-1", {"device_id": "n1"}), slim_secret(f"{NAME}-2", {})])
+    found = [reported_device(children, ordinal) for ordinal in range(3)]
+    assert [device.id if device else None for device in found] == [None, "n1", ""]

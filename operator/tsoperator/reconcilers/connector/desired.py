@@ -9,6 +9,7 @@ from tsoperator.api.names import CONDITION_CONNECTOR_READY, FINALIZER, PARENT_CO
 from tsoperator.api.objects import Key, Object, has_finalizer
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.desired.children import Owner
+from tsoperator.desired.findings import Effect
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_problem, replica_devices
 from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
@@ -22,6 +23,8 @@ CREATED = "ConnectorCreated"
 CREATING = "ConnectorCreating"
 FAILED = "ConnectorCreationFailed"
 INVALID = "ConnectorInvalid"
+DEVICE_REASONS = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
+"""Those of the condition, by what is found of a device."""
 
 _LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
 _REASONS = {"ProxyPending": CREATING, "ProxyFailed": FAILED}  # by those of a ProxyClass's problem

@@ -21,6 +21,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.desired.children import first, is_child, owned_keys
+from tsoperator.desired.findings import told
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children, proxy_device
 from tsoperator.desired.proxyclass import class_name
@@ -112,8 +113,10 @@ class IngressReconciler:
         if plan := desired.refusal(ingress, observed, self._settings):
             return plan
         proxy = desired.proxy(ingress, observed, self._settings)
+        findings = await self._proxies.findings(proxy, observed.children)
         auth_keys = await self._proxies.auth_keys(proxy, observed.children)
-        return desired.plan(ingress, observed, self._settings, auth_keys)
+        plan = desired.plan(ingress, observed, self._settings, auth_keys)
+        return told(plan, findings)
 
     def _look_at_class(self) -> None:
         """Log what is wrong with the IngressClass, once: an Ingress of that class is served all the same."""

@@ -15,12 +15,16 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired.children import Owner
+from tsoperator.desired.findings import Effect
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key, proxy_problem
 from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.service import egress, exposure
 from tsoperator.settings import Settings
+
+DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
+"""Those of the condition, by what is found of the device."""
 
 
 @dataclass(frozen=True, slots=True)

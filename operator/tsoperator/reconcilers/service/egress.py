@@ -44,6 +44,11 @@ def target(service: Object) -> Target:
     return EgressByFQDN(f"{fqdn}.") if fqdn else EgressByIP(_target_ip(service))
 
 
+def destination(service: Object) -> str:
+    """Return the MagicDNS name or address that *service* leads to; empty if it names none."""
+    return magic_dns_name(service) or _target_ip(service)
+
+
 def rewrite(service: Object, proxy_name: str, settings: Settings) -> list[Patch]:
     """Return what points *service* at the proxy called *proxy_name*; nothing if it is."""
     external_name = f"{proxy_name}{_proxies_domain(settings)}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from tsoperator.api.names import PARENT_SERVICE
+from tsoperator.api.names import CONDITION_PROXY_READY, PARENT_SERVICE
 from tsoperator.api.objects import (
     POD,
     PROXYCLASS,
@@ -16,6 +16,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.desired.children import is_child, owned_keys
+from tsoperator.desired.findings import told
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxyclass import class_name
 from tsoperator.proxies import Proxies
@@ -62,8 +63,10 @@ class ServiceReconciler:
         if plan := desired.refusal(service, observed, self._settings):
             return plan
         proxy = desired.proxy(service, self._settings, observed.proxy_class)
+        findings = await self._proxies.findings(proxy, observed.children)
         auth_keys = await self._proxies.auth_keys(proxy, observed.children)
-        return desired.plan(service, observed, self._settings, auth_keys)
+        plan = desired.plan(service, observed, self._settings, auth_keys)
+        return told(plan, findings, condition=CONDITION_PROXY_READY, reasons=desired.DEVICE_REASONS)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = proxy_class["metadata"]["name"]
