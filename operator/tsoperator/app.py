@@ -118,7 +118,7 @@ def reconcilers(client: KubeClient, tailnet: TailnetClient, cache: Cache, settin
     applier = Applier(client, cache, events, tailnet.delete_device)
     proxies = Proxies(cache, applier, AuthKeys(client, tailnet), settings)
     return [
-        ServiceReconciler(proxies),
+        ServiceReconciler(proxies, client),
         IngressReconciler(proxies),
         ConnectorReconciler(proxies),
         ProxyClassReconciler(cache, applier),

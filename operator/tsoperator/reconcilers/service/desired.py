@@ -12,14 +12,15 @@ from tsoperator.api.names import (
     PARENT_SERVICE,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
+from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired.children import Owner
-from tsoperator.desired.plan import Note, Plan
+from tsoperator.desired.plan import Note, Patch, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key
 from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.service import egress, exposure
+from tsoperator.reconcilers.service.rewrites import PEACE, Rivalry
 from tsoperator.settings import Settings
 
 
@@ -29,6 +30,7 @@ class Observed:
 
     children: Children
     proxy_class: Object | None = None
+    rivalry: Rivalry = PEACE
 
 
 def owner(key: Key) -> Owner:
@@ -124,9 +126,32 @@ def plan(service: Object, observed: Observed, settings: Settings, auth_keys: Map
             status["loadBalancer"] = exposure.load_balancer(service, shown.entries or ())
         return replace(made, status=status, notes=shown.notes)
     name = proxy_key(wanted, observed.children, settings).name
+    return _pointed(service, name, made, observed.rivalry, settings)
+
+
+def rewrites(plan: Plan, service: Object) -> bool:
+    """Tell whether *plan* points *service* at its proxy."""
+    patched = (step for step in plan.apply if isinstance(step, Patch))
+    return any((step.resource, step.key) == (SERVICE, key_of(service)) for step in patched)
+
+
+def _pointed(service: Object, proxy_name: str, made: Plan, rivalry: Rivalry, settings: Settings) -> Plan:
+    """Return *made* with what points an egress *service* at its proxy, as far as a *rivalry* lets it."""
     ready = condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
-    rewrite = egress.rewrite(service, name, settings)
-    return replace(made, apply=[*made.apply, *rewrite], status=_with_condition(service, ready) | {"loadBalancer": {}})
+    notes: list[Note] = []
+    if rivalry.fields:
+        message = egress.overwritten(rivalry, proxy_name)
+        notes = [Note("Warning", "ExternalNameOverwritten", message)]
+        if rivalry.settles:
+            ready = condition(CONDITION_PROXY_READY, False, "ProxyPending", message)
+    pauses = [pause for pause in (rivalry.wait or rivalry.settles, made.requeue_after) if pause]
+    return replace(
+        made,
+        apply=[*made.apply, *([] if rivalry.wait else egress.rewrite(service, proxy_name, settings))],
+        status=_with_condition(service, ready) | {"loadBalancer": {}},
+        notes=notes,
+        requeue_after=min(pauses, default=None),
+    )
 
 
 def plan_deletion(service: Object, observed: Observed) -> Plan:

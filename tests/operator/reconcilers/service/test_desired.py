@@ -20,6 +20,7 @@ from tsoperator.desired.statefulset import (
 )
 from tsoperator.reconcilers.service import desired
 from tsoperator.reconcilers.service.desired import Observed
+from tsoperator.reconcilers.service.rewrites import Rivalry
 
 from tests.support.objects import (
     FQDN,
@@ -266,6 +267,47 @@ def test_a_service_is_pointed_at_its_proxy_and_is_ready_at_once() -> None:
 def test_a_service_that_points_at_its_proxy_is_not_written() -> None:
     spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local"}
     assert patches_of(desired.plan(egress_service(spec=spec), NOTHING, SETTINGS, {})) == []
+
+
+def under(rivalry: Rivalry) -> Plan:
+    """The plan for a Service that leads elsewhere while somebody sets it back."""
+    return desired.plan(egress_service(), Observed(Children(), rivalry=rivalry), SETTINGS, {0: "new-authkey"})
+
+
+def test_a_service_that_is_set_back_all_the_time_waits_and_says_so() -> None:
+    plan = under(Rivalry(("spec.externalName",), "argocd-controller", wait=7, settles=8))
+    (note,) = plan.notes
+    assert (note.type, note.reason, note.message.startswith("argocd-controller keeps")) == (
+        "Warning",
+        "ExternalNameOverwritten",
+        True,
+    )
+    assert (condition_of(plan)["status"], condition_of(plan)["reason"]) == ("False", "ProxyPending")
+    assert condition_of(plan)["message"] == note.message
+    assert (patches_of(plan), plan.requeue_after, desired.rewrites(plan, egress_service())) == ([], 7, False)
+
+
+def test_a_service_that_has_just_been_set_right_has_yet_to_stay_so() -> None:
+    plan = under(Rivalry(("spec.externalName",), "something", settles=8))
+    assert desired.rewrites(plan, egress_service())
+    assert (condition_of(plan)["reason"], plan.requeue_after) == ("ProxyPending", 8)
+
+
+def test_a_service_that_is_set_back_now_and_then_is_ready_and_says_so() -> None:
+    plan = under(Rivalry(("spec.externalName",), "something"))
+    assert (condition_of(plan), [note.reason for note in plan.notes]) == (READY, ["ExternalNameOverwritten"])
+    assert (desired.rewrites(plan, egress_service()), plan.requeue_after) == (True, None)
+
+
+def test_a_cache_that_may_be_behind_is_waited_for_without_a_word() -> None:
+    plan = under(Rivalry(wait=3))
+    assert (patches_of(plan), condition_of(plan), plan.notes, plan.requeue_after) == ([], READY, [], 3)
+
+
+def test_the_patch_of_a_secret_is_no_rewrite() -> None:
+    plan = desired.plan(egress_service({}, spec=LOAD_BALANCER), logged_in(), SETTINGS, {})
+    assert patches_of(plan)
+    assert not desired.rewrites(plan, egress_service())
 
 
 def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> None:

@@ -1,5 +1,6 @@
 """Egress Services on a cluster: the operator runs, and the state of the world is looked at."""
 
+import asyncio
 from typing import NamedTuple
 
 import pytest
@@ -122,6 +123,44 @@ async def test_another_target_rolls_the_proxy_and_keeps_its_device(world: World,
     after = await made(world, service)
     assert {name: after.env.get(name) for name in case.env} == case.env
     assert (after.name, len(world.control.keys)) == (before.name, 1)
+
+
+async def set_back(world: World) -> None:
+    """Set the Service back as often as it is changed, as a tool does that keeps to its manifest."""
+    with world.store.subscribe() as changes:
+        while True:
+            if await pointed(world):
+                await world.change(egress(), {"spec": {"externalName": "placeholder"}})
+            await changes.batch()
+
+
+async def pointed(world: World) -> bool:
+    """Tell whether the Service points at a proxy."""
+    return "ts-db-" in (await world.look(egress()))["spec"].get("externalName", "")
+
+
+async def test_who_sets_a_service_back_is_told_and_the_service_wins_in_the_end(world: World) -> None:
+    await world.apply(egress())
+    await made(world, egress())
+    async with asyncio.TaskGroup() as tasks:
+        rival = tasks.create_task(set_back(world))
+        await world.becomes(lambda: world.reason(egress()), "ProxyPending")
+        message = (await world.events(egress()))["ExternalNameOverwritten"]
+        condition = await world.condition(egress())
+        rival.cancel()
+    assert (condition and condition.message, "spec.externalName" in message) == (message, True)
+    await world.becomes(lambda: world.reason(egress()), "ProxyCreated")
+    assert await pointed(world)
+    assert not await world.writes_when_left_alone()
+
+
+async def test_a_service_that_is_set_back_once_is_mended_without_a_word(world: World) -> None:
+    await world.apply(egress())
+    await made(world, egress())
+    await world.change(egress(), {"spec": {"type": "ClusterIP", "externalName": None, "ports": [{"port": 80}]}})
+    await world.eventually(lambda: pointed(world))
+    await world.settled()
+    assert (await world.reason(egress()), await world.events(egress())) == ("ProxyCreated", {})
 
 
 async def test_another_hostname_reaches_the_proxy_without_a_restart(world: World) -> None:
