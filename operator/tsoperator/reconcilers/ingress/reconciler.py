@@ -23,7 +23,7 @@ from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.ingress import desired
 from tsoperator.reconcilers.ingress.serve import backend_names
 from tsoperator.runtime.manager import Mapper
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.result import Result
 
 BY_BACKEND = "backend"
 """The index of Ingresses by the ``namespace/name`` of the Services that they name."""
@@ -58,7 +58,8 @@ class IngressReconciler:
         """Make the cluster match the Ingress named *key*."""
         ingress = self._cache.get(INGRESS, key)
         if ingress is None:
-            return DONE
+            return await self._proxies.clear_away(desired.owner(key))
+        self._proxies.keep(desired.owner(key))
         decision = self._decide(ingress, self._observe(ingress))
         return await self._proxies.carry_out(ingress, decision, desired.failed)
 

@@ -26,7 +26,7 @@ from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.service import desired, egress, exposure
 from tsoperator.reconcilers.service.rewrites import PEACE, Rewrites, Rivalry
 from tsoperator.runtime.manager import Mapper
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.result import Result
 
 
 class ServiceReconciler:
@@ -54,7 +54,8 @@ class ServiceReconciler:
         service = self._cache.get(SERVICE, key)
         if service is None:
             self._rewrites.forget(key)
-            return DONE
+            return await self._proxies.clear_away(desired.owner(key))
+        self._proxies.keep(desired.owner(key))
         plan = Plan()
 
         async def decide() -> Plan:
