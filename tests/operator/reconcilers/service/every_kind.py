@@ -39,3 +39,8 @@ async def made(world: World, services: Iterable[Object] = SERVICES) -> dict[str,
     await world.settled()
     found = {key_of(service).name: await whole(world, service) for service in services}
     return {name: proxy for name, proxy in found.items() if proxy}
+
+
+def device_ids(proxies: dict[str, Proxy]) -> dict[str, str]:
+    """Return the device of each proxy."""
+    return {name: proxy.state["device_id"] for name, proxy in proxies.items()}

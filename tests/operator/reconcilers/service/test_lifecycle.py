@@ -26,7 +26,7 @@ from tsoperator.api.rules import child_name
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.kube.errors import NotFound
 
-from tests.operator.reconcilers.service.every_kind import METERED, SERVICES, made
+from tests.operator.reconcilers.service.every_kind import METERED, SERVICES, device_ids, made
 from tests.support.manifests import FQDN, backend, connector, dnsconfig, egress, ingress, load_balancer
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
@@ -120,7 +120,7 @@ async def test_children_that_are_deleted_by_hand_come_back_under_their_names(wor
 RELABELLED: dict[str, dict[str, str | None]] = {
     "nobody": {"tailscale.com/parent-resource": None},
     "nobody known": {"tailscale.com/parent-resource": "stranger"},
-    "another": {"tailscale.com/parent-resource": "svc-0"},
+    "another": {"tailscale.com/parent-resource": "svc-1"},
     "another kind": {"tailscale.com/parent-resource-type": "ingress"},
     "another namespace": {"tailscale.com/parent-resource-ns": "other"},
     "not ours": {"tailscale.com/managed": None},
@@ -134,12 +134,29 @@ async def test_a_child_that_is_labelled_as_anothers_stays_its_parents(
 ) -> None:
     await world.apply(*SERVICES[:2])
     before = await made(world, SERVICES[:2])
-    (child,) = await world.children(kind, SERVICES[1])
+    (child,) = await world.children(kind, SERVICES[0])  # the older of both counts
     await world.change(child, {"metadata": {"labels": change}})
     await world.becomes(lambda: labels_of(world, child), labels(child))
     after = await made(world, SERVICES[:2])
     assert pods(after) == pods(before)
     assert not await world.writes_when_left_alone()
+
+
+@pytest.mark.parametrize("kind", CHILDREN, ids=str)
+async def test_a_service_that_goes_does_not_take_along_what_is_only_labelled_as_its(
+    cluster: World, kind: Resource
+) -> None:
+    await cluster.apply(*SERVICES[:2])
+    async with running_operator(cluster):
+        before = await made(cluster, SERVICES[:2])
+    (child,) = await cluster.children(kind, SERVICES[0])
+    await cluster.change(child, {"metadata": {"labels": RELABELLED["another"]}})
+    await cluster.delete(SERVICES[1])
+    async with running_operator(cluster):
+        await cluster.eventually(lambda: cluster.gone(SERVICES[1]))
+        after = await made(cluster, SERVICES[:1])
+    assert pods(after) == {"svc-0": pods(before)["svc-0"]}
+    assert device_ids(after) == {"svc-0": device_ids(before)["svc-0"]}
 
 
 async def labels_of(world: World, obj: Object) -> Object:

@@ -8,8 +8,8 @@ import pytest
 from tsoperator.api.names import ANNOTATION_DIGEST
 from tsoperator.api.objects import SERVICE, STATEFULSET, Object, annotations, key_of, uid
 
-from tests.operator.reconcilers.service.every_kind import ALL_KINDS, METERED, PLAIN, made, whole
-from tests.support.operator import NAMESPACE, Proxy, World, running_operator
+from tests.operator.reconcilers.service.every_kind import ALL_KINDS, METERED, PLAIN, device_ids, made, whole
+from tests.support.operator import NAMESPACE, World, running_operator
 
 
 class Child(NamedTuple):
@@ -61,11 +61,6 @@ def as_child(obj: Object, content: Any) -> Child:
     if isinstance(content, dict) and content.get("clusterIP") != "None":
         content = {name: value for name, value in content.items() if name not in ("clusterIP", "clusterIPs")}
     return Child(metadata.get("labels") or {}, notes, metadata.get("finalizers") or [], content)
-
-
-def device_ids(proxies: dict[str, Proxy]) -> dict[str, str]:
-    """Return the device of each proxy."""
-    return {name: proxy.state["device_id"] for name, proxy in proxies.items()}
 
 
 @pytest.mark.parametrize("start", ALL_KINDS)
