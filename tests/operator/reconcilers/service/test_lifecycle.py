@@ -31,6 +31,7 @@ from tests.support.manifests import FQDN, backend, connector, dnsconfig, egress,
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 CHILDREN = (SERVICE, STATEFULSET, SECRET)
+pytestmark = pytest.mark.timeout(240)  # six proxies each, and a real API server takes longer
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 
@@ -103,6 +104,27 @@ async def test_a_deleted_namespace_takes_the_proxies_of_its_services_with_it(wor
     await made(world, there)
     await world.api.delete(NAMESPACES, Key("", "shop"))
     await world.becomes(lambda: left(world, there), [])
+
+
+async def test_services_that_are_restored_from_a_backup_keep_their_devices(cluster: World) -> None:
+    await cluster.apply(*SERVICES)
+    async with running_operator(cluster):
+        before = device_ids(await made(cluster))
+    for service in SERVICES:
+        await cluster.change(service, {"metadata": {"finalizers": None}})
+    await cluster.delete(*SERVICES)
+    await cluster.apply(*SERVICES)
+    async with running_operator(cluster):
+        await cluster.eventually(lambda: belong(cluster))
+        assert device_ids(await made(cluster)) == before
+        assert len(cluster.control.keys) == len(SERVICES)
+
+
+async def belong(world: World) -> bool:
+    """Tell whether the StatefulSets are those of the Services that there are now."""
+    uids = [uid(await world.look(service)) for service in SERVICES]
+    found = [statefulset for service in SERVICES for statefulset in await world.children(STATEFULSET, service)]
+    return [statefulset["spec"]["selector"]["matchLabels"]["app"] for statefulset in found] == uids
 
 
 @pytest.mark.parametrize("kind", CHILDREN, ids=str)

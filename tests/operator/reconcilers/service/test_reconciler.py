@@ -464,7 +464,7 @@ async def test_a_manifest_that_says_nothing_of_where_it_points_can_be_applied_ag
     manifest["spec"] = {"ports": [{"port": 5432}]}
     await world.apply(manifest)
     await made(world, manifest)
-    assert (await world.writes_during(reapplied(world, manifest))).total() == 1  # the manifest's own
+    assert (await world.writes_during(reapplied(world, manifest))).total() <= 1  # the manifest itself
     assert await pointed(world)
 
 
