@@ -4,7 +4,19 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from tsoperator.api.objects import POD, PROXYCLASS, SECRET, SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object, Resource
+from tsoperator.api.names import PROXY_GROUP
+from tsoperator.api.objects import (
+    POD,
+    PROXYCLASS,
+    SECRET,
+    SERVICE,
+    SERVICEMONITOR,
+    STATEFULSET,
+    Key,
+    Object,
+    Resource,
+    labels,
+)
 from tsoperator.authkeys import AuthKeys
 from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after
 from tsoperator.desired.plan import Plan
@@ -43,11 +55,11 @@ class Proxies:
         self._orphaned: dict[Owner, float] = {}  # when it was first found to be gone
 
     def children(self, owner: Owner) -> Children:
-        """Return what there is of the proxy of *owner*."""
+        """Return what there is of the proxy of *owner* alone."""
 
         def found(resource: Resource, index: str = BY_OWNER) -> list[Object]:
             labelled = self.cache.indexed(resource, index, str(owner))
-            return [obj for obj in labelled if is_named_after(obj, owner.key.name)]
+            return [obj for obj in labelled if is_named_after(obj, owner.key.name) and PROXY_GROUP not in labels(obj)]
 
         return Children(
             services=found(SERVICE),
@@ -56,6 +68,10 @@ class Proxies:
             pods=found(POD),
             metrics=[*found(SERVICE, BY_METRICS_OWNER), *found(SERVICEMONITOR, BY_METRICS_OWNER)],
         )
+
+    def is_grouped(self, owner: Owner) -> bool:
+        """Tell whether a ProxyGroup serves *owner*: a Service in the cluster leads from one to the other."""
+        return any(PROXY_GROUP in labels(obj) for obj in self.cache.indexed(SERVICE, BY_OWNER, str(owner)))
 
     def keep(self, owner: Owner) -> None:
         """Take note that *owner* is there."""

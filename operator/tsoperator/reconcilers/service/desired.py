@@ -31,6 +31,8 @@ class Observed:
     children: Children
     proxy_class: Object | None = None
     rivalry: Rivalry = PEACE
+    is_grouped: bool = False
+    """Whether a ProxyGroup serves it: then our finalizer, which both have, is not to be taken off before its end."""
 
 
 def owner(key: Key) -> Owner:
@@ -160,11 +162,13 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     step = plan_removal(observed.children) if held else Plan()
     if is_deleting(service):
         return step
+    if observed.is_grouped:
+        step = replace(step, release=False)
     status = service.get("status") or {}
     if exposure.shows(service, proxy_device(observed.children)):
         # Before the Secret goes, which alone tells that the device shown is ours.
-        return replace(Plan() if step.release else step, status={**status, "loadBalancer": {}})
-    if "conditions" not in status or (held and not step.release):
+        return replace(step if step.requeue_after else Plan(), status={**status, "loadBalancer": {}})
+    if "conditions" not in status or (held and step.requeue_after):
         return step
     left = remove_condition(status["conditions"], CONDITION_PROXY_READY)
     return step if left == status["conditions"] else replace(step, status={**status, "conditions": left})

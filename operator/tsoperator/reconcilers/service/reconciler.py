@@ -69,9 +69,11 @@ class ServiceReconciler:
         return result
 
     def _observe(self, service: Object) -> desired.Observed:
+        owner = desired.owner(key_of(service))
         return desired.Observed(
-            self._proxies.children(desired.owner(key_of(service))),
+            self._proxies.children(owner),
             self._proxies.proxy_class(class_name(service, self._settings.proxy_class)),
+            is_grouped=self._proxies.is_grouped(owner),
         )
 
     async def _decide(self, service: Object, observed: desired.Observed) -> Plan:

@@ -433,6 +433,20 @@ def test_a_service_handed_to_a_proxy_group_loses_its_own_proxy() -> None:
     assert desired.plan_deletion(service, NOTHING).release
 
 
+@pytest.mark.parametrize("leaving", [False, True])
+def test_the_finalizer_of_a_service_that_a_group_serves_stays_until_the_end(*, leaving: bool) -> None:
+    service = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
+    step = desired.plan_deletion(deleting(service) if leaving else service, Observed(Children(), is_grouped=True))
+    assert step.release is leaving
+
+
+def test_what_a_service_had_alone_goes_though_a_group_serves_it() -> None:
+    service = {**held(egress_service({FQDN_KEY: FQDN, **GROUP})), "status": {"conditions": [READY]}}
+    secret = slim_secret(f"{NAME}-0", {"device_id": "n1"}, OURS.labels)
+    step = desired.plan_deletion(service, Observed(Children(secrets=[secret]), is_grouped=True))
+    assert (step.devices, len(step.delete), step.release, step.status) == (["n1"], 1, False, {"conditions": []})
+
+
 OTHER_KEYS = [f"tailscale.com/{name}" for name in ("hostname", "tags", "proxy-class")]
 KEYS = [FQDN_KEY, IP_KEY, OLD_IP_KEY, *EXPOSE, *FUNNEL, *GROUP, *OTHER_KEYS]
 ANNOTATIONS = st.dictionaries(
