@@ -153,7 +153,7 @@ def reconcilers(
     upkeep = Upkeep(tailnet, devices, cache, settings)
     proxies = Proxies(cache, applier, AuthKeys(client, tailnet), upkeep, settings)
     return [
-        ServiceReconciler(proxies),
+        ServiceReconciler(proxies, client),
         IngressReconciler(proxies),
         ConnectorReconciler(proxies),
         ProxyClassReconciler(cache, applier, NodePorts(client, settings.namespace)),

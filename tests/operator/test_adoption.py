@@ -277,3 +277,18 @@ async def test_what_was_deleted_while_no_operator_ran_is_cleaned_up(cluster: Wor
         await cluster.eventually(lambda: cluster.gone(egress()))
     assert await cluster.leftovers(egress()) == []
     assert await cluster.device_names() == []
+
+
+async def test_a_service_that_a_group_of_proxies_serves_is_left_alone(cluster: World) -> None:
+    service = egress(proxy_group="egress")
+    await cluster.apply(service)
+    parent = await cluster.look(service)
+    await cluster.change(parent, go_objects.held(parent))
+    between = go_objects.headless(parent)
+    between["metadata"]["labels"] |= {"tailscale.com/proxy-group": "egress", "tailscale.com/svc-type": "egress"}
+    between["spec"] = {"ports": [{"port": 10080}]}
+    await cluster.apply(between)
+    before = await cluster.look(service), await cluster.look(between)
+    async with our_operator(cluster):
+        assert not await cluster.writes_when_left_alone()
+    assert (await cluster.look(service), await cluster.look(between)) == before

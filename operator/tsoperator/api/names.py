@@ -66,6 +66,9 @@ ANNOTATION_GIVEN: Final = "tailscale.com/from-proxy-class"
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
 
+FIELD_MANAGER: Final = "tsoperator"
+"""Whose the fields are that we write: the API server takes it from the program's name in requests."""
+
 FINALIZER: Final = "tailscale.com/finalizer"
 DNS_FINALIZER: Final = "tailscale.com/dns-records-reconciler"
 """On proxy Services that have a DNS record."""

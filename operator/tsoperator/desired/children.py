@@ -1,9 +1,12 @@
 """What belongs to a parent: the labels that say so, and the children that are there."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tsoperator.api.names import (
+    ANNOTATION_DIGEST,
+    ANNOTATION_MAGIC_DNSNAME,
     LABEL_MANAGED,
     LABEL_PARENT_NAME,
     LABEL_PARENT_NAMESPACE,
@@ -15,12 +18,17 @@ from tsoperator.api.names import (
     PARENT_CONNECTOR,
     PARENT_INGRESS,
     PARENT_SERVICE,
+    SECRET_CAPABILITY_VERSION,
+    SECRET_CURRENT_PROFILE,
+    SECRET_DEVICE_ID,
+    SECRET_POD_UID,
     TYPE_CONNECTOR,
     TYPE_EGRESS_SERVICE,
     TYPE_INGRESS_RESOURCE,
     TYPE_INGRESS_SERVICE,
 )
-from tsoperator.api.objects import Key, Object, is_deleting, labels
+from tsoperator.api.objects import SECRET, Key, Object, annotations, is_deleting, key_of, labels
+from tsoperator.api.rules import child_base_name
 
 BY_OWNER = "owner"
 """The index by which children are found; its values are `str(Owner)`."""
@@ -34,6 +42,9 @@ _PARENTS = {
     TYPE_INGRESS_RESOURCE: PARENT_INGRESS,
     TYPE_CONNECTOR: PARENT_CONNECTOR,
 }
+
+_MARKS = {LABEL_MANAGED, LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE, LABEL_PARENT_TYPE}
+_STATE = {SECRET_DEVICE_ID, SECRET_POD_UID, SECRET_CAPABILITY_VERSION, SECRET_CURRENT_PROFILE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +110,23 @@ def owned_keys(child: Object, owner_type: str) -> Iterable[Key]:
     """Map a child to the key of its parent if that is of *owner_type*."""
     owner = owner_of(child) or metrics_owner_of(child)
     return (owner.key,) if owner and owner.type == owner_type else ()
+
+
+def is_marked(obj: Object) -> bool:
+    """Tell whether an operator made *obj*, by its labels or annotations, or a proxy, by what only these write into a
+    Secret: they make one that is deleted anew.
+    """
+    if {ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME} & annotations(obj).keys() or _MARKS & labels(obj).keys():
+        return True
+    return obj["kind"] == SECRET.kind and bool(_STATE & (obj.get("data") or {}).keys())
+
+
+def is_named_after(child: Object, parent_name: str) -> bool:
+    """Tell whether *child* has a name that children of *parent_name* get from us or the Go operator: labels alone can
+    be edited to claim another's child.
+    """
+    stem = re.escape(child_base_name(parent_name))
+    return re.fullmatch(rf"{stem}-+[a-z0-9]+(-\d+|-metrics)?", key_of(child).name) is not None
 
 
 def first(objects: Iterable[Object]) -> Object | None:

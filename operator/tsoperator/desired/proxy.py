@@ -44,6 +44,9 @@ class Children:
     metrics: Sequence[Object] = ()
 
 
+NO_CHILDREN = Children([], [], [], [], [])
+
+
 @dataclass(frozen=True, slots=True)
 class Proxy:
     """A proxy as it should be."""
@@ -144,6 +147,15 @@ def plan_removal(children: Children) -> Plan:
     secrets = [Deletion(SECRET, obj, unchanged=True) for obj in children.secrets]
     return Plan(
         devices=_device_ids(children.secrets), delete=[*release, *secrets, *_unwanted(children.metrics)], release=True
+    )
+
+
+def way_out(plan: Plan) -> str:
+    """Return what the user can do while the devices that *plan* takes away can't be deleted."""
+    names = " and ".join(str(key_of(step.obj)) for step in plan.delete if step.resource == SECRET)
+    return (
+        f"if the control server is gone for good, delete Secret {names} by hand: the device is then left as it is, and "
+        "everything else goes"
     )
 
 

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from tsoperator.api.conditions import set_condition
 from tsoperator.api.names import FINALIZER, GROUP
 from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
+from tsoperator.desired.children import is_marked
 from tsoperator.desired.plan import Creation, Deletion, Patch, Plan, to_create, write_for
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import AlreadyExists, NotFound
+from tsoperator.kube.errors import AlreadyExists, Invalid, NotFound
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 
@@ -81,18 +82,25 @@ class Applier:
         live = self._cache.get(resource_of(desired), key_of(desired))
         if live is None:
             await self._create(desired)
+        elif not is_marked(live):
+            raise _in_the_way(live)
         elif obj := write_for(desired, live):
             resource = resource_of(obj)
             self._stored(resource, await self._client.replace(resource, obj))
 
     async def _create(self, desired: Object) -> None:
-        """Create *desired*; one of its name that lost the labels by which the cache finds it is given them back."""
+        """Create *desired*; one of its name that lost the labels by which the cache finds it is given them back.
+
+        Raises Invalid if it is a stranger's, AlreadyExists otherwise.
+        """
         resource, obj = resource_of(desired), to_create(desired)
         try:
             self._stored(resource, await self._client.create(resource, obj))
-        except AlreadyExists:
-            wanted = labels(obj)
-            if not wanted.items() <= labels(await self._client.get(resource, key_of(obj))).items():
+        except AlreadyExists as error:
+            live, wanted = await self._client.get(resource, key_of(obj)), labels(obj)
+            if not is_marked(live):
+                raise _in_the_way(live) from error
+            if not wanted.items() <= labels(live).items():
                 await self._client.patch(resource, key_of(obj), {"metadata": {"labels": {**wanted}}})
             raise
 
@@ -132,3 +140,10 @@ class Applier:
         old = [condition for condition in live.get("conditions") or () if condition["type"] in types]
         now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
         return {**wanted, "conditions": set_condition(old, wanted["conditions"], now)}
+
+
+def _in_the_way(stranger: Object) -> Invalid:
+    """Return the error about an object that has the name of one of ours."""
+    what = f"{stranger['kind']} {key_of(stranger)}"
+    words = "is in the way: it is not the operator's, which leaves it alone; delete it, or give it another name"
+    return Invalid(409, "AlreadyExists", f"{what} {words}")

@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import SERVICE, Key
-from tsoperator.desired.children import Owner, by_owner, first, owned_keys, owner_of
+from tsoperator.api.objects import CONFIGMAP, SECRET, SERVICE, Key, Object
+from tsoperator.api.rules import child_name
+from tsoperator.desired.children import Owner, by_owner, first, is_marked, is_named_after, owned_keys, owner_of
 
 from tests.support.objects import deleting, obj
 
@@ -68,3 +69,56 @@ def test_of_several_children_the_oldest_that_stays_counts() -> None:
 def test_children_of_one_age_are_told_apart_by_name() -> None:
     one, other = (obj(SERVICE, Key("tailscale", name)) for name in "ab")
     assert first([other, one]) == first([one, other]) == one
+
+
+class Marked(NamedTuple):
+    metadata: Object
+    data: Object | None = None
+    ours: bool = True
+
+
+MARKED = {
+    "digest": Marked({"annotations": {"tailscale.com/desired-digest": "d"}}),
+    "bookkeeping": Marked({"annotations": {"tailscale.com/magic-dnsname": "db.tail1234.ts.net"}}),
+    "managed": Marked({"labels": {"tailscale.com/managed": "true"}}),
+    "another's": Marked({"labels": {"tailscale.com/parent-resource": "other"}}),
+    "state": Marked({}, {"device_id": "bg=="}),
+    "booted": Marked({}, {"pod_uid": "eA==", "tailscale_capver": "MTA3"}),
+    "nothing": Marked({}, ours=False),
+    "a stranger": Marked({"labels": {"app": "db"}, "annotations": {"a": "b"}}, {"password": "eA=="}, ours=False),
+}
+
+
+@pytest.mark.parametrize("case", MARKED.values(), ids=MARKED)
+def test_what_was_made_by_an_operator_or_a_proxy_is_known(case: Marked) -> None:
+    secret = obj(SECRET, Key("tailscale", "ts-db-x7k2p-0"), {"data": case.data} if case.data else {}, **case.metadata)
+    assert is_marked(secret) is case.ours
+
+
+def test_only_a_secret_is_known_by_what_proxies_write() -> None:
+    assert not is_marked(obj(CONFIGMAP, Key("tailscale", "a"), {"data": {"device_id": "n"}}))
+
+
+LONG = "x" * 63
+
+
+@pytest.mark.parametrize(
+    ("name", "parent", "own"),
+    [
+        ("ts-db-x7k2p", "db", True),
+        ("ts-db-x7k2p-0", "db", True),
+        ("ts-db-x7k2p-12", "db", True),
+        ("ts-db-x7k2p-metrics", "db", True),
+        ("ts-db-main-x7k2p", "db", False),
+        ("ts-db-main-x7k2p", "db-main", True),
+        ("ts-shop-x7k2p", "db", False),
+        ("ts-db", "db", False),
+        (f"ts-{'x' * 43}-x7k2p", LONG, True),
+        (f"ts-{'x' * 42}--x7k2p", f"{'x' * 42}-{LONG}", True),
+        ("ts-a-b-x7k2p-0", "a.b", True),
+        (f"{child_name(LONG, 'uid')}-0", LONG, True),
+        (child_name("a.b", "uid"), "a.b", True),
+    ],
+)
+def test_a_child_is_named_after_its_parent(name: str, parent: str, *, own: bool) -> None:
+    assert is_named_after(obj(SECRET, Key("tailscale", name)), parent) is own

@@ -19,6 +19,7 @@ from tsoperator.desired.proxy import (
     reported_device,
     secret_key,
     wants_auth_key,
+    way_out,
 )
 from tsoperator.desired.statefulset import EgressByFQDN, ServeIngress, proxy_statefulset
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
@@ -255,6 +256,11 @@ def test_removal_then_takes_the_device_and_the_rest_and_lets_the_parent_go() -> 
 def test_a_proxy_that_never_logged_in_has_no_device_to_remove() -> None:
     plan = plan_removal(Children([service()], [], [secret(auth_key="unused")]))
     assert (plan.devices, plan.release) == ([], True)
+
+
+def test_the_way_out_names_the_secrets_that_know_the_devices() -> None:
+    plan = plan_removal(Children(secrets=[secret(device_id="n1"), secret(f"{NAME}-1", device_id="n2")]))
+    assert f"delete Secret tailscale/{NAME}-0 and tailscale/{NAME}-1 by hand" in way_out(plan)
 
 
 def test_with_nothing_left_the_parent_is_let_go() -> None:

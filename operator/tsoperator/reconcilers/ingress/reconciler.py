@@ -32,7 +32,7 @@ from tsoperator.reconcilers.ingress.certificate import Missed, Seen
 from tsoperator.reconcilers.ingress.serve import backend_names
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.manager import Mapper
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.result import Result
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,8 @@ class IngressReconciler:
         ingress = self._cache.get(INGRESS, key)
         if ingress is None:
             self._missed.forget(key)
-            return DONE
+            return await self._proxies.clear_away(desired.owner(key))
+        self._proxies.keep(desired.owner(key))
         observed = self._observe(ingress)
         result = await self._proxies.carry_out(ingress, self._decide(ingress, observed), desired.failed)
         if observed.certificate is None or observed.certificate.certificate.is_there:

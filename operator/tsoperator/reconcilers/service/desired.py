@@ -12,15 +12,16 @@ from tsoperator.api.names import (
     PARENT_SERVICE,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
+from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired.children import Owner
 from tsoperator.desired.findings import Effect
-from tsoperator.desired.plan import Note, Plan
+from tsoperator.desired.plan import Note, Patch, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key, proxy_problem
 from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.service import egress, exposure
+from tsoperator.reconcilers.service.rewrites import PEACE, Rivalry
 from tsoperator.settings import Settings
 
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
@@ -33,6 +34,9 @@ class Observed:
 
     children: Children
     proxy_class: Object | None = None
+    rivalry: Rivalry = PEACE
+    is_grouped: bool = False
+    """Whether a ProxyGroup serves it: then our finalizer, which both have, is not to be taken off before its end."""
 
 
 def owner(key: Key) -> Owner:
@@ -131,10 +135,34 @@ def plan(service: Object, observed: Observed, settings: Settings, auth_keys: Map
         policy = exposure.policy_notes(service, made, settings, wanted.tags)
         return replace(made, status=status, notes=[*made.notes, *shown.notes, *policy])
     name = proxy_key(wanted, observed.children, settings).name
-    ready = condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
-    rewrite = egress.rewrite(service, name, settings)
-    status = _with_condition(service, pending or ready) | {"loadBalancer": {}}
-    return replace(made, apply=[*made.apply, *rewrite], status=status)
+    told = pending or condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
+    return _pointed(service, name, made, told, observed.rivalry, settings)
+
+
+def rewrites(plan: Plan, service: Object) -> bool:
+    """Tell whether *plan* points *service* at its proxy."""
+    patched = (step for step in plan.apply if isinstance(step, Patch))
+    return any((step.resource, step.key) == (SERVICE, key_of(service)) for step in patched)
+
+
+def _pointed(service: Object, proxy_name: str, made: Plan, told: Object, rivalry: Rivalry, settings: Settings) -> Plan:
+    """Return *made* with what points an egress *service* at its proxy, as far as a *rivalry* lets it; *told* is the
+    condition where there is none.
+    """
+    notes = list(made.notes)
+    if rivalry.fields:
+        message = egress.overwritten(rivalry, proxy_name)
+        notes.append(Note("Warning", "ExternalNameOverwritten", message))
+        if rivalry.settles:
+            told = condition(CONDITION_PROXY_READY, False, "ProxyPending", message)
+    pauses = [pause for pause in (rivalry.wait or rivalry.settles, made.requeue_after) if pause]
+    return replace(
+        made,
+        apply=[*made.apply, *([] if rivalry.wait else egress.rewrite(service, proxy_name, settings))],
+        status=_with_condition(service, told) | {"loadBalancer": {}},
+        notes=notes,
+        requeue_after=min(pauses, default=None),
+    )
 
 
 def plan_deletion(service: Object, observed: Observed) -> Plan:
@@ -143,11 +171,13 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     step = plan_removal(observed.children) if held else Plan()
     if is_deleting(service):
         return step
+    if observed.is_grouped:
+        step = replace(step, release=False)
     status = service.get("status") or {}
     if exposure.shows(service, proxy_device(observed.children)):
         # Before the Secret goes, which alone tells that the device shown is ours.
-        return replace(Plan() if step.release else step, status={**status, "loadBalancer": {}})
-    if "conditions" not in status or (held and not step.release):
+        return replace(step if step.requeue_after else Plan(), status={**status, "loadBalancer": {}})
+    if "conditions" not in status or (held and step.requeue_after):
         return step
     left = remove_condition(status["conditions"], CONDITION_PROXY_READY)
     return step if left == status["conditions"] else replace(step, status={**status, "conditions": left})

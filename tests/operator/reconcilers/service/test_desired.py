@@ -20,6 +20,7 @@ from tsoperator.desired.statefulset import (
 )
 from tsoperator.reconcilers.service import desired
 from tsoperator.reconcilers.service.desired import Observed
+from tsoperator.reconcilers.service.rewrites import Rivalry
 
 from tests.support.objects import (
     FQDN,
@@ -268,6 +269,47 @@ def test_a_service_that_points_at_its_proxy_is_not_written() -> None:
     assert patches_of(desired.plan(egress_service(spec=spec), NOTHING, SETTINGS, {})) == []
 
 
+def under(rivalry: Rivalry) -> Plan:
+    """The plan for a Service that leads elsewhere while somebody sets it back."""
+    return desired.plan(egress_service(), Observed(Children(), rivalry=rivalry), SETTINGS, {0: "new-authkey"})
+
+
+def test_a_service_that_is_set_back_all_the_time_waits_and_says_so() -> None:
+    plan = under(Rivalry(("spec.externalName",), "argocd-controller", wait=7, settles=8))
+    (note,) = plan.notes
+    assert (note.type, note.reason, note.message.startswith("argocd-controller keeps")) == (
+        "Warning",
+        "ExternalNameOverwritten",
+        True,
+    )
+    assert (condition_of(plan)["status"], condition_of(plan)["reason"]) == ("False", "ProxyPending")
+    assert condition_of(plan)["message"] == note.message
+    assert (patches_of(plan), plan.requeue_after, desired.rewrites(plan, egress_service())) == ([], 7, False)
+
+
+def test_a_service_that_has_just_been_set_right_has_yet_to_stay_so() -> None:
+    plan = under(Rivalry(("spec.externalName",), "something", settles=8))
+    assert desired.rewrites(plan, egress_service())
+    assert (condition_of(plan)["reason"], plan.requeue_after) == ("ProxyPending", 8)
+
+
+def test_a_service_that_is_set_back_now_and_then_is_ready_and_says_so() -> None:
+    plan = under(Rivalry(("spec.externalName",), "something"))
+    assert (condition_of(plan), [note.reason for note in plan.notes]) == (READY, ["ExternalNameOverwritten"])
+    assert (desired.rewrites(plan, egress_service()), plan.requeue_after) == (True, None)
+
+
+def test_a_cache_that_may_be_behind_is_waited_for_without_a_word() -> None:
+    plan = under(Rivalry(wait=3))
+    assert (patches_of(plan), condition_of(plan), plan.notes, plan.requeue_after) == ([], READY, [], 3)
+
+
+def test_the_patch_of_a_secret_is_no_rewrite() -> None:
+    plan = desired.plan(egress_service({}, spec=LOAD_BALANCER), logged_in(), SETTINGS, {})
+    assert patches_of(plan)
+    assert not desired.rewrites(plan, egress_service())
+
+
 def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> None:
     child = headless(desired.owner(Key("default", "db")), "db-uid", "ts-db-x7k2p")
     plan = desired.plan(egress_service(), Observed(Children([child])), settings(cluster_domain="k8s.example.org"), {})
@@ -405,6 +447,20 @@ def test_a_service_handed_to_a_proxy_group_loses_its_own_proxy() -> None:
     service = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
     assert desired.is_leaving(service, SETTINGS)
     assert desired.plan_deletion(service, NOTHING).release
+
+
+@pytest.mark.parametrize("leaving", [False, True])
+def test_the_finalizer_of_a_service_that_a_group_serves_stays_until_the_end(*, leaving: bool) -> None:
+    service = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
+    step = desired.plan_deletion(deleting(service) if leaving else service, Observed(Children(), is_grouped=True))
+    assert step.release is leaving
+
+
+def test_what_a_service_had_alone_goes_though_a_group_serves_it() -> None:
+    service = {**held(egress_service({FQDN_KEY: FQDN, **GROUP})), "status": {"conditions": [READY]}}
+    secret = slim_secret(f"{NAME}-0", {"device_id": "n1"}, OURS.labels)
+    step = desired.plan_deletion(service, Observed(Children(secrets=[secret]), is_grouped=True))
+    assert (step.devices, len(step.delete), step.release, step.status) == (["n1"], 1, False, {"conditions": []})
 
 
 OTHER_KEYS = [f"tailscale.com/{name}" for name in ("hostname", "tags", "proxy-class")]
