@@ -30,7 +30,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.authkeys import AuthKeys
 from tsoperator.desired import secret
-from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, by_metrics_owner, by_owner
+from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, by_metrics_owner, by_owner, within
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
@@ -91,8 +91,8 @@ async def run(settings: Settings) -> None:
 def sources(namespace: str) -> list[Source]:
     """Return what to watch: users' objects everywhere, ours in the operator's *namespace*."""
     managed = f"{LABEL_MANAGED}={MANAGED}"
-    owned = {BY_OWNER: by_owner}
-    measured = {BY_METRICS_OWNER: by_metrics_owner}
+    owned = {BY_OWNER: within(namespace, by_owner)}
+    measured = {BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
     return [
         Source(Selection(SERVICE), {**owned, **measured}),
         Source(Selection(INGRESS), {BY_BACKEND: by_backend}),

@@ -1,6 +1,6 @@
 """What belongs to a parent: the labels that say so, and the children that are there."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tsoperator.api.names import (
@@ -20,7 +20,7 @@ from tsoperator.api.names import (
     TYPE_INGRESS_RESOURCE,
     TYPE_INGRESS_SERVICE,
 )
-from tsoperator.api.objects import Key, Object, is_deleting, labels
+from tsoperator.api.objects import Key, Object, is_deleting, key_of, labels
 
 BY_OWNER = "owner"
 """The index by which children are found; its values are `str(Owner)`."""
@@ -78,6 +78,15 @@ def metrics_owner_of(child: Object) -> Owner | None:
     return Owner(kind, Key(found.get(LABEL_PROXY_PARENT_NAMESPACE, ""), found.get(LABEL_PROXY_PARENT_NAME, "")))
 
 
+def within(namespace: str, index: Callable[[Object], Iterable[str]]) -> Callable[[Object], Iterable[str]]:
+    """Return *index* of the objects in *namespace*, the operator's: what is labelled so elsewhere is somebody else's."""
+
+    def restricted(child: Object) -> Iterable[str]:
+        return index(child) if key_of(child).namespace == namespace else ()
+
+    return restricted
+
+
 def by_owner(child: Object) -> Iterable[str]:
     """Index children by owner."""
     owner = owner_of(child)
@@ -90,14 +99,14 @@ def by_metrics_owner(child: Object) -> Iterable[str]:
     return (str(owner),) if owner else ()
 
 
-def is_child(obj: Object) -> bool:
-    """Tell whether *obj* was made for a parent."""
-    return (owner_of(obj) or metrics_owner_of(obj)) is not None
+def is_child(obj: Object, namespace: str) -> bool:
+    """Tell whether *obj* was made for a parent: it is in the operator's *namespace*, and its labels say so."""
+    return _parent_of(obj, namespace) is not None
 
 
-def owned_keys(child: Object, owner_type: str) -> Iterable[Key]:
-    """Map a child to the key of its parent if that is of *owner_type*."""
-    owner = owner_of(child) or metrics_owner_of(child)
+def owned_keys(child: Object, owner_type: str, namespace: str) -> Iterable[Key]:
+    """Map a child in the operator's *namespace* to the key of its parent if that is of *owner_type*."""
+    owner = _parent_of(child, namespace)
     return (owner.key,) if owner and owner.type == owner_type else ()
 
 
@@ -108,3 +117,9 @@ def first(objects: Iterable[Object]) -> Object | None:
         key=lambda obj: (is_deleting(obj), obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]),
     )
     return ranked[0] if ranked else None
+
+
+def _parent_of(child: Object, namespace: str) -> Owner | None:
+    if key_of(child).namespace != namespace:
+        return None
+    return owner_of(child) or metrics_owner_of(child)

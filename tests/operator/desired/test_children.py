@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import SERVICE, Key
-from tsoperator.desired.children import Owner, by_owner, first, owned_keys, owner_of
+from tsoperator.desired.children import Owner, by_owner, first, is_child, owned_keys, owner_of, within
 
 from tests.support.objects import deleting, obj
 
@@ -51,7 +51,16 @@ def test_an_object_without_labels_is_nobodys_child(labels: dict[str, str] | None
 
 @pytest.mark.parametrize(("owner_type", "keys"), [("svc", [Key("default", "db")]), ("ingress", [])])
 def test_a_child_maps_to_a_parent_of_the_kind_asked_for(owner_type: str, keys: list[Key]) -> None:
-    assert list(owned_keys(obj(SERVICE, Key("tailscale", "ts-db"), labels=LABELS), owner_type)) == keys
+    child = obj(SERVICE, Key("tailscale", "ts-db"), labels=LABELS)
+    assert list(owned_keys(child, owner_type, "tailscale")) == keys
+
+
+def test_what_is_labelled_as_a_child_elsewhere_is_nobodys() -> None:
+    foreign = obj(SERVICE, Key("default", "ts-db"), labels=LABELS)
+    assert not is_child(foreign, "tailscale")
+    assert list(owned_keys(foreign, "svc", "tailscale")) == []
+    assert list(within("tailscale", by_owner)(foreign)) == []
+    assert list(within("default", by_owner)(foreign)) == [str(OWNER)]
 
 
 def test_of_several_children_the_oldest_that_stays_counts() -> None:

@@ -42,7 +42,7 @@ class DNSConfigReconciler:
         children = (CONFIGMAP, DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
-            **dict.fromkeys(children, _parent_keys),
+            **dict.fromkeys(children, self._parent_keys),
         }
 
     async def reconcile(self, key: Key) -> Result:
@@ -67,7 +67,6 @@ class DNSConfigReconciler:
         """Map a DNSConfig to all of them: whether one counts depends on the others."""
         return {key_of(dnsconfig), *map(key_of, self._cache.all(DNSCONFIG))}
 
-
-def _parent_keys(child: Object) -> Iterable[Key]:
-    """The namespace on children of a DNSConfig is their own; their parent has none."""
-    return [Key("", key.name) for key in owned_keys(child, PARENT_NAMESERVER)]
+    def _parent_keys(self, child: Object) -> Iterable[Key]:
+        """The namespace on children of a DNSConfig is their own; their parent has none."""
+        return [Key("", key.name) for key in owned_keys(child, PARENT_NAMESERVER, self._settings.namespace)]

@@ -108,11 +108,17 @@ class DNSRecordsReconciler:
     def _proxy(self, key: Key) -> NamedProxy | None:
         """Return the proxy whose headless Service is named *key*, None if it is none that can have a name."""
         service = self._cache.get(SERVICE, key)
-        owner = owner_of(service) if service else None
-        if service is None or owner is None or owner.type not in _PARENTS or key.namespace != self._settings.namespace:
+        owner = self._owner(service) if service else None
+        if service is None or owner is None:
             return None
         parent = self._cache.get(_PARENTS[owner.type], owner.key)
         return NamedProxy(service, parent, self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, key.name))
+
+    def _owner(self, service: Object) -> Owner | None:
+        """Return whose proxy's Service *service* is, None if that is none that can have a name."""
+        owner = owner_of(service)
+        here = key_of(service).namespace == self._settings.namespace
+        return owner if here and owner and owner.type in _PARENTS else None
 
     def _configmaps(self) -> Mapping[int, Object]:
         """Return the ConfigMaps of records by shard."""
@@ -120,7 +126,7 @@ class DNSRecordsReconciler:
         return {shard: configmap for shard, configmap in shards if shard is not None}
 
     def _of_service(self, service: Object) -> Iterable[Key]:
-        if owner_of(service):
+        if self._owner(service):
             return self._noting([key_of(service)])
         return self._of_parent(PARENT_SERVICE, service) if ANNOTATION_TAILNET_FQDN in annotations(service) else ()
 

@@ -34,11 +34,8 @@ class ServiceReconciler:
         self._cache = proxies.cache
         self._settings = proxies.settings
         self.watches: Mapping[Resource, Mapper] = {
-            SERVICE: _service_keys,
-            SECRET: _parent_keys,
-            STATEFULSET: _parent_keys,
-            POD: _parent_keys,
-            SERVICEMONITOR: _parent_keys,
+            SERVICE: self._keys_of_service,
+            **dict.fromkeys((SECRET, STATEFULSET, POD, SERVICEMONITOR), self._parent_keys),
             PROXYCLASS: self._keys_of_class,
         }
 
@@ -74,11 +71,9 @@ class ServiceReconciler:
             and class_name(service, self._settings.proxy_class) == name
         ]
 
+    def _keys_of_service(self, service: Object) -> Iterable[Key]:
+        """Map a proxy's own Services to its parent, any other to itself."""
+        return self._parent_keys(service) if is_child(service, self._settings.namespace) else (key_of(service),)
 
-def _parent_keys(child: Object) -> Iterable[Key]:
-    return owned_keys(child, PARENT_SERVICE)
-
-
-def _service_keys(service: Object) -> Iterable[Key]:
-    """Map a proxy's own Services to its parent, any other to itself."""
-    return _parent_keys(service) if is_child(service) else (key_of(service),)
+    def _parent_keys(self, child: Object) -> Iterable[Key]:
+        return owned_keys(child, PARENT_SERVICE, self._settings.namespace)

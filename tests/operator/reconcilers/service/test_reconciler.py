@@ -7,9 +7,10 @@ from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of, uid
 from tsoperator.api.rules import child_name
+from tsoperator.desired.children import Owner
 
-from tests.support.manifests import DOMAIN, FQDN, egress
-from tests.support.operator import Proxy, World, is_ready, running_operator
+from tests.support.manifests import DOMAIN, FQDN, backend, egress
+from tests.support.operator import NAMESPACE, Proxy, World, is_ready, running_operator
 
 SECOND = f"second.{DOMAIN}"
 TARGET_FQDN, TARGET_IP = "TS_TAILNET_TARGET_FQDN", "TS_TAILNET_TARGET_IP"
@@ -83,6 +84,19 @@ async def test_without_its_annotation_a_service_loses_its_proxy_and_its_conditio
     assert await world.condition(egress()) is None
     assert "finalizers" not in (await world.look(egress()))["metadata"]
     assert await world.device_names() == []
+
+
+async def test_a_users_service_labelled_as_a_proxys_is_the_users(world: World) -> None:
+    stranger = backend("copied")
+    stranger["metadata"]["labels"] = Owner("svc", key_of(egress())).labels
+    await world.apply(stranger, egress())
+    proxy = await made(world, egress())
+    assert key_of(proxy.service).namespace == NAMESPACE
+    await world.annotate(stranger, {"tailscale.com/expose": "true"})
+    await world.becomes(lambda: world.reason(stranger), "ProxyCreated")
+    await world.delete(egress())
+    await world.eventually(lambda: world.gone(egress()))
+    assert not await world.gone(stranger)
 
 
 class Change(NamedTuple):
