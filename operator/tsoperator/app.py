@@ -30,7 +30,15 @@ from tsoperator.api.objects import (
 )
 from tsoperator.authkeys import AuthKeys
 from tsoperator.desired import secret
-from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, by_metrics_owner, by_owner, within
+from tsoperator.desired.children import (
+    BY_GROUPED_OWNER,
+    BY_METRICS_OWNER,
+    BY_OWNER,
+    by_grouped_owner,
+    by_metrics_owner,
+    by_owner,
+    within,
+)
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
@@ -93,8 +101,9 @@ def sources(namespace: str) -> list[Source]:
     managed = f"{LABEL_MANAGED}={MANAGED}"
     owned = {BY_OWNER: within(namespace, by_owner)}
     measured = {BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
+    grouped = {BY_GROUPED_OWNER: within(namespace, by_grouped_owner)}
     return [
-        Source(Selection(SERVICE), {**owned, **measured}),
+        Source(Selection(SERVICE), {**owned, **measured, **grouped}),
         Source(Selection(INGRESS), {BY_BACKEND: by_backend}),
         Source(Selection(CONNECTOR)),
         Source(Selection(DNSCONFIG)),

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from tsoperator.api.objects import POD, PROXYCLASS, SECRET, SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object
 from tsoperator.authkeys import AuthKeys
-from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, Owner
+from tsoperator.desired.children import BY_GROUPED_OWNER, BY_METRICS_OWNER, BY_OWNER, Owner
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.desired.statefulset import replicas
@@ -37,6 +37,7 @@ class Proxies:
                 for resource in (SERVICE, SERVICEMONITOR)
                 for obj in self.cache.indexed(resource, BY_METRICS_OWNER, str(owner))
             ],
+            grouped=self.cache.indexed(SERVICE, BY_GROUPED_OWNER, str(owner)),
         )
 
     def proxy_class(self, name: str) -> Object | None:

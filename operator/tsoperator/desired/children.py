@@ -15,6 +15,7 @@ from tsoperator.api.names import (
     PARENT_CONNECTOR,
     PARENT_INGRESS,
     PARENT_SERVICE,
+    PROXY_GROUP,
     TYPE_CONNECTOR,
     TYPE_EGRESS_SERVICE,
     TYPE_INGRESS_RESOURCE,
@@ -27,6 +28,9 @@ BY_OWNER = "owner"
 
 BY_METRICS_OWNER = "metrics-owner"
 """The index of metrics Services and ServiceMonitors, which have labels of their own; its values are `str(Owner)`."""
+
+BY_GROUPED_OWNER = "grouped-owner"
+"""The index of what a ProxyGroup's reconcilers made for a parent; its values are `str(Owner)`."""
 
 _PARENTS = {
     TYPE_EGRESS_SERVICE: PARENT_SERVICE,
@@ -58,12 +62,13 @@ class Owner:
 
 
 def owner_of(child: Object) -> Owner | None:
-    """Return the owner that the labels of *child* name; None if it is nobody's."""
-    found = labels(child)
-    name = found.get(LABEL_PARENT_NAME)
-    if found.get(LABEL_MANAGED) != MANAGED or not name:
-        return None
-    return Owner(found.get(LABEL_PARENT_TYPE, ""), Key(found.get(LABEL_PARENT_NAMESPACE, ""), name))
+    """Return the owner that the labels of *child* name; None if it is nobody's, or a ProxyGroup serves the parent."""
+    return None if labels(child).get(PROXY_GROUP) else _labelled_owner(child)
+
+
+def grouped_owner_of(child: Object) -> Owner | None:
+    """Return the parent for which a ProxyGroup's reconcilers made *child*; None if it isn't of their making."""
+    return _labelled_owner(child) if labels(child).get(PROXY_GROUP) else None
 
 
 def metrics_owner_of(child: Object) -> Owner | None:
@@ -79,7 +84,7 @@ def metrics_owner_of(child: Object) -> Owner | None:
 
 
 def within(namespace: str, index: Callable[[Object], Iterable[str]]) -> Callable[[Object], Iterable[str]]:
-    """Return *index* of the objects in *namespace*, the operator's: what is labelled so elsewhere is somebody else's."""
+    """Return *index* of the objects in *namespace*, the operator's: labels elsewhere are somebody else's."""
 
     def restricted(child: Object) -> Iterable[str]:
         return index(child) if key_of(child).namespace == namespace else ()
@@ -90,6 +95,12 @@ def within(namespace: str, index: Callable[[Object], Iterable[str]]) -> Callable
 def by_owner(child: Object) -> Iterable[str]:
     """Index children by owner."""
     owner = owner_of(child)
+    return (str(owner),) if owner else ()
+
+
+def by_grouped_owner(child: Object) -> Iterable[str]:
+    """Index what a ProxyGroup's reconcilers made by the parent that it is for."""
+    owner = grouped_owner_of(child)
     return (str(owner),) if owner else ()
 
 
@@ -122,4 +133,12 @@ def first(objects: Iterable[Object]) -> Object | None:
 def _parent_of(child: Object, namespace: str) -> Owner | None:
     if key_of(child).namespace != namespace:
         return None
-    return owner_of(child) or metrics_owner_of(child)
+    return _labelled_owner(child) or metrics_owner_of(child)
+
+
+def _labelled_owner(child: Object) -> Owner | None:
+    found = labels(child)
+    name = found.get(LABEL_PARENT_NAME)
+    if found.get(LABEL_MANAGED) != MANAGED or not name:
+        return None
+    return Owner(found.get(LABEL_PARENT_TYPE, ""), Key(found.get(LABEL_PARENT_NAMESPACE, ""), name))

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import SERVICE, Key
-from tsoperator.desired.children import Owner, by_owner, first, is_child, owned_keys, owner_of, within
+from tsoperator.desired.children import Owner, by_grouped_owner, by_owner, first, is_child, owned_keys, owner_of, within
 
 from tests.support.objects import deleting, obj
 
@@ -35,6 +35,7 @@ def test_an_owners_labels_are_those_of_the_go_operator() -> None:
         Case({**LABELS, "tailscale.com/managed": "True"}, None),
         Case({name: value for name, value in LABELS.items() if name != "tailscale.com/managed"}, None),
         Case({**LABELS, "tailscale.com/parent-resource": ""}, None),
+        Case({**LABELS, "tailscale.com/proxy-group": "group"}, None),
         Case({}, None),
     ],
 )
@@ -42,6 +43,14 @@ def test_a_child_is_found_by_its_owner(case: Case) -> None:
     child = obj(SERVICE, Key("tailscale", "ts-db"), labels=case.labels)
     assert owner_of(child) == case.owner
     assert list(by_owner(child)) == ([str(case.owner)] if case.owner else [])
+
+
+def test_what_a_proxygroup_made_is_found_by_its_parent_and_is_no_child_of_ours() -> None:
+    made = obj(SERVICE, Key("tailscale", "ts-db"), labels={**LABELS, "tailscale.com/proxy-group": "group"})
+    assert (list(by_owner(made)), list(by_grouped_owner(made))) == ([], [str(OWNER)])
+    assert list(by_grouped_owner(obj(SERVICE, Key("tailscale", "ts-db"), labels=LABELS))) == []
+    assert is_child(made, "tailscale")
+    assert list(owned_keys(made, "svc", "tailscale")) == [OWNER.key]
 
 
 @pytest.mark.parametrize("labels", [None, {}])

@@ -27,7 +27,7 @@ from tsoperator.api.objects import (
     key_of,
     labels,
 )
-from tsoperator.desired.children import BY_OWNER, Owner, owner_of
+from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.desired.nameserver import elected
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.records import NamedProxy, record_of
@@ -106,7 +106,7 @@ class DNSRecordsReconciler:
                 await asyncio.sleep(0)
 
     def _proxy(self, key: Key) -> NamedProxy | None:
-        """Return the proxy whose headless Service is named *key*, None if it is none that can have a name."""
+        """Return the proxy whose Service is named *key*, None if it is none that can have a name."""
         service = self._cache.get(SERVICE, key)
         owner = self._owner(service) if service else None
         if service is None or owner is None:
@@ -116,7 +116,7 @@ class DNSRecordsReconciler:
 
     def _owner(self, service: Object) -> Owner | None:
         """Return whose proxy's Service *service* is, None if that is none that can have a name."""
-        owner = owner_of(service)
+        owner = owner_of(service) or grouped_owner_of(service)
         here = key_of(service).namespace == self._settings.namespace
         return owner if here and owner and owner.type in _PARENTS else None
 
@@ -135,8 +135,9 @@ class DNSRecordsReconciler:
         return self._of_parent(PARENT_INGRESS, ingress) if ours else ()
 
     def _of_parent(self, owner_type: str, parent: Object) -> Iterable[Key]:
-        proxies = self._cache.indexed(SERVICE, BY_OWNER, str(Owner(owner_type, key_of(parent))))
-        return self._noting(map(key_of, proxies))
+        owner = str(Owner(owner_type, key_of(parent)))
+        proxies = (self._cache.indexed(SERVICE, index, owner) for index in (BY_OWNER, BY_GROUPED_OWNER))
+        return self._noting(key_of(proxy) for found in proxies for proxy in found)
 
     def _of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
         service = labels(endpoint_slice).get(LABEL_SERVICE_NAME)

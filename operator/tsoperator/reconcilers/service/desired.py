@@ -19,7 +19,7 @@ from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key
 from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
 from tsoperator.desired.tailscaled import ProxyConfig
-from tsoperator.reconcilers.service import egress, exposure
+from tsoperator.reconcilers.service import egress, exposure, group
 from tsoperator.settings import Settings
 
 
@@ -130,16 +130,17 @@ def plan(service: Object, observed: Observed, settings: Settings, auth_keys: Map
 
 
 def plan_deletion(service: Object, observed: Observed) -> Plan:
-    """Return the next step of taking away what was made for *service*."""
+    """Return the next step of taking away what was made for *service*, but for what a ProxyGroup made for it."""
     held = has_finalizer(service, FINALIZER)
-    step = plan_removal(observed.children) if held else Plan()
+    removal = plan_removal(observed.children) if held else Plan()
+    step = group.without_the_groups(service, observed.children, removal)
     if is_deleting(service):
         return step
     status = service.get("status") or {}
     if exposure.shows(service, proxy_device(observed.children)):
         # Before the Secret goes, which alone tells that the device shown is ours.
-        return replace(Plan() if step.release else step, status={**status, "loadBalancer": {}})
-    if "conditions" not in status or (held and not step.release):
+        return replace(Plan() if removal.release else step, status={**status, "loadBalancer": {}})
+    if "conditions" not in status or (held and not removal.release):
         return step
     left = remove_condition(status["conditions"], CONDITION_PROXY_READY)
     return step if left == status["conditions"] else replace(step, status={**status, "conditions": left})
