@@ -13,7 +13,7 @@ from tsoperator.kube.errors import NotFound
 
 from tests.operator import go_objects
 from tests.operator.test_adoption import logged_in, new_key, our_operator
-from tests.support.manifests import DOMAIN, FQDN, backend, egress, ingress, proxy_class
+from tests.support.manifests import DOMAIN, FQDN, backend, connector, egress, ingress, proxy_class
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 READY = "ProxyClassReady"
@@ -158,6 +158,23 @@ async def test_a_change_of_a_class_is_no_news_to_an_ingress(world: World) -> Non
     await world.becomes(lambda: variable(world, ingress()), "2")
     await world.settled()
     assert await world.events(ingress()) == before
+
+
+async def test_a_change_of_a_class_is_no_news_to_services_and_connectors(world: World) -> None:
+    router = connector(proxyClass="prod", exitNode=True)
+    await world.apply(router)
+    await with_class(world, egress(proxy_class="prod"), **FOO)
+    await world.becomes(lambda: world.reason(router, "ConnectorReady"), "ConnectorCreated")
+    await world.settled()
+    before = [(await world.look(parent))["status"] for parent in (router, egress())]
+    with world.store.subscribe(objects.SERVICE, objects.CONNECTOR) as changes:
+        await world.change(proxy_class(), {"spec": container(env=[{"name": "FOO", "value": "2"}])})
+        await world.becomes(lambda: variable(world, router), "2")
+        await world.becomes(lambda: variable(world, egress()), "2")
+        await world.settled()
+        changes.close()
+        shown = [change.object["status"] async for change in changes if "conditions" in change.object["status"]]
+    assert [status for status in shown if status not in before] == []
 
 
 async def test_routes_of_others_are_accepted_as_the_class_says(world: World) -> None:

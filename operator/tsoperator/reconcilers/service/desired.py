@@ -17,7 +17,7 @@ from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key
-from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
+from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec, is_changing
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.service import egress, exposure, group
 from tsoperator.settings import Settings
@@ -108,6 +108,8 @@ def refusal(service: Object, observed: Observed, settings: Settings) -> Plan | N
         status = not_ready(service, "ProxyInvalid", message)
         return Plan(status=status, notes=[Note("Warning", "INVALIDSERVICE", message)])
     if problem := class_problem(service, observed.proxy_class, settings.proxy_class):
+        if is_changing(observed.proxy_class):  # which is no news, and over in a moment
+            return Plan()
         return Plan(status=not_ready(service, problem.reason, problem.message))
     return None
 

@@ -234,6 +234,12 @@ def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
     assert plan == Plan(status=plan.status, notes=[Note("Warning", "INVALIDSERVICE", condition["message"])])
 
 
+def test_a_class_that_changes_is_no_news_to_a_service() -> None:
+    service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
+    changing = Observed(Children(), proxy_class("prod", ready=True, generation=2))
+    assert desired.refusal(service, changing, SETTINGS) == Plan()
+
+
 @pytest.mark.parametrize(("found", "reason"), [(None, "ProxyFailed"), (proxy_class("prod"), "ProxyPending")])
 def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | None, reason: str) -> None:
     service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
