@@ -21,7 +21,7 @@ from tsoperator.api.names import (
     TYPE_INGRESS_RESOURCE,
     TYPE_INGRESS_SERVICE,
 )
-from tsoperator.api.objects import Key, Object, is_deleting, key_of, labels
+from tsoperator.api.objects import Key, Object, Resource, is_deleting, key_of, labels
 
 BY_OWNER = "owner"
 """The index by which children are found; its values are `str(Owner)`."""
@@ -119,6 +119,18 @@ def owned_keys(child: Object, owner_type: str, namespace: str) -> Iterable[Key]:
     """Map a child in the operator's *namespace* to the key of its parent if that is of *owner_type*."""
     owner = _parent_of(child, namespace)
     return (owner.key,) if owner and owner.type == owner_type else ()
+
+
+def owner_reference(resource: Resource, name: str, uid: str) -> Object:
+    """Return the controller reference to the owner *name*, which is cluster-scoped or in the namespace of the child."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
 
 
 def first(objects: Iterable[Object]) -> Object | None:

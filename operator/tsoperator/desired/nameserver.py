@@ -9,7 +9,7 @@ from tsoperator.api.names import (
     NAMESERVER,
     PARENT_NAMESERVER,
 )
-from tsoperator.api.objects import Key, Object, Resource, is_deleting
+from tsoperator.api.objects import Key, Object, is_deleting
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import Owner
 from tsoperator.settings import Settings
@@ -31,18 +31,6 @@ def nameserver_labels(dnsconfig: str, namespace: str) -> dict[str, str]:
     """Return the labels of the children of a DNSConfig, which has no *namespace*: they carry their own."""
     owner = Owner(PARENT_NAMESERVER, Key(namespace, dnsconfig))
     return {**owner.labels, LABEL_APP_NAME: "tailscale", LABEL_APP_COMPONENT: NAMESERVER}
-
-
-def owner_reference(resource: Resource, name: str, uid: str) -> Object:
-    """Return the controller reference to the cluster-scoped owner *name*."""
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "name": name,
-        "uid": uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
 
 
 def nameserver_image(dnsconfig: DNSConfig, settings: Settings) -> str:

@@ -3,8 +3,18 @@
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import SERVICE, Key
-from tsoperator.desired.children import Owner, by_grouped_owner, by_owner, first, is_child, owned_keys, owner_of, within
+from tsoperator.api.objects import DNSCONFIG, SERVICE, Key
+from tsoperator.desired.children import (
+    Owner,
+    by_grouped_owner,
+    by_owner,
+    first,
+    is_child,
+    owned_keys,
+    owner_of,
+    owner_reference,
+    within,
+)
 
 from tests.support.objects import deleting, obj
 
@@ -86,3 +96,14 @@ def test_of_several_children_the_oldest_that_stays_counts() -> None:
 def test_children_of_one_age_are_told_apart_by_name() -> None:
     one, other = (obj(SERVICE, Key("tailscale", name)) for name in "ab")
     assert first([other, one]) == first([one, other]) == one
+
+
+def test_children_are_controlled_by_the_dnsconfig() -> None:
+    assert owner_reference(DNSCONFIG, "ts-dns", "1234-UID") == {
+        "apiVersion": "tailscale.com/v1alpha1",
+        "kind": "DNSConfig",
+        "name": "ts-dns",
+        "uid": "1234-UID",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

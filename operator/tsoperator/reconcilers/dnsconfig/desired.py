@@ -27,13 +27,13 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import (
     ANNOTATION_LEFT_OUT,
     elected,
     is_upstream,
     nameserver_image,
     nameserver_labels,
-    owner_reference,
 )
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.settings import Settings

@@ -16,12 +16,12 @@ from tsnameserver.records import RECORDS_KEY, parse
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Object, annotations, is_deleting, key_of, uid
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import (
     ANNOTATION_LEFT_OUT,
     is_upstream,
     nameserver_image,
     nameserver_labels,
-    owner_reference,
 )
 from tsoperator.desired.plan import Deletion, Patch, Plan, contains
 from tsoperator.reconcilers.dnsrecords.shards import (

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tsoperator.api.conditions import condition
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
-from tsoperator.desired.nameserver import nameserver_labels, owner_reference
+from tsoperator.desired.children import owner_reference
+from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.reconcilers.dnsconfig.desired import Observed
