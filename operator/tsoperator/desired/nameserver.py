@@ -51,3 +51,15 @@ def nameserver_image(dnsconfig: DNSConfig, settings: Settings) -> str:
 def is_upstream(image: str) -> bool:
     """Tell whether *image* is the Go operator's nameserver, which reads one ConfigMap and is not probed."""
     return image.rpartition("/")[2].partition(":")[0].partition("@")[0] == _UPSTREAM_IMAGE
+
+
+def reads_shards(deployment: Object | None) -> bool:
+    """Tell whether all that serves as the nameserver reads shards: *deployment* has our image, and is rolled out."""
+    if deployment is None:
+        return False
+    spec, status = deployment["spec"], deployment.get("status") or {}
+    if any(is_upstream(container["image"]) for container in spec["template"]["spec"]["containers"]):
+        return False
+    seen = status.get("observedGeneration") == deployment["metadata"].get("generation")
+    counts = {status.get(name) or 0 for name in ("replicas", "updatedReplicas", "availableReplicas")}
+    return seen and counts == {spec.get("replicas", 1)}

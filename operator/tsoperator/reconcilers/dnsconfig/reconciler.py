@@ -60,7 +60,8 @@ class DNSConfigReconciler:
             return Plan(release=True)  # the children go by their owner references
         service = self._cache.get(SERVICE, Key(self._settings.namespace, NAMESERVER))
         records = self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME))
-        observed = desired.Observed(self._cache.all(DNSCONFIG), service, records)
+        deployment = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
+        observed = desired.Observed(self._cache.all(DNSCONFIG), service, records, deployment)
         return desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)
 
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:

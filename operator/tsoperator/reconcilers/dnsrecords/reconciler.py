@@ -10,12 +10,14 @@ from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 from tsoperator.api.names import (
     ANNOTATION_TAILNET_FQDN,
     LABEL_SERVICE_NAME,
+    NAMESERVER,
     PARENT_INGRESS,
     PARENT_NAMESERVER,
     PARENT_SERVICE,
 )
 from tsoperator.api.objects import (
     CONFIGMAP,
+    DEPLOYMENT,
     DNSCONFIG,
     ENDPOINTSLICE,
     INGRESS,
@@ -80,6 +82,7 @@ class DNSRecordsReconciler:
             INGRESS: self._of_ingress,
             DNSCONFIG: lambda _dnsconfig: (self._key,),
             CONFIGMAP: self._of_configmap,
+            DEPLOYMENT: self._of_deployment,
         }
 
     async def reconcile(self, _key: Key) -> Result:
@@ -88,7 +91,8 @@ class DNSRecordsReconciler:
         dnsconfig = elected(self._cache.all(DNSCONFIG))
         if dnsconfig is None:
             return DONE
-        observed = desired.Observed(self._table.buckets(), self._configmaps())
+        nameserver = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
+        observed = desired.Observed(self._table.buckets(), self._configmaps(), nameserver)
         plan = desired.plan(dnsconfig, observed, self._settings, self._limits, self._render)
         await self._applier.apply(dnsconfig, plan)
         return Result(plan.requeue_after)
@@ -152,6 +156,9 @@ class DNSRecordsReconciler:
 
     def _of_configmap(self, configmap: Object) -> Iterable[Key]:
         return (self._key,) if _shard(configmap) is not None else ()
+
+    def _of_deployment(self, deployment: Object) -> Iterable[Key]:
+        return (self._key,) if key_of(deployment).name == NAMESERVER else ()
 
 
 def _shard(configmap: Object) -> int | None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tsnameserver.records import Records, merge, parse
-from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object
+from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, Key, Object
 from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, nameserver_labels
 from tsoperator.desired.plan import Creation, Deletion, Patch, Plan
@@ -148,6 +148,7 @@ def test_what_is_written_is_what_the_nameserver_reads() -> None:
 
 
 LIMITS = Limits(split=1000, full=2000)
+COUNTS = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
 Cluster = Mapping[int, Object]
 """ConfigMaps by shard."""
 
@@ -157,10 +158,17 @@ def named(count: int, address: str = "192.0.2.1") -> list[Record]:
     return [Record(f"db-{number}.tail1234.ts.net", (address,), ()) for number in range(count)]
 
 
+def rolled_out(image: str = OURS.nameserver_image, **status: int) -> Object:
+    """The nameserver's Deployment, all of whose Pods have *image* but for what *status* says."""
+    pods = {"containers": [{"name": "nameserver", "image": image}]}
+    content = {"spec": {"replicas": 2, "template": {"spec": pods}}, "status": {**COUNTS, **status}}
+    return obj(DEPLOYMENT, Key("tailscale", "nameserver"), content, generation=2)
+
+
 def sharded(cluster: Cluster, records: Iterable[Record], of: object = OURS) -> Plan:
     """The plan for *records* with our image, or with that of the settings that are given."""
     chosen = SETTINGS if of is SETTINGS else OURS
-    return desired.plan(DNSCONFIG_OBJ, Observed(buckets(records), cluster), chosen, LIMITS)
+    return desired.plan(DNSCONFIG_OBJ, Observed(buckets(records), cluster, rolled_out()), chosen, LIMITS)
 
 
 def states(cluster: Cluster, made: Plan) -> Iterator[Cluster]:
@@ -375,6 +383,29 @@ def test_past_the_last_split_shards_grow_and_then_names_are_left_out_and_counted
     assert noted(full) == str(2000 - len(records.ip4)) != "0"
     assert {record.name for record in named(1000)} <= records.ip4.keys()
     assert sharded(full, named(2000)) == Plan()
+
+
+@pytest.mark.parametrize(
+    "nameserver",
+    [
+        None,
+        rolled_out(SETTINGS.nameserver_image),
+        rolled_out(observedGeneration=1),
+        rolled_out(updatedReplicas=1),
+        rolled_out(availableReplicas=1),
+        rolled_out(replicas=3),
+        {**rolled_out(), "status": {}},
+    ],
+    ids=["none", "another image", "not seen yet", "not all new", "not all up", "an old one left", "nothing known"],
+)
+def test_there_are_shards_only_once_all_of_the_nameserver_reads_them(nameserver: Object | None) -> None:
+    def planned(cluster: Cluster) -> Plan:
+        return desired.plan(DNSCONFIG_OBJ, Observed(buckets(named(40)), cluster, nameserver), OURS, LIMITS)
+
+    one = carried_out({}, planned({}))
+    several = carried_out({}, sharded({}, named(40)))
+    assert (sorted(one), noted(one), planned(one)) == ([0], None, Plan())
+    assert planned(several) == Plan()  # what is split stays so: it was read, and the next version is being rolled out
 
 
 def test_another_image_merges_the_shards_or_splits_the_document() -> None:

@@ -13,10 +13,11 @@ from clustersim.faults import Failure
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from prometheus_client import CollectorRegistry
 from tsnameserver.records import CONFIGMAP_NAME, LABEL_SELECTOR, RECORDS_KEY, merge, parse
-from tsoperator.api.names import LABEL_SERVICE_NAME
-from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, SERVICE, Key, Object, key_of
+from tsoperator.api.names import LABEL_SERVICE_NAME, NAMESERVER
+from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, ENDPOINTSLICE, SERVICE, Key, Object, key_of
 from tsoperator.app import sources
 from tsoperator.desired.children import Owner
+from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.service import headless_service
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.dnsrecords.shards import Limits, configmap_name
@@ -251,9 +252,24 @@ async def no_device(device: str) -> None:
 
 async def prepared(world: World, count: int) -> None:
     """Make a DNSConfig, and proxies by hand: 200 real ones would take a machine of their own."""
-    await world.apply(dnsconfig())
+    await world.apply(dnsconfig(), nameserver())
     for batch in (range(count)[start : start + 20] for start in range(0, count, 20)):
         await asyncio.gather(*(world.apply(*proxy_of(number)) for number in batch))
+
+
+def nameserver(image: str = SHARDED.nameserver_image) -> Object:
+    """Return the nameserver's Deployment, which needs no Pod to be rolled out."""
+    pods = {
+        "metadata": {"labels": {"app": NAMESERVER}},
+        "spec": {"containers": [{"name": NAMESERVER, "image": image}]},
+    }
+    labels = nameserver_labels(key_of(dnsconfig()).name, NAMESPACE)
+    return {
+        "apiVersion": DEPLOYMENT.api_version,
+        "kind": DEPLOYMENT.kind,
+        "metadata": {"namespace": NAMESPACE, "name": NAMESERVER, "labels": labels},
+        "spec": {"replicas": 0, "selector": {"matchLabels": {"app": NAMESERVER}}, "template": pods},
+    }
 
 
 def proxy_of(number: int) -> list[Object]:
@@ -320,6 +336,21 @@ async def test_records_past_the_limit_are_spread_and_one_change_rewrites_one_sha
         after = await shards(cluster)
     assert sorted(before) == sorted(configmap_name(shard) for shard in range(8))
     assert len(versions(after).items() - versions(before).items()) == 1
+
+
+async def test_records_are_spread_when_the_nameserver_has_become_one_that_reads_shards(cluster: World) -> None:
+    await prepared(cluster, 60)
+    await cluster.change(nameserver(), {"spec": nameserver("example.org/k8s-nameserver:v1")["spec"]})
+    async with following_records(cluster):
+        assert [*await sharded(cluster, 60)] == ["dnsrecords"]
+        await cluster.change(nameserver(), {"spec": nameserver()["spec"]})
+        await cluster.eventually(lambda: spread(cluster))
+        assert len(await sharded(cluster, 60)) == 2
+
+
+async def spread(world: World) -> bool:
+    """Tell whether the records are in several ConfigMaps."""
+    return len(await shards(world)) > 1
 
 
 async def test_shards_that_are_right_are_left_alone(cluster: World) -> None:
