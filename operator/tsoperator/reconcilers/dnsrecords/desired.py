@@ -3,7 +3,9 @@
 What fits one ConfigMap is one document, as the Go operator writes it; more is spread over shards (`shards`). A reader
 counts a set when all its shards are there, and every set needs shard 0, whose ConfigMap all sets share. When the number
 of shards changes that one is written last, so by one write the new set takes the old one's place: before it the new set
-is not whole, after it the old one is not. What is left of the old set goes after that.
+is not whole, after it the old one is not. What is left of the old set goes after that. Where both have several shards,
+those that both have are overwritten on the way: a nameserver that has the old set goes on with it, but one that starts
+just then finds no whole set, and is not ready, until shard 0 is written.
 """
 
 from collections.abc import Callable, Collection, Mapping
