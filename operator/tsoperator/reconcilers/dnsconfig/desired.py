@@ -41,6 +41,7 @@ from tsoperator.settings import Settings
 
 _PORT: Final = 1053  # unprivileged; the Service takes 53 to it
 _HEALTH_PORT: Final = 9002
+_METRICS_PORT: Final = 9153
 
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """On a DNSConfig whose nameserver doesn't know all names; it is False, or not there."""
@@ -214,6 +215,7 @@ def _our_container() -> Object:
             {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
             {"name": "udp", "protocol": "UDP", "containerPort": _PORT},
             {"name": "health", "protocol": "TCP", "containerPort": _HEALTH_PORT},
+            {"name": "metrics", "protocol": "TCP", "containerPort": _METRICS_PORT},
         ],
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "failureThreshold": 6},

@@ -114,7 +114,7 @@ def test_our_image_is_probed_has_no_privileges_and_is_replaced_without_a_gap() -
     assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
-    assert [port["name"] for port in container["ports"]] == ["tcp", "udp", "health"]
+    assert [port["name"] for port in container["ports"]] == ["tcp", "udp", "health", "metrics"]
     assert container["securityContext"]["runAsNonRoot"] is True
 
 
