@@ -93,7 +93,7 @@ async def nameserver(world: World, folder: Path) -> AsyncIterator[Serving]:
     """Follow the ConfigMaps as the nameserver does."""
     serving = Serving(empty_zone(ZoneSettings()))
     follower = Follower(serving, ZoneSettings())
-    configmaps = ConfigMaps(api_settings(world, folder), partial(follower.offer, Source.API))
+    configmaps = ConfigMaps(api_settings(world, folder), partial(follower.offer, Source.API), follower.lose_api)
     async with running(configmaps.follow()):
         yield serving
 
