@@ -8,7 +8,7 @@ import pytest
 from clustersim import objects
 from clustersim.faults import Failure
 from tsoperator.api.names import ANNOTATION_GIVEN
-from tsoperator.api.objects import SERVICE, SERVICEMONITOR, STATEFULSET, Object, annotations, key_of, labels, uid
+from tsoperator.api.objects import SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object, annotations, key_of, labels, uid
 from tsoperator.kube.errors import NotFound
 
 from tests.operator import go_objects
@@ -17,6 +17,7 @@ from tests.support.manifests import DOMAIN, FQDN, backend, connector, egress, in
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 READY = "ProxyClassReady"
+PATCHES = ("patch", "servicemonitors")
 METRICS: Object = {"metrics": {"enable": True}}
 MONITORED: Object = {"metrics": {"enable": True, "serviceMonitor": {"enable": True, "labels": {"release": "prom"}}}}
 
@@ -353,6 +354,46 @@ async def test_a_service_monitor_follows_the_class(cluster: World, monitoring: O
         await cluster.becomes(lambda: monitor_labels(cluster), None)
         assert await measured(cluster) == [f"{proxy.name}-metrics"]
         assert not await cluster.writes_when_left_alone()
+
+
+async def test_a_service_monitor_without_its_labels_is_given_them_back_and_never_patched(
+    world: World, monitoring: Object
+) -> None:
+    await world.apply(monitoring)
+    await world.eventually(lambda: serves_monitors(world))
+    await measured_ingress(world, **MONITORED)
+    wanted = await world.eventually(lambda: monitor_labels(world))
+    [monitor] = (await world.api.list(SERVICEMONITOR, NAMESPACE)).items
+    await world.settled()
+    before = patches(world)
+    await world.change(monitor, {"metadata": {"labels": None}})
+    await world.becomes(lambda: monitor_labels(world), wanted)
+    await world.settled()
+    assert patches(world) - before == 1  # our own, above
+
+
+def patches(world: World) -> int:
+    """Return how many patches of ServiceMonitors there were."""
+    return sum(count for (_, verb, plural), count in world.requests().items() if (verb, plural) == PATCHES)
+
+
+async def test_a_strangers_service_monitor_is_said_to_be_in_the_way(cluster: World, monitoring: Object) -> None:
+    await cluster.apply(monitoring)
+    await cluster.eventually(lambda: serves_monitors(cluster))
+    async with running_operator(cluster):
+        proxy = await measured_ingress(cluster, **METRICS)
+    stranger = {**proxy_service(proxy), "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor"}
+    await cluster.apply({**stranger, "spec": {"selector": {}, "endpoints": []}})
+    theirs = await cluster.look(stranger)
+    await cluster.change(proxy_class(), {"spec": MONITORED})
+    async with running_operator(cluster):
+        await cluster.eventually(lambda: in_the_way(cluster, key_of(stranger)))
+    assert await cluster.look(stranger) == theirs
+
+
+async def in_the_way(world: World, key: Key) -> bool:
+    """Tell whether an Event says that the ServiceMonitor named *key* is in the way."""
+    return f"ServiceMonitor {key} is in the way" in (await world.events(ingress())).get("ProxyFailed", "")
 
 
 async def serves_monitors(world: World) -> bool:

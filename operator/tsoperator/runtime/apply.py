@@ -1,15 +1,25 @@
 """Carries out a Plan: our finalizer on, devices, what differs, deletes, our finalizer off. Then reports the status."""
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 
 from tsoperator.api.conditions import set_condition
-from tsoperator.api.names import FINALIZER, GROUP
-from tsoperator.api.objects import Object, has_finalizer, is_deleting, key_of, labels, resource_of, uid
+from tsoperator.api.names import ANNOTATION_DIGEST, FINALIZER, GROUP
+from tsoperator.api.objects import (
+    SERVICEMONITOR,
+    Object,
+    annotations,
+    has_finalizer,
+    is_deleting,
+    key_of,
+    labels,
+    resource_of,
+    uid,
+)
 from tsoperator.desired.plan import Creation, Deletion, Patch, Plan, to_create, write_for
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import AlreadyExists, NotFound
+from tsoperator.kube.errors import AlreadyExists, Invalid, NotFound
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 
@@ -85,10 +95,20 @@ class Applier:
         try:
             await self._client.create(resource, obj)
         except AlreadyExists:
-            wanted = labels(obj)
-            if not wanted.items() <= labels(await self._client.get(resource, key_of(obj))).items():
-                await self._client.patch(resource, key_of(obj), {"metadata": {"labels": {**wanted}}})
+            live, wanted = await self._client.get(resource, key_of(obj)), labels(obj)
+            if not wanted.items() <= labels(live).items():
+                await self._relabel(live, wanted)
             raise
+
+    async def _relabel(self, obj: Object, wanted: Mapping[str, str]) -> None:
+        resource, metadata = resource_of(obj), {"labels": {**labels(obj), **wanted}}
+        if resource != SERVICEMONITOR:
+            await self._client.patch(resource, key_of(obj), {"metadata": metadata})
+        elif ANNOTATION_DIGEST in annotations(obj):  # RBAC in existing installations has update, and no patch
+            await self._client.replace(resource, {**obj, "metadata": {**obj["metadata"], **metadata}})
+        else:
+            words = "is in the way: it is not the operator's, which leaves it alone; delete it, or give it another name"
+            raise Invalid(409, "AlreadyExists", f"{resource.kind} {key_of(obj)} {words}")
 
     async def _delete(self, deletion: Deletion) -> None:
         obj = deletion.obj
