@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from clustersim import deployments, kubelet
+from clustersim.controller import Key
 from clustersim.objects import DEPLOYMENT, POD, Object
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
@@ -62,11 +63,11 @@ async def test_pods_of_another_template_do_not_count_as_updated() -> None:
     store = Store()
     controller = deployments.Deployments(store)
     store.create(DEPLOYMENT, deployment("example.org/a:1"))
-    controller.reconcile(("default", "web"))
+    controller.reconcile(Key("default", "web"))
     store.replace(DEPLOYMENT, deployment("example.org/a:2"))
     for name in names(store):  # they take their time to go
         store.merge(POD, "default", name, {"metadata": {"finalizers": ["example.org/slow"]}})
-    controller.reconcile(("default", "web"))
+    controller.reconcile(Key("default", "web"))
     assert (len(names(store)), status(store)["replicas"], status(store)["updatedReplicas"]) == (4, 2, 2)
 
 
