@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tsnameserver.records import Records, merge, parse
-from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, Key, Object
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object
 from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, nameserver_labels
 from tsoperator.desired.plan import Creation, Deletion, Patch, Plan
@@ -19,7 +19,7 @@ from tsoperator.reconcilers.dnsrecords.records import Record
 from tsoperator.reconcilers.dnsrecords.shards import Limits, configmap_name, shard_named
 from tsoperator.reconcilers.dnsrecords.table import Bucket, Table
 
-from tests.support.objects import FQDN, children_of, deleting, dnsconfig, obj, patches_of, settings
+from tests.support.objects import FQDN, children_of, deleting, dnsconfig, obj, patches_of, rolled_out, settings
 
 SETTINGS = settings()
 OURS = settings(nameserver_image="example.org/tsnameserver:v1")
@@ -148,7 +148,6 @@ def test_what_is_written_is_what_the_nameserver_reads() -> None:
 
 
 LIMITS = Limits(split=1000, full=2000)
-COUNTS = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
 Cluster = Mapping[int, Object]
 """ConfigMaps by shard."""
 
@@ -158,17 +157,12 @@ def named(count: int, address: str = "192.0.2.1") -> list[Record]:
     return [Record(f"db-{number}.tail1234.ts.net", (address,), ()) for number in range(count)]
 
 
-def rolled_out(image: str = OURS.nameserver_image, **status: int) -> Object:
-    """The nameserver's Deployment, all of whose Pods have *image* but for what *status* says."""
-    pods = {"containers": [{"name": "nameserver", "image": image}]}
-    content = {"spec": {"replicas": 2, "template": {"spec": pods}}, "status": {**COUNTS, **status}}
-    return obj(DEPLOYMENT, Key("tailscale", "nameserver"), content, generation=2)
-
-
 def sharded(cluster: Cluster, records: Iterable[Record], of: object = OURS) -> Plan:
     """The plan for *records* with our image, or with that of the settings that are given."""
     chosen = SETTINGS if of is SETTINGS else OURS
-    return desired.plan(DNSCONFIG_OBJ, Observed(buckets(records), cluster, rolled_out()), chosen, LIMITS)
+    return desired.plan(
+        DNSCONFIG_OBJ, Observed(buckets(records), cluster, rolled_out(OURS.nameserver_image)), chosen, LIMITS
+    )
 
 
 def states(cluster: Cluster, made: Plan) -> Iterator[Cluster]:
@@ -390,11 +384,11 @@ def test_past_the_last_split_shards_grow_and_then_names_are_left_out_and_counted
     [
         None,
         rolled_out(SETTINGS.nameserver_image),
-        rolled_out(observedGeneration=1),
-        rolled_out(updatedReplicas=1),
-        rolled_out(availableReplicas=1),
-        rolled_out(replicas=3),
-        {**rolled_out(), "status": {}},
+        rolled_out(OURS.nameserver_image, observedGeneration=1),
+        rolled_out(OURS.nameserver_image, updatedReplicas=1),
+        rolled_out(OURS.nameserver_image, availableReplicas=1),
+        rolled_out(OURS.nameserver_image, replicas=3),
+        {**rolled_out(OURS.nameserver_image), "status": {}},
     ],
     ids=["none", "another image", "not seen yet", "not all new", "not all up", "an old one left", "nothing known"],
 )
