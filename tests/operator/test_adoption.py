@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 
 import pytest
+from clustersim.faults import Failure
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from clustersim.tailnet import NewKey
 from tsoperator.api.names import ANNOTATION_DIGEST, FINALIZER, LABEL_SERVICE_NAME
@@ -280,6 +281,23 @@ async def waits(world: World) -> bool:
 
 
 async def test_a_proxy_whose_service_has_gone_to_a_proxygroup_goes_and_leaves_what_that_made(cluster: World) -> None:
+    await hand_over(cluster)
+
+
+WRITES = [("delete", "statefulsets"), ("delete", "services"), ("delete", "secrets"), ("update", "services")]
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(("verb", "plural"), WRITES)
+async def test_any_write_may_fail_while_a_service_goes_to_a_proxygroup(cluster: World, verb: str, plural: str) -> None:
+    for status in (500, 409, 500):
+        cluster.sim.faults.fail(Failure(status, verb=verb, plural=plural))
+    await hand_over(cluster)
+    assert cluster.sim.faults.to_json()["fail"] == []
+
+
+async def hand_over(cluster: World) -> None:
+    """Let a Service have a proxy and then a ProxyGroup, and see that only the proxy goes."""
     await egress_by_go(cluster)
     parent = await cluster.look(egress())
     made = go_objects.grouped(parent, "group")

@@ -1,16 +1,15 @@
 """What a Service needs that leaves the cluster or is exposed."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from tsoperator.api.names import DNS_FINALIZER, PROXY_GROUP
-from tsoperator.api.objects import SECRET, SERVICE, Key, Object, is_deleting, key_of
+from tsoperator.api.names import PROXY_GROUP
+from tsoperator.api.objects import SECRET, SERVICE, Key, Object
 from tsoperator.api.rules import child_name
-from tsoperator.desired.plan import Deletion, Note, Patch, Plan
+from tsoperator.desired.plan import Note, Patch, Plan
 from tsoperator.desired.proxy import Children
 from tsoperator.desired.statefulset import (
     EgressByFQDN,
@@ -399,27 +398,6 @@ GROUPED = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
 def test_a_service_handed_to_a_proxy_group_loses_its_own_proxy() -> None:
     assert desired.is_leaving(GROUPED, SETTINGS)
     assert desired.plan_deletion(GROUPED, logged_in()).release
-
-
-def test_the_finalizer_of_a_service_that_a_proxy_group_may_serve_stays_until_it_is_deleted() -> None:
-    assert not desired.plan_deletion(GROUPED, NOTHING).release
-    assert desired.plan_deletion(deleting(GROUPED), NOTHING).release
-
-
-OF_GROUP = headless(desired.owner(Key("default", "db")), "db-uid", "ts-db-x", labels={"tailscale.com/proxy-group": "g"})
-
-
-@pytest.mark.parametrize("service", [GROUPED, held(gone()), deleting(GROUPED), deleting(held(egress_service()))])
-def test_what_a_proxy_group_made_stays_and_the_finalizer_with_it(service: Object) -> None:
-    step = desired.plan_deletion(service, Observed(replace(logged_in().children, grouped=[OF_GROUP])))
-    assert (step.release, [key_of(each.obj).name for each in step.delete]) == (False, [f"{NAME}-0"])
-    assert [note.reason for note in step.notes] == ["ProxyGroupUnsupported"] * is_deleting(service)
-
-
-def test_what_a_proxy_group_made_goes_where_it_is_deleted() -> None:
-    going = deleting(OF_GROUP)
-    step = desired.plan_deletion(GROUPED, Observed(Children(grouped=[going])))
-    assert step.delete == [Deletion(SERVICE, going, release=DNS_FINALIZER)]
 
 
 OTHER_KEYS = [f"tailscale.com/{name}" for name in ("hostname", "tags", "proxy-class")]
