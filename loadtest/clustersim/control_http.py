@@ -56,6 +56,7 @@ class Api:
             web.post(f"{_DEVICE}/routes", self._needs(devices, self._set_routes)),
             web.get(f"{tailnet}/acl", self._needs("policy_file", self._get_policy), allow_head=False),
             web.get(f"{tailnet}/settings", self._needs("feature_settings", self._get_settings), allow_head=False),
+            web.get(f"{tailnet}/vip-services", self._list_services, allow_head=False),
             web.route("*", "/{path:.*}", self._not_there),
         ]
 
@@ -103,14 +104,24 @@ class Api:
                 raise RefusalError(401, "API token invalid")
             error = {"error": "invalid_client", "error_description": "client authentication failed"}
             return web.json_response(error, status=401)
+        told = {} if tailnet.headscale else {"tags": " ".join(tailnet.own_tags)}
         return web.json_response(
             {
                 "access_token": tailnet.issue_token(),
                 "token_type": "Bearer",
                 "expires_in": int(tailnet.token_seconds),
                 "scope": " ".join(sorted(tailnet.scopes)),
+                **told,
             }
         )
+
+    async def _list_services(self, request: web.Request) -> web.Response:
+        if self._tailnet.headscale:
+            return await self._not_there(request)
+        return await self._needs("services", self._no_services)(request)
+
+    async def _no_services(self, _request: web.Request) -> web.Response:
+        return web.json_response({"vipServices": []})
 
     async def _create_key(self, request: web.Request) -> web.Response:
         body = await _body(request)
@@ -220,7 +231,7 @@ class Api:
         }
         if self._tailnet.headscale:
             return {**body, "name": device.name.removesuffix(f".{self._tailnet.domain}")}
-        return {**body, "lastSeen": device.created, "connectedToControl": True}
+        return {**body, "lastSeen": device.created, "connectedToControl": device.connected}
 
     async def _set_name(self, request: web.Request) -> web.Response:
         device = self._found(request)
@@ -231,7 +242,7 @@ class Api:
             raise RefusalError(400, f"invalid name {wanted!r}")
         if not self._tailnet.is_free(name, device.node_id):
             raise RefusalError(400, f"name {label!r} is already in use")
-        self._tailnet.update(replace(device, name=name))
+        self._tailnet.rename_device(device, label)
         return web.json_response({})
 
     async def _set_tags(self, request: web.Request) -> web.Response:

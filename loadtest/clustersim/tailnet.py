@@ -35,6 +35,8 @@ class Device:
     enabled_routes: tuple[str, ...] = ()
     advertised_routes: tuple[str, ...] = ()
     app_connector: bool = False
+    connected: bool = True
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,9 @@ def timestamp(seconds: float) -> str:
 class Tailnet:
     """One tailnet. Every identifier comes from a counter, so that a test can be told what it will see.
 
-    The attributes are open to change at any time. ``None`` for *policy_tags* or *client_tags* permits every tag.
+    The attributes are open to change at any time. ``None`` for *policy_tags* or *client_tags* permits every tag;
+    *own_tags* are those that the OAuth client itself has. *dead_keys* is how many of the next auth keys are expired
+    from the start.
     """
 
     def __init__(
@@ -95,7 +99,9 @@ class Tailnet:
         self.scopes = {"devices:core", "auth_keys", "services"}
         self.policy_tags: set[str] | None = None
         self.client_tags: set[str] | None = None
+        self.own_tags = ["tag:k8s-operator"]
         self.token_seconds: float = 3600
+        self.dead_keys = 0
         self._clock = clock
         self._count = {what: itertools.count(1) for what in ("device", "key", "token")}
         self._devices: dict[str, Device] = {}
@@ -163,6 +169,25 @@ class Tailnet:
             self.update(new)
         return new
 
+    def set_connected(self, node_id: str, connected: bool) -> None:
+        """Take note that a device holds a connection to the control server, or has let go of it, if it is there."""
+        device = self._devices.get(node_id)
+        if device is not None and device.connected is not connected:
+            self.update(replace(device, connected=connected))
+
+    def rename_device(self, device: Device, label: str) -> None:
+        """Give *device* another MagicDNS name, whatever its hostname, as an admin can."""
+        self.update(replace(self._devices[device.node_id], name=f"{label.lower()}.{self.domain}"))
+
+    def expire_device(self, device: Device) -> None:
+        """Let the key of *device* expire: it is still there, and has to log in anew."""
+        self.update(replace(self._devices[device.node_id], expired=True))
+
+    def member(self, node_id: str) -> Device | None:
+        """Return the device that may go on without logging in; None if it was deleted or has expired."""
+        device = self._devices.get(node_id)
+        return None if device is None or device.expired else device
+
     def device(self, identifier: str) -> Device | None:
         """Return the device with that ID or node ID."""
         found = self._devices.get(identifier)
@@ -189,6 +214,8 @@ class Tailnet:
         key_id = str(number) if self.headscale else f"k{number:06d}CNTRL"
         secret = hashlib.sha256(f"{self.domain}/{number}".encode()).hexdigest()[:32]
         now = self._clock()
+        seconds = 0 if self.dead_keys else wanted.seconds or _KEY_SECONDS
+        self.dead_keys -= bool(self.dead_keys)
         key = AuthKey(
             id=key_id,
             key=f"hskey-auth-{secret[:12]}-{secret}" if self.headscale else f"tskey-auth-{key_id}-{secret}",
@@ -198,7 +225,7 @@ class Tailnet:
             preauthorized=wanted.preauthorized,
             description=wanted.description,
             created=now,
-            expires=now + (wanted.seconds or _KEY_SECONDS),
+            expires=now + seconds,
         )
         self._keys[key_id] = key
         self._secrets[key.key] = key_id

@@ -3,6 +3,7 @@
 import logging
 import socket
 import uuid
+from collections.abc import Mapping
 
 import aiohttp
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -16,6 +17,7 @@ from tsoperator.api.objects import (
     DNSCONFIG,
     ENDPOINTSLICE,
     INGRESS,
+    INGRESSCLASS,
     POD,
     PROXYCLASS,
     ROLE,
@@ -43,11 +45,13 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.kube.watch import Selection
+from tsoperator.preflight import Preflight
 from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
+from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.runtime.apply import Applier
@@ -57,14 +61,28 @@ from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.health import HealthServer
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import Manager, Reconciler
+from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.tsclient.client import TailnetClient
-from tsoperator.tsclient.errors import ControlError
+from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
 from tsoperator.tsclient.oauth import CredentialFiles
 
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "tailscale-operator"
+
+_REFUSED = Backoff(first=1, cap=3600)
+PATIENCE: Mapping[type[Exception], Backoff] = {
+    BadRequest: _REFUSED,
+    Forbidden: _REFUSED,
+    NotSupported: Backoff(first=60, cap=24 * 3600),
+}
+"""What trying again does not mend: somebody must, and a change of the object is looked at at once.
+
+After a refusal seconds at first, for a policy that is being written just now, and then about as long again as it has
+been wrong. What a server does not have comes with another one; a web proxy before one that starts up says the same.
+"""
+
 _WORKERS = 16  # keys of one kind at once: some may wait for a control server that is slow
 _GATHER = 0.02  # s in which changes of names become one write: a burst is one document, and a reader waits no longer
 
@@ -83,12 +101,16 @@ async def run(settings: Settings) -> None:
         credentials = CredentialFiles(settings.client_id_file, settings.client_secret_file)
         tailnet = TailnetClient(session, settings.control_url, credentials)
         cache = Cache(sources(settings.namespace))
+        events = EventRecorder(client, instance=settings.pod_name)
+        preflight = Preflight(tailnet, client, events, settings)
+        registry.register(preflight)
         manager = Manager(
             cache,
-            reconcilers(client, tailnet, cache, settings),
+            reconcilers(client, tailnet, cache, settings, events),
             ControllerMetrics(registry),
-            Policy(workers=_WORKERS, expected=(KubeError, ControlError)),
+            Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
             coalesce={DNSRecordsReconciler.name: _GATHER},
+            beside=[preflight.run],
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             if address:
@@ -105,6 +127,7 @@ def sources(namespace: str) -> list[Source]:
     return [
         Source(Selection(SERVICE), {**owned, **measured, **grouped}),
         Source(Selection(INGRESS), {BY_BACKEND: by_backend}),
+        Source(Selection(INGRESSCLASS)),
         Source(Selection(CONNECTOR)),
         Source(Selection(DNSCONFIG)),
         Source(Selection(PROXYCLASS)),
@@ -121,16 +144,17 @@ def sources(namespace: str) -> list[Source]:
     ]
 
 
-def reconcilers(client: KubeClient, tailnet: TailnetClient, cache: Cache, settings: Settings) -> list[Reconciler]:
+def reconcilers(
+    client: KubeClient, tailnet: TailnetClient, cache: Cache, settings: Settings, events: EventRecorder
+) -> list[Reconciler]:
     """Return every reconciler."""
-    events = EventRecorder(client, instance=settings.pod_name)
     applier = Applier(client, cache, events, tailnet.delete_device)
     proxies = Proxies(cache, applier, AuthKeys(client, tailnet), settings)
     return [
         ServiceReconciler(proxies),
         IngressReconciler(proxies),
         ConnectorReconciler(proxies),
-        ProxyClassReconciler(cache, applier),
+        ProxyClassReconciler(cache, applier, NodePorts(client, settings.namespace)),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
     ]

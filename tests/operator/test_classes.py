@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from clustersim import objects
 from clustersim.faults import Failure
+from clustersim.sim import SimOptions
 from tsoperator.api.names import ANNOTATION_GIVEN
 from tsoperator.api.objects import SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object, annotations, key_of, labels, uid
 from tsoperator.kube.errors import NotFound
@@ -14,7 +15,7 @@ from tsoperator.kube.errors import NotFound
 from tests.operator import go_objects
 from tests.operator.test_adoption import logged_in, new_key, our_operator
 from tests.support.manifests import DOMAIN, FQDN, backend, connector, egress, ingress, proxy_class
-from tests.support.operator import NAMESPACE, Proxy, World, running_operator
+from tests.support.operator import NAMESPACE, Proxy, World, new_world, running_operator
 
 READY = "ProxyClassReady"
 PATCHES = ("patch", "servicemonitors")
@@ -58,6 +59,25 @@ async def variable(world: World, parent: Object, name: str = "FOO") -> str | Non
     """Return a variable of the proxy's container."""
     statefulsets = await world.children(STATEFULSET, parent)
     return Proxy({}, statefulsets[0], {}, {}).env.get(name) if statefulsets else None
+
+
+@pytest.mark.parametrize("families", [("IPv6",), ("IPv6", "IPv4")], ids=["IPv6 alone", "IPv6 first"])
+async def test_metrics_are_served_at_an_ipv6_address(families: tuple[str, ...]) -> None:
+    async with new_world(SimOptions(families=families)) as world, running_operator(world):
+        before = await with_class(world, connector(exitNode=True, proxyClass="prod"), **METRICS)
+        assert before.env["TS_LOCAL_ADDR_PORT"] == "[$(POD_IP)]:9002"
+        assert not await world.writes_when_left_alone()
+        await world.change(connector(), {"spec": {"hostname": "gate"}})
+        await world.becomes(world.device_names, [f"gate.{DOMAIN}"])
+        assert (await made(world, connector())).pod_uid == before.pod_uid
+
+
+async def test_a_proxy_that_runs_at_an_ipv6_address_serves_metrics_too() -> None:
+    async with new_world(SimOptions(families=("IPv6",))) as world, running_operator(world):
+        before = await with_class(world, connector(exitNode=True, proxyClass="prod"), **FOO)
+        await world.change(proxy_class(), {"spec": METRICS})
+        await world.eventually(lambda: restarted(world, before, connector()))
+        assert (await made(world, connector())).env["TS_DEBUG_ADDR_PORT"] == "[$(POD_IP)]:9001"
 
 
 @pytest.mark.parametrize("kind", ["annotation", "label"])
@@ -145,9 +165,9 @@ async def test_a_change_of_a_class_restarts_only_what_it_changes(world: World, e
     assert not await world.writes_when_left_alone()
 
 
-async def restarted(world: World, before: Proxy) -> bool:
+async def restarted(world: World, before: Proxy, parent: Object | None = None) -> bool:
     """Tell whether another Pod is ready."""
-    proxy = await world.proxy(egress())
+    proxy = await world.proxy(parent or egress())
     return proxy is not None and proxy.pod_uid != before.pod_uid
 
 

@@ -9,6 +9,7 @@ from tsoperator.api.names import ANNOTATION_DIGEST, FINALIZER, GROUP
 from tsoperator.api.objects import (
     SERVICEMONITOR,
     Object,
+    Resource,
     annotations,
     has_finalizer,
     is_deleting,
@@ -58,7 +59,9 @@ class Applier:
             await self._delete_device(device)
         for desired in plan.apply:
             if isinstance(desired, Patch):
-                stored = await self._client.patch(desired.resource, desired.key, desired.body)
+                stored = self._stored(
+                    desired.resource, await self._client.patch(desired.resource, desired.key, desired.body)
+                )
                 if uid(stored) == uid(parent):
                     parent = stored
             elif isinstance(desired, Creation):
@@ -76,7 +79,10 @@ class Applier:
         if plan.status is not None:
             status = self._stamped(parent.get("status") or {}, plan.status)
             if status != (parent.get("status") or {}):
-                parent = await self._client.replace_status(resource_of(parent), {**parent, "status": status})
+                resource = resource_of(parent)
+                parent = self._stored(
+                    resource, await self._client.replace_status(resource, {**parent, "status": status})
+                )
         if plan.release and has_finalizer(parent, FINALIZER):
             left = [name for name in parent["metadata"]["finalizers"] if name != FINALIZER]
             with contextlib.suppress(NotFound):  # somebody else let it go
@@ -87,13 +93,14 @@ class Applier:
         if live is None:
             await self._create(desired)
         elif obj := write_for(desired, live):
-            await self._client.replace(resource_of(obj), obj)
+            resource = resource_of(obj)
+            self._stored(resource, await self._client.replace(resource, obj))
 
     async def _create(self, desired: Object) -> None:
         """Create *desired*; one of its name that lost the labels by which the cache finds it is given them back."""
         resource, obj = resource_of(desired), to_create(desired)
         try:
-            await self._client.create(resource, obj)
+            self._stored(resource, await self._client.create(resource, obj))
         except AlreadyExists:
             live, wanted = await self._client.get(resource, key_of(obj)), labels(obj)
             if not wanted.items() <= labels(live).items():
@@ -129,11 +136,15 @@ class Applier:
     async def _set_finalizers(self, obj: Object, finalizers: list[str]) -> Object:
         resource = resource_of(obj)
         if resource.group == GROUP:  # whose RBAC in existing installations has update, and no patch
-            return await self._client.replace(
-                resource, {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
-            )
+            whole = {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
+            return self._stored(resource, await self._client.replace(resource, whole))
         metadata = {"finalizers": finalizers, "resourceVersion": obj["metadata"]["resourceVersion"]}
-        return await self._client.patch(resource, key_of(obj), {"metadata": metadata})
+        return self._stored(resource, await self._client.patch(resource, key_of(obj), {"metadata": metadata}))
+
+    def _stored(self, resource: Resource, obj: Object) -> Object:
+        """Return *obj*, which has just been written; the cache has it from now on."""
+        self._cache.written(resource, obj)
+        return obj
 
     def _stamped(self, live: Object, wanted: Object) -> Object:
         if "conditions" not in wanted:

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from tsoperator.api.objects import Key
 from tsoperator.kube.errors import Conflict, Unreachable
 from tsoperator.runtime.result import Result, TerminalError
-from tsoperator.runtime.workqueue import WorkQueue
+from tsoperator.runtime.workqueue import Backoff, WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +40,15 @@ class ReconcileTimeoutError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a controller works: keys at once, seconds that a reconcile may take, errors that need no traceback."""
+    """How a controller works: keys at once, seconds that a reconcile may take, errors that need no traceback.
+
+    *patience* has the back-off after errors that trying again does not mend, by kind of error.
+    """
 
     workers: int = 4
     timeout: float = 120.0
     expected: tuple[type[Exception], ...] = (Unreachable,)
+    patience: Mapping[type[Exception], Backoff] = field(default_factory=dict)
 
 
 class ControllerMetrics(Collector):
@@ -119,6 +123,7 @@ class Controller:
         self._metrics = metrics
         self._policy = policy or Policy()
         self._last_error: dict[Key, str] = {}  # of keys that fail, for as long as they do
+        self._patience: dict[Key, Backoff] = {}  # of keys that wait for somebody to mend what is wrong
         metrics.follow(name, queue)
 
     async def run(self) -> None:
@@ -148,6 +153,7 @@ class Controller:
             return self._failed(key, error)
         self._queue.forget(key)
         self._last_error.pop(key, None)
+        self._patience.pop(key, None)
         if result.requeue_after is None:
             return Outcome.SUCCESS
         self._queue.add_after(key, result.requeue_after)
@@ -188,8 +194,19 @@ class Controller:
             log.warning("%s %s: %s", self._name, key, _text(error))
         else:
             log.error("%s %s: %s", self._name, key, _text(error), exc_info=error if new else None)
-        self._queue.retry(key)
+        self._retry(key, error)
         return Outcome.ERROR
+
+    def _retry(self, key: Key, error: Exception) -> None:
+        """Let *key* come again after the back-off that *error* asks for, at its first step after another error."""
+        patience = self._policy.patience.items()
+        backoff = next((backoff for kind, backoff in patience if _is_only(error, kind)), None)
+        if backoff is None:
+            self._patience.pop(key, None)
+        elif self._patience.get(key) is not backoff:
+            self._patience[key] = backoff
+            self._queue.forget(key)
+        self._queue.retry(key, backoff)
 
     def _is_new(self, key: Key, error: Exception) -> bool:
         """Tell whether the last failure of *key* was another one, and remember this one."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tsoperator.api.objects import Key, Object, Resource
@@ -47,10 +47,14 @@ class Manager:
         metrics: ControllerMetrics,
         policy: Policy | None = None,
         coalesce: Mapping[str, float] | None = None,
+        beside: Sequence[Callable[[], Coroutine[None, None, None]]] = (),
     ) -> None:
-        """*coalesce* gives, by reconciler, the seconds for which changes are gathered into one reconcile."""
+        """*coalesce* gives, by reconciler, the seconds for which changes are gathered into one reconcile; *beside* are
+        what else runs while this process leads.
+        """
         self._cache = cache
         self._reconcilers = reconcilers
+        self._beside = beside
         self._controllers = []
         self._queues: dict[str, WorkQueue] = {}
         for reconciler in reconcilers:
@@ -84,6 +88,8 @@ class Manager:
             tasks.create_task(self._resync(), name="resync")
             for controller in self._controllers:
                 tasks.create_task(controller.run())
+            for work in self._beside:
+                tasks.create_task(work())
 
     async def _resync(self) -> None:
         while True:

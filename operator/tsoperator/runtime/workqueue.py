@@ -95,11 +95,11 @@ class WorkQueue:
         del self._timers[key]
         self.add(key)
 
-    def retry(self, key: Key) -> None:
-        """Count a failure of *key*, and add it again when its back-off has passed."""
+    def retry(self, key: Key, backoff: Backoff | None = None) -> None:
+        """Count a failure of *key*, and add it again when its back-off, or the *backoff* given, has passed."""
         failures = self.failures(key)
         self._failures[key] = failures + 1
-        self.add_after(key, self._backoff.delay(failures))
+        self.add_after(key, (backoff or self._backoff).delay(failures))
 
     def forget(self, key: Key) -> None:
         """Take *key* as sound: its next failure is its first."""

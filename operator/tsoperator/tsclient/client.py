@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from tsoperator.tsclient.errors import NotFound, Unavailable
+from tsoperator.tsclient.errors import Forbidden, Granted, NotFound, NotSupported, Unavailable
 from tsoperator.tsclient.models import AuthKey, Device, DeviceList
 from tsoperator.tsclient.oauth import ClientCredentials, TokenSource
 from tsoperator.tsclient.transport import Answer, Request, Retry, Transport
@@ -43,7 +43,7 @@ class TailnetClient:
         # Headscale wants every field of "create"; Tailscale takes an expiry of 0 for its default.
         create = {"reusable": False, "ephemeral": False, "tags": list(tags), "preauthorized": True}
         body = {"capabilities": {"devices": {"create": create}}, "expirySeconds": 0, "description": ""}
-        return (await self._call("POST", "/api/v2/tailnet/-/keys", body)).read(AuthKey)
+        return (await self._call("POST", "/api/v2/tailnet/-/keys", body, tags)).read(AuthKey)
 
     async def device(self, device_id: str) -> Device:
         """Return the device with that node ID. Raises NotFound."""
@@ -58,21 +58,44 @@ class TailnetClient:
         with suppress(NotFound):
             (await self._call("DELETE", _device_path(device_id))).check()
 
-    async def _call(self, method: str, path: str, body: Any = None) -> Answer:
+    async def granted(self) -> Granted:
+        """Return what the OAuth client may do, as the server says with an access token."""
         try:
             async with asyncio.timeout(self._retry.call):
-                answer = await self._send(method, path, body)
+                await self._tokens.token()
+        except TimeoutError:
+            raise Unavailable(f"the control server gave no token within {self._retry.call:g} s") from None
+        return self._tokens.granted
+
+    async def has_services(self) -> bool:
+        """Tell whether the control server knows Tailscale Services, whether or not they may be seen."""
+        try:
+            (await self._call("GET", "/api/v2/tailnet/-/vip-services")).check()
+        except NotSupported:
+            return False
+        except Forbidden:
+            return True
+        return True
+
+    async def _call(self, method: str, path: str, body: Any = None, tags: Sequence[str] = ()) -> Answer:
+        """Call; *tags* are those that *body* asks for, to be told with a refusal."""
+        try:
+            async with asyncio.timeout(self._retry.call):
+                answer = await self._send(method, path, body, tags)
                 # The token was dropped with the first 401: it may have been revoked, or the server lost it.
-                return await self._send(method, path, body) if answer.status == 401 else answer
+                return await self._send(method, path, body, tags) if answer.status == 401 else answer
         except TimeoutError:
             raise Unavailable(
                 f"{method} {path}: the control server did not answer within {self._retry.call:g} s"
             ) from None
 
-    async def _send(self, method: str, path: str, body: Any) -> Answer:
+    async def _send(self, method: str, path: str, body: Any, tags: Sequence[str]) -> Answer:
         token = await self._tokens.token()
         headers = {"Authorization": f"Bearer {token.get_secret_value()}"}
-        answer = await self._transport.send(Request(method, path, secret=token, json=body, headers=headers))
+        granted = self._tokens.granted
+        answer = await self._transport.send(
+            Request(method, path, secret=token, json=body, headers=headers, tags=tuple(tags), granted=granted)
+        )
         if answer.status in (401, 403):
             # A token keeps the scopes it was issued with: the next call shall see those that were added since.
             self._tokens.drop(token)

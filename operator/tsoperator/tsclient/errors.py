@@ -13,6 +13,32 @@ ControlError
     └── NotSupported       404 in plain text: this control server has no such call
 """
 
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What an access token is good for, as the server said with it: None where it said nothing of it."""
+
+    scopes: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+
+
+UNTOLD = Granted()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was asked of which server: *tags* are those asked for, *granted* is what the token used allows."""
+
+    server: str = ""
+    path: str = ""
+    tags: tuple[str, ...] = ()
+    granted: Granted = UNTOLD
+
+
+UNKNOWN_CALL = Call()
+
 
 class ControlError(Exception):
     """The control server could not be used as asked; the text says what to do, and holds no secret."""
@@ -35,12 +61,13 @@ class CredentialsUnreadable(ControlError):
 
 
 class Refused(ControlError):
-    """The control server refused; *status* is the HTTP code, *detail* its own words."""
+    """The control server refused *call*; *status* is the HTTP code, *detail* its own words."""
 
-    def __init__(self, message: str, status: int, detail: str) -> None:
+    def __init__(self, message: str, status: int, detail: str, call: Call = UNKNOWN_CALL) -> None:
         super().__init__(message)
         self.status = status
         self.detail = detail
+        self.call = call
 
 
 class BadRequest(Refused):

@@ -8,6 +8,9 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 _Time = Annotated[datetime | None, BeforeValidator(lambda value: value or None)]
 _Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())]
 _Secret = Annotated[SecretStr, Field(min_length=1)]
+_Split = Annotated[
+    tuple[str, ...] | None, BeforeValidator(lambda value: value.split() if isinstance(value, str) else None)
+]
 
 
 class _Body(BaseModel):
@@ -55,10 +58,15 @@ class DeviceList(_Body):
 
 
 class AccessToken(_Body):
-    """An OAuth access token (RFC 6749, section 5.1); *expires_in* is in seconds."""
+    """An OAuth access token (RFC 6749, section 5.1); *expires_in* is in seconds.
+
+    *scopes* and *tags* are the OAuth client's, None where the server doesn't tell: Headscale tells no tags.
+    """
 
     access_token: _Secret
     expires_in: float = Field(default=3600, gt=0)
+    scopes: _Split = Field(default=None, validation_alias="scope")
+    tags: _Split = None
 
 
 class _Details(BaseModel):

@@ -8,7 +8,14 @@ from typing import NamedTuple
 
 from pydantic import SecretStr
 
-from tsoperator.tsclient.errors import BadRequest, ControlError, CredentialsUnreadable, Unauthorized
+from tsoperator.tsclient.errors import (
+    UNTOLD,
+    BadRequest,
+    ControlError,
+    CredentialsUnreadable,
+    Granted,
+    Unauthorized,
+)
 from tsoperator.tsclient.models import AccessToken
 from tsoperator.tsclient.transport import Request, Transport
 
@@ -41,11 +48,12 @@ class CredentialFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """An access token, whose it is, and when the clock says to ask for another."""
+    """An access token, whose it is, when the clock says to ask for another, and what it allows."""
 
     value: SecretStr
     credentials: Credentials
     renew_at: float
+    granted: Granted
 
 
 class TokenSource:
@@ -59,6 +67,11 @@ class TokenSource:
         self._renewal = asyncio.Lock()
         self._failures = 0
         self._failure: ControlError | None = None  # how the last request for a token ended
+
+    @property
+    def granted(self) -> Granted:
+        """What the token in hand allows; nothing is known of it without one."""
+        return self._token.granted if self._token else UNTOLD
 
     async def token(self) -> SecretStr:
         """Return a token that is good for a while.
@@ -104,9 +117,10 @@ class TokenSource:
             granted = answer.read(AccessToken)
         except BadRequest as error:
             # RFC 6749, section 5.2: a server may refuse a client with 400.
-            raise Unauthorized(str(error), error.status, error.detail) from None
+            raise Unauthorized(str(error), error.status, error.detail, error.call) from None
         lifetime = granted.expires_in
-        return _Token(granted.access_token, credentials, asked_at + lifetime - min(60, lifetime / 5))
+        renew_at = asked_at + lifetime - min(60, lifetime / 5)
+        return _Token(granted.access_token, credentials, renew_at, Granted(granted.scopes, granted.tags))
 
 
 def _read(path: Path, variable: str) -> str:

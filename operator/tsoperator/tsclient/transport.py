@@ -12,9 +12,13 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic_core import from_json
 
 from tsoperator.tsclient.errors import (
+    UNKNOWN_CALL,
+    UNTOLD,
     BadRequest,
+    Call,
     ControlError,
     Forbidden,
+    Granted,
     NotFound,
     NotSupported,
     RateLimited,
@@ -53,7 +57,10 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request; *secret* is what it proves itself with, and is kept out of every message."""
+    """A request; *secret* is what it proves itself with, and is kept out of every message.
+
+    *tags* and *granted* are told with a refusal: the tags asked for, and what the token allows.
+    """
 
     method: str
     path: str
@@ -61,6 +68,8 @@ class Request:
     json: Any = None
     form: Mapping[str, str] | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tags: tuple[str, ...] = ()
+    granted: Granted = UNTOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,7 @@ class Answer:
     status: int
     body: bytes = field(repr=False)
     secret: SecretStr
+    call: Call = UNKNOWN_CALL
 
     def read(self, model: type[Model]) -> Model:
         """Return the body as *model*. Raises ControlError."""
@@ -97,15 +107,16 @@ class Answer:
         match self.status:
             case 401:
                 hint = "check CLIENT_ID_FILE and CLIENT_SECRET_FILE and that the OAuth client still exists"
-                return Unauthorized(f"{said}; {hint}", self.status, detail)
+                return Unauthorized(f"{said}; {hint}", self.status, detail, self.call)
             case 403:
                 hint = "check the scopes and tags of the OAuth client"
-                return Forbidden(f"{said}; {hint}", self.status, detail)
+                return Forbidden(f"{said}; {hint}", self.status, detail, self.call)
             case 404 if problem is None:
-                return NotSupported(f"{said}; this control server does not have that call", self.status, detail)
+                hint = "this control server does not have that call"
+                return NotSupported(f"{said}; {hint}", self.status, detail, self.call)
             case 404:
-                return NotFound(said, self.status, detail)
-        return BadRequest(said, self.status, detail)
+                return NotFound(said, self.status, detail, self.call)
+        return BadRequest(said, self.status, detail, self.call)
 
     def _fault(self, error: ValidationError) -> str:
         """Say what is wrong with the body without its values, which may be secrets."""
@@ -162,6 +173,7 @@ class Transport:
 
     async def _try(self, request: Request) -> Answer | _Failure:
         where = f"{request.method} {self._base_url}{request.path}"
+        call = Call(self._base_url, request.path, request.tags, request.granted)
         try:
             async with self._session.request(
                 request.method,
@@ -173,7 +185,7 @@ class Transport:
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS),
             ) as response:
-                answer = Answer(where, response.status, await response.read(), request.secret)
+                answer = Answer(where, response.status, await response.read(), request.secret, call)
                 retry_after = _seconds(response.headers.get("Retry-After", ""))
         except aiohttp.ClientError as error:
             return _Failure(Unavailable(f"{where}: {str(error) or type(error).__name__}"))

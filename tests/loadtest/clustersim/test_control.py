@@ -271,6 +271,24 @@ async def test_what_headscale_lacks_is_a_plain_404(headscale: Control, connect: 
     assert (reply.status, reply.content_type, reply.text) == (404, "text/plain", "404 page not found\n")
 
 
+async def test_a_token_tells_scopes_and_at_tailscale_the_clients_tags(control: Control, connect: Any) -> None:
+    form = {"client_id": control.client_id, "client_secret": control.client_secret}
+    control.scopes, control.own_tags = {"devices:core", "auth_keys"}, ["tag:ops", "tag:k8s"]
+    async with control.serve() as url:
+        reply = await connect(url)("POST", "/api/v2/oauth/token", data=form)
+    assert reply.json["scope"] == "auth_keys devices:core"
+    assert reply.json.get("tags") == (None if control.headscale else "tag:ops tag:k8s")
+
+
+async def test_tailscale_has_services_for_who_may_see_them(tailscale: Control, connect: Any) -> None:
+    path = "/api/v2/tailnet/-/vip-services"
+    async with tailscale.serve() as url:
+        reply = await (await connect(url).log_in(tailscale))("GET", path)
+        tailscale.scopes.remove("services")
+        refused = await (await connect(url).log_in(tailscale))("GET", path)
+    assert (reply.status, reply.json, refused.status) == (200, {"vipServices": []}, 403)
+
+
 async def test_another_tailnet_is_not_found(headscale: Control, connect: Any) -> None:
     async with headscale.serve() as url:
         reply = await (await connect(url).log_in(headscale))("GET", "/api/v2/tailnet/example.org/devices")

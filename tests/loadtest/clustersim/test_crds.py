@@ -45,6 +45,18 @@ async def test_a_kind_goes_with_its_definition_and_takes_its_objects_along(sim: 
     assert await status(sim) == 404
 
 
+async def test_a_kind_is_served_while_a_finalizer_holds_an_object(sim: ClusterSim) -> None:
+    sim.store.create(CRD, definition(SERVICEMONITOR))
+    await until(lambda: is_served(sim))
+    held = {"namespace": "tailscale", "name": "a", "finalizers": ["example.org/hold"]}
+    sim.store.create(SERVICEMONITOR, {"metadata": held})
+    sim.store.delete(CRD, "", NAME)
+    await until(lambda: "deletionTimestamp" in sim.store.list(SERVICEMONITOR)[0]["metadata"])
+    assert await status(sim) == 200
+    sim.store.merge(SERVICEMONITOR, "tailscale", "a", {"metadata": {"finalizers": None}})
+    await until(lambda: not is_served(sim))
+
+
 async def test_a_kind_that_is_served_stays_the_same(sim: ClusterSim) -> None:
     before = sim.kinds.all()
     sim.store.merge(CRD, "", "dnsconfigs.tailscale.com", {"metadata": {"labels": {"a": "b"}}})

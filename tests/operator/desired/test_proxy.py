@@ -1,6 +1,7 @@
 """What makes the children of a proxy right, and what takes them away."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import SECRET, SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object, key_of
@@ -127,6 +128,58 @@ def test_a_proxy_with_a_class_is_as_the_class_says() -> None:
     assert [obj["kind"] for obj in children_of(made)] == ["Service", "StatefulSet", "Service"]
     assert key_of(children_of(made)[2]) == Key("tailscale", f"{NAME}-metrics")
     assert children_of(made)[1]["metadata"]["labels"]["team"] == "db"
+
+
+LISTENING = [f"$(POD_IP):{port}" for port in (9001, 9002)], [f"[$(POD_IP)]:{port}" for port in (9001, 9002)]
+
+
+def with_family(family: str) -> Object:
+    """The headless Service in a cluster of that family."""
+    return {**service(), "spec": {**service()["spec"], "ipFamilies": [family]}}
+
+
+def listening(*, ipv6: bool) -> Object:
+    """The StatefulSet of a proxy that serves metrics."""
+    children = replace(running(), statefulsets=[], services=[with_family("IPv6" if ipv6 else "IPv4")])
+    (made,) = [obj for obj in children_of(plan_proxy(WEB, children, SETTINGS, {})) if obj["kind"] == "StatefulSet"]
+    return stored(made)
+
+
+def placed(address: str) -> Object:
+    return {**pod(f"{NAME}-0", "P"), "status": {"podIP": address}}
+
+
+class Listens(NamedTuple):
+    children: Children
+    ipv6: bool | None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Listens(Children(), None),
+        Listens(Children([service()]), False),
+        Listens(Children([with_family("IPv4")]), False),
+        Listens(Children([with_family("IPv6")]), True),
+        Listens(Children([with_family("IPv6")], pods=[placed("192.0.2.1")]), False),
+        Listens(Children(pods=[placed("2001:db8::1")]), True),
+        Listens(Children([with_family("IPv6")], pods=[pod(f"{NAME}-0", "P")]), True),
+        Listens(Children([with_family("IPv6")], [listening(ipv6=False)]), False),
+        Listens(Children([with_family("IPv4")], [listening(ipv6=True)]), True),
+        Listens(Children([with_family("IPv6")], [statefulset()]), True),
+        Listens(Children([], [listening(ipv6=False)], pods=[placed("2001:db8::1")]), True),
+    ],
+)
+def test_a_proxy_listens_at_its_pods_address_once_its_family_is_known(case: Listens) -> None:
+    made = [obj for obj in children_of(plan_proxy(WEB, case.children, SETTINGS, {})) if obj["kind"] == "StatefulSet"]
+    env = [each["spec"]["template"]["spec"]["containers"][0]["env"] for each in made]
+    found = [[str(var["value"]) for var in each if var["name"].endswith("_ADDR_PORT")] for each in env]
+    assert found == ([] if case.ipv6 is None else [LISTENING[case.ipv6]])
+
+
+def test_a_proxy_that_listens_at_no_address_waits_for_none() -> None:
+    made = plan_proxy(replace(WEB, proxy_class=ProxyClassSpec()), Children(), SETTINGS, {})
+    assert [obj["kind"] for obj in children_of(made)] == ["Service", "Secret", "StatefulSet"]
 
 
 def measured() -> Children:

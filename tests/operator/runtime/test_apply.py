@@ -371,3 +371,38 @@ async def test_the_finalizers_of_our_own_kinds_are_replaced_as_existing_rbac_gra
         await ground.apply(hold=True)
         await ground.report(release=True)
     assert writes == {("update", "dnsconfigs"): 2}
+
+
+async def unwatched(client: KubeClient) -> tuple[Applier, Cache]:
+    """Return an applier and its cache, which was filled once and isn't told of any change since."""
+    cache = Cache([Source(Selection(kind)) for kind in (CONFIGMAP, DNSCONFIG, SECRET)])
+    async with running(cache.follow(client)):
+        await cache.synced()
+    return Applier(client, cache, EventRecorder(client), no_device), cache
+
+
+async def no_device(_: str) -> None:
+    """Delete nothing."""
+
+
+async def test_a_child_is_known_as_it_was_written_before_a_watch_tells_it(ground: Ground, client: KubeClient) -> None:
+    applier, _ = await unwatched(client)
+    await applier.apply(ground.parent, Plan(apply=[child(k="v")]))
+    await applier.apply(ground.parent, Plan(apply=[child(k="w")]))
+    async with written(ground) as writes:
+        await applier.apply(ground.parent, Plan(apply=[child(k="w")]))
+    assert not writes
+
+
+async def test_a_parent_is_known_as_it_was_left_before_a_watch_tells_it(ground: Ground, client: KubeClient) -> None:
+    applier, cache = await unwatched(client)
+    held = await applier.apply(ground.parent, Plan(hold=True))
+    assert cache.get(DNSCONFIG, key_of(held)) == held
+    await applier.report(held, Plan(status={"conditions": [condition("Ready", True, "Up", "all is well")]}))
+    assert cache.get(DNSCONFIG, key_of(held)) == ground.parent
+
+
+async def test_a_patched_object_is_known_as_it_is_then(ground: Ground, client: KubeClient) -> None:
+    applier, cache = await unwatched(client)
+    await applier.apply(ground.parent, Plan(apply=[secret_patch("dg==")]))
+    assert cache.get(SECRET, Key("tailscale", "state")) == ground.live(SECRET, Key("tailscale", "state"))

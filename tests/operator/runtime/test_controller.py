@@ -1,6 +1,6 @@
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -99,6 +99,27 @@ def test_a_terminal_error_starts_the_back_off_anew() -> None:
         return ground.queue.failures(A)
 
     assert run(main()) == 0
+
+
+PATIENT = Policy(patience={PermissionError: Backoff(first=3, cap=10, jitter=lambda: 1.0)})
+
+
+@pytest.mark.parametrize(
+    ("ends", "times"),
+    [
+        ((PermissionError(),), [0, 3, 9, 19, 29]),
+        ((OSError("x"), OSError("x"), PermissionError()), [0, 1, 3, 6, 12, 22]),
+        ((PermissionError(), PermissionError(), DONE), [0, 3, 9]),
+        ((PermissionError(), Result(requeue_after=1), PermissionError()), [0, 3, 4, 7, 13, 23]),
+        ((ExceptionGroup("several", [PermissionError(), OSError("x")]), DONE), [0, 1]),
+    ],
+)
+def test_an_error_that_trying_does_not_mend_has_its_own_back_off(
+    ends: Sequence[Result | Exception], times: list[float]
+) -> None:
+    script = Script(*ends)
+    run(Ground(script, PATIENT).run(30, A))
+    assert script.times == times
 
 
 def test_a_group_of_errors_is_what_all_of_them_are() -> None:

@@ -193,6 +193,27 @@ async def test_a_standby_takes_over_and_looks_at_everything(sim: ClusterSim, cli
         assert holder(sim) == "second"
 
 
+async def test_what_runs_beside_the_reconcilers_runs_while_this_process_leads(
+    sim: ClusterSim, client: KubeClient
+) -> None:
+    seen: list[str] = []
+
+    async def beside() -> None:
+        seen.append(holder(sim))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("stopped")
+
+    manager = Manager(new_cache(), [], ControllerMetrics(CollectorRegistry()), beside=[beside])
+    with pytest.RaisesGroup(LeadershipLost, flatten_subgroups=True):
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            tasks.create_task(manager.run(client, new_elector(client, "first")))
+            await until(lambda: seen == ["first"])
+            sim.store.merge(kinds.LEASE, *LEASE, {"spec": {"holderIdentity": "second"}})
+    assert seen == ["first", "stopped"]
+
+
 async def test_a_leader_whose_lease_is_taken_stops(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, "a")
     reconciler = Noting()

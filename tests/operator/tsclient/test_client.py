@@ -191,3 +191,28 @@ async def test_the_clock_of_the_client_decides_when_a_token_is_renewed(
     await client.devices()
     assert control.requests["POST", TOKEN] == 2
     assert control.requests["GET", "/api/v2/tailnet/-/devices"] == 2
+
+
+async def test_what_the_oauth_client_may_do_is_what_its_token_says(client: TailnetClient, control: Control) -> None:
+    control.scopes, control.own_tags = {"auth_keys", "devices:core"}, ["tag:ops", "tag:k8s"]
+    granted = await client.granted()
+    assert granted.scopes == ("auth_keys", "devices:core")
+    assert granted.tags == (None if control.headscale else ("tag:ops", "tag:k8s"))
+
+
+async def test_only_tailscale_has_services_whether_or_not_they_may_be_seen(
+    client: TailnetClient, control: Control
+) -> None:
+    assert await client.has_services() is not control.headscale
+    control.scopes.discard("services")
+    control.revoke_tokens()
+    assert await client.has_services() is not control.headscale
+
+
+async def test_a_refusal_tells_what_was_asked_for(client: TailnetClient, control: Control, url: str) -> None:
+    control.policy_tags = set()
+    with pytest.raises(BadRequest) as refused:
+        await client.create_auth_key(["tag:k8s", "tag:db"])
+    call = refused.value.call
+    assert (call.server, call.path, call.tags) == (url, "/api/v2/tailnet/-/keys", ("tag:k8s", "tag:db"))
+    assert call.granted == await client.granted()

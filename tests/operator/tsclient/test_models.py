@@ -55,3 +55,9 @@ def test_a_token_that_has_ended_already_is_no_token(seconds: float) -> None:
 
 def test_a_problem_without_words_says_nothing() -> None:
     assert Problem.model_validate_json('{"status": 400}').words == ""
+
+
+@pytest.mark.parametrize(("told", "scopes"), [("a b", ("a", "b")), ("", ()), (None, None), (7, None)])
+def test_the_scopes_of_a_token_are_known_if_they_are_told(told: object, scopes: tuple[str, ...] | None) -> None:
+    token = AccessToken.model_validate({"access_token": "sesame", "scope": told})
+    assert (token.scopes, token.tags) == (scopes, None)

@@ -10,7 +10,7 @@ from tsoperator.api.objects import Key, Object, has_finalizer
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Note, Plan
-from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, replica_devices
+from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_problem, replica_devices
 from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec, is_changing
 from tsoperator.desired.secret import Device
 from tsoperator.desired.statefulset import ConnectNetworks
@@ -120,7 +120,10 @@ def plan(
     """Return what the Connector *obj*, which `refusal` has nothing against, needs; *auth_keys* are by replica."""
     wanted = proxy(connector, settings, observed.proxy_class)
     made = plan_proxy(wanted, observed.children, settings, auth_keys)
-    return replace(made, status=_status(obj, connector.spec, replica_devices(wanted, observed.children)))
+    status = _status(obj, connector.spec, replica_devices(wanted, observed.children))
+    if problem := proxy_problem(wanted, observed.children, auth_keys):
+        status["conditions"] = _conditions(obj, False, CREATING, problem)
+    return replace(made, status=status)
 
 
 def plan_deletion(obj: Object, observed: Observed) -> Plan:
@@ -134,9 +137,9 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
     return step
 
 
-def failed(obj: Object, message: str) -> Plan:
+def failed(obj: Object, message: str, reason: str = "") -> Plan:
     """Return the plan that says why nothing could be made for the Connector *obj*; it is tried again."""
-    return _refused(obj, FAILED, message)
+    return _refused(obj, reason or FAILED, message)
 
 
 def _spec(obj: Object) -> Mapping[str, Any]:

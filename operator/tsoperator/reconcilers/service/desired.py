@@ -16,7 +16,7 @@ from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_d
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Note, Plan
-from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key
+from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key, proxy_problem
 from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec, is_changing
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.service import egress, exposure, group
@@ -118,17 +118,21 @@ def plan(service: Object, observed: Observed, settings: Settings, auth_keys: Map
     """Return what *service*, which `refusal` has nothing against, needs; *auth_keys* are by replica."""
     wanted = proxy(service, settings, observed.proxy_class)
     made = plan_proxy(wanted, observed.children, settings, auth_keys)
+    problem = proxy_problem(wanted, observed.children, auth_keys)
+    pending = condition(CONDITION_PROXY_READY, False, "ProxyPending", problem) if problem else None
     if exposure.asks(service, settings):
         device = proxy_device(observed.children)
         shown = exposure.shown(service, device, settings)
-        status = _with_condition(service, shown.condition)
+        status = _with_condition(service, pending or shown.condition)
         if shown.entries is not None or exposure.shows(service, device):
             status["loadBalancer"] = exposure.load_balancer(service, shown.entries or ())
-        return replace(made, status=status, notes=shown.notes)
+        policy = exposure.policy_notes(service, made, settings, wanted.tags)
+        return replace(made, status=status, notes=[*made.notes, *shown.notes, *policy])
     name = proxy_key(wanted, observed.children, settings).name
     ready = condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
     rewrite = egress.rewrite(service, name, settings)
-    return replace(made, apply=[*made.apply, *rewrite], status=_with_condition(service, ready) | {"loadBalancer": {}})
+    status = _with_condition(service, pending or ready) | {"loadBalancer": {}}
+    return replace(made, apply=[*made.apply, *rewrite], status=status)
 
 
 def plan_deletion(service: Object, observed: Observed) -> Plan:
@@ -148,9 +152,10 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     return step if left == status["conditions"] else replace(step, status={**status, "conditions": left})
 
 
-def failed(service: Object, message: str) -> Plan:
+def failed(service: Object, message: str, reason: str = "") -> Plan:
     """Return the plan that says why nothing could be made for *service*; it is tried again."""
-    return Plan(status=not_ready(service, "ProxyFailed", message))
+    named = reason or "ProxyFailed"
+    return Plan(status=not_ready(service, named, message), notes=[Note("Warning", named, message)])
 
 
 def not_ready(service: Object, reason: str, message: str) -> Object:

@@ -11,7 +11,8 @@ from tsoperator.api.conditions import condition
 from tsoperator.api.names import ANNOTATION_EXPOSE, CONDITION_PROXY_READY, LOAD_BALANCER_CLASS
 from tsoperator.api.objects import Object, annotations
 from tsoperator.api.rules import is_true
-from tsoperator.desired.plan import Note
+from tsoperator.desired import advice
+from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.secret import Device
 from tsoperator.desired.statefulset import ExposeIP, ExposeName, ServeService, Target
 from tsoperator.reconcilers.service import egress, funnel
@@ -74,14 +75,17 @@ def shown(service: Object, device: Device | None, settings: Settings) -> Shown:
 def _public(device: Device | None) -> Shown:
     """Tailnet addresses are of no use to the Internet: only the name is shown."""
     if device is not None and device.serves_no_https:
-        message = (
-            "Funnel needs HTTPS, which is not enabled on the tailnet: enable MagicDNS and HTTPS certificates for it; "
-            "control servers other than Tailscale's may have no Funnel"
-        )
-        return Shown(_pending(message), notes=(Note("Warning", "HTTPSNotEnabled", message),))
+        note = advice.no_https(device, "Funnel")
+        pending = note.reason if note.reason == advice.UNSUPPORTED else "ProxyPending"
+        return Shown(_not_ready(pending, note.message), notes=(note,))
     if device is None or not device.https_name:
         return Shown(_pending("the proxy does not serve HTTPS yet: no hostname is known"))
     return Shown(_ready(), ({"hostname": device.https_name},))
+
+
+def policy_notes(service: Object, made: Plan, settings: Settings, tags: Sequence[str]) -> list[Note]:
+    """Return what the policy must say for what *made* makes of *service*, whose proxy has *tags*."""
+    return advice.funnel_notes(made, tags) if _is_public(service, settings) else []
 
 
 def load_balancer(service: Object, entries: Sequence[Object]) -> Object:
@@ -128,4 +132,8 @@ def _ready() -> Object:
 
 
 def _pending(message: str) -> Object:
-    return condition(CONDITION_PROXY_READY, False, "ProxyPending", message)
+    return _not_ready("ProxyPending", message)
+
+
+def _not_ready(reason: str, message: str) -> Object:
+    return condition(CONDITION_PROXY_READY, False, reason, message)

@@ -312,6 +312,22 @@ def test_a_load_balancer_shows_its_device_and_is_not_rewritten() -> None:
     assert [patch.resource for patch in patches_of(plan)] == [SECRET]
 
 
+@pytest.mark.parametrize(
+    ("annotations", "spec", "shown"), [({}, LOAD_BALANCER, SHOWN), (EXPOSE, CLUSTER_IP, None), (None, None, {})]
+)
+def test_a_service_whose_proxy_logs_in_anew_says_so_and_keeps_what_it_shows(
+    annotations: dict[str, str] | None, spec: Object | None, shown: Object | None
+) -> None:
+    data = {**LOGGED_IN, "reissue_authkey": ""}
+    observed = Observed(Children(secrets=[slim_secret(f"{NAME}-0", data, OURS.labels)]))
+    plan = desired.plan(egress_service(annotations, spec=spec), observed, SETTINGS, {0: "new-authkey"})
+    condition = condition_of(plan)
+    assert (condition["status"], condition["reason"]) == ("False", "ProxyPending")
+    assert "A new auth key has been given" in condition["message"]
+    assert (plan.status or {}).get("loadBalancer") == shown
+    assert [note.reason for note in plan.notes] == ["AuthKeyReissued"]
+
+
 def test_a_load_balancer_whose_proxy_has_no_device_shows_nothing_and_waits() -> None:
     service = with_status(egress_service({}, spec=LOAD_BALANCER), loadBalancer=SHOWN)
     plan = desired.plan(service, NOTHING, SETTINGS, {0: "new-authkey"})

@@ -116,7 +116,15 @@ def test_a_public_service_without_https_says_what_to_enable() -> None:
     )
     assert (shown.entries, reason(shown)) == ((), ("False", "ProxyPending"))
     assert [note.reason for note in shown.notes] == ["HTTPSNotEnabled"]
-    assert shown.condition["message"].startswith("Funnel needs HTTPS")
+    assert "Funnel can't work: enable MagicDNS and HTTPS" in shown.condition["message"]
+
+
+def test_a_public_service_on_headscale_is_said_to_be_out_of_reach() -> None:
+    shown = exposure.shown(
+        egress_service(FUNNEL, spec=LOAD_BALANCER), Device("7", NAME, "", serves_no_https=True), SETTINGS
+    )
+    assert (shown.entries, reason(shown)) == ((), ("False", "UnsupportedByControlServer"))
+    assert [note.message for note in shown.notes] == [shown.condition["message"]]
 
 
 def test_funnel_elsewhere_is_said_to_have_no_effect() -> None:

@@ -1,0 +1,164 @@
+"""Looks whether the tailnet is set up for the operator, at its start and now and then, and tells what is missing."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from tsoperator.api.objects import POD, Key
+from tsoperator.desired.advice import UNSUPPORTED, is_tailscales
+from tsoperator.desired.plan import Note
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import KubeError
+from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.workqueue import nine_to_ten_tenths
+from tsoperator.settings import Settings
+from tsoperator.tsclient.advice import AUTH_KEYS, DEVICES, NEEDED, client_words, lacking, trouble
+from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tsclient.errors import ControlError, CredentialsUnreadable, Forbidden, Unauthorized
+
+log = logging.getLogger(__name__)
+
+_DAY: Final = 24 * 3600.0  # s until the next look when all is well
+_HOUR: Final = 3600.0  # s when something is missing, which somebody may have mended
+_CALL: Final = 10.0  # s that reading our own Pod may take
+_SCOPE_CHECKS = {"auth_keys": AUTH_KEYS, "devices": DEVICES}
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a look found: which checks passed, those that could not be made left out; what to say; which server it is.
+
+    The checks are ``api`` (it answers as a control server), ``credentials``, ``auth_keys`` and ``devices`` (the OAuth
+    scopes) and ``tags`` (the OAuth client has one).
+    """
+
+    passed: dict[str, bool] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+    server: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing that somebody should mend."""
+        return all(self.passed.values())
+
+    def note(self, check: str, message: str) -> None:
+        """Note that *check* has failed."""
+        self.passed[check] = False
+        self.notes.append(Note("Warning", "PreflightFailed", message))
+
+
+class Preflight(Collector):
+    """Looks at the tailnet again and again, and tells by log, by Events on the operator's Pod, and by metrics.
+
+    It stops and delays nothing: what is found missing fails where it is needed, too, and is said there.
+    """
+
+    def __init__(
+        self,
+        tailnet: TailnetClient,
+        client: KubeClient,
+        events: EventRecorder,
+        settings: Settings,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._tailnet = tailnet
+        self._client = client
+        self._events = events
+        self._settings = settings
+        self._sleep = sleep
+        self._findings = Findings()
+
+    async def run(self) -> None:
+        """Look until cancelled: daily, and hourly while something is missing."""
+        while True:
+            try:
+                self._findings = await self.look()
+                await self._tell(self._findings)
+            except Exception:  # whatever is wrong with this look, the operator works on
+                log.exception("preflight: could not look whether the tailnet is set up")
+            await self._sleep((_DAY if self._findings.complete else _HOUR) * nine_to_ten_tenths())
+
+    async def look(self) -> Findings:
+        """Return what is missing; asks for a token and reads, and changes nothing."""
+        findings = Findings()
+        try:
+            await self._look(findings)
+        except (CredentialsUnreadable, Unauthorized) as error:
+            findings.note("credentials", trouble(error).message)
+        except ControlError as error:
+            findings.note("api", trouble(error).message)
+        return findings
+
+    def collect(self) -> Iterator[Metric]:
+        """Show the last findings (the contract of prometheus_client's collectors)."""
+        checks = GaugeMetricFamily(
+            "tsoperator_preflight", "Whether the tailnet is set up for the operator, by check.", labels=["check"]
+        )
+        for check, passed in self._findings.passed.items():
+            checks.add_metric([check], float(passed))
+        server = GaugeMetricFamily("tsoperator_control_server", "The kind of control server.", labels=["kind"])
+        if self._findings.server:
+            server.add_metric([self._findings.server], 1)
+        yield from (checks, server)
+
+    async def _look(self, findings: Findings) -> None:
+        """Fill in *findings*, in an order in which each check needs those before. Raises ControlError."""
+        url = self._settings.control_url
+        granted = await self._tailnet.granted()
+        findings.passed |= {"api": True, "credentials": True}
+        if granted.tags is not None:
+            findings.passed["tags"] = True
+        if granted.tags == ():
+            findings.note(
+                "tags", f"the operator's OAuth client has no tag, so it can make no auth keys: use {client_words(url)}"
+            )
+        for check, scope in _SCOPE_CHECKS.items():
+            if lacking(granted, scope):
+                message = f"the operator's OAuth client has not the scope {NEEDED[scope]} ({scope}) with write access"
+                findings.note(check, f"{message}: use {client_words(url)}")
+            elif granted.scopes is not None:
+                findings.passed[check] = True
+        try:
+            await self._tailnet.devices()
+        except Forbidden as error:
+            if findings.passed.get("devices", True):
+                findings.note("devices", trouble(error).message)
+        else:
+            findings.passed.setdefault("devices", True)
+        await self._look_at_features(findings)
+
+    async def _look_at_features(self, findings: Findings) -> None:
+        url = self._settings.control_url
+        if is_tailscales(url) or await self._tailnet.has_services():
+            findings.server = "tailscale"
+            return
+        findings.server = "headscale"
+        message = (
+            f"the control server {url} is not Tailscale's and has no Tailscale Services: highly available Ingresses "
+            "and Services (on a ProxyGroup) can't work with it. If it is Headscale it has no HTTPS certificates for "
+            "devices and no Funnel either, so Ingresses and Funnel can't work. Egress, exposed Services, Connectors "
+            "and their names do"
+        )
+        findings.notes.append(Note("Normal", UNSUPPORTED, message))
+
+    async def _tell(self, findings: Findings) -> None:
+        for note in findings.notes:
+            log.log(logging.WARNING if note.type == "Warning" else logging.INFO, "preflight: %s", note.message)
+        if findings.complete:
+            log.info("preflight: the tailnet is set up for the operator, as far as can be seen")
+        if not (findings.notes and self._settings.pod_name):
+            return
+        try:
+            async with asyncio.timeout(_CALL):
+                pod = await self._client.get(POD, Key(self._settings.namespace, self._settings.pod_name))
+        except (KubeError, TimeoutError) as error:
+            log.warning("preflight: no Event on the operator's Pod, which can't be read: %r", error)
+            return
+        for note in findings.notes:
+            await self._events.event(pod, note.type, note.reason, note.message)

@@ -1,0 +1,103 @@
+"""Says in words for users what to do when the control server could not be used, error by error."""
+
+from typing import Final, NamedTuple
+
+from tsoperator.desired.advice import OPERATOR_TAG, UNSUPPORTED, clients_place, policy_place, tag_owners
+from tsoperator.tsclient.errors import (
+    BadRequest,
+    CredentialsUnreadable,
+    Forbidden,
+    Granted,
+    NotSupported,
+    Refused,
+    Unauthorized,
+)
+
+AUTH_KEYS: Final = "auth_keys"
+DEVICES: Final = "devices:core"
+
+NEEDED: Final = {AUTH_KEYS: "Auth Keys", DEVICES: "Devices Core"}
+"""The OAuth scopes that the operator needs, each with write access, and what Tailscale's admin console calls them."""
+
+_SCOPES = {"/keys": AUTH_KEYS, "/device": DEVICES, "/vip-services": "services"}  # by part of a call's path
+_BROAD = {"all", "devices"}  # "devices" is of before the scopes were split: clients of then still have it
+_AGAIN = "It is tried again by itself, within the hour at the latest, and at once when this object changes"
+_CREDENTIALS = "the files of CLIENT_ID_FILE and CLIENT_SECRET_FILE (the chart takes them from Secret operator-oauth)"
+
+
+class Trouble(NamedTuple):
+    """What is wrong and what to do about it; *reason* names it where the failed object's own word says less."""
+
+    message: str
+    reason: str = ""
+
+
+def trouble(error: Exception) -> Trouble:
+    """Return what to say of *error*, on the object for which something failed."""
+    match error:
+        case CredentialsUnreadable():
+            return Trouble(f"{error}; {_CREDENTIALS} must hold the ID and the secret of an OAuth client")
+        case Unauthorized():
+            return Trouble(_unknown_client(error))
+        case NotSupported():
+            return Trouble(_unsupported(error), UNSUPPORTED)
+        case Forbidden() | BadRequest() if error.call.tags and not lacking(error.call.granted, AUTH_KEYS):
+            return Trouble(f"{_tags_refused(error)}. {_AGAIN}")
+        case Forbidden():
+            return Trouble(f"{_scope_missing(error)}. {_AGAIN}")
+        case BadRequest():
+            return Trouble(f"{error}. {_AGAIN}")
+    return Trouble(str(error))
+
+
+def lacking(granted: Granted, scope: str) -> bool:
+    """Tell whether the OAuth client is known not to have *scope* with write access."""
+    return granted.scopes is not None and _BROAD.isdisjoint(granted.scopes) and scope not in granted.scopes
+
+
+def client_words(url: str) -> str:
+    """Return which OAuth client the operator needs of the control server at *url*."""
+    scopes = " and ".join(NEEDED.values())
+    return f"an OAuth client of {clients_place(url)} with write access to {scopes}, and with the tag {OPERATOR_TAG}"
+
+
+def _unknown_client(error: Refused) -> str:
+    return (
+        f"the control server {error.call.server} does not accept the operator's OAuth client ({_said(error)}): put ID "
+        f"and secret of {client_words(error.call.server)} into {_CREDENTIALS}; no restart is needed"
+    )
+
+
+def _tags_refused(error: Refused) -> str:
+    server, tags, owners = error.call.server, error.call.tags, error.call.granted.tags or ()
+    wanted = ", ".join(tags)
+    if error.call.granted.tags == ():
+        remedy = f"the operator's OAuth client has no tag at all: use {client_words(server)}; and "
+    else:
+        remedy = "each of them must be owned by a tag of the operator's OAuth client: "
+    return (
+        f"the control server does not let the operator give {wanted} to devices ({_said(error)}): {remedy}"
+        f"{policy_place(server)} needs {tag_owners(tags, owners)}"
+    )
+
+
+def _scope_missing(error: Refused) -> str:
+    server, path = error.call.server, error.call.path
+    scope = next((scope for part, scope in _SCOPES.items() if part in path), "")
+    name = NEEDED.get(scope, scope)
+    return (
+        f"the operator's OAuth client may not use {path} ({_said(error)}): it needs the scope {name} ({scope}) with "
+        f"write access; use {client_words(server)}"
+    )
+
+
+def _unsupported(error: Refused) -> str:
+    return (
+        f"the control server {error.call.server} does not have {error.call.path} ({_said(error)}): see that "
+        "OPERATOR_LOGIN_SERVER is the URL of Tailscale's server or of Headscale 0.30 or newer. It is looked at again "
+        "by itself within a day, and at once when this object changes"
+    )
+
+
+def _said(error: Refused) -> str:
+    return f"HTTP {error.status}: {error.detail}"

@@ -1,0 +1,86 @@
+"""What a tailnet needs for what is asked of it, in words and lines to paste."""
+
+import json
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import SECRET, Key
+from tsoperator.desired import advice
+from tsoperator.desired.plan import Creation, Patch, Plan
+from tsoperator.desired.secret import Device
+
+KEY = Key("tailscale", "ts-web-0")
+TAILSCALE = "https://controlplane.tailscale.com"
+HEADSCALE = "https://headscale.example.org"
+
+
+@pytest.mark.parametrize(
+    ("url", "tailscales"),
+    [
+        (TAILSCALE, True),
+        ("https://login.tailscale.com:443", True),
+        ("https://tailscale.com", True),
+        (HEADSCALE, False),
+        ("https://tailscale.com.example.org", False),
+        ("https://nottailscale.com", False),
+        ("", False),
+    ],
+)
+def test_tailscales_control_servers_are_known_by_their_name(url: str, tailscales: bool) -> None:
+    assert advice.is_tailscales(url) is tailscales
+    assert ("login.tailscale.com" in advice.policy_place(url) + advice.clients_place(url)) is tailscales
+
+
+class Owned(NamedTuple):
+    tags: list[str]
+    owners: list[str]
+    lines: dict[str, list[str]]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Owned(["tag:k8s"], [], {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}),
+        Owned(["tag:a", "tag:b"], ["tag:ops"], {"tag:ops": [], "tag:a": ["tag:ops"], "tag:b": ["tag:ops"]}),
+        Owned(["tag:ops"], ["tag:ops"], {"tag:ops": []}),
+    ],
+)
+def test_the_owners_of_tags_are_lines_of_a_policy_file(case: Owned) -> None:
+    assert json.loads(f"{{{advice.tag_owners(case.tags, case.owners)}}}") == {"tagOwners": case.lines}
+
+
+def test_the_line_for_funnel_has_the_very_tags() -> None:
+    line = json.loads(f"{{{advice.funnel_attribute(['tag:k8s', 'tag:web'])}}}")
+    assert line == {"nodeAttrs": [{"target": ["tag:k8s", "tag:web"], "attr": ["funnel"]}]}
+
+
+CREATED = Creation({"data": {"serve-config": "e30="}})
+WRITTEN = Patch(SECRET, KEY, {"data": {"serve-config": "e30="}})
+TAKEN_AWAY = Patch(SECRET, KEY, {"data": {"serve-config": None}})
+OTHER = Patch(SECRET, KEY, {"spec": {"type": "ExternalName"}})
+
+
+@pytest.mark.parametrize(("step", "said"), [(CREATED, 1), (WRITTEN, 1), (TAKEN_AWAY, 0), (OTHER, 0), (None, 0)])
+def test_funnel_is_spoken_of_when_the_proxy_is_told_what_to_serve(step: Creation | Patch | None, said: int) -> None:
+    notes = advice.funnel_notes(Plan(apply=[step] if step else []), ["tag:web"])
+    assert [note.type for note in notes] == ["Normal"] * said
+    assert all(advice.funnel_attribute(["tag:web"]) in note.message for note in notes)
+
+
+def test_without_https_the_admin_console_of_tailscale_is_named() -> None:
+    note = advice.no_https(Device("n000001CNTRL", "", "", serves_no_https=True), "HTTPS Ingress")
+    assert note.reason == "HTTPSNotEnabled"
+    assert "HTTPS Ingress can't work: enable MagicDNS and HTTPS" in note.message
+    assert "https://login.tailscale.com/admin/dns" in note.message
+
+
+def test_without_https_on_headscale_it_is_not_to_be_had() -> None:
+    note = advice.no_https(Device("7", "", "", serves_no_https=True), "Funnel")
+    assert note.reason == "UnsupportedByControlServer"
+    assert note.message.startswith("Funnel is not supported by this control server")
+    assert "login.tailscale.com" not in note.message
+
+
+def test_a_device_that_waits_for_approval_is_named_and_where_to_approve_it() -> None:
+    assert "db.tail1234.ts.net is not approved" in advice.approval("db.tail1234.ts.net")
+    assert "https://login.tailscale.com/admin/machines" in advice.approval("db")

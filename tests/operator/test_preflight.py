@@ -1,0 +1,232 @@
+"""What is found missing in a tailnet before anything fails, and where it is told."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import aiohttp
+import pytest
+from clustersim.control import Control
+from clustersim.sim import SimOptions
+from prometheus_client import CollectorRegistry
+from pydantic import SecretStr
+from tsoperator.api.objects import Object
+from tsoperator.preflight import Preflight
+from tsoperator.runtime.events import EventRecorder
+from tsoperator.settings import Settings
+from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tsclient.oauth import Credentials
+from tsoperator.tsclient.transport import Retry
+
+from tests.support.operator import NAMESPACE, World, new_world, running_operator
+
+OPERATOR = "operator-5c9f"
+POD_OF_OURS: Object = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"namespace": NAMESPACE, "name": OPERATOR},
+    "spec": {"containers": [{"name": "operator", "image": "registry.example.org/operator:1"}]},
+}
+WELL = {"api": True, "credentials": True, "auth_keys": True, "devices": True, "tags": True}
+
+
+class Nap:
+    """Waits until cancelled, and notes for how long it was to wait."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.begun = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        self.begun.set()
+        await asyncio.Event().wait()
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A preflight, and the pauses between its looks."""
+
+    preflight: Preflight
+    nap: Nap
+
+    async def look_once(self) -> None:
+        """Run it until its first look is over."""
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(self.preflight.run())
+            await self.nap.begun.wait()
+            running.cancel()
+
+    def metrics(self) -> dict[str, float]:
+        """Return the value for each check, and 1 for the kind of server."""
+        registry = CollectorRegistry()
+        registry.register(self.preflight)
+        samples = [sample for metric in registry.collect() for sample in metric.samples]
+        return {next(iter(sample.labels.values())): sample.value for sample in samples}
+
+
+Making = Callable[[World], Ground]
+
+
+@pytest.fixture(params=[False, True], ids=["tailscale", "headscale"])
+async def tailnet(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """A cluster without an operator, and a control server of each kind."""
+    async with new_world(SimOptions(headscale=request.param)) as world:
+        yield world
+
+
+@pytest.fixture
+async def made() -> AsyncIterator[Making]:
+    """A preflight for a world, whose Pod is OPERATOR; it does not try again what failed."""
+    async with aiohttp.ClientSession() as session:
+
+        def making(world: World) -> Ground:
+            client_id, secret = world.control.client_id, SecretStr(world.control.client_secret)
+            client = TailnetClient(
+                session, world.control_url, lambda: Credentials(client_id, secret), retry=Retry(tries=1)
+            )
+            settings = Settings(NAMESPACE, Path(), Path(), login_server=world.control_url, pod_name=OPERATOR)
+            nap = Nap()
+            return Ground(Preflight(client, world.api, EventRecorder(world.api), settings, nap), nap)
+
+        yield making
+
+
+async def test_a_tailnet_that_is_set_up_passes_every_check(tailnet: World, made: Making) -> None:
+    findings = await made(tailnet).preflight.look()
+    headscale = tailnet.control.headscale
+    assert findings.passed == {check: True for check in WELL if check != "tags" or not headscale}
+    assert findings.server == ("headscale" if headscale else "tailscale")
+    assert [note.reason for note in findings.notes] == (["UnsupportedByControlServer"] if headscale else [])
+    assert findings.complete
+
+
+async def test_what_headscale_lacks_is_named_with_what_works(made: Making) -> None:
+    async with new_world(SimOptions(headscale=True)) as world:
+        [note] = (await made(world).preflight.look()).notes
+    assert note.type == "Normal"
+    assert [word for word in ("ProxyGroup", "HTTPS", "Funnel", "Connectors") if word not in note.message] == []
+
+
+class Missing(NamedTuple):
+    spoil: Callable[[Control], object]
+    failed: list[str]
+    words: str
+
+
+MISSING = {
+    "auth_keys": Missing(lambda control: control.scopes.remove("auth_keys"), ["auth_keys"], "Auth Keys (auth_keys)"),
+    "devices": Missing(lambda control: control.scopes.remove("devices:core"), ["devices"], "Devices Core"),
+    "read only": Missing(
+        lambda control: control.scopes.symmetric_difference_update({"devices:core", "devices:core:read"}),
+        ["devices"],
+        "with write access",
+    ),
+    "old client": Missing(
+        lambda control: control.fail(403, count=9, path="/devices"), ["devices"], "scope Devices Core (devices:core)"
+    ),
+    "credentials": Missing(
+        lambda control: setattr(control, "client_id", "another"), ["credentials"], "CLIENT_ID_FILE and CLIENT_SECRET"
+    ),
+    "not an API": Missing(lambda control: control.answer_nonsense(), ["api"], "not an answer of the API"),
+    "away": Missing(lambda control: control.refuse(count=9), ["api"], "/api/v2/oauth/token"),
+}
+
+
+@pytest.mark.parametrize("case", MISSING.values(), ids=MISSING)
+async def test_what_is_missing_is_found_and_said_once(tailnet: World, made: Making, case: Missing) -> None:
+    preflight = made(tailnet).preflight
+    case.spoil(tailnet.control)
+    findings = await preflight.look()
+    assert [check for check, passed in findings.passed.items() if not passed] == case.failed
+    [message] = [note.message for note in findings.notes if note.type == "Warning"]
+    assert case.words in message
+    assert tailnet.control.client_secret not in message
+    assert not findings.complete
+
+
+async def test_a_client_without_tags_can_make_no_keys(cluster: World, made: Making) -> None:
+    cluster.control.own_tags = []
+    findings = await made(cluster).preflight.look()
+    assert [check for check, passed in findings.passed.items() if not passed] == ["tags"]
+    assert "tag:k8s-operator" in findings.notes[0].message
+
+
+async def test_a_look_changes_nothing(tailnet: World, made: Making) -> None:
+    await made(tailnet).preflight.look()
+    assert {method for method, path in tailnet.control.requests if "oauth" not in path} == {"GET"}
+    assert not tailnet.control.keys
+
+
+async def test_checks_are_gauges_and_those_not_made_are_left_out(cluster: World, made: Making) -> None:
+    ground = made(cluster)
+    assert ground.metrics() == {}
+    cluster.control.scopes.remove("devices:core")
+    await ground.look_once()
+    assert ground.metrics() == {**WELL, "devices": 0, "tailscale": 1}
+
+
+async def test_a_check_that_could_not_be_made_is_no_gauge(cluster: World, made: Making) -> None:
+    ground = made(cluster)
+    cluster.control.client_id = "another"
+    await ground.look_once()
+    assert ground.metrics() == {"credentials": 0}
+
+
+class Interval(NamedTuple):
+    scopes: set[str]
+    least: float
+    most: float
+
+
+@pytest.mark.parametrize(
+    "case", [Interval({"auth_keys", "devices:core"}, 77_000, 86_400), Interval({"auth_keys"}, 3_200, 3_600)]
+)
+async def test_it_looks_daily_and_hourly_while_something_is_missing(
+    cluster: World, made: Making, case: Interval
+) -> None:
+    cluster.control.scopes = case.scopes
+    ground = made(cluster)
+    await ground.look_once()
+    assert case.least <= ground.nap.seconds[0] <= case.most
+
+
+async def pod_events(world: World) -> dict[str, str]:
+    """Return the messages of the Events on the operator's Pod by reason."""
+    return await world.events(POD_OF_OURS)
+
+
+@pytest.mark.simulated
+async def test_findings_are_events_on_the_operators_pod_and_stop_nothing(cluster: World) -> None:
+    cluster.control.scopes.remove("devices:core")
+    await cluster.apply(POD_OF_OURS)
+    async with running_operator(cluster, pod_name=OPERATOR) as operator:
+        events = await cluster.eventually(lambda: pod_events(cluster))
+        assert "Devices Core (devices:core)" in events["PreflightFailed"]
+        assert not await cluster.writes_when_left_alone()
+        assert not operator.done()
+
+
+async def test_without_its_pod_it_tells_the_log(cluster: World, made: Making, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tsoperator.preflight")
+    cluster.control.scopes.remove("devices:core")
+    await made(cluster).look_once()
+    assert "Devices Core (devices:core)" in caplog.text
+    assert await pod_events(cluster) == {}
+
+
+async def test_a_standby_does_not_look(cluster: World) -> None:
+    async with running_operator(cluster, leader_election=True, pod_name="first"):
+        await cluster.eventually(lambda: looked(cluster, 1))
+        async with running_operator(cluster, leader_election=True, pod_name="second"):
+            await cluster.settled()
+            assert await looked(cluster, 1)
+            assert not await looked(cluster, 2)
+
+
+async def looked(world: World, times: int) -> bool:
+    """Tell whether the devices were listed so often."""
+    return world.control.requests["GET", "/api/v2/tailnet/-/devices"] >= times

@@ -1,0 +1,188 @@
+"""What the control server refuses or lacks: said on the object with what to set up, and not asked for in a loop."""
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+import pytest
+from clustersim.faults import Failure
+from clustersim.sim import SimOptions
+from tsoperator.api.objects import Object
+from tsoperator.app import PATIENCE
+from tsoperator.tsclient.errors import BadRequest, Forbidden, NotSupported
+
+from tests.support.manifests import backend, connector, egress, exposed, ingress, load_balancer
+from tests.support.operator import World, new_world, running_operator
+
+READY = "ConnectorReady"
+KEYS = ("POST", "/api/v2/tailnet/-/keys")
+PLAIN = {"Content-Type": "text/plain"}
+OWNERS = '"tagOwners": {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}'
+FUNNEL = {"tailscale.com/funnel": "true"}
+LB = load_balancer("lb", 443, funnel="true")
+UNSUPPORTED = "UnsupportedByControlServer"
+
+
+class Parent(NamedTuple):
+    obj: Object
+    reason: str
+    condition: str
+    """The type of its condition; empty if it has none."""
+
+
+PARENTS = {
+    "egress": Parent(egress(), "ProxyFailed", "TailscaleProxyReady"),
+    "exposed": Parent(exposed(), "ProxyFailed", "TailscaleProxyReady"),
+    "ingress": Parent(ingress(), "ProxyFailed", ""),
+    "connector": Parent(connector(), "ConnectorCreationFailed", READY),
+}
+every_parent = pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
+
+
+async def said(world: World, parent: Parent, reason: str = "") -> str:
+    """Return what is said on *parent* for *reason*, in the Event and in its condition if it has one."""
+    wanted = reason or parent.reason
+    message = (await world.events(parent.obj)).get(wanted, "")
+    if not parent.condition:
+        return message
+    condition = await world.condition(parent.obj, parent.condition)
+    return message if condition and condition[:] == ("False", wanted, message) else ""
+
+
+async def up(world: World, parent: Parent) -> bool:
+    """Tell whether the proxy of *parent* runs."""
+    return await world.proxy(parent.obj) is not None
+
+
+@every_parent
+async def test_tags_that_are_refused_are_said_with_the_lines_to_add(world: World, parent: Parent) -> None:
+    world.control.policy_tags = set()
+    await world.apply(backend(), parent.obj)
+    assert OWNERS in await world.eventually(lambda: said(world, parent))
+    assert not await world.writes_when_left_alone()
+    world.control.policy_tags = None
+    await world.annotate(parent.obj, {"example.org/look": "again"})
+    await world.eventually(lambda: up(world, parent))
+
+
+@every_parent
+async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world: World, parent: Parent) -> None:
+    world.control.scopes.remove("auth_keys")
+    await world.apply(backend(), parent.obj)
+    assert "scope Auth Keys (auth_keys)" in await world.eventually(lambda: said(world, parent))
+    world.control.scopes.add("auth_keys")
+    await world.eventually(lambda: up(world, parent))
+
+
+@every_parent
+async def test_what_is_refused_can_be_deleted(world: World, parent: Parent) -> None:
+    world.control.policy_tags = set()
+    await world.apply(parent.obj, backend())
+    await world.eventually(lambda: said(world, parent))
+    await world.delete(parent.obj)
+    await world.eventually(lambda: world.gone(parent.obj))
+    assert await world.leftovers(parent.obj) == []
+
+
+@every_parent
+async def test_a_call_that_the_server_lacks_is_said_and_not_asked_for_again(world: World, parent: Parent) -> None:
+    for _ in range(20):
+        world.control.answer("404 page not found\n", status=404, path="/keys", headers=PLAIN)
+    await world.apply(backend(), parent.obj)
+    assert "OPERATOR_LOGIN_SERVER" in await world.eventually(lambda: said(world, parent, UNSUPPORTED))
+    await world.settled()
+    asked = world.control.requests[KEYS]
+    assert not await world.writes_when_left_alone()
+    assert world.control.requests[KEYS] == asked < 20
+    world.control.heal()
+    await world.annotate(parent.obj, {"example.org/look": "again"})
+    await world.eventually(lambda: up(world, parent))
+
+
+@pytest.mark.parametrize(
+    ("error", "first", "longest"), [(BadRequest, 1, 3600), (Forbidden, 1, 3600), (NotSupported, 60, 86_400)]
+)
+def test_a_refusal_is_tried_again_within_the_hour_and_what_is_lacking_within_a_day(
+    error: type[Exception], first: float, longest: float
+) -> None:
+    waits = [PATIENCE[error].delay(failures) for failures in (0, 1, 100)]
+    assert waits == [pytest.approx(wait, rel=0.1) for wait in (first, 2 * first, longest)]
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(("verb", "plural"), [("create", "events"), ("update", "services")])
+async def test_what_could_not_be_said_at_once_is_said_later(world: World, verb: str, plural: str) -> None:
+    world.control.policy_tags = set()
+    world.sim.faults.fail(Failure(500, times=1, verb=verb, plural=plural))
+    await world.apply(egress())
+    assert OWNERS in await world.eventually(lambda: said(world, PARENTS["egress"]))
+    assert world.sim.faults.to_json()["fail"] == []
+
+
+async def test_a_list_of_devices_that_cannot_be_had_delays_nothing(cluster: World) -> None:
+    cluster.control.fail(503, count=10_000, path="/devices")
+    async with running_operator(cluster):
+        await cluster.apply(egress())
+        await cluster.eventually(lambda: up(cluster, PARENTS["egress"]))
+
+
+async def on_headscale(holds: Callable[[World], Awaitable[None]]) -> None:
+    """Let *holds* look at an operator whose control server is Headscale."""
+    async with new_world(SimOptions(headscale=True)) as world, running_operator(world):
+        await holds(world)
+
+
+async def test_https_is_said_once_to_be_out_of_reach_on_headscale() -> None:
+    async def holds(world: World) -> None:
+        await world.apply(backend(), ingress())
+        await world.eventually(lambda: said(world, PARENTS["ingress"], UNSUPPORTED))
+        assert "HTTPSNotEnabled" not in await world.events(ingress())
+        assert not await world.writes_when_left_alone()
+        await world.delete(ingress())
+        await world.eventually(lambda: world.gone(ingress()))
+
+    await on_headscale(holds)
+
+
+async def test_funnel_is_said_once_to_be_out_of_reach_on_headscale() -> None:
+    async def holds(world: World) -> None:
+        await world.apply(LB)
+        message = await world.eventually(lambda: said(world, Parent(LB, "", "TailscaleProxyReady"), UNSUPPORTED))
+        assert "Funnel is not supported by this control server" in message
+        assert not await world.writes_when_left_alone()
+
+    await on_headscale(holds)
+
+
+@pytest.mark.parametrize("name", ["egress", "exposed", "connector"])
+async def test_what_headscale_has_works_there(name: str) -> None:
+    parent = PARENTS[name]
+
+    async def holds(world: World) -> None:
+        await world.apply(parent.obj)
+        await world.eventually(lambda: up(world, parent))
+        assert UNSUPPORTED not in await world.events(parent.obj)
+
+    await on_headscale(holds)
+
+
+PUBLIC = {
+    "ingress": ingress(funnel="true", tags="tag:web"),
+    "service": load_balancer("lb", 443, funnel="true", tags="tag:web"),
+}
+
+
+@pytest.mark.parametrize("obj", PUBLIC.values(), ids=PUBLIC)
+async def test_what_funnel_needs_of_the_policy_is_said_with_the_very_tags(world: World, obj: Object) -> None:
+    await world.apply(backend(), obj)
+    await world.eventually(lambda: up(world, Parent(obj, "", "")))
+    line = '"nodeAttrs": [{"target": ["tag:web"], "attr": ["funnel"]}]'
+    assert line in (await world.events(obj))["FunnelNeedsPolicy"]
+    assert not await world.writes_when_left_alone()
+
+
+async def test_funnel_that_is_asked_for_later_is_spoken_of_then(world: World) -> None:
+    await world.apply(backend(), ingress())
+    await world.eventually(lambda: up(world, PARENTS["ingress"]))
+    assert "FunnelNeedsPolicy" not in await world.events(ingress())
+    await world.annotate(ingress(), {**FUNNEL})
+    await world.eventually(lambda: said(world, PARENTS["ingress"], "FunnelNeedsPolicy"))

@@ -1,0 +1,136 @@
+"""What users are told when the control server could not be used."""
+
+from typing import NamedTuple
+
+import pytest
+from clustersim.control import Control
+from tsoperator.runtime.events import MESSAGE_LIMIT
+from tsoperator.tsclient.advice import lacking, trouble
+from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tsclient.errors import (
+    BadRequest,
+    Call,
+    ControlError,
+    CredentialsUnreadable,
+    Forbidden,
+    Granted,
+    NotSupported,
+    Unauthorized,
+    Unavailable,
+)
+
+TAILSCALE, HEADSCALE = "https://controlplane.tailscale.com", "https://headscale.example.org"
+TOKEN, KEYS, DEVICE = "/api/v2/oauth/token", "/api/v2/tailnet/-/keys", "/api/v2/device/n1"
+FULL = ("auth_keys", "devices:core")
+OWNERS = '"tagOwners": {"tag:k8s-operator": [], "tag:db": ["tag:k8s-operator"]}'
+DENIED = "requested tags [tag:db] are invalid or not permitted"
+WEAK = "calling actor does not have enough permissions to perform this function"
+
+
+def key_call(
+    server: str = TAILSCALE, scopes: tuple[str, ...] | None = FULL, tags: tuple[str, ...] | None = None
+) -> Call:
+    return Call(server, KEYS, ("tag:db",), Granted(scopes, tags))
+
+
+class Case(NamedTuple):
+    error: ControlError
+    words: tuple[str, ...]
+    not_said: str = "nothing of the kind"
+    reason: str = ""
+
+
+CASES = {
+    "wrong client": Case(
+        Unauthorized("x", 401, "API token invalid", Call(TAILSCALE, TOKEN)),
+        ("CLIENT_ID_FILE and CLIENT_SECRET_FILE", "operator-oauth", "/admin/settings/trust-credentials", "invalid"),
+    ),
+    "wrong client of Headscale": Case(
+        Unauthorized("x", 401, "invalid_client", Call(HEADSCALE, TOKEN)),
+        (HEADSCALE, "invalid_client", "CLIENT_SECRET_FILE"),
+        "login.tailscale.com",
+    ),
+    "no files": Case(CredentialsUnreadable("CLIENT_ID_FILE: /x is empty"), ("/x is empty", "operator-oauth")),
+    "tags": Case(BadRequest("x", 400, DENIED, key_call()), (DENIED, OWNERS, "/admin/acls/file", "tag:db to devices")),
+    "tags of another owner": Case(
+        BadRequest("x", 400, DENIED, key_call(tags=("tag:ops",))),
+        ('"tagOwners": {"tag:ops": [], "tag:db": ["tag:ops"]}',),
+    ),
+    "a client without tags": Case(
+        BadRequest("x", 400, DENIED, key_call(tags=())), ("client has no tag at all", OWNERS)
+    ),
+    "tags unknown to Headscale": Case(
+        BadRequest("x", 400, "tag tag:db is not defined in policy", key_call(HEADSCALE)),
+        ("tag tag:db is not defined in policy", OWNERS, f"the policy of the control server ({HEADSCALE})"),
+        "login.tailscale.com",
+    ),
+    "tags denied by Headscale": Case(
+        Forbidden("x", 403, "token may not assign tag tag:db", key_call(HEADSCALE)), (OWNERS,), "Auth Keys (auth_keys)"
+    ),
+    "no scope for keys": Case(
+        Forbidden("x", 403, WEAK, key_call(scopes=("devices:core",))),
+        (WEAK, "needs the scope Auth Keys (auth_keys) with write access", "tag:k8s-operator"),
+        "tagOwners",
+    ),
+    "no scope for devices": Case(
+        Forbidden("x", 403, WEAK, Call(TAILSCALE, DEVICE, (), Granted(("auth_keys",)))),
+        ("needs the scope Devices Core (devices:core) with write access",),
+    ),
+    "another bad request": Case(
+        BadRequest("POST /x: HTTP 422: too big", 422, "too big"), ("too big", "within the hour"), "tagOwners"
+    ),
+    "no such call": Case(
+        NotSupported("x", 404, "404 page not found", Call(HEADSCALE, KEYS)),
+        (HEADSCALE, KEYS, "OPERATOR_LOGIN_SERVER", "0.30", "within a day"),
+        reason="UnsupportedByControlServer",
+    ),
+    "away": Case(Unavailable("POST /x: refused"), ("POST /x: refused",), "within the hour"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_each_trouble_says_what_to_do(case: Case) -> None:
+    told = trouble(case.error)
+    assert [words for words in case.words if words not in told.message] == []
+    assert case.not_said not in told.message
+    assert told.reason == case.reason
+    assert len(told.message) <= MESSAGE_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("scopes", "lacks"),
+    [
+        (None, False),
+        ((), True),
+        (("auth_keys",), False),
+        (("auth_keys:read",), True),
+        (("all",), False),
+        (("devices",), False),
+        (("devices:core", "all:read"), True),
+    ],
+)
+def test_a_scope_is_lacking_only_if_the_server_told_the_scopes(scopes: tuple[str, ...] | None, lacks: bool) -> None:
+    assert lacking(Granted(scopes), "auth_keys") is lacks
+
+
+async def test_what_a_server_really_answers_leads_to_the_lines_to_add(client: TailnetClient, control: Control) -> None:
+    control.policy_tags = {"tag:k8s"}
+    with pytest.raises(BadRequest) as refused:
+        await client.create_auth_key(["tag:db"])
+    assert OWNERS in trouble(refused.value).message
+    assert control.client_secret not in trouble(refused.value).message
+
+
+async def test_tags_of_others_lead_to_the_lines_too_whatever_the_code(client: TailnetClient, control: Control) -> None:
+    control.client_tags = {"tag:k8s"}
+    with pytest.raises((BadRequest, Forbidden)) as refused:
+        await client.create_auth_key(["tag:db"])
+    assert OWNERS in trouble(refused.value).message
+
+
+async def test_a_scope_that_the_client_lacks_is_named_not_the_tags(client: TailnetClient, control: Control) -> None:
+    control.scopes.remove("auth_keys")
+    with pytest.raises(Forbidden) as refused:
+        await client.create_auth_key(["tag:db"])
+    assert "scope Auth Keys (auth_keys)" in trouble(refused.value).message
+    assert "tagOwners" not in trouble(refused.value).message
