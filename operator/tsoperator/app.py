@@ -32,7 +32,15 @@ from tsoperator.api.objects import (
 )
 from tsoperator.authkeys import AuthKeys
 from tsoperator.desired import secret
-from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, by_metrics_owner, by_owner
+from tsoperator.desired.children import (
+    BY_GROUPED_OWNER,
+    BY_METRICS_OWNER,
+    BY_OWNER,
+    by_grouped_owner,
+    by_metrics_owner,
+    by_owner,
+    within,
+)
 from tsoperator.devices import Devices, mark_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -118,10 +126,11 @@ async def run(settings: Settings) -> None:
 def sources(namespace: str) -> list[Source]:
     """Return what to watch: users' objects everywhere, ours in the operator's *namespace*."""
     managed = f"{LABEL_MANAGED}={MANAGED}"
-    owned = {BY_OWNER: by_owner}
-    measured = {BY_METRICS_OWNER: by_metrics_owner}
+    owned = {BY_OWNER: within(namespace, by_owner)}
+    measured = {BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
+    grouped = {BY_GROUPED_OWNER: within(namespace, by_grouped_owner)}
     return [
-        Source(Selection(SERVICE), {**owned, **measured}),
+        Source(Selection(SERVICE), {**owned, **measured, **grouped}),
         Source(Selection(INGRESS), {BY_BACKEND: by_backend}),
         Source(Selection(INGRESSCLASS)),
         Source(Selection(CONNECTOR)),

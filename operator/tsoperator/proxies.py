@@ -3,8 +3,8 @@
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
-from tsoperator.api.names import PROXY_GROUP
 from tsoperator.api.objects import (
     POD,
     PROXYCLASS,
@@ -15,11 +15,10 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
-    labels,
     uid,
 )
 from tsoperator.authkeys import AuthKeys
-from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after
+from tsoperator.desired.children import BY_GROUPED_OWNER, BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after
 from tsoperator.desired.findings import Finding
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import NO_CHILDREN, Children, Proxy, plan_removal, way_out
@@ -64,7 +63,7 @@ class Proxies:
 
         def found(resource: Resource, index: str = BY_OWNER) -> list[Object]:
             labelled = self.cache.indexed(resource, index, str(owner))
-            return [obj for obj in labelled if is_named_after(obj, owner.key.name) and PROXY_GROUP not in labels(obj)]
+            return [obj for obj in labelled if is_named_after(obj, owner.key.name)]
 
         return Children(
             services=found(SERVICE),
@@ -72,11 +71,8 @@ class Proxies:
             secrets=found(SECRET),
             pods=found(POD),
             metrics=[*found(SERVICE, BY_METRICS_OWNER), *found(SERVICEMONITOR, BY_METRICS_OWNER)],
+            grouped=self.cache.indexed(SERVICE, BY_GROUPED_OWNER, str(owner)),
         )
-
-    def is_grouped(self, owner: Owner) -> bool:
-        """Tell whether a ProxyGroup serves *owner*: a Service in the cluster leads from one to the other."""
-        return any(PROXY_GROUP in labels(obj) for obj in self.cache.indexed(SERVICE, BY_OWNER, str(owner)))
 
     def keep(self, owner: Owner) -> None:
         """Take note that *owner* is there."""
@@ -87,7 +83,7 @@ class Proxies:
         waited for. Raises KubeError, ControlError.
         """
         children = self.children(owner)
-        if children == NO_CHILDREN:
+        if children == replace(NO_CHILDREN, grouped=children.grouped):
             self.keep(owner)
             return DONE
         now = self._clock()

@@ -13,6 +13,8 @@ LABEL_MANAGED: Final = "tailscale.com/managed"
 LABEL_PARENT_TYPE: Final = "tailscale.com/parent-resource-type"
 LABEL_PARENT_NAME: Final = "tailscale.com/parent-resource"
 LABEL_PARENT_NAMESPACE: Final = "tailscale.com/parent-resource-ns"
+LABEL_SERVICE_TYPE: Final = "tailscale.com/svc-type"
+"""On what a ProxyGroup's reconcilers make of a Service."""
 LABEL_APP: Final = "app"
 LABEL_APP_NAME: Final = "app.kubernetes.io/name"
 LABEL_APP_COMPONENT: Final = "app.kubernetes.io/component"
@@ -31,6 +33,9 @@ PARENT_SERVICE: Final = "svc"
 PARENT_INGRESS: Final = "ingress"
 PARENT_NAMESERVER: Final = "nameserver"
 PARENT_CONNECTOR: Final = "connector"
+
+# The value of LABEL_SERVICE_TYPE.
+SERVICE_TYPE_EGRESS: Final = "egress"
 
 # Values of LABEL_PROXY_TYPE.
 TYPE_EGRESS_SERVICE: Final = "egress_service"

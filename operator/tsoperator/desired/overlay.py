@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from tsoperator.api.names import PROXY_CONTAINER, SYSCTL_CONTAINER
+from tsoperator.api.names import ANNOTATION_LAST_CLUSTER_DNS_NAME, PROXY_CONTAINER, SYSCTL_CONTAINER
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.proxyclass import Container, Debug, Pod, ProxyClassSpec
 from tsoperator.desired.families import POD_IPV4, POD_IPV6
@@ -17,7 +17,6 @@ from tsoperator.desired.statefulset import ServeIngress, Target
 
 _DEBUG_PORT: Final = 9001
 _STAGING_DIRECTORY: Final = "https://acme-staging-v02.api.letsencrypt.org/directory"
-_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-cluster-dns-name"
 _REFERENCE = re.compile(r"\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 
 
@@ -86,7 +85,11 @@ def _pod_metadata(metadata: Object, pod: Pod) -> Object:
     """Return the metadata of Pods; keys of ours win, but for one that existing Pods of such a class don't have."""
     made = {**metadata, "labels": {**pod.labels, **metadata["labels"]}}
     if pod.annotations:
-        ours = {key: value for key, value in metadata.get("annotations", {}).items() if key != _LAST_CLUSTER_DNS_NAME}
+        ours = {
+            key: value
+            for key, value in metadata.get("annotations", {}).items()
+            if key != ANNOTATION_LAST_CLUSTER_DNS_NAME
+        }
         made["annotations"] = {**pod.annotations, **ours}
     return made
 

@@ -35,13 +35,16 @@ _STILL_THERE = 5.0  # s until a look at a deletion that should have ended by a w
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """The children of one proxy that are there, Secrets slim; *metrics* are its metrics Service and ServiceMonitor."""
+    """The children of one proxy that are there, Secrets slim; *metrics* are its metrics Service and ServiceMonitor,
+    *grouped* Services of the same parent that are a ProxyGroup's.
+    """
 
     services: Sequence[Object] = ()
     statefulsets: Sequence[Object] = ()
     secrets: Sequence[Object] = ()
     pods: Sequence[Object] = ()
     metrics: Sequence[Object] = ()
+    grouped: Sequence[Object] = ()
 
 
 NO_CHILDREN = Children([], [], [], [], [])

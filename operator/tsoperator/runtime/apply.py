@@ -1,12 +1,22 @@
 """Carries out a Plan: our finalizer on, devices, what differs, deletes, our finalizer off. Then reports the status."""
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 
 from tsoperator.api.conditions import set_condition
 from tsoperator.api.names import FINALIZER, GROUP
-from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
+from tsoperator.api.objects import (
+    SERVICEMONITOR,
+    Object,
+    Resource,
+    has_finalizer,
+    is_deleting,
+    key_of,
+    labels,
+    resource_of,
+    uid,
+)
 from tsoperator.desired.children import is_marked
 from tsoperator.desired.plan import Creation, Deletion, Patch, Plan, to_create, write_for
 from tsoperator.kube.client import KubeClient
@@ -101,8 +111,15 @@ class Applier:
             if not is_marked(live):
                 raise _in_the_way(live) from error
             if not wanted.items() <= labels(live).items():
-                await self._client.patch(resource, key_of(obj), {"metadata": {"labels": {**wanted}}})
+                await self._relabel(live, wanted)
             raise
+
+    async def _relabel(self, obj: Object, wanted: Mapping[str, str]) -> None:
+        resource, metadata = resource_of(obj), {"labels": {**labels(obj), **wanted}}
+        if resource == SERVICEMONITOR:  # RBAC in existing installations has update, and no patch
+            await self._client.replace(resource, {**obj, "metadata": {**obj["metadata"], **metadata}})
+        else:
+            await self._client.patch(resource, key_of(obj), {"metadata": metadata})
 
     async def _delete(self, deletion: Deletion) -> None:
         obj = deletion.obj

@@ -1,5 +1,4 @@
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 
@@ -333,13 +332,13 @@ async def test_a_boot_resets_what_an_earlier_pod_reported(world: World) -> None:
     assert not {"https_endpoint", "egress-services", "ingress-config.json"} & state(world.store).keys()
 
 
-async def test_a_hundred_proxies_are_up_within_two_seconds_of_cpu(world: World) -> None:
-    began = time.process_time()
+async def test_a_hundred_proxies_are_up_with_a_few_writes_each(world: World) -> None:
+    before = world.store.revision
     names = [f"ts-{number}-0" for number in range(100)]
     for name in names:
         start(world, name, **TARGET)
     await until(world.store, lambda: all(is_ready(world, name) for name in names))
-    assert time.process_time() - began < 2
+    assert world.store.revision - before <= 8 * len(names)
     assert len({pod_status(world, name)["podIP"] for name in names}) == 100
 
 

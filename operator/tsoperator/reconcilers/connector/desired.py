@@ -12,7 +12,7 @@ from tsoperator.desired.children import Owner
 from tsoperator.desired.findings import Effect
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_problem, replica_devices
-from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
+from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec, is_changing
 from tsoperator.desired.secret import Device
 from tsoperator.desired.statefulset import ConnectNetworks
 from tsoperator.desired.tailscaled import ProxyConfig
@@ -110,7 +110,11 @@ def refusal(obj: Object, connector: Connector, observed: Observed) -> Plan | Non
         return _refused(obj, FAILED, f"ProxyClass {name!r} does not exist: create it, or change spec.proxyClass")
     # A Connector has its class in its spec alone: not in labels and annotations, as others do.
     problem = class_problem({"metadata": {}}, observed.proxy_class, default=name)
-    return _refused(obj, _REASONS[problem.reason], problem.message) if problem else None
+    if problem is None:
+        return None
+    if is_changing(observed.proxy_class):  # which is no news, and over in a moment
+        return Plan()
+    return _refused(obj, _REASONS[problem.reason], problem.message)
 
 
 def plan(

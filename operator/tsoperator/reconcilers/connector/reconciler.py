@@ -39,7 +39,7 @@ class ConnectorReconciler:
         self._settings = proxies.settings
         self.watches: Mapping[Resource, Mapper] = {
             CONNECTOR: lambda connector: (key_of(connector),),
-            **dict.fromkeys((SERVICE, SERVICEMONITOR, STATEFULSET, SECRET, POD), _parent_keys),
+            **dict.fromkeys((SERVICE, SERVICEMONITOR, STATEFULSET, SECRET, POD), self._parent_keys),
             PROXYCLASS: self._keys_of_class,
         }
 
@@ -75,6 +75,5 @@ class ConnectorReconciler:
         name = key_of(proxy_class).name
         return [key_of(obj) for obj in self._cache.all(CONNECTOR) if desired.class_name(obj) == name]
 
-
-def _parent_keys(child: Object) -> Iterable[Key]:
-    return owned_keys(child, PARENT_CONNECTOR)
+    def _parent_keys(self, child: Object) -> Iterable[Key]:
+        return owned_keys(child, PARENT_CONNECTOR, self._settings.namespace)

@@ -62,10 +62,7 @@ class IngressReconciler:
         self._class_warning = ""
         self.watches: Mapping[Resource, Mapper] = {
             INGRESS: lambda ingress: (key_of(ingress),),
-            SECRET: _parent_keys,
-            STATEFULSET: _parent_keys,
-            SERVICEMONITOR: _parent_keys,
-            POD: _parent_keys,
+            **dict.fromkeys((SECRET, STATEFULSET, POD, SERVICEMONITOR), self._parent_keys),
             SERVICE: self._keys_of_service,
             PROXYCLASS: self._keys_of_class,
         }
@@ -129,8 +126,8 @@ class IngressReconciler:
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a proxy's own Services to its parent, any other to the Ingresses that name it."""
-        if is_child(service):
-            return _parent_keys(service)
+        if is_child(service, self._settings.namespace):
+            return self._parent_keys(service)
         backend = str(key_of(service))
         return [key_of(ingress) for ingress in self._cache.indexed(INGRESS, BY_BACKEND, backend)]
 
@@ -142,6 +139,5 @@ class IngressReconciler:
             if desired.is_ours(ingress, self._settings) and class_name(ingress, self._settings.proxy_class) == name
         ]
 
-
-def _parent_keys(child: Object) -> Iterable[Key]:
-    return owned_keys(child, PARENT_INGRESS)
+    def _parent_keys(self, child: Object) -> Iterable[Key]:
+        return owned_keys(child, PARENT_INGRESS, self._settings.namespace)

@@ -18,9 +18,9 @@ from tsoperator.desired.children import Owner
 from tsoperator.desired.findings import Effect
 from tsoperator.desired.plan import Note, Patch, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key, proxy_problem
-from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
+from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec, is_changing
 from tsoperator.desired.tailscaled import ProxyConfig
-from tsoperator.reconcilers.service import egress, exposure
+from tsoperator.reconcilers.service import egress, exposure, group
 from tsoperator.reconcilers.service.rewrites import PEACE, Rivalry
 from tsoperator.settings import Settings
 
@@ -35,8 +35,6 @@ class Observed:
     children: Children
     proxy_class: Object | None = None
     rivalry: Rivalry = PEACE
-    is_grouped: bool = False
-    """Whether a ProxyGroup serves it: then our finalizer, which both have, is not to be taken off before its end."""
 
 
 def owner(key: Key) -> Owner:
@@ -116,6 +114,8 @@ def refusal(service: Object, observed: Observed, settings: Settings) -> Plan | N
         status = not_ready(service, "ProxyInvalid", message)
         return Plan(status=status, notes=[Note("Warning", "INVALIDSERVICE", message)])
     if problem := class_problem(service, observed.proxy_class, settings.proxy_class):
+        if is_changing(observed.proxy_class):  # which is no news, and over in a moment
+            return Plan()
         return Plan(status=not_ready(service, problem.reason, problem.message))
     return None
 
@@ -166,18 +166,17 @@ def _pointed(service: Object, proxy_name: str, made: Plan, told: Object, rivalry
 
 
 def plan_deletion(service: Object, observed: Observed) -> Plan:
-    """Return the next step of taking away what was made for *service*."""
+    """Return the next step of taking away what was made for *service*, but for what a ProxyGroup made for it."""
     held = has_finalizer(service, FINALIZER)
-    step = plan_removal(observed.children) if held else Plan()
+    removal = plan_removal(observed.children) if held else Plan()
+    step = group.without_the_groups(service, observed.children, removal)
     if is_deleting(service):
         return step
-    if observed.is_grouped:
-        step = replace(step, release=False)
     status = service.get("status") or {}
     if exposure.shows(service, proxy_device(observed.children)):
         # Before the Secret goes, which alone tells that the device shown is ours.
-        return replace(step if step.requeue_after else Plan(), status={**status, "loadBalancer": {}})
-    if "conditions" not in status or (held and step.requeue_after):
+        return replace(Plan() if removal.release else step, status={**status, "loadBalancer": {}})
+    if "conditions" not in status or (held and not removal.release):
         return step
     left = remove_condition(status["conditions"], CONDITION_PROXY_READY)
     return step if left == status["conditions"] else replace(step, status={**status, "conditions": left})

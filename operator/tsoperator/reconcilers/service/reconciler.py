@@ -42,11 +42,8 @@ class ServiceReconciler:
         self._cache = proxies.cache
         self._settings = proxies.settings
         self.watches: Mapping[Resource, Mapper] = {
-            SERVICE: _service_keys,
-            SECRET: _parent_keys,
-            STATEFULSET: _parent_keys,
-            POD: _parent_keys,
-            SERVICEMONITOR: _parent_keys,
+            SERVICE: self._keys_of_service,
+            **dict.fromkeys((SECRET, STATEFULSET, POD, SERVICEMONITOR), self._parent_keys),
             PROXYCLASS: self._keys_of_class,
         }
 
@@ -70,11 +67,9 @@ class ServiceReconciler:
         return result
 
     def _observe(self, service: Object) -> desired.Observed:
-        owner = desired.owner(key_of(service))
         return desired.Observed(
-            self._proxies.children(owner),
+            self._proxies.children(desired.owner(key_of(service))),
             self._proxies.proxy_class(class_name(service, self._settings.proxy_class)),
-            is_grouped=self._proxies.is_grouped(owner),
         )
 
     async def _decide(self, service: Object, observed: desired.Observed) -> Plan:
@@ -112,11 +107,9 @@ class ServiceReconciler:
             and class_name(service, self._settings.proxy_class) == name
         ]
 
+    def _keys_of_service(self, service: Object) -> Iterable[Key]:
+        """Map a proxy's own Services to its parent, any other to itself."""
+        return self._parent_keys(service) if is_child(service, self._settings.namespace) else (key_of(service),)
 
-def _parent_keys(child: Object) -> Iterable[Key]:
-    return owned_keys(child, PARENT_SERVICE)
-
-
-def _service_keys(service: Object) -> Iterable[Key]:
-    """Map a proxy's own Services to its parent, any other to itself."""
-    return _parent_keys(service) if is_child(service) else (key_of(service),)
+    def _parent_keys(self, child: Object) -> Iterable[Key]:
+        return owned_keys(child, PARENT_SERVICE, self._settings.namespace)

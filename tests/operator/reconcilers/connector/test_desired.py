@@ -249,6 +249,10 @@ def test_a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event() -> 
     assert (refusal.notes, refusal.apply, refusal.hold) == ([], (), False)
 
 
+def test_a_class_that_changes_is_no_news() -> None:
+    assert refusal_for_class(proxy_class=proxy_class("prod", ready=True, generation=2)) == Plan()
+
+
 def test_there_is_no_default_class_for_connectors() -> None:
     assert desired.class_name(connector(EXIT)) == ""
     obj = connector(EXIT)

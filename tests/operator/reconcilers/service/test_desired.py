@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from tsoperator.api.names import PROXY_GROUP
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.desired.plan import Note, Patch, Plan
@@ -233,6 +234,12 @@ def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
     assert plan == Plan(status=plan.status, notes=[Note("Warning", "INVALIDSERVICE", condition["message"])])
 
 
+def test_a_class_that_changes_is_no_news_to_a_service() -> None:
+    service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
+    changing = Observed(Children(), proxy_class("prod", ready=True, generation=2))
+    assert desired.refusal(service, changing, SETTINGS) == Plan()
+
+
 @pytest.mark.parametrize(("found", "reason"), [(None, "ProxyFailed"), (proxy_class("prod"), "ProxyPending")])
 def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | None, reason: str) -> None:
     service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
@@ -443,24 +450,12 @@ def test_a_load_balancer_that_is_no_longer_ours_stops_showing_our_device(shown: 
     assert step.release is (left is None)
 
 
+GROUPED = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
+
+
 def test_a_service_handed_to_a_proxy_group_loses_its_own_proxy() -> None:
-    service = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
-    assert desired.is_leaving(service, SETTINGS)
-    assert desired.plan_deletion(service, NOTHING).release
-
-
-@pytest.mark.parametrize("leaving", [False, True])
-def test_the_finalizer_of_a_service_that_a_group_serves_stays_until_the_end(*, leaving: bool) -> None:
-    service = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
-    step = desired.plan_deletion(deleting(service) if leaving else service, Observed(Children(), is_grouped=True))
-    assert step.release is leaving
-
-
-def test_what_a_service_had_alone_goes_though_a_group_serves_it() -> None:
-    service = {**held(egress_service({FQDN_KEY: FQDN, **GROUP})), "status": {"conditions": [READY]}}
-    secret = slim_secret(f"{NAME}-0", {"device_id": "n1"}, OURS.labels)
-    step = desired.plan_deletion(service, Observed(Children(secrets=[secret]), is_grouped=True))
-    assert (step.devices, len(step.delete), step.release, step.status) == (["n1"], 1, False, {"conditions": []})
+    assert desired.is_leaving(GROUPED, SETTINGS)
+    assert desired.plan_deletion(GROUPED, logged_in()).release
 
 
 OTHER_KEYS = [f"tailscale.com/{name}" for name in ("hostname", "tags", "proxy-class")]
@@ -477,7 +472,7 @@ ANNOTATIONS = st.dictionaries(
 def test_every_service_has_a_plan(annotations: dict[str, str], spec: Object) -> None:
     service = held(egress_service(annotations, spec=spec))
     if desired.is_leaving(service, SETTINGS):
-        assert desired.plan_deletion(service, NOTHING).release
+        assert desired.plan_deletion(service, NOTHING).release is (PROXY_GROUP not in annotations)
     elif (refusal := desired.refusal(service, NOTHING, SETTINGS)) is not None:
         assert (refusal.apply, refusal.delete, refusal.release) == ((), (), False)
     else:

@@ -8,9 +8,10 @@ from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of, uid
 from tsoperator.api.rules import child_name
+from tsoperator.desired.children import Owner
 
 from tests.support.manifests import DOMAIN, FQDN, backend, egress
-from tests.support.operator import Proxy, World, is_ready, running_operator
+from tests.support.operator import NAMESPACE, Proxy, World, is_ready, running_operator
 
 SECOND = f"second.{DOMAIN}"
 TARGET_FQDN, TARGET_IP = "TS_TAILNET_TARGET_FQDN", "TS_TAILNET_TARGET_IP"
@@ -98,6 +99,19 @@ async def test_a_service_with_a_selector_and_an_address_becomes_a_name_for_its_p
     assert (spec["type"], spec["externalName"]) == ("ExternalName", f"{proxy.name}.tailscale.svc.cluster.local")
     assert not {"selector", "clusterIP"} & spec.keys()
     assert not await world.writes_when_left_alone()
+
+
+async def test_a_users_service_labelled_as_a_proxys_is_the_users(world: World) -> None:
+    stranger = backend("copied")
+    stranger["metadata"]["labels"] = Owner("svc", key_of(egress())).labels
+    await world.apply(stranger, egress())
+    proxy = await made(world, egress())
+    assert key_of(proxy.service).namespace == NAMESPACE
+    await world.annotate(stranger, {"tailscale.com/expose": "true"})
+    await world.becomes(lambda: world.reason(stranger), "ProxyCreated")
+    await world.delete(egress())
+    await world.eventually(lambda: world.gone(egress()))
+    assert not await world.gone(stranger)
 
 
 class Change(NamedTuple):
