@@ -21,8 +21,8 @@ from tests.e2e.waiting import always, eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 from tests.support.audit import AuditLog
 
-BURST = 20
-QUIET = 20  # seconds
+BURST = 12
+QUIET = 10  # seconds
 LEASE = "tailscale-operator"
 
 
