@@ -176,8 +176,8 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     if exposure.shows(service, proxy_device(observed.children)):
         # Before the Secret goes, which alone tells that the device shown is ours.
         return replace(Plan() if removal.release else step, status={**status, "loadBalancer": {}})
-    if "conditions" not in status or (held and not removal.release):
-        return step
+    if "conditions" not in status or (held and not removal.release) or (step.release and group.is_grouped(service)):
+        return step  # beside a ProxyGroup's annotation the condition tells that the finalizer is ours: it goes last
     left = remove_condition(status["conditions"], CONDITION_PROXY_READY)
     return step if left == status["conditions"] else replace(step, status={**status, "conditions": left})
 

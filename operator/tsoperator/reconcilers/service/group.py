@@ -6,7 +6,7 @@ operator makes no ProxyGroups: what it finds of them it leaves as it is.
 
 from dataclasses import replace
 
-from tsoperator.api.names import DNS_FINALIZER, PROXY_GROUP
+from tsoperator.api.names import CONDITION_PROXY_READY, DNS_FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import SERVICE, Object, annotations, is_deleting, key_of, labels
 from tsoperator.desired.plan import Deletion, Note, Plan
 from tsoperator.desired.proxy import Children
@@ -20,22 +20,24 @@ def is_grouped(service: Object) -> bool:
 def without_the_groups(service: Object, children: Children, step: Plan) -> Plan:
     """Return *step* of taking our proxy of *service* away so that it takes nothing from a ProxyGroup.
 
-    The finalizer is the ProxyGroup's while its Service is there. Where nothing tells whose it is, it stays until
-    *service* is deleted.
+    The finalizer is the ProxyGroup's while its Service is there. Else it is ours if our children are there, or our
+    condition, which goes last; where nothing tells, it stays until *service* is deleted.
     """
     going = [Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.grouped if is_deleting(obj)]
     step = replace(step, delete=[*step.delete, *going]) if going else step
     if not step.release:
         return step
     if not children.grouped:
-        ours = is_deleting(service) or not is_grouped(service) or bool(_made_by_us(children))
+        ours = is_deleting(service) or not is_grouped(service) or _was_ours(service, children)
         return step if ours else replace(step, release=False)
     notes = [_unreleased(service, children.grouped[0])] if is_deleting(service) else []
     return replace(step, release=False, notes=notes)
 
 
-def _made_by_us(children: Children) -> list[Object]:
-    return [*children.services, *children.statefulsets, *children.secrets, *children.metrics]
+def _was_ours(service: Object, children: Children) -> bool:
+    conditions = (service.get("status") or {}).get("conditions") or ()
+    made = [*children.services, *children.statefulsets, *children.secrets, *children.metrics]
+    return bool(made) or any(each["type"] == CONDITION_PROXY_READY for each in conditions)
 
 
 def _unreleased(service: Object, made: Object) -> Note:
