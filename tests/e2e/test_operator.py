@@ -21,7 +21,7 @@ from tests.e2e.waiting import always, eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 from tests.support.audit import AuditLog
 
-BURST = 12
+BURST = 20
 QUIET = 10  # seconds
 LEASE = "tailscale-operator"
 
