@@ -3,10 +3,10 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help demo test test-real e2e e2e-full bench soak lint format crds manifests clean
+.PHONY: help demo test test-real e2e e2e-full bench bench-operator soak lint format crds manifests clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
 	@$(BIN)/python -m clustersim demo $(if $(KEEP),--keep)
@@ -34,6 +34,10 @@ e2e-full: ## Run those too that take longer
 bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root, Go, cc; six minutes)
 	peers=$$($(BIN)/python -m tests.e2e.testbed peers) && \
 	$(BIN)/python -m dnsbench --go-nameserver "$$peers" --results loadtest/results $(ARGS)
+
+bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API server (Go; seven minutes)
+	TESTBED_WORK=$(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)-bench \
+	$(BIN)/python -m tests.e2e.operatorbench --repeat 2 --results loadtest/results $(ARGS)
 
 soak: .venv/.dev ## Run the nameserver under load, reloads and malformed packets for MINUTES (10)
 	$(BIN)/python -m dnsbench soak --minutes $(or $(MINUTES),10) --results loadtest/results $(ARGS)

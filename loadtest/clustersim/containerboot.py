@@ -12,13 +12,21 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from clustersim.objects import SECRET, Object
-from clustersim.proxyconfig import CAPABILITY_VERSION, ConfigError, ProxyConfig, newest_file, parse
+from clustersim.proxyconfig import (
+    CAPABILITY_VERSION,
+    ConfigError,
+    ProxyConfig,
+    check_listening,
+    newest_file,
+    parse,
+)
 from clustersim.store import Store
 from clustersim.tailnet import AuthKeyError, Device, Tailnet
 
 CONFIG_DIR = "TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR"
 STATE_SECRET = "TS_KUBE_SECRET"  # noqa: S105  the variable that names a Secret, not one
 SERVE_CONFIG = "TS_SERVE_CONFIG"
+LISTENING = ("TS_DEBUG_ADDR_PORT", "TS_LOCAL_ADDR_PORT")
 TARGET_FQDN = "TS_TAILNET_TARGET_FQDN"
 CREATING = "ContainerCreating"
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
@@ -109,11 +117,13 @@ class Proxy:
         self._mounted = [
             volume["secret"]["secretName"] for volume in pod["spec"].get("volumes", ()) if "secret" in volume
         ]
+        self._listens_at = [env[name] for name in LISTENING if name in env]
         self._ready_before_login = TARGET_FQDN not in env
         self._file = ""
         self._config = ProxyConfig()
         self._restarts = 0
         self._rejected: str | None = None
+        self._told: dict[str, str | None] = {}
         self.device: Device | None = None
 
     @property
@@ -134,6 +144,8 @@ class Proxy:
 
     def _run(self) -> ContainerState:
         mount = self._config_mount
+        for address in self._listens_at:
+            check_listening(address)
         if mount is None:
             raise ConfigError("no Secret is mounted at the configuration folder")
         missing = [name for name in sorted(self.secrets) if self._read(name) is None]
@@ -167,15 +179,19 @@ class Proxy:
             patch["reissue_authkey"] = None
         self._write(patch)
         self._rejected = None
-        self.device = self._tailnet.devices.get(_node_id(state))
+        self._told.clear()
+        node_id = _node_id(state)
+        if self._tailnet.member(node_id) is not None:
+            self._tailnet.set_connected(node_id, True)
+        self.device = self._tailnet.member(node_id)
 
     def _stay_logged_in(self) -> None:
         if self._rejected is not None:
             self._await_other_key(self._rejected)
         elif self.device is None:
             self._log_in()
-        elif self.device.node_id not in self._tailnet.devices:
-            self._ask_for_key()
+        elif self._tailnet.member(self.device.node_id) is None:
+            self._restart()
         if self.device is not None:
             self._report(self.device)
 
@@ -186,7 +202,8 @@ class Proxy:
         except AuthKeyError:
             self._ask_for_key()
             return
-        profile = secrets.token_hex(2)
+        current = (self._read(self._state) or {}).get("_current-profile", "")
+        profile = current.removeprefix("profile-") or secrets.token_hex(2)
         login = {"ID": profile, "Name": device.hostname, "Key": f"profile-{profile}", "NodeID": device.node_id}
         config = {"PrivateNodeKey": f"privkey:{secrets.token_hex(32)}", "NodeID": device.node_id}
         self._write(
@@ -201,7 +218,8 @@ class Proxy:
         self.device = device
 
     def _ask_for_key(self) -> None:
-        """Ask the operator for another key than the configured one."""
+        """Let go of the control server, and ask the operator for another key than the configured one."""
+        self._tailnet.set_connected(_node_id(self._read(self._state) or {}), False)
         self.device = None
         self._rejected = self._config.auth_key
         self._write({"reissue_authkey": self._rejected})
@@ -212,9 +230,14 @@ class Proxy:
             return
         state = self._read(self._state) or {}
         self._write(dict.fromkeys((*_LOGIN_KEYS, state.get("_current-profile", "_current-profile"))))
+        self._restart()
+
+    def _restart(self) -> None:
+        """Start again as a new container does, for the one before has ended: with its state, if that still is good."""
         self._restarts += 1
         self._boot()
-        self._log_in()
+        if self.device is None:
+            self._log_in()
 
     def _report(self, device: Device) -> None:
         """Follow what of the configuration may change, and write what the tailnet calls the device."""
@@ -222,9 +245,15 @@ class Proxy:
             self._tailnet.set_hostname(device.node_id, self._config.hostname)
         device = self._tailnet.advertise(device.node_id, self._config.routes, self._config.app_connector)
         self.device = device
-        self._write({"device_id": device.node_id})
+        self._tell({"device_id": device.node_id})
         ips = json.dumps(device.addresses, separators=(",", ":"))
-        self._write({"device_fqdn": f"{device.name}.", "device_ips": ips, **self._serve(device)})
+        self._tell({"device_fqdn": f"{device.name}.", "device_ips": ips, **self._serve(device)})
+
+    def _tell(self, values: dict[str, str | None]) -> None:
+        """Report what is new; what somebody else took from the Secret is not told again before the next start."""
+        news = {key: value for key, value in values.items() if self._told.get(key, "") != value}
+        self._told |= news
+        self._write(news)
 
     def _serve(self, device: Device) -> dict[str, str | None]:
         """Return what it reports of its serve configuration, and keeps: a later run goes on with that until told

@@ -231,18 +231,17 @@ class Api:
         }
         if self._tailnet.headscale:
             return {**body, "name": device.name.removesuffix(f".{self._tailnet.domain}")}
-        return {**body, "lastSeen": device.created, "connectedToControl": True}
+        return {**body, "lastSeen": device.last_seen or device.created, "connectedToControl": device.connected}
 
     async def _set_name(self, request: web.Request) -> web.Response:
         device = self._found(request)
         wanted = str((await _body(request)).get("name", ""))
-        label = wanted.removesuffix(f".{self._tailnet.domain}") or device.hostname
-        name = f"{label.lower()}.{self._tailnet.domain}"
+        label = wanted.removesuffix(f".{self._tailnet.domain}")
         if "." in label:
             raise RefusalError(400, f"invalid name {wanted!r}")
-        if not self._tailnet.is_free(name, device.node_id):
+        if label and not self._tailnet.is_free(f"{label.lower()}.{self._tailnet.domain}", device.node_id):
             raise RefusalError(400, f"name {label!r} is already in use")
-        self._tailnet.update(replace(device, name=name))
+        self._tailnet.rename_device(device, label)
         return web.json_response({})
 
     async def _set_tags(self, request: web.Request) -> web.Response:

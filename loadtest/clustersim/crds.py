@@ -1,19 +1,37 @@
 """Custom kinds: served while their CustomResourceDefinition is there."""
 
+from collections.abc import Iterable
+
+from clustersim.history import Change
 from clustersim.kinds import Kinds
-from clustersim.objects import CRD, Object, Resource, name_of, namespace_of
+from clustersim.objects import CRD, CRD_FINALIZER, Object, Resource, name_of, namespace_of
+from clustersim.pods import is_deleting
 from clustersim.store import Store
 
 
 async def run(store: Store, kinds: Kinds) -> None:
-    """Serve kinds as their definitions come, and take them away with all their objects as those go; until cancelled."""
-    with store.subscribe(CRD) as changes:
+    """Serve kinds as their definitions come; until cancelled.
+
+    A definition that is deleted takes its objects with it. With its finalizer it waits for theirs.
+    """
+    leaving = False
+    with store.subscribe() as changes:
         while batch := await changes.batch():
-            for change in batch:
-                if change.type == "DELETED":
-                    _withdraw(store, kinds, change.object)
-                else:
-                    _serve(kinds, change.object)
+            if leaving or any(change.resource == CRD for change in batch):
+                leaving = _follow(store, kinds, batch)
+
+
+def _follow(store: Store, kinds: Kinds, batch: Iterable[Change]) -> bool:
+    """Serve kinds as a *batch* of changes leaves their definitions; tell whether one is on its way out."""
+    for change in batch:
+        if change.resource == CRD and change.type == "DELETED":
+            _withdraw(store, kinds, change.object)
+        elif change.resource == CRD and not is_deleting(change.object):
+            _serve(kinds, change.object)
+    leaving = [definition for definition in store.list(CRD) if is_deleting(definition)]
+    for definition in leaving:
+        _empty(store, kinds, definition)
+    return bool(leaving)
 
 
 def _serve(kinds: Kinds, definition: Object) -> None:
@@ -41,6 +59,22 @@ def _withdraw(store: Store, kinds: Kinds, definition: Object) -> None:
     for obj in store.list(served.resource):
         store.delete(served.resource, namespace_of(obj), name_of(obj))
     kinds.withdraw(served.resource)
+
+
+def _empty(store: Store, kinds: Kinds, definition: Object) -> None:
+    """Delete the objects of the kind, and let go of its definition once there are none."""
+    served = kinds.locate(_path(definition))
+    there = store.list(served.resource) if served else []
+    for obj in there:
+        if served and not is_deleting(obj):
+            store.delete(served.resource, namespace_of(obj), name_of(obj))
+    if not there:
+        store.update(CRD, "", name_of(definition), _released)
+
+
+def _released(definition: Object) -> Object:
+    left = [name for name in definition["metadata"].get("finalizers", ()) if name != CRD_FINALIZER]
+    return {**definition, "metadata": {**definition["metadata"], "finalizers": left}}
 
 
 def _path(definition: Object) -> str:

@@ -1,6 +1,6 @@
 """The Deployment controller: Pods straight from the template, without a ReplicaSet between."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from clustersim.conditions import with_condition
 from clustersim.controller import Key, follow, key_of, owner_keys
@@ -44,7 +44,7 @@ class Deployments:
         """Delete Pods of another template and those past the wanted number, and create the missing ones."""
         revision = template_hash(obj["spec"]["template"])
         pods = self._pods(obj)
-        current = [pod for pod in pods if pod["metadata"]["labels"].get(HASH_LABEL) == revision]
+        current = _of_revision(pods, revision)
         outdated = [pod for pod in pods if pod not in current]
         replicas = obj["spec"].get("replicas", 1)
         for pod in outdated + current[replicas:]:
@@ -55,7 +55,8 @@ class Deployments:
             self._store.create(POD, pod_from_template(obj, DEPLOYMENT, metadata, {}))
 
     def _report(self, obj: Object) -> None:
-        pods = self._pods(obj)
+        pods = [pod for pod in self._pods(obj) if not is_deleting(pod)]
+        updated = _of_revision(pods, template_hash(obj["spec"]["template"]))
         ready = sum(is_ready(pod) for pod in pods)
         replicas = obj["spec"].get("replicas", 1)
         enough = ready >= replicas
@@ -71,10 +72,14 @@ class Deployments:
         status = {
             "observedGeneration": obj["metadata"]["generation"],
             "replicas": count(len(pods)),
-            "updatedReplicas": count(len(pods)),
+            "updatedReplicas": count(len(updated)),
             "readyReplicas": count(ready),
             "availableReplicas": count(ready),
             "unavailableReplicas": count(max(replicas - ready, 0)),
             "conditions": conditions,
         }
         self._store.merge(DEPLOYMENT, *key_of(obj), {"status": status}, "status")
+
+
+def _of_revision(pods: Sequence[Object], revision: str) -> list[Object]:
+    return [pod for pod in pods if pod["metadata"]["labels"].get(HASH_LABEL) == revision]

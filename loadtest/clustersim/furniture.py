@@ -7,6 +7,7 @@ from clustersim.objects import (
     BUILTIN_RESOURCES,
     CONFIGMAP,
     CRD,
+    CRD_FINALIZER,
     INGRESSCLASS,
     ROLE,
     ROLEBINDING,
@@ -71,7 +72,7 @@ def definition(resource: Resource) -> Object:
     }
     scope = "Namespaced" if resource.namespaced else "Cluster"
     return {
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "metadata": {"name": f"{resource.plural}.{resource.group}", "finalizers": [CRD_FINALIZER]},
         "spec": {"group": resource.group, "scope": scope, "names": names, "versions": [version]},
     }
 

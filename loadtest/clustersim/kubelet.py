@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from itertools import cycle
@@ -11,6 +12,7 @@ from clustersim.containerboot import CREATING, ContainerState, Proxy, proxy_cont
 from clustersim.controller import Key, key_of
 from clustersim.objects import NODE, POD, SECRET, Object
 from clustersim.pods import is_deleting
+from clustersim.services import FAMILIES
 from clustersim.store import ApiError, Change, Store
 from clustersim.tailnet import Tailnet
 
@@ -18,15 +20,16 @@ NODE_NAME = "node1"
 NODE_ADDRESS = "192.0.2.10"
 PODS4 = IPv4Network("10.244.0.0/16")
 PODS6 = IPv6Network("2001:db8:244::/64")
+_PODS: Mapping[str, IPv4Network | IPv6Network] = {"IPv4": PODS4, "IPv6": PODS6}
 TAILNET_POLL = 0.1
 """Seconds between looks at what the control server has done to the proxies' devices."""
 
 logger = logging.getLogger(__name__)
 
 
-async def run(store: Store, tailnet: Tailnet) -> None:
-    """Run every Pod until cancelled."""
-    kubelet = Kubelet(store, tailnet)
+async def run(store: Store, tailnet: Tailnet, families: Sequence[str] = FAMILIES) -> None:
+    """Run every Pod, with addresses of *families* in this order, until cancelled."""
+    kubelet = Kubelet(store, tailnet, families)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(kubelet.follow_cluster())
         tasks.create_task(kubelet.follow_tailnet())
@@ -34,22 +37,26 @@ async def run(store: Store, tailnet: Tailnet) -> None:
 
 @dataclass(slots=True)
 class RunningPod:
-    """What the node holds of a Pod: its number, from which both addresses follow, and its proxy if it is one."""
+    """What the node holds of a Pod: its number, from which its addresses follow, their families, and its proxy if it
+    is one.
+    """
 
     key: Key
     number: int
+    families: Sequence[str]
     proxy: Proxy | None = None
 
     @property
-    def addresses(self) -> tuple[str, str]:
-        """The IPv4 and the IPv6 address."""
-        return str(PODS4[self.number]), str(PODS6[self.number])
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses, one of each family."""
+        return tuple(str(_PODS[family][self.number]) for family in self.families)
 
 
 class Kubelet:
     """Runs all Pods of the cluster on one node."""
 
-    def __init__(self, store: Store, tailnet: Tailnet) -> None:
+    def __init__(self, store: Store, tailnet: Tailnet, families: Sequence[str]) -> None:
+        self._families = families
         self._store = store
         self._tailnet = tailnet
         self._running: dict[str, RunningPod] = {}
@@ -109,7 +116,7 @@ class Kubelet:
     def _start(self, pod: Object) -> RunningPod:
         """Give a new Pod addresses that no Pod has, and its proxy."""
         uid = pod["metadata"]["uid"]
-        running = RunningPod(key_of(pod), self._free_number())
+        running = RunningPod(key_of(pod), self._free_number(), self._families)
         container = proxy_container(pod)
         if container is not None:
             placed = {**pod, "status": {**pod.get("status", {}), "podIP": running.addresses[0]}}
@@ -145,7 +152,7 @@ def node() -> Object:
     }
 
 
-def _status(pod: Object, addresses: tuple[str, str], state: ContainerState) -> Object:
+def _status(pod: Object, addresses: tuple[str, ...], state: ContainerState) -> Object:
     """Return the Pod's status; conditions of others are kept, and readiness gates are waited for."""
     old = pod.get("status", {})
     started = old.get("startTime") or timestamp()

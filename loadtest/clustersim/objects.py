@@ -65,6 +65,8 @@ CRD = Resource(
     short_names=("crd", "crds"),
     status=True,
 )
+CRD_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+"""On a definition: it goes when the last of its objects has."""
 ADMISSIONPOLICY = Resource(
     "admissionregistration.k8s.io",
     "v1",

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 CAPABILITY_VERSION = 140
 """The newest configuration that the simulated image understands, and what it reports of itself."""
@@ -85,6 +85,18 @@ def parse(text: str) -> ProxyConfig:
         routes=None if routes is None else _networks(routes),
         app_connector=app_connector,
     )
+
+
+def check_listening(text: str) -> None:
+    """Read an address and port to listen at, of which IPv6 alone has brackets; raises ConfigError."""
+    host, _, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    try:
+        good = ip_address(bare).version == (6 if host == f"[{bare}]" else 4) and port.isdecimal()
+    except ValueError:
+        good = False
+    if not good:
+        raise ConfigError(f"{text!r} is no address and port")
 
 
 def _networks(routes: list[str]) -> tuple[str, ...]:

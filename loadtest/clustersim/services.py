@@ -1,10 +1,12 @@
 """What the API server does to Services: defaults, cluster IPs and node ports, and what a load balancer shows."""
 
+from collections.abc import Sequence
 from ipaddress import IPv4Network
 
 from clustersim.errors import invalid
 from clustersim.objects import SERVICE, Object
 
+FAMILIES = ("IPv4", "IPv6")
 _CLUSTER_NETWORK = IPv4Network("10.96.0.0/16")
 _NODE_PORTS = range(30000, 32768)
 _CLUSTER_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
@@ -14,7 +16,9 @@ _EXTERNAL_FIELDS = ("externalTrafficPolicy", "allocateLoadBalancerNodePorts")
 class Allocator:
     """Hands out cluster IPs and node ports, each to one Service."""
 
-    def __init__(self) -> None:
+    def __init__(self, families: Sequence[str] = FAMILIES) -> None:
+        """*families* are those of the Pods, in their order."""
+        self._families = families
         self._addresses: set[str] = set()
         self._ports: set[int] = set()
         self._next_address = 1
@@ -30,7 +34,7 @@ class Allocator:
             _drop(spec, before)
             return
         self._complete_address(service, spec, before)
-        _fill_families(spec)
+        _fill_families(spec, self._families)
         self._complete_ports(service, spec, before)
 
     def reserve(self, service: Object) -> None:
@@ -67,7 +71,10 @@ class Allocator:
         for index, port in enumerate(spec.get("ports") or ()):
             wanted = port.get("nodePort") or had.get((port["port"], port["protocol"])) or self._free_port(chosen)
             if wanted in self._ports - held or wanted not in _NODE_PORTS:
-                cause = f"Invalid value: {wanted}: provided port is already allocated or not in the valid range"
+                ports = f"{_NODE_PORTS[0]}-{_NODE_PORTS[-1]}"
+                outside = f"not in the valid range. The range of valid ports is {ports}"
+                words = "already allocated" if wanted in _NODE_PORTS else outside
+                cause = f"Invalid value: {wanted}: provided port is {words}"
                 raise invalid(SERVICE, service["metadata"]["name"], f"spec.ports[{index}].nodePort", cause)
             chosen.add(wanted)
             port["nodePort"] = wanted
@@ -151,11 +158,11 @@ def _drop(spec: Object, before: Object) -> None:
         port.pop("nodePort", None)
 
 
-def _fill_families(spec: Object) -> None:
-    """Fill the families as a dual-stack cluster does; cluster IPs are IPv4, Pods have both."""
+def _fill_families(spec: Object, families: Sequence[str]) -> None:
+    """Fill the families as a cluster does whose Pods have *families*; cluster IPs are IPv4 all the same."""
     selectorless = spec["clusterIP"] == "None" and not spec.get("selector")
     policy = spec.get("ipFamilyPolicy") or ("RequireDualStack" if selectorless else "SingleStack")
     spec["ipFamilyPolicy"] = policy
     if not spec.get("ipFamilies"):
         both = spec["clusterIP"] == "None" and policy != "SingleStack"
-        spec["ipFamilies"] = ["IPv4", "IPv6"] if both else ["IPv4"]
+        spec["ipFamilies"] = [*families] if both else ["IPv4"]

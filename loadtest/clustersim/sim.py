@@ -15,6 +15,7 @@ from clustersim.faults import Faults
 from clustersim.furniture import definition, furnish
 from clustersim.kinds import Kinds
 from clustersim.objects import BUILTIN_RESOURCES, CRD, CUSTOM_RESOURCES, Resource
+from clustersim.services import FAMILIES
 from clustersim.store import HISTORY_WINDOW, Store
 from clustersim.traffic import Request, Traffic
 
@@ -24,7 +25,7 @@ class SimOptions:
     """How the cluster is to be: *listen* as HOST:PORT, port 0 takes a free one.
 
     *absent* are the plurals of custom kinds that aren't served yet; *bookmark_interval* is in seconds; *history* is
-    how many changes a watch can resume from.
+    how many changes a watch can resume from; *families* are those of the Pods' addresses, in their order.
     """
 
     listen: str = "127.0.0.1:0"
@@ -36,6 +37,7 @@ class SimOptions:
     absent: frozenset[str] = frozenset()
     bookmark_interval: float = 30.0
     history: int = HISTORY_WINDOW
+    families: tuple[str, ...] = FAMILIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class ClusterSim:
 async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[ClusterSim]:
     """Run a cluster while the context lasts."""
     options = options or SimOptions()
-    store = Store(options.namespaces, window=options.history)
+    store = Store(options.namespaces, window=options.history, families=options.families)
     kinds = Kinds((*BUILTIN_RESOURCES, *(kind for kind in CUSTOM_RESOURCES if kind.plural not in options.absent)))
     furnish(store, kinds, options.operator_namespace)
     control = Control(options.tailnet_domain, options.headscale)
@@ -104,7 +106,7 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
     ):
         programs = [
             tasks.create_task(program)
-            for program in (workloads.run(store), kubelet.run(store, control), crds.run(store, kinds))
+            for program in (workloads.run(store), kubelet.run(store, control, options.families), crds.run(store, kinds))
         ]
         yield ClusterSim(api_url, control_url, store, control, faults, traffic, kinds)
         for program in programs:

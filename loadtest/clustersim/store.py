@@ -14,7 +14,7 @@ from clustersim.errors import ApiError, already_exists, bad_request, conflict, f
 from clustersim.history import Change, History, Subscription
 from clustersim.merge import merge_patch
 from clustersim.objects import DEPLOYMENT, NAMESPACE, SERVICE, Object, Resource, clone, labels_of, name_of, namespace_of
-from clustersim.services import Allocator, complete_status
+from clustersim.services import FAMILIES, Allocator, complete_status
 
 __all__ = ["ApiError", "Change", "Store", "Subscription"]
 
@@ -34,13 +34,14 @@ class Store:
         namespaces: Iterable[str] = ("default", "kube-system", "tailscale"),
         *,
         window: int = HISTORY_WINDOW,
+        families: Sequence[str] = FAMILIES,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.revision = 0
         self._objects: dict[Resource, dict[tuple[str, str], Object]] = {}
         self._population: Counter[str] = Counter()
         self._history = History(window)
-        self._allocator = Allocator()
+        self._allocator = Allocator(families)
         self._clock = clock
         for namespace in namespaces:
             self.create(NAMESPACE, {"metadata": {"name": namespace}})

@@ -20,7 +20,11 @@ class AuthKeyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device; *name* is its MagicDNS name without the last dot, *node_id* what its tailscaled calls its device ID."""
+    """A device; *name* is its MagicDNS name without the last dot, *node_id* what its tailscaled calls its device ID.
+
+    *renamed* means that the name was given to it, and follows its hostname no more. *last_seen* is RFC 3339, of one
+    that is no longer *connected*.
+    """
 
     id: str
     node_id: str
@@ -35,6 +39,10 @@ class Device:
     enabled_routes: tuple[str, ...] = ()
     advertised_routes: tuple[str, ...] = ()
     app_connector: bool = False
+    renamed: bool = False
+    connected: bool = True
+    last_seen: str = ""
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,8 @@ class Tailnet:
     """One tailnet. Every identifier comes from a counter, so that a test can be told what it will see.
 
     The attributes are open to change at any time. ``None`` for *policy_tags* or *client_tags* permits every tag;
-    *own_tags* are those that the OAuth client itself has.
+    *own_tags* are those that the OAuth client itself has. *dead_keys* is how many of the next auth keys are expired
+    from the start.
     """
 
     def __init__(
@@ -98,6 +107,7 @@ class Tailnet:
         self.client_tags: set[str] | None = None
         self.own_tags = ["tag:k8s-operator"]
         self.token_seconds: float = 3600
+        self.dead_keys = 0
         self._clock = clock
         self._count = {what: itertools.count(1) for what in ("device", "key", "token")}
         self._devices: dict[str, Device] = {}
@@ -146,9 +156,20 @@ class Tailnet:
         """
         device = self._devices[node_id]
         if device.hostname != hostname:
-            device = replace(device, hostname=hostname, name=self._free_name(hostname, node_id))
+            name = device.name if device.renamed else self._free_name(hostname, node_id)
+            device = replace(device, hostname=hostname, name=name)
             self.update(device)
         return device
+
+    def rename_device(self, device: Device, label: str) -> None:
+        """Give *device* the name that begins with *label*, or for an empty one that which follows from its hostname."""
+        name = f"{label.lower()}.{self.domain}" if label else self._free_name(device.hostname, device.node_id)
+        self.update(replace(device, name=name, renamed=bool(label)))
+
+    def disconnect(self, node_id: str, seconds: float) -> None:
+        """Let the device go offline, *seconds* ago. Raises KeyError if it was deleted."""
+        seen = timestamp(self._clock() - seconds)
+        self.update(replace(self._devices[node_id], connected=False, last_seen=seen))
 
     def advertise(self, node_id: str, routes: tuple[str, ...] | None, app_connector: bool | None) -> Device:
         """Take in what a device now offers to the tailnet; None says nothing of it.
@@ -164,6 +185,21 @@ class Tailnet:
         if new != old:
             self.update(new)
         return new
+
+    def set_connected(self, node_id: str, connected: bool) -> None:
+        """Take note that a device holds a connection to the control server, or has let go of it, if it is there."""
+        device = self._devices.get(node_id)
+        if device is not None and device.connected is not connected:
+            self.update(replace(device, connected=connected))
+
+    def expire_device(self, device: Device) -> None:
+        """Let the key of *device* expire: it is still there, and has to log in anew."""
+        self.update(replace(self._devices[device.node_id], expired=True))
+
+    def member(self, node_id: str) -> Device | None:
+        """Return the device that may go on without logging in; None if it was deleted or has expired."""
+        device = self._devices.get(node_id)
+        return None if device is None or device.expired else device
 
     def device(self, identifier: str) -> Device | None:
         """Return the device with that ID or node ID."""
@@ -191,6 +227,8 @@ class Tailnet:
         key_id = str(number) if self.headscale else f"k{number:06d}CNTRL"
         secret = hashlib.sha256(f"{self.domain}/{number}".encode()).hexdigest()[:32]
         now = self._clock()
+        seconds = 0 if self.dead_keys else wanted.seconds or _KEY_SECONDS
+        self.dead_keys -= bool(self.dead_keys)
         key = AuthKey(
             id=key_id,
             key=f"hskey-auth-{secret[:12]}-{secret}" if self.headscale else f"tskey-auth-{key_id}-{secret}",
@@ -200,7 +238,7 @@ class Tailnet:
             preauthorized=wanted.preauthorized,
             description=wanted.description,
             created=now,
-            expires=now + (wanted.seconds or _KEY_SECONDS),
+            expires=now + seconds,
         )
         self._keys[key_id] = key
         self._secrets[key.key] = key_id

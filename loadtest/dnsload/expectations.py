@@ -1,18 +1,19 @@
 """What a right answer is, by the records that the server was given."""
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tsnameserver.errors import RecordsError
-from tsnameserver.records import merge, parse
+from tsnameserver.records import RECORDS_KEY, merge, parse
 
 from dnsload.errors import InputError
 
 NOERROR = 0
 NXDOMAIN = 3
 ADDRESS_TYPES = ("A", "AAAA")
+_RECORDS = Path(RECORDS_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,9 @@ def fold(name: str) -> str:
 
 
 def read_records(paths: Iterable[Path]) -> KnownNames:
-    """Read the documents of one set of records, in one file or in shards; raises InputError."""
+    """Read the documents of one set of records: one file, its shards, or a folder of these; raises InputError."""
     documents = []
-    for path in paths:
+    for path in _files(paths):
         try:
             documents.append(parse(path.read_bytes()))
         except OSError as error:
@@ -64,6 +65,17 @@ def read_records(paths: Iterable[Path]) -> KnownNames:
         for name, texts in names.items():
             addresses.setdefault(fold(name), {})[qtype] = _normal(name, texts)
     return KnownNames(addresses)
+
+
+def _files(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield *paths*, and of a folder what it has of `records.json`, `records-1.json`, …."""
+    for path in paths:
+        if not path.is_dir():
+            yield path
+        elif found := sorted(path.glob(f"{_RECORDS.stem}*{_RECORDS.suffix}")):
+            yield from found
+        else:
+            raise InputError(f"{path} has no records: it is a folder without {RECORDS_KEY}")
 
 
 def _normal(name: str, texts: Iterable[str]) -> frozenset[str]:

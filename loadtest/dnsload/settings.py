@@ -288,7 +288,7 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=[],
         metavar="FILE",
-        help="records.json: its names are asked and the answers checked; repeat it for shards",
+        help="records.json: its names are asked and the answers checked; of shards repeat it, or give their folder",
     )
     add("--names", type=Path, metavar="FILE", help="ask these instead: lines of a name and perhaps a type")
     add("--name", action="append", default=[], metavar="NAME", help="ask this name; may be repeated")

@@ -59,7 +59,7 @@ async def _serve(settings: Settings, follower: Follower, tcp: Sequence[TcpServer
         tasks = [group.create_task(server.serve()) for server in tcp]
         tasks.append(group.create_task(follow_file(settings.records, follower.offer)))
         if settings.api is not None:
-            configmaps = ConfigMaps(settings.api, partial(follower.offer, Source.API))
+            configmaps = ConfigMaps(settings.api, partial(follower.offer, Source.API), follower.lose_api)
             tasks.append(group.create_task(configmaps.follow()))
         await stopping.wait()
         log.info("stopping")

@@ -83,9 +83,16 @@ class _Event(BaseModel):
 class ConfigMaps:
     """Offers the texts of all records ConfigMaps, by name, whenever some have changed."""
 
-    def __init__(self, settings: ApiSettings, offer: Callable[[Mapping[str, str | None]], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        settings: ApiSettings,
+        offer: Callable[[Mapping[str, str | None]], Awaitable[None]],
+        lose: Callable[[], Awaitable[None]],
+    ) -> None:
+        """*lose* is called when they can't be followed, as often as that is tried in vain."""
         self._settings = settings
         self._offer = offer
+        self._lose = lose
         self._texts: dict[str, str | None] = {}
         self._changed = asyncio.Event()
         self._failures = 0
@@ -118,10 +125,12 @@ class ConfigMaps:
                     "to the ServiceAccount nameserver; the records file is followed meanwhile"
                 )
                 delay = backoff.denied
+                await self._lose()
             except (ApiError, aiohttp.ClientError, OSError, ValueError) as error:
                 self._failures += 1
                 self._complain(f"the API server can't be followed: {type(error).__name__}: {error}")
                 delay = backoff.delay(self._failures)
+                await self._lose()
             await asyncio.sleep(delay)
 
     def _complain(self, complaint: str) -> None:

@@ -1,8 +1,9 @@
 """Records followed where they are kept, and turned into the zone that serves.
 
 Two sources offer documents: the API server (`configmaps`) and a mounted file (`follow_file`). Whichever is first to
-offer a whole good set is served. Once the API server has done so it leads and the file is ignored: what the kubelet
-mounts is never newer. Nothing that a source offers, or fails to offer, takes away the last good zone.
+offer a whole good set is served. Once the API server has done so it leads and the file is ignored, which the kubelet
+mounts later. Only while the API server can't be followed does a file with a newer serial take the lead, until the API
+server answers again. Nothing that a source offers, or fails to offer, takes away the last good zone.
 
 The interpreter is shared with the thread that answers, so a reload goes in short steps, and the garbage collector is
 kept from looking through all names: nothing in a zone refers to itself, so counting references frees it.
@@ -12,7 +13,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -38,6 +39,7 @@ _MOST_WARNINGS = 20
 _MANY_NAMES = 1000
 """From so many new names on it pays to tell the garbage collector."""
 _NEVER = 1 << 30
+_SERIALS = 1 << 32
 
 _T = TypeVar("_T")
 
@@ -69,6 +71,8 @@ class Follower:
         self._offered: dict[Source, _Offered] = {}
         self._waiting: dict[Source, Documents] = {}
         self._turn = asyncio.Lock()
+        self._mounted: Documents | None = None
+        self._api_is_lost = False
         self.reloads = Reloads()
 
     async def offer(self, source: Source, documents: Documents) -> None:
@@ -77,14 +81,33 @@ class Follower:
         It returns when they, or newer ones that were offered meanwhile, have had their turn.
         """
         self._waiting[source] = documents
+        if source is Source.FILE:
+            self._mounted = documents
+        else:
+            self._api_is_lost = False
         async with self._turn:
             newest = self._waiting.pop(source, None)
-            if newest is None or (self._leader is Source.API and source is Source.FILE):
+            if newest is None or (self._is_led_by_other(source) and not self._api_is_lost):
                 return
             offered = self._offered.get(source)
             if offered is None or offered.documents != newest:
                 with _sparing_collector():
                     await self._reload(source, newest)
+
+    async def lose_api(self) -> None:
+        """Serve the file, if it is newer than what is served, from now until the API server offers again."""
+        if not self._api_is_lost:
+            self._api_is_lost = True
+            if self._mounted is not None:
+                await self.offer(Source.FILE, self._mounted)
+
+    def _is_led_by_other(self, source: Source) -> bool:
+        return self._leader is Source.API and source is Source.FILE
+
+    def _is_news(self, records: Sequence[Records]) -> bool:
+        """Tell whether *records* have a newer serial than what is served (RFC 1982)."""
+        serial = max(part.serial or 0 for part in records)
+        return 0 < (serial - self._compiled.said.serial) % _SERIALS < _SERIALS // 2
 
     async def _reload(self, source: Source, documents: Documents) -> None:
         started = time.monotonic()
@@ -95,6 +118,8 @@ class Follower:
                 parsed[name] = await self._parsed(name, text, before)
         problems = [f"{name} is ignored: {bad}" for name, bad in parsed.items() if isinstance(bad, RecordsError)]
         records = whole_set(good for good in parsed.values() if isinstance(good, Records))
+        if records is not None and self._is_led_by_other(source) and not self._is_news(records):
+            return
         news: tuple[str, ...] = ()
         if records is None:
             self.reloads.failed += 1

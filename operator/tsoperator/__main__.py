@@ -22,6 +22,8 @@ environment (empty counts as unset):
   OPERATOR_LOGGING                     info, debug, warn or error (default info)
   OPERATOR_INGRESS_CLASS_NAME          ingress class to serve (default tailscale)
   OPERATOR_DEFAULT_LOAD_BALANCER       true: LoadBalancer Services without a class are ours (default false)
+  OPERATOR_TAKE_OVER_NAMES             true: a new proxy takes the name of a device with its tags that is offline, which
+                                       is deleted: for clusters that are rebuilt (default false)
   OPERATOR_DNS_ZONES                   zones of MagicDNS names, comma-separated (default ts.net)
   OPERATOR_NAMESERVER_IMAGE            image for a DNSConfig that names none
   OPERATOR_LEADER_ELECTION             true or false (default true)

@@ -19,6 +19,7 @@ from tsoperator.api.objects import (
     DNSCONFIG,
     ENDPOINTSLICE,
     INGRESS,
+    INGRESSCLASS,
     POD,
     PROXYCLASS,
     ROLE,
@@ -33,7 +34,16 @@ from tsoperator.api.objects import (
 )
 from tsoperator.authkeys import AuthKeys
 from tsoperator.desired import secret
-from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, by_metrics_owner, by_owner
+from tsoperator.desired.children import (
+    BY_GROUPED_OWNER,
+    BY_METRICS_OWNER,
+    BY_OWNER,
+    by_grouped_owner,
+    by_metrics_owner,
+    by_owner,
+    within,
+)
+from tsoperator.devices import Devices, mark_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
@@ -44,7 +54,9 @@ from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
+from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
+from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.reconcilers.unsupported.reconciler import UnsupportedReconciler
@@ -60,6 +72,7 @@ from tsoperator.settings import Settings
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
 from tsoperator.tsclient.oauth import CredentialFiles
+from tsoperator.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -95,17 +108,19 @@ async def run(settings: Settings) -> None:
         credentials = CredentialFiles(settings.client_id_file, settings.client_secret_file)
         tailnet = TailnetClient(session, settings.control_url, credentials)
         cache = Cache(sources(settings.namespace))
+        devices = Devices(tailnet)
         events = EventRecorder(client, instance=settings.pod_name)
         preflight = Preflight(tailnet, client, events, settings)
         registry.register(preflight)
         manager = Manager(
             cache,
-            reconcilers(client, tailnet, cache, settings, events),
+            reconcilers(client, tailnet, cache, devices, settings, events),
             ControllerMetrics(registry),
             Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
             coalesce={DNSRecordsReconciler.name: _GATHER},
-            beside=[preflight.run],
+            beside=[devices.follow, preflight.run],
         )
+        devices.listen(lambda marks: _look_again(manager, cache, marks))
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             if address:
                 log.info("probes and metrics on %s", address)
@@ -120,11 +135,13 @@ async def run(settings: Settings) -> None:
 def sources(namespace: str) -> list[Source]:
     """Return what to watch: users' objects everywhere, ours in the operator's *namespace*."""
     managed = f"{LABEL_MANAGED}={MANAGED}"
-    owned = {BY_OWNER: by_owner}
-    measured = {BY_METRICS_OWNER: by_metrics_owner}
+    owned = {BY_OWNER: within(namespace, by_owner)}
+    measured = {BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
+    grouped = {BY_GROUPED_OWNER: within(namespace, by_grouped_owner)}
     return [
-        Source(Selection(SERVICE), {**owned, **measured}),
+        Source(Selection(SERVICE), {**owned, **measured, **grouped}),
         Source(Selection(INGRESS), {BY_BACKEND: by_backend}),
+        Source(Selection(INGRESSCLASS)),
         Source(Selection(CONNECTOR)),
         Source(Selection(DNSCONFIG)),
         Source(Selection(PROXYCLASS)),
@@ -143,20 +160,37 @@ def sources(namespace: str) -> list[Source]:
 
 
 def reconcilers(
-    client: KubeClient, tailnet: TailnetClient, cache: Cache, settings: Settings, events: EventRecorder
+    client: KubeClient,
+    tailnet: TailnetClient,
+    cache: Cache,
+    devices: Devices,
+    settings: Settings,
+    events: EventRecorder,
 ) -> list[Reconciler]:
     """Return every reconciler."""
     applier = Applier(client, cache, events, tailnet.delete_device)
-    proxies = Proxies(cache, applier, AuthKeys(client, tailnet), settings)
+    upkeep = Upkeep(tailnet, devices, cache, settings)
+    proxies = Proxies(cache, applier, AuthKeys(client, tailnet), upkeep, settings)
     return [
-        ServiceReconciler(proxies),
+        ServiceReconciler(proxies, client),
         IngressReconciler(proxies),
         ConnectorReconciler(proxies),
-        ProxyClassReconciler(cache, applier),
+        ProxyClassReconciler(cache, applier, NodePorts(client, settings.namespace)),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
         *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),
     ]
+
+
+def _look_again(manager: Manager, cache: Cache, marks: frozenset[str]) -> None:
+    """Let the reconcilers look at whom a change of the devices with these *marks* concerns."""
+    for each in cache.all(SECRET):
+        if secret.device_of(each, None).id in marks:
+            manager.look_again(each)
+    for service in cache.all(SERVICE):
+        name = mark_of(egress.destination(service))
+        if name in marks or name.partition(".")[0] in marks:
+            manager.look_again(service)
 
 
 def _identity(crd: Object) -> Object:

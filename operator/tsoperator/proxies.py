@@ -1,55 +1,111 @@
 """What the reconcilers of proxies share: the look at one, its auth keys, and how a decision is carried out."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
-from tsoperator.api.objects import POD, PROXYCLASS, SECRET, SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object
+from tsoperator.api.objects import (
+    POD,
+    PROXYCLASS,
+    SECRET,
+    SERVICE,
+    SERVICEMONITOR,
+    STATEFULSET,
+    Key,
+    Object,
+    Resource,
+    uid,
+)
 from tsoperator.authkeys import AuthKeys
-from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, Owner
+from tsoperator.desired.children import BY_GROUPED_OWNER, BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after
+from tsoperator.desired.findings import Finding
 from tsoperator.desired.plan import Plan
-from tsoperator.desired.proxy import Children, Proxy
-from tsoperator.desired.statefulset import replicas
+from tsoperator.desired.proxy import NO_CHILDREN, Children, Proxy, plan_removal, way_out
 from tsoperator.kube.errors import Denied, Invalid
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
-from tsoperator.runtime.result import Result
+from tsoperator.runtime.result import DONE, Result
 from tsoperator.settings import Settings
 from tsoperator.tsclient.advice import trouble
 from tsoperator.tsclient.errors import ControlError
+from tsoperator.upkeep import Upkeep
+
+log = logging.getLogger(__name__)
+
+ORPHANED_FOR = 3600.0
+"""Seconds for which a proxy outlives a parent that went without a word: a restore from a backup brings that back."""
 
 
 class Proxies:
     """The proxies of the cluster, as the reconcilers of their parents see and change them."""
 
-    def __init__(self, cache: Cache, applier: Applier, auth_keys: AuthKeys, settings: Settings) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        applier: Applier,
+        auth_keys: AuthKeys,
+        upkeep: Upkeep,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*clock* is monotonic."""
         self.cache = cache
         self.settings = settings
         self._applier = applier
         self._auth_keys = auth_keys
+        self._upkeep = upkeep
+        self._clock = clock
+        self._orphaned: dict[Owner, float] = {}  # when it was first found to be gone
 
     def children(self, owner: Owner) -> Children:
-        """Return what there is of the proxy of *owner*."""
+        """Return what there is of the proxy of *owner* alone."""
+
+        def found(resource: Resource, index: str = BY_OWNER) -> list[Object]:
+            labelled = self.cache.indexed(resource, index, str(owner))
+            return [obj for obj in labelled if is_named_after(obj, owner.key.name)]
+
         return Children(
-            services=self.cache.indexed(SERVICE, BY_OWNER, str(owner)),
-            statefulsets=self.cache.indexed(STATEFULSET, BY_OWNER, str(owner)),
-            secrets=self.cache.indexed(SECRET, BY_OWNER, str(owner)),
-            pods=self.cache.indexed(POD, BY_OWNER, str(owner)),
-            metrics=[
-                obj
-                for resource in (SERVICE, SERVICEMONITOR)
-                for obj in self.cache.indexed(resource, BY_METRICS_OWNER, str(owner))
-            ],
+            services=found(SERVICE),
+            statefulsets=found(STATEFULSET),
+            secrets=found(SECRET),
+            pods=found(POD),
+            metrics=[*found(SERVICE, BY_METRICS_OWNER), *found(SERVICEMONITOR, BY_METRICS_OWNER)],
+            grouped=self.cache.indexed(SERVICE, BY_GROUPED_OWNER, str(owner)),
         )
+
+    def keep(self, owner: Owner) -> None:
+        """Take note that *owner* is there."""
+        self._orphaned.pop(owner, None)
+
+    async def clear_away(self, owner: Owner) -> Result:
+        """Take away, step by step, the proxy of *owner*, which has been gone for long without our finalizer's being
+        waited for. Raises KubeError, ControlError.
+        """
+        children = self.children(owner)
+        if children == replace(NO_CHILDREN, grouped=children.grouped):
+            self.keep(owner)
+            return DONE
+        now = self._clock()
+        left = self._orphaned.setdefault(owner, now) + ORPHANED_FOR - now
+        if left > 0:
+            return Result(left)
+        log.warning("%s has been gone for long, and its proxy was left behind: taking that away", owner)
+        plan = plan_removal(children)
+        await self._applier.apply({}, plan)
+        return Result(plan.requeue_after)
 
     def proxy_class(self, name: str) -> Object | None:
         """Return the ProxyClass called *name*, if it is there."""
         return self.cache.get(PROXYCLASS, Key("", name))
 
+    async def findings(self, proxy: Proxy, children: Children) -> Sequence[Finding]:
+        """Make the devices of *proxy* right, and its name free before it asks for it; return what there is to tell."""
+        return await self._upkeep.look_after(proxy, children)
+
     async def auth_keys(self, proxy: Proxy, children: Children) -> Mapping[int, str]:
         """Return the auth keys to plan *proxy* with, by ordinal, minted if need be. Raises KubeError, ControlError."""
-        return {
-            ordinal: await self._auth_keys.for_proxy(proxy, children, self.settings, ordinal)
-            for ordinal in range(replicas(proxy.target))
-        }
+        return await self._auth_keys.for_proxy(proxy, children, self.settings)
 
     async def carry_out(
         self, parent: Object, decision: Awaitable[Plan], failed: Callable[[Object, str, str], Plan]
@@ -60,12 +116,18 @@ class Proxies:
         own.
         Raises KubeError, ControlError: the refusal, too, so that it is tried again.
         """
+        plan = Plan()
         try:
             plan = await decision
             parent = await self._applier.apply(parent, plan)
         except (ControlError, Denied, Invalid) as error:
-            refused = failed(parent, *trouble(error))
+            message, reason = trouble(error)
+            hint = f"; {way_out(plan)}" if plan.devices and isinstance(error, ControlError) else ""
+            refused = failed(parent, f"{message}{hint}", reason)
             await self._applier.report(await self._applier.apply(parent, refused), refused)
             raise
         await self._applier.report(parent, plan)
-        return Result(plan.requeue_after)
+        due = [seconds for seconds in (plan.requeue_after, self._auth_keys.pop_due(uid(parent))) if seconds is not None]
+        if plan.release:
+            self._auth_keys.forget(uid(parent))
+        return Result(min(due, default=None))

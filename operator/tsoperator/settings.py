@@ -38,6 +38,7 @@ class Settings:
     proxy_class: str = ""
     firewall_mode: str = ""
     default_load_balancer: bool = False
+    take_over_names: bool = False
     ingress_class: str = DEFAULT_INGRESS_CLASS
     nameserver_image: str = "tailscale/k8s-nameserver:stable"
     zones: tuple[str, ...] = ("ts.net",)
@@ -75,6 +76,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         proxy_class=given.get("PROXY_DEFAULT_CLASS", ""),
         firewall_mode=_one_of(given, "PROXY_FIREWALL_MODE", _FIREWALL_MODES),
         default_load_balancer=_boolean(given, "OPERATOR_DEFAULT_LOAD_BALANCER", default=False),
+        take_over_names=_boolean(given, "OPERATOR_TAKE_OVER_NAMES", default=False),
         ingress_class=given.get("OPERATOR_INGRESS_CLASS_NAME", defaults.ingress_class),
         nameserver_image=given.get("OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
         zones=_zones(given, "OPERATOR_DNS_ZONES") or defaults.zones,

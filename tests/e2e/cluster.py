@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from tsoperator.api.names import PARENT_INGRESS, PARENT_SERVICE
+from tsoperator.api.names import PARENT_CONNECTOR, PARENT_INGRESS, PARENT_SERVICE, SECRET_DEVICE_ID
 from tsoperator.api.objects import Key
 from tsoperator.desired.children import Owner
 
-from tests.e2e.product import NAMESPACE
+from tests.e2e.product import NAMESPACE, wait_ready
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.waiting import eventually
@@ -18,7 +18,7 @@ from tests.e2e.waiting import eventually
 Object = dict[str, Any]
 
 _CHILDREN = ("statefulsets", "services", "secrets")
-_PARENTS = {"Service": PARENT_SERVICE, "Ingress": PARENT_INGRESS}
+_PARENTS = {"Service": PARENT_SERVICE, "Ingress": PARENT_INGRESS, "Connector": PARENT_CONNECTOR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Cluster:
         self.bed.kubectl("delete", resource, name, "--ignore-not-found", "--wait=false", *_within(namespace))
 
     def children(self, parent: Object, resources: str = ",".join(_CHILDREN)) -> list[Object]:
-        """Return what the operator made for a Service or Ingress."""
+        """Return what the operator made for a Service, an Ingress or a Connector."""
         metadata = parent["metadata"]
-        owner = Owner(_PARENTS[parent["kind"]], Key(metadata["namespace"], metadata["name"]))
+        owner = Owner(_PARENTS[parent["kind"]], Key(metadata.get("namespace", ""), metadata["name"]))
         return self.listed(resources, NAMESPACE, owner.labels)
 
     def proxy(self, parent: Object, seconds: float = 60) -> Object:
@@ -65,16 +65,56 @@ class Cluster:
 
         return eventually(ready, f"a ready proxy Pod for {parent['metadata']['name']}", seconds)[0]
 
+    def device_proxy(self, parent: Object, seconds: float = 60) -> Object:
+        """Wait for the ready Pod of a parent's proxy that has told of its device, and return it.
+
+        Before that it doesn't know those who want to reach it: their first try would take WireGuard five seconds.
+        """
+        pod = self.proxy(parent, seconds)
+
+        def told() -> bool:
+            return all(SECRET_DEVICE_ID in secret.get("data", {}) for secret in self.children(parent, "secrets"))
+
+        eventually(told, f"a device of {parent['metadata']['name']}", seconds)
+        return pod
+
     def remove(self, parent: Object, seconds: float = 60) -> None:
-        """Delete a Service or Ingress and wait until it and its proxy are gone."""
+        """Delete a Service, an Ingress or a Connector and wait until it and its proxy are gone."""
         metadata = parent["metadata"]
-        self.delete(parent["kind"], metadata["name"], metadata["namespace"])
+        named = (parent["kind"], metadata["name"], metadata.get("namespace", ""))
+        self.delete(*named)
 
         def gone() -> bool:
-            there = self.get(parent["kind"], metadata["name"], metadata["namespace"])
-            return there is None and not self.children(parent, ",".join([*_CHILDREN, "pods"]))
+            return self.get(*named) is None and not self.children(parent, ",".join([*_CHILDREN, "pods"]))
 
         eventually(gone, f"{metadata['name']} and its proxy gone", seconds)
+
+    def look(self, parent: Object) -> Object:
+        """Return a Service, an Ingress or a Connector as it is. Raises AssertionError if it isn't there."""
+        metadata = parent["metadata"]
+        found = self.get(parent["kind"], metadata["name"], metadata.get("namespace", ""))
+        assert found, f"no {parent['kind']} {metadata['name']}"
+        return found
+
+    def annotate(self, parent: Object, *changes: str) -> None:
+        """Set annotations (``name=value``), or take them away (``name-``), as a user does."""
+        metadata = parent["metadata"]
+        words = ["annotate", "--overwrite", parent["kind"], metadata["name"], *changes]
+        self.bed.kubectl(*words, *_within(metadata.get("namespace", "")))
+
+    def patch(self, parent: Object, change: Object) -> None:
+        """Merge *change* into a Service, an Ingress or a Connector."""
+        metadata = parent["metadata"]
+        words = ["patch", parent["kind"], metadata["name"], "--type=merge", f"--patch={json.dumps(change)}"]
+        self.bed.kubectl(*words, *_within(metadata.get("namespace", "")))
+
+    def scale_operator(self, replicas: int) -> None:
+        """Have the operator run in as many replicas, and wait until it does."""
+        self.bed.kubectl("-n", NAMESPACE, "scale", "deployment/operator", f"--replicas={replicas}")
+        if replicas:
+            wait_ready(self.bed)
+        else:
+            eventually(lambda: not self.listed("pods", NAMESPACE, {"app": "operator"}), "the operator's end")
 
     def run_in(self, pod: Object, *words: str, timeout: float = 30) -> str:
         """Run a command in a Pod and return what it prints."""
@@ -95,6 +135,17 @@ def is_ready(pod: Object) -> bool:
     conditions = pod.get("status", {}).get("conditions") or []
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     return ready and "deletionTimestamp" not in pod["metadata"]
+
+
+def identity(pod: Object) -> tuple[str, int]:
+    """Return a Pod's UID, and how often its containers were started again."""
+    return pod["metadata"]["uid"], sum(each["restartCount"] for each in pod["status"]["containerStatuses"])
+
+
+def shown_hostnames(parent: Object) -> list[str]:
+    """Return the host names in the load balancer status of a Service or an Ingress."""
+    entries = parent.get("status", {}).get("loadBalancer", {}).get("ingress") or ()
+    return [entry["hostname"] for entry in entries if "hostname" in entry]
 
 
 def pod_ip(pod: Object) -> str:

@@ -8,6 +8,8 @@ import re
 import shutil
 import uuid
 from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import yaml
@@ -17,11 +19,13 @@ from tsoperator.kube.config import load_configuration
 from tests.e2e import evidence, product
 from tests.e2e.cluster import Cluster, Object, dig
 from tests.e2e.product import TREE
+from tests.e2e.testbed import control
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.lock import locked
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.network import DNS_SERVICE
 from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.peer import Peer
 from tests.e2e.testbed.progress import Progress
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import client as client_pod
@@ -117,7 +121,7 @@ def client(cluster: Cluster) -> Object:
     return pod
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def management(bed: Bed) -> Management:
     """The tailnet's management API."""
     return Management.log_in(bed.machines["wan"])
@@ -130,9 +134,36 @@ async def api(bed: Bed) -> AsyncIterator[KubeClient]:
         yield client
 
 
+@pytest.fixture(scope="session")
+def outside(bed: Bed) -> Peer:
+    """The device outside the cluster."""
+    return Peer.at(bed.paths, bed.machines["peer"], bed.folder)
+
+
+@pytest.fixture(scope="session")
+def acme_root(bed: Bed) -> Path:
+    """The root that certificates of the ACME server chain to, as a file."""
+    file = bed.folder / "acme-root.pem"
+    file.write_text(control.acme_root(bed.paths, bed.machines["wan"]))
+    return file
+
+
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace of a user; what is in it, and what the operator made for that, is gone afterwards."""
+    with _namespace(cluster) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def shared_namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace that the tests of a module share."""
+    with _namespace(cluster) as name:
+        yield name
+
+
+@contextmanager
+def _namespace(cluster: Cluster) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:6]}"
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     cluster.bed.plane.wait_for_namespace(name)

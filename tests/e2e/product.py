@@ -9,12 +9,13 @@ from typing import Any
 
 import yaml
 
-from tests.e2e.testbed import control, oci, registry
+from tests.e2e.testbed import control, oci, registry, rootfs
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.commands import Word, run
 from tests.e2e.testbed.images import Files
 from tests.e2e.testbed.management import CLIENT_ID, CLIENT_SECRET
 from tests.e2e.testbed.parts import TAILSCALE, program
+from tests.e2e.testbed.paths import Paths
 
 TREE = Path(__file__).parents[2]
 NAMESPACE = "tailscale"
@@ -45,7 +46,7 @@ def push_images(bed: Bed) -> ProductImages:
 
 def push_image(bed: Bed, target: str) -> str:
     """Build one target of the Dockerfile, push it, and return its name."""
-    context = _context(bed.paths.cache / "product")
+    context = _context(bed.paths)
     name = f"example/{target}:{context.name}"
     bed.images.push_dockerfile(name, context, target, {"BASE": registry.BASE})
     return name
@@ -94,10 +95,11 @@ def _push_proxy(bed: Bed) -> None:
     bed.images.push_files(PROXY_IMAGE, Files(copies), start)
 
 
-def _context(cache: Path) -> Path:
-    """Return a build context of the tree with its wheels; the same for the same sources, so that layers are reused."""
+def _context(paths: Paths) -> Path:
+    """Return a build context of the tree with its wheels, named by all that its images are made of."""
+    cache = paths.cache / "product"
     wheels = _wheels(cache / "wheels")
-    seen = hashlib.sha256(wheels.name.encode())
+    seen = hashlib.sha256(f"{wheels.name} {rootfs.layout(paths).name}".encode())
     for file in _sources():
         seen.update(f"{file.relative_to(TREE)}\0".encode() + file.read_bytes() + b"\0")
     context = cache / "contexts" / seen.hexdigest()[:16]

@@ -7,7 +7,6 @@ import pytest
 from tests.e2e.cluster import Answer, Cluster, Object, dig, pod_ip
 from tests.e2e.dnsprobe import Probe
 from tests.e2e.product import NAMESPACE
-from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import GREETING, WEB_PORT, Peer
 from tests.e2e.waiting import eventually
@@ -24,10 +23,10 @@ def serves(cluster: Cluster, nameserver: str, wanted: Answer) -> bool:
     return eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == wanted, f"{PEER_NAME} is {wanted}")
 
 
-@pytest.fixture
-def by_name(cluster: Cluster, nameserver: str, namespace: str) -> Object:
-    """An egress Service to the peer by its MagicDNS name, with its record served."""
-    service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)
+@pytest.fixture(scope="module")
+def by_name(cluster: Cluster, nameserver: str, shared_namespace: str) -> Object:
+    """An egress Service to the peer by its MagicDNS name, with its record served; the last test deletes it."""
+    service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     assert serves(cluster, nameserver, Answer("NOERROR", (pod_ip(cluster.proxy(service)),)))
     return service
@@ -39,20 +38,18 @@ def test_a_pod_reaches_a_device_by_its_tailnet_name(cluster: Cluster, client: Ob
     assert reaches(cluster, client, PEER_NAME)
 
 
-def test_a_pod_reaches_a_device_by_the_services_cluster_name(
-    cluster: Cluster, client: Object, by_name: Object, namespace: str
-) -> None:
-    assert reaches(cluster, client, f"{by_name['metadata']['name']}.{namespace}.svc.cluster.local")
+def test_a_pod_reaches_a_device_by_the_services_cluster_name(cluster: Cluster, client: Object, by_name: Object) -> None:
+    metadata = by_name["metadata"]
+    assert reaches(cluster, client, f"{metadata['name']}.{metadata['namespace']}.svc.cluster.local")
 
 
 def test_a_pod_reaches_a_device_by_a_service_for_its_address(
-    cluster: Cluster, client: Object, namespace: str, bed: Bed
+    cluster: Cluster, client: Object, shared_namespace: str, outside: Peer
 ) -> None:
-    outside = Peer.at(bed.paths, bed.machines["peer"], bed.folder)
-    service = egress_service(namespace, "printer", tailnet_ip=outside.address)
+    service = egress_service(shared_namespace, "printer", tailnet_ip=outside.address)
     cluster.apply(service)
     cluster.proxy(service)
-    assert reaches(cluster, client, f"printer.{namespace}.svc.cluster.local")
+    assert reaches(cluster, client, f"printer.{shared_namespace}.svc.cluster.local")
 
 
 def test_the_record_follows_the_proxy_pod(
@@ -71,9 +68,9 @@ def test_the_record_follows_the_proxy_pod(
 
 
 def test_a_deleted_service_leaves_nothing(
-    cluster: Cluster, by_name: Object, nameserver: str, namespace: str, management: Management
+    cluster: Cluster, by_name: Object, nameserver: str, management: Management
 ) -> None:
-    hostname = f"{namespace}-{by_name['metadata']['name']}"
+    hostname = f"{by_name['metadata']['namespace']}-{by_name['metadata']['name']}"
     eventually(lambda: management.device(hostname), "the device")
     cluster.remove(by_name)
     assert serves(cluster, nameserver, Answer("NXDOMAIN"))

@@ -2,34 +2,24 @@
 
 import pytest
 
-from tests.e2e.cluster import Cluster, Object
+from tests.e2e.cluster import Cluster, Object, shown_hostnames
 from tests.e2e.testbed import control
-from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import Peer
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import PAGE, exposed_service, web
-
-TO_WEB: Object = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}
-BALANCED: Object = {**TO_WEB, "type": "LoadBalancer", "loadBalancerClass": "tailscale"}
+from tests.e2e.workloads import BALANCED, PAGE, TO_WEB, exposed_service, web
 
 
-@pytest.fixture
-def outside(bed: Bed) -> Peer:
-    """The device outside the cluster."""
-    return Peer.at(bed.paths, bed.machines["peer"], bed.folder)
-
-
-@pytest.fixture
-def pages(cluster: Cluster, namespace: str) -> str:
-    """The namespace, with the Service ``web`` in it that the page is behind."""
-    cluster.apply(*web(namespace, "web"))
-    return namespace
+@pytest.fixture(scope="module")
+def pages(cluster: Cluster, shared_namespace: str) -> str:
+    """A namespace with the Service ``web`` in it that the page is behind."""
+    cluster.apply(*web(shared_namespace, "web"))
+    return shared_namespace
 
 
 def reached(cluster: Cluster, outside: Peer, service: Object) -> bool:
     """A device gets the page by the name of the Service's device; the first packets may be lost."""
-    cluster.proxy(service)
+    cluster.device_proxy(service)
     url = f"http://{device_name(service)}/"
     return eventually(lambda: outside.curl(url).strip() == PAGE, f"the page of {url}")
 
@@ -39,18 +29,12 @@ def device_name(service: Object) -> str:
     return f"{metadata['namespace']}-{metadata['name']}.{control.DOMAIN}"
 
 
-def shown(cluster: Cluster, service: Object) -> list[str]:
-    """The host names in a Service's status."""
-    found = cluster.get("service", service["metadata"]["name"], service["metadata"]["namespace"]) or {}
-    entries = found["status"]["loadBalancer"].get("ingress") or ()
-    return [entry["hostname"] for entry in entries if "hostname" in entry]
-
-
 def test_a_device_reaches_a_load_balancer_whose_status_names_it(cluster: Cluster, outside: Peer, pages: str) -> None:
     service = exposed_service(pages, "lb", BALANCED)
     cluster.apply(service)
     assert reached(cluster, outside, service)
-    assert eventually(lambda: shown(cluster, service) == [device_name(service)], "the device's name in the status")
+    name = device_name(service)
+    eventually(lambda: shown_hostnames(cluster.look(service)) == [name], f"{name} in the status")
 
 
 def test_a_device_reaches_a_service_with_the_annotation(cluster: Cluster, outside: Peer, pages: str) -> None:

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Answer, Cluster, Object, dig, pod_ip
+from tests.e2e.cluster import Answer, Cluster, Object, dig, pod_ip, shown_hostnames
 from tests.e2e.testbed import control
-from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.peer import Peer
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PAGE, ingress, web
@@ -16,53 +15,44 @@ FORWARD = {"experimental_forward_cluster_traffic_via_ingress": "true"}
 ROOT_IN_POD = "/tmp/root.pem"
 
 
-@pytest.fixture
-def root(bed: Bed, tmp_path: Path) -> Path:
-    """The root that certificates of the ACME server chain to."""
-    file = tmp_path / "root.pem"
-    file.write_text(control.acme_root(bed.paths, bed.machines["wan"]))
-    return file
-
-
-@pytest.fixture
-def shop(cluster: Cluster, nameserver: str, namespace: str) -> Object:
+@pytest.fixture(scope="module")
+def shop(cluster: Cluster, nameserver: str, shared_namespace: str) -> Object:
     """An Ingress with everything on: redirect, and Pods go through it too."""
-    shown = ingress(namespace, "shop", "web", http_redirect="true", **FORWARD)
-    cluster.apply(*web(namespace, "web"), shown)
-    address = Answer("NOERROR", (pod_ip(cluster.proxy(shown)),))
+    shown = ingress(shared_namespace, "shop", "web", http_redirect="true", **FORWARD)
+    cluster.apply(*web(shared_namespace, "web"), shown)
+    address = Answer("NOERROR", (pod_ip(cluster.device_proxy(shown)),))
     eventually(lambda: dig(cluster.bed, nameserver, NAME) == address, f"{NAME} is {address}")
     return shown
 
 
-@pytest.fixture
-def outside(bed: Bed) -> Peer:
-    """The device outside the cluster."""
-    return Peer.at(bed.paths, bed.machines["peer"], bed.folder)
-
-
 def test_a_device_gets_the_page_with_a_certificate_that_chains_to_the_root(
-    shop: Object, outside: Peer, root: Path
+    shop: Object, outside: Peer, acme_root: Path
 ) -> None:
-    fetch: list[str | Path] = ["--cacert", root, f"https://{NAME}/"]
+    fetch: list[str | Path] = ["--cacert", acme_root, f"https://{NAME}/"]
     eventually(lambda: outside.curl(*fetch).strip() == PAGE, "the page over HTTPS")
 
 
-def test_plain_http_from_a_device_leads_to_the_page(shop: Object, outside: Peer, root: Path) -> None:
-    fetch: list[str | Path] = ["--location", "--cacert", root, "--write-out", "%{num_redirects}", f"http://{NAME}/"]
+def test_plain_http_from_a_device_leads_to_the_page(shop: Object, outside: Peer, acme_root: Path) -> None:
+    fetch: list[str | Path] = [
+        "--location",
+        "--cacert",
+        acme_root,
+        "--write-out",
+        "%{num_redirects}",
+        f"http://{NAME}/",
+    ]
     eventually(lambda: outside.curl(*fetch).split("\n") == [PAGE, "1"], "the page after one redirect")
 
 
-def test_a_pod_gets_the_page_by_the_ingresss_name(cluster: Cluster, client: Object, shop: Object, root: Path) -> None:
+def test_a_pod_gets_the_page_by_the_ingresss_name(
+    cluster: Cluster, client: Object, shop: Object, acme_root: Path
+) -> None:
     metadata = client["metadata"]
     write = ["exec", "-i", metadata["name"], "-n", metadata["namespace"], "--", "sh", "-c", f"cat > {ROOT_IN_POD}"]
-    cluster.bed.kubectl(*write, stdin=root.read_text())
+    cluster.bed.kubectl(*write, stdin=acme_root.read_text())
     fetch = ["--cacert", ROOT_IN_POD, f"https://{NAME}/"]
     eventually(lambda: cluster.curl(client, *fetch).strip() == PAGE, "the page over HTTPS")
 
 
-def test_the_status_names_the_device(cluster: Cluster, shop: Object, namespace: str) -> None:
-    def hostnames() -> list[str]:
-        found = cluster.get("ingress", "shop", namespace) or {}
-        return [each["hostname"] for each in found["status"]["loadBalancer"].get("ingress") or ()]
-
-    eventually(lambda: hostnames() == [NAME], f"{NAME} in the status")
+def test_the_status_names_the_device(cluster: Cluster, shop: Object) -> None:
+    eventually(lambda: shown_hostnames(cluster.look(shop)) == [NAME], f"{NAME} in the status")

@@ -15,7 +15,6 @@ from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY, Records, parse, re
 from tsoperator.api.objects import CONFIGMAP, Key
 from tsoperator.kube.client import KubeClient
 
-from tests.e2e import product
 from tests.e2e.cluster import Answer, Cluster, dig, pod_ip
 from tests.e2e.dnsprobe import Probe, Seen
 from tests.e2e.product import NAMESPACE
@@ -38,7 +37,7 @@ ts.net:53 {{
     }}
 }}
 """
-OUTAGE = 30.0  # seconds
+OUTAGE = 30.0  # seconds; an operator loses its Lease, and all back off: the end takes as long again
 API_SERVER = "kube-apiserver"
 BOTH, ONLY6, MOVED = (f"{label}.{DOMAIN}" for label in ("both", "only6", "moved"))
 RECORDS = Records(ip4={BOTH: ["192.0.2.1", "192.0.2.2"]}, ip6={BOTH: ["2001:db8::1"], ONLY6: ["2001:db8::2"]}, serial=7)
@@ -57,17 +56,9 @@ def served(cluster: Cluster, nameserver: str, namespace: str) -> Answer:
 @pytest.fixture(scope="module")
 def without_operator(cluster: Cluster, nameserver: str) -> Iterator[None]:
     """Nobody who writes records but the test."""
-    scale(cluster, 0)
+    cluster.scale_operator(0)
     yield
-    scale(cluster, 2)
-
-
-def scale(cluster: Cluster, replicas: int) -> None:
-    cluster.bed.kubectl("-n", NAMESPACE, "scale", "deployment/operator", f"--replicas={replicas}")
-    if replicas:
-        product.wait_ready(cluster.bed)
-    else:
-        eventually(lambda: not cluster.listed("pods", NAMESPACE, {"app": "operator"}), "the operator's end")
+    cluster.scale_operator(2)
 
 
 @pytest.mark.timeout(OUTAGE + 150)
@@ -96,6 +87,7 @@ def dnsmasq(bed: Bed, nameserver: str) -> Iterator[str]:
     quiet = ["--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root", "--pid-file="]
     listen = [f"--listen-address={DNSMASQ}", "--bind-interfaces", f"--server=/ts.net/{nameserver}"]
     bed.daemons.start("dnsmasq", ["dnsmasq", *quiet, *listen], bed.machines["node"])
+    eventually(lambda: dig(bed, DNSMASQ, "ts.net", "SOA").data, "an answer of dnsmasq")
     yield DNSMASQ
     bed.daemons.stop("dnsmasq")
 

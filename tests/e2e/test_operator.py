@@ -22,7 +22,7 @@ from tests.e2e.workloads import PEER_NAME, egress_service
 from tests.support.audit import AuditLog
 
 BURST = 20
-QUIET = 20  # seconds
+QUIET = 10  # seconds
 LEASE = "tailscale-operator"
 
 

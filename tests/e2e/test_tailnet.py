@@ -23,12 +23,6 @@ def api(bed: Bed) -> Management:
 
 
 @pytest.fixture
-def outside(bed: Bed) -> Peer:
-    """The device that every bed has."""
-    return Peer.at(bed.paths, bed.machines["peer"], bed.folder)
-
-
-@pytest.fixture
 def join(bed: Bed, api: Management) -> Iterator[Join]:
     """Lets one more device in, beside the cluster; it is gone from the tailnet afterwards."""
     guest = Peer.at(bed.paths, bed.machines["node"], bed.folder, "guest")
@@ -108,6 +102,19 @@ def test_tags_reach_the_device(join: Join, api: Management) -> None:
     guest = join()
     api.set_tags(node_id(api, "guest"), ["tag:other"])
     assert eventually(lambda: guest.status()["Self"].get("Tags") == ["tag:other"])
+
+
+@pytest.mark.timeout(120)
+def test_a_route_that_a_device_advertises_leads_to_it_until_it_does_no_more(join: Join, outside: Peer) -> None:
+    def routes() -> list[str]:
+        peers = outside.status()["Peer"].values()
+        return [route for peer in peers if peer["HostName"] == guest.name for route in peer.get("PrimaryRoutes", ())]
+
+    guest = join()
+    guest.tailscale("set", "--advertise-routes=198.51.100.0/24")
+    assert eventually(lambda: routes() == ["198.51.100.0/24"])
+    guest.tailscale("set", "--advertise-routes=")
+    assert eventually(lambda: routes() == [])
 
 
 @pytest.mark.timeout(120)

@@ -4,6 +4,10 @@ from typing import Any
 
 from tests.e2e.testbed import control, registry
 
+# The specs of Services that lead to what `web` makes with the name "web".
+TO_WEB: dict[str, Any] = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}
+BALANCED: dict[str, Any] = {**TO_WEB, "type": "LoadBalancer", "loadBalancerClass": "tailscale"}
+
 PEER_NAME = f"peer.{control.DOMAIN}"
 PAGE = "hello from the cluster"
 
@@ -27,8 +31,8 @@ def exposed_service(namespace: str, name: str, spec: Object, **annotations: str)
     return {**service, "spec": spec}
 
 
-def ingress(namespace: str, name: str, service: str, **annotations: str) -> Object:
-    """Return an Ingress that shows port 80 of a Service to the tailnet as *name*."""
+def ingress(namespace: str, name: str, service: str, host: str = "", **annotations: str) -> Object:
+    """Return an Ingress that shows port 80 of a Service to the tailnet as *host*, which is *name* if none is given."""
     given = {f"tailscale.com/{key.replace('_', '-')}": value for key, value in annotations.items()}
     return {
         "apiVersion": "networking.k8s.io/v1",
@@ -37,9 +41,19 @@ def ingress(namespace: str, name: str, service: str, **annotations: str) -> Obje
         "spec": {
             "ingressClassName": "tailscale",
             "defaultBackend": {"service": {"name": service, "port": {"number": 80}}},
-            "tls": [{"hosts": [name]}],
+            "tls": [{"hosts": [host or name]}],
         },
     }
+
+
+def connector(name: str, **spec: Any) -> Object:
+    """Return a Connector."""
+    return {"apiVersion": "tailscale.com/v1alpha1", "kind": "Connector", "metadata": {"name": name}, "spec": spec}
+
+
+def proxy_class(name: str, **spec: Any) -> Object:
+    """Return a ProxyClass."""
+    return {"apiVersion": "tailscale.com/v1alpha1", "kind": "ProxyClass", "metadata": {"name": name}, "spec": spec}
 
 
 def web(namespace: str, name: str) -> list[Object]:

@@ -93,6 +93,14 @@ def test_each_packet_is_answered_from_the_address_that_was_asked(where: Where) -
             assert both.received() == [query[::-1] for query in queries]
 
 
+@pytest.mark.parametrize("where", [each for each in EVERYWHERE if each != LOOPBACK], ids=str)
+def test_the_route_chooses_an_answers_way_and_not_the_interface_that_the_query_came_by(where: Where) -> None:
+    with ends(where) as both:
+        both.send(b"a", b"b", b"c")
+        assert both.batches.exchange(reversed_bytes, no_failure) == 3
+        assert both.batches._buffers.interfaces[:3].tolist() == [0, 0, 0]
+
+
 def test_without_packets_there_is_nothing_to_wait_for() -> None:
     with ends() as both:
         assert both.batches.exchange(reversed_bytes, no_failure) == 0

@@ -22,10 +22,15 @@ async def api() -> AsyncIterator[ApiServer]:
 
 
 @asynccontextmanager
-async def running(url: str, service_account: Path, offer: Callable[[Texts], Awaitable[None]]) -> AsyncIterator[None]:
-    """Follow the ConfigMaps at *url*."""
+async def running(
+    url: str,
+    service_account: Path,
+    offer: Callable[[Texts], Awaitable[None]],
+    lose: Callable[[], Awaitable[None]] | None = None,
+) -> AsyncIterator[None]:
+    """Follow the ConfigMaps at *url*; *lose* is told when they can't be followed."""
     settings = ApiSettings(url, "tailscale", service_account, SHORT)
-    task = asyncio.create_task(ConfigMaps(settings, offer).follow())
+    task = asyncio.create_task(ConfigMaps(settings, offer, lose or (lambda: asyncio.sleep(0))).follow())
     try:
         async with asyncio.timeout(5):
             yield
@@ -180,6 +185,26 @@ async def test_the_token_is_read_anew_for_each_request(api: ApiServer, tmp_path:
         await offers.get()
     sent = [request.headers["Authorization"] for request in api.asked]
     assert (sent[0], sent[2]) == ("Bearer first", "Bearer second")
+
+
+@pytest.mark.parametrize(("status", "lost"), [(403, True), (503, True), (410, False)])
+async def test_that_configmaps_cannot_be_followed_is_told(
+    api: ApiServer, tmp_path: Path, status: int, lost: bool
+) -> None:
+    told = asyncio.Event()
+
+    async def lose() -> None:
+        told.set()
+
+    offers: asyncio.Queue[Texts] = asyncio.Queue()
+    async with running(api.url, tmp_path, offers.put, lose):
+        await offers.get()
+        assert not told.is_set()
+        api.refuse_with = status
+        api.drop_connections() if lost else api.expire()
+        for _ in range(4):
+            await api.arrivals.get()
+    assert told.is_set() is lost
 
 
 def test_the_backoff_doubles_up_to_its_most() -> None:

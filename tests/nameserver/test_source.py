@@ -6,16 +6,20 @@ import gc
 import logging
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tsnameserver.compiler import build_zone, empty_zone
+from tsnameserver.configmaps import ApiSettings, Backoff, ConfigMaps
 from tsnameserver.records import Records, merge, parse, render
 from tsnameserver.source import Documents, Follower, Source, follow_file
 from tsnameserver.zone import Serving
 
+from tests.nameserver.api_server import api_server
 from tests.nameserver.samples import SETTINGS
 
 
@@ -66,6 +70,95 @@ async def test_the_api_server_leads_once_it_has_answered(serving: Serving, follo
     await follower.offer(Source.FILE, {"records.json": document("newer")})
     await follower.offer(Source.API, {})
     assert names(serving) == {"api"}
+
+
+class File(NamedTuple):
+    serial: int | None
+    served: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        File(6, "file"),
+        File(5, "api"),
+        File(4, "api"),
+        File(None, "api"),
+        File(2**31 + 4, "file"),
+        File(2**31 + 5, "api"),
+    ],
+)
+@pytest.mark.parametrize("before", [True, False], ids=["mounted before", "mounted after"])
+async def test_a_file_leads_where_it_is_newer_and_the_api_server_is_lost(
+    serving: Serving, follower: Follower, case: File, before: bool
+) -> None:
+    mounted = {"records.json": document("file", serial=case.serial)}
+    await follower.offer(Source.API, {"dnsrecords": document("api", serial=5)})
+    if before:
+        await follower.offer(Source.FILE, mounted)
+        assert names(serving) == {"api"}
+    await follower.lose_api()
+    if not before:
+        await follower.offer(Source.FILE, mounted)
+    assert names(serving) == {case.served}
+
+
+async def test_the_api_server_leads_again_when_it_answers(serving: Serving, follower: Follower) -> None:
+    answer = {"dnsrecords": document("api", serial=5)}
+    await follower.offer(Source.API, answer)
+    await follower.lose_api()
+    for serial in (6, 7):
+        await follower.offer(Source.FILE, {"records.json": document(f"file{serial}", serial=serial)})
+        assert names(serving) == {f"file{serial}"}
+    await follower.offer(Source.API, answer)
+    assert names(serving) == {"api"}
+    await follower.offer(Source.FILE, {"records.json": document("file", serial=8)})
+    assert names(serving) == {"api"}
+
+
+async def test_a_serial_that_starts_over_is_newer(serving: Serving, follower: Follower) -> None:
+    await follower.offer(Source.API, {"dnsrecords": document("api", serial=2**32 - 1)})
+    await follower.lose_api()
+    await follower.offer(Source.FILE, {"records.json": document("file", serial=1)})
+    assert names(serving) == {"file"}
+
+
+async def test_a_broken_file_takes_nothing_away_while_the_api_server_is_lost(
+    serving: Serving, follower: Follower
+) -> None:
+    await follower.offer(Source.API, {"dnsrecords": document("api", serial=5)})
+    await follower.lose_api()
+    await follower.offer(Source.FILE, {"records.json": "{"})
+    assert names(serving) == {"api"}
+
+
+async def test_an_api_server_goes_and_the_file_is_followed_until_it_is_back(
+    serving: Serving, follower: Follower, tmp_path: Path
+) -> None:
+    def settings(url: str) -> ApiSettings:
+        return ApiSettings(url, "tailscale", tmp_path, Backoff(0.01, 0.02, 0.03))
+
+    mount(tmp_path, "..1", document("old", serial=4))
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        async with api_server("tailscale") as api:
+            api.write("dnsrecords", document("api", serial=5))
+            configmaps = ConfigMaps(settings(api.url), partial(follower.offer, Source.API), follower.lose_api)
+            following = [configmaps.follow(), follow_file(tmp_path / "records.json", follower.offer)]
+            started = [tasks.create_task(each) for each in following]
+            await served(serving, "api")
+        mount(tmp_path, "..2", document("file", serial=6))
+        await served(serving, "file")
+        async with api_server("tailscale", int(api.url.rpartition(":")[2])) as api:
+            api.write("dnsrecords", document("again", serial=6))
+            await served(serving, "again")
+            for task in started:
+                task.cancel()
+
+
+async def served(serving: Serving, name: str) -> None:
+    """Wait until *name* is the one that is served."""
+    while names(serving) != {name}:  # noqa: ASYNC110 - the zone is swapped without a word
+        await asyncio.sleep(0.005)
 
 
 async def test_shards_are_served_when_the_set_is_whole(serving: Serving, follower: Follower) -> None:

@@ -42,6 +42,25 @@ def headless(parent: Object, magic_dns_name: str = "") -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
+def grouped(parent: Object, group: str, magic_dns_name: str = "") -> Object:
+    """Return the Service through which an egress Service reaches the proxies of its ProxyGroup."""
+    made = headless(parent, magic_dns_name)
+    made["metadata"]["labels"] |= {"tailscale.com/proxy-group": group, "tailscale.com/svc-type": "egress"}
+    ports = [
+        {"name": "tailscale-unnamed", "protocol": "TCP", "port": 5432, "targetPort": 10437},
+        {"name": "tailscale-health-check", "protocol": "TCP", "port": 9002, "targetPort": 9002},
+    ]
+    return made | {"spec": {"type": "ClusterIP", "ipFamilyPolicy": "PreferDualStack", "ports": ports}}
+
+
+def certificate(parent: Object, group: str, domain: str) -> Object:
+    """Return the Secret with the certificate of an Ingress that a ProxyGroup serves."""
+    more = {"tailscale.com/proxy-group": group, "tailscale.com/domain": domain, "tailscale.com/secret-type": "certs"}
+    metadata = {"namespace": "tailscale", "name": domain, "labels": labels(parent) | more}
+    data = {"tls.crt": "", "tls.key": ""}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "kubernetes.io/tls", "data": data}
+
+
 def secret(
     parent: Object,
     hostname: str,

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 
 import pytest
+from clustersim.faults import Failure
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from clustersim.tailnet import NewKey
-from tsoperator.api.names import ANNOTATION_DIGEST, LABEL_SERVICE_NAME
+from tsoperator.api.names import ANNOTATION_DIGEST, FINALIZER, LABEL_SERVICE_NAME
 from tsoperator.api.objects import (
     DEPLOYMENT,
     ENDPOINTSLICE,
@@ -29,6 +30,7 @@ from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 WEB = f"web.{DOMAIN}"
 GATES = [f"gate-0.{DOMAIN}", f"gate-1.{DOMAIN}"]
 GO_TIME = "2026-01-02T03:04:05Z"
+GROUP_FINALIZERS = ["tailscale.com/ingress-pg-finalizer"]
 HANDLERS = "${TS_CERT_DOMAIN}:443"
 
 
@@ -237,6 +239,97 @@ async def names(world: World) -> list[str]:
     return sorted(name for name, addresses in (await world.records()).items() if addresses)
 
 
+async def grouped_by_go(world: World) -> Object:
+    """Make what the Go operator makes of an egress Service that a ProxyGroup serves; return the Service of these."""
+    await world.apply(egress(proxy_group="group"))
+    parent = await world.look(egress())
+    made = go_objects.grouped(parent, "group", FQDN)
+    await world.change(parent, go_objects.held(parent))
+    external_name = f"{key_of(made).name}.tailscale.svc.cluster.local"
+    await world.change(parent, {"spec": {"type": "ExternalName", "externalName": external_name}})
+    await world.apply(made)
+    return await world.look(made)
+
+
+async def test_what_a_proxygroup_serves_is_left_as_it_is_and_keeps_its_name(cluster: World) -> None:
+    made = await grouped_by_go(cluster)
+    service = await cluster.look(egress())
+    await dns_by_go(cluster, {FQDN: [made["spec"]["clusterIP"]]})
+    async with our_operator(cluster):
+        await cluster.becomes(cluster.records, {FQDN: made["spec"]["clusterIPs"]})
+        assert not await cluster.writes_when_left_alone()
+    assert [await cluster.look(egress()), await cluster.look(made)] == [service, made]
+
+
+async def test_a_service_of_a_proxygroup_that_is_deleted_says_what_it_waits_for_and_goes_with_that(
+    cluster: World,
+) -> None:
+    made = await grouped_by_go(cluster)
+    async with our_operator(cluster):
+        await cluster.delete(egress())
+        await cluster.eventually(lambda: waits(cluster))
+        assert not await cluster.writes_when_left_alone()
+        assert await cluster.look(made) == made
+        await cluster.delete(made)
+        await cluster.eventually(lambda: cluster.gone(egress()))
+        assert await cluster.gone(made)
+
+
+async def waits(world: World) -> bool:
+    """Tell whether an Event says that a ProxyGroup has what is left."""
+    return "ProxyGroup 'group' still serves" in (await world.events(egress())).get("ProxyGroupUnsupported", "")
+
+
+async def test_a_proxy_whose_service_has_gone_to_a_proxygroup_goes_and_leaves_what_that_made(cluster: World) -> None:
+    await hand_over(cluster)
+
+
+WRITES = [("delete", "statefulsets"), ("delete", "services"), ("delete", "secrets"), ("update", "services")]
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(("verb", "plural"), WRITES)
+async def test_any_write_may_fail_while_a_service_goes_to_a_proxygroup(cluster: World, verb: str, plural: str) -> None:
+    for status in (500, 409, 500):
+        cluster.sim.faults.fail(Failure(status, verb=verb, plural=plural))
+    await hand_over(cluster)
+    assert cluster.sim.faults.to_json()["fail"] == []
+
+
+async def hand_over(cluster: World) -> None:
+    """Let a Service have a proxy and then a ProxyGroup, and see that only the proxy goes."""
+    await egress_by_go(cluster)
+    parent = await cluster.look(egress())
+    made = go_objects.grouped(parent, "group")
+    made["metadata"]["name"] = "ts-db-group"
+    await cluster.apply(made)
+    async with our_operator(cluster):
+        await cluster.becomes(lambda: cluster.reason(egress()), "ProxyCreated")
+        await cluster.annotate(egress(), {"tailscale.com/proxy-group": "group"})
+        await cluster.becomes(cluster.device_names, [])
+        await cluster.becomes(lambda: cluster.condition(egress()), None)
+    assert await cluster.leftovers(egress()) == ["services tailscale/ts-db-group"]
+    assert (await cluster.look(egress()))["metadata"]["finalizers"] == parent["metadata"]["finalizers"]
+
+
+async def test_the_certificate_of_an_ingress_that_a_proxygroup_serves_stays(cluster: World) -> None:
+    await cluster.apply(backend(), ingress(proxy_group="group"))
+    parent = await cluster.look(ingress())
+    await cluster.change(parent, {"metadata": {"finalizers": [*GROUP_FINALIZERS, FINALIZER]}})
+    certificate = go_objects.certificate(parent, "group", WEB)
+    await cluster.apply(certificate)
+    async with our_operator(cluster):
+        await cluster.becomes(lambda: finalizers(cluster), GROUP_FINALIZERS)
+        await cluster.settled()
+    assert not await cluster.gone(certificate)
+
+
+async def finalizers(world: World) -> list[str]:
+    """Return the finalizers of the Ingress."""
+    found: list[str] = (await world.look(ingress()))["metadata"]["finalizers"]
+    return found
+
+
 async def test_a_proxy_that_was_taken_over_can_be_changed(cluster: World) -> None:
     before = await egress_by_go(cluster)
     async with our_operator(cluster):
@@ -277,3 +370,18 @@ async def test_what_was_deleted_while_no_operator_ran_is_cleaned_up(cluster: Wor
         await cluster.eventually(lambda: cluster.gone(egress()))
     assert await cluster.leftovers(egress()) == []
     assert await cluster.device_names() == []
+
+
+async def test_a_service_that_a_group_of_proxies_serves_is_left_alone(cluster: World) -> None:
+    service = egress(proxy_group="egress")
+    await cluster.apply(service)
+    parent = await cluster.look(service)
+    await cluster.change(parent, go_objects.held(parent))
+    between = go_objects.headless(parent)
+    between["metadata"]["labels"] |= {"tailscale.com/proxy-group": "egress", "tailscale.com/svc-type": "egress"}
+    between["spec"] = {"ports": [{"port": 10080}]}
+    await cluster.apply(between)
+    before = await cluster.look(service), await cluster.look(between)
+    async with our_operator(cluster):
+        assert not await cluster.writes_when_left_alone()
+    assert (await cluster.look(service), await cluster.look(between)) == before

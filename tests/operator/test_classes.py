@@ -7,16 +7,18 @@ from typing import Any, NamedTuple
 import pytest
 from clustersim import objects
 from clustersim.faults import Failure
+from clustersim.sim import SimOptions
 from tsoperator.api.names import ANNOTATION_GIVEN
-from tsoperator.api.objects import SERVICE, SERVICEMONITOR, STATEFULSET, Object, annotations, key_of, labels, uid
+from tsoperator.api.objects import SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object, annotations, key_of, labels, uid
 from tsoperator.kube.errors import NotFound
 
 from tests.operator import go_objects
 from tests.operator.test_adoption import logged_in, new_key, our_operator
-from tests.support.manifests import DOMAIN, FQDN, backend, egress, ingress, proxy_class
-from tests.support.operator import NAMESPACE, Proxy, World, running_operator
+from tests.support.manifests import DOMAIN, FQDN, backend, connector, egress, ingress, proxy_class
+from tests.support.operator import NAMESPACE, Proxy, World, new_world, running_operator
 
 READY = "ProxyClassReady"
+PATCHES = ("patch", "servicemonitors")
 METRICS: Object = {"metrics": {"enable": True}}
 MONITORED: Object = {"metrics": {"enable": True, "serviceMonitor": {"enable": True, "labels": {"release": "prom"}}}}
 
@@ -57,6 +59,25 @@ async def variable(world: World, parent: Object, name: str = "FOO") -> str | Non
     """Return a variable of the proxy's container."""
     statefulsets = await world.children(STATEFULSET, parent)
     return Proxy({}, statefulsets[0], {}, {}).env.get(name) if statefulsets else None
+
+
+@pytest.mark.parametrize("families", [("IPv6",), ("IPv6", "IPv4")], ids=["IPv6 alone", "IPv6 first"])
+async def test_metrics_are_served_at_an_ipv6_address(families: tuple[str, ...]) -> None:
+    async with new_world(SimOptions(families=families)) as world, running_operator(world):
+        before = await with_class(world, connector(exitNode=True, proxyClass="prod"), **METRICS)
+        assert before.env["TS_LOCAL_ADDR_PORT"] == "[$(POD_IP)]:9002"
+        assert not await world.writes_when_left_alone()
+        await world.change(connector(), {"spec": {"hostname": "gate"}})
+        await world.becomes(world.device_names, [f"gate.{DOMAIN}"])
+        assert (await made(world, connector())).pod_uid == before.pod_uid
+
+
+async def test_a_proxy_that_runs_at_an_ipv6_address_serves_metrics_too() -> None:
+    async with new_world(SimOptions(families=("IPv6",))) as world, running_operator(world):
+        before = await with_class(world, connector(exitNode=True, proxyClass="prod"), **FOO)
+        await world.change(proxy_class(), {"spec": METRICS})
+        await world.eventually(lambda: restarted(world, before, connector()))
+        assert (await made(world, connector())).env["TS_DEBUG_ADDR_PORT"] == "[$(POD_IP)]:9001"
 
 
 @pytest.mark.parametrize("kind", ["annotation", "label"])
@@ -144,9 +165,9 @@ async def test_a_change_of_a_class_restarts_only_what_it_changes(world: World, e
     assert not await world.writes_when_left_alone()
 
 
-async def restarted(world: World, before: Proxy) -> bool:
+async def restarted(world: World, before: Proxy, parent: Object | None = None) -> bool:
     """Tell whether another Pod is ready."""
-    proxy = await world.proxy(egress())
+    proxy = await world.proxy(parent or egress())
     return proxy is not None and proxy.pod_uid != before.pod_uid
 
 
@@ -158,6 +179,23 @@ async def test_a_change_of_a_class_is_no_news_to_an_ingress(world: World) -> Non
     await world.becomes(lambda: variable(world, ingress()), "2")
     await world.settled()
     assert await world.events(ingress()) == before
+
+
+async def test_a_change_of_a_class_is_no_news_to_services_and_connectors(world: World) -> None:
+    router = connector(proxyClass="prod", exitNode=True)
+    await world.apply(router)
+    await with_class(world, egress(proxy_class="prod"), **FOO)
+    await world.becomes(lambda: world.reason(router, "ConnectorReady"), "ConnectorCreated")
+    await world.settled()
+    before = [(await world.look(parent))["status"] for parent in (router, egress())]
+    with world.store.subscribe(objects.SERVICE, objects.CONNECTOR) as changes:
+        await world.change(proxy_class(), {"spec": container(env=[{"name": "FOO", "value": "2"}])})
+        await world.becomes(lambda: variable(world, router), "2")
+        await world.becomes(lambda: variable(world, egress()), "2")
+        await world.settled()
+        changes.close()
+        shown = [change.object["status"] async for change in changes if "conditions" in change.object["status"]]
+    assert [status for status in shown if status not in before] == []
 
 
 async def test_routes_of_others_are_accepted_as_the_class_says(world: World) -> None:
@@ -336,6 +374,46 @@ async def test_a_service_monitor_follows_the_class(cluster: World, monitoring: O
         await cluster.becomes(lambda: monitor_labels(cluster), None)
         assert await measured(cluster) == [f"{proxy.name}-metrics"]
         assert not await cluster.writes_when_left_alone()
+
+
+async def test_a_service_monitor_without_its_labels_is_given_them_back_and_never_patched(
+    world: World, monitoring: Object
+) -> None:
+    await world.apply(monitoring)
+    await world.eventually(lambda: serves_monitors(world))
+    await measured_ingress(world, **MONITORED)
+    wanted = await world.eventually(lambda: monitor_labels(world))
+    [monitor] = (await world.api.list(SERVICEMONITOR, NAMESPACE)).items
+    await world.settled()
+    before = patches(world)
+    await world.change(monitor, {"metadata": {"labels": None}})
+    await world.becomes(lambda: monitor_labels(world), wanted)
+    await world.settled()
+    assert patches(world) - before == 1  # our own, above
+
+
+def patches(world: World) -> int:
+    """Return how many patches of ServiceMonitors there were."""
+    return sum(count for (_, verb, plural), count in world.requests().items() if (verb, plural) == PATCHES)
+
+
+async def test_a_strangers_service_monitor_is_said_to_be_in_the_way(cluster: World, monitoring: Object) -> None:
+    await cluster.apply(monitoring)
+    await cluster.eventually(lambda: serves_monitors(cluster))
+    async with running_operator(cluster):
+        proxy = await measured_ingress(cluster, **METRICS)
+    stranger = {**proxy_service(proxy), "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor"}
+    await cluster.apply({**stranger, "spec": {"selector": {}, "endpoints": []}})
+    theirs = await cluster.look(stranger)
+    await cluster.change(proxy_class(), {"spec": MONITORED})
+    async with running_operator(cluster):
+        await cluster.eventually(lambda: in_the_way(cluster, key_of(stranger)))
+    assert await cluster.look(stranger) == theirs
+
+
+async def in_the_way(world: World, key: Key) -> bool:
+    """Tell whether an Event says that the ServiceMonitor named *key* is in the way."""
+    return f"ServiceMonitor {key} is in the way" in (await world.events(ingress())).get("ProxyFailed", "")
 
 
 async def serves_monitors(world: World) -> bool:

@@ -50,6 +50,8 @@ class Given(NamedTuple):
         Given("PROXY_FIREWALL_MODE", "nftables", "firewall_mode", "nftables"),
         Given("OPERATOR_DEFAULT_LOAD_BALANCER", "true", "default_load_balancer", True),
         Given("OPERATOR_DEFAULT_LOAD_BALANCER", "false", "default_load_balancer", False),
+        Given("OPERATOR_TAKE_OVER_NAMES", "true", "take_over_names", True),
+        Given("OPERATOR_TAKE_OVER_NAMES", "", "take_over_names", False),
         Given("OPERATOR_INGRESS_CLASS_NAME", "private", "ingress_class", "private"),
         Given("OPERATOR_NAMESERVER_IMAGE", "example.org/ns:v1", "nameserver_image", "example.org/ns:v1"),
         Given("OPERATOR_DNS_ZONES", "ts.net, .Tail.Example.ORG.", "zones", ("ts.net", "tail.example.org")),

@@ -10,6 +10,7 @@ from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import FINALIZER, LABEL_SERVICE_NAME
 from tsoperator.api.objects import (
     CONNECTOR,
+    DEPLOYMENT,
     DNSCONFIG,
     ENDPOINTSLICE,
     INGRESS,
@@ -111,6 +112,14 @@ def ingress(
 def dnsconfig(name: str = "ts-dns", nameserver: Object | None = None, **metadata: Any) -> Object:
     """Return a DNSConfig that asks for *nameserver*, one with the defaults if it isn't given."""
     return obj(DNSCONFIG, Key("", name), {"spec": {"nameserver": nameserver or {}}}, **{"generation": 1, **metadata})
+
+
+def rolled_out(image: str, **status: int) -> Object:
+    """Return the nameserver's Deployment, both of whose Pods have *image* but for what *status* says."""
+    counts = {"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
+    pods = {"containers": [{"name": "nameserver", "image": image}]}
+    content = {"spec": {"replicas": 2, "template": {"spec": pods}}, "status": {**counts, **status}}
+    return obj(DEPLOYMENT, Key(OPERATOR_NAMESPACE, "nameserver"), content, generation=2)
 
 
 def connector(spec: Object | None = None, *, name: str = "router", **metadata: Any) -> Object:

@@ -13,6 +13,8 @@ LABEL_MANAGED: Final = "tailscale.com/managed"
 LABEL_PARENT_TYPE: Final = "tailscale.com/parent-resource-type"
 LABEL_PARENT_NAME: Final = "tailscale.com/parent-resource"
 LABEL_PARENT_NAMESPACE: Final = "tailscale.com/parent-resource-ns"
+LABEL_SERVICE_TYPE: Final = "tailscale.com/svc-type"
+"""On what a ProxyGroup's reconcilers make of a Service."""
 LABEL_APP: Final = "app"
 LABEL_APP_NAME: Final = "app.kubernetes.io/name"
 LABEL_APP_COMPONENT: Final = "app.kubernetes.io/component"
@@ -31,6 +33,9 @@ PARENT_SERVICE: Final = "svc"
 PARENT_INGRESS: Final = "ingress"
 PARENT_NAMESERVER: Final = "nameserver"
 PARENT_CONNECTOR: Final = "connector"
+
+# The value of LABEL_SERVICE_TYPE.
+SERVICE_TYPE_EGRESS: Final = "egress"
 
 # Values of LABEL_PROXY_TYPE.
 TYPE_EGRESS_SERVICE: Final = "egress_service"
@@ -51,6 +56,7 @@ ANNOTATION_TAILNET_IP: Final = "tailscale.com/tailnet-ip"
 ANNOTATION_TAILNET_TARGET_IP_DEPRECATED: Final = "tailscale.com/ts-tailnet-target-ip"
 ANNOTATION_TAILNET_FQDN: Final = "tailscale.com/tailnet-fqdn"
 ANNOTATION_FUNNEL: Final = "tailscale.com/funnel"
+ANNOTATION_HTTP_ENDPOINT: Final = "tailscale.com/http-endpoint"
 ANNOTATION_HTTP_REDIRECT: Final = "tailscale.com/http-redirect"
 ANNOTATION_FORWARD_CLUSTER_TRAFFIC: Final = "tailscale.com/experimental-forward-cluster-traffic-via-ingress"
 
@@ -65,6 +71,9 @@ ANNOTATION_GIVEN: Final = "tailscale.com/from-proxy-class"
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
 
+FIELD_MANAGER: Final = "tsoperator"
+"""Whose the fields are that we write: the API server takes it from the program's name in requests."""
+
 FINALIZER: Final = "tailscale.com/finalizer"
 DNS_FINALIZER: Final = "tailscale.com/dns-records-reconciler"
 """On proxy Services that have a DNS record."""
@@ -72,6 +81,9 @@ DNS_FINALIZER: Final = "tailscale.com/dns-records-reconciler"
 # Classes that hand a Service or an Ingress to the operator.
 LOAD_BALANCER_CLASS: Final = "tailscale"
 DEFAULT_INGRESS_CLASS: Final = "tailscale"
+INGRESS_CONTROLLER: Final = "tailscale.com/ts-ingress"
+"""The controller that our IngressClass names."""
+ANNOTATION_DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 
 # What a proxy is for, as the image is told by TS_INTERNAL_APP.
 APP_EGRESS_SERVICE: Final = "k8s-operator-egress-proxy"
@@ -87,11 +99,15 @@ SECRET_DEVICE_IPS: Final = "device_ips"  # noqa: S105
 SECRET_POD_UID: Final = "pod_uid"  # noqa: S105
 SECRET_CAPABILITY_VERSION: Final = "tailscale_capver"  # noqa: S105
 SECRET_HTTPS_ENDPOINT: Final = "https_endpoint"  # noqa: S105
+SECRET_REISSUE: Final = "reissue_authkey"  # noqa: S105
+"""While the proxy can't log in and asks for another auth key: the one that it has, empty if it has none."""
 NO_HTTPS: Final = "no-https"
 """The value of SECRET_HTTPS_ENDPOINT for a proxy that serves no HTTPS."""
 SERVE_CONFIG_KEY: Final = "serve-config"
 SERVE_STATE_PREFIX: Final = "_serve_"
 """Of the keys in which tailscaled remembers what it was last told to serve."""
+ACME_ACCOUNT_KEY: Final = "acme-account.key.pem"
+"""The key under which tailscaled keeps its account with the certificate authority, made before the first request."""
 CERT_DOMAIN: Final = "${TS_CERT_DOMAIN}"
 """In a serve config: the proxy image puts the device's own name here."""
 CONFIG_KEY: Final = "cap-107.hujson"

@@ -1,9 +1,12 @@
 """What belongs to a parent: the labels that say so, and the children that are there."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tsoperator.api.names import (
+    ANNOTATION_DIGEST,
+    ANNOTATION_MAGIC_DNSNAME,
     LABEL_MANAGED,
     LABEL_PARENT_NAME,
     LABEL_PARENT_NAMESPACE,
@@ -15,12 +18,18 @@ from tsoperator.api.names import (
     PARENT_CONNECTOR,
     PARENT_INGRESS,
     PARENT_SERVICE,
+    PROXY_GROUP,
+    SECRET_CAPABILITY_VERSION,
+    SECRET_CURRENT_PROFILE,
+    SECRET_DEVICE_ID,
+    SECRET_POD_UID,
     TYPE_CONNECTOR,
     TYPE_EGRESS_SERVICE,
     TYPE_INGRESS_RESOURCE,
     TYPE_INGRESS_SERVICE,
 )
-from tsoperator.api.objects import Key, Object, is_deleting, labels
+from tsoperator.api.objects import SECRET, Key, Object, Resource, annotations, is_deleting, key_of, labels
+from tsoperator.api.rules import child_base_name
 
 BY_OWNER = "owner"
 """The index by which children are found; its values are `str(Owner)`."""
@@ -28,12 +37,18 @@ BY_OWNER = "owner"
 BY_METRICS_OWNER = "metrics-owner"
 """The index of metrics Services and ServiceMonitors, which have labels of their own; its values are `str(Owner)`."""
 
+BY_GROUPED_OWNER = "grouped-owner"
+"""The index of what a ProxyGroup's reconcilers made for a parent; its values are `str(Owner)`."""
+
 _PARENTS = {
     TYPE_EGRESS_SERVICE: PARENT_SERVICE,
     TYPE_INGRESS_SERVICE: PARENT_SERVICE,
     TYPE_INGRESS_RESOURCE: PARENT_INGRESS,
     TYPE_CONNECTOR: PARENT_CONNECTOR,
 }
+
+_MARKS = {LABEL_MANAGED, LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE, LABEL_PARENT_TYPE}
+_STATE = {SECRET_DEVICE_ID, SECRET_POD_UID, SECRET_CAPABILITY_VERSION, SECRET_CURRENT_PROFILE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +73,13 @@ class Owner:
 
 
 def owner_of(child: Object) -> Owner | None:
-    """Return the owner that the labels of *child* name; None if it is nobody's."""
-    found = labels(child)
-    name = found.get(LABEL_PARENT_NAME)
-    if found.get(LABEL_MANAGED) != MANAGED or not name:
-        return None
-    return Owner(found.get(LABEL_PARENT_TYPE, ""), Key(found.get(LABEL_PARENT_NAMESPACE, ""), name))
+    """Return the owner that the labels of *child* name; None if it is nobody's, or a ProxyGroup serves the parent."""
+    return None if labels(child).get(PROXY_GROUP) else _labelled_owner(child)
+
+
+def grouped_owner_of(child: Object) -> Owner | None:
+    """Return the parent for which a ProxyGroup's reconcilers made *child*; None if it isn't of their making."""
+    return _labelled_owner(child) if labels(child).get(PROXY_GROUP) else None
 
 
 def metrics_owner_of(child: Object) -> Owner | None:
@@ -78,9 +94,24 @@ def metrics_owner_of(child: Object) -> Owner | None:
     return Owner(kind, Key(found.get(LABEL_PROXY_PARENT_NAMESPACE, ""), found.get(LABEL_PROXY_PARENT_NAME, "")))
 
 
+def within(namespace: str, index: Callable[[Object], Iterable[str]]) -> Callable[[Object], Iterable[str]]:
+    """Return *index* of the objects in *namespace*, the operator's: labels elsewhere are somebody else's."""
+
+    def restricted(child: Object) -> Iterable[str]:
+        return index(child) if key_of(child).namespace == namespace else ()
+
+    return restricted
+
+
 def by_owner(child: Object) -> Iterable[str]:
     """Index children by owner."""
     owner = owner_of(child)
+    return (str(owner),) if owner else ()
+
+
+def by_grouped_owner(child: Object) -> Iterable[str]:
+    """Index what a ProxyGroup's reconcilers made by the parent that it is for."""
+    owner = grouped_owner_of(child)
     return (str(owner),) if owner else ()
 
 
@@ -90,15 +121,44 @@ def by_metrics_owner(child: Object) -> Iterable[str]:
     return (str(owner),) if owner else ()
 
 
-def is_child(obj: Object) -> bool:
-    """Tell whether *obj* was made for a parent."""
-    return (owner_of(obj) or metrics_owner_of(obj)) is not None
+def is_child(obj: Object, namespace: str) -> bool:
+    """Tell whether *obj* was made for a parent: it is in the operator's *namespace*, and its labels say so."""
+    return _parent_of(obj, namespace) is not None
 
 
-def owned_keys(child: Object, owner_type: str) -> Iterable[Key]:
-    """Map a child to the key of its parent if that is of *owner_type*."""
-    owner = owner_of(child) or metrics_owner_of(child)
+def owned_keys(child: Object, owner_type: str, namespace: str) -> Iterable[Key]:
+    """Map a child in the operator's *namespace* to the key of its parent if that is of *owner_type*."""
+    owner = _parent_of(child, namespace)
     return (owner.key,) if owner and owner.type == owner_type else ()
+
+
+def is_marked(obj: Object) -> bool:
+    """Tell whether an operator made *obj*, by its labels or annotations, or a proxy, by what only these write into a
+    Secret: they make one that is deleted anew.
+    """
+    if {ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME} & annotations(obj).keys() or _MARKS & labels(obj).keys():
+        return True
+    return obj["kind"] == SECRET.kind and bool(_STATE & (obj.get("data") or {}).keys())
+
+
+def is_named_after(child: Object, parent_name: str) -> bool:
+    """Tell whether *child* has a name that children of *parent_name* get from us or the Go operator: labels alone can
+    be edited to claim another's child.
+    """
+    stem = re.escape(child_base_name(parent_name))
+    return re.fullmatch(rf"{stem}-+[a-z0-9]+(-\d+|-metrics)?", key_of(child).name) is not None
+
+
+def owner_reference(resource: Resource, name: str, uid: str) -> Object:
+    """Return the controller reference to the owner *name*, which is cluster-scoped or in the namespace of the child."""
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
 
 
 def first(objects: Iterable[Object]) -> Object | None:
@@ -108,3 +168,17 @@ def first(objects: Iterable[Object]) -> Object | None:
         key=lambda obj: (is_deleting(obj), obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]),
     )
     return ranked[0] if ranked else None
+
+
+def _parent_of(child: Object, namespace: str) -> Owner | None:
+    if key_of(child).namespace != namespace:
+        return None
+    return _labelled_owner(child) or metrics_owner_of(child)
+
+
+def _labelled_owner(child: Object) -> Owner | None:
+    found = labels(child)
+    name = found.get(LABEL_PARENT_NAME)
+    if found.get(LABEL_MANAGED) != MANAGED or not name:
+        return None
+    return Owner(found.get(LABEL_PARENT_TYPE, ""), Key(found.get(LABEL_PARENT_NAMESPACE, ""), name))

@@ -4,17 +4,18 @@ written on it: those go again with the class.
 
 from collections.abc import Mapping
 
-from tsoperator.api.names import ANNOTATION_GIVEN
+from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_GIVEN
 from tsoperator.api.objects import Object, annotations
 
 _FIELDS = ("labels", "annotations")
+_NOTES = (ANNOTATION_DIGEST, ANNOTATION_GIVEN)
 
 
 def with_given(child: Object, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
-    """Return *child* with these on its metadata, except where it has the key itself."""
+    """Return *child* with these on its metadata, except where it has the key itself, or it is one of our notes."""
     metadata = child["metadata"]
     given = {
-        field: {key: value for key, value in more.items() if key not in metadata.get(field, {})}
+        field: {key: value for key, value in more.items() if key not in {*metadata.get(field, {}), *_NOTES}}
         for field, more in zip(_FIELDS, (labels, annotations), strict=True)
     }
     names = sorted(f"{field}.{key}" for field, more in given.items() for key in more)

@@ -19,9 +19,8 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import SERVICE, SERVICEMONITOR, Key, Object, is_deleting, key_of, resource_of, uid
 from tsoperator.api.v1alpha1.proxyclass import Metrics
-from tsoperator.desired.children import Owner
+from tsoperator.desired.children import Owner, owner_reference
 from tsoperator.desired.given import with_given
-from tsoperator.desired.nameserver import owner_reference
 from tsoperator.desired.statefulset import (
     ConnectNetworks,
     EgressByFQDN,

@@ -9,7 +9,7 @@ from tsoperator.api.names import (
     NAMESERVER,
     PARENT_NAMESERVER,
 )
-from tsoperator.api.objects import Key, Object, Resource, is_deleting
+from tsoperator.api.objects import Key, Object, is_deleting
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import Owner
 from tsoperator.settings import Settings
@@ -33,18 +33,6 @@ def nameserver_labels(dnsconfig: str, namespace: str) -> dict[str, str]:
     return {**owner.labels, LABEL_APP_NAME: "tailscale", LABEL_APP_COMPONENT: NAMESERVER}
 
 
-def owner_reference(resource: Resource, name: str, uid: str) -> Object:
-    """Return the controller reference to the cluster-scoped owner *name*."""
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "name": name,
-        "uid": uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-
-
 def nameserver_image(dnsconfig: DNSConfig, settings: Settings) -> str:
     """Return the image that serves: repository and tag fall back to the operator's default each on its own.
 
@@ -63,3 +51,15 @@ def nameserver_image(dnsconfig: DNSConfig, settings: Settings) -> str:
 def is_upstream(image: str) -> bool:
     """Tell whether *image* is the Go operator's nameserver, which reads one ConfigMap and is not probed."""
     return image.rpartition("/")[2].partition(":")[0].partition("@")[0] == _UPSTREAM_IMAGE
+
+
+def reads_shards(deployment: Object | None) -> bool:
+    """Tell whether all that serves as the nameserver reads shards: *deployment* has our image, and is rolled out."""
+    if deployment is None:
+        return False
+    spec, status = deployment["spec"], deployment.get("status") or {}
+    if any(is_upstream(container["image"]) for container in spec["template"]["spec"]["containers"]):
+        return False
+    seen = status.get("observedGeneration") == deployment["metadata"].get("generation")
+    counts = {status.get(name) or 0 for name in ("replicas", "updatedReplicas", "availableReplicas")}
+    return seen and counts == {spec.get("replicas", 1)}

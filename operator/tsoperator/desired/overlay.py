@@ -7,23 +7,25 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from tsoperator.api.names import PROXY_CONTAINER, SYSCTL_CONTAINER
+from tsoperator.api.names import ANNOTATION_LAST_CLUSTER_DNS_NAME, PROXY_CONTAINER, SYSCTL_CONTAINER
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.proxyclass import Container, Debug, Pod, ProxyClassSpec
+from tsoperator.desired.families import POD_IPV4, POD_IPV6
 from tsoperator.desired.given import with_given
 from tsoperator.desired.metrics import METRICS_PORT, METRICS_PORT_NAME, serves_metrics
 from tsoperator.desired.statefulset import ServeIngress, Target
 
 _DEBUG_PORT: Final = 9001
 _STAGING_DIRECTORY: Final = "https://acme-staging-v02.api.letsencrypt.org/directory"
-_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-cluster-dns-name"
 _REFERENCE = re.compile(r"\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 
 
-def overlaid(statefulset: Object, spec: ProxyClassSpec, target: Target) -> Object:
-    """Return *statefulset*, that of a proxy with this *target*, as the class *spec* wants it."""
+def overlaid(statefulset: Object, spec: ProxyClassSpec, target: Target, *, ipv6: bool = False) -> Object:
+    """Return *statefulset*, that of a proxy with this *target*, as the class *spec* wants it; *ipv6* tells that the
+    first address of its Pods is of that family.
+    """
     template = statefulset["spec"]["template"]
-    metadata, pod_spec = template["metadata"], _with_endpoints(template["spec"], spec, target)
+    metadata, pod_spec = template["metadata"], _with_endpoints(template["spec"], spec, target, ipv6)
     given = spec.stateful_set
     if given is not None and given.pod is not None:
         metadata = _pod_metadata(metadata, given.pod)
@@ -33,20 +35,26 @@ def overlaid(statefulset: Object, spec: ProxyClassSpec, target: Target) -> Objec
     return with_given(made, given.labels, given.annotations) if given is not None else made
 
 
-def _with_endpoints(pod: Object, spec: ProxyClassSpec, target: Target) -> Object:
+def has_endpoints(spec: ProxyClassSpec, target: Target) -> bool:
+    """Tell whether a proxy with this *target* and class listens at its Pod's address, for metrics or debugging."""
+    return serves_metrics(target) and (_debugs(spec) or _is_measured(spec))
+
+
+def _with_endpoints(pod: Object, spec: ProxyClassSpec, target: Target, ipv6: bool) -> Object:
     """Add what concerns metrics, debugging and certificates, in this order, to the container of tailscaled."""
     env: list[Object] = []
     ports: list[Object] = []
+    host = POD_IPV6 if ipv6 else POD_IPV4
     if serves_metrics(target):
         if _debugs(spec):
             env += [
-                _variable("TS_DEBUG_ADDR_PORT", f"$(POD_IP):{_DEBUG_PORT}"),
+                _variable("TS_DEBUG_ADDR_PORT", f"{host}:{_DEBUG_PORT}"),
                 _variable("TS_TAILSCALED_EXTRA_ARGS", "--debug=$(TS_DEBUG_ADDR_PORT)"),
             ]
             ports.append(_port("debug", _DEBUG_PORT))
-        if spec.metrics is not None and spec.metrics.enable:
+        if _is_measured(spec):
             env += [
-                _variable("TS_LOCAL_ADDR_PORT", f"$(POD_IP):{METRICS_PORT}"),
+                _variable("TS_LOCAL_ADDR_PORT", f"{host}:{METRICS_PORT}"),
                 _variable("TS_ENABLE_METRICS", "true"),
             ]
             ports.append(_port(METRICS_PORT_NAME, METRICS_PORT))
@@ -66,14 +74,22 @@ def _debugs(spec: ProxyClassSpec) -> bool:
     """Tell whether the debug endpoint is on: if nothing is said of it, as the metrics are."""
     container = spec.stateful_set and spec.stateful_set.pod and spec.stateful_set.pod.tailscale_container
     debug: Debug | None = container.debug if container else None
-    return debug.enable if debug is not None else spec.metrics is not None and spec.metrics.enable
+    return debug.enable if debug is not None else _is_measured(spec)
+
+
+def _is_measured(spec: ProxyClassSpec) -> bool:
+    return spec.metrics is not None and spec.metrics.enable
 
 
 def _pod_metadata(metadata: Object, pod: Pod) -> Object:
     """Return the metadata of Pods; keys of ours win, but for one that existing Pods of such a class don't have."""
     made = {**metadata, "labels": {**pod.labels, **metadata["labels"]}}
     if pod.annotations:
-        ours = {key: value for key, value in metadata.get("annotations", {}).items() if key != _LAST_CLUSTER_DNS_NAME}
+        ours = {
+            key: value
+            for key, value in metadata.get("annotations", {}).items()
+            if key != ANNOTATION_LAST_CLUSTER_DNS_NAME
+        }
         made["annotations"] = {**pod.annotations, **ours}
     return made
 

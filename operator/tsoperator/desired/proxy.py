@@ -9,16 +9,20 @@ from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is
 from tsoperator.api.rules import child_name
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner, first
+from tsoperator.desired.families import pods_have_ipv6
+from tsoperator.desired.login import login_notes, login_problem
 from tsoperator.desired.metrics import metrics_objects
-from tsoperator.desired.overlay import overlaid
+from tsoperator.desired.overlay import has_endpoints, overlaid
 from tsoperator.desired.plan import Creation, Deletion, Patch, Plan
 from tsoperator.desired.secret import (
     Device,
+    Reissue,
     config_patch,
     device_of,
     must_keep_auth_key,
     needs_auth_key,
     proxy_secret,
+    reissue_of,
 )
 from tsoperator.desired.service import headless_service
 from tsoperator.desired.statefulset import Target, proxy_statefulset, replicas, selects
@@ -31,13 +35,19 @@ _STILL_THERE = 5.0  # s until a look at a deletion that should have ended by a w
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """The children of one proxy that are there, Secrets slim; *metrics* are its metrics Service and ServiceMonitor."""
+    """The children of one proxy that are there, Secrets slim; *metrics* are its metrics Service and ServiceMonitor,
+    *grouped* Services of the same parent that are a ProxyGroup's.
+    """
 
     services: Sequence[Object] = ()
     statefulsets: Sequence[Object] = ()
     secrets: Sequence[Object] = ()
     pods: Sequence[Object] = ()
     metrics: Sequence[Object] = ()
+    grouped: Sequence[Object] = ()
+
+
+NO_CHILDREN = Children([], [], [], [], [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +89,18 @@ def secret_key(proxy: Proxy, children: Children, settings: Settings, ordinal: in
 def wants_auth_key(proxy: Proxy, children: Children, ordinal: int = 0) -> bool:
     """Tell whether a replica's live Secret must be read, and a key minted if there is none in it, before planning."""
     secret = _secret_of(children, ordinal)
-    return needs_auth_key(secret) or must_keep_auth_key(secret, proxy.config_of(ordinal))
+    asks = reissue_of(secret) is Reissue.ASKED
+    return asks or needs_auth_key(secret) or must_keep_auth_key(secret, proxy.config_of(ordinal))
+
+
+def proxy_problem(proxy: Proxy, children: Children, auth_keys: Mapping[int, str]) -> str:
+    """Say why *proxy*, planned with *auth_keys*, can't log in any more, and what comes of it; empty if it can."""
+    return login_problem(_asking(proxy, children), auth_keys)
 
 
 def plan_proxy(proxy: Proxy, children: Children, settings: Settings, auth_keys: Mapping[int, str]) -> Plan:
     """Return what brings the children of *proxy* up to date; *auth_keys* has those that `wants_auth_key` says, by
-    ordinal.
+    ordinal, an empty one for a replica that has lost its device and gets another key later.
     """
     key = proxy_key(proxy, children, settings)
     service = next((obj for obj in children.services if key_of(obj) == key), None)
@@ -103,7 +119,7 @@ def plan_proxy(proxy: Proxy, children: Children, settings: Settings, auth_keys: 
         elif patch := config_patch(secret, config, auth_key):
             desired.append(patch)
     wanted = proxy_statefulset(key, proxy.owner, proxy.parent_uid, proxy.target, settings, live=statefulset)
-    desired.append(overlaid(wanted, proxy.proxy_class, proxy.target) if proxy.proxy_class else wanted)
+    desired += _as_its_class_says(proxy, wanted, pods_have_ipv6(children.pods, statefulset, service))
     metrics = proxy.proxy_class.metrics if proxy.proxy_class else None
     measured = metrics_objects(key, proxy.owner, proxy.target, metrics, children.metrics)
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
@@ -118,6 +134,7 @@ def plan_proxy(proxy: Proxy, children: Children, settings: Settings, auth_keys: 
             *_unwanted(children.metrics, measured),
             *(Deletion(SECRET, secret, unchanged=True) for secret in gone),
         ],
+        notes=login_notes(_asking(proxy, children), auth_keys),
         requeue_after=None if len(gone) == len(surplus) else _STILL_THERE,
     )
 
@@ -133,6 +150,15 @@ def plan_removal(children: Children) -> Plan:
     secrets = [Deletion(SECRET, obj, unchanged=True) for obj in children.secrets]
     return Plan(
         devices=_device_ids(children.secrets), delete=[*release, *secrets, *_unwanted(children.metrics)], release=True
+    )
+
+
+def way_out(plan: Plan) -> str:
+    """Return what the user can do while the devices that *plan* takes away can't be deleted."""
+    names = " and ".join(str(key_of(step.obj)) for step in plan.delete if step.resource == SECRET)
+    return (
+        f"if the control server is gone for good, delete Secret {names} by hand: the device is then left as it is, and "
+        "everything else goes"
     )
 
 
@@ -152,8 +178,33 @@ def replica_devices(proxy: Proxy, children: Children) -> list[Device]:
     return [device for device in devices if device.id]
 
 
+def device_ids(proxy: Proxy, children: Children) -> dict[int, str]:
+    """Return the IDs of the devices that replicas of *proxy* have, by ordinal."""
+    secrets = {ordinal: _secret_of(children, ordinal) for ordinal in range(replicas(proxy.target))}
+    return {ordinal: device for ordinal, secret in secrets.items() if secret and (device := device_of(secret, None).id)}
+
+
+def _as_its_class_says(proxy: Proxy, statefulset: Object, ipv6: bool | None) -> list[Object]:
+    """Return *statefulset* as the proxy's class wants it; none until it is known where its Pods are to listen."""
+    if proxy.proxy_class is None:
+        return [statefulset]
+    if ipv6 is None and has_endpoints(proxy.proxy_class, proxy.target):
+        return []  # the headless Service, which has just been asked for, will say it
+    return [overlaid(statefulset, proxy.proxy_class, proxy.target, ipv6=bool(ipv6))]
+
+
+def reported_device(children: Children, ordinal: int) -> Device | None:
+    """Return the device that a replica has reported; None where it is new and has no Secret yet."""
+    secret = _secret_of(children, ordinal)
+    return device_of(secret, None) if secret is not None else None
+
+
 def _secret_of(children: Children, ordinal: int) -> Object | None:
     return first(secret for secret in children.secrets if _ordinal(secret) == ordinal)
+
+
+def _asking(proxy: Proxy, children: Children) -> dict[int, Reissue]:
+    return {ordinal: reissue_of(_secret_of(children, ordinal)) for ordinal in range(replicas(proxy.target))}
 
 
 def _ordinal(secret: Object) -> int | None:

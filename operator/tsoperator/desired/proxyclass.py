@@ -33,9 +33,9 @@ def class_problem(parent: Object, proxy_class: Object | None, default: str) -> C
     if not name or (is_ready(proxy_class) and class_spec(proxy_class) is not None):
         return None
     if proxy_class is None:
-        return ClassProblem(
-            "ProxyFailed", f"ProxyClass {name!r} does not exist: create it, or remove {PROXY_CLASS} from this object"
-        )
+        named = any(PROXY_CLASS in given for given in (labels(parent), annotations(parent)))
+        other = f"remove {PROXY_CLASS} from this object" if named else "unset the operator's PROXY_DEFAULT_CLASS"
+        return ClassProblem("ProxyFailed", f"ProxyClass {name!r} does not exist: create it, or {other}")
     return ClassProblem(
         "ProxyPending",
         f"waiting for ProxyClass {name!r}, which is not ready: see the {CONDITION_PROXYCLASS_READY} condition in its "

@@ -7,8 +7,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from tsoperator.api.names import (
+    ACME_ACCOUNT_KEY,
     CONFIG_KEY,
     CONFIG_KEY_WITHOUT_APP_CONNECTOR,
     NO_HTTPS,
@@ -19,10 +21,12 @@ from tsoperator.api.names import (
     SECRET_DEVICE_IPS,
     SECRET_HTTPS_ENDPOINT,
     SECRET_POD_UID,
+    SECRET_REISSUE,
     SERVE_CONFIG_KEY,
     SERVE_STATE_PREFIX,
 )
 from tsoperator.api.objects import SECRET, Key, Object, key_of
+from tsoperator.desired.certificate import Validity, validity
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Patch, digest_of
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
@@ -42,7 +46,19 @@ _HAS_AUTH_KEY = "hasAuthKey"
 _FOREIGN_CONFIGS = "foreignConfigs"
 _SERVE_STATE = "serveState"
 _STATE_DEVICE = "stateDevice"
+_REISSUE = "reissue"
+_CERTIFICATES = "certificates"
+_ASKED_FOR_CERTIFICATE = "askedForCertificate"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
+
+
+class Reissue(StrEnum):
+    """How far a proxy is that can't log in any more and asks for another auth key (standalone-proxies.md 10.3)."""
+
+    NOT_ASKED = ""
+    ASKED = "asked"
+    ANSWERED = "answered"
+    """Its config has another key than was refused, which it has yet to take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +72,21 @@ class Device:
     ips: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """A certificate that the proxy's tailscaled gets at the first HTTPS request for it: whether it *is_there*, when it
+    is valid if that can be told, and whether a missing one is known to have been *asked* for.
+    """
+
+    is_there: bool
+    validity: Validity | None = None
+    asked: bool = False
+
+
 def slim(secret: Object) -> Object:
     """Return what the cache keeps of a proxy's Secret: device keys, a digest of the config, whether it holds an auth
-    key, the names of configs for other images than we write, and of what tailscaled was last told to serve.
+    key, whether the proxy asks for another, the names of configs for other images than we write, and of what tailscaled
+    was last told to serve; of its certificates when they are valid.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -72,6 +100,9 @@ def slim(secret: Object) -> Object:
         _FOREIGN_CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name) and name not in _OUR_CONFIGS],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: _device_in_state(data),
+        _REISSUE: _reissue(data, auth_key_of(secret)),
+        _CERTIFICATES: _certificates(data),
+        _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
     }
 
 
@@ -85,8 +116,16 @@ def auth_key_of(secret: Object) -> str:
 
 
 def needs_auth_key(secret: Object | None) -> bool:
-    """Tell whether a proxy with this *slim* Secret can't log in without a key that it doesn't have."""
-    return secret is None or (not _text(secret["data"], SECRET_DEVICE_ID) and not secret[_HAS_AUTH_KEY])
+    """Tell whether a proxy with this *slim* Secret can't log in without a key that it doesn't have.
+
+    With the state of a login it can, even if the ID of its device was taken from the Secret.
+    """
+    return secret is None or not (secret[_HAS_AUTH_KEY] or device_of(secret, None).id)
+
+
+def reissue_of(secret: Object | None) -> Reissue:
+    """Return how far the proxy with this *slim* Secret is with asking for another auth key."""
+    return Reissue.NOT_ASKED if secret is None else Reissue(secret[_REISSUE])
 
 
 def must_keep_auth_key(secret: Object | None, config: ProxyConfig) -> bool:
@@ -94,7 +133,7 @@ def must_keep_auth_key(secret: Object | None, config: ProxyConfig) -> bool:
     return (
         secret is not None
         and bool(secret[_HAS_AUTH_KEY])
-        and not _text(secret["data"], SECRET_DEVICE_ID)
+        and not _has_logged_in(secret)
         and secret[_CONFIG_DIGEST] != _config_digest(_encoded(config_files(config)))
     )
 
@@ -119,6 +158,13 @@ def device_of(secret: Object, pod: Object | None) -> Device:
     return Device(id_, fqdn, "" if no_https else endpoint, no_https, ips)
 
 
+def certificate_of(secret: Object, domain: str) -> Certificate:
+    """Return what is known of the certificate for *domain* in a *slim* Secret."""
+    found: Mapping[str, Validity | None] = secret[_CERTIFICATES]
+    # The account stays from the first request for any name: it tells of this one only where there was no other.
+    return Certificate(domain in found, found.get(domain), not found and secret[_ASKED_FOR_CERTIFICATE])
+
+
 def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> Object:
     """Return the Secret of a new proxy."""
     return {
@@ -133,12 +179,13 @@ def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> 
 def config_patch(secret: Object, config: ProxyConfig, auth_key: str) -> Patch | None:
     """Return the patch that brings the config of a *slim* Secret up to date; None if it is.
 
-    *auth_key* is what the proxy has yet to use; once it has a device the key goes from the Secret. A config that
-    another operator wrote for newer images goes, or those would read it and not ours. A proxy that is no longer to
-    serve anything forgets what it served: it would go on after its restart.
+    *auth_key* is what the proxy has yet to use; once it has a device the key goes from the Secret, unless the proxy has
+    lost that device and asks for another key. A config that another operator wrote for newer images goes, or those
+    would read it and not ours. A proxy that is no longer to serve anything forgets what it served: it would go on after
+    its restart.
     """
     files = _encoded(config_files(config))
-    logged_in = bool(_text(secret["data"], SECRET_DEVICE_ID))
+    logged_in = _has_logged_in(secret)
     drop = logged_in and secret[_HAS_AUTH_KEY]
     served = secret[_SERVE_STATE] if config.serve_config is None else []
     if secret[_CONFIG_DIGEST] == _config_digest(files) and not drop and not auth_key:
@@ -150,10 +197,26 @@ def config_patch(secret: Object, config: ProxyConfig, auth_key: str) -> Patch | 
     return Patch(SECRET, key_of(secret), {"data": written})
 
 
+def _has_logged_in(secret: Object) -> bool:
+    return bool(_text(secret["data"], SECRET_DEVICE_ID)) and not secret[_REISSUE]
+
+
+def _reissue(data: Mapping[str, str], key: str) -> Reissue:
+    if SECRET_REISSUE not in data:
+        return Reissue.NOT_ASKED
+    return Reissue.ANSWERED if key and key != _text(data, SECRET_REISSUE) else Reissue.ASKED
+
+
 def _config_digest(data: Mapping[str, str]) -> str:
     """Digest the config files in *data* (base64), leaving out the auth key, which comes and goes."""
     names = [name for name in data if _CONFIG_KEY.fullmatch(name) or name == SERVE_CONFIG_KEY]
     return digest_of({name: {**_json_or_empty(_text(data, name)), "AuthKey": ""} for name in names})
+
+
+def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
+    """Return when the certificates in *data* that have their key are valid, by domain."""
+    domains = [name.removesuffix(".crt") for name in data if name.endswith(".crt")]
+    return {domain: validity(_text(data, f"{domain}.crt")) for domain in domains if f"{domain}.key" in data}
 
 
 def _device_in_state(data: Mapping[str, str]) -> str:

@@ -14,10 +14,11 @@ import aiohttp
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
+from tsoperator.api.names import FIELD_MANAGER
 from tsoperator.api.objects import Key, Object, Resource, key_of
 from tsoperator.kube.errors import KubeError, StatusError, Unreachable, error_of
 
-USER_AGENT = "tsoperator"
+USER_AGENT = FIELD_MANAGER
 _MERGE_PATCH = "application/merge-patch+json"
 _PAGE = 500
 _QUIET_LIMIT = 60.0  # s without a byte on a watch beyond the time it was asked to last: the connection is dead

@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from tsoperator.api.objects import Object, Resource
+from tsoperator.api.objects import Object, Resource, labels
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Gone, KubeError, NotFound, error_of
 
@@ -22,6 +22,16 @@ class Selection:
     label_selector: str = ""
     field_selector: str = ""
 
+    def covers(self, obj: Object) -> bool:
+        """Tell whether *obj* of this resource is surely selected, where labels are selected by ``name=value``."""
+        metadata = obj["metadata"]
+        wanted = dict(term.partition("=")[::2] for term in self.label_selector.split(",") if term)
+        return (
+            not self.field_selector
+            and self.namespace in ("", metadata.get("namespace", ""))
+            and wanted.items() <= labels(obj).items()
+        )
+
     def __str__(self) -> str:
         where = f" in {self.namespace}" if self.namespace else ""
         which = ", ".join(filter(None, (self.label_selector, self.field_selector)))
@@ -30,9 +40,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """All objects there are; what was known before and is not among them is gone."""
+    """All objects there are as of *version*; what was known before and is not among them is gone."""
 
     items: list[Object]
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +95,7 @@ async def updates(client: KubeClient, selection: Selection, pace: Pace | None = 
                     selection.resource, selection.namespace, selection.label_selector, selection.field_selector
                 )
                 version = listing.resource_version
-                yield Listed(listing.items)
+                yield Listed(listing.items, version)
             resumed_from = version
             async for resume, update in _watched(client, selection, version, pace.watch):
                 version, failures = resume, 0

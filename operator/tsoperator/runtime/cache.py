@@ -57,6 +57,15 @@ class Cache:
         kind = self._kinds[resource]
         return [kind.objects[key] for key in sorted(kind.found[index].get(value, ()))]
 
+    def written(self, resource: Resource, obj: Object) -> None:
+        """Take *obj* as the API server has just stored it, so that nobody decides by what was before his own write.
+
+        The watch tells of it too: whichever is first. What isn't followed is left out.
+        """
+        kind = self._kinds.get(resource)
+        if kind is not None and kind.source.selection.covers(obj):
+            kind.written(obj)
+
     def listen(self, resource: Resource, listener: Listener) -> None:
         """Call *listener* at every change of the kind from now on."""
         self._kinds[resource].listeners.append(listener)
@@ -87,22 +96,29 @@ class _Kind:
         self.listeners: list[Listener] = []
         self.synced = asyncio.Event()
         self._served = True
+        self._told = 0  # the version up to which the watch has told all
 
     async def follow(self, client: KubeClient, pace: Pace | None) -> None:
         async for update in updates(client, self.source.selection, pace):
             self._take(update)
             self.synced.set()
 
+    def written(self, obj: Object) -> None:
+        # What the watch has told already may have been followed by a deletion.
+        if self.synced.is_set() and _number(obj) > self._told:
+            self._put(key_of(obj), obj)
+
     def _take(self, update: Update) -> None:
         match update:
             case Changed(obj):
-                self._put(key_of(obj), obj)
+                self._tell(obj, obj)
             case Deleted(obj):
-                self._put(key_of(obj), None)
-            case Listed(items):
+                self._tell(obj, None)
+            case Listed(items, version):
                 if not self._served:
                     log.info("%s is served now", self.source.selection.resource)
                 self._served = True
+                self._told = int(version) if version.isdecimal() else 0
                 self._put_all(items)
             case _:
                 if self._served:
@@ -112,6 +128,13 @@ class _Kind:
                     )
                 self._served = False
                 self._put_all([])
+
+    def _tell(self, last: Object, obj: Object | None) -> None:
+        """Take what the watch tells, unless a write of ours has come after it."""
+        self._told = max(self._told, _number(last))
+        held = self.objects.get(key_of(last))
+        if held is None or _number(held) <= _number(last):
+            self._put(key_of(last), obj)
 
     def _put_all(self, items: Iterable[Object]) -> None:
         fresh = {key_of(obj): obj for obj in items}
@@ -139,6 +162,14 @@ class _Kind:
                 change(found[value], key)
                 if not found[value]:
                     del found[value]
+
+
+def _number(obj: Object) -> int:
+    """Return the resourceVersion of *obj*, which the API server counts up over all objects of a kind; 0 if it is none
+    of its.
+    """
+    version = obj["metadata"]["resourceVersion"]
+    return int(version) if version.isdecimal() else 0
 
 
 def _version(obj: Object | None) -> tuple[str, str] | None:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from tsoperator.api.objects import Key, Object, Resource
+from tsoperator.api.objects import Key, Object, Resource, resource_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
@@ -85,6 +85,13 @@ class Manager:
                     await elector.lead(self._reconcile)
             finally:
                 following.cancel()
+
+    def look_again(self, obj: Object) -> None:
+        """Let the reconcilers look at what a change of *obj* would concern."""
+        for reconciler in self._reconcilers:
+            if mapper := reconciler.watches.get(resource_of(obj)):
+                for key in mapper(obj):
+                    self._queues[reconciler.name].add(key)
 
     async def _reconcile(self) -> None:
         log.info("leading: %s", ", ".join(reconciler.name for reconciler in self._reconcilers))

@@ -41,7 +41,7 @@ def trouble(error: Exception) -> Trouble:
             return Trouble(_unknown_client(error))
         case NotSupported():
             return Trouble(_unsupported(error), UNSUPPORTED)
-        case Forbidden() | BadRequest() if error.call.tags and not lacking(error.call.granted, AUTH_KEYS):
+        case Forbidden() | BadRequest() if error.call.tags and not lacking(error.call.granted, _scope_of(error)):
             return Trouble(f"{_tags_refused(error)}. {_AGAIN}")
         case Forbidden():
             return Trouble(f"{_scope_missing(error)}. {_AGAIN}")
@@ -81,9 +81,14 @@ def _tags_refused(error: Refused) -> str:
     )
 
 
+def _scope_of(error: Refused) -> str:
+    """Return the OAuth scope that the refused call needs."""
+    return next((scope for part, scope in _SCOPES.items() if part in error.call.path), "")
+
+
 def _scope_missing(error: Refused) -> str:
     server, path = error.call.server, error.call.path
-    scope = next((scope for part, scope in _SCOPES.items() if part in path), "")
+    scope = _scope_of(error)
     name = NEEDED.get(scope, scope)
     return (
         f"the operator's OAuth client may not use {path} ({_said(error)}): it needs the scope {name} ({scope}) with "

@@ -58,6 +58,17 @@ class TailnetClient:
         with suppress(NotFound):
             (await self._call("DELETE", _device_path(device_id))).check()
 
+    async def set_tags(self, device_id: str, tags: Sequence[str]) -> None:
+        """Give the device with that node ID *tags* in place of those that it has. Raises NotFound."""
+        (await self._call("POST", f"{_device_path(device_id)}/tags", {"tags": list(tags)}, tags)).check()
+
+    async def set_name(self, device_id: str, name: str) -> None:
+        """Give the device with that node ID the *name*, or for an empty one that which follows from its hostname.
+
+        A name that was given stays when the hostname changes. Raises NotFound.
+        """
+        (await self._call("POST", f"{_device_path(device_id)}/name", {"name": name})).check()
+
     async def granted(self) -> Granted:
         """Return what the OAuth client may do, as the server says with an access token."""
         try:

@@ -30,7 +30,8 @@ class AuthKey(_Body):
 class Device(_Body):
     """A device; *node_id* is the stable ID that its proxy writes to its Secret.
 
-    Headscale gives the short name in *name*, and neither *last_seen* nor *connected*.
+    Headscale gives the short name in *name*, and neither *last_seen* nor *connected*. An *external* one is another
+    tailnet's, shared with this one.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Device(_Body):
     addresses: _Words = ()
     tags: _Words = ()
     authorized: bool = True
+    external: bool = Field(default=False, validation_alias="isExternal")
     key_expiry_disabled: bool = Field(default=False, validation_alias="keyExpiryDisabled")
     created: _Time = None
     last_seen: _Time = Field(default=None, validation_alias="lastSeen")

@@ -5,7 +5,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.e2e.testbed import control, network, parts, peer, preflight, registry
@@ -33,6 +33,8 @@ class Bed:
 
     paths: Paths
     api_only: bool = False
+    controller_flags: Mapping[str, Word] = field(default_factory=dict)
+    """Of the controller manager, in place of those that it has else; whoever brings the bed up says them."""
 
     @property
     def folder(self) -> Path:
@@ -63,7 +65,8 @@ class Bed:
     @property
     def plane(self) -> ControlPlane:
         """Its control plane; how it was brought up is known from its folder."""
-        return ControlPlane(self.paths, self.folder, self.daemons, self._ports(), self.machines.get("node"))
+        inside = self.machines.get("node")
+        return ControlPlane(self.paths, self.folder, self.daemons, self._ports(), inside, self.controller_flags)
 
     @property
     def runs(self) -> bool:

@@ -1,6 +1,7 @@
 """The world outside the cluster: control server, relay, management API and ACME server, all on the machine `wan`."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -50,7 +51,8 @@ def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
         "tailnet",
         [sys.executable, "-m", "tests.e2e.testbed.tailnet", "--domain", DOMAIN, "--port", str(_TAILNET_PORT)],
         wan,
-        {"PYTHONPATH": str(_TREE)},  # the folder that the program starts in is the machine's root
+        # The folder that the program starts in is the machine's root; what it simulates is this tree's.
+        {"PYTHONPATH": os.pathsep.join([str(_TREE), str(_TREE / "loadtest")])},
     )
     pebble = daemons.start(
         "pebble", [program(paths, "pebble"), "-config", _pebble_config(folder, trusted)], wan, _EASY_PEBBLE

@@ -2,7 +2,8 @@
 
 import json
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.e2e.testbed import network
@@ -57,6 +58,8 @@ class ControlPlane:
     daemons: Daemons
     ports: Ports
     inside: Isolation | None
+    controller_flags: Mapping[str, Word] = field(default_factory=dict)
+    """Of the controller manager, in place of those that it has else."""
 
     @property
     def pki(self) -> Pki:
@@ -194,7 +197,7 @@ class ControlPlane:
         if not self.inside:
             # No kubelet renews the lease of the node there: this controller would take its Pods for dead.
             flags["controllers"] = "*,-node-lifecycle-controller"
-        self._start("kube-controller-manager", flags)
+        self._start("kube-controller-manager", {**flags, **self.controller_flags})
 
     def _start(self, name: str, flags: dict[str, Word]) -> Daemon:
         argv: list[Word] = [program(self.paths, name), *(f"--{flag}={value}" for flag, value in flags.items())]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.e2e.testbed import oci, registry, rootfs
 from tests.e2e.testbed.commands import run
+from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.isolation import Isolation
 from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
@@ -53,15 +54,22 @@ class Images:
     def push_dockerfile(self, name: str, context: Path, target: str, arguments: Mapping[str, str]) -> None:
         """Build one *target* of a context's Dockerfile by buildah, and push it as *name*.
 
-        *arguments* are build arguments; one that names the base image is given `registry.BASE`. Layers are cached from
-        one build to the next, beside the parts. Build steps use the machine's network, as any build does.
+        An image of that name that was built before is pushed as it is: the name has to tell what it is made of.
+        *arguments* are build arguments; one that names the base image is given `registry.BASE`. Images and layers are
+        kept beside the parts. Build steps use the machine's network, as any build does.
         """
-        self._provide_base()
-        given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
-        build = ["build", "--layers", "--format=oci", "--pull-never", f"--target={target}", *given]
         to = registry.address_of(name)
-        self._buildah(*build, f"--tag={to}", str(context), timeout=900)
-        push = ["push", "--tls-verify=false", "--disable-compression", to]
+        try:
+            self._push_built(to)
+        except BedError:  # it was never built
+            self._provide_base()
+            given = [f"--build-arg={key}={value}" for key, value in arguments.items()]
+            build = ["build", "--layers", "--format=oci", "--pull-never", f"--target={target}", *given]
+            self._buildah(*build, f"--tag={to}", str(context), timeout=900)
+            self._push_built(to)
+
+    def _push_built(self, address: str) -> None:
+        push = ["push", "--tls-verify=false", "--disable-compression", address]
         self._buildah(*push, timeout=300, before=registry.reach(self.node))
 
     def _provide_base(self) -> None:

@@ -38,6 +38,11 @@ class Management:
         answer = self._call("POST", "tailnet/-/keys", {"capabilities": {"devices": {"create": create}}})
         return str(answer["key"])
 
+    def keys(self) -> list[dict[str, Any]]:
+        """Return all auth keys, used ones too, without their secrets."""
+        found: list[dict[str, Any]] = self._call("GET", "tailnet/-/keys")["keys"]
+        return found
+
     def devices(self) -> list[Device]:
         """Return all devices."""
         found: list[Device] = self._call("GET", "tailnet/-/devices")["devices"]

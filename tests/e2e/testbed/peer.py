@@ -18,7 +18,7 @@ WEB_PORT = 8000
 GREETING = "hello from the peer\n"
 NAMES = ("tailscaled", "web")  # each with the peer's name before it
 
-_PROXY = "127.0.0.1:1055"
+PROXY = "127.0.0.1:1055"
 _PATIENCE = 20.0  # seconds
 
 
@@ -57,7 +57,7 @@ class Peer:
 
     def curl(self, *arguments: str | Path, timeout: float = 10) -> str:
         """Run curl over the tailnet, whose names it knows; return what it prints. Raises BedError."""
-        curl = ["curl", "-sS", "--fail", "--proxy", f"socks5h://{_PROXY}", "--max-time", str(timeout)]
+        curl = ["curl", "-sS", "--fail", "--proxy", f"socks5h://{PROXY}", "--max-time", str(timeout)]
         return self.machine.run([*curl, *arguments], timeout=timeout + 5)
 
 
@@ -85,7 +85,7 @@ def _start_tailscaled(paths: Paths, daemons: Daemons, peer: Peer) -> None:
     flags = [f"--statedir={peer.folder}", f"--socket={peer.socket}", "--tun=userspace-networking"]
     daemon = daemons.start(
         f"{peer.name}-tailscaled",
-        [program(paths, "tailscaled"), *flags, f"--socks5-server={_PROXY}"],
+        [program(paths, "tailscaled"), *flags, f"--socks5-server={PROXY}"],
         peer.machine,
         {**TAILSCALED_ENV, **ACME_ENV, "SSL_CERT_FILE": str(acme_authority(paths).root)},
     )

@@ -15,6 +15,8 @@ from aiohttp import web
 from clustersim.control_http import Api
 from clustersim.tailnet import AuthKeyError, Device, Tailnet
 
+_EXIT = ("0.0.0.0/0", "::/0")  # the routes of an exit node: devices choose which one they use
+
 
 class RealDevices:
     """What the `control` program asks: private routes beside the API, all POST, JSON in and out."""
@@ -26,7 +28,7 @@ class RealDevices:
         """Return what is offered."""
         return [
             web.post("/testbed/join", self._join),
-            web.post("/testbed/hostname", self._set_hostname),
+            web.post("/testbed/report", self._report),
             web.post("/testbed/devices", self._list),
         ]
 
@@ -40,19 +42,32 @@ class RealDevices:
         self._tailnet.delete_device(device)  # it is known by what tailscaled is told, not by what was made up here
         device = replace(device, node_id=asked["nodeId"], addresses=tuple(asked["addresses"]))
         self._tailnet.update(device)
-        return web.json_response(_shown(device))
+        return web.json_response(self._shown(device))
 
-    async def _set_hostname(self, request: web.Request) -> web.Response:
-        """Take note of the hostname that a device reports: ``{nodeId, hostname}``."""
+    async def _report(self, request: web.Request) -> web.Response:
+        """Take note of what a device reports: ``{nodeId, hostname, routes}``.
+
+        Its routes are approved, as a policy with autoApprovers does.
+        """
         asked = json.loads(await request.read())
-        return web.json_response(_shown(self._tailnet.set_hostname(asked["nodeId"], asked["hostname"])))
+        node_id, routes = asked["nodeId"], tuple(asked["routes"] or ())
+        self._tailnet.set_hostname(node_id, asked["hostname"])
+        device = self._tailnet.advertise(node_id, routes, None)
+        device = replace(device, enabled_routes=routes)
+        self._tailnet.update(device)
+        return web.json_response(self._shown(device))
 
     async def _list(self, _request: web.Request) -> web.Response:
-        return web.json_response([_shown(device) for device in self._tailnet.devices.values()])
+        return web.json_response([self._shown(device) for device in self._tailnet.devices.values()])
 
-
-def _shown(device: Device) -> dict[str, Any]:
-    return {"nodeId": device.node_id, "name": device.name, "tags": list(device.tags)}
+    def _shown(self, device: Device) -> dict[str, Any]:
+        """Show a device with the routes that lead to it: where several have one, all but the first stand by."""
+        first: dict[str, str] = {}
+        for each in self._tailnet.devices.values():
+            for route in each.enabled_routes:
+                first.setdefault(route, each.node_id)
+        routes = [route for route in device.enabled_routes if route in _EXIT or first[route] == device.node_id]
+        return {"nodeId": device.node_id, "name": device.name, "tags": list(device.tags), "routes": routes}
 
 
 async def serve(domain: str, port: int) -> None:

@@ -195,6 +195,25 @@ async def test_a_device_is_shown_as_each_server_shows_it(control: Control, conne
     assert ("lastSeen" in shown) is not control.headscale
 
 
+async def test_only_tailscale_tells_whether_a_device_is_online(control: Control, connect: Any) -> None:
+    device = control.register(new_key(control), "db")
+    control.disconnect(device.node_id, seconds=60)
+    async with control.serve() as url:
+        shown = (await (await connect(url).log_in(control))("GET", f"/api/v2/device/{device.node_id}")).json
+    seen = control.devices[device.node_id].last_seen
+    told = {name: shown[name] for name in ("connectedToControl", "lastSeen") if name in shown}
+    assert told == ({} if control.headscale else {"connectedToControl": False, "lastSeen": seen})
+
+
+async def test_an_empty_name_is_that_of_the_hostname(control: Control, connect: Any) -> None:
+    device = control.register(new_key(control), "db")
+    control.rename_device(device, "orders")
+    async with control.serve() as url:
+        call = await connect(url).log_in(control)
+        reply = await call("POST", f"/api/v2/device/{device.node_id}/name", json={"name": ""})
+    assert (reply.status, control.devices[device.node_id].name) == (200, "db.tail1234.ts.net")
+
+
 async def test_a_device_is_deleted_by_either_id_and_then_unknown(tailscale: Control, connect: Any) -> None:
     first, second = (tailscale.register(new_key(tailscale), "db") for _ in range(2))
     async with tailscale.serve() as url:

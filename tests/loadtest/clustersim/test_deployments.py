@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from clustersim import deployments, kubelet
+from clustersim.controller import Key
 from clustersim.objects import DEPLOYMENT, POD, Object
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
@@ -54,8 +55,20 @@ async def test_a_changed_deployment_replaces_its_pods(store: Store) -> None:
     await until(store, lambda: status(store).get("availableReplicas") == 2)
     before = names(store)
     store.replace(DEPLOYMENT, deployment("example.org/a:2", replicas=1))
-    await until(store, lambda: status(store).get("replicas") == 1)
-    assert not before & names(store)
+    await until(store, lambda: status(store).get("replicas") == 1 and not before & names(store))
+    assert status(store)["updatedReplicas"] == 1
+
+
+async def test_pods_of_another_template_do_not_count_as_updated() -> None:
+    store = Store()
+    controller = deployments.Deployments(store)
+    store.create(DEPLOYMENT, deployment("example.org/a:1"))
+    controller.reconcile(Key("default", "web"))
+    store.replace(DEPLOYMENT, deployment("example.org/a:2"))
+    for name in names(store):  # they take their time to go
+        store.merge(POD, "default", name, {"metadata": {"finalizers": ["example.org/slow"]}})
+    controller.reconcile(Key("default", "web"))
+    assert (len(names(store)), status(store)["replicas"], status(store)["updatedReplicas"]) == (4, 2, 2)
 
 
 async def test_a_deleted_pod_is_replaced(store: Store) -> None:

@@ -2,7 +2,7 @@ import json
 from typing import NamedTuple
 
 import pytest
-from clustersim.proxyconfig import ConfigError, ProxyConfig, newest_file, parse
+from clustersim.proxyconfig import ConfigError, ProxyConfig, check_listening, newest_file, parse
 
 
 class Case(NamedTuple):
@@ -61,3 +61,16 @@ def test_a_route_that_is_no_network_is_refused(route: str) -> None:
 def test_a_wrong_field_is_refused(field: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         parse(json.dumps({"Version": "alpha0", **field}))
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1:9002", "[2001:db8::1]:9002", "[::]:9002"])
+def test_an_address_to_listen_at_is_read(address: str) -> None:
+    check_listening(address)
+
+
+@pytest.mark.parametrize(
+    "address", ["2001:db8::1:9002", "[192.0.2.1]:9002", ":9002", "$(POD_IP):9002", "192.0.2.1", "192.0.2.1:http"]
+)
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="no address"):
+        check_listening(address)

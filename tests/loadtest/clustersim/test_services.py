@@ -129,3 +129,10 @@ def test_a_node_port_is_given_once_and_kept() -> None:
     assert store.replace(SERVICE, service("a", type="NodePort", selector={}))["spec"]["ports"][0]["nodePort"] == first
     with pytest.raises(ApiError, match="already allocated"):
         store.create(SERVICE, service("c", type="NodePort", ports=[{"port": 80, "nodePort": first}]))
+
+
+def test_a_headless_service_has_the_families_of_the_cluster() -> None:
+    store = Store(families=["IPv6"])
+    spec = {"clusterIP": "None", "selector": {"app": "a"}, "ipFamilyPolicy": "PreferDualStack"}
+    made = store.create(SERVICE, {"metadata": {"name": "a", "namespace": "default"}, "spec": spec})
+    assert made["spec"]["ipFamilies"] == ["IPv6"]

@@ -149,3 +149,56 @@ def test_what_a_device_offers_stays_until_it_says_otherwise(tailscale: Tailnet) 
     assert [device.advertised_routes for device in devices] == [("10.40.0.0/14",), ("10.40.0.0/14",), (), ()]
     assert [device.app_connector for device in devices] == [True, True, True, False]
     assert tailscale.devices[node_id] == devices[-1]
+
+
+def test_a_key_that_is_dead_from_the_start_is_refused(tailnet: Tailnet) -> None:
+    tailnet.dead_keys = 1
+    with pytest.raises(AuthKeyError):
+        tailnet.register(new_key(tailnet), "db")
+    assert tailnet.register(new_key(tailnet), "db").connected
+
+
+def test_a_device_whose_key_expired_is_there_and_no_member(tailnet: Tailnet) -> None:
+    device = tailnet.register(new_key(tailnet), "db")
+    assert tailnet.member(device.node_id) == device
+    tailnet.expire_device(device)
+    assert tailnet.devices[device.node_id].expired
+    assert (tailnet.member(device.node_id), tailnet.member("nobody")) == (None, None)
+
+
+def test_an_admin_gives_a_device_a_name_that_its_hostname_does_not_say(tailscale: Tailnet) -> None:
+    device = tailscale.register(new_key(tailscale), "db")
+    tailscale.rename_device(device, "Orders")
+    renamed = tailscale.set_hostname(device.node_id, "db")
+    assert (renamed.name, renamed.hostname) == ("orders.tail1234.ts.net", "db")
+
+
+def test_a_device_is_connected_until_it_lets_go(tailnet: Tailnet) -> None:
+    device = tailnet.register(new_key(tailnet), "db")
+    tailnet.set_connected(device.node_id, connected=False)
+    assert not tailnet.devices[device.node_id].connected
+    tailnet.set_connected("nobody", connected=True)
+    assert [*tailnet.devices] == [device.node_id]
+
+
+def test_a_name_that_was_given_stays_when_the_hostname_changes(tailnet: Tailnet) -> None:
+    device = tailnet.register(new_key(tailnet), "db")
+    tailnet.rename_device(device, "orders")
+    renamed = tailnet.set_hostname(device.node_id, "web")
+    assert renamed.name == f"orders.{tailnet.domain}"
+    tailnet.rename_device(renamed, "")
+    assert tailnet.devices[device.node_id].name == f"web.{tailnet.domain}"
+    assert tailnet.set_hostname(device.node_id, "shop").name == f"shop.{tailnet.domain}"
+
+
+def test_a_name_from_a_hostname_that_is_taken_has_a_number(tailnet: Tailnet) -> None:
+    device = [tailnet.register(new_key(tailnet), "db") for _ in range(2)][1]
+    tailnet.rename_device(device, "")
+    assert tailnet.devices[device.node_id].name == f"db-1.{tailnet.domain}"
+
+
+def test_a_device_that_goes_offline_was_last_seen_then(tailscale: Tailnet, clock: Clock) -> None:
+    device = tailscale.register(new_key(tailscale), "db")
+    tailscale.disconnect(device.node_id, seconds=60)
+    found = tailscale.devices[device.node_id]
+    assert (found.connected, found.last_seen) == (False, "2023-11-14T22:12:20Z")

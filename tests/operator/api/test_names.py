@@ -27,4 +27,4 @@ def test_keys_of_labels_and_annotations_are_valid_and_distinct() -> None:
 
 def test_keys_of_a_secret_are_distinct() -> None:
     keys = list(constants("SECRET_").values())
-    assert len(keys) == len(set(keys)) == 7
+    assert len(keys) == len(set(keys)) == 8

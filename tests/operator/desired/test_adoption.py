@@ -55,10 +55,11 @@ def moved(user_object: Object, name: str, uid: str) -> Object:
     return {**user_object, "metadata": {**user_object["metadata"], "namespace": "side", "name": name, "uid": uid}}
 
 
-def egress_plan(made: dict[str, Object]) -> Plan:
+def egress_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
     service = moved(egress_service(), "egress-fqdn", uid_of(made))
-    assert services.refusal(service, services.Observed(children(made)), SETTINGS) is None
-    return services.plan(service, services.Observed(children(made)), SETTINGS, {})
+    observed = services.Observed(found or children(made))
+    assert services.refusal(service, observed, SETTINGS) is None
+    return services.plan(service, observed, SETTINGS, {})
 
 
 def exposed_service(made: dict[str, Object]) -> Object:
@@ -68,16 +69,16 @@ def exposed_service(made: dict[str, Object]) -> Object:
     return moved({**egress_service(given, spec=spec), "status": made["status"]}, "lb", uid_of(made))
 
 
-def exposed_plan(made: dict[str, Object]) -> Plan:
-    service = exposed_service(made)
-    assert services.refusal(service, services.Observed(children(made)), SETTINGS) is None
-    return services.plan(service, services.Observed(children(made)), SETTINGS, {})
+def exposed_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
+    service, observed = exposed_service(made), services.Observed(found or children(made))
+    assert services.refusal(service, observed, SETTINGS) is None
+    return services.plan(service, observed, SETTINGS, {})
 
 
-def ingress_plan(made: dict[str, Object]) -> Plan:
+def ingress_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
     spec = {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}
     parent = moved(ingress(host="nginx", spec=spec), "nginx", uid_of(made))
-    observed = ingresses.Observed(children(made), {"web": backend_service(cluster_ip="192.0.2.105")})
+    observed = ingresses.Observed(found or children(made), {"web": backend_service(cluster_ip="192.0.2.105")})
     assert ingresses.refusal(parent, observed, SETTINGS) is None
     return ingresses.plan(parent, observed, SETTINGS, {})
 
@@ -89,14 +90,14 @@ def nameserver_plan(made: dict[str, Object]) -> Plan:
     return dnsconfigs.plan(obj, DNSConfig.parse(obj), observed, SETTINGS)
 
 
-def connector_plan(made: dict[str, Object]) -> Plan:
-    """Of a recording without what the ProxyClass of that Connector had added."""
+def connector_plan(made: dict[str, Object], found: Children | None = None, proxy_class: Object | None = None) -> Plan:
+    """Of a recording without what the ProxyClass of that Connector had added, unless that is given."""
     routes = ["10.40.0.0/14", "192.168.0.0/24"]
     spec = {"hostname": "my-router", "subnetRouter": {"advertiseRoutes": routes}, "exitNode": True}
-    obj = connector(spec, uid=uid_of(made))
+    obj = connector(spec | ({"proxyClass": "prod"} if proxy_class else {}), uid=uid_of(made))
     parsed = Connector.parse(obj)
     assert isinstance(parsed, Connector)
-    observed = connectors.Observed(children(made))
+    observed = connectors.Observed(found or children(made), proxy_class)
     assert connectors.refusal(obj, parsed, observed) is None
     return connectors.plan(obj, parsed, observed, SETTINGS, {})
 

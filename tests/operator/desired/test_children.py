@@ -3,8 +3,21 @@
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import SERVICE, Key
-from tsoperator.desired.children import Owner, by_owner, first, owned_keys, owner_of
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, SERVICE, Key, Object
+from tsoperator.api.rules import child_name
+from tsoperator.desired.children import (
+    Owner,
+    by_grouped_owner,
+    by_owner,
+    first,
+    is_child,
+    is_marked,
+    is_named_after,
+    owned_keys,
+    owner_of,
+    owner_reference,
+    within,
+)
 
 from tests.support.objects import deleting, obj
 
@@ -35,6 +48,7 @@ def test_an_owners_labels_are_those_of_the_go_operator() -> None:
         Case({**LABELS, "tailscale.com/managed": "True"}, None),
         Case({name: value for name, value in LABELS.items() if name != "tailscale.com/managed"}, None),
         Case({**LABELS, "tailscale.com/parent-resource": ""}, None),
+        Case({**LABELS, "tailscale.com/proxy-group": "group"}, None),
         Case({}, None),
     ],
 )
@@ -44,6 +58,14 @@ def test_a_child_is_found_by_its_owner(case: Case) -> None:
     assert list(by_owner(child)) == ([str(case.owner)] if case.owner else [])
 
 
+def test_what_a_proxygroup_made_is_found_by_its_parent_and_is_no_child_of_ours() -> None:
+    made = obj(SERVICE, Key("tailscale", "ts-db"), labels={**LABELS, "tailscale.com/proxy-group": "group"})
+    assert (list(by_owner(made)), list(by_grouped_owner(made))) == ([], [str(OWNER)])
+    assert list(by_grouped_owner(obj(SERVICE, Key("tailscale", "ts-db"), labels=LABELS))) == []
+    assert is_child(made, "tailscale")
+    assert list(owned_keys(made, "svc", "tailscale")) == [OWNER.key]
+
+
 @pytest.mark.parametrize("labels", [None, {}])
 def test_an_object_without_labels_is_nobodys_child(labels: dict[str, str] | None) -> None:
     assert owner_of(obj(SERVICE, Key("tailscale", "x"), labels=labels)) is None
@@ -51,7 +73,16 @@ def test_an_object_without_labels_is_nobodys_child(labels: dict[str, str] | None
 
 @pytest.mark.parametrize(("owner_type", "keys"), [("svc", [Key("default", "db")]), ("ingress", [])])
 def test_a_child_maps_to_a_parent_of_the_kind_asked_for(owner_type: str, keys: list[Key]) -> None:
-    assert list(owned_keys(obj(SERVICE, Key("tailscale", "ts-db"), labels=LABELS), owner_type)) == keys
+    child = obj(SERVICE, Key("tailscale", "ts-db"), labels=LABELS)
+    assert list(owned_keys(child, owner_type, "tailscale")) == keys
+
+
+def test_what_is_labelled_as_a_child_elsewhere_is_nobodys() -> None:
+    foreign = obj(SERVICE, Key("default", "ts-db"), labels=LABELS)
+    assert not is_child(foreign, "tailscale")
+    assert list(owned_keys(foreign, "svc", "tailscale")) == []
+    assert list(within("tailscale", by_owner)(foreign)) == []
+    assert list(within("default", by_owner)(foreign)) == [str(OWNER)]
 
 
 def test_of_several_children_the_oldest_that_stays_counts() -> None:
@@ -68,3 +99,67 @@ def test_of_several_children_the_oldest_that_stays_counts() -> None:
 def test_children_of_one_age_are_told_apart_by_name() -> None:
     one, other = (obj(SERVICE, Key("tailscale", name)) for name in "ab")
     assert first([other, one]) == first([one, other]) == one
+
+
+class Marked(NamedTuple):
+    metadata: Object
+    data: Object | None = None
+    ours: bool = True
+
+
+MARKED = {
+    "digest": Marked({"annotations": {"tailscale.com/desired-digest": "d"}}),
+    "bookkeeping": Marked({"annotations": {"tailscale.com/magic-dnsname": "db.tail1234.ts.net"}}),
+    "managed": Marked({"labels": {"tailscale.com/managed": "true"}}),
+    "another's": Marked({"labels": {"tailscale.com/parent-resource": "other"}}),
+    "state": Marked({}, {"device_id": "bg=="}),
+    "booted": Marked({}, {"pod_uid": "eA==", "tailscale_capver": "MTA3"}),
+    "nothing": Marked({}, ours=False),
+    "a stranger": Marked({"labels": {"app": "db"}, "annotations": {"a": "b"}}, {"password": "eA=="}, ours=False),
+}
+
+
+@pytest.mark.parametrize("case", MARKED.values(), ids=MARKED)
+def test_what_was_made_by_an_operator_or_a_proxy_is_known(case: Marked) -> None:
+    secret = obj(SECRET, Key("tailscale", "ts-db-x7k2p-0"), {"data": case.data} if case.data else {}, **case.metadata)
+    assert is_marked(secret) is case.ours
+
+
+def test_only_a_secret_is_known_by_what_proxies_write() -> None:
+    assert not is_marked(obj(CONFIGMAP, Key("tailscale", "a"), {"data": {"device_id": "n"}}))
+
+
+LONG = "x" * 63
+
+
+@pytest.mark.parametrize(
+    ("name", "parent", "own"),
+    [
+        ("ts-db-x7k2p", "db", True),
+        ("ts-db-x7k2p-0", "db", True),
+        ("ts-db-x7k2p-12", "db", True),
+        ("ts-db-x7k2p-metrics", "db", True),
+        ("ts-db-main-x7k2p", "db", False),
+        ("ts-db-main-x7k2p", "db-main", True),
+        ("ts-shop-x7k2p", "db", False),
+        ("ts-db", "db", False),
+        (f"ts-{'x' * 43}-x7k2p", LONG, True),
+        (f"ts-{'x' * 42}--x7k2p", f"{'x' * 42}-{LONG}", True),
+        ("ts-a-b-x7k2p-0", "a.b", True),
+        (f"{child_name(LONG, 'uid')}-0", LONG, True),
+        (child_name("a.b", "uid"), "a.b", True),
+    ],
+)
+def test_a_child_is_named_after_its_parent(name: str, parent: str, *, own: bool) -> None:
+    assert is_named_after(obj(SECRET, Key("tailscale", name)), parent) is own
+
+
+def test_children_are_controlled_by_the_dnsconfig() -> None:
+    assert owner_reference(DNSCONFIG, "ts-dns", "1234-UID") == {
+        "apiVersion": "tailscale.com/v1alpha1",
+        "kind": "DNSConfig",
+        "name": "ts-dns",
+        "uid": "1234-UID",
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

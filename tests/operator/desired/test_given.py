@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsoperator.api.names import ANNOTATION_GIVEN
+from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_GIVEN
 from tsoperator.api.objects import Object, annotations, labels
 from tsoperator.desired.given import given_names, with_given, without_given
 from tsoperator.desired.plan import write_for
@@ -28,6 +29,14 @@ def test_what_is_given_is_there_and_noted() -> None:
 def test_what_the_child_has_itself_wins() -> None:
     own = child(labels={"team": "ours"}, annotations={"note": "ours"})
     assert with_given(own, {"team": "web"}, {"note": "x"}) == own
+
+
+@pytest.mark.parametrize("note", [ANNOTATION_DIGEST, ANNOTATION_GIVEN])
+def test_our_own_notes_are_not_a_classes_to_give(note: str) -> None:
+    wanted = with_given(child(), {}, {note: "x", "example.org/note": "y"})
+    assert annotations(wanted) == {"example.org/note": "y", ANNOTATION_GIVEN: "annotations.example.org/note"}
+    assert write_for(wanted, written(wanted, None)) is None
+    assert with_given(child(), {}, {note: "x"}) == child()
 
 
 @given(TEXTS, TEXTS, TEXTS)

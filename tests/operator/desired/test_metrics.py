@@ -133,9 +133,9 @@ def test_names_that_are_too_long_for_labels_are_cut() -> None:
 
 def test_what_leads_to_metrics_is_found_by_its_parent() -> None:
     assert by_metrics_owner(service()) == (str(OWNER),)
-    assert is_child(service())
-    assert owned_keys(service(), "ingress") == (Key("default", "web"),)
-    assert owned_keys(service(), "svc") == ()
+    assert is_child(service(), "tailscale")
+    assert owned_keys(service(), "ingress", "tailscale") == (Key("default", "web"),)
+    assert owned_keys(service(), "svc", "tailscale") == ()
 
 
 @pytest.mark.parametrize("kind", ["egress_service", "ingress_service"])
@@ -146,6 +146,6 @@ def test_both_types_of_services_are_of_one_kind(kind: str) -> None:
 
 @pytest.mark.parametrize("changed", [{"tailscale.com/managed": "no"}, {"ts_proxy_type": "other"}])
 def test_a_users_service_leads_to_nobodys_metrics(changed: Object) -> None:
-    obj = {"metadata": {"labels": {**LABELS, **changed}}}
+    obj = {"metadata": {"namespace": "tailscale", "name": "web", "labels": {**LABELS, **changed}}}
     assert by_metrics_owner(obj) == ()
-    assert not is_child(obj)
+    assert not is_child(obj, "tailscale")

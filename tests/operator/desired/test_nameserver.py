@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import DNSCONFIG, Object
+from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
-from tsoperator.desired.nameserver import elected, is_upstream, nameserver_image, nameserver_labels, owner_reference
+from tsoperator.desired.nameserver import elected, is_upstream, nameserver_image, nameserver_labels
 
 from tests.support.objects import deleting, dnsconfig, settings
 
@@ -36,17 +36,6 @@ def test_the_labels_carry_the_childrens_own_namespace() -> None:
         "tailscale.com/parent-resource-type": "nameserver",
         "app.kubernetes.io/name": "tailscale",
         "app.kubernetes.io/component": "nameserver",
-    }
-
-
-def test_children_are_controlled_by_the_dnsconfig() -> None:
-    assert owner_reference(DNSCONFIG, "ts-dns", "1234-UID") == {
-        "apiVersion": "tailscale.com/v1alpha1",
-        "kind": "DNSConfig",
-        "name": "ts-dns",
-        "uid": "1234-UID",
-        "controller": True,
-        "blockOwnerDeletion": True,
     }
 
 

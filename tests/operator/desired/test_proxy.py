@@ -1,6 +1,7 @@
 """What makes the children of a proxy right, and what takes them away."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import SECRET, SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object, key_of
@@ -15,8 +16,10 @@ from tsoperator.desired.proxy import (
     plan_removal,
     proxy_device,
     proxy_key,
+    reported_device,
     secret_key,
     wants_auth_key,
+    way_out,
 )
 from tsoperator.desired.statefulset import EgressByFQDN, ServeIngress, proxy_statefulset
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
@@ -129,6 +132,58 @@ def test_a_proxy_with_a_class_is_as_the_class_says() -> None:
     assert children_of(made)[1]["metadata"]["labels"]["team"] == "db"
 
 
+LISTENING = [f"$(POD_IP):{port}" for port in (9001, 9002)], [f"[$(POD_IP)]:{port}" for port in (9001, 9002)]
+
+
+def with_family(family: str) -> Object:
+    """The headless Service in a cluster of that family."""
+    return {**service(), "spec": {**service()["spec"], "ipFamilies": [family]}}
+
+
+def listening(*, ipv6: bool) -> Object:
+    """The StatefulSet of a proxy that serves metrics."""
+    children = replace(running(), statefulsets=[], services=[with_family("IPv6" if ipv6 else "IPv4")])
+    (made,) = [obj for obj in children_of(plan_proxy(WEB, children, SETTINGS, {})) if obj["kind"] == "StatefulSet"]
+    return stored(made)
+
+
+def placed(address: str) -> Object:
+    return {**pod(f"{NAME}-0", "P"), "status": {"podIP": address}}
+
+
+class Listens(NamedTuple):
+    children: Children
+    ipv6: bool | None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Listens(Children(), None),
+        Listens(Children([service()]), False),
+        Listens(Children([with_family("IPv4")]), False),
+        Listens(Children([with_family("IPv6")]), True),
+        Listens(Children([with_family("IPv6")], pods=[placed("192.0.2.1")]), False),
+        Listens(Children(pods=[placed("2001:db8::1")]), True),
+        Listens(Children([with_family("IPv6")], pods=[pod(f"{NAME}-0", "P")]), True),
+        Listens(Children([with_family("IPv6")], [listening(ipv6=False)]), False),
+        Listens(Children([with_family("IPv4")], [listening(ipv6=True)]), True),
+        Listens(Children([with_family("IPv6")], [statefulset()]), True),
+        Listens(Children([], [listening(ipv6=False)], pods=[placed("2001:db8::1")]), True),
+    ],
+)
+def test_a_proxy_listens_at_its_pods_address_once_its_family_is_known(case: Listens) -> None:
+    made = [obj for obj in children_of(plan_proxy(WEB, case.children, SETTINGS, {})) if obj["kind"] == "StatefulSet"]
+    env = [each["spec"]["template"]["spec"]["containers"][0]["env"] for each in made]
+    found = [[str(var["value"]) for var in each if var["name"].endswith("_ADDR_PORT")] for each in env]
+    assert found == ([] if case.ipv6 is None else [LISTENING[case.ipv6]])
+
+
+def test_a_proxy_that_listens_at_no_address_waits_for_none() -> None:
+    made = plan_proxy(replace(WEB, proxy_class=ProxyClassSpec()), Children(), SETTINGS, {})
+    assert [obj["kind"] for obj in children_of(made)] == ["Service", "Secret", "StatefulSet"]
+
+
 def measured() -> Children:
     """A proxy with a metrics Service and a ServiceMonitor."""
     service = stored(children_of(plan_proxy(WEB, running(), SETTINGS, {}))[2])
@@ -203,6 +258,11 @@ def test_a_proxy_that_never_logged_in_has_no_device_to_remove() -> None:
     assert (plan.devices, plan.release) == ([], True)
 
 
+def test_the_way_out_names_the_secrets_that_know_the_devices() -> None:
+    plan = plan_removal(Children(secrets=[secret(device_id="n1"), secret(f"{NAME}-1", device_id="n2")]))
+    assert f"delete Secret tailscale/{NAME}-0 and tailscale/{NAME}-1 by hand" in way_out(plan)
+
+
 def test_with_nothing_left_the_parent_is_let_go() -> None:
     assert plan_removal(Children()) == Plan(devices=[], delete=[], release=True)
 
@@ -219,3 +279,9 @@ def test_the_device_is_believed_of_the_pod_that_is_named_like_the_secret() -> No
 
 def test_without_a_secret_there_is_no_device() -> None:
     assert proxy_device(Children()) is None
+
+
+def test_a_replica_without_a_secret_is_new_and_has_reported_nothing() -> None:
+    children = Children(secrets=[slim_secret(f"{NAME}-1", {"device_id": "n1"}), slim_secret(f"{NAME}-2", {})])
+    found = [reported_device(children, ordinal) for ordinal in range(3)]
+    assert [device.id if device else None for device in found] == [None, "n1", ""]

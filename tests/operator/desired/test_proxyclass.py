@@ -38,6 +38,14 @@ def test_a_class_that_does_not_exist_has_failed() -> None:
     assert "'prod' does not exist: create it, or remove tailscale.com/proxy-class" in problem.message
 
 
+def test_a_default_class_that_does_not_exist_is_not_named_by_the_object() -> None:
+    problem = class_problem(egress_service(), None, "prod")
+    assert problem is not None
+    assert problem.message == (
+        "ProxyClass 'prod' does not exist: create it, or unset the operator's PROXY_DEFAULT_CLASS"
+    )
+
+
 @pytest.mark.parametrize(
     "found", [proxy_class(), proxy_class(ready=False), proxy_class(ready=True, generation=2)], ids=["new", "bad", "old"]
 )

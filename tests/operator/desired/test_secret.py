@@ -1,23 +1,30 @@
 """The proxy's Secret: what is kept of it, its auth key, its device, its config."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Key, Object
+from tsoperator.desired.certificate import Validity
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Patch
 from tsoperator.desired.secret import (
+    Certificate,
+    Reissue,
     auth_key_of,
+    certificate_of,
     config_patch,
     device_of,
     must_keep_auth_key,
     needs_auth_key,
     proxy_secret,
+    reissue_of,
     slim,
 )
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
 
+from tests.support.certificates import certificate, moment
 from tests.support.objects import pod, slim_secret, texts, whole_secret
 
 CONFIG = ProxyConfig("default-db", "https://controlplane.tailscale.com")
@@ -25,12 +32,22 @@ RENAMED = ProxyConfig("other", "https://controlplane.tailscale.com")
 SERVING = ProxyConfig("default-db", "https://controlplane.tailscale.com", {"TCP": {}})
 NAME = "ts-db-abcde-0"
 LOGGED_IN = {"device_id": "n1"}
+PROFILE = {"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":"n7"}}'}
 FQDN = {"device_fqdn": "db.tail1234.ts.net."}
+
+STARTS = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+VALIDITY = Validity(STARTS, STARTS + timedelta(days=90))
+CERTIFICATE = certificate(moment(VALIDITY.starts), moment(VALIDITY.ends))
 
 
 def secret(config: ProxyConfig = CONFIG, auth_key: str = "", **data: str) -> Object:
     """The proxy's Secret as the cache has it."""
     return slim_secret(NAME, {**config_files(config, auth_key), **data})
+
+
+def asking(auth_key: str) -> Object:
+    """The Secret of a proxy whose key was refused and that asks for another; *auth_key* is in its config."""
+    return secret(auth_key=auth_key, device_id="n1", reissue_authkey="refused")
 
 
 def patched(found: Object, config: ProxyConfig, auth_key: str = "") -> Patch:
@@ -50,13 +67,14 @@ def test_a_new_proxys_secret_has_its_config_and_key() -> None:
 
 def test_the_cache_keeps_no_secrets() -> None:
     state = {"_machinekey": "state", "device_id": "n1", "pod_uid": "p", **config_files(CONFIG, "new-authkey")}
+    state["reissue_authkey"] = "old-authkey"
     whole = whole_secret(NAME, state)
     whole["metadata"]["managedFields"] = [{"manager": "x"}]
     kept = slim(whole)
     assert texts(kept) == {"device_id": "n1", "pod_uid": "p"}
     assert "managedFields" not in kept["metadata"]
     assert whole["data"]["cap-107.hujson"] not in json.dumps(kept)
-    assert "new-authkey" not in json.dumps(kept)
+    assert not [key for key in ("new-authkey", "old-authkey", "reissue_authkey") if key in json.dumps(kept)]
 
 
 class Keyed(NamedTuple):
@@ -94,6 +112,7 @@ def test_a_secret_without_data_or_with_broken_data_has_no_auth_key() -> None:
         (secret(device_id=""), True),
         (secret(auth_key="unused"), False),
         (secret(device_id="n1"), False),
+        (slim_secret(NAME, {**config_files(CONFIG), **PROFILE}), False),
     ],
 )
 def test_a_key_is_needed_only_to_log_in_for_the_first_time(found: Object | None, needs: bool) -> None:
@@ -109,10 +128,58 @@ def test_a_key_is_needed_only_to_log_in_for_the_first_time(found: Object | None,
         (secret(auth_key="unused"), SERVING, True),
         (secret(), RENAMED, False),
         (secret(auth_key="used", device_id="n1"), RENAMED, False),
+        (asking("new"), CONFIG, False),
+        (asking("new"), RENAMED, True),
     ],
 )
 def test_the_key_is_read_before_a_write_would_lose_it(found: Object | None, config: ProxyConfig, keep: bool) -> None:
     assert must_keep_auth_key(found, config) is keep
+
+
+class Asks(NamedTuple):
+    auth_key: str
+    reissue: str | None
+    found: Reissue
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Asks("", None, Reissue.NOT_ASKED),
+        Asks("unused", None, Reissue.NOT_ASKED),
+        Asks("", "", Reissue.ASKED),
+        Asks("", "refused", Reissue.ASKED),
+        Asks("", "no-authkey", Reissue.ASKED),
+        Asks("refused", "refused", Reissue.ASKED),
+        Asks("new", "refused", Reissue.ANSWERED),
+        Asks("new", "", Reissue.ANSWERED),
+        Asks("new", "no-authkey", Reissue.ANSWERED),
+    ],
+)
+def test_a_request_is_answered_by_another_key_than_was_refused(case: Asks) -> None:
+    given = {} if case.reissue is None else {"reissue_authkey": case.reissue}
+    assert reissue_of(slim_secret(NAME, {**config_files(CONFIG, case.auth_key), **LOGGED_IN, **given})) is case.found
+
+
+def test_a_secret_that_is_not_there_asks_for_nothing() -> None:
+    assert reissue_of(None) is Reissue.NOT_ASKED
+
+
+@pytest.mark.parametrize("had", ["", "refused"])
+def test_a_proxy_that_asks_gets_the_new_key_in_every_config_although_it_has_a_device(had: str) -> None:
+    patch = patched(asking(had), CONFIG, "new")
+    assert texts(patch.body) == config_files(CONFIG, "new")
+
+
+def test_the_new_key_stays_until_the_proxy_has_taken_it() -> None:
+    assert config_patch(asking("new"), CONFIG, "") is None
+    assert texts(patched(asking("new"), RENAMED, "new").body) == config_files(RENAMED, "new")
+    assert config_patch(secret(auth_key="new"), CONFIG, "") is None
+    assert texts(patched(secret(auth_key="new", device_id="n2"), CONFIG).body) == config_files(CONFIG)
+
+
+def test_a_proxy_that_has_to_wait_for_a_key_is_not_written() -> None:
+    assert config_patch(asking("refused"), CONFIG, "") is None
 
 
 class Device(NamedTuple):
@@ -250,3 +317,30 @@ def test_a_config_for_newer_images_from_another_operator_goes() -> None:
 def test_a_config_that_cannot_be_read_is_replaced() -> None:
     found = slim_secret(NAME, {**config_files(CONFIG), "cap-107.hujson": "not JSON", **LOGGED_IN})
     assert texts(patched(found, CONFIG).body) == config_files(CONFIG)
+
+
+class Kept(NamedTuple):
+    data: dict[str, str | Object]
+    certificate: Certificate
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Kept({}, Certificate(is_there=False)),
+        Kept({"web.example.org.crt": CERTIFICATE}, Certificate(is_there=False)),
+        Kept({"web.example.org.key": "secret"}, Certificate(is_there=False)),
+        Kept({"web.example.org.crt": "?", "web.example.org.key": "secret"}, Certificate(is_there=True)),
+        Kept({"web.example.org.crt": CERTIFICATE, "web.example.org.key": "secret"}, Certificate(True, VALIDITY)),
+        Kept({"acme-account.key.pem": "secret"}, Certificate(is_there=False, asked=True)),
+        Kept(
+            {"acme-account.key.pem": "secret", "old.example.org.crt": CERTIFICATE, "old.example.org.key": "secret"},
+            Certificate(is_there=False),
+        ),
+    ],
+)
+def test_of_a_certificate_it_is_kept_when_it_is_valid_and_no_key(case: Kept) -> None:
+    kept = slim(whole_secret("ts-web-abcde-0", case.data))
+    assert certificate_of(kept, "web.example.org") == case.certificate
+    assert "secret" not in str(kept["data"])
+    assert kept["data"] == {}

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from aiohttp import web
@@ -153,7 +153,7 @@ async def test_a_kind_is_followed_once_it_is_served() -> None:
     ):
         await until(lambda: seen)
         sim.serve_kind(kinds.DNSCONFIG)
-        await until(lambda: Listed([]) in seen)
+        await until(lambda: ("Listed",) in told(seen))
         sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a"}})
         await until(lambda: ("Changed", "a") in told(seen))
     assert told(seen)[0] == ("Unserved",)
@@ -167,7 +167,7 @@ async def test_a_kind_that_is_taken_away_is_listed_when_it_is_back(sim: ClusterS
         sim.faults.drop_watches()
         await until(lambda: Unserved() in seen)
         sim.kinds.serve(kinds.DNSCONFIG)
-        await until(lambda: Listed([]) in seen[2:])
+        await until(lambda: ("Listed",) in told(seen)[2:])
     assert told(seen)[:2] == [("Listed",), ("Unserved",)]
 
 
@@ -276,3 +276,34 @@ async def test_a_selection_reads_as_what_it_selects() -> None:
     assert str(Selection(DNSCONFIG, "", "a=b")) == "dnsconfigs.tailscale.com (a=b)"
     assert str(Selection(SECRET, "tailscale", "a=b")) == "secrets in tailscale (a=b)"
     assert str(Selection(SECRET, "", "a=b", "c=d")) == "secrets (a=b, c=d)"
+
+
+class Covered(NamedTuple):
+    selection: Selection
+    covered: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Covered(Selection(CONFIGMAP), True),
+        Covered(CONFIGMAPS, True),
+        Covered(Selection(CONFIGMAP, "tailscale"), False),
+        Covered(Selection(CONFIGMAP, label_selector="team=x"), True),
+        Covered(Selection(CONFIGMAP, "default", "team=x,tier=y"), True),
+        Covered(Selection(CONFIGMAP, label_selector="team=z"), False),
+        Covered(Selection(CONFIGMAP, label_selector="team=x,other=x"), False),
+        Covered(Selection(CONFIGMAP, field_selector="metadata.name=a"), False),
+    ],
+    ids=lambda case: str(case.selection),
+)
+def test_a_selection_covers_what_it_surely_selects(case: Covered) -> None:
+    assert case.selection.covers(configmap("a", team="x", tier="y")) is case.covered
+
+
+async def test_a_listing_says_as_of_which_version(sim: ClusterSim, client: KubeClient) -> None:
+    made = sim.store.create(kinds.CONFIGMAP, configmap("a"))
+    async with following(client) as seen:
+        await until(lambda: seen)
+    assert isinstance(seen[0], Listed)
+    assert int(seen[0].version) >= int(made["metadata"]["resourceVersion"])

@@ -29,7 +29,7 @@ from tsoperator.runtime.events import EventRecorder
 
 from tests.support.cluster import running, until
 from tests.support.manifests import DOMAIN, dnsconfig
-from tests.support.objects import settings
+from tests.support.objects import rolled_out, settings
 from tests.support.operator import NAMESPACE, World
 
 NAMES = 100_000
@@ -54,7 +54,7 @@ class Writer:
     def plan(self) -> Plan:
         found = {shard_named(key_of(obj).name): obj for obj in self.cache.all(CONFIGMAP)}
         live = {shard: obj for shard, obj in found.items() if shard is not None}
-        observed = desired.Observed(self.table.buckets(), live)
+        observed = desired.Observed(self.table.buckets(), live, rolled_out(SETTINGS.nameserver_image))
         return desired.plan(self.dnsconfig, observed, SETTINGS, desired.DEFAULT_LIMITS, self.render)
 
     async def write(self) -> int:
@@ -93,7 +93,7 @@ async def nameserver(world: World, folder: Path) -> AsyncIterator[Serving]:
     """Follow the ConfigMaps as the nameserver does."""
     serving = Serving(empty_zone(ZoneSettings()))
     follower = Follower(serving, ZoneSettings())
-    configmaps = ConfigMaps(api_settings(world, folder), partial(follower.offer, Source.API))
+    configmaps = ConfigMaps(api_settings(world, folder), partial(follower.offer, Source.API), follower.lose_api)
     async with running(configmaps.follow()):
         yield serving
 

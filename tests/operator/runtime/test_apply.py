@@ -13,10 +13,21 @@ from clustersim.history import Change
 from clustersim.sim import ClusterSim
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import ANNOTATION_DIGEST, FINALIZER
-from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Key, Object, Resource, annotations, key_of, resource_of
-from tsoperator.desired.plan import Creation, Deletion, Note, Patch, Plan
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DNSCONFIG,
+    SECRET,
+    Key,
+    Object,
+    Resource,
+    annotations,
+    key_of,
+    labels,
+    resource_of,
+)
+from tsoperator.desired.plan import Creation, Deletion, Note, Patch, Plan, to_create
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import Conflict, KubeError, StatusError
+from tsoperator.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, StatusError
 from tsoperator.kube.watch import Selection
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Source
@@ -130,6 +141,30 @@ async def test_what_is_to_be_created_is_never_replaced(ground: Ground) -> None:
     assert live["data"] == {"state": "eA=="}
 
 
+async def test_what_lost_its_labels_is_given_them_back(ground: Ground) -> None:
+    """The cache sees of this kind only what is labelled."""
+    await ground.apply(apply=[secret("new")])
+    ground.sim.store.merge(kinds.SECRET, "tailscale", "new", {"metadata": {"labels": None}})
+    with pytest.raises(AlreadyExists):
+        await ground.apply(apply=[Creation(secret("new"))])
+    live = ground.live(SECRET, Key("tailscale", "new"))
+    assert live is not None
+    assert labels(live) == {"app": "new"}
+
+
+@pytest.mark.parametrize("wanted", [Creation, dict], ids=["unseen", "seen"])
+async def test_what_is_a_strangers_is_in_the_way_and_left_alone(ground: Ground, wanted: Any) -> None:
+    theirs = ground.put({"metadata": {"namespace": "tailscale", "name": "new"}, "kind": "Secret", "apiVersion": "v1"})
+    with pytest.raises(Invalid, match="Secret tailscale/new is in the way: it is not the operator's"):
+        await ground.apply(apply=[wanted(secret("new"))])
+    assert ground.live(SECRET, Key("tailscale", "new")) == theirs
+
+
+def secret(name: str) -> Object:
+    metadata = {"namespace": "tailscale", "name": name, "labels": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {}}
+
+
 async def test_a_plan_is_carried_out_in_order(ground: Ground) -> None:
     old = ground.put(child("old"))
     with ground.sim.store.subscribe(kinds.CONFIGMAP, kinds.DNSCONFIG, kinds.SECRET) as changes:
@@ -213,7 +248,7 @@ async def test_a_parent_that_others_changed_is_a_conflict(ground: Ground) -> Non
 
 async def test_a_cache_that_is_behind_is_a_conflict(ground: Ground) -> None:
     await ground.caught_up()
-    ground.put(child())
+    ground.put(to_create(child()))
     with pytest.raises(Conflict):
         await ground.applier.apply(ground.parent, Plan(apply=[child(k="v")]))
 
@@ -371,3 +406,38 @@ async def test_the_finalizers_of_our_own_kinds_are_replaced_as_existing_rbac_gra
         await ground.apply(hold=True)
         await ground.report(release=True)
     assert writes == {("update", "dnsconfigs"): 2}
+
+
+async def unwatched(client: KubeClient) -> tuple[Applier, Cache]:
+    """Return an applier and its cache, which was filled once and isn't told of any change since."""
+    cache = Cache([Source(Selection(kind)) for kind in (CONFIGMAP, DNSCONFIG, SECRET)])
+    async with running(cache.follow(client)):
+        await cache.synced()
+    return Applier(client, cache, EventRecorder(client), no_device), cache
+
+
+async def no_device(_: str) -> None:
+    """Delete nothing."""
+
+
+async def test_a_child_is_known_as_it_was_written_before_a_watch_tells_it(ground: Ground, client: KubeClient) -> None:
+    applier, _ = await unwatched(client)
+    await applier.apply(ground.parent, Plan(apply=[child(k="v")]))
+    await applier.apply(ground.parent, Plan(apply=[child(k="w")]))
+    async with written(ground) as writes:
+        await applier.apply(ground.parent, Plan(apply=[child(k="w")]))
+    assert not writes
+
+
+async def test_a_parent_is_known_as_it_was_left_before_a_watch_tells_it(ground: Ground, client: KubeClient) -> None:
+    applier, cache = await unwatched(client)
+    held = await applier.apply(ground.parent, Plan(hold=True))
+    assert cache.get(DNSCONFIG, key_of(held)) == held
+    await applier.report(held, Plan(status={"conditions": [condition("Ready", True, "Up", "all is well")]}))
+    assert cache.get(DNSCONFIG, key_of(held)) == ground.parent
+
+
+async def test_a_patched_object_is_known_as_it_is_then(ground: Ground, client: KubeClient) -> None:
+    applier, cache = await unwatched(client)
+    await applier.apply(ground.parent, Plan(apply=[secret_patch("dg==")]))
+    assert cache.get(SECRET, Key("tailscale", "state")) == ground.live(SECRET, Key("tailscale", "state"))

@@ -260,3 +260,66 @@ async def test_the_objects_of_a_kind_that_is_taken_away_are_gone(sim: ClusterSim
         sim.faults.drop_watches()
         await until(lambda: not cache.all(DNSCONFIG))
     assert notes.changes == [("x", None)]
+
+
+async def test_what_was_written_is_there_before_the_watch_tells_it(sim: ClusterSim, client: KubeClient) -> None:
+    async with followed(client) as cache:
+        pass
+    create(sim, configmap("a", "x"))
+    cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
+    assert found(cache, "x") == ["a"]
+
+
+async def test_what_was_written_is_told_once_and_nothing_older_after_it(sim: ClusterSim, client: KubeClient) -> None:
+    notes = Notes()
+    async with followed(client) as cache:
+        cache.listen(CONFIGMAP, notes)
+        create(sim, configmap("a", "x"))
+        join(sim, "a", "y")
+        cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
+        create(sim, configmap("b", "z"))
+        await until(lambda: found(cache, "z"))
+    assert notes.changes == [(None, "y"), (None, "z")]
+
+
+async def test_the_end_of_a_predecessor_does_not_end_what_was_written(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x"))
+    notes = Notes()
+    async with followed(client) as cache:
+        cache.listen(CONFIGMAP, notes)
+        replace_with(sim, configmap("a", "y"))
+        cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
+        create(sim, configmap("b", "z"))
+        await until(lambda: found(cache, "z"))
+    assert notes.changes == [("x", "y"), (None, "z")]
+
+
+async def test_what_was_written_and_is_gone_stays_gone(sim: ClusterSim, client: KubeClient) -> None:
+    async with followed(client) as cache:
+        create(sim, configmap("a", "x"))
+        stored = sim.store.get(kinds.CONFIGMAP, *A)
+        sim.store.delete(kinds.CONFIGMAP, *A)
+        create(sim, configmap("b", "z"))
+        await until(lambda: found(cache, "z"))
+        cache.written(CONFIGMAP, stored)
+        assert cache.get(CONFIGMAP, A) is None
+
+
+async def test_what_was_written_and_is_gone_when_listed_stays_gone(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x"))
+    stored = sim.store.get(kinds.CONFIGMAP, *A)
+    sim.store.delete(kinds.CONFIGMAP, *A)
+    async with followed(client) as cache:
+        cache.written(CONFIGMAP, stored)
+        assert cache.get(CONFIGMAP, A) is None
+
+
+async def test_what_was_written_elsewhere_is_left_out(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x", "tailscale"))
+    elsewhere = sim.store.get(kinds.CONFIGMAP, "tailscale", "a")
+    async with followed(client) as cache:
+        await until(lambda: sim.requests["tsoperator", "watch", "configmaps"])
+        newer = {**elsewhere, "metadata": {**elsewhere["metadata"], "resourceVersion": "999999"}}
+        cache.written(CONFIGMAP, newer)
+        cache.written(SECRET, newer)
+        assert cache.all(CONFIGMAP) == []

@@ -179,6 +179,34 @@ async def test_everything_is_looked_at_again_after_a_while(
         await until(lambda: min(reconciler.keys.count(Key("default", name)) for name in ("a", "b")) >= 3)
 
 
+async def test_what_a_change_would_concern_can_be_looked_at_again(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, "a", "x")
+    cache, configmaps, services = new_cache(), Noting(by_team), Noting(resource=SERVICE)
+    manager = new_manager(configmaps, services, cache=cache)
+    async with running(manager.run(client, None)):
+        await until(lambda: configmaps.keys and services.keys)
+        manager.look_again(cache.all(CONFIGMAP)[0])
+        await until(lambda: len(configmaps.keys) == 2)
+    assert (configmaps.keys[1], len(services.keys)) == (Key("", "x"), 1)
+
+
+async def test_what_runs_beside_runs_while_this_process_leads(sim: ClusterSim, client: KubeClient) -> None:
+    events: list[str] = []
+
+    async def program() -> None:
+        events.append(f"started under {holder(sim)}")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            events.append("stopped")
+
+    metrics = ControllerMetrics(CollectorRegistry())
+    manager = Manager(new_cache(), [Noting()], metrics, beside=[program])
+    async with running(manager.run(client, new_elector(client, "first"))):
+        await until(lambda: events == ["started under first"])
+    assert events[1:] == ["stopped"]
+
+
 async def test_a_standby_takes_over_and_looks_at_everything(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, "a")
     first, second = Noting(), Noting()

@@ -216,3 +216,44 @@ async def test_a_refusal_tells_what_was_asked_for(client: TailnetClient, control
     call = refused.value.call
     assert (call.server, call.path, call.tags) == (url, "/api/v2/tailnet/-/keys", ("tag:k8s", "tag:db"))
     assert call.granted == await client.granted()
+
+
+async def test_tags_take_the_place_of_those_that_a_device_has(client: TailnetClient, control: Control) -> None:
+    device = register(control)
+    await client.set_tags(device.node_id, ["tag:db", "tag:prod"])
+    assert control.devices[device.node_id].tags == ("tag:db", "tag:prod")
+
+
+async def test_tags_that_are_refused_for_a_device_are_a_bad_request(client: TailnetClient, control: Control) -> None:
+    control.policy_tags = {"tag:k8s"}
+    with pytest.raises(BadRequest) as error:
+        await client.set_tags(register(control).node_id, ["tag:other"])
+    assert "requested tags [tag:other] are invalid or not permitted" in error.value.detail
+
+
+@pytest.mark.parametrize(("name", "label"), [("orders", "orders"), ("", "db")])
+async def test_a_device_is_renamed_or_named_after_its_hostname(
+    client: TailnetClient, control: Control, name: str, label: str
+) -> None:
+    device = register(control)
+    control.rename_device(device, "old")
+    await client.set_name(device.node_id, name)
+    assert (await client.device(device.node_id)).short_name == label
+
+
+async def test_a_device_that_is_gone_can_be_given_nothing(client: TailnetClient) -> None:
+    with pytest.raises(NotFound):
+        await client.set_tags("n000009CNTRL", ["tag:k8s"])
+    with pytest.raises(NotFound):
+        await client.set_name("n000009CNTRL", "db")
+
+
+async def test_a_device_tells_whether_it_is_there(client: TailnetClient, control: Control, clock: Clock) -> None:
+    device = register(control)
+    control.disconnect(device.node_id, seconds=60)
+    found = await client.device(device.node_id)
+    if control.headscale:
+        assert (found.connected, found.last_seen) == (None, None)
+    else:
+        assert found.last_seen is not None
+        assert (found.connected, found.last_seen.timestamp()) == (False, clock.now - 60)

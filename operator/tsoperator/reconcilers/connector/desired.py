@@ -9,9 +9,10 @@ from tsoperator.api.names import CONDITION_CONNECTOR_READY, FINALIZER, PARENT_CO
 from tsoperator.api.objects import Key, Object, has_finalizer
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.desired.children import Owner
+from tsoperator.desired.findings import Effect
 from tsoperator.desired.plan import Note, Plan
-from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, replica_devices
-from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
+from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_problem, replica_devices
+from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec, is_changing
 from tsoperator.desired.secret import Device
 from tsoperator.desired.statefulset import ConnectNetworks
 from tsoperator.desired.tailscaled import ProxyConfig
@@ -22,6 +23,8 @@ CREATED = "ConnectorCreated"
 CREATING = "ConnectorCreating"
 FAILED = "ConnectorCreationFailed"
 INVALID = "ConnectorInvalid"
+DEVICE_REASONS = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
+"""Those of the condition, by what is found of a device."""
 
 _LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
 _REASONS = {"ProxyPending": CREATING, "ProxyFailed": FAILED}  # by those of a ProxyClass's problem
@@ -107,7 +110,11 @@ def refusal(obj: Object, connector: Connector, observed: Observed) -> Plan | Non
         return _refused(obj, FAILED, f"ProxyClass {name!r} does not exist: create it, or change spec.proxyClass")
     # A Connector has its class in its spec alone: not in labels and annotations, as others do.
     problem = class_problem({"metadata": {}}, observed.proxy_class, default=name)
-    return _refused(obj, _REASONS[problem.reason], problem.message) if problem else None
+    if problem is None:
+        return None
+    if is_changing(observed.proxy_class):  # which is no news, and over in a moment
+        return Plan()
+    return _refused(obj, _REASONS[problem.reason], problem.message)
 
 
 def plan(
@@ -116,7 +123,10 @@ def plan(
     """Return what the Connector *obj*, which `refusal` has nothing against, needs; *auth_keys* are by replica."""
     wanted = proxy(connector, settings, observed.proxy_class)
     made = plan_proxy(wanted, observed.children, settings, auth_keys)
-    return replace(made, status=_status(obj, connector.spec, replica_devices(wanted, observed.children)))
+    status = _status(obj, connector.spec, replica_devices(wanted, observed.children))
+    if problem := proxy_problem(wanted, observed.children, auth_keys):
+        status["conditions"] = _conditions(obj, False, CREATING, problem)
+    return replace(made, status=status)
 
 
 def plan_deletion(obj: Object, observed: Observed) -> Plan:

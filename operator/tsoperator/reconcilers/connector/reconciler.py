@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from tsoperator.api.names import PARENT_CONNECTOR
+from tsoperator.api.names import CONDITION_CONNECTOR_READY, PARENT_CONNECTOR
 from tsoperator.api.objects import (
     CONNECTOR,
     POD,
@@ -20,6 +20,7 @@ from tsoperator.api.objects import (
 from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.desired.children import owned_keys
+from tsoperator.desired.findings import told
 from tsoperator.desired.plan import Plan
 from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.connector import desired
@@ -38,7 +39,7 @@ class ConnectorReconciler:
         self._settings = proxies.settings
         self.watches: Mapping[Resource, Mapper] = {
             CONNECTOR: lambda connector: (key_of(connector),),
-            **dict.fromkeys((SERVICE, SERVICEMONITOR, STATEFULSET, SECRET, POD), _parent_keys),
+            **dict.fromkeys((SERVICE, SERVICEMONITOR, STATEFULSET, SECRET, POD), self._parent_keys),
             PROXYCLASS: self._keys_of_class,
         }
 
@@ -65,13 +66,14 @@ class ConnectorReconciler:
         if plan := desired.refusal(obj, connector, observed):
             return plan
         proxy = desired.proxy(connector, self._settings, observed.proxy_class)
+        findings = await self._proxies.findings(proxy, observed.children)
         auth_keys = await self._proxies.auth_keys(proxy, observed.children)
-        return desired.plan(obj, connector, observed, self._settings, auth_keys)
+        plan = desired.plan(obj, connector, observed, self._settings, auth_keys)
+        return told(plan, findings, condition=CONDITION_CONNECTOR_READY, reasons=desired.DEVICE_REASONS)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name
         return [key_of(obj) for obj in self._cache.all(CONNECTOR) if desired.class_name(obj) == name]
 
-
-def _parent_keys(child: Object) -> Iterable[Key]:
-    return owned_keys(child, PARENT_CONNECTOR)
+    def _parent_keys(self, child: Object) -> Iterable[Key]:
+        return owned_keys(child, PARENT_CONNECTOR, self._settings.namespace)

@@ -27,19 +27,21 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import (
     ANNOTATION_LEFT_OUT,
     elected,
     is_upstream,
     nameserver_image,
     nameserver_labels,
-    owner_reference,
+    reads_shards,
 )
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.settings import Settings
 
 _PORT: Final = 1053  # unprivileged; the Service takes 53 to it
 _HEALTH_PORT: Final = 9002
+_METRICS_PORT: Final = 9153
 
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """On a DNSConfig whose nameserver doesn't know all names; it is False, or not there."""
@@ -52,6 +54,7 @@ class Observed:
     dnsconfigs: Sequence[Object]
     service: Object | None = None
     records: Object | None = None
+    deployment: Object | None = None
 
 
 def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings) -> Plan:
@@ -90,7 +93,7 @@ def _status(obj: Object, dnsconfig: DNSConfig, observed: Observed, settings: Set
     status = _with_condition(obj, ready)
     left_out = annotations(observed.records).get(ANNOTATION_LEFT_OUT) if observed.records else None
     if left_out:
-        message = _words_for(left_out, nameserver_image(dnsconfig, settings))
+        message = _words_for(left_out, nameserver_image(dnsconfig, settings), observed.deployment)
         incomplete = condition(CONDITION_RECORDS_COMPLETE, False, "TooManyNames", message, _generation(obj))
         status = _with_condition({"status": status}, incomplete)
     else:
@@ -98,11 +101,16 @@ def _status(obj: Object, dnsconfig: DNSConfig, observed: Observed, settings: Set
     return {**status, "nameserver": {"ip": cluster_ip}}
 
 
-def _words_for(left_out: str, image: str) -> str:
+def _words_for(left_out: str, image: str, deployment: Object | None) -> str:
     if is_upstream(image):
         return (
             f"{left_out} names don't resolve: {image} reads one ConfigMap, and it is full: "
             "set spec.nameserver.image to this operator's nameserver, which reads several"
+        )
+    if not reads_shards(deployment):
+        return (
+            f"{left_out} names don't resolve: one ConfigMap is full, and there will be more when all Pods of "
+            f"Deployment {NAMESERVER} run {image}: see what its rollout waits for"
         )
     return f"{left_out} names don't resolve: {MAX_SHARDS} ConfigMaps are full, and there can't be more"
 
@@ -207,6 +215,7 @@ def _our_container() -> Object:
             {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
             {"name": "udp", "protocol": "UDP", "containerPort": _PORT},
             {"name": "health", "protocol": "TCP", "containerPort": _HEALTH_PORT},
+            {"name": "metrics", "protocol": "TCP", "containerPort": _METRICS_PORT},
         ],
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
         "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "failureThreshold": 6},

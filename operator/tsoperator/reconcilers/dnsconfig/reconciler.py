@@ -42,7 +42,7 @@ class DNSConfigReconciler:
         children = (CONFIGMAP, DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
-            **dict.fromkeys(children, _parent_keys),
+            **dict.fromkeys(children, self._parent_keys),
         }
 
     async def reconcile(self, key: Key) -> Result:
@@ -60,14 +60,14 @@ class DNSConfigReconciler:
             return Plan(release=True)  # the children go by their owner references
         service = self._cache.get(SERVICE, Key(self._settings.namespace, NAMESERVER))
         records = self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME))
-        observed = desired.Observed(self._cache.all(DNSCONFIG), service, records)
+        deployment = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
+        observed = desired.Observed(self._cache.all(DNSCONFIG), service, records, deployment)
         return desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)
 
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:
         """Map a DNSConfig to all of them: whether one counts depends on the others."""
         return {key_of(dnsconfig), *map(key_of, self._cache.all(DNSCONFIG))}
 
-
-def _parent_keys(child: Object) -> Iterable[Key]:
-    """The namespace on children of a DNSConfig is their own; their parent has none."""
-    return [Key("", key.name) for key in owned_keys(child, PARENT_NAMESERVER)]
+    def _parent_keys(self, child: Object) -> Iterable[Key]:
+        """The namespace on children of a DNSConfig is their own; their parent has none."""
+        return [Key("", key.name) for key in owned_keys(child, PARENT_NAMESERVER, self._settings.namespace)]

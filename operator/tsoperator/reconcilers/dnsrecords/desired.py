@@ -3,7 +3,9 @@
 What fits one ConfigMap is one document, as the Go operator writes it; more is spread over shards (`shards`). A reader
 counts a set when all its shards are there, and every set needs shard 0, whose ConfigMap all sets share. When the number
 of shards changes that one is written last, so by one write the new set takes the old one's place: before it the new set
-is not whole, after it the old one is not. What is left of the old set goes after that.
+is not whole, after it the old one is not. What is left of the old set goes after that. Where both have several shards,
+those that both have are overwritten on the way: a nameserver that has the old set goes on with it, but one that starts
+just then finds no whole set, and is not ready, until shard 0 is written.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -11,17 +13,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tsnameserver.errors import RecordsError
-from tsnameserver.records import RECORDS_KEY, parse
+from tsnameserver.records import MAX_SHARDS, RECORDS_KEY, parse
 
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Object, annotations, is_deleting, key_of, uid
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import (
     ANNOTATION_LEFT_OUT,
     is_upstream,
     nameserver_image,
     nameserver_labels,
-    owner_reference,
+    reads_shards,
 )
 from tsoperator.desired.plan import Deletion, Patch, Plan, contains
 from tsoperator.reconcilers.dnsrecords.shards import (
@@ -47,10 +50,11 @@ Render = Callable[[Part, int], str]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All records, and by shard the ConfigMaps that hold them."""
+    """All records, by shard the ConfigMaps that hold them, and the Deployment that serves them."""
 
     buckets: tuple[Bucket, ...]
     configmaps: Mapping[int, Object] = field(default_factory=dict)
+    nameserver: Object | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,8 @@ def plan(
     """Return what brings the ConfigMaps, which belong to *dnsconfig*, up to date."""
     found = observed.configmaps
     live = _Live({shard: _text(configmap) for shard, configmap in found.items()})
-    parts, left_out = _parts(dnsconfig, observed.buckets, live, settings, limits)
+    most = MAX_SHARDS if _may_split(dnsconfig, observed.nameserver, settings, live) else 1
+    parts, left_out = _parts(observed.buckets, live, settings.zones, limits, most)
     if any(is_deleting(configmap) for shard, configmap in found.items() if shard < len(parts)):
         return Plan()  # its end brings us back
     configmaps = [
@@ -106,21 +111,26 @@ def plan(
 
 
 def _parts(
-    dnsconfig: Object, buckets: tuple[Bucket, ...], live: _Live, settings: Settings, limits: Limits
+    buckets: tuple[Bucket, ...], live: _Live, zones: tuple[str, ...], limits: Limits, most: int
 ) -> tuple[list[Part], int]:
-    """Return the records by shard, and how many names there is no room for."""
-    frame = frame_of(settings.zones)
-    count = count_for(buckets, frame, live.count, limits) if _may_split(dnsconfig, settings, live) else 1
-    whole = parts_of(buckets, count, settings.zones)
+    """Return the records by shard, of which there may be *most*, and how many names there is no room for."""
+    frame = frame_of(zones)
+    whole = parts_of(buckets, min(count_for(buckets, frame, live.count, limits), most), zones)
     room = limits.full - frame
     parts = [part if part.weight <= room else fitting(part, room, live.names(part.shard)) for part in whole]
     return parts, sum(part.names for part in whole) - sum(part.names for part in parts)
 
 
-def _may_split(dnsconfig: Object, settings: Settings, live: _Live) -> bool:
-    """Tell whether the nameserver reads shards; of one that an invalid DNSConfig left running, as it was."""
+def _may_split(dnsconfig: Object, nameserver: Object | None, settings: Settings, live: _Live) -> bool:
+    """Tell whether there may be shards.
+
+    There are none before all of the nameserver reads them: until its rollout ends, which an image that can't be pulled
+    puts off for ever, one that doesn't may still serve. An invalid DNSConfig leaves it as it was.
+    """
     parsed = DNSConfig.parse(dnsconfig)
-    return live.count > 1 if isinstance(parsed, Invalid) else not is_upstream(nameserver_image(parsed, settings))
+    if isinstance(parsed, Invalid):
+        return live.count > 1
+    return not is_upstream(nameserver_image(parsed, settings)) and (live.count > 1 or reads_shards(nameserver))
 
 
 def _documents(parts: list[Part], live: _Live, render: Render) -> list[str]:

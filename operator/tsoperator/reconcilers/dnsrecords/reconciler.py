@@ -10,12 +10,14 @@ from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 from tsoperator.api.names import (
     ANNOTATION_TAILNET_FQDN,
     LABEL_SERVICE_NAME,
+    NAMESERVER,
     PARENT_INGRESS,
     PARENT_NAMESERVER,
     PARENT_SERVICE,
 )
 from tsoperator.api.objects import (
     CONFIGMAP,
+    DEPLOYMENT,
     DNSCONFIG,
     ENDPOINTSLICE,
     INGRESS,
@@ -27,7 +29,7 @@ from tsoperator.api.objects import (
     key_of,
     labels,
 )
-from tsoperator.desired.children import BY_OWNER, Owner, owner_of
+from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.desired.nameserver import elected
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.records import NamedProxy, record_of
@@ -80,6 +82,7 @@ class DNSRecordsReconciler:
             INGRESS: self._of_ingress,
             DNSCONFIG: lambda _dnsconfig: (self._key,),
             CONFIGMAP: self._of_configmap,
+            DEPLOYMENT: self._of_deployment,
         }
 
     async def reconcile(self, _key: Key) -> Result:
@@ -88,7 +91,8 @@ class DNSRecordsReconciler:
         dnsconfig = elected(self._cache.all(DNSCONFIG))
         if dnsconfig is None:
             return DONE
-        observed = desired.Observed(self._table.buckets(), self._configmaps())
+        nameserver = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
+        observed = desired.Observed(self._table.buckets(), self._configmaps(), nameserver)
         plan = desired.plan(dnsconfig, observed, self._settings, self._limits, self._render)
         await self._applier.apply(dnsconfig, plan)
         return Result(plan.requeue_after)
@@ -106,13 +110,19 @@ class DNSRecordsReconciler:
                 await asyncio.sleep(0)
 
     def _proxy(self, key: Key) -> NamedProxy | None:
-        """Return the proxy whose headless Service is named *key*, None if it is none that can have a name."""
+        """Return the proxy whose Service is named *key*, None if it is none that can have a name."""
         service = self._cache.get(SERVICE, key)
-        owner = owner_of(service) if service else None
-        if service is None or owner is None or owner.type not in _PARENTS or key.namespace != self._settings.namespace:
+        owner = self._owner(service) if service else None
+        if service is None or owner is None:
             return None
         parent = self._cache.get(_PARENTS[owner.type], owner.key)
         return NamedProxy(service, parent, self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, key.name))
+
+    def _owner(self, service: Object) -> Owner | None:
+        """Return whose proxy's Service *service* is, None if that is none that can have a name."""
+        owner = owner_of(service) or grouped_owner_of(service)
+        here = key_of(service).namespace == self._settings.namespace
+        return owner if here and owner and owner.type in _PARENTS else None
 
     def _configmaps(self) -> Mapping[int, Object]:
         """Return the ConfigMaps of records by shard."""
@@ -120,7 +130,7 @@ class DNSRecordsReconciler:
         return {shard: configmap for shard, configmap in shards if shard is not None}
 
     def _of_service(self, service: Object) -> Iterable[Key]:
-        if owner_of(service):
+        if self._owner(service):
             return self._noting([key_of(service)])
         return self._of_parent(PARENT_SERVICE, service) if ANNOTATION_TAILNET_FQDN in annotations(service) else ()
 
@@ -129,8 +139,9 @@ class DNSRecordsReconciler:
         return self._of_parent(PARENT_INGRESS, ingress) if ours else ()
 
     def _of_parent(self, owner_type: str, parent: Object) -> Iterable[Key]:
-        proxies = self._cache.indexed(SERVICE, BY_OWNER, str(Owner(owner_type, key_of(parent))))
-        return self._noting(map(key_of, proxies))
+        owner = str(Owner(owner_type, key_of(parent)))
+        proxies = (self._cache.indexed(SERVICE, index, owner) for index in (BY_OWNER, BY_GROUPED_OWNER))
+        return self._noting(key_of(proxy) for found in proxies for proxy in found)
 
     def _of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
         service = labels(endpoint_slice).get(LABEL_SERVICE_NAME)
@@ -145,6 +156,9 @@ class DNSRecordsReconciler:
 
     def _of_configmap(self, configmap: Object) -> Iterable[Key]:
         return (self._key,) if _shard(configmap) is not None else ()
+
+    def _of_deployment(self, deployment: Object) -> Iterable[Key]:
+        return (self._key,) if key_of(deployment).name == NAMESERVER else ()
 
 
 def _shard(configmap: Object) -> int | None:

@@ -1,17 +1,29 @@
-"""Which name a proxy answers to, and at which addresses, from live objects (dns-crds-chart.md 1.4)."""
+"""Which name a proxy answers to, and at which addresses, from live objects (dns-crds-chart.md 1.4).
+
+A name that the proxies of a ProxyGroup lead to has the cluster IPs of its Service, which maps its ports to theirs.
+"""
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tsoperator.api.names import ANNOTATION_MAGIC_DNSNAME, ANNOTATION_TAILNET_FQDN, PROXY_GROUP
-from tsoperator.api.objects import INGRESS, Object, annotations, is_deleting, resource_of
+from tsoperator.api.names import (
+    ANNOTATION_MAGIC_DNSNAME,
+    ANNOTATION_TAILNET_FQDN,
+    LABEL_SERVICE_TYPE,
+    PROXY_GROUP,
+    SERVICE_TYPE_EGRESS,
+)
+from tsoperator.api.objects import INGRESS, Object, annotations, is_deleting, labels, resource_of
+from tsoperator.desired.children import grouped_owner_of
 from tsoperator.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class NamedProxy:
-    """A proxy's headless Service, the object that it is for, if that is there, and its EndpointSlices."""
+    """A proxy's headless Service, or the one that leads to a ProxyGroup's proxies; the object that it is for, if that
+    is there; and its EndpointSlices.
+    """
 
     service: Object
     parent: Object | None
@@ -30,7 +42,10 @@ class Record:
 def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
     """Return the record of *proxy*, None if it has no name; one that is down has no address, but its name exists."""
     name = _name(proxy, settings)
-    return Record(name, *in_order(_ready_addresses(proxy.slices))) if name else None
+    if not name:
+        return None
+    grouped = grouped_owner_of(proxy.service) is not None
+    return Record(name, *in_order(_cluster_ips(proxy.service) if grouped else _ready_addresses(proxy.slices)))
 
 
 def _name(proxy: NamedProxy, settings: Settings) -> str:
@@ -39,11 +54,30 @@ def _name(proxy: NamedProxy, settings: Settings) -> str:
     if parent is None or is_deleting(parent) or is_deleting(proxy.service):
         return ""
     given = annotations(parent)
+    noted = annotations(proxy.service).get(ANNOTATION_MAGIC_DNSNAME, "")
+    if grouped_owner_of(proxy.service):
+        asks = _is_grouped_egress(proxy.service) and bool(given.get(PROXY_GROUP))
+        fqdn = given.get(ANNOTATION_TAILNET_FQDN, "")
+        return _folded(noted or fqdn) if asks and fqdn else ""  # noted: to where its proxies were last told to lead
     if resource_of(parent) == INGRESS:
         asks = parent["spec"].get("ingressClassName") == settings.ingress_class and not given.get(PROXY_GROUP)
     else:
         asks = bool(given.get(ANNOTATION_TAILNET_FQDN)) and PROXY_GROUP not in given
-    return annotations(proxy.service).get(ANNOTATION_MAGIC_DNSNAME, "").removesuffix(".").lower() if asks else ""
+    return _folded(noted) if asks else ""
+
+
+def _folded(name: str) -> str:
+    return name.removesuffix(".").lower()
+
+
+def _is_grouped_egress(service: Object) -> bool:
+    return labels(service).get(LABEL_SERVICE_TYPE) == SERVICE_TYPE_EGRESS and service["spec"].get("type") == "ClusterIP"
+
+
+def _cluster_ips(service: Object) -> Sequence[str]:
+    spec = service["spec"]
+    found: Sequence[str] = spec.get("clusterIPs") or [spec.get("clusterIP", "")]
+    return found
 
 
 def _ready_addresses(slices: Iterable[Object]) -> Iterator[str]:

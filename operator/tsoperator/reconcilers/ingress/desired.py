@@ -1,12 +1,17 @@
 """Decides what an Ingress needs (standalone-proxies.md 6)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tsoperator.api.names import (
+    ANNOTATION_DEFAULT_INGRESS_CLASS,
     ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
+    ANNOTATION_FUNNEL,
+    ANNOTATION_HTTP_ENDPOINT,
+    ANNOTATION_HTTP_REDIRECT,
     ANNOTATION_TAGS,
     FINALIZER,
+    INGRESS_CONTROLLER,
     PARENT_INGRESS,
     PROXY_GROUP,
 )
@@ -20,17 +25,24 @@ from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_s
 from tsoperator.desired.secret import Device
 from tsoperator.desired.statefulset import ServeIngress
 from tsoperator.desired.tailscaled import ProxyConfig
+from tsoperator.reconcilers.ingress.certificate import News, Seen, news
 from tsoperator.reconcilers.ingress.serve import Serving, funnels, redirects, serving, tls_host
 from tsoperator.settings import Settings
+
+_LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
+_SWITCHES = (ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT, ANNOTATION_FORWARD_CLUSTER_TRAFFIC)
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What an Ingress's plan depends on besides the Ingress; *services* are those of its namespace that it names."""
+    """What an Ingress's plan depends on besides the Ingress; *services* are those of its namespace that it names,
+    *certificate* is None where there is to be none.
+    """
 
     children: Children
     services: Mapping[str, Object]
     proxy_class: Object | None = None
+    certificate: Seen | None = None
 
 
 def owner(key: Key) -> Owner:
@@ -49,6 +61,26 @@ def is_leaving(ingress: Object, settings: Settings) -> bool:
     return is_deleting(ingress) or not is_ours(ingress, settings)
 
 
+def class_warning(ingress_class: Object | None, name: str) -> str:
+    """Say what is wrong with the IngressClass called *name*; empty if nothing is."""
+    if ingress_class is None:
+        return (
+            f"there is no IngressClass {name}: Ingresses that name it are served, but tools may not know it; create it"
+        )
+    controller = (ingress_class.get("spec") or {}).get("controller")
+    if controller != INGRESS_CONTROLLER:
+        return (
+            f"IngressClass {name} is of controller {controller}, not {INGRESS_CONTROLLER}: that one may serve the same "
+            "Ingresses; give it a class of its own, and this operator another by OPERATOR_INGRESS_CLASS_NAME"
+        )
+    if annotations(ingress_class).get(ANNOTATION_DEFAULT_INGRESS_CLASS):
+        return (
+            f"IngressClass {name} is marked as the default by {ANNOTATION_DEFAULT_INGRESS_CLASS}: the operator serves "
+            "only Ingresses whose spec.ingressClassName names it, and the API server may set that where it is missing"
+        )
+    return ""
+
+
 def hostname(ingress: Object) -> str:
     """Return the name that the proxy's device asks for: the first label of the TLS host."""
     key = key_of(ingress)
@@ -64,6 +96,9 @@ def tags(ingress: Object, settings: Settings) -> Sequence[str]:
 def refusal(ingress: Object, observed: Observed, settings: Settings) -> Plan | None:
     """Return the plan for an Ingress that can't be served as it is; None if it can. What runs stays as it is."""
     notes: list[Note] = []
+    if len(name := key_of(ingress).name) > _LABEL_MAX:
+        words = f"its name must have at most {_LABEL_MAX} characters, not {len(name)}: make it anew with another"
+        notes.append(Note("Warning", "InvalidName", words))
     if error := dns_label_error(hostname(ingress)):
         notes.append(Note("Warning", "InvalidHostname", f"the hostname {error}: set another by spec.tls[0].hosts[0]"))
     wrong_tags = [error for tag in tags(ingress, settings) if (error := tag_error(tag))]
@@ -104,10 +139,11 @@ def plan(ingress: Object, observed: Observed, settings: Settings, auth_keys: Map
     """Return what *ingress*, which `refusal` has nothing against, needs; *auth_keys* are by replica."""
     device = proxy_device(observed.children)
     made = plan_proxy(proxy(ingress, observed, settings), observed.children, settings, auth_keys)
-    notes = _notes(serving(ingress, observed.services), device)
-    if funnels(ingress):
-        notes += advice.funnel_notes(made, tags(ingress, settings))
-    return replace(made, status=_status(ingress, device), notes=notes)
+    told = news(observed.certificate) if observed.certificate else News()
+    waits = [seconds for seconds in (made.requeue_after, told.look_again) if seconds is not None]
+    policy = advice.funnel_notes(made, tags(ingress, settings)) if funnels(ingress) else []
+    notes = [*made.notes, *_notes(ingress, serving(ingress, observed.services), device), *policy, *told.notes]
+    return replace(made, status=_status(ingress, device), notes=notes, requeue_after=min(waits, default=None))
 
 
 def plan_deletion(ingress: Object, observed: Observed) -> Plan:
@@ -135,9 +171,33 @@ def _magic_dns_name(device: Device | None) -> str:
     return device.https_name or device.fqdn
 
 
-def _notes(served: Serving, device: Device | None) -> list[Note]:
-    off = [advice.no_https(device, "HTTPS Ingress")] if device and device.serves_no_https else []
-    return [*served.notes, *off]
+def _notes(ingress: Object, served: Serving, device: Device | None) -> list[Note]:
+    notes = [*served.notes, *_ignored_annotations(ingress)]
+    host = tls_host(ingress)
+    if device and device.https_name and "." in host and host != device.https_name:
+        message = (
+            f"host {host} of spec.tls is served as {device.https_name}: names of the tailnet have its domain; its "
+            f"certificate is of that name, so write {host.partition('.')[0]} to say so"
+        )
+        notes.append(Note("Warning", "IgnoredTLSHosts", message))
+    if device and device.serves_no_https:
+        notes.append(advice.no_https(device, "HTTPS Ingress"))
+    return notes
+
+
+def _ignored_annotations(ingress: Object) -> Iterator[Note]:
+    """Say which annotations of ours have no effect."""
+    given = annotations(ingress)
+    for name in _SWITCHES:
+        if given.get(name, "true") not in ("true", "false"):
+            words = f'annotation {name} is "{given[name]}", which turns nothing on: write "true", or remove it'
+            yield Note("Warning", "IgnoredAnnotation", words)
+    if ANNOTATION_HTTP_ENDPOINT in given:
+        words = (
+            f"annotation {ANNOTATION_HTTP_ENDPOINT} has no effect without a ProxyGroup: plain HTTP is answered with a "
+            f"redirect to HTTPS if annotation {ANNOTATION_HTTP_REDIRECT} is true, else not at all"
+        )
+        yield Note("Warning", "IgnoredAnnotation", words)
 
 
 def _status(ingress: Object, device: Device | None) -> Object:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tsoperator.api.names import ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT, CERT_DOMAIN
-from tsoperator.api.objects import Object, annotations
+from tsoperator.api.names import ANNOTATION_EXPOSE, ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT, CERT_DOMAIN
+from tsoperator.api.objects import Object, annotations, key_of
 from tsoperator.api.rules import is_true
 from tsoperator.desired.plan import Note
 
@@ -50,7 +50,7 @@ def backend_names(ingress: Object) -> Iterator[str]:
 
 def serving(ingress: Object, services: Mapping[str, Object]) -> Serving:
     """Return what *ingress* serves, given the Services of its namespace by name."""
-    notes: list[Note] = []
+    notes = [*_ignored_tls(ingress)]
     handlers: dict[str, str] = {}
     spec = ingress["spec"]
     if default := spec.get("defaultBackend"):
@@ -60,7 +60,8 @@ def serving(ingress: Object, services: Mapping[str, Object]) -> Serving:
         if host and host != tls_host(ingress):
             notes.append(
                 _invalid(
-                    f"rule for host {host!r} is left out: the only host is that of spec.tls, {tls_host(ingress)!r}"
+                    f"rule for host {host!r} is left out: a proxy has one name, that of spec.tls[0].hosts[0], "
+                    f"{tls_host(ingress)!r}; make an Ingress of its own for each further host, or remove rules[].host"
                 )
             )
             continue
@@ -78,6 +79,9 @@ def _add(
         handlers[path] = f"{_origin(backend, services)}{path}"
     except _Unusable as reason:
         notes.append(_invalid(f"path {path!r} is left out: {reason}"))
+        return
+    if doubt := _missing_port(backend["service"], services[backend["service"]["name"]]):
+        notes.append(_invalid(f"path {path!r} is served in vain: {doubt}"))
 
 
 def _mount_point(path: Object, notes: list[Note]) -> str:
@@ -99,14 +103,30 @@ def _origin(backend: Object, services: Mapping[str, Object]) -> str:
     service = services.get(name)
     if service is None:
         raise _Unusable(f"Service {name!r} does not exist in the Ingress's namespace")
-    cluster_ip = service["spec"].get("clusterIP")
-    if not cluster_ip or cluster_ip == "None":
-        raise _Unusable(f"Service {name!r} has no cluster IP: headless and ExternalName Services can't be backends")
+    cluster_ip = _cluster_ip(service)
     port_name = (wanted.get("port") or {}).get("name", "")
     port = _port(wanted, service)
     scheme = "https+insecure" if port == 443 or port_name == "https" else "http"
     host = f"[{cluster_ip}]" if ":" in cluster_ip else cluster_ip
     return f"{scheme}://{host}:{port}"
+
+
+def _cluster_ip(service: Object) -> str:
+    """Return the address that the proxy sends requests to. Raises _Unusable."""
+    name, spec = key_of(service).name, service["spec"]
+    if spec.get("type") == "ExternalName":
+        raise _Unusable(
+            f"Service {name!r} is of type ExternalName and has no cluster IP to send requests to: name one of type "
+            f"ClusterIP, or expose it without an Ingress by its annotation {ANNOTATION_EXPOSE}"
+        )
+    if spec.get("clusterIP") == "None":
+        raise _Unusable(
+            f"Service {name!r} is headless and has no cluster IP to send requests to: name a Service with the same "
+            "selector and without clusterIP: None"
+        )
+    if not spec.get("clusterIP"):
+        raise _Unusable(f"Service {name!r} has no cluster IP yet")
+    return str(spec["clusterIP"])
 
 
 def _port(wanted: Object, service: Object) -> int:
@@ -119,6 +139,15 @@ def _port(wanted: Object, service: Object) -> int:
     if number := given.get("number"):
         return int(number)
     raise _Unusable(f"the backend {wanted['name']!r} has no port")
+
+
+def _missing_port(wanted: Object, service: Object) -> str | None:
+    """Say that *service* lacks the port that is given by number, which the proxy tries all the same."""
+    number = (wanted.get("port") or {}).get("number")
+    there = [each["port"] for each in service["spec"].get("ports") or () if each.get("protocol", "TCP") == "TCP"]
+    if (wanted.get("port") or {}).get("name") or number in there:
+        return None
+    return f"Service {wanted['name']!r} has no TCP port {number}, but {', '.join(map(str, there)) or 'none'}"
 
 
 def _config(ingress: Object, handlers: Mapping[str, str]) -> Object:
@@ -144,6 +173,24 @@ def _backends(spec: Object) -> Iterator[Object]:
         for path in (rule.get("http") or {}).get("paths") or ():
             if path.get("backend"):
                 yield path["backend"]
+
+
+def _ignored_tls(ingress: Object) -> Iterator[Note]:
+    """Say what of spec.tls has no effect."""
+    entries = ingress["spec"].get("tls") or ()
+    hosts = [host for entry in entries for host in entry.get("hosts") or ()]
+    if unused := list(dict.fromkeys(host for host in hosts if host != tls_host(ingress))):
+        message = (
+            f"hosts {', '.join(unused)} of spec.tls are ignored: a proxy has one name, that of spec.tls[0].hosts[0]; "
+            "make an Ingress of its own for each further host"
+        )
+        yield Note("Warning", "IgnoredTLSHosts", message)
+    if secrets := list(dict.fromkeys(entry["secretName"] for entry in entries if entry.get("secretName"))):
+        message = (
+            f"secretName {', '.join(secrets)} of spec.tls is ignored: the proxy has the certificate of its MagicDNS "
+            "name, which it gets by itself; remove secretName"
+        )
+        yield Note("Warning", "IgnoredTLSSecret", message)
 
 
 def _invalid(message: str) -> Note:

@@ -25,6 +25,7 @@ from tsoperator.reconcilers.proxyclass import ports
 _VALID: Final = "ProxyClassValid"
 _INVALID: Final = "ProxyClassInvalid"
 _CUSTOM_VARIABLE: Final = "CustomTSEnvVar"
+_CLAIMS_IGNORED: Final = "ResourceClaimsIgnored"
 _POD: Final = "spec.statefulSet.pod"
 _EXPERIMENTAL: Final = (
     "EXPERIMENTAL_TS_CONFIGFILE_PATH",
@@ -42,10 +43,13 @@ _STOPS_THE_PROXY: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a ProxyClass's plan depends on besides it: all ProxyClasses, and whether ServiceMonitors can be made."""
+    """What a ProxyClass's plan depends on besides it: all ProxyClasses, whether ServiceMonitors can be made, and the
+    cluster's node ports if they are known.
+    """
 
     proxy_classes: Sequence[Object] = ()
     serves_monitors: bool = False
+    node_ports: ports.Range | None = None
 
 
 def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> Plan:
@@ -53,6 +57,7 @@ def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> 
     if isinstance(proxy_class, Invalid):
         return replace(_refused(obj, [proxy_class.message], []), hold=False)  # it can't be written as it is
     warnings = [Note("Warning", _CUSTOM_VARIABLE, words) for words in custom_variables(proxy_class)]
+    warnings += [Note("Warning", _CLAIMS_IGNORED, words) for words in ignored_claims(proxy_class)]
     if wrong := violations(obj, proxy_class, observed):
         return _refused(obj, wrong, warnings)
     return Plan(hold=True, status=_status(obj, True, _VALID, _VALID), notes=warnings)
@@ -75,7 +80,7 @@ def violations(obj: Object, proxy_class: ProxyClass, observed: Observed) -> list
         found += _statefulset_violations(spec.stateful_set)
     if spec.metrics is not None:
         found += _metrics_violations(spec.metrics, observed)
-    if words := ports.violation(obj, proxy_class, observed.proxy_classes):
+    if words := ports.violation(obj, proxy_class, observed.proxy_classes, observed.node_ports):
         text = ports.text(ports.ranges(proxy_class))
         found.append(_violation("spec.staticEndpoints.nodePort.ports", json.dumps(text), words))
     return list(dict.fromkeys(found))
@@ -91,6 +96,22 @@ def custom_variables(proxy_class: ProxyClass) -> Iterable[str]:
             yield f"{where} keeps proxies from starting, because they are configured by a file: remove it"
         elif name.startswith("TS_") or name.upper() in _EXPERIMENTAL:
             yield f"{where} configures the proxy itself: it may not work, and what it does may change at any time"
+
+
+def ignored_claims(proxy_class: ProxyClass) -> Iterable[str]:
+    """Return a warning for each container whose resource claims have no effect."""
+    given = proxy_class.spec.stateful_set
+    pod = given.pod if given is not None else None
+    containers = {
+        "tailscaleContainer": pod.tailscale_container if pod else None,
+        "tailscaleInitContainer": pod.tailscale_init_container if pod else None,
+    }
+    for name, container in containers.items():
+        if container is not None and (container.resources or {}).get("claims"):
+            yield (
+                f"{_POD}.{name}.resources.claims is ignored, because a ProxyClass can't give Pods the resourceClaims "
+                "that it refers to: remove it"
+            )
 
 
 def _statefulset_violations(given: StatefulSet) -> Iterable[str]:

@@ -9,7 +9,7 @@ from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tsoperator.desired.proxyclass import is_ready
 
-_LAST_PORT = 65535
+LAST_PORT = 65535
 
 
 class Range(NamedTuple):
@@ -20,6 +20,10 @@ class Range(NamedTuple):
 
     def __str__(self) -> str:
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+    def covers(self, other: "Range") -> bool:
+        """Tell whether both ends of *other*, which need not be in order, are among these ports."""
+        return all(self.first <= port <= self.last for port in other)
 
     def overlaps(self, other: "Range") -> bool:
         """Tell whether the two have a port in common."""
@@ -39,12 +43,18 @@ def text(found: Iterable[Range]) -> str:
     return ", ".join(map(str, found))
 
 
-def violation(obj: Object, proxy_class: ProxyClass, proxy_classes: Sequence[Object]) -> str | None:
-    """Say what is wrong with the node ports of the ProxyClass *obj*, parsed as *proxy_class*, among all the others."""
+def violation(
+    obj: Object, proxy_class: ProxyClass, proxy_classes: Sequence[Object], cluster: Range | None = None
+) -> str | None:
+    """Say what is wrong with the node ports of the ProxyClass *obj*, parsed as *proxy_class*, among all the others;
+    *cluster* are those that there are, None if that isn't known.
+    """
     own = ranges(proxy_class)
+    if cluster and (outside := [each for each in own if not cluster.covers(each)]):
+        return f"{text(outside)} is not among the cluster's node ports: choose from {cluster}"
     for each in own:
-        if not 0 < each.first <= each.last <= _LAST_PORT:
-            return f"{each} is no range of ports: give port and endPort from 1 to {_LAST_PORT}, endPort not the smaller"
+        if not 0 < each.first <= each.last <= LAST_PORT:
+            return f"{each} is no range of ports: give port and endPort from 1 to {LAST_PORT}, endPort not the smaller"
     for other in proxy_classes:
         taken = [each for each in ranges(ProxyClass.parse(other)) if any(map(each.overlaps, own))]
         if taken and _comes_before(other, obj):

@@ -6,6 +6,7 @@ from tsoperator.api.objects import CRD, PROXYCLASS, SERVICEMONITOR, Key, Object,
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tsoperator.desired.plan import Plan
 from tsoperator.reconcilers.proxyclass import desired, ports
+from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
@@ -17,9 +18,10 @@ class ProxyClassReconciler:
 
     name = "proxyclass"
 
-    def __init__(self, cache: Cache, applier: Applier) -> None:
+    def __init__(self, cache: Cache, applier: Applier, node_ports: NodePorts) -> None:
         self._cache = cache
         self._applier = applier
+        self._node_ports = node_ports
         self.watches: Mapping[Resource, Mapper] = {PROXYCLASS: self._keys_of_class, CRD: self._keys_with_monitors}
 
     async def reconcile(self, key: Key) -> Result:
@@ -27,18 +29,20 @@ class ProxyClassReconciler:
         obj = self._cache.get(PROXYCLASS, key)
         if obj is None:
             return DONE
-        plan = self._decide(obj)
+        plan = await self._decide(obj)
         obj = await self._applier.apply(obj, plan)
         await self._applier.report(obj, plan)
         return Result(plan.requeue_after)
 
-    def _decide(self, obj: Object) -> Plan:
+    async def _decide(self, obj: Object) -> Plan:
         if is_deleting(obj):
             return Plan(release=True)  # who named it is told, and keeps the proxy that runs
         crd = self._cache.get(CRD, Key("", str(SERVICEMONITOR)))
         serves_monitors = crd is not None and not is_deleting(crd)
-        observed = desired.Observed(self._cache.all(PROXYCLASS), serves_monitors)
-        return desired.plan(obj, ProxyClass.parse(obj), observed)
+        proxy_class = ProxyClass.parse(obj)
+        node_ports = await self._node_ports.range() if ports.ranges(proxy_class) else None
+        observed = desired.Observed(self._cache.all(PROXYCLASS), serves_monitors, node_ports)
+        return desired.plan(obj, proxy_class, observed)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         """Map a class to itself, and one with node ports to all with some: whether they clash depends on the others."""

@@ -12,15 +12,20 @@ from tsoperator.api.names import (
     PARENT_SERVICE,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
+from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired.children import Owner
-from tsoperator.desired.plan import Note, Plan
-from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key
-from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec
+from tsoperator.desired.findings import Effect
+from tsoperator.desired.plan import Note, Patch, Plan
+from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key, proxy_problem
+from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec, is_changing
 from tsoperator.desired.tailscaled import ProxyConfig
-from tsoperator.reconcilers.service import egress, exposure
+from tsoperator.reconcilers.service import egress, exposure, group
+from tsoperator.reconcilers.service.rewrites import PEACE, Rivalry
 from tsoperator.settings import Settings
+
+DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
+"""Those of the condition, by what is found of the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ class Observed:
 
     children: Children
     proxy_class: Object | None = None
+    rivalry: Rivalry = PEACE
 
 
 def owner(key: Key) -> Owner:
@@ -108,6 +114,8 @@ def refusal(service: Object, observed: Observed, settings: Settings) -> Plan | N
         status = not_ready(service, "ProxyInvalid", message)
         return Plan(status=status, notes=[Note("Warning", "INVALIDSERVICE", message)])
     if problem := class_problem(service, observed.proxy_class, settings.proxy_class):
+        if is_changing(observed.proxy_class):  # which is no news, and over in a moment
+            return Plan()
         return Plan(status=not_ready(service, problem.reason, problem.message))
     return None
 
@@ -116,33 +124,60 @@ def plan(service: Object, observed: Observed, settings: Settings, auth_keys: Map
     """Return what *service*, which `refusal` has nothing against, needs; *auth_keys* are by replica."""
     wanted = proxy(service, settings, observed.proxy_class)
     made = plan_proxy(wanted, observed.children, settings, auth_keys)
+    problem = proxy_problem(wanted, observed.children, auth_keys)
+    pending = condition(CONDITION_PROXY_READY, False, "ProxyPending", problem) if problem else None
     if exposure.asks(service, settings):
         device = proxy_device(observed.children)
         shown = exposure.shown(service, device, settings)
-        status = _with_condition(service, shown.condition)
+        status = _with_condition(service, pending or shown.condition)
         if shown.entries is not None or exposure.shows(service, device):
             status["loadBalancer"] = exposure.load_balancer(service, shown.entries or ())
-        return replace(
-            made, status=status, notes=[*shown.notes, *exposure.policy_notes(service, made, settings, wanted.tags)]
-        )
+        policy = exposure.policy_notes(service, made, settings, wanted.tags)
+        return replace(made, status=status, notes=[*made.notes, *shown.notes, *policy])
     name = proxy_key(wanted, observed.children, settings).name
-    ready = condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
-    rewrite = egress.rewrite(service, name, settings)
-    return replace(made, apply=[*made.apply, *rewrite], status=_with_condition(service, ready) | {"loadBalancer": {}})
+    told = pending or condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
+    return _pointed(service, name, made, told, observed.rivalry, settings)
+
+
+def rewrites(plan: Plan, service: Object) -> bool:
+    """Tell whether *plan* points *service* at its proxy."""
+    patched = (step for step in plan.apply if isinstance(step, Patch))
+    return any((step.resource, step.key) == (SERVICE, key_of(service)) for step in patched)
+
+
+def _pointed(service: Object, proxy_name: str, made: Plan, told: Object, rivalry: Rivalry, settings: Settings) -> Plan:
+    """Return *made* with what points an egress *service* at its proxy, as far as a *rivalry* lets it; *told* is the
+    condition where there is none.
+    """
+    notes = list(made.notes)
+    if rivalry.fields:
+        message = egress.overwritten(rivalry, proxy_name)
+        notes.append(Note("Warning", "ExternalNameOverwritten", message))
+        if rivalry.settles:
+            told = condition(CONDITION_PROXY_READY, False, "ProxyPending", message)
+    pauses = [pause for pause in (rivalry.wait or rivalry.settles, made.requeue_after) if pause]
+    return replace(
+        made,
+        apply=[*made.apply, *([] if rivalry.wait else egress.rewrite(service, proxy_name, settings))],
+        status=_with_condition(service, told) | {"loadBalancer": {}},
+        notes=notes,
+        requeue_after=min(pauses, default=None),
+    )
 
 
 def plan_deletion(service: Object, observed: Observed) -> Plan:
-    """Return the next step of taking away what was made for *service*."""
+    """Return the next step of taking away what was made for *service*, but for what a ProxyGroup made for it."""
     held = has_finalizer(service, FINALIZER)
-    step = plan_removal(observed.children) if held else Plan()
+    removal = plan_removal(observed.children) if held else Plan()
+    step = group.without_the_groups(service, observed.children, removal)
     if is_deleting(service):
         return step
     status = service.get("status") or {}
     if exposure.shows(service, proxy_device(observed.children)):
         # Before the Secret goes, which alone tells that the device shown is ours.
-        return replace(Plan() if step.release else step, status={**status, "loadBalancer": {}})
-    if "conditions" not in status or (held and not step.release):
-        return step
+        return replace(Plan() if removal.release else step, status={**status, "loadBalancer": {}})
+    if "conditions" not in status or (held and not removal.release) or (step.release and group.is_grouped(service)):
+        return step  # beside a ProxyGroup's annotation the condition tells that the finalizer is ours: it goes last
     left = remove_condition(status["conditions"], CONDITION_PROXY_READY)
     return step if left == status["conditions"] else replace(step, status={**status, "conditions": left})
 

@@ -6,11 +6,13 @@ from tsoperator.api.names import (
     ANNOTATION_TAILNET_FQDN,
     ANNOTATION_TAILNET_IP,
     ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
+    FIELD_MANAGER,
 )
 from tsoperator.api.objects import SERVICE, Object, annotations, key_of
 from tsoperator.api.rules import child_base_name, fqdn_error, ip_error
 from tsoperator.desired.plan import Patch
 from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, Target
+from tsoperator.reconcilers.service.rewrites import Rivalry
 from tsoperator.settings import Settings
 
 
@@ -44,14 +46,47 @@ def target(service: Object) -> Target:
     return EgressByFQDN(f"{fqdn}.") if fqdn else EgressByIP(_target_ip(service))
 
 
+def destination(service: Object) -> str:
+    """Return the MagicDNS name or address that *service* leads to; empty if it names none."""
+    return magic_dns_name(service) or _target_ip(service)
+
+
+def strays(service: Object, proxy_name: str, settings: Settings) -> list[str]:
+    """Return the fields by which *service* doesn't point at the proxy called *proxy_name*."""
+    wanted = {"externalName": f"{proxy_name}{_proxies_domain(settings)}", "type": "ExternalName"}
+    return [f"spec.{name}" for name, value in wanted.items() if service["spec"].get(name) != value]
+
+
 def rewrite(service: Object, proxy_name: str, settings: Settings) -> list[Patch]:
-    """Return what points *service* at the proxy called *proxy_name*; nothing if it is."""
-    external_name = f"{proxy_name}{_proxies_domain(settings)}"
-    spec = service["spec"]
-    if spec.get("externalName") == external_name and spec.get("type") == "ExternalName":
+    """Return what points *service* at the proxy called *proxy_name*; nothing if it does."""
+    if not strays(service, proxy_name, settings):
         return []
+    external_name = f"{proxy_name}{_proxies_domain(settings)}"
     body = {"spec": {"type": "ExternalName", "externalName": external_name, "selector": None}}
     return [Patch(SERVICE, key_of(service), body)]
+
+
+def overwritten(rivalry: Rivalry, proxy_name: str) -> str:
+    """Return what to tell of a *rivalry* about a Service that is to point at the proxy called *proxy_name*."""
+    fields = " and ".join(rivalry.fields)
+    return (
+        f"{rivalry.who} keeps setting {fields} back, so that clients don't get to the proxy {proxy_name}: "
+        "leave spec.type, spec.externalName and spec.selector out of what it applies, or let it ignore them. Argo CD: "
+        "ignoreDifferences for /spec/type, /spec/externalName and /spec/selector with the sync option "
+        "RespectIgnoreDifferences=true. Flux: ignore rules for these paths in the Kustomization, or the annotation "
+        "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent on the Service"
+    )
+
+
+def last_writer(live: Object) -> str:
+    """Return who, of all but us, last wrote where the *live* Service points, as its managedFields tell; or nothing."""
+    writers = [
+        (entry.get("time", ""), entry.get("manager", ""))
+        for entry in live["metadata"].get("managedFields") or ()
+        if entry.get("manager") != FIELD_MANAGER
+        and {"f:externalName", "f:type"} & (entry.get("fieldsV1") or {}).get("f:spec", {}).keys()
+    ]
+    return max(writers, default=("", ""))[1]
 
 
 def is_rewritten(service: Object, settings: Settings) -> bool:

@@ -67,8 +67,8 @@ def shown(service: Object, device: Device | None, settings: Settings) -> Shown:
         return _public(device)
     if device is None or not device.fqdn:
         return Shown(_pending("the proxy has not joined the tailnet yet: no hostname is known"))
-    version = ip_address(service["spec"]["clusterIP"]).version
-    ips = [ip for ip in device.ips if _version(ip) == version]
+    version = _version(service["spec"]["clusterIP"])
+    ips = [ip for ip in device.ips if _version(ip) == version != 0]
     return Shown(_ready(), ({"hostname": device.fqdn}, *({"ip": ip} for ip in ips)))
 
 
@@ -120,7 +120,7 @@ def _is_public(service: Object, settings: Settings) -> bool:
 
 
 def _version(ip: str) -> int:
-    """Return the version of an address that a proxy reported; 0 of what is none."""
+    """Return the version of an address; 0 of what is none."""
     try:
         return ip_address(ip).version
     except ValueError:

@@ -152,6 +152,17 @@ def test_devices_are_shown_in_the_order_of_replicas() -> None:
     assert (status["hostname"], status["tailnetIPs"]) == ("r-0.tail1234.ts.net", ["100.64.0.0"])
 
 
+@pytest.mark.parametrize(("key", "words"), [("new-authkey", "A new auth key has been given"), ("", "within 30 s")])
+def test_a_connector_whose_replica_logs_in_anew_is_not_ready_and_says_which(key: str, words: str) -> None:
+    secrets = [secret(0, device_id="n0"), secret(1, device_id="n1", reissue_authkey="")]
+    obj = connector({**EXIT, "replicas": 2})
+    made = desired.plan(obj, parsed(obj), Observed(Children(secrets=secrets)), SETTINGS, {1: key})
+    status, reason, message = ready(made)
+    assert (status, reason) == ("False", "ConnectorCreating")
+    assert message.startswith("replica 1 could not log in")
+    assert words in message
+
+
 def test_a_device_without_a_name_yet_is_shown_with_an_empty_one() -> None:
     status = status_of(plan(connector(EXIT), Observed(Children(secrets=[secret(0, device_id="n0")]))))
     assert status["devices"] == [{"hostname": ""}]
@@ -236,6 +247,10 @@ def test_a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event() -> 
     assert "'prod'" in ready(refusal)[2]
     assert refusal is not None
     assert (refusal.notes, refusal.apply, refusal.hold) == ([], (), False)
+
+
+def test_a_class_that_changes_is_no_news() -> None:
+    assert refusal_for_class(proxy_class=proxy_class("prod", ready=True, generation=2)) == Plan()
 
 
 def test_there_is_no_default_class_for_connectors() -> None:

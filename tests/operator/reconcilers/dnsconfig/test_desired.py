@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tsoperator.api.conditions import condition
-from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SERVICE, Key, Object
+from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
-from tsoperator.desired.nameserver import nameserver_labels, owner_reference
+from tsoperator.desired.children import owner_reference
+from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.reconcilers.dnsconfig.desired import Observed
@@ -18,6 +19,7 @@ from tests.support.objects import children_of, dnsconfig, obj, settings
 
 SETTINGS = settings()
 OURS = settings(nameserver_image="example.org/tsnameserver:v1")
+ROLLING = "ours, with its rollout under way"
 SERVICE_KEY = Key("tailscale", "nameserver")
 
 
@@ -112,7 +114,7 @@ def test_our_image_is_probed_has_no_privileges_and_is_replaced_without_a_gap() -
     assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
-    assert [port["name"] for port in container["ports"]] == ["tcp", "udp", "health"]
+    assert [port["name"] for port in container["ports"]] == ["tcp", "udp", "health", "metrics"]
     assert container["securityContext"]["runAsNonRoot"] is True
 
 
@@ -205,8 +207,11 @@ def status_with(left_out: str | None, of: object = SETTINGS, **conditions: Objec
     found = {**dnsconfig(generation=4), "status": {"conditions": [*conditions.values()]}}
     notes = {} if left_out is None else {"tailscale.com/records-left-out": left_out}
     records = obj(CONFIGMAP, Key("tailscale", "dnsrecords"), annotations=notes)
-    observed = Observed([found], live_service(clusterIP="192.0.2.53"), records)
-    made = desired.plan(found, DNSConfig.parse(found), observed, OURS if of is OURS else SETTINGS)
+    deployment = obj(DEPLOYMENT, Key("tailscale", "nameserver"), {"spec": deployment_spec(of=OURS)}, generation=1)
+    counts = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}
+    deployment["status"] = {} if of is ROLLING else counts
+    observed = Observed([found], live_service(clusterIP="192.0.2.53"), records, deployment)
+    made = desired.plan(found, DNSConfig.parse(found), observed, SETTINGS if of is SETTINGS else OURS)
     assert made.status is not None
     return made.status
 
@@ -225,6 +230,11 @@ class LeftOut(NamedTuple):
             "set spec.nameserver.image to this operator's nameserver, which reads several",
         ),
         LeftOut(OURS, "12 names don't resolve: 32 ConfigMaps are full, and there can't be more"),
+        LeftOut(
+            ROLLING,
+            "12 names don't resolve: one ConfigMap is full, and there will be more when all Pods of Deployment "
+            "nameserver run example.org/tsnameserver:v1: see what its rollout waits for",
+        ),
     ],
 )
 def test_names_that_are_left_out_are_counted_in_a_condition(case: LeftOut) -> None:

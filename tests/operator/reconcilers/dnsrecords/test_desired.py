@@ -10,7 +10,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tsnameserver.records import Records, merge, parse
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object
-from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, nameserver_labels, owner_reference
+from tsoperator.desired.children import owner_reference
+from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, nameserver_labels
 from tsoperator.desired.plan import Creation, Deletion, Patch, Plan
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.desired import Observed
@@ -18,7 +19,7 @@ from tsoperator.reconcilers.dnsrecords.records import Record
 from tsoperator.reconcilers.dnsrecords.shards import Limits, configmap_name, shard_named
 from tsoperator.reconcilers.dnsrecords.table import Bucket, Table
 
-from tests.support.objects import FQDN, children_of, deleting, dnsconfig, obj, patches_of, settings
+from tests.support.objects import FQDN, children_of, deleting, dnsconfig, obj, patches_of, rolled_out, settings
 
 SETTINGS = settings()
 OURS = settings(nameserver_image="example.org/tsnameserver:v1")
@@ -159,7 +160,9 @@ def named(count: int, address: str = "192.0.2.1") -> list[Record]:
 def sharded(cluster: Cluster, records: Iterable[Record], of: object = OURS) -> Plan:
     """The plan for *records* with our image, or with that of the settings that are given."""
     chosen = SETTINGS if of is SETTINGS else OURS
-    return desired.plan(DNSCONFIG_OBJ, Observed(buckets(records), cluster), chosen, LIMITS)
+    return desired.plan(
+        DNSCONFIG_OBJ, Observed(buckets(records), cluster, rolled_out(OURS.nameserver_image)), chosen, LIMITS
+    )
 
 
 def states(cluster: Cluster, made: Plan) -> Iterator[Cluster]:
@@ -374,6 +377,29 @@ def test_past_the_last_split_shards_grow_and_then_names_are_left_out_and_counted
     assert noted(full) == str(2000 - len(records.ip4)) != "0"
     assert {record.name for record in named(1000)} <= records.ip4.keys()
     assert sharded(full, named(2000)) == Plan()
+
+
+@pytest.mark.parametrize(
+    "nameserver",
+    [
+        None,
+        rolled_out(SETTINGS.nameserver_image),
+        rolled_out(OURS.nameserver_image, observedGeneration=1),
+        rolled_out(OURS.nameserver_image, updatedReplicas=1),
+        rolled_out(OURS.nameserver_image, availableReplicas=1),
+        rolled_out(OURS.nameserver_image, replicas=3),
+        {**rolled_out(OURS.nameserver_image), "status": {}},
+    ],
+    ids=["none", "another image", "not seen yet", "not all new", "not all up", "an old one left", "nothing known"],
+)
+def test_there_are_shards_only_once_all_of_the_nameserver_reads_them(nameserver: Object | None) -> None:
+    def planned(cluster: Cluster) -> Plan:
+        return desired.plan(DNSCONFIG_OBJ, Observed(buckets(named(40)), cluster, nameserver), OURS, LIMITS)
+
+    one = carried_out({}, planned({}))
+    several = carried_out({}, sharded({}, named(40)))
+    assert (sorted(one), noted(one), planned(one)) == ([0], None, Plan())
+    assert planned(several) == Plan()  # what is split stays so: it was read, and the next version is being rolled out
 
 
 def test_another_image_merges_the_shards_or_splits_the_document() -> None:

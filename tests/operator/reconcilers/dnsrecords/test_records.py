@@ -68,6 +68,46 @@ def test_a_name_is_served_while_its_parent_asks_for_it(case: Named) -> None:
     )
 
 
+GROUPED = egress_service({"tailscale.com/tailnet-fqdn": f"{FQDN.upper()}.", "tailscale.com/proxy-group": "g"})
+IPS = {"clusterIP": "192.0.2.50", "clusterIPs": ["192.0.2.50", "2001:db8::50"]}
+
+
+def grouped(parent: Object = GROUPED, name: str = "", labels: Object | None = None, **spec: object) -> NamedProxy:
+    """What a ProxyGroup's reconcilers made of *parent*, whose proxies' own addresses are in EndpointSlices."""
+    made = proxy(UP, parent=parent, name=name)
+    more = {"tailscale.com/proxy-group": "g", "tailscale.com/svc-type": "egress"} if labels is None else labels
+    metadata = {**made.service["metadata"], "labels": {**made.service["metadata"]["labels"], **more}}
+    spec = {"type": "ClusterIP", **(spec or IPS)}
+    return NamedProxy({**made.service, "metadata": metadata, "spec": spec}, made.parent, made.slices)
+
+
+def test_a_name_that_a_proxygroup_leads_to_has_its_services_addresses() -> None:
+    assert both(grouped()) == ({FQDN: ["192.0.2.50"]}, {FQDN: ["2001:db8::50"]})
+
+
+class Grouped(NamedTuple):
+    proxy: NamedProxy
+    records: Object
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Grouped(grouped(clusterIP="192.0.2.51"), {FQDN: ["192.0.2.51"]}),
+        Grouped(grouped(clusterIP=""), {FQDN: []}),
+        Grouped(grouped(clusterIP="None"), {FQDN: []}),
+        Grouped(grouped(name="old.tail1234.ts.net"), {"old.tail1234.ts.net": ["192.0.2.50"]}),
+        Grouped(grouped(egress_service()), {}),
+        Grouped(grouped(egress_service({"tailscale.com/proxy-group": "g"}), FQDN), {}),
+        Grouped(grouped(labels={"tailscale.com/proxy-group": "g"}), {}),
+        Grouped(grouped(type="ExternalName"), {}),
+        Grouped(grouped(deleting(GROUPED)), {}),
+    ],
+)
+def test_a_proxygroups_name_is_served_while_its_parent_asks_for_it(case: Grouped) -> None:
+    assert both(case.proxy)[0] == case.records
+
+
 def test_a_proxy_whose_parent_is_gone_has_no_name() -> None:
     orphan = NamedProxy(headless(Owner("svc", Key("default", "db")), "uid", "ts-db", FQDN), None, [UP])
     assert both(orphan) == ({}, {})

@@ -1,19 +1,24 @@
 """What an Ingress needs."""
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import Key, Object
+from tsoperator.api.names import FINALIZER, PROXY_CLASS
+from tsoperator.api.objects import INGRESSCLASS, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children
+from tsoperator.desired.proxyclass import class_name
+from tsoperator.desired.secret import Certificate
 from tsoperator.desired.statefulset import ServeIngress, proxy_statefulset
 from tsoperator.reconcilers.ingress import desired
+from tsoperator.reconcilers.ingress.certificate import Seen
 from tsoperator.reconcilers.ingress.desired import Observed
 
 from tests.support.objects import (
@@ -23,6 +28,7 @@ from tests.support.objects import (
     headless,
     held,
     ingress,
+    obj,
     pod,
     proxy_class,
     settings,
@@ -37,6 +43,7 @@ SETTINGS = settings()
 WEB = {"web": backend_service()}
 NEW = Observed(Children(), WEB)
 NAME = child_name("web", "web-uid")
+STAGING = "useLetsEncryptStagingEnvironment"
 FORWARD = {"tailscale.com/experimental-forward-cluster-traffic-via-ingress": "true"}
 OWNER = desired.owner(Key("default", "web"))
 DEVICE = {"device_id": "n1", "device_fqdn": "web.tail1234.ts.net."}
@@ -211,6 +218,13 @@ def test_status_and_name_are_what_the_device_reports(case: Reported) -> None:
     assert reasons(plan) == [*case.notes]
 
 
+@pytest.mark.parametrize(("key", "reason"), [("new-authkey", "AuthKeyReissued"), ("", "AuthKeyDelayed")])
+def test_an_ingress_whose_proxy_logs_in_anew_says_so_by_an_event(key: str, reason: str) -> None:
+    plan = desired.plan(ingress(), logged_in({**DEVICE, "reissue_authkey": ""}), SETTINGS, {0: key})
+    assert reasons(plan) == [reason]
+    assert shown(plan) == [{"hostname": "web.tail1234.ts.net", "ports": [HTTPS]}]
+
+
 def test_with_a_redirect_port_80_is_shown_second() -> None:
     plan = desired.plan(ingress({"tailscale.com/http-redirect": "true"}), logged_in(DEVICE), SETTINGS, {})
     assert shown(plan)[0]["ports"] == [HTTPS, HTTP]
@@ -225,6 +239,96 @@ def test_a_path_that_is_left_out_is_told_while_the_rest_is_served() -> None:
     spec = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}
     assert desired.refusal(ingress(spec=spec), NEW, SETTINGS) is None
     assert reasons(desired.plan(ingress(spec=spec), NEW, SETTINGS, {})) == ["InvalidIngressBackend"]
+
+
+@pytest.mark.parametrize(
+    ("host", "told"), [("web", []), ("web.tail1234.ts.net", []), ("web.example.org", ["IgnoredTLSHosts"])]
+)
+def test_a_host_of_another_domain_than_the_tailnets_is_told(host: str, told: list[str]) -> None:
+    plan = desired.plan(ingress(host=host), logged_in(DEVICE), SETTINGS, {})
+    assert reasons(plan) == told
+    assert reasons(desired.plan(ingress(host=host), NEW, SETTINGS, {})) == []
+
+
+class Staged(NamedTuple):
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    default: str
+    staging: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Staged({}, {}, "", staging=False),
+        Staged({}, {}, "staging", staging=True),
+        Staged({}, {PROXY_CLASS: ""}, "staging", staging=False),
+        Staged({}, {PROXY_CLASS: "staging"}, "plain", staging=True),
+        Staged({PROXY_CLASS: "staging"}, {PROXY_CLASS: "plain"}, "", staging=True),
+        Staged({PROXY_CLASS: "plain"}, {PROXY_CLASS: "staging"}, "staging", staging=False),
+    ],
+)
+def test_certificates_come_from_where_the_class_says_that_counts(case: Staged) -> None:
+    classes = {name: proxy_class(name, {STAGING: name == "staging"}, ready=True) for name in ("staging", "plain")}
+    parent, chosen = ingress(case.annotations, labels=case.labels), settings(proxy_class=case.default)
+    found = Observed(Children(), WEB, classes.get(class_name(parent, case.default)))
+    assert desired.refusal(parent, found, chosen) is None
+    (made,) = [obj for obj in children_of(desired.plan(parent, found, chosen, {})) if obj["kind"] == "StatefulSet"]
+    names = {variable["name"] for variable in made["spec"]["template"]["spec"]["containers"][0]["env"]}
+    assert ("TS_DEBUG_ACME_DIRECTORY_URL" in names) is case.staging
+
+
+@pytest.mark.parametrize(("missed_for", "told", "again"), [(0, [], 600), (601, ["CertificatePending"], None)])
+def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: float | None) -> None:
+    seen = Seen("web.tail1234.ts.net", Certificate(is_there=False), datetime(2026, 1, 2, tzinfo=UTC), missed_for)
+    plan = desired.plan(ingress(), replace(logged_in(DEVICE), certificate=seen), SETTINGS, {})
+    assert (reasons(plan), plan.requeue_after) == (told, again)
+
+
+@pytest.mark.parametrize("name", ["funnel", "http-redirect", "experimental-forward-cluster-traffic-via-ingress"])
+@pytest.mark.parametrize(
+    ("value", "told"), [("true", []), ("false", []), ("True", ["IgnoredAnnotation"]), ("", ["IgnoredAnnotation"])]
+)
+def test_a_switch_that_is_neither_on_nor_off_is_told(name: str, value: str, told: list[str]) -> None:
+    plan = desired.plan(ingress({f"tailscale.com/{name}": value}), NEW, SETTINGS, {})
+    ignored = [note for note in plan.notes if note.reason != "FunnelNeedsPolicy"]
+    assert [note.reason for note in ignored] == told
+    assert [f'tailscale.com/{name} is "{value}"' in note.message for note in ignored] == [True] * len(told)
+
+
+def test_plain_http_without_a_group_is_told_to_have_no_effect() -> None:
+    (note,) = desired.plan(ingress({"tailscale.com/http-endpoint": "enabled"}), NEW, SETTINGS, {}).notes
+    assert "has no effect without a ProxyGroup" in note.message
+
+
+@pytest.mark.parametrize(("length", "told"), [(63, []), (64, ["InvalidName"])])
+def test_a_name_that_is_too_long_for_labels_is_told(length: int, told: list[str]) -> None:
+    parent = ingress()
+    parent["metadata"]["name"] = "a" * length
+    assert reasons(desired.refusal(parent, NEW, SETTINGS)) == told
+
+
+def ingress_class(controller: str = "tailscale.com/ts-ingress", **annotations: str) -> Object:
+    return obj(INGRESSCLASS, Key("", "tailscale"), {"spec": {"controller": controller}}, annotations=annotations)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (ingress_class(), ""),
+        (None, "there is no IngressClass tailscale"),
+        (
+            ingress_class("example.org/nginx"),
+            "IngressClass tailscale is of controller example.org/nginx, not tailscale",
+        ),
+        (ingress_class() | {"spec": {}}, "is of controller None"),
+        (ingress_class(**{"ingressclass.kubernetes.io/is-default-class": "true"}), "is marked as the default by"),
+    ],
+)
+def test_what_is_wrong_with_the_ingress_class_is_said(found: Object | None, words: str) -> None:
+    warning = desired.class_warning(found, "tailscale")
+    assert words in warning
+    assert bool(warning) == bool(words)
 
 
 def leaving(host: str) -> Object:

@@ -1,6 +1,8 @@
 """Ingresses on a cluster: the operator runs, and the state of the world is looked at."""
 
 import json
+from base64 import b64encode
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
@@ -8,11 +10,13 @@ from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Object, Resource, uid
 
+from tests.support.certificates import certificate_for
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
-from tests.support.operator import NAMESPACE, Proxy, World
+from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 WEB = f"web.{DOMAIN}"
 HOST = "${TS_CERT_DOMAIN}"
+NO_CLASS = "there is no IngressClass private: Ingresses that name it are served, but tools may not know it; create it"
 
 
 async def serving(world: World) -> str:
@@ -276,6 +280,56 @@ async def test_without_https_nothing_is_shown_and_an_event_says_why(world: World
 async def event(world: World, reason: str) -> str:
     """Return the message of the Event on the Ingress for that *reason*; empty if there is none."""
     return (await world.events(ingress())).get(reason, "")
+
+
+async def certify(world: World, pem: str) -> None:
+    """Give the proxy a certificate, as its tailscaled does."""
+    (secret,) = await world.children(SECRET, ingress())
+    files = {f"{WEB}.crt": pem, f"{WEB}.key": "key"}
+    await world.change(secret, {"data": {name: b64encode(text.encode()).decode() for name, text in files.items()}})
+
+
+async def test_a_certificate_is_told_once_it_is_there(world: World) -> None:
+    await world.apply(backend(), ingress())
+    await made(world)
+    assert await event(world, "CertificateReady") == ""
+    await certify(world, certificate_for(timedelta(days=90)))
+    assert f"https://{WEB}/" in await world.eventually(lambda: event(world, "CertificateReady"))
+    assert not await world.writes_when_left_alone()
+    assert not await world.writes_during(world.restart())
+
+
+async def test_a_certificate_that_is_not_renewed_is_told(world: World) -> None:
+    await world.apply(backend(), ingress())
+    before = await made(world)
+    await certify(world, certificate_for(timedelta(days=13)))
+    assert WEB in await world.eventually(lambda: event(world, "CertificateNotRenewed"))
+    assert not await world.writes_when_left_alone()
+    assert (await made(world)).pod_uid == before.pod_uid
+
+
+async def test_what_of_tls_has_no_effect_is_told(world: World) -> None:
+    obj = ingress()
+    obj["spec"]["tls"] = [{"hosts": ["web", "shop"], "secretName": "web-tls"}]
+    await world.apply(backend(), obj)
+    await made(world)
+    events = await world.events(obj)
+    assert "hosts shop of spec.tls" in events["IgnoredTLSHosts"]
+    assert "web-tls" in events["IgnoredTLSSecret"]
+    assert not await world.writes_when_left_alone()
+
+
+async def test_an_ingress_class_that_is_not_there_is_logged_once(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    second = ingress("shop", "shop", tags="tag:k8s")
+    await cluster.apply(backend(), ingress(), second)
+    for obj in (ingress(), second):
+        await cluster.change(obj, {"spec": {"ingressClassName": "private"}})
+    async with running_operator(cluster, ingress_class="private"):
+        await cluster.eventually(lambda: cluster.proxy(ingress()))
+        await cluster.eventually(lambda: cluster.proxy(second))
+    assert [record.message for record in caplog.records].count(NO_CLASS) == 1
 
 
 async def test_an_ingress_and_a_service_of_one_name_have_proxies_of_their_own(world: World) -> None:

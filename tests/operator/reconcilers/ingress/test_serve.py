@@ -20,7 +20,10 @@ MANY = {
     "named": backend_service(
         "named", cluster_ip="192.0.2.5", ports=[{"name": "https", "port": 8443}, {"name": "tls", "port": 443}]
     ),
+    "udp": backend_service("udp", cluster_ip="192.0.2.6", ports=[{"port": 8080, "protocol": "UDP"}]),
+    "pending": backend_service("pending", cluster_ip=None),
 }
+MANY["external"]["spec"]["type"] = "ExternalName"
 
 
 def rules(*paths: Object, **rule: object) -> Object:
@@ -110,8 +113,9 @@ ROOT = {"/": "http://192.0.2.4:8080/"}
         Case(rules(to_path(backend=to_service(number=0))), {}, (INVALID,)),
         Case(rules(to_path(backend={"service": {"name": "web"}})), {}, (INVALID,)),
         Case(rules(to_path(backend=to_service("named", name="missing"))), {}, (INVALID,)),
-        Case(rules(to_path(backend=to_service(number=9999))), {"/": "http://192.0.2.4:9999/"}),
-        Case(rules(to_path(backend=to_service(number=443))), {"/": "https+insecure://192.0.2.4:443/"}),
+        Case(rules(to_path(backend=to_service(number=9999))), {"/": "http://192.0.2.4:9999/"}, (INVALID,)),
+        Case(rules(to_path(backend=to_service("named", number=443))), {"/": "https+insecure://192.0.2.5:443/"}),
+        Case(rules(to_path(backend=to_service("udp", number=8080))), {"/": "http://192.0.2.6:8080/"}, (INVALID,)),
         Case(rules(to_path(backend=to_service("named", name="https"))), {"/": "https+insecure://192.0.2.5:8443/"}),
         Case(rules(to_path(backend=to_service("named", name="tls"))), {"/": "https+insecure://192.0.2.5:443/"}),
         Case(rules(to_path(backend=to_service("named", number=8443))), {"/": "http://192.0.2.5:8443/"}),
@@ -183,3 +187,43 @@ def test_the_services_that_it_names_are_those_of_every_rule_and_the_default() ->
     bucket = to_path("/b", {"resource": {"name": "b"}})
     spec = {"defaultBackend": to_service("web"), **rules(to_path("/a", to_service("six")), bucket, host="other")}
     assert list(backend_names(ingress(spec=spec))) == ["web", "six"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "words"),
+    [
+        ({"resource": {"kind": "Bucket", "name": "b"}}, "its backend is not a Service"),
+        (to_service("missing"), "Service 'missing' does not exist in the Ingress's namespace"),
+        (to_service("headless"), "'headless' is headless and has no cluster IP to send requests to: name a Service"),
+        (to_service("external"), "'external' is of type ExternalName and has no cluster IP to send requests to: name"),
+        (to_service("pending"), "Service 'pending' has no cluster IP yet"),
+        (to_service("named", name="http"), "Service 'named' has no port named 'http'"),
+        (to_service("named", number=80), "'/' is served in vain: Service 'named' has no TCP port 80, but 8443, 443"),
+        (to_service("udp", number=8080), "Service 'udp' has no TCP port 8080, but none"),
+    ],
+)
+def test_what_is_wrong_with_a_backend_is_said(backend: Object, words: str) -> None:
+    (note,) = served(rules(to_path(backend=backend))).notes
+    assert words in note.message
+
+
+class Ignored(NamedTuple):
+    tls: list[Object]
+    notes: list[tuple[str, str]]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Ignored([{"hosts": ["a", "a"]}, {"hosts": ["a"]}, {}], []),
+        Ignored([{"hosts": ["a", "b"]}, {"hosts": ["c", "b"]}], [("IgnoredTLSHosts", "hosts b, c of spec.tls")]),
+        Ignored([{"hosts": None}, {"hosts": ["c"]}], [("IgnoredTLSHosts", "hosts c of spec.tls")]),
+        Ignored([{"hosts": ["a"], "secretName": "s"}, {"secretName": "s"}], [("IgnoredTLSSecret", "secretName s of")]),
+        Ignored([{"hosts": ["a"], "secretName": ""}], []),
+    ],
+)
+def test_what_of_tls_has_no_effect_is_said(case: Ignored) -> None:
+    notes = serving(ingress(spec={"defaultBackend": to_service(), "tls": case.tls}), WEB).notes
+    assert [(note.reason, words in note.message) for note, (_, words) in zip(notes, case.notes, strict=True)] == [
+        (reason, True) for reason, _ in case.notes
+    ]

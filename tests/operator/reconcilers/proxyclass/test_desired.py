@@ -8,6 +8,7 @@ from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tsoperator.desired.plan import Plan
 from tsoperator.reconcilers.proxyclass import desired
 from tsoperator.reconcilers.proxyclass.desired import Observed
+from tsoperator.reconcilers.proxyclass.ports import Range
 
 from tests.support.objects import proxy_class
 
@@ -55,7 +56,7 @@ def in_pod(**pod: object) -> Object:
                 },
             }
         },
-        {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": {"a": "b"}}}},
+        {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": {"a": "b", "b": ""}}}},
         {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001}, {"port": 3005}], "selector": {}}}},
     ],
 )
@@ -99,6 +100,10 @@ class Invalid(NamedTuple):
         Invalid(
             {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": {"bar!": ""}}}},
             ".spec.metrics.serviceMonitor.labels: Invalid value",
+        ),
+        Invalid(
+            {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": {"a": "bar!"}}}},
+            "spec.metrics.serviceMonitor.labels.a must match",
         ),
         Invalid({"metrics": {"enable": False, "serviceMonitor": {"enable": True}}}, "set metrics.enable to true"),
         Invalid(
@@ -176,6 +181,33 @@ def test_a_variable_that_the_image_reads_is_warned_of(name: str, words: str) -> 
 )
 def test_other_variables_are_not_warned_of(pod: Object) -> None:
     assert not plan(in_pod(**pod)).notes
+
+
+@pytest.mark.parametrize("container", ["tailscaleContainer", "tailscaleInitContainer"])
+def test_claims_that_nothing_can_meet_are_warned_of(container: str) -> None:
+    made = plan(in_pod(**{container: {"resources": {"claims": [{"name": "gpu"}]}}}))
+    (note,) = made.notes
+    assert (note.type, note.reason) == ("Warning", "ResourceClaimsIgnored")
+    assert f"spec.statefulSet.pod.{container}.resources.claims is ignored" in note.message
+    assert condition_of(made) == READY
+
+
+def test_variables_are_warned_of_one_by_one() -> None:
+    names = [
+        "TS_USERSPACE",
+        "EXPERIMENTAL_TS_CONFIGFILE_PATH",
+        "EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS",
+    ]
+    made = plan(in_pod(tailscaleContainer={"env": [{"name": name} for name in names]}))
+    assert [name in note.message for note, name in zip(made.notes, names, strict=True)] == [True] * 3
+    assert condition_of(made) == READY
+
+
+def test_node_ports_are_those_of_the_cluster() -> None:
+    spec = {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001}]}}}
+    assert condition_of(plan(spec)) == READY
+    message = condition_of(plan(spec, Observed(node_ports=Range(30000, 32767))))["message"]
+    assert 'ports: Invalid value: "3001": 3001 is not among the cluster' in message
 
 
 def test_a_status_keeps_the_conditions_of_others() -> None:

@@ -19,11 +19,11 @@ def with_ports(*given: int | tuple[int, int], name: str = "prod", ready: bool | 
     return proxy_class(name, spec, ready=ready, creationTimestamp=at)
 
 
-def violation(obj: Object, *others: Object) -> str:
+def violation(obj: Object, *others: Object, cluster: ports.Range | None = None) -> str:
     """What is wrong with the ports of *obj*; empty if nothing is."""
     parsed = ProxyClass.parse(obj)
     assert not isinstance(parsed, Invalid)
-    return ports.violation(obj, parsed, [obj, *others]) or ""
+    return ports.violation(obj, parsed, [obj, *others], cluster) or ""
 
 
 class Case(NamedTuple):
@@ -74,6 +74,25 @@ def test_no_port_is_one_that_another_class_has_in_use(other: Object, clashes: bo
     found = violation(with_ports((31005, 32070)), other)
     assert words in found
     assert bool(found) is clashes
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case([30500]),
+        Case([(30500, 30600)]),
+        Case([30000, 32767]),
+        Case([29999], "29999 is not among the cluster's node ports: choose from 30000-32767"),
+        Case([32768], "32768 is not"),
+        Case([(32000, 33000)], "32000-33000 is not"),
+        Case([31000, (29000, 31000), 80], "29000-31000, 80 is not"),
+        Case([(31000, 30500)], "31000-30500 is no range"),
+    ],
+)
+def test_ports_are_among_those_of_the_cluster(case: Case) -> None:
+    found = violation(with_ports(*case.ports), cluster=ports.Range(30000, 32767))
+    assert case.words in found
+    assert bool(found) == bool(case.words)
 
 
 def test_a_class_in_use_keeps_its_ports_against_an_older_one_that_changed() -> None:

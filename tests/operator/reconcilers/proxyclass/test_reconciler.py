@@ -3,10 +3,10 @@
 import pytest
 from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import Object
+from tsoperator.api.objects import SERVICE, Object
 
 from tests.support.manifests import proxy_class
-from tests.support.operator import World, running_operator
+from tests.support.operator import NAMESPACE, World, running_operator
 
 READY = "ProxyClassReady"
 BAD: Object = {"statefulSet": {"pod": {"tailscaleContainer": {"image": "FOO bar"}}}}
@@ -95,6 +95,16 @@ async def test_service_monitors_come_with_the_prometheus_operator_and_go_with_it
     assert await world.reason(proxy_class("other"), READY) == "ProxyClassValid"
 
 
+async def test_ports_that_the_cluster_does_not_hand_out_are_refused(world: World) -> None:
+    await world.apply(proxy_class(staticEndpoints={"nodePort": {"ports": [{"port": 3001}]}}))
+    await becomes(world, "prod", "ProxyClassInvalid")
+    condition = await world.condition(proxy_class(), READY)
+    assert condition is not None
+    assert "choose from 30000-32767" in condition.message
+    assert (await world.api.list(SERVICE, NAMESPACE)).items == []
+    assert not await world.writes_when_left_alone()
+
+
 async def test_ports_of_a_class_that_goes_are_free(world: World) -> None:
     await world.apply(proxy_class("first", **PORTS))
     await becomes(world, "first", "ProxyClassValid")
@@ -117,6 +127,16 @@ async def test_of_classes_that_ask_for_the_same_ports_at_once_one_gets_them(clus
         await cluster.becomes(reasons, ["ProxyClassInvalid"] * 3 + ["ProxyClassValid"])
         assert not await cluster.writes_when_left_alone()
         assert await reasons() == ["ProxyClassInvalid"] * 3 + ["ProxyClassValid"]
+
+
+@pytest.mark.simulated
+async def test_the_cluster_may_fail_to_tell_its_node_ports(cluster: World) -> None:
+    await cluster.apply(proxy_class(**PORTS))
+    for status in (500, 503):
+        cluster.sim.faults.fail(Failure(status, verb="create", plural="services"))
+    async with running_operator(cluster):
+        await becomes(cluster, "prod", "ProxyClassValid")
+        assert cluster.sim.faults.to_json()["fail"] == []
 
 
 @pytest.mark.simulated

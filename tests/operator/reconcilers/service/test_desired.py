@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from tsoperator.api.names import PROXY_GROUP
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.desired.plan import Note, Patch, Plan
@@ -20,6 +21,7 @@ from tsoperator.desired.statefulset import (
 )
 from tsoperator.reconcilers.service import desired
 from tsoperator.reconcilers.service.desired import Observed
+from tsoperator.reconcilers.service.rewrites import Rivalry
 
 from tests.support.objects import (
     FQDN,
@@ -232,6 +234,12 @@ def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
     assert plan == Plan(status=plan.status, notes=[Note("Warning", "INVALIDSERVICE", condition["message"])])
 
 
+def test_a_class_that_changes_is_no_news_to_a_service() -> None:
+    service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
+    changing = Observed(Children(), proxy_class("prod", ready=True, generation=2))
+    assert desired.refusal(service, changing, SETTINGS) == Plan()
+
+
 @pytest.mark.parametrize(("found", "reason"), [(None, "ProxyFailed"), (proxy_class("prod"), "ProxyPending")])
 def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | None, reason: str) -> None:
     service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
@@ -266,6 +274,47 @@ def test_a_service_is_pointed_at_its_proxy_and_is_ready_at_once() -> None:
 def test_a_service_that_points_at_its_proxy_is_not_written() -> None:
     spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local"}
     assert patches_of(desired.plan(egress_service(spec=spec), NOTHING, SETTINGS, {})) == []
+
+
+def under(rivalry: Rivalry) -> Plan:
+    """The plan for a Service that leads elsewhere while somebody sets it back."""
+    return desired.plan(egress_service(), Observed(Children(), rivalry=rivalry), SETTINGS, {0: "new-authkey"})
+
+
+def test_a_service_that_is_set_back_all_the_time_waits_and_says_so() -> None:
+    plan = under(Rivalry(("spec.externalName",), "argocd-controller", wait=7, settles=8))
+    (note,) = plan.notes
+    assert (note.type, note.reason, note.message.startswith("argocd-controller keeps")) == (
+        "Warning",
+        "ExternalNameOverwritten",
+        True,
+    )
+    assert (condition_of(plan)["status"], condition_of(plan)["reason"]) == ("False", "ProxyPending")
+    assert condition_of(plan)["message"] == note.message
+    assert (patches_of(plan), plan.requeue_after, desired.rewrites(plan, egress_service())) == ([], 7, False)
+
+
+def test_a_service_that_has_just_been_set_right_has_yet_to_stay_so() -> None:
+    plan = under(Rivalry(("spec.externalName",), "something", settles=8))
+    assert desired.rewrites(plan, egress_service())
+    assert (condition_of(plan)["reason"], plan.requeue_after) == ("ProxyPending", 8)
+
+
+def test_a_service_that_is_set_back_now_and_then_is_ready_and_says_so() -> None:
+    plan = under(Rivalry(("spec.externalName",), "something"))
+    assert (condition_of(plan), [note.reason for note in plan.notes]) == (READY, ["ExternalNameOverwritten"])
+    assert (desired.rewrites(plan, egress_service()), plan.requeue_after) == (True, None)
+
+
+def test_a_cache_that_may_be_behind_is_waited_for_without_a_word() -> None:
+    plan = under(Rivalry(wait=3))
+    assert (patches_of(plan), condition_of(plan), plan.notes, plan.requeue_after) == ([], READY, [], 3)
+
+
+def test_the_patch_of_a_secret_is_no_rewrite() -> None:
+    plan = desired.plan(egress_service({}, spec=LOAD_BALANCER), logged_in(), SETTINGS, {})
+    assert patches_of(plan)
+    assert not desired.rewrites(plan, egress_service())
 
 
 def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> None:
@@ -303,6 +352,22 @@ def test_a_load_balancer_shows_its_device_and_is_not_rewritten() -> None:
     assert plan.status is not None
     assert (plan.status["loadBalancer"], condition_of(plan)) == (SHOWN, READY)
     assert [patch.resource for patch in patches_of(plan)] == [SECRET]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "shown"), [({}, LOAD_BALANCER, SHOWN), (EXPOSE, CLUSTER_IP, None), (None, None, {})]
+)
+def test_a_service_whose_proxy_logs_in_anew_says_so_and_keeps_what_it_shows(
+    annotations: dict[str, str] | None, spec: Object | None, shown: Object | None
+) -> None:
+    data = {**LOGGED_IN, "reissue_authkey": ""}
+    observed = Observed(Children(secrets=[slim_secret(f"{NAME}-0", data, OURS.labels)]))
+    plan = desired.plan(egress_service(annotations, spec=spec), observed, SETTINGS, {0: "new-authkey"})
+    condition = condition_of(plan)
+    assert (condition["status"], condition["reason"]) == ("False", "ProxyPending")
+    assert "A new auth key has been given" in condition["message"]
+    assert (plan.status or {}).get("loadBalancer") == shown
+    assert [note.reason for note in plan.notes] == ["AuthKeyReissued"]
 
 
 def test_a_load_balancer_whose_proxy_has_no_device_shows_nothing_and_waits() -> None:
@@ -385,10 +450,12 @@ def test_a_load_balancer_that_is_no_longer_ours_stops_showing_our_device(shown: 
     assert step.release is (left is None)
 
 
+GROUPED = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
+
+
 def test_a_service_handed_to_a_proxy_group_loses_its_own_proxy() -> None:
-    service = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
-    assert desired.is_leaving(service, SETTINGS)
-    assert desired.plan_deletion(service, NOTHING).release
+    assert desired.is_leaving(GROUPED, SETTINGS)
+    assert desired.plan_deletion(GROUPED, logged_in()).release
 
 
 OTHER_KEYS = [f"tailscale.com/{name}" for name in ("hostname", "tags", "proxy-class")]
@@ -405,7 +472,7 @@ ANNOTATIONS = st.dictionaries(
 def test_every_service_has_a_plan(annotations: dict[str, str], spec: Object) -> None:
     service = held(egress_service(annotations, spec=spec))
     if desired.is_leaving(service, SETTINGS):
-        assert desired.plan_deletion(service, NOTHING).release
+        assert desired.plan_deletion(service, NOTHING).release is (PROXY_GROUP not in annotations)
     elif (refusal := desired.refusal(service, NOTHING, SETTINGS)) is not None:
         assert (refusal.apply, refusal.delete, refusal.release) == ((), (), False)
     else:

@@ -7,6 +7,7 @@ from tsoperator.api.objects import SERVICE, Key, Object
 from tsoperator.desired.plan import Patch
 from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, Target
 from tsoperator.reconcilers.service import egress
+from tsoperator.reconcilers.service.rewrites import Rivalry
 
 from tests.support.objects import FQDN, egress_service, settings
 
@@ -63,6 +64,61 @@ def test_a_service_is_pointed_at_its_proxy_once(case: Pointing) -> None:
     body = {"spec": {"type": "ExternalName", "externalName": EXTERNAL_NAME, "selector": None}}
     patches = [Patch(SERVICE, Key("default", "db"), body)] if case.rewritten else []
     assert egress.rewrite(egress_service(spec=case.spec), PROXY, SETTINGS) == patches
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        ({"type": "ExternalName", "externalName": EXTERNAL_NAME}, []),
+        ({"type": "ExternalName", "externalName": "placeholder"}, ["spec.externalName"]),
+        ({"type": "ClusterIP", "externalName": EXTERNAL_NAME}, ["spec.type"]),
+        ({}, ["spec.externalName", "spec.type"]),
+    ],
+)
+def test_the_fields_that_lead_elsewhere_are_named(spec: Object, fields: list[str]) -> None:
+    assert egress.strays(egress_service(spec=spec or {"clusterIP": "192.0.2.4"}), PROXY, SETTINGS) == fields
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "argocd-controller keeps setting spec.externalName and spec.type back",
+        PROXY,
+        "leave spec.type, spec.externalName and spec.selector out",
+        "RespectIgnoreDifferences=true",
+        "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent",
+    ],
+)
+def test_a_rivalry_is_told_with_what_ends_it(words: str) -> None:
+    rivalry = Rivalry(("spec.externalName", "spec.type"), "argocd-controller")
+    assert words in egress.overwritten(rivalry, PROXY)
+
+
+def managed(manager: str, time: str, *fields: str) -> Object:
+    """An entry of managedFields."""
+    return {"manager": manager, "time": time, "fieldsV1": {"f:spec": {f"f:{field}": {} for field in fields}}}
+
+
+@pytest.mark.parametrize(
+    ("entries", "writer"),
+    [
+        ([], ""),
+        ([managed("tsoperator", "2026-01-01T00:00:03Z", "externalName")], ""),
+        ([managed("kubectl-edit", "2026-01-01T00:00:03Z", "ports"), {"manager": "kubelet"}], ""),
+        (
+            [
+                managed("kubectl-client-side-apply", "2026-01-01T00:00:01Z", "externalName", "type"),
+                managed("argocd-controller", "2026-01-01T00:00:02Z", "externalName"),
+                managed("tsoperator", "2026-01-01T00:00:03Z", "type"),
+            ],
+            "argocd-controller",
+        ),
+        ([managed("kustomize-controller", "2026-01-01T00:00:01Z", "type")], "kustomize-controller"),
+    ],
+)
+def test_who_wrote_last_where_a_service_points_is_found(entries: list[Object], writer: str) -> None:
+    assert egress.last_writer(egress_service(managedFields=entries)) == writer
+    assert egress.last_writer(egress_service()) == ""
 
 
 @pytest.mark.parametrize(

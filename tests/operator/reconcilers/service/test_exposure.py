@@ -84,10 +84,12 @@ def reason(shown: exposure.Shown) -> tuple[str, str]:
     return shown.condition["status"], shown.condition["reason"]
 
 
-@pytest.mark.parametrize(("address", "ip"), [("192.0.2.4", "100.64.0.7"), ("2001:db8::4", "fd7a::7")])
-def test_a_load_balancer_shows_the_devices_name_and_address_of_its_family(address: str, ip: str) -> None:
+@pytest.mark.parametrize(
+    ("address", "ips"), [("192.0.2.4", ["100.64.0.7"]), ("2001:db8::4", ["fd7a::7"]), ("unreadable", [])]
+)
+def test_a_load_balancer_shows_the_devices_name_and_address_of_its_family(address: str, ips: list[str]) -> None:
     shown = exposure.shown(egress_service({}, spec={**LOAD_BALANCER, "clusterIP": address}), DEVICE, SETTINGS)
-    assert shown.entries == ({"hostname": NAME}, {"ip": ip})
+    assert shown.entries == ({"hostname": NAME}, *({"ip": ip} for ip in ips))
     assert reason(shown) == ("True", "ProxyCreated")
 
 

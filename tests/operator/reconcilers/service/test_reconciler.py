@@ -1,5 +1,6 @@
 """Egress Services on a cluster: the operator runs, and the state of the world is looked at."""
 
+import asyncio
 from typing import NamedTuple
 
 import pytest
@@ -7,9 +8,10 @@ from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of, uid
 from tsoperator.api.rules import child_name
+from tsoperator.desired.children import Owner
 
-from tests.support.manifests import DOMAIN, FQDN, egress
-from tests.support.operator import Proxy, World, is_ready, running_operator
+from tests.support.manifests import DOMAIN, FQDN, backend, egress
+from tests.support.operator import NAMESPACE, Proxy, World, is_ready, running_operator
 
 SECOND = f"second.{DOMAIN}"
 TARGET_FQDN, TARGET_IP = "TS_TAILNET_TARGET_FQDN", "TS_TAILNET_TARGET_IP"
@@ -75,14 +77,41 @@ async def test_a_service_that_goes_before_its_proxy_was_made_leaves_nothing(worl
 
 
 async def test_without_its_annotation_a_service_loses_its_proxy_and_its_condition(world: World) -> None:
-    await world.apply(egress())
+    await world.apply(egress(hostname="orders"))
     await made(world, egress())
     await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": None})
     await world.becomes(lambda: world.leftovers(egress()), [])
     await world.settled()
     assert await world.condition(egress()) is None
-    assert "finalizers" not in (await world.look(egress()))["metadata"]
+    service = await world.look(egress())
+    assert "finalizers" not in service["metadata"]
+    assert service["metadata"]["annotations"] == {"tailscale.com/hostname": "orders"}
+    assert await pointed(world)  # nobody knows where it pointed before
     assert await world.device_names() == []
+
+
+async def test_a_service_with_a_selector_and_an_address_becomes_a_name_for_its_proxy(world: World) -> None:
+    service = backend("db")
+    service["metadata"]["annotations"] = {"tailscale.com/tailnet-fqdn": FQDN}
+    await world.apply(service)
+    proxy = await made(world, service)
+    spec = (await world.look(service))["spec"]
+    assert (spec["type"], spec["externalName"]) == ("ExternalName", f"{proxy.name}.tailscale.svc.cluster.local")
+    assert not {"selector", "clusterIP"} & spec.keys()
+    assert not await world.writes_when_left_alone()
+
+
+async def test_a_users_service_labelled_as_a_proxys_is_the_users(world: World) -> None:
+    stranger = backend("copied")
+    stranger["metadata"]["labels"] = Owner("svc", key_of(egress())).labels
+    await world.apply(stranger, egress())
+    proxy = await made(world, egress())
+    assert key_of(proxy.service).namespace == NAMESPACE
+    await world.annotate(stranger, {"tailscale.com/expose": "true"})
+    await world.becomes(lambda: world.reason(stranger), "ProxyCreated")
+    await world.delete(egress())
+    await world.eventually(lambda: world.gone(egress()))
+    assert not await world.gone(stranger)
 
 
 class Change(NamedTuple):
@@ -122,6 +151,44 @@ async def test_another_target_rolls_the_proxy_and_keeps_its_device(world: World,
     after = await made(world, service)
     assert {name: after.env.get(name) for name in case.env} == case.env
     assert (after.name, len(world.control.keys)) == (before.name, 1)
+
+
+async def set_back(world: World) -> None:
+    """Set the Service back as often as it is changed, as a tool does that keeps to its manifest."""
+    with world.store.subscribe() as changes:
+        while True:
+            if await pointed(world):
+                await world.change(egress(), {"spec": {"externalName": "placeholder"}})
+            await changes.batch()
+
+
+async def pointed(world: World) -> bool:
+    """Tell whether the Service points at a proxy."""
+    return "ts-db-" in (await world.look(egress()))["spec"].get("externalName", "")
+
+
+async def test_who_sets_a_service_back_is_told_and_the_service_wins_in_the_end(world: World) -> None:
+    await world.apply(egress())
+    await made(world, egress())
+    async with asyncio.TaskGroup() as tasks:
+        rival = tasks.create_task(set_back(world))
+        await world.becomes(lambda: world.reason(egress()), "ProxyPending")
+        message = (await world.events(egress()))["ExternalNameOverwritten"]
+        condition = await world.condition(egress())
+        rival.cancel()
+    assert (condition and condition.message, "spec.externalName" in message) == (message, True)
+    await world.becomes(lambda: world.reason(egress()), "ProxyCreated")
+    assert await pointed(world)
+    assert not await world.writes_when_left_alone()
+
+
+async def test_a_service_that_is_set_back_once_is_mended_without_a_word(world: World) -> None:
+    await world.apply(egress())
+    await made(world, egress())
+    await world.change(egress(), {"spec": {"type": "ClusterIP", "externalName": None, "ports": [{"port": 80}]}})
+    await world.eventually(lambda: pointed(world))
+    await world.settled()
+    assert (await world.reason(egress()), await world.events(egress())) == ("ProxyCreated", {})
 
 
 async def test_another_hostname_reaches_the_proxy_without_a_restart(world: World) -> None:
@@ -296,18 +363,6 @@ async def test_a_device_that_cannot_be_deleted_is_said(world: World) -> None:
     assert await world.device_names() == []
 
 
-async def test_a_deleted_namespace_takes_the_proxies_of_its_services_with_it(world: World) -> None:
-    namespace = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-    await world.api.create(namespace, {"metadata": {"name": "shop"}})
-    service = egress()
-    service["metadata"]["namespace"] = "shop"
-    await world.apply(service)
-    await made(world, service)
-    await world.api.delete(namespace, Key("", "shop"))
-    await world.eventually(lambda: world.gone(service))
-    assert (await world.leftovers(service), await world.device_names()) == ([], [])
-
-
 class Edit(NamedTuple):
     kind: Resource
     patch: Object
@@ -416,3 +471,21 @@ async def test_a_service_of_a_proxy_group_is_left_alone(world: World) -> None:
     await made(world, egress("other"))
     assert await world.leftovers(egress()) == []
     assert "finalizers" not in (await world.api.get(SERVICE, Key("default", "db")))["metadata"]
+
+
+async def test_a_manifest_that_says_nothing_of_where_it_points_can_be_applied_again(world: World) -> None:
+    manifest = egress()
+    manifest["spec"] = {"ports": [{"port": 5432}]}
+    await world.apply(manifest)
+    await made(world, manifest)
+    assert (await world.writes_during(reapplied(world, manifest))).total() <= 1  # the manifest itself
+    assert await pointed(world)
+
+
+async def reapplied(world: World, manifest: Object) -> None:
+    """Apply *manifest* once more, and wait for what comes of it."""
+    service = await world.look(manifest)
+    ports = service["spec"]["ports"]
+    assert service["spec"]["type"] == "ExternalName"
+    await world.change(manifest, {"metadata": manifest["metadata"], "spec": {"ports": ports}})
+    await world.settled()

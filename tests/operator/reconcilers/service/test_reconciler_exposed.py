@@ -4,7 +4,6 @@ import json
 from typing import Any, NamedTuple
 
 import pytest
-from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import PROXYCLASS, SECRET, SERVICE, Object
 
@@ -290,6 +289,15 @@ async def test_a_bad_service_is_told_why_it_is_not_exposed(world: World, service
     assert not await world.writes_when_left_alone()
 
 
+async def test_a_bad_load_balancer_has_nothing_until_it_is_mended(world: World) -> None:
+    await world.apply(load_balancer(tailnet_fqdn="bad"))
+    await world.becomes(lambda: world.reason(LB), "ProxyInvalid")
+    assert "finalizers" not in (await world.look(LB))["metadata"]
+    await world.annotate(LB, {FQDN_KEY: None})
+    proxy = await made(world)
+    assert await balanced(world) == shown(proxy)
+
+
 async def state(world: World) -> dict[str, str]:
     """Return the decoded Secret of the proxy."""
     return Proxy({}, {}, (await world.children(SECRET, LB))[0], {}).state
@@ -358,45 +366,6 @@ async def test_funnel_elsewhere_is_said_to_have_no_effect(world: World) -> None:
 async def event(world: World, reason: str) -> str:
     """Return the message of the Event on the Service for that *reason*; empty if there is none."""
     return (await world.events(LB)).get(reason, "")
-
-
-class Write(NamedTuple):
-    verb: str
-    plural: str
-
-
-MAKING = (
-    *(Write("create", kind) for kind in ("services", "secrets", "statefulsets")),
-    *(Write("patch", kind) for kind in ("services", "secrets")),
-    Write("update", "services"),
-)
-ENDS = (*(Write("delete", kind) for kind in ("services", "secrets", "statefulsets")), Write("update", "services"))
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("write", MAKING, ids="-".join)
-async def test_any_write_may_fail_on_the_way_there(cluster: World, write: Write) -> None:
-    await cluster.apply(LB)
-    for status in (500, 409, 500):
-        cluster.sim.faults.fail(Failure(status, verb=write.verb, plural=write.plural))
-    async with running_operator(cluster):
-        proxy = await made(cluster)
-        assert await balanced(cluster) == shown(proxy)
-        assert cluster.sim.faults.to_json()["fail"] == []
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("write", ENDS, ids="-".join)
-async def test_any_write_may_fail_on_the_way_out(cluster: World, write: Write) -> None:
-    async with running_operator(cluster):
-        await cluster.apply(LB)
-        await made(cluster)
-    await cluster.annotate(LB, {"tailscale.com/proxy-group": "web"})
-    for status in (500, 409):
-        cluster.sim.faults.fail(Failure(status, verb=write.verb, plural=write.plural))
-    async with running_operator(cluster):
-        await cluster.eventually(lambda: let_go(cluster))
-        assert (cluster.sim.faults.to_json()["fail"], await cluster.device_names()) == ([], [])
 
 
 async def test_what_was_changed_while_no_operator_ran_is_followed(cluster: World) -> None:

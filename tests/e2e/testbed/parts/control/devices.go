@@ -33,11 +33,12 @@ type devices struct {
 	mu sync.Mutex
 }
 
-// device is a device as the keeper has it; its name is without the last dot.
+// device is a device as the keeper has it: its name is without the last dot, its routes are those that lead to it.
 type device struct {
 	NodeID tailcfg.StableNodeID `json:"nodeId"`
 	Name   string               `json:"name"`
 	Tags   []string             `json:"tags"`
+	Routes []netip.Prefix       `json:"routes"`
 }
 
 func (d device) label() string {
@@ -110,8 +111,8 @@ func (d *devices) join(w http.ResponseWriter, r *http.Request, request *tailcfg.
 	w.Write(answer.Body.Bytes())
 }
 
-// serveMap tells the keeper the hostname that a client reports, and testcontrol the one that the keeper gave:
-// testcontrol derives the domain of a node's certificate from it.
+// serveMap tells the keeper what a client reports and makes that real, and tells testcontrol the hostname that the
+// keeper gave: testcontrol derives the domain of a node's certificate from it.
 func (d *devices) serveMap(w http.ResponseWriter, r *http.Request) {
 	var request tailcfg.MapRequest
 	if !decode(w, r, &request) {
@@ -124,14 +125,21 @@ func (d *devices) serveMap(w http.ResponseWriter, r *http.Request) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if node := d.server.Node(request.NodeKey); node != nil && !node.Expired && request.Hostinfo != nil {
-		var renamed device
-		report := map[string]any{"nodeId": node.StableID, "hostname": request.Hostinfo.Hostname}
-		if err := d.ask("/testbed/hostname", report, &renamed); err != nil {
+		var known device
+		report := map[string]any{
+			"nodeId":   node.StableID,
+			"hostname": request.Hostinfo.Hostname,
+			"routes":   request.Hostinfo.RoutableIPs,
+		}
+		err := d.ask("/testbed/report", report, &known)
+		if err == nil {
+			err = d.follow()
+		}
+		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
-		d.apply(node, renamed)
-		request.Hostinfo.Hostname = renamed.label()
+		request.Hostinfo.Hostname = known.label()
 	}
 	d.handlers.ServeHTTP(w, withBody(r, &request))
 }
@@ -143,15 +151,15 @@ func (d *devices) api() http.Handler {
 		if response.Request.Method == http.MethodGet {
 			return nil
 		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
 		return d.follow()
 	}
 	return proxy
 }
 
-// follow makes testcontrol's nodes what the keeper's devices are.
+// follow makes testcontrol's nodes what the keeper's devices are; mu is held.
 func (d *devices) follow() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var known []device
 	if err := d.ask("/testbed/devices", nil, &known); err != nil {
 		return err
@@ -167,9 +175,10 @@ func (d *devices) follow() error {
 	return nil
 }
 
-// apply gives node the name and the tags of its device.
+// apply gives node the name, the tags and the routes of its device.
 func (d *devices) apply(node *tailcfg.Node, known device) {
-	if node.Name == known.Name+"." && slices.Equal(node.Tags, known.Tags) {
+	sameRoutes := slices.Equal(node.PrimaryRoutes, known.Routes)
+	if node.Name == known.Name+"." && slices.Equal(node.Tags, known.Tags) && sameRoutes {
 		return
 	}
 	info := node.Hostinfo.AsStruct()
@@ -177,7 +186,11 @@ func (d *devices) apply(node *tailcfg.Node, known device) {
 	node.Hostinfo = info.View()
 	node.Name = known.Name + "."
 	node.Tags = known.Tags
+	node.PrimaryRoutes = known.Routes
 	d.server.UpdateNode(node)
+	if !sameRoutes {
+		d.server.SetSubnetRoutes(node.Key, known.Routes) // what others are told comes from here
+	}
 }
 
 // expel logs node out, and leaves nothing of it that others could reach. What is left has to stay, as testcontrol
@@ -193,6 +206,7 @@ func (d *devices) expel(node *tailcfg.Node) {
 		Expired:   true,
 		KeyExpiry: time.Unix(1, 0),
 	})
+	d.server.SetSubnetRoutes(node.Key, nil)
 }
 
 // list shows testcontrol's nodes, those of deleted devices too.

@@ -1,0 +1,68 @@
+"""What the tailnet says of a proxy's devices, told on the proxy's parent: Events, and words in its condition."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from tsoperator.api.conditions import FALSE, TRUE, set_condition
+from tsoperator.api.objects import Object
+from tsoperator.desired.plan import Note, Plan
+
+
+class Effect(IntEnum):
+    """What a finding means for the parent, the worst last.
+
+    News and a warning are told by an Event alone; a notice stays in sight; the others are why the parent isn't ready.
+    """
+
+    NEWS = 0
+    WARNING = 1
+    NOTICE = 2
+    PENDING = 3
+    FAILED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A thing to tell of a device; *reason* is its Event's. It is looked at again after *again* seconds."""
+
+    effect: Effect
+    reason: str
+    message: str
+    again: float | None = None
+
+
+def told(
+    plan: Plan, findings: Sequence[Finding], *, condition: str = "", reasons: Mapping[Effect, str] | None = None
+) -> Plan:
+    """Return *plan* with *findings* in its Events and in the *condition* of its status, if it has one.
+
+    A finding that lasts and whose effect has one of *reasons* makes the condition false for that reason, the worst of
+    several; another that lasts adds its words to the message.
+    """
+    if not findings:
+        return plan
+    notes = [
+        Note("Normal" if each.effect == Effect.NEWS else "Warning", each.reason, each.message) for each in findings
+    ]
+    again = [seconds for seconds in (plan.requeue_after, *(each.again for each in findings)) if seconds is not None]
+    status = _status(plan.status, findings, condition, reasons or {}) if plan.status else plan.status
+    return replace(plan, status=status, notes=[*plan.notes, *notes], requeue_after=min(again, default=None))
+
+
+def _status(status: Object, findings: Sequence[Finding], condition: str, reasons: Mapping[Effect, str]) -> Object:
+    conditions = status.get("conditions") or []
+    found = next((each for each in conditions if each["type"] == condition), None)
+    lasting = [each for each in findings if each.effect >= Effect.NOTICE]
+    if found is None or not lasting:
+        return status
+    worst = max(each.effect for each in lasting)
+    words = [each.message for each in lasting]
+    if worst in reasons:
+        blocked = found["status"] == TRUE
+        kept = [] if blocked else [found["message"]]
+        reason = reasons[worst] if blocked or worst == Effect.FAILED else found["reason"]
+        wanted = {**found, "status": FALSE, "reason": reason, "message": "; ".join([*words, *kept])}
+    else:
+        wanted = {**found, "message": "; ".join([found["message"], *words])}
+    return {**status, "conditions": set_condition(conditions, [wanted], now="")}

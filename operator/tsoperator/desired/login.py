@@ -1,0 +1,49 @@
+"""Proxies that can't log in any more and ask for another auth key: what their parent says meanwhile."""
+
+from collections.abc import Mapping, Sequence
+
+from tsoperator.desired.plan import Note
+from tsoperator.desired.secret import Reissue
+
+SECONDS_A_KEY = 30.0
+"""Seconds until a parent whose proxies have used up their share gets one more auth key (standalone-proxies.md 10.3)."""
+
+_CAUSE = "could not log in to the tailnet: the auth key was refused, or the device was removed or has expired."
+_GIVEN = "A new auth key has been given, with which it logs in anew"
+_LATER = (
+    f"Another auth key is given within {SECONDS_A_KEY:g} s; if this happens again and again, look at the log of the Pod"
+)
+
+
+def login_problem(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> str:
+    """Say which replicas, whose requests are in *asking*, can't log in yet, and what comes of it; empty if all can.
+
+    An empty one of *auth_keys* is to be had later.
+    """
+    return " ".join(note.message for note in _told(asking, auth_keys, [*asking]))
+
+
+def login_notes(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> Sequence[Note]:
+    """Return the Events for the requests that are looked at now: one when a key is given, one while none can be."""
+    return _told(asking, auth_keys, [number for number in asking if asking[number] is Reissue.ASKED])
+
+
+def _told(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str], numbers: Sequence[int]) -> list[Note]:
+    later = [number for number in numbers if auth_keys.get(number) == ""]
+    given = [number for number in numbers if asking[number] is Reissue.ANSWERED or _is_given(number, asking, auth_keys)]
+    told = (("AuthKeyReissued", given, _GIVEN), ("AuthKeyDelayed", later, _LATER))
+    return [
+        Note("Warning", reason, f"{_who(found, len(asking))} {_CAUSE} {words}")
+        for reason, found, words in told
+        if found
+    ]
+
+
+def _is_given(number: int, asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> bool:
+    return asking[number] is Reissue.ASKED and bool(auth_keys.get(number))
+
+
+def _who(numbers: Sequence[int], count: int) -> str:
+    if count == 1:
+        return "the proxy"
+    return f"replica {', '.join(map(str, numbers))}"

@@ -1,0 +1,107 @@
+"""What is told of an Ingress's certificate, which its proxy gets at the first HTTPS request.
+
+An Ingress has no conditions, so all of it are Events.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from tsoperator.api.objects import Key
+from tsoperator.desired.certificate import Validity
+from tsoperator.desired.plan import Note
+from tsoperator.desired.secret import Certificate
+
+PATIENCE: Final = 600.0
+"""Seconds that a certificate may take before its absence is told: it comes in one minute if all goes well."""
+
+_RENEWED_BEFORE: Final = timedelta(days=14)  # the end, at the latest, or a quarter of a short life
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A *certificate* for *domain* as it is *now*; *missed_for* is what `Missed.look` says of it."""
+
+    domain: str
+    certificate: Certificate
+    now: datetime
+    missed_for: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What is to be told, and in how many seconds there may be more to tell."""
+
+    notes: tuple[Note, ...] = ()
+    look_again: float | None = None
+
+
+class Missed:
+    """Remembers since when Ingresses have had no certificate, to tell that one has come, or does not."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """*clock* is monotonic, in seconds."""
+        self._clock = clock
+        self._since: dict[Key, tuple[str, bool, float]] = {}
+
+    def look(self, key: Key, domain: str, certificate: Certificate) -> float | None:
+        """Return for how many seconds the certificate has been missing, or was until it came; None if it was not.
+
+        When the proxy asks for it, or for another, a new time begins.
+        """
+        since = self._since.get(key)
+        now = self._clock()
+        if certificate.is_there:
+            return now - since[2] if since and since[0] == domain else None
+        if since is None or since[:2] != (domain, certificate.asked):
+            since = self._since[key] = domain, certificate.asked, now
+        return now - since[2]
+
+    def forget(self, key: Key) -> None:
+        """Forget the Ingress named *key*: it is gone, or its certificate has been told."""
+        self._since.pop(key, None)
+
+
+def news(seen: Seen) -> News:
+    """Return what is to be told of a certificate."""
+    if not seen.certificate.is_there:
+        left = PATIENCE - (seen.missed_for or 0.0)
+        return News(look_again=left) if left > 0 else News((_missing(seen),))
+    ready = Note("Normal", "CertificateReady", f"https://{seen.domain}/ is served with a certificate")
+    notes = (ready,) if seen.missed_for is not None else ()
+    if (validity := seen.certificate.validity) is None:
+        return News(notes)
+    recent_for = _until_renewal_is_late(validity, seen.now)
+    return News(notes, recent_for) if recent_for > 0 else News((_not_renewed(seen, validity),))
+
+
+def _until_renewal_is_late(validity: Validity, now: datetime) -> float:
+    """Return for how many seconds a certificate is recent enough."""
+    before = min(_RENEWED_BEFORE, (validity.ends - validity.starts) / 4)
+    return (validity.ends - before - now).total_seconds()
+
+
+def _not_renewed(seen: Seen, validity: Validity) -> Note:
+    verb = "expires" if seen.now < validity.ends else "expired"
+    message = (
+        f"the certificate of {seen.domain} {verb} on {validity.ends:%Y-%m-%d} and has not been renewed, which the "
+        f"proxy does at an HTTPS request: open https://{seen.domain}/, and if this is told again a day later see what "
+        "the log of the proxy's Pod says of ACME"
+    )
+    return Note("Warning", "CertificateNotRenewed", message)
+
+
+def _missing(seen: Seen) -> Note:
+    if not seen.certificate.asked:
+        message = (
+            f"there is no certificate of {seen.domain} yet: the proxy gets it at the first HTTPS request, which takes "
+            f"some seconds; open https://{seen.domain}/"
+        )
+        return Note("Normal", "CertificatePending", message)
+    message = (
+        f"the proxy has asked for a certificate of {seen.domain} and has none: see what the log of its Pod says of "
+        "ACME. Let's Encrypt may have its limits (5 certificates of one name a week): for tests there is "
+        "useLetsEncryptStagingEnvironment of a ProxyClass"
+    )
+    return Note("Warning", "CertificateMissing", message)

@@ -1,0 +1,111 @@
+"""The cluster as the benchmark sees it: Services that it creates and deletes, and what an operator makes of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from tsoperator.api.names import CONDITION_PROXY_READY, LABEL_MANAGED, MANAGED
+from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, key_of
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.config import load_configuration
+from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, updates
+
+from tests.e2e.product import NAMESPACE
+from tests.e2e.testbed.control import DOMAIN
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.workloads import egress_service
+
+USERS = "bench"
+_LOOK = 1.0  # s between two looks whether the operator still runs
+_MANAGED = f"{LABEL_MANAGED}={MANAGED}"
+_SERVICES = Selection(SERVICE, USERS)
+_STATEFULSETS = Selection(STATEFULSET, NAMESPACE, _MANAGED)
+_FOLLOWED = (_SERVICES, _STATEFULSETS, Selection(SERVICE, NAMESPACE, _MANAGED), Selection(SECRET, NAMESPACE, _MANAGED))
+
+
+class Cluster:
+    """Follows the Services and what was made for them."""
+
+    def __init__(self, client: KubeClient, alive: Callable[[], bool]) -> None:
+        """*alive* tells whether the operator still runs."""
+        self._client = client
+        self._alive = alive
+        self._objects: dict[Selection, dict[Key, Object]] = {selection: {} for selection in _FOLLOWED}
+        self._changed = asyncio.Event()
+
+    async def follow(self, selection: Selection) -> None:
+        """Keep the objects of *selection* up to date until cancelled."""
+        objects = self._objects[selection]
+        async for update in updates(self._client, selection):
+            match update:
+                case Listed(items):
+                    objects.clear()
+                    objects.update((key_of(item), item) for item in items)
+                case Changed(obj):
+                    objects[key_of(obj)] = obj
+                case Deleted(obj):
+                    objects.pop(key_of(obj), None)
+            self._changed.set()
+
+    async def create(self, names: list[str]) -> None:
+        """Create an egress Service for each of *names*, all at once."""
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                service = egress_service(USERS, name, tailnet_fqdn=f"{name}.{DOMAIN}")
+                group.create_task(self._client.create(SERVICE, service))
+
+    async def delete(self, names: list[str]) -> None:
+        """Delete the Services called *names*, all at once."""
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(self._client.delete(SERVICE, Key(USERS, name)))
+
+    def made(self, count: int) -> bool:
+        """Tell whether there are StatefulSets for *count* Services."""
+        return len(self._objects[_STATEFULSETS]) >= count
+
+    def ready(self, count: int) -> bool:
+        """Tell whether *count* Services say that they are ready."""
+        return sum(map(is_ready, self._objects[_SERVICES].values())) >= count
+
+    def gone(self) -> bool:
+        """Tell whether neither Services nor anything that was made for them is left."""
+        return not any(self._objects.values())
+
+    async def until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
+        """Wait until *holds*.
+
+        Raises:
+            BedError: the operator has ended, or the time is over.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                while not holds():
+                    if not self._alive():
+                        raise BedError(f"the operator ended before: {what}")
+                    self._changed.clear()
+                    with suppress(TimeoutError):  # time to look whether it lives
+                        await asyncio.wait_for(self._changed.wait(), _LOOK)
+        except TimeoutError:
+            counts = ", ".join(f"{len(objects)} {selection}" for selection, objects in self._objects.items())
+            raise BedError(f"not within {seconds:g} s: {what}; there are {counts}") from None
+
+
+def is_ready(service: Object) -> bool:
+    """Tell whether the status of *service* says that its proxy was made."""
+    conditions = (service.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == CONDITION_PROXY_READY and each["status"] == "True" for each in conditions)
+
+
+@asynccontextmanager
+async def following(kubeconfig: Path, alive: Callable[[], bool]) -> AsyncIterator[Cluster]:
+    """Follow the cluster whose admin's kubeconfig this is; see `Cluster`."""
+    async with KubeClient(await load_configuration(str(kubeconfig))) as client, asyncio.TaskGroup() as group:
+        cluster = Cluster(client, alive)
+        tasks = [group.create_task(cluster.follow(selection)) for selection in _FOLLOWED]
+        try:
+            yield cluster
+        finally:
+            for task in tasks:
+                task.cancel()

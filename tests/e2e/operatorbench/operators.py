@@ -1,0 +1,74 @@
+"""The operators that are compared: what each needs in the cluster, and how it is started."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.e2e.operatorbench.controlserver import free_ports
+from tests.e2e.operatorbench.measure import Kind
+from tests.e2e.product import NAMESPACE, PROXY_IMAGE, TREE
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.commands import Word, run
+from tests.e2e.testbed.control import TAILSCALED_ENV
+from tests.e2e.testbed.daemons import Daemon
+from tests.e2e.testbed.management import CLIENT_ID, CLIENT_SECRET
+from tests.e2e.testbed.parts import named
+
+NAME = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator: its CRDs, its command, and what only it is told."""
+
+    kind: Kind
+    crds: Path
+    argv: tuple[Word, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def install(self, bed: Bed) -> None:
+        """Create what has to be there before it starts."""
+        bed.kubectl("create", "namespace", NAMESPACE)
+        bed.kubectl("create", "-f", self.crds)
+        bed.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", self.crds)
+
+    def start(self, bed: Bed, login_server: str) -> Daemon:
+        """Start it, with files in a folder of its own.
+
+        Raises:
+            BedError: it ended at once.
+        """
+        folder = bed.folder / "operator"
+        folder.mkdir()
+        (folder / "client_id").write_text(CLIENT_ID)
+        (folder / "client_secret").write_text(CLIENT_SECRET)
+        environment = {
+            "KUBECONFIG": str(bed.plane.kubeconfig("operator")),
+            "OPERATOR_NAMESPACE": NAMESPACE,
+            "OPERATOR_LOGIN_SERVER": login_server,
+            "CLIENT_ID_FILE": str(folder / "client_id"),
+            "CLIENT_SECRET_FILE": str(folder / "client_secret"),
+            "PROXY_IMAGE": PROXY_IMAGE,
+            "PROXY_FIREWALL_MODE": "auto",
+            "HOME": str(folder),  # the Go one keeps the state of its own device in it
+        }
+        return bed.daemons.start(NAME, self.argv, env={**environment, **self.environment})
+
+
+def ours(profile: Path | None = None) -> Operator:
+    """Return ours as the image runs it, or under cProfile, which writes *profile* when it stops."""
+    profiler: tuple[Word, ...] = ("-m", "cProfile", "-o", profile) if profile else ()
+    return Operator(
+        Kind.OURS,
+        TREE / "charts" / "tailscale-operator" / "files" / "crds",
+        (sys.executable, *profiler, "-m", "tsoperator"),
+        {"OPERATOR_HEALTH_ADDR": f"127.0.0.1:{free_ports(1)[0]}"},
+    )
+
+
+def theirs(program: Path) -> Operator:
+    """Return the Go one, with the state of its device in a folder: less for it to write than in a cluster."""
+    module = run(["go", "list", "-m", "-f", "{{.Dir}}", "tailscale.com"], cwd=named("tailscale").folder).strip()
+    environment = {**TAILSCALED_ENV, "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": ""}
+    return Operator(Kind.GO, Path(module) / "cmd" / "k8s-operator" / "deploy" / "crds", (program,), environment)

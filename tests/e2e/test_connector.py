@@ -1,0 +1,98 @@
+"""Connectors: devices reach networks of the cluster by them, and find the exit node and the app connector."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Cluster, Object
+from tests.e2e.testbed import control
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.management import Management, real_nodes
+from tests.e2e.testbed.network import SERVICE_CIDR
+from tests.e2e.testbed.peer import Peer
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import PAGE, connector, web
+
+ROUTER = connector(
+    "router",
+    hostnamePrefix="router",
+    replicas=2,
+    exitNode=True,
+    subnetRouter={"advertiseRoutes": [SERVICE_CIDR]},
+)
+APPS = connector("apps", hostname="apps", appConnector={})
+BOTH, FIRST = [f"router-{number}.{control.DOMAIN}" for number in range(2)], [f"router-0.{control.DOMAIN}"]
+
+
+@pytest.fixture(scope="module")
+def connected(cluster: Cluster, outside: Peer) -> Iterator[Cluster]:
+    """A cluster with a subnet router of two replicas, which are exit nodes too, and an app connector."""
+    cluster.apply(ROUTER, APPS)
+    outside.tailscale("set", "--accept-routes")
+    yield cluster
+    outside.tailscale("set", "--accept-routes=false")
+    for obj in (ROUTER, APPS):
+        cluster.delete("connector", obj["metadata"]["name"])
+    for obj in (ROUTER, APPS):
+        cluster.remove(obj)
+
+
+def shown(cluster: Cluster, obj: Object) -> list[str]:
+    """The names of the devices in a Connector's status."""
+    return [device["hostname"] for device in cluster.look(obj).get("status", {}).get("devices") or ()]
+
+
+def routers(outside: Peer) -> dict[str, dict[str, Any]]:
+    """What the device outside knows of the Connector's devices, by name."""
+    peers = (outside.status().get("Peer") or {}).values()
+    return {peer["DNSName"].removesuffix("."): peer for peer in peers if peer["DNSName"].startswith("router-")}
+
+
+def test_a_device_reaches_a_service_of_the_cluster_by_its_cluster_ip(
+    connected: Cluster, outside: Peer, namespace: str
+) -> None:
+    pod, service = web(namespace, "web")
+    connected.apply(pod, service)
+    address = connected.look(service)["spec"]["clusterIP"]
+    eventually(lambda: outside.curl(f"http://{address}/", timeout=3).strip() == PAGE, f"the page of {address}")
+
+
+def test_the_status_names_a_device_for_each_replica(connected: Cluster) -> None:
+    eventually(lambda: shown(connected, ROUTER) == BOTH, f"{BOTH} in the status")
+    status = connected.look(ROUTER)["status"]
+    assert (status["subnetRoutes"], status["isExitNode"], status["isAppConnector"]) == (SERVICE_CIDR, True, False)
+    assert [(each["type"], each["status"]) for each in status["conditions"]] == [("ConnectorReady", "True")]
+
+
+def test_devices_are_offered_each_replica_as_an_exit_node(connected: Cluster, outside: Peer) -> None:
+    def offered() -> list[str]:
+        return sorted(name for name, peer in routers(outside).items() if peer["ExitNodeOption"])
+
+    eventually(lambda: offered() == BOTH, f"{BOTH} as exit nodes")
+
+
+def test_an_app_connector_tells_the_tailnet_what_it_is(connected: Cluster, bed: Bed) -> None:
+    name = f"apps.{control.DOMAIN}"
+    eventually(lambda: shown(connected, APPS) == [name], f"{name} in the status")
+    assert connected.look(APPS)["status"]["isAppConnector"]
+
+    def tells() -> bool:
+        nodes = {node["Name"]: node for node in real_nodes(bed.machines["wan"])}
+        return bool(nodes[f"{name}."]["Hostinfo"].get("AppConnector"))
+
+    eventually(tells, f"{name} to be an app connector")
+
+
+def test_a_replica_that_is_taken_away_leaves_no_device_and_the_route_works_on(
+    connected: Cluster, outside: Peer, management: Management, namespace: str
+) -> None:
+    pod, service = web(namespace, "web")
+    connected.apply(pod, service)
+    eventually(lambda: shown(connected, ROUTER) == BOTH, f"{BOTH} in the status")
+    connected.patch(ROUTER, {"spec": {"replicas": 1}})
+    eventually(lambda: management.device("router-1") is None, "router-1 is gone from the tailnet")
+    eventually(lambda: shown(connected, ROUTER) == FIRST, f"{FIRST} in the status")
+    assert len(connected.children(ROUTER, "secrets")) == 1
+    address = connected.look(service)["spec"]["clusterIP"]
+    eventually(lambda: outside.curl(f"http://{address}/", timeout=3).strip() == PAGE, f"the page of {address}")

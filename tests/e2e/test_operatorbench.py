@@ -1,0 +1,159 @@
+"""The benchmark of operators: what its runs are judged by, and what is said of them. Needs no bed."""
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.e2e.operatorbench.__main__ import main, parser
+from tests.e2e.operatorbench.cluster import is_ready
+from tests.e2e.operatorbench.goals import GOALS, Verdict, judged
+from tests.e2e.operatorbench.measure import Kind, Sample, Step, by_write
+from tests.e2e.operatorbench.process import busy_seconds, peak_mb
+from tests.e2e.operatorbench.report import document, runs, verdicts, writes
+
+WRITES = {"create secrets": 10, "patch services": 20, "create events": 5, "update leases": 3}
+
+
+def step(seconds: float = 1.0, cpu_seconds: float = 0.1, **changes: Any) -> Step:
+    figures: dict[str, Any] = {"writes": WRITES, "reads": 10, "others": 0.25}
+    return Step(seconds=seconds, cpu_seconds=cpu_seconds, **{**figures, **changes})
+
+
+def sample(kind: Kind = Kind.OURS, run: int = 1, **changes: Any) -> Sample:
+    figures: dict[str, Any] = {
+        "services": 10, "made": step(), "ready_seconds": 1.5, "idle": step(30, 0.3, writes={}),
+        "removed": step(), "rss_mb": 90.0, "peak_mb": 95.0,
+    }  # fmt: skip
+    return Sample(kind=kind, run=run, **{**figures, **changes})
+
+
+def cells(table: str) -> list[list[str]]:
+    """Return the cells of a Markdown table's lines, its head and rule left out."""
+    lines = [line for line in table.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+
+
+def verdict(text: str, *samples: Sample) -> Verdict:
+    return next(each for each in judged(samples) if each.goal.text == text)
+
+
+def test_events_and_leases_are_not_counted_as_writes() -> None:
+    assert step().counted == 30
+    assert sample().writes == 3.0
+
+
+def test_figures_are_by_the_service() -> None:
+    seen = sample(made=step(cpu_seconds=0.12), removed=step(cpu_seconds=0.03, writes={"delete secrets": 5}))
+    assert (seen.cpu_ms, seen.removal_cpu_ms, seen.removal_writes) == pytest.approx((12.0, 3.0, 0.5))
+
+
+def test_writes_are_listed_from_the_most_frequent() -> None:
+    counted = by_write({("patch", "services"): 2, ("create", "secrets"): 9, ("delete", "secrets"): 0})
+    assert list(counted.items()) == [("create secrets", 9), ("patch services", 2)]
+
+
+class Case(NamedTuple):
+    text: str
+    ours: Sample
+    theirs: Sample
+    ratio: float
+    missed: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("all StatefulSets made", sample(made=step(1)), sample(Kind.GO, made=step(8)), 0.125, False),
+        Case("all StatefulSets made", sample(made=step(1.1)), sample(Kind.GO, made=step(8)), 0.1375, True),
+        Case("CPU a Service made", sample(made=step(1, 0.6)), sample(Kind.GO, made=step(9, 0.5)), 1.2, False),
+        Case("CPU a Service made", sample(made=step(1, 0.7)), sample(Kind.GO, made=step(9, 0.5)), 1.4, True),
+        Case("all Services removed", sample(removed=step(1)), sample(Kind.GO, removed=step(10)), 0.1, False),
+        Case("all Services removed", sample(removed=step(2)), sample(Kind.GO, removed=step(10)), 0.2, True),
+        Case("memory with all of them", sample(rss_mb=130), sample(Kind.GO, rss_mb=100), 1.3, False),
+        Case("memory with all of them", sample(rss_mb=131), sample(Kind.GO, rss_mb=100), 1.31, True),
+    ],
+)
+def test_a_goal_is_a_share_of_the_other_operator(case: Case) -> None:
+    found = verdict(case.text, case.ours, case.theirs)
+    assert found.ratio == pytest.approx(case.ratio)
+    assert found.missed is case.missed
+
+
+@pytest.mark.parametrize(("count", "missed"), [(60, False), (61, True)])
+def test_writes_are_judged_by_themselves(count: int, missed: bool) -> None:
+    ours = sample(made=step(writes={"create secrets": count}))
+    assert verdict("API writes a Service made", ours).missed is missed
+
+
+@pytest.mark.parametrize(("written", "missed"), [({"update leases": 9}, False), ({"patch services": 1}, True)])
+def test_a_single_write_when_idle_misses_the_goal(written: dict[str, int], missed: bool) -> None:
+    assert verdict("API writes when idle", sample(idle=step(30, writes=written))).missed is missed
+
+
+def test_of_several_runs_the_least_time_counts_and_the_most_memory() -> None:
+    pair = [sample(run=1, made=step(2), rss_mb=99.0), sample(run=3, made=step(1), rss_mb=90.0)]
+    time, memory = verdict("all StatefulSets made", *pair).ours, verdict("memory with all of them", *pair).ours
+    assert time is not None
+    assert memory is not None
+    assert ((time.value, time.run), (memory.value, memory.run)) == ((1, 3), (99.0, 1))
+
+
+def test_without_the_other_operator_a_share_is_not_measured() -> None:
+    found = verdict("all StatefulSets made", sample())
+    assert (found.ratio, found.missed) == (None, False)
+
+
+def test_the_table_of_goals_names_the_runs() -> None:
+    samples = [sample(run=1, made=step(1)), sample(Kind.GO, 2, made=step(10))]
+    lines = cells(verdicts(judged(samples)))
+    assert lines[0] == ["all StatefulSets made", "1.00 s (run 1)", "10.00 s (run 2)", "0.100", "≤ 0.125 x", "met"]
+    assert [line[-1] for line in lines] == ["met", "met", "MISSED", "met", "met", "met"]
+
+
+def test_the_table_of_runs_has_a_column_for_each() -> None:
+    text = runs([sample(run=1), sample(Kind.GO, 2, made=step(12.345))])
+    assert text.startswith("### 10 egress Services\n")
+    assert "run 1: ours | run 2: Go" in text
+    assert cells(text)[0] == ["all StatefulSets made, s", "1.00", "12.35"]
+
+
+def test_the_table_of_writes_has_shares_of_a_service() -> None:
+    lines = cells(writes([sample(made=step(writes={"create secrets": 10}), removed=step(writes={})), sample(Kind.GO)]))
+    assert ["made: create secrets", "1.00", "1.00"] in lines
+    assert ["removed: patch services", "-", "2.00"] in lines
+
+
+def test_what_is_kept_is_json_with_all_figures() -> None:
+    samples = [sample(run=1), sample(Kind.GO, 2)]
+    kept = json.loads(json.dumps(document({"cores": 2}, samples, judged(samples))))
+    assert [goal["met"] for goal in kept["goals"]] == [False, True, False, True, True, True]
+    assert kept["goals"][0]["go"] == {"measured": 1.0, "run": 2}
+    assert kept["runs"][0]["made"]["writes"] == WRITES
+
+
+def test_there_is_a_goal_for_each_promise() -> None:
+    assert [(goal.limit, goal.relative) for goal in GOALS] == [
+        (1 / 8, True), (1.2, True), (1 / 10, True), (6, False), (0, False), (1.3, True),
+    ]  # fmt: skip
+
+
+def test_a_service_is_ready_when_its_status_says_so() -> None:
+    conditions = [{"type": "Other", "status": "True"}, {"type": "TailscaleProxyReady", "status": "True"}]
+    assert is_ready({"status": {"conditions": conditions}})
+    assert not is_ready({"status": {"conditions": conditions[:1]}})
+    assert not is_ready({"status": {}})
+
+
+def test_memory_and_cpu_are_read_from_the_kernels_tables() -> None:
+    assert peak_mb("Name:\tx\nVmPeak:\t  9 kB\nVmHWM:\t   1000 kB\n") == pytest.approx(1.024)
+    assert peak_mb("Name:\tkthread\n") == 0
+    assert busy_seconds("cpu  100 200 300 9999 9999 10 20 30 0 0\ncpu0 1 1 1\n") == pytest.approx(6.6)
+
+
+def test_operators_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parser().parse_args(["--operators", "go, OURS"]).operators == [Kind.GO, Kind.OURS]
+    with pytest.raises(SystemExit) as failure:
+        main(["--operators", "rust"])
+    assert failure.value.code == 2
+    assert "choose from ours, go" in capsys.readouterr().err

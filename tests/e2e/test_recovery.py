@@ -1,0 +1,51 @@
+"""A proxy whose state Secret is deleted by hand comes back as what it was: with its name, and as the only device."""
+
+import pytest
+from tsoperator.api.names import SECRET_CURRENT_PROFILE, SECRET_DEVICE_ID
+
+from tests.e2e.cluster import Cluster, Object, shown_hostnames
+from tests.e2e.product import NAMESPACE
+from tests.e2e.testbed import control
+from tests.e2e.testbed.management import Management
+from tests.e2e.testbed.peer import Peer
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import BALANCED, PAGE, exposed_service, web
+
+
+def device_name(service: Object) -> str:
+    metadata = service["metadata"]
+    return f"{metadata['namespace']}-{metadata['name']}.{control.DOMAIN}"
+
+
+@pytest.fixture
+def service(cluster: Cluster, namespace: str) -> Object:
+    """A load balancer whose status names its device."""
+    made = exposed_service(namespace, "lb", BALANCED)
+    cluster.apply(*web(namespace, "web"), made)
+    cluster.device_proxy(made)
+    name = device_name(made)
+    eventually(lambda: shown_hostnames(cluster.look(made)) == [name], f"{name} in the status")
+    return made
+
+
+def check_whole(cluster: Cluster, service: Object, management: Management) -> bool:
+    """Its Secret has the state of a device again, there is but one, and the status names it as before."""
+    (secret,) = cluster.children(service, "secrets")
+    assert {SECRET_DEVICE_ID, SECRET_CURRENT_PROFILE} <= secret["data"].keys()
+    names = [device["name"] for device in management.devices()]
+    ours = [name for name in names if name.startswith(service["metadata"]["namespace"])]
+    assert (ours, shown_hostnames(cluster.look(service))) == ([device_name(service)], [device_name(service)])
+    return True
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["the Pod runs on", "the Pod is deleted too"])
+def test_a_proxy_without_its_secret_comes_back_with_its_name(
+    cluster: Cluster, service: Object, outside: Peer, management: Management, restarted: bool
+) -> None:
+    (secret,), (pod,) = cluster.children(service, "secrets"), cluster.children(service, "pods")
+    cluster.delete("secret", secret["metadata"]["name"], NAMESPACE)
+    if restarted:
+        cluster.delete("pod", pod["metadata"]["name"], NAMESPACE)
+    name = device_name(service)
+    eventually(lambda: check_whole(cluster, service, management), f"{name} and no other device", 40)
+    eventually(lambda: outside.curl(f"http://{name}/").strip() == PAGE, f"the page of {name}")

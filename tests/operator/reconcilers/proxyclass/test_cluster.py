@@ -1,0 +1,54 @@
+"""The node ports of the cluster."""
+
+import pytest
+from clustersim.faults import Failure
+from tsoperator.api.objects import SERVICE
+from tsoperator.kube.errors import StatusError
+from tsoperator.reconcilers.proxyclass.cluster import NodePorts, range_in
+from tsoperator.reconcilers.proxyclass.ports import Range
+
+from tests.support.operator import NAMESPACE, World
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("777777: provided port is not in the valid range. The range of valid ports is 30000-32767", (30000, 32767)),
+        ("ports are 30000-30000", (30000, 30000)),
+        ("30000", None),
+        ("", None),
+        ("a-b", None),
+        ("1-2-3", None),
+        ("30000-32767 and 40000-40001", None),
+        ("30000-70000", None),
+        ("70000-70001", None),
+        ("32767-30000", None),
+        ("300000-327670", None),
+    ],
+)
+def test_the_range_is_read_if_it_is_the_only_one(text: str, found: tuple[int, int] | None) -> None:
+    assert range_in(text) == (Range(*found) if found else None)
+
+
+async def test_the_api_server_tells_its_node_ports(cluster: World) -> None:
+    node_ports = NodePorts(cluster.api, NAMESPACE)
+    before = cluster.requests()
+    assert await node_ports.range() == await node_ports.range() == Range(30000, 32767)
+    assert (await cluster.api.list(SERVICE, NAMESPACE)).items == []
+    assert sum((cluster.requests() - before).values()) <= 2  # the list, and one question if it is seen
+
+
+@pytest.mark.simulated
+async def test_a_cluster_that_refuses_to_tell_is_asked_once(cluster: World) -> None:
+    cluster.sim.faults.fail(Failure(403, verb="create", plural="services"))
+    node_ports = NodePorts(cluster.api, NAMESPACE)
+    assert await node_ports.range() is await node_ports.range() is None
+
+
+@pytest.mark.simulated
+async def test_a_cluster_that_can_not_be_asked_is_asked_again(cluster: World) -> None:
+    cluster.sim.faults.fail(Failure(500, verb="create", plural="services"))
+    node_ports = NodePorts(cluster.api, NAMESPACE)
+    with pytest.raises(StatusError):
+        await node_ports.range()
+    assert await node_ports.range() == Range(30000, 32767)

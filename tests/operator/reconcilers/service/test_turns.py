@@ -1,0 +1,100 @@
+"""Services turn from any kind into any other: what they had goes, what they need comes, and nothing leaks."""
+
+import json
+from collections import Counter
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.names import ANNOTATION_DIGEST
+from tsoperator.api.objects import SERVICE, STATEFULSET, Object, annotations, key_of, uid
+
+from tests.operator.reconcilers.service.every_kind import ALL_KINDS, METERED, PLAIN, device_ids, made, whole
+from tests.support.operator import NAMESPACE, World, running_operator
+
+pytestmark = pytest.mark.timeout(240)  # a dozen proxies each, and a real API server takes longer
+
+
+class Child(NamedTuple):
+    """What of a child is to be the same for every parent of one kind."""
+
+    labels: Object
+    annotations: Object
+    finalizers: list[str]
+    content: Any
+
+
+def becoming(old: Object, new: Object) -> Object:
+    """Return the patch that applying the manifest *new* is to an object that was made from *old*."""
+    given = dict.fromkeys(annotations(old)) | dict(annotations(new))
+    spec = dict.fromkeys(old["spec"]) | {"type": "ClusterIP"} | new["spec"]
+    return {"metadata": {"annotations": given}, "spec": spec}
+
+
+async def metrics_of(world: World, service: Object) -> list[Object]:
+    """Return the Services that lead to the metrics of the proxy of *service*."""
+    selector = f"tailscale.com/metrics-target,ts_proxy_parent_name={key_of(service).name}"
+    return (await world.api.list(SERVICE, NAMESPACE, selector)).items
+
+
+async def portrait(world: World, service: Object) -> str:
+    """Return all that the operator has made of *service*, without what differs between two of a kind."""
+    live = await world.look(service)
+    proxy = await whole(world, service)
+    found = [obj for kind in (SERVICE, STATEFULSET) for obj in await world.children(kind, service)]
+    parts: list[Any] = [as_child(obj, obj["spec"]) for obj in [*found, *await metrics_of(world, service)]]
+    if proxy:
+        state = {name: proxy.state[name] for name in proxy.state if name.endswith("hujson") or name == "serve-config"}
+        names = sorted(name[:7] for name in proxy.state if not name.startswith("profile-"))
+        parts += [as_child(proxy.secret, [state, names])]
+    status = live.get("status") or {}
+    told = [(each["type"], each["status"], each["reason"], each["message"]) for each in status.get("conditions") or ()]
+    shown = [entry.get("hostname") or "IP" for entry in status.get("loadBalancer", {}).get("ingress") or ()]
+    parts += [live["metadata"].get("finalizers"), live["spec"]["type"], live["spec"].get("externalName"), told, shown]
+    text = json.dumps(parts, indent=1, sort_keys=True)
+    for own, common in ((proxy.name if proxy else "-", "PROXY"), (uid(live), "UID"), (key_of(live).name, "NAME")):
+        text = text.replace(own, common)
+    return text.replace(live["spec"].get("clusterIP") or "PROXY", "ADDRESS")
+
+
+def as_child(obj: Object, content: Any) -> Child:
+    """Return what of a child is the same for all: no digest of names, no address."""
+    metadata = obj["metadata"]
+    notes = {name: value for name, value in annotations(obj).items() if name != ANNOTATION_DIGEST}
+    if isinstance(content, dict) and content.get("clusterIP") != "None":
+        content = {name: value for name, value in content.items() if name not in ("clusterIP", "clusterIPs")}
+    return Child(metadata.get("labels") or {}, notes, metadata.get("finalizers") or [], content)
+
+
+@pytest.mark.parametrize("start", ALL_KINDS)
+async def test_a_service_that_turns_into_any_other_is_as_one_made_afresh(cluster: World, start: str) -> None:
+    ends = [kind for kind in ALL_KINDS if kind != start]
+    turned = {kind: ALL_KINDS[start](f"turned-{number}") for number, kind in enumerate(ends)}
+    afresh = {kind: ALL_KINDS[kind](f"afresh-{number}") for number, kind in enumerate(ends)}
+    await cluster.apply(METERED, *turned.values())
+    async with running_operator(cluster, proxy_class="prod"):
+        before = device_ids(await made(cluster, turned.values() if start != PLAIN else []))
+        for kind, old in turned.items():
+            await cluster.change(old, becoming(old, ALL_KINDS[kind](key_of(old).name)))
+        await cluster.apply(*afresh.values())
+        for kind in ends:
+            await alike(cluster, turned[kind], afresh[kind])
+        after = device_ids(await made(cluster, with_proxy(turned) + with_proxy(afresh)))
+        assert before.items() & after.items() == {pair for pair in before.items() if pair[0] in after}
+        assert sorted(cluster.control.devices) == sorted(after.values())
+        assert not await cluster.writes_when_left_alone()
+
+
+def with_proxy(services: dict[str, Object]) -> list[Object]:
+    """Return those of *services*, by kind, that are to have a proxy."""
+    return [service for kind, service in services.items() if kind != PLAIN]
+
+
+async def alike(world: World, turned: Object, afresh: Object) -> None:
+    """Wait until both Services have the same, but for what is each one's own."""
+
+    async def difference() -> list[str]:
+        """Return the lines that only one of them has."""
+        found = [Counter((await portrait(world, service)).splitlines()) for service in (turned, afresh)]
+        return [*(found[0] - found[1]), *(found[1] - found[0])]
+
+    await world.becomes(difference, [])

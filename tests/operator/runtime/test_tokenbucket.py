@@ -1,0 +1,37 @@
+"""The limit that lets some through at once, and then one every so often."""
+
+import pytest
+from tsoperator.runtime.tokenbucket import TokenBucket
+
+
+def took(bucket: TokenBucket, size: int, now: float) -> int:
+    """Return how many tokens there are, all of which are taken."""
+    count = 0
+    while not bucket.wait(size, now):
+        bucket.take()
+        count += 1
+    return count
+
+
+def test_a_new_bucket_is_full() -> None:
+    assert took(TokenBucket(30, 3, 100), 3, 100) == 3
+
+
+@pytest.mark.parametrize(("passed", "tokens"), [(0, 0), (29, 0), (30, 1), (59, 1), (60, 2), (1000, 3)])
+def test_tokens_come_back_one_by_one_until_it_is_full(passed: float, tokens: int) -> None:
+    bucket = TokenBucket(30, 3, 100)
+    took(bucket, 3, 100)
+    assert took(bucket, 3, 100 + passed) == tokens
+
+
+def test_it_says_how_long_to_wait() -> None:
+    bucket = TokenBucket(30, 1, 100)
+    bucket.take()
+    assert [bucket.wait(1, now) for now in (100, 120, 130)] == [30, pytest.approx(10), 0]
+
+
+def test_a_bucket_that_grows_is_not_filled_and_one_that_shrinks_is_cut() -> None:
+    bucket = TokenBucket(30, 1, 100)
+    assert took(bucket, 3, 100) == 1
+    assert took(bucket, 3, 190) == 3
+    assert took(bucket, 1, 300) == 1

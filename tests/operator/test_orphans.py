@@ -1,0 +1,153 @@
+"""What becomes of a proxy whose parent is gone."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import aiohttp
+import pytest
+from pydantic import SecretStr
+from tsoperator.api.objects import (
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+    Key,
+    Object,
+    Resource,
+    is_deleting,
+    key_of,
+    resource_of,
+)
+from tsoperator.app import sources
+from tsoperator.authkeys import AuthKeys
+from tsoperator.devices import Devices
+from tsoperator.proxies import ORPHANED_FOR, Proxies
+from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
+from tsoperator.reconcilers.service.reconciler import ServiceReconciler
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.manager import Reconciler
+from tsoperator.runtime.result import DONE, Result
+from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tsclient.errors import ControlError
+from tsoperator.tsclient.oauth import Credentials
+from tsoperator.upkeep import Upkeep
+
+from tests.support.cluster import running
+from tests.support.manifests import backend, egress, ingress
+from tests.support.objects import OPERATOR_NAMESPACE, settings
+from tests.support.operator import World, new_world, running_operator
+
+KINDS = (SERVICE, STATEFULSET, SECRET, POD)
+PARENTS = {"Service": egress(), "Ingress": ingress()}
+
+
+@dataclass
+class Left:
+    """The proxy of a parent that is gone, and the reconciler that sees to it, on a clock of the test's."""
+
+    world: World
+    cache: Cache
+    parent: Object
+    reconciler: Reconciler = field(init=False)
+    now: float = 1000.0
+
+    async def reconcile(self, after: float = 0) -> Result:
+        """Reconcile the parent so many seconds later, once the cache has caught up."""
+        self.now += after
+        await self.world.eventually(self._caught_up)
+        return await self.reconciler.reconcile(key_of(self.parent))
+
+    async def _caught_up(self) -> bool:
+        seen = self.cache.get(resource_of(self.parent), key_of(self.parent)) is None
+        return seen == await self.world.gone(self.parent) and all([await self._same(kind) for kind in KINDS])
+
+    async def _same(self, kind: Resource) -> bool:
+        """Tell whether the cache has the operator's objects of one *kind* as they are."""
+        live = (await self.world.api.list(kind, OPERATOR_NAMESPACE)).items
+        seen = [obj for obj in self.cache.all(kind) if key_of(obj).namespace == OPERATOR_NAMESPACE]
+        return {_state(obj) for obj in live} == {_state(obj) for obj in seen}
+
+    async def left(self) -> list[str]:
+        """Return the children and devices that there are."""
+        return [*await self.world.leftovers(self.parent), *await self.world.device_names()]
+
+    async def gone(self, kind: Resource) -> bool:
+        """Tell whether no child of one kind is left."""
+        return await self.world.children(kind, self.parent) == []
+
+    async def vanish(self) -> None:
+        """Delete the parent without waiting for anybody's finalizer."""
+        await self.world.change(self.parent, {"metadata": {"finalizers": None}})
+        await self.world.delete(self.parent)
+
+
+def _state(obj: Object) -> tuple[Key, bool]:
+    return key_of(obj), is_deleting(obj)
+
+
+@pytest.fixture(params=PARENTS.values(), ids=[*PARENTS])
+async def left(request: pytest.FixtureRequest) -> AsyncIterator[Left]:
+    parent: Object = request.param
+    async with new_world() as world:
+        async with running_operator(world):
+            await world.apply(backend(), parent)
+            await world.eventually(world.device_names)
+            await world.settled()
+        credentials = Credentials(world.control.client_id, SecretStr(world.control.client_secret))
+        cache = Cache(sources(OPERATOR_NAMESPACE))
+        made = Left(world, cache, parent)
+        await made.vanish()
+        async with aiohttp.ClientSession() as session, running(cache.follow(world.api)):
+            tailnet = TailnetClient(session, world.control_url, lambda: credentials)
+            applier = Applier(world.api, cache, EventRecorder(world.api), tailnet.delete_device)
+            upkeep = Upkeep(tailnet, Devices(tailnet), cache, settings())
+            proxies = Proxies(cache, applier, AuthKeys(world.api, tailnet), upkeep, settings(), lambda: made.now)
+            of_service = parent["kind"] == "Service"
+            made.reconciler = ServiceReconciler(proxies, world.api) if of_service else IngressReconciler(proxies)
+            await cache.synced()
+            yield made
+
+
+async def test_a_proxy_outlives_its_parent_for_an_hour(left: Left) -> None:
+    before = await left.left()
+    assert len(before) == 5
+    assert await left.reconcile() == Result(ORPHANED_FOR)
+    assert await left.reconcile(ORPHANED_FOR - 1) == Result(1)
+    assert await left.left() == before
+
+
+async def test_then_it_goes_step_by_step_with_its_device(left: Left) -> None:
+    await left.reconcile()
+    assert (await left.reconcile(ORPHANED_FOR)).requeue_after
+    await left.world.eventually(lambda: left.gone(STATEFULSET))
+    assert await left.reconcile() == DONE
+    assert (await left.left(), await left.reconcile()) == ([], DONE)
+
+
+async def test_a_parent_that_was_back_meanwhile_has_its_hour_again(left: Left) -> None:
+    await left.reconcile()
+    await left.world.apply(left.parent)
+    await left.reconcile()
+    await left.vanish()
+    assert await left.reconcile(ORPHANED_FOR) == Result(ORPHANED_FOR)
+
+
+async def test_a_device_that_cannot_be_deleted_keeps_its_secret(left: Left) -> None:
+    await left.reconcile()
+    await left.reconcile(ORPHANED_FOR)
+    await left.world.eventually(lambda: left.gone(STATEFULSET))
+    left.world.control.fail(403, count=100, path="/api/v2/device/")
+    with pytest.raises(ControlError):
+        await left.reconcile()
+    assert not await left.gone(SECRET)
+
+
+async def test_what_is_only_labelled_as_a_proxys_is_left_alone(left: Left) -> None:
+    (secret,) = await left.world.children(SECRET, left.parent)
+    theirs = {"namespace": OPERATOR_NAMESPACE, "name": "password", "labels": secret["metadata"]["labels"]}
+    await left.world.apply({"apiVersion": "v1", "kind": "Secret", "metadata": theirs})
+    for after in (0, ORPHANED_FOR, 1, 1):
+        await left.reconcile(after)
+    assert [key_of(obj).name for obj in await left.world.children(SECRET, left.parent)] == ["password"]

@@ -1,0 +1,41 @@
+"""Certificates as far as anybody here reads them: whose times they tell, and nothing else that is true."""
+
+import base64
+from datetime import UTC, datetime, timedelta
+
+SEQUENCE, INTEGER, VERSION, UTC_TIME, GENERALIZED_TIME = 0x30, 0x02, 0xA0, 0x17, 0x18
+
+
+def element(tag: int, *content: bytes) -> bytes:
+    """Return a DER element."""
+    body = b"".join(content)
+    length = len(body)
+    if length < 0x80:
+        return bytes([tag, length]) + body
+    octets = length.to_bytes((length.bit_length() + 7) // 8)
+    return bytes([tag, 0x80 | len(octets)]) + octets + body
+
+
+def moment(when: datetime, tag: int = UTC_TIME) -> bytes:
+    """Return *when* as an element of one of the two kinds."""
+    form = "%y%m%d%H%M%SZ" if tag == UTC_TIME else "%Y%m%d%H%M%SZ"
+    return element(tag, when.strftime(form).encode())
+
+
+def certificate(starts: bytes, ends: bytes) -> str:
+    """Return the PEM of a certificate with these two times, and of another one after it."""
+    version, serial = element(VERSION, element(INTEGER, b"\x02")), element(INTEGER, b"\x01")
+    algorithm, issuer, times = element(SEQUENCE), element(SEQUENCE, b"\x05\x00"), element(SEQUENCE, starts, ends)
+    signed = element(SEQUENCE, version, serial, algorithm, issuer, times, element(SEQUENCE, b"\x05\x00" * 80))
+    return "".join(pem(element(SEQUENCE, each, element(SEQUENCE))) for each in (signed, element(SEQUENCE)))
+
+
+def pem(der: bytes) -> str:
+    """Return *der* as PEM."""
+    return f"-----BEGIN CERTIFICATE-----\n{base64.encodebytes(der).decode()}-----END CERTIFICATE-----\n"
+
+
+def certificate_for(left: timedelta, life: timedelta = timedelta(days=90)) -> str:
+    """Return the PEM of a certificate that is valid for a time yet that is *left* of its *life*."""
+    ends = datetime.now(UTC) + left
+    return certificate(moment(ends - life), moment(ends))
