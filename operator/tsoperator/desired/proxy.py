@@ -142,9 +142,12 @@ def plan_proxy(proxy: Proxy, children: Children, settings: Settings, auth_keys: 
 def plan_removal(children: Children) -> Plan:
     """Return the next step of taking a proxy away: Pods first, then device, then the rest and our finalizer on the
     parent.
+
+    Pods are waited for here: in the foreground a StatefulSet takes the garbage collector several more requests, of
+    which it makes twenty a second. One that has lost its StatefulSet (kubectl delete --cascade=orphan) isn't.
     """
-    if children.statefulsets:
-        going = [step for obj in children.statefulsets for step in _in_foreground(obj)]
+    if children.statefulsets or any(map(_is_managed, children.pods)):
+        going = [Deletion(STATEFULSET, obj) for obj in children.statefulsets if not is_deleting(obj)]
         return Plan(delete=going, requeue_after=_STILL_THERE)
     release = [Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.services]
     secrets = [Deletion(SECRET, obj, unchanged=True) for obj in children.secrets]
@@ -235,6 +238,10 @@ def _device_ids(secrets: Sequence[Object]) -> list[str]:
 def _unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Deletion]:
     kept = {(obj["kind"], key_of(obj)) for obj in wanted}
     return [Deletion(resource_of(obj), obj) for obj in there if (obj["kind"], key_of(obj)) not in kept]
+
+
+def _is_managed(pod: Object) -> bool:
+    return any(owner["kind"] == STATEFULSET.kind for owner in pod["metadata"].get("ownerReferences") or ())
 
 
 def _in_foreground(statefulset: Object) -> list[Deletion]:

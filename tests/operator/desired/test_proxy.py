@@ -231,7 +231,7 @@ def test_a_service_that_somebody_deleted_is_let_go_to_come_back() -> None:
 
 def test_removal_begins_with_the_pods() -> None:
     plan = plan_removal(running())
-    assert plan.delete == [Deletion(STATEFULSET, statefulset(), "Foreground")]
+    assert plan.delete == [Deletion(STATEFULSET, statefulset())]
     assert (plan.devices, plan.release) == ((), False)
     assert plan.requeue_after
 
@@ -240,6 +240,17 @@ def test_removal_waits_until_the_pods_are_gone() -> None:
     plan = plan_removal(replace(running(), statefulsets=[deleting(statefulset())]))
     assert (plan.delete, plan.devices, plan.release) == ([], (), False)
     assert plan.requeue_after
+
+
+@pytest.mark.parametrize(("owners", "waits"), [([{"kind": "StatefulSet", "name": NAME}], True), ([], False)])
+def test_removal_waits_for_pods_whose_statefulset_is_gone_but_not_for_orphans(
+    owners: list[Object], *, waits: bool
+) -> None:
+    left = pod(f"{NAME}-0", "P")
+    left["metadata"]["ownerReferences"] = owners
+    plan = plan_removal(replace(running(), statefulsets=[], pods=[left]))
+    assert (plan.requeue_after is not None, plan.release) == (waits, not waits)
+    assert bool(plan.devices) is not waits
 
 
 def test_removal_then_takes_the_device_and_the_rest_and_lets_the_parent_go() -> None:
