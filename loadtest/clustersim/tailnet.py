@@ -82,7 +82,7 @@ class Tailnet:
     """One tailnet. Every identifier comes from a counter, so that a test can be told what it will see.
 
     The attributes are open to change at any time. ``None`` for *policy_tags* or *client_tags* permits every tag;
-    *own_tags* are those that the OAuth client itself has.
+    *own_tags* are those that the OAuth client itself has. Workload identity takes *jwt* in place of the secret.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class Tailnet:
         self.https = not headscale
         self.client_id = "kClientCNTRL"
         self.client_secret = f"{'hskey' if headscale else 'tskey'}-client-kClientCNTRL-secret"
+        self.jwt = "e30.e30.c2lnbmF0dXJl"
         self.scopes = {"devices:core", "auth_keys", "services"}
         self.policy_tags: set[str] | None = None
         self.client_tags: set[str] | None = None
