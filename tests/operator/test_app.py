@@ -50,8 +50,8 @@ async def test_everything_comes_up_with_one_key_a_proxy_and_is_then_left_alone(w
 async def test_workload_identity_needs_no_secret(cluster: World, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(cluster.control.jwt)
-    cluster.control.client_secret = "nobody has it"
-    async with running_operator(cluster, client_id=cluster.control.client_id, identity_token=token):
+    chosen = {"client_id": cluster.control.client_id, "identity_token": token, "client_secret_file": tmp_path / "none"}
+    async with running_operator(cluster, **chosen):
         await cluster.apply(*PRODUCT)
         await cluster.becomes(lambda: wrong(cluster), [])
 
