@@ -71,7 +71,7 @@ from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
-from tsoperator.tsclient.oauth import CredentialFiles
+from tsoperator.tsclient.oauth import ClientCredentials, CredentialFiles, IdentityFile
 from tsoperator.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
@@ -105,8 +105,7 @@ async def run(settings: Settings) -> None:
         KubeClient(configuration, reload=lambda: load_configuration(settings.kubeconfig)) as client,
         aiohttp.ClientSession(trust_env=True) as session,
     ):
-        credentials = CredentialFiles(settings.client_id_file, settings.client_secret_file)
-        tailnet = TailnetClient(session, settings.control_url, credentials)
+        tailnet = TailnetClient(session, settings.control_url, _credentials(settings))
         cache = Cache(sources(settings.namespace))
         devices = Devices(tailnet)
         events = EventRecorder(client, instance=settings.pod_name)
@@ -198,6 +197,12 @@ def _identity(crd: Object) -> Object:
     kept = ("name", "uid", "resourceVersion", "deletionTimestamp")
     metadata = {name: crd["metadata"][name] for name in kept if name in crd["metadata"]}
     return {"apiVersion": crd["apiVersion"], "kind": crd["kind"], "metadata": metadata}
+
+
+def _credentials(settings: Settings) -> ClientCredentials:
+    if settings.client_id:
+        return IdentityFile(settings.client_id, settings.identity_token)
+    return CredentialFiles(settings.client_id_file, settings.client_secret_file)
 
 
 def _elector(client: KubeClient, settings: Settings) -> LeaderElector:

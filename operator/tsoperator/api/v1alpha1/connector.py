@@ -68,7 +68,7 @@ class ConnectorSpec(WireModel):
     """Makes the Connector a subnet router."""
     tags: Sequence[Tag] = Field(default=())
     """The tags of the devices. Unset means the operator's default. The operator must own them by the tailnet's policy.
-    Devices that are there keep the tags that they joined with."""
+    """
     tailnet: str | None = Field(default=None, json_schema_extra=unchanged(OTHER_TAILNET))
     """The Tailnet to join. Unset means the operator's own."""
 
