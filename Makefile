@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help demo test test-real e2e e2e-full bench bench-operator soak lint format crds clean
+.PHONY: help demo test test-real e2e e2e-full bench bench-operator soak lint format crds manifests clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -54,6 +54,10 @@ format: .venv/.dev ## Format the code
 
 crds: .venv/.dev ## Write the CRDs from the models into the chart
 	$(BIN)/python -m tsoperator.api.crds charts/tailscale-operator/files/crds
+
+manifests: .venv/.dev ## Write the static manifests from the chart (Go, the first time)
+	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
+	$$helm template operator charts/tailscale-operator --namespace tailscale > charts/manifests/operator.yaml
 
 clean: ## Remove what these commands made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

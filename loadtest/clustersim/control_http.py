@@ -41,6 +41,7 @@ class Api:
         tailnet = "/api/v2/tailnet/-"
         return [
             web.post("/api/v2/oauth/token", self._issue_token),
+            web.post("/api/v2/oauth/token-exchange", self._exchange_token),
             web.post(_KEYS, self._needs(keys, self._create_key)),
             web.get(_KEYS, self._needs(keys, self._list_keys), allow_head=False),
             web.get(f"{_KEYS}/{{id}}", self._needs(keys, self._get_key), allow_head=False),
@@ -114,6 +115,16 @@ class Api:
                 **told,
             }
         )
+
+    async def _exchange_token(self, request: web.Request) -> web.Response:
+        tailnet = self._tailnet
+        if tailnet.headscale:
+            return await self._not_there(request)
+        form = await request.post()
+        if (form.get("client_id"), form.get("jwt")) != (tailnet.client_id, tailnet.jwt):
+            raise RefusalError(401, "API token invalid")
+        seconds = int(tailnet.token_seconds)
+        return web.json_response({"access_token": tailnet.issue_token(), "token_type": "Bearer", "expires_in": seconds})
 
     async def _list_services(self, request: web.Request) -> web.Response:
         if self._tailnet.headscale:

@@ -16,7 +16,9 @@ from tsoperator.settings import InvalidSetting, Settings, read_settings
 
 _ENVIRONMENT = """\
 environment (empty counts as unset):
-  CLIENT_ID_FILE, CLIENT_SECRET_FILE   files with the OAuth client's credentials (required)
+  CLIENT_ID_FILE, CLIENT_SECRET_FILE   files with the OAuth client's credentials (required without CLIENT_ID)
+  CLIENT_ID                            workload identity: the ID of a client that trusts this cluster's ServiceAccount
+                                       tokens, in place of those files
   OPERATOR_NAMESPACE                   namespace of the proxies (default: the Pod's own)
   OPERATOR_LOGIN_SERVER                URL of the control server, e.g. of Headscale
   OPERATOR_LOGGING                     info, debug, warn or error (default info)

@@ -4,10 +4,12 @@ import logging
 import socket
 import uuid
 from collections.abc import Mapping
+from functools import partial
 
 import aiohttp
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 
+from tsoperator import predecessor
 from tsoperator.api.names import LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     CONFIGMAP,
@@ -56,6 +58,8 @@ from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
+from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
+from tsoperator.reconcilers.unsupported.reconciler import UnsupportedReconciler
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Source
 from tsoperator.runtime.controller import ControllerMetrics, Policy
@@ -67,7 +71,7 @@ from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
-from tsoperator.tsclient.oauth import CredentialFiles
+from tsoperator.tsclient.oauth import ClientCredentials, CredentialFiles, IdentityFile
 from tsoperator.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
@@ -101,8 +105,7 @@ async def run(settings: Settings) -> None:
         KubeClient(configuration, reload=lambda: load_configuration(settings.kubeconfig)) as client,
         aiohttp.ClientSession(trust_env=True) as session,
     ):
-        credentials = CredentialFiles(settings.client_id_file, settings.client_secret_file)
-        tailnet = TailnetClient(session, settings.control_url, credentials)
+        tailnet = TailnetClient(session, settings.control_url, _credentials(settings))
         cache = Cache(sources(settings.namespace))
         devices = Devices(tailnet)
         events = EventRecorder(client, instance=settings.pod_name)
@@ -120,7 +123,12 @@ async def run(settings: Settings) -> None:
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             if address:
                 log.info("probes and metrics on %s", address)
-            await manager.run(client, _elector(client, settings) if settings.leader_election else None)
+            own = Key(settings.namespace, settings.pod_name)
+            await manager.run(
+                client,
+                _elector(client, settings) if settings.leader_election else None,
+                before=partial(predecessor.gone, client, own) if settings.pod_name else None,
+            )
 
 
 def sources(namespace: str) -> list[Source]:
@@ -136,6 +144,7 @@ def sources(namespace: str) -> list[Source]:
         Source(Selection(CONNECTOR)),
         Source(Selection(DNSCONFIG)),
         Source(Selection(PROXYCLASS)),
+        *(Source(Selection(resource)) for resource in UNSUPPORTED),
         Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
         Source(Selection(SECRET, namespace, managed), owned, secret.slim),
@@ -168,6 +177,7 @@ def reconcilers(
         ProxyClassReconciler(cache, applier, NodePorts(client, settings.namespace)),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
+        *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),
     ]
 
 
@@ -187,6 +197,12 @@ def _identity(crd: Object) -> Object:
     kept = ("name", "uid", "resourceVersion", "deletionTimestamp")
     metadata = {name: crd["metadata"][name] for name in kept if name in crd["metadata"]}
     return {"apiVersion": crd["apiVersion"], "kind": crd["kind"], "metadata": metadata}
+
+
+def _credentials(settings: Settings) -> ClientCredentials:
+    if settings.client_id:
+        return IdentityFile(settings.client_id, settings.identity_token)
+    return CredentialFiles(settings.client_id_file, settings.client_secret_file)
 
 
 def _elector(client: KubeClient, settings: Settings) -> LeaderElector:

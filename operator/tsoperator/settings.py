@@ -11,6 +11,7 @@ from tsoperator.api.names import DEFAULT_CONTROL_URL, DEFAULT_INGRESS_CLASS
 from tsoperator.api.rules import split_tags, tag_error
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_IDENTITY_TOKEN: Final = Path("/var/run/secrets/tailscale/serviceaccount/token")
 _RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _RESOLV_CONF_LIMIT: Final = 10 * 1024
 _DEFAULT_CLUSTER_DOMAIN: Final = "cluster.local"
@@ -31,6 +32,9 @@ class Settings:
     namespace: str
     client_id_file: Path
     client_secret_file: Path
+    client_id: str = ""
+    """Asks for workload identity in place of the two files: *identity_token* is a token of our ServiceAccount."""
+    identity_token: Path = _IDENTITY_TOKEN
     login_server: str = ""
     proxy_image: str = "tailscale/tailscale:latest"
     proxy_tags: tuple[str, ...] = ("tag:k8s",)
@@ -55,18 +59,16 @@ class Settings:
         return self.login_server or DEFAULT_CONTROL_URL
 
 
-def read_settings(environ: Mapping[str, str]) -> Settings:
-    """Return the settings in *environ*; an empty variable counts as unset. Raises InvalidSetting."""
+def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_TOKEN) -> Settings:
+    """Return the settings in *environ*; an empty variable counts as unset. Raises InvalidSetting.
+
+    *identity_token* is where workload identity finds the ServiceAccount's token.
+    """
     given = {name: value for name, value in environ.items() if value}
     namespace = given.get("OPERATOR_NAMESPACE") or _read(_NAMESPACE_FILE)
     if not namespace:
         raise InvalidSetting("OPERATOR_NAMESPACE is not set, and there is no ServiceAccount to take the namespace from")
-    if "CLIENT_ID" in given:
-        raise InvalidSetting(
-            "CLIENT_ID asks for workload identity, which is not supported yet: "
-            "unset it, and set CLIENT_ID_FILE and CLIENT_SECRET_FILE"
-        )
-    defaults = Settings(namespace, _file(given, "CLIENT_ID_FILE"), _file(given, "CLIENT_SECRET_FILE"))
+    defaults = _with_credentials(namespace, given, identity_token)
     return replace(
         defaults,
         login_server=_url(given, "OPERATOR_LOGIN_SERVER"),
@@ -113,17 +115,34 @@ def _read(path: Path) -> str:
     return text if len(text) <= _RESOLV_CONF_LIMIT else ""
 
 
+def _with_credentials(namespace: str, given: Mapping[str, str], identity_token: Path) -> Settings:
+    if "CLIENT_ID" not in given:
+        return Settings(namespace, _file(given, "CLIENT_ID_FILE"), _file(given, "CLIENT_SECRET_FILE"))
+    if error := _unreadable(identity_token):
+        raise InvalidSetting(
+            f"CLIENT_ID asks for workload identity: {error}; project a token of the operator's ServiceAccount there "
+            "(oauth.audience of the chart does), or unset CLIENT_ID and set CLIENT_ID_FILE and CLIENT_SECRET_FILE"
+        )
+    return Settings(namespace, Path(), Path(), given["CLIENT_ID"], identity_token)
+
+
 def _file(given: Mapping[str, str], name: str) -> Path:
     path = Path(given.get(name, ""))
     if name not in given:
         raise InvalidSetting(
             f"{name} is not set: give the path of a file with that half of an OAuth client's credentials"
         )
+    if error := _unreadable(path):
+        raise InvalidSetting(f"{name}: {error}")
+    return path
+
+
+def _unreadable(path: Path) -> str:
     try:
         path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSetting(f"{name}: cannot read {path}: {error}") from error
-    return path
+        return f"cannot read {path}: {error}"
+    return ""
 
 
 def _url(given: Mapping[str, str], name: str) -> str:

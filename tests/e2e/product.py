@@ -1,9 +1,8 @@
-"""The product on the bed: images from the Dockerfile and of the proxy, CRDs, and the operator's Deployment."""
+"""The product on the bed: images from the Dockerfile and of the proxy, and the chart."""
 
 import hashlib
 import shutil
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,7 @@ TREE = Path(__file__).parents[2]
 NAMESPACE = "tailscale"
 PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
 
-_MANIFEST = Path(__file__).parent / "manifests" / "operator.yaml"
-_CRDS = TREE / "charts" / "tailscale-operator" / "files" / "crds"
+CHART = TREE / "charts" / "tailscale-operator"
 _PYTHON = "3.11"  # of the bed's base image
 _BUILT_FROM = ("Dockerfile", "pyproject.toml", "nameserver", "operator", "loadtest/dnsload")
 _NO_SOURCES = shutil.ignore_patterns("__pycache__", "*.egg-info")
@@ -55,10 +53,11 @@ def push_image(bed: Bed, target: str) -> str:
 
 
 def deploy(bed: Bed, images: ProductImages) -> None:
-    """Apply the CRDs and the operator, and wait until it is ready."""
-    bed.kubectl("apply", "-f", _CRDS)
-    bed.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", _CRDS)
-    bed.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(_objects(images)))
+    """Install the chart, and wait until the operator is ready."""
+    values = bed.paths.work / "values.yaml"
+    values.write_text(yaml.safe_dump(_values(images)))
+    words: list[Word] = ["upgrade", "--install", "operator", CHART, "--namespace", NAMESPACE, "--create-namespace"]
+    bed.helm(*words, "--values", values, "--wait", "--timeout", "90s", timeout=120)
     wait_ready(bed)
 
 
@@ -68,28 +67,19 @@ def wait_ready(bed: Bed, seconds: int = 60) -> None:
     bed.kubectl("-n", NAMESPACE, *words, timeout=seconds + 10)
 
 
-def _objects(images: ProductImages) -> Iterator[dict[str, Any]]:
-    for obj in yaml.safe_load_all(_MANIFEST.read_text()):
-        if obj["kind"] == "Secret":
-            obj["stringData"] = {"client_id": CLIENT_ID, "client_secret": CLIENT_SECRET}
-        if obj["kind"] == "Deployment":
-            container = obj["spec"]["template"]["spec"]["containers"][0]
-            container["image"] = images.operator
-            _fill_in(
-                container["env"],
-                {
-                    "OPERATOR_LOGIN_SERVER": control.URL,
-                    "OPERATOR_NAMESERVER_IMAGE": images.nameserver,
-                    "PROXY_IMAGE": images.proxy,
-                },
-            )
-        yield obj
+def _values(images: ProductImages) -> dict[str, Any]:
+    operator, nameserver, proxy = (_image(name) for name in (images.operator, images.nameserver, images.proxy))
+    return {
+        "oauth": {"clientId": CLIENT_ID, "clientSecret": CLIENT_SECRET},
+        "loginServer": control.URL,
+        "operatorConfig": {"image": operator, "nameserverImage": nameserver},
+        "proxyConfig": {"image": proxy},
+    }
 
 
-def _fill_in(environment: Iterable[dict[str, Any]], values: Mapping[str, str]) -> None:
-    for variable in environment:
-        if variable["name"] in values:
-            variable["value"] = values[variable["name"]]
+def _image(name: str) -> dict[str, str]:
+    repository, _, tag = name.rpartition(":")
+    return {"repository": repository, "tag": tag}
 
 
 def _push_proxy(bed: Bed) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -44,6 +45,15 @@ async def test_everything_comes_up_with_one_key_a_proxy_and_is_then_left_alone(w
     await world.becomes(lambda: wrong(world), [])
     assert not await world.writes_when_left_alone()
     assert [key.used for key in world.control.keys.values()] == [True, True]
+
+
+async def test_workload_identity_needs_no_secret(cluster: World, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(cluster.control.jwt)
+    chosen = {"client_id": cluster.control.client_id, "identity_token": token, "client_secret_file": tmp_path / "none"}
+    async with running_operator(cluster, **chosen):
+        await cluster.apply(*PRODUCT)
+        await cluster.becomes(lambda: wrong(cluster), [])
 
 
 async def nothing_left(world: World) -> bool:

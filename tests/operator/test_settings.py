@@ -92,7 +92,7 @@ class Wrong(NamedTuple):
         Wrong("OPERATOR_HEALTH_ADDR", "[::1:9002", "is not ADDRESS:PORT"),
         Wrong("OPERATOR_HEALTH_ADDR", "192.0.2.1:", "is not ADDRESS:PORT"),
         Wrong("OPERATOR_LOGGING", "loud", "'loud' is not one of info, debug, dev, warn, error"),
-        Wrong("CLIENT_ID", "id", "set CLIENT_ID_FILE and CLIENT_SECRET_FILE"),
+        Wrong("CLIENT_ID", "id", "cannot read /var/run/secrets/tailscale/serviceaccount/token"),
         Wrong("CLIENT_SECRET_FILE", "", "is not set: give the path"),
         Wrong("CLIENT_ID_FILE", "/nonexistent/id", "cannot read /nonexistent/id"),
     ],
@@ -108,6 +108,14 @@ def test_credentials_that_are_no_text_are_refused(environ: dict[str, str], tmp_p
     (tmp_path / "id").write_bytes(b"\xff")
     with pytest.raises(InvalidSetting, match="CLIENT_ID_FILE"):
         read_settings(environ)
+
+
+def test_workload_identity_needs_no_files_and_goes_before_them(environ: dict[str, str], tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("e30.e30.c2ln")
+    for given in (environ, {"OPERATOR_NAMESPACE": "tailscale"}):
+        found = read_settings({**given, "CLIENT_ID": "kClientCNTRL"}, token)
+        assert (found.client_id, found.identity_token) == ("kClientCNTRL", token)
 
 
 class Search(NamedTuple):

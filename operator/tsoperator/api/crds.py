@@ -12,10 +12,26 @@ from typing import Any, Final
 
 import yaml
 
-from tsoperator.api.objects import CONNECTOR, DNSCONFIG, PROXYCLASS, Object, Resource
+from tsoperator.api.objects import (
+    CONNECTOR,
+    DNSCONFIG,
+    PEERRELAY,
+    PROXYCLASS,
+    PROXYGROUP,
+    PROXYGROUPPOLICY,
+    RECORDER,
+    TAILNET,
+    Object,
+    Resource,
+)
 from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.api.v1alpha1.peerrelay import PeerRelay
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
+from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
+from tsoperator.api.v1alpha1.proxygrouppolicy import ProxyGroupPolicy
+from tsoperator.api.v1alpha1.recorder import Recorder
+from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, WireModel
 
 
@@ -61,7 +77,7 @@ DEFINITIONS: Final = (
             Column("SubnetRoutes", ".status.subnetRoutes"),
             Column("IsExitNode", ".status.isExitNode"),
             Column("IsAppConnector", ".status.isAppConnector"),
-            Column("Status", '.status.conditions[?(@.type == "ConnectorReady")].reason'),
+            _reason_of("ConnectorReady"),
             AGE,
         ),
         short_names=("cn",),
@@ -72,7 +88,34 @@ DEFINITIONS: Final = (
         columns=(Column("NameserverIP", ".status.nameserver.ip"), AGE),
         short_names=("dc",),
     ),
+    Definition(
+        PEERRELAY,
+        PeerRelay,
+        columns=(AGE, _reason_of("PeerRelayReady"), Column("Endpoints", ".status.endpoints[*].address")),
+        short_names=("pr",),
+        required=("metadata", "spec"),
+    ),
     Definition(PROXYCLASS, ProxyClass, columns=(_reason_of("ProxyClassReady"), AGE)),
+    Definition(
+        PROXYGROUP,
+        ProxyGroup,
+        columns=(_reason_of("ProxyGroupReady"), Column("URL", ".status.url"), Column("Type", ".spec.type"), AGE),
+        short_names=("pg",),
+    ),
+    Definition(PROXYGROUPPOLICY, ProxyGroupPolicy, columns=(AGE,), short_names=("pgp",), required=("metadata", "spec")),
+    Definition(
+        RECORDER,
+        Recorder,
+        columns=(_reason_of("RecorderReady"), Column("URL", '.status.devices[?(@.url != "")].url'), AGE),
+        short_names=("rec",),
+    ),
+    Definition(
+        TAILNET,
+        Tailnet,
+        columns=(AGE, _reason_of("TailnetReady")),
+        short_names=("tn",),
+        required=("metadata", "spec"),
+    ),
 )
 
 _TYPE_META: Final[Object] = {

@@ -63,12 +63,18 @@ CRD = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "Custo
 SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
 DNSCONFIG = Resource("tailscale.com", "v1alpha1", "dnsconfigs", "DNSConfig", namespaced=False)
 PROXYCLASS = Resource("tailscale.com", "v1alpha1", "proxyclasses", "ProxyClass", namespaced=False)
+PEERRELAY = Resource("tailscale.com", "v1alpha1", "peerrelays", "PeerRelay", namespaced=False)
+PROXYGROUP = Resource("tailscale.com", "v1alpha1", "proxygroups", "ProxyGroup", namespaced=False)
+PROXYGROUPPOLICY = Resource("tailscale.com", "v1alpha1", "proxygrouppolicies", "ProxyGroupPolicy")
+RECORDER = Resource("tailscale.com", "v1alpha1", "recorders", "Recorder", namespaced=False)
+TAILNET = Resource("tailscale.com", "v1alpha1", "tailnets", "Tailnet", namespaced=False)
 
 RESOURCES = {
     (resource.api_version, resource.kind): resource
     for resource in (
         CONFIGMAP, EVENT, POD, SECRET, SERVICE, SERVICEACCOUNT, DEPLOYMENT, STATEFULSET, ENDPOINTSLICE, INGRESS,
         INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CRD, SERVICEMONITOR, CONNECTOR, DNSCONFIG, PROXYCLASS,
+        PEERRELAY, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET,
     )
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tsoperator.api.objects import Key, Object, Resource, resource_of
@@ -65,8 +65,10 @@ class Manager:
             for resource, mapper in reconciler.watches.items():
                 cache.listen(resource, _feed(queue, mapper, delay))
 
-    async def run(self, client: KubeClient, elector: LeaderElector | None) -> None:
-        """Run until cancelled. Without an *elector* this process leads from the start.
+    async def run(
+        self, client: KubeClient, elector: LeaderElector | None, before: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Run until cancelled. Without an *elector* this process leads from the start, or once *before* has ended.
 
         A standby follows the cluster too: its queues fill with all that there is to look at once it leads.
         Raises a group with LeadershipLost.
@@ -75,6 +77,8 @@ class Manager:
             following = tasks.create_task(self._cache.follow(client), name="watches")
             try:
                 await self._cache.synced()  # before leading: who can't see the cluster leaves it to another
+                if before is not None:
+                    await before()
                 if elector is None:
                     await self._reconcile()
                 else:

@@ -8,10 +8,12 @@ from tsoperator.tsclient.errors import (
     CredentialsUnreadable,
     Forbidden,
     Granted,
+    IdentityUnreadable,
     NotSupported,
     Refused,
     Unauthorized,
 )
+from tsoperator.tsclient.oauth import TOKEN_EXCHANGE
 
 AUTH_KEYS: Final = "auth_keys"
 DEVICES: Final = "devices:core"
@@ -24,6 +26,8 @@ _BROAD = {"all", "devices"}  # "devices" is of before the scopes were split: cli
 _AGAIN = "It is tried again by itself, within the hour at the latest, and at once when this object changes"
 _CREDENTIALS = "the files of CLIENT_ID_FILE and CLIENT_SECRET_FILE (the chart takes them from Secret operator-oauth)"
 
+_PROJECTED = "a token of the operator's ServiceAccount must be projected there (oauth.audience of the chart does)"
+
 
 class Trouble(NamedTuple):
     """What is wrong and what to do about it; *reason* names it where the failed object's own word says less."""
@@ -35,12 +39,20 @@ class Trouble(NamedTuple):
 def trouble(error: Exception) -> Trouble:
     """Return what to say of *error*, on the object for which something failed."""
     match error:
+        case IdentityUnreadable():
+            return Trouble(f"{error}; {_PROJECTED}")
         case CredentialsUnreadable():
             return Trouble(f"{error}; {_CREDENTIALS} must hold the ID and the secret of an OAuth client")
+        case Unauthorized() if error.call.path == TOKEN_EXCHANGE:
+            return Trouble(_untrusted_cluster(error))
         case Unauthorized():
             return Trouble(_unknown_client(error))
+        case NotSupported() if error.call.path == TOKEN_EXCHANGE:
+            return Trouble(_no_workload_identity(error), UNSUPPORTED)
         case NotSupported():
             return Trouble(_unsupported(error), UNSUPPORTED)
+        case Forbidden() if error.call.granted.scopes is None:
+            return Trouble(f"{_scope_missing(error)}. {_AGAIN}")
         case Forbidden() | BadRequest() if error.call.tags and not lacking(error.call.granted, _scope_of(error)):
             return Trouble(f"{_tags_refused(error)}. {_AGAIN}")
         case Forbidden():
@@ -65,6 +77,26 @@ def _unknown_client(error: Refused) -> str:
     return (
         f"the control server {error.call.server} does not accept the operator's OAuth client ({_said(error)}): put ID "
         f"and secret of {client_words(error.call.server)} into {_CREDENTIALS}; no restart is needed"
+    )
+
+
+def _untrusted_cluster(error: Refused) -> str:
+    server = error.call.server
+    return (
+        f"the control server {server} gives the operator's ServiceAccount no access ({_said(error)}): see that "
+        f"CLIENT_ID (oauth.clientId of the chart) is the ID of a credential of {clients_place(server)} for OpenID "
+        "Connect; that its issuer is this cluster's (kubectl get --raw /.well-known/openid-configuration) and can be "
+        "reached from the Internet; that its audience is that of the token (oauth.audience) and its subject the "
+        "operator's ServiceAccount (system:serviceaccount:<namespace>:operator). No restart is needed for what "
+        "changes there"
+    )
+
+
+def _no_workload_identity(error: Refused) -> str:
+    return (
+        f"the control server {error.call.server} does not have {error.call.path} ({_said(error)}), so CLIENT_ID can't "
+        "be used with it: Headscale has no workload identity. Unset it (oauth.audience of the chart), and set "
+        "CLIENT_ID_FILE and CLIENT_SECRET_FILE"
     )
 
 

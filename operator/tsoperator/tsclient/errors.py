@@ -5,6 +5,7 @@ ControlError
 ├── RateLimited            429 in every try: try again later
 ├── UnexpectedAnswer       a redirect, a web page, JSON of another shape: that is not the API
 ├── CredentialsUnreadable  the files of the OAuth client are missing or empty
+│   └── IdentityUnreadable the ServiceAccount token of workload identity is
 └── Refused                an answer that says no; *status* and *detail* as the server gave them
     ├── BadRequest         400, 409, 422: not as asked, such as a tag that is not permitted
     ├── Unauthorized       401: the OAuth client is not, or no longer, accepted
@@ -58,6 +59,10 @@ class UnexpectedAnswer(ControlError):
 
 class CredentialsUnreadable(ControlError):
     """The OAuth client's ID or secret cannot be read."""
+
+
+class IdentityUnreadable(CredentialsUnreadable):
+    """The ServiceAccount token that workload identity offers cannot be read."""
 
 
 class Refused(ControlError):

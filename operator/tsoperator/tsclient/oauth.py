@@ -1,10 +1,10 @@
-"""Access tokens of an OAuth client: asked for when needed, kept until shortly before they end."""
+"""Access tokens of an OAuth client, or of workload identity: asked for when needed, kept until they nearly end."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pydantic import SecretStr
 
@@ -14,10 +14,13 @@ from tsoperator.tsclient.errors import (
     ControlError,
     CredentialsUnreadable,
     Granted,
+    IdentityUnreadable,
     Unauthorized,
 )
 from tsoperator.tsclient.models import AccessToken
 from tsoperator.tsclient.transport import Request, Transport
+
+TOKEN_EXCHANGE: Final = "/api/v2/oauth/token-exchange"  # noqa: S105 - a path
 
 
 class Credentials(NamedTuple):
@@ -26,8 +29,26 @@ class Credentials(NamedTuple):
     client_id: str
     client_secret: SecretStr
 
+    def request(self) -> Request:
+        """Return the request for an access token by the client-credentials grant (RFC 6749, section 4.4)."""
+        secret = self.client_secret.get_secret_value()
+        form = {"grant_type": "client_credentials", "client_id": self.client_id, "client_secret": secret}
+        return Request("POST", "/api/v2/oauth/token", secret=self.client_secret, form=form)
 
-ClientCredentials = Callable[[], Credentials]
+
+class Identity(NamedTuple):
+    """The ID of a client that trusts this cluster, and a token of our ServiceAccount, which the cluster signed."""
+
+    client_id: str
+    jwt: SecretStr
+
+    def request(self) -> Request:
+        """Return the request for an access token in exchange for ours (standalone-proxies.md 2.3)."""
+        form = {"client_id": self.client_id, "jwt": self.jwt.get_secret_value()}
+        return Request("POST", TOKEN_EXCHANGE, secret=self.jwt, form=form)
+
+
+ClientCredentials = Callable[[], Credentials | Identity]
 """Returns the credentials as they are now; asked before every use of a token, so that a rotation is noticed at once.
 Raises CredentialsUnreadable."""
 
@@ -47,17 +68,32 @@ class CredentialFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class IdentityFile:
+    """Workload identity: a ServiceAccount token in a mounted file, which the kubelet renews before it ends."""
+
+    client_id: str
+    jwt: Path
+
+    def __call__(self) -> Identity:
+        """Read the file. Raises IdentityUnreadable."""
+        try:
+            return Identity(self.client_id, SecretStr(_read(self.jwt, "CLIENT_ID")))
+        except CredentialsUnreadable as error:
+            raise IdentityUnreadable(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
 class _Token:
     """An access token, whose it is, when the clock says to ask for another, and what it allows."""
 
     value: SecretStr
-    credentials: Credentials
+    credentials: Credentials | Identity
     renew_at: float
     granted: Granted
 
 
 class TokenSource:
-    """Access tokens by the client-credentials grant (RFC 6749, section 4.4), asked for once however many wait."""
+    """Access tokens for the credentials as they are now, asked for once however many wait."""
 
     def __init__(self, transport: Transport, credentials: ClientCredentials, clock: Callable[[], float]) -> None:
         self._transport = transport
@@ -93,7 +129,7 @@ class TokenSource:
         if self._token is not None and self._token.value == value:
             self._token = None
 
-    async def _renewed(self, credentials: Credentials) -> _Token:
+    async def _renewed(self, credentials: Credentials | Identity) -> _Token:
         try:
             token = await self._request(credentials)
         except ControlError as error:
@@ -103,16 +139,9 @@ class TokenSource:
         self._failure = None
         return token
 
-    async def _request(self, credentials: Credentials) -> _Token:
+    async def _request(self, credentials: Credentials | Identity) -> _Token:
         asked_at = self._clock()
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": credentials.client_id,
-            "client_secret": credentials.client_secret.get_secret_value(),
-        }
-        answer = await self._transport.send(
-            Request("POST", "/api/v2/oauth/token", secret=credentials.client_secret, form=form)
-        )
+        answer = await self._transport.send(credentials.request())
         try:
             granted = answer.read(AccessToken)
         except BadRequest as error:

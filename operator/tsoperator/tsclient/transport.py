@@ -106,7 +106,9 @@ class Answer:
         said = f"{self.where}: HTTP {self.status}: {detail}"
         match self.status:
             case 401:
-                hint = "check CLIENT_ID_FILE and CLIENT_SECRET_FILE and that the OAuth client still exists"
+                hint = (
+                    "check CLIENT_ID_FILE and CLIENT_SECRET_FILE, or CLIENT_ID, and that the OAuth client still exists"
+                )
                 return Unauthorized(f"{said}; {hint}", self.status, detail, self.call)
             case 403:
                 hint = "check the scopes and tags of the OAuth client"

@@ -38,13 +38,15 @@ def parser() -> argparse.ArgumentParser:
         ("down", "take the bed down and see that nothing is left (both kinds, or with --api-only that one)"),
         ("status", "say what runs and what is built; exit with 1 when nothing runs"),
         ("build", "build the parts that are missing"),
+        ("program", "say where a program of the parts is, built if it isn't yet"),
         ("peers", "build or install the nameservers that `make bench` compares ours with; say where the Go one is"),
         ("shell", "start a shell (or the command that follows) with KUBECONFIG and PATH set for the bed"),
     ):
         command = commands.add_parser(name, help=text, description=text)
-        if name not in {"build", "peers"}:
+        if name not in {"build", "peers", "program"}:
             command.add_argument("--api-only", action="store_true", help="the API server alone, without a node")
     commands.choices["build"].add_argument("part", nargs="*", help=f"default: all of {', '.join(_names())}, base")
+    commands.choices["program"].add_argument("name", help="such as helm or kubectl")
     commands.choices["shell"].add_argument("words", nargs=argparse.REMAINDER, help="a command to run instead")
     return top
 
@@ -117,6 +119,12 @@ def peers(paths: Paths, _: argparse.Namespace) -> int:
     return 0
 
 
+def say_program(paths: Paths, arguments: argparse.Namespace) -> int:
+    """Say where a program is."""
+    print(build_program(arguments.name, paths, Progress()))
+    return 0
+
+
 def shell(paths: Paths, arguments: argparse.Namespace) -> int:
     """Start a shell for the bed."""
     bed = Bed(paths, arguments.api_only)
@@ -132,6 +140,7 @@ COMMANDS: Mapping[str, Callable[[Paths, argparse.Namespace], int]] = {
     "status": status,
     "build": build_parts,
     "peers": peers,
+    "program": say_program,
     "shell": shell,
 }
 

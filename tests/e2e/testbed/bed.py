@@ -79,6 +79,10 @@ class Bed:
         """Run kubectl as admin and return what it prints."""
         return self.plane.kubectl(*words, stdin=stdin, timeout=timeout)
 
+    def helm(self, *words: Word, timeout: float = 60) -> str:
+        """Run helm as admin and return what it prints."""
+        return self.plane.helm(*words, timeout=timeout)
+
     def up(self, progress: Progress) -> None:
         """Build what is missing and bring it up; what fails is taken down again.
 

@@ -64,7 +64,9 @@ def build_program(name: str, paths: Paths, progress: Progress) -> Path:
     Raises:
         BedError: it can't be built; says what.
     """
-    whole = next(part for part in ALL if name in part.programs)
+    whole = next((part for part in ALL if name in part.programs), None)
+    if whole is None:
+        raise BedError(f"no part brings a program {name}")
     alone = replace(whole, programs={name: whole.programs[name]})
     for part in (whole, alone):
         if part.output(paths).exists():

@@ -114,7 +114,14 @@ class ControlPlane:
 
     def kubectl(self, *words: Word, stdin: str | None = None, timeout: float = 60) -> str:
         """Run kubectl as admin, beside the API server."""
-        argv = [program(self.paths, "kubectl"), f"--kubeconfig={self.kubeconfig('admin')}", *words]
+        return self._beside("kubectl", *words, stdin=stdin, timeout=timeout)
+
+    def helm(self, *words: Word, timeout: float = 60) -> str:
+        """Run helm as admin, beside the API server."""
+        return self._beside("helm", *words, timeout=timeout)
+
+    def _beside(self, name: str, *words: Word, stdin: str | None = None, timeout: float = 60) -> str:
+        argv = [program(self.paths, name), f"--kubeconfig={self.kubeconfig('admin')}", *words]
         if self.inside:
             return self.inside.run(argv, timeout=timeout, stdin=stdin)
         return run(argv, timeout=timeout, stdin=stdin)

@@ -68,6 +68,7 @@ ALL = (
         {"tailscale.com/version.longStamp": TAILSCALE, "tailscale.com/version.shortStamp": TAILSCALE},
     ),
     Part("crane", _commands("github.com/google/go-containerregistry", "crane")),
+    Part("helm", {"helm": "helm.sh/helm/v3/cmd/helm"}),
     Part("pebble", _commands("github.com/letsencrypt/pebble/v2", "pebble")),
     Part("pause", {"pause": "."}),
     Part("control", {"control": "."}),

@@ -108,6 +108,30 @@ async def test_a_wrong_secret_is_401_in_each_servers_shape(
     assert (theirs.status, theirs.json["error"]) == (401, "invalid_client")
 
 
+async def test_a_token_is_exchanged_for_the_clusters_own(tailscale: Control, connect: Any) -> None:
+    form = {"client_id": tailscale.client_id, "jwt": tailscale.jwt}
+    async with tailscale.serve() as url:
+        call = connect(url)
+        reply = await call("POST", "/api/v2/oauth/token-exchange", data=form)
+        call.token = reply.json["access_token"]
+        assert (await call("GET", KEYS)).status == 200
+    assert reply.json == {"access_token": call.token, "token_type": "Bearer", "expires_in": 3600}
+
+
+@pytest.mark.parametrize("wrong", [{"client_id": "another"}, {"jwt": "e30.e30.bm8"}])
+async def test_another_cluster_or_client_gets_no_token(tailscale: Control, connect: Any, wrong: dict[str, str]) -> None:
+    form = {"client_id": tailscale.client_id, "jwt": tailscale.jwt, **wrong}
+    async with tailscale.serve() as url:
+        assert (await connect(url)("POST", "/api/v2/oauth/token-exchange", data=form)).status == 401
+
+
+async def test_headscale_exchanges_no_tokens(headscale: Control, connect: Any) -> None:
+    form = {"client_id": headscale.client_id, "jwt": headscale.jwt}
+    async with headscale.serve() as url:
+        reply = await connect(url)("POST", "/api/v2/oauth/token-exchange", data=form)
+    assert (reply.status, reply.content_type, reply.text) == (404, "text/plain", "404 page not found\n")
+
+
 async def test_an_expired_token_is_401(control: Control, connect: Any, clock: Clock) -> None:
     async with control.serve() as url:
         call = await connect(url).log_in(control)

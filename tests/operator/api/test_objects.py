@@ -65,7 +65,11 @@ def test_only_the_operators_own_kinds_crds_and_ingress_classes_have_no_namespace
         "customresourcedefinitions.apiextensions.k8s.io",
         "dnsconfigs.tailscale.com",
         "ingressclasses.networking.k8s.io",
+        "peerrelays.tailscale.com",
         "proxyclasses.tailscale.com",
+        "proxygroups.tailscale.com",
+        "recorders.tailscale.com",
+        "tailnets.tailscale.com",
     }
 
 

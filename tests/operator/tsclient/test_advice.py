@@ -14,6 +14,7 @@ from tsoperator.tsclient.errors import (
     CredentialsUnreadable,
     Forbidden,
     Granted,
+    IdentityUnreadable,
     NotSupported,
     Unauthorized,
     Unavailable,
@@ -51,6 +52,21 @@ CASES = {
         "login.tailscale.com",
     ),
     "no files": Case(CredentialsUnreadable("CLIENT_ID_FILE: /x is empty"), ("/x is empty", "operator-oauth")),
+    "a cluster that is not trusted": Case(
+        Unauthorized("x", 401, "API token invalid", Call(TAILSCALE, "/api/v2/oauth/token-exchange")),
+        ("CLIENT_ID", "issuer", "audience", "/admin/settings/trust-credentials", "API token invalid"),
+        "CLIENT_SECRET_FILE",
+    ),
+    "no workload identity at Headscale": Case(
+        NotSupported("x", 404, "404 page not found", Call(HEADSCALE, "/api/v2/oauth/token-exchange")),
+        ("/api/v2/oauth/token-exchange", "CLIENT_ID_FILE and CLIENT_SECRET_FILE"),
+        "0.30",
+        "UnsupportedByControlServer",
+    ),
+    "no token": Case(IdentityUnreadable("CLIENT_ID: /x is empty"), ("/x is empty", "oauth.audience"), "operator-oauth"),
+    "scopes that are not told": Case(
+        Forbidden("x", 403, WEAK, key_call(scopes=None)), ("needs the scope Auth Keys (auth_keys)",), "tagOwners"
+    ),
     "tags": Case(BadRequest("x", 400, DENIED, key_call()), (DENIED, OWNERS, "/admin/acls/file", "tag:db to devices")),
     "tags of another owner": Case(
         BadRequest("x", 400, DENIED, key_call(tags=("tag:ops",))),

@@ -1,4 +1,6 @@
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,17 +11,18 @@ from pydantic import SecretStr
 from tsoperator.tsclient.errors import (
     ControlError,
     CredentialsUnreadable,
+    IdentityUnreadable,
     NotSupported,
     Unauthorized,
     Unavailable,
     UnexpectedAnswer,
 )
-from tsoperator.tsclient.oauth import CredentialFiles, Credentials, TokenSource
+from tsoperator.tsclient.oauth import CredentialFiles, Credentials, IdentityFile, TokenSource
 from tsoperator.tsclient.transport import Retry, Transport
 
 from tests.operator.tsclient.conftest import Clock
 
-TOKEN = "/api/v2/oauth/token"
+TOKEN, EXCHANGE = "/api/v2/oauth/token", "/api/v2/oauth/token-exchange"
 
 
 @pytest.fixture
@@ -164,3 +167,72 @@ async def test_a_token_without_an_end_is_kept_for_an_hour(tokens: TokenSource, c
     assert (await tokens.token()).get_secret_value() == "sesame"
     clock.now += 3539
     assert (await tokens.token()).get_secret_value() == "sesame"
+
+
+@pytest.fixture
+def tailscale(clock: Clock) -> Control:
+    return Control(clock=clock)
+
+
+@pytest.fixture
+def identity(tmp_path: Path, tailscale: Control) -> IdentityFile:
+    (tmp_path / "token").write_text(f"{tailscale.jwt}\n")
+    return IdentityFile(tailscale.client_id, tmp_path / "token")
+
+
+Exchange = Callable[[Control], AbstractAsyncContextManager[TokenSource]]
+
+
+@pytest.fixture
+def exchange(session: aiohttp.ClientSession, identity: IdentityFile, clock: Clock, retry: Retry) -> Exchange:
+    """Tokens for *identity* at a control server."""
+
+    @asynccontextmanager
+    async def serving(control: Control) -> AsyncIterator[TokenSource]:
+        async with control.serve() as url:
+            yield TokenSource(Transport(session, url, retry), identity, clock)
+
+    return serving
+
+
+async def test_a_token_of_ours_is_exchanged_for_one_that_opens_the_api(tailscale: Control, exchange: Exchange) -> None:
+    async with exchange(tailscale) as tokens:
+        first = await tokens.token()
+        assert await tokens.token() == first
+    assert tailscale.token(first.get_secret_value())
+    assert tailscale.requests == {("POST", EXCHANGE): 1}
+
+
+async def test_a_token_of_ours_is_read_again_when_another_is_needed(
+    tailscale: Control, exchange: Exchange, identity: IdentityFile, clock: Clock
+) -> None:
+    async with exchange(tailscale) as tokens:
+        first = await tokens.token()
+        clock.now += tailscale.token_seconds
+        tailscale.jwt = "e30.e30.cmVuZXdlZA"
+        identity.jwt.write_text(tailscale.jwt)
+        assert await tokens.token() != first
+
+
+async def test_a_cluster_that_is_not_trusted_is_unauthorized_and_its_token_not_told(
+    tailscale: Control, exchange: Exchange, identity: IdentityFile
+) -> None:
+    identity.jwt.write_text("e30.e30.c3dvcmRmaXNo")
+    async with exchange(tailscale) as tokens:
+        with pytest.raises(Unauthorized, match=f"{EXCHANGE}.*CLIENT_ID") as error:
+            await tokens.token()
+    assert error.value.call.path == EXCHANGE
+    assert "c3dvcmRmaXNo" not in str(error.value) + repr(identity())
+
+
+async def test_headscale_has_no_workload_identity(exchange: Exchange) -> None:
+    async with exchange(Control("tail.example.org", headscale=True)) as tokens:
+        with pytest.raises(NotSupported, match=EXCHANGE):
+            await tokens.token()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff"])
+def test_a_token_of_ours_that_cannot_be_read_is_named(identity: IdentityFile, content: bytes | None) -> None:
+    identity.jwt.unlink() if content is None else identity.jwt.write_bytes(content)
+    with pytest.raises(IdentityUnreadable, match=r"CLIENT_ID: .*token"):
+        identity()

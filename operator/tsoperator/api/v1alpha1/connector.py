@@ -6,9 +6,9 @@ from typing import Annotated, Final
 from pydantic import ConfigDict, Field, JsonValue
 
 from tsoperator.api.v1alpha1.kubernetes_types import Conditions
+from tsoperator.api.v1alpha1.tailnet_types import OTHER_TAILNET, HostnamePrefix, Tag, unchanged
 from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel
 
-Tag = Annotated[str, Field(pattern=r"^tag:[a-zA-Z][a-zA-Z0-9-]*$")]
 Cidr = Annotated[str, Field(json_schema_extra={"format": "cidr"})]
 Routes = Annotated[list[Cidr], Field(min_length=1)]
 
@@ -30,9 +30,6 @@ _RULES: Final[list[JsonValue]] = [
         "rule": "!(has(self.hostname) && has(self.hostnamePrefix))",
         "message": "hostname and hostnamePrefix exclude each other: remove one of them",
     },
-]
-_UNCHANGED: Final[list[JsonValue]] = [
-    {"rule": "self == oldSelf", "message": "a Connector can't move to another tailnet"}
 ]
 
 
@@ -61,7 +58,7 @@ class ConnectorSpec(WireModel):
     """Makes the Connector an exit node: devices of the tailnet can send all their traffic through it."""
     hostname: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]{0,61}[a-z0-9]$")
     """The name of the one device in the tailnet. Unset means the Connector's name with -connector."""
-    hostname_prefix: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]{0,61}$")
+    hostname_prefix: HostnamePrefix | None = None
     """What the devices' names in the tailnet start with; each ends in its replica's number."""
     proxy_class: str | None = None
     """The ProxyClass that says how the Pods are made; nothing is made or changed until it is there and valid."""
@@ -71,8 +68,8 @@ class ConnectorSpec(WireModel):
     """Makes the Connector a subnet router."""
     tags: Sequence[Tag] = Field(default=())
     """The tags of the devices. Unset means the operator's default. The operator must own them by the tailnet's policy.
-    Devices that are there keep the tags that they joined with."""
-    tailnet: str | None = Field(default=None, json_schema_extra={"x-kubernetes-validations": _UNCHANGED})
+    """
+    tailnet: str | None = Field(default=None, json_schema_extra=unchanged(OTHER_TAILNET))
     """The Tailnet to join. Unset means the operator's own."""
 
 

@@ -1,0 +1,96 @@
+"""PeerRelay: relays between devices of the tailnet that can't reach each other (dns-crds-chart.md section 7.3)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from tsoperator.api.v1alpha1.kubernetes_types import Conditions
+from tsoperator.api.v1alpha1.tailnet_types import OTHER_TAILNET, HostnamePrefix, Tag, unchanged
+from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, AtomicList, CustomResource, Int32, WireModel
+
+_RULES: Final[list[JsonValue]] = [
+    {
+        "rule": "!has(self.aws) || size(self.aws.elasticIPs) >= self.replicas",
+        "message": "every replica needs an elastic IP of its own: give as many aws.elasticIPs as replicas, or more",
+    }
+]
+
+
+class ElasticIP(WireModel):
+    """A public address in AWS."""
+
+    allocation_id: str = Field(alias="allocationID", pattern=r"^eipalloc-[0-9a-f]+$")
+    """The ID of its allocation."""
+    subnet_id: str = Field(alias="subnetID", pattern=r"^subnet-[0-9a-f]+$")
+    """The subnet of the load balancer that gets the address."""
+
+
+class AWS(WireModel):
+    """What applies in AWS only."""
+
+    elastic_ips: Annotated[AtomicList[ElasticIP], Field(alias="elasticIPs", min_length=1)]
+    """The addresses that the replicas are reached at, in their order."""
+
+
+class RelayService(WireModel):
+    """The Services that the relays are reached by."""
+
+    annotations: Mapping[str, str] = Field(default_factory=dict)
+    """Annotations of the Services, for the cloud's load balancers."""
+
+
+class PeerRelaySpec(WireModel):
+    """What the cluster's users want."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": _RULES})
+
+    aws: AWS | None = None
+    """What applies in AWS only."""
+    hostname_prefix: HostnamePrefix | None = None
+    """What the devices' names in the tailnet start with; each ends in its replica's number."""
+    proxy_class: str | None = None
+    """The ProxyClass that says how the Pods are made."""
+    replicas: Int32 = Field(default=1, ge=0, json_schema_extra={SERVER_DEFAULT: 1, "format": "int32"})
+    """How many Pods, each a device of its own in the tailnet."""
+    service: RelayService | None = None
+    """The Services that the relays are reached by."""
+    tags: Sequence[Tag] = ()
+    """The tags of the devices. Unset means the operator's default. The operator must own them by the tailnet's policy.
+    """
+    tailnet: str | None = Field(default=None, json_schema_extra=unchanged(OTHER_TAILNET))
+    """The Tailnet to join. Unset means the operator's own."""
+
+
+class RelayEndpoint(WireModel):
+    """Where a relay is reached."""
+
+    address: str
+    """Its address."""
+    port: Int32
+    """Its UDP port."""
+    replica: Int32
+    """The number of its replica."""
+
+
+class PeerRelayStatus(WireModel):
+    """What the operator has done; it writes this, nobody else."""
+
+    conditions: Conditions = ()
+    """Whether the relays are there (PeerRelayReady), and what is wrong if not."""
+    endpoints: Annotated[
+        Sequence[RelayEndpoint],
+        Field(
+            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["replica", "address"]}
+        ),
+    ] = ()
+    """Where the relays are reached."""
+
+
+class PeerRelay(CustomResource):
+    """PeerRelay runs relays in the cluster for devices of the tailnet that can't reach each other directly."""
+
+    spec: PeerRelaySpec
+    """What the cluster's users want."""
+    status: PeerRelayStatus = Field(default_factory=PeerRelayStatus)
+    """What the operator has done; it writes this, nobody else."""

@@ -1,0 +1,80 @@
+"""ProxyGroup: proxies that share their work (dns-crds-chart.md section 7.5)."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tsoperator.api.v1alpha1.kubernetes_types import Conditions
+from tsoperator.api.v1alpha1.tailnet_types import OTHER_TAILNET, HostnamePrefix, Tag, unchanged
+from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel
+
+
+class KubeAPIServer(WireModel):
+    """How the Kubernetes API is offered to the tailnet."""
+
+    hostname: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+    """The name in the tailnet. Unset means the ProxyGroup's name."""
+    mode: Literal["auth", "noauth"] | None = None
+    """Whether requests get the rights of the tailnet's user who makes them (auth, which unset means), or their own
+    credentials count (noauth)."""
+
+
+class ProxyGroupSpec(WireModel):
+    """What the cluster's users want."""
+
+    hostname_prefix: HostnamePrefix | None = None
+    """What the devices' names in the tailnet start with; each ends in its replica's number. Unset means the
+    ProxyGroup's name."""
+    kube_api_server: KubeAPIServer | None = Field(default=None, alias="kubeAPIServer")
+    """How the Kubernetes API is offered to the tailnet, for the type kube-apiserver."""
+    proxy_class: str | None = None
+    """The ProxyClass that says how the Pods are made. Unset means the operator's default."""
+    replicas: Int32 = Field(default=2, ge=0)
+    """How many Pods, each a device of its own in the tailnet. Unset means 2."""
+    tags: Sequence[Tag] = ()
+    """The tags of the devices. Unset means the operator's default. The operator must own them by the tailnet's policy.
+    """
+    tailnet: str | None = Field(default=None, json_schema_extra=unchanged(OTHER_TAILNET))
+    """The Tailnet to join. Unset means the operator's own."""
+    type: Annotated[
+        Literal["egress", "ingress", "kube-apiserver"],
+        Field(json_schema_extra=unchanged("a ProxyGroup can't change its type: make another")),
+    ]
+    """What the proxies do: lead out of the cluster (egress), into it (ingress), or to the Kubernetes API
+    (kube-apiserver). It can't be changed."""
+
+
+class ProxyGroupDevice(WireModel):
+    """A device of the ProxyGroup in the tailnet."""
+
+    hostname: str
+    """Its MagicDNS name."""
+    static_endpoints: Sequence[str] = ()
+    """Addresses and ports at which it can be reached without NAT traversal."""
+    tailnet_ips: Sequence[str] = Field(default=(), alias="tailnetIPs")
+    """Its addresses in the tailnet."""
+
+
+class ProxyGroupStatus(WireModel):
+    """What the operator has done; it writes this, nobody else."""
+
+    conditions: Conditions = ()
+    """Whether all proxies are there (ProxyGroupReady), or one at least (ProxyGroupAvailable), and what is wrong if not.
+    """
+    devices: Annotated[
+        Sequence[ProxyGroupDevice],
+        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["hostname"]}),
+    ] = ()
+    """The devices in the tailnet."""
+    url: str | None = None
+    """Where the Kubernetes API is found in the tailnet."""
+
+
+class ProxyGroup(CustomResource):
+    """ProxyGroup runs several proxies that share their work, so that it goes on while one of them is away."""
+
+    spec: ProxyGroupSpec
+    """What the cluster's users want."""
+    status: ProxyGroupStatus = Field(default_factory=ProxyGroupStatus)
+    """What the operator has done; it writes this, nobody else."""

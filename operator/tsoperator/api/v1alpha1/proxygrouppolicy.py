@@ -1,0 +1,33 @@
+"""ProxyGroupPolicy: which ProxyGroups a namespace may use (dns-crds-chart.md section 7.6)."""
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from tsoperator.api.v1alpha1.kubernetes_types import Conditions
+from tsoperator.api.v1alpha1.wire import CustomResource, WireModel
+
+
+class ProxyGroupPolicySpec(WireModel):
+    """What the namespace may use."""
+
+    egress: Sequence[str] = ()
+    """The ProxyGroups that Services of the namespace may name for egress. Unset or empty means none."""
+    ingress: Sequence[str] = ()
+    """The ProxyGroups that Ingresses and Services of the namespace may be exposed by. Unset or empty means none."""
+
+
+class ProxyGroupPolicyStatus(WireModel):
+    """What the operator has done; it writes this, nobody else."""
+
+    conditions: Conditions = ()
+    """What is known about the policy."""
+
+
+class ProxyGroupPolicy(CustomResource):
+    """ProxyGroupPolicy says which ProxyGroups the objects of its namespace may use."""
+
+    spec: ProxyGroupPolicySpec
+    """What the namespace may use."""
+    status: ProxyGroupPolicyStatus = Field(default_factory=ProxyGroupPolicyStatus)
+    """What the operator has done; it writes this, nobody else."""

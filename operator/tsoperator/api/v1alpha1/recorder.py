@@ -1,0 +1,166 @@
+"""Recorder: records of what is done in the cluster through the tailnet (dns-crds-chart.md sections 3 and 7.8)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, Literal
+
+from pydantic import ConfigDict, Field, JsonValue
+
+from tsoperator.api.v1alpha1.kubernetes_types import (
+    Conditions,
+    EmbeddedAffinity,
+    LocalObjectReferences,
+    Tolerations,
+)
+from tsoperator.api.v1alpha1.pod_types import EmbeddedPodSecurityContext, EmbeddedResources, EmbeddedSecurityContext
+from tsoperator.api.v1alpha1.proxyclass import EnvironmentVariable
+from tsoperator.api.v1alpha1.tailnet_types import OTHER_TAILNET, Tag, unchanged
+from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, Int32, WireModel
+
+_RULES: Final[list[JsonValue]] = [
+    {
+        "rule": "!(self.replicas > 1 && (!has(self.storage) || !has(self.storage.s3)))",
+        "message": "several replicas can't share a local disk: set storage.s3, or replicas to 1",
+    }
+]
+
+
+class RecorderContainer(WireModel):
+    """How the container of the recorder runs."""
+
+    env: Sequence[EnvironmentVariable] = ()
+    """Environment variables besides those that the operator sets."""
+    image: str | None = None
+    """The image to run instead of the operator's default."""
+    image_pull_policy: Literal["Always", "Never", "IfNotPresent"] | None = None
+    """When the image is pulled."""
+    resources: EmbeddedResources | None = None
+    """What the container gets of the node."""
+    security_context: EmbeddedSecurityContext | None = None
+    """The container's rights."""
+
+
+class RecorderServiceAccount(WireModel):
+    """The ServiceAccount that the Pods run as."""
+
+    annotations: Mapping[str, str] = Field(default_factory=dict)
+    """Its annotations, for a cloud's workload identity."""
+    name: str | None = Field(default=None, max_length=253, pattern=r"^[a-z0-9]([a-z0-9-.]{0,61}[a-z0-9])?$")
+    """Its name. Unset means the Recorder's."""
+
+
+class RecorderPod(WireModel):
+    """How the recorder's Pods run."""
+
+    affinity: EmbeddedAffinity | None = None
+    """The Pods' affinity rules."""
+    annotations: Mapping[str, str] = Field(default_factory=dict)
+    """Annotations of the Pods, besides the operator's own."""
+    container: RecorderContainer | None = None
+    """How the container of the recorder runs."""
+    image_pull_secrets: LocalObjectReferences = ()
+    """Secrets in the operator's namespace to pull images with."""
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    """Labels of the Pods, besides the operator's own."""
+    node_selector: Mapping[str, str] = Field(default_factory=dict)
+    """Labels that a node must have for the Pods to run there."""
+    security_context: EmbeddedPodSecurityContext | None = None
+    """Rights of all containers of the Pods."""
+    service_account: RecorderServiceAccount | None = None
+    """The ServiceAccount that the Pods run as."""
+    tolerations: Tolerations = ()
+    """Taints of nodes that the Pods tolerate."""
+
+
+class RecorderStatefulSet(WireModel):
+    """How the recorder's StatefulSet is made."""
+
+    annotations: Mapping[str, str] = Field(default_factory=dict)
+    """Annotations of the StatefulSet, besides the operator's own."""
+    labels: Mapping[str, str] = Field(default_factory=dict)
+    """Labels of the StatefulSet, besides the operator's own."""
+    pod: RecorderPod | None = None
+    """How the recorder's Pods run."""
+
+
+class S3Secret(WireModel):
+    """Names the Secret with the keys."""
+
+    name: str | None = None
+    """A Secret in the operator's namespace whose keys become environment variables: AWS_ACCESS_KEY_ID and
+    AWS_SECRET_ACCESS_KEY."""
+
+
+class S3Credentials(WireModel):
+    """How the recorder proves itself to the storage. Unset means by its ServiceAccount."""
+
+    secret: S3Secret | None = None
+    """The Secret with the keys."""
+
+
+class S3(WireModel):
+    """A bucket of S3, or what speaks its protocol."""
+
+    bucket: str | None = None
+    """The bucket's name."""
+    credentials: S3Credentials | None = None
+    """How the recorder proves itself to the storage. Unset means by its ServiceAccount."""
+    endpoint: str | None = None
+    """The host of the storage, such as s3.eu-central-1.amazonaws.com."""
+
+
+class Storage(WireModel):
+    """Where recordings are kept. Unset means on the Pod's disk, which goes with the Pod."""
+
+    s3: S3 | None = None
+    """A bucket of S3, or what speaks its protocol."""
+
+
+class RecorderSpec(WireModel):
+    """What the cluster's users want."""
+
+    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": _RULES})
+
+    enable_ui: bool = Field(default=False, alias="enableUI")
+    """Whether recordings can be watched in a browser."""
+    replicas: Int32 = Field(default=1, ge=0, json_schema_extra={SERVER_DEFAULT: 1, "format": "int32"})
+    """How many Pods, each a device of its own in the tailnet."""
+    stateful_set: RecorderStatefulSet | None = None
+    """How the recorder's StatefulSet is made."""
+    storage: Storage | None = None
+    """Where recordings are kept. Unset means on the Pod's disk, which goes with the Pod."""
+    tags: Sequence[Tag] = ()
+    """The tags of the devices. Unset means tag:k8s. The operator must own them by the tailnet's policy."""
+    tailnet: str | None = Field(default=None, json_schema_extra=unchanged(OTHER_TAILNET))
+    """The Tailnet to join. Unset means the operator's own."""
+
+
+class RecorderDevice(WireModel):
+    """A device of the Recorder in the tailnet."""
+
+    hostname: str
+    """Its name in the tailnet."""
+    tailnet_ips: Sequence[str] = Field(default=(), alias="tailnetIPs")
+    """Its addresses in the tailnet."""
+    url: str | None = None
+    """Where recordings can be watched, if they can."""
+
+
+class RecorderStatus(WireModel):
+    """What the operator has done; it writes this, nobody else."""
+
+    conditions: Conditions = ()
+    """Whether the recorder is there (RecorderReady), and what is wrong if not."""
+    devices: Annotated[
+        Sequence[RecorderDevice],
+        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["hostname"]}),
+    ] = ()
+    """The devices in the tailnet."""
+
+
+class Recorder(CustomResource):
+    """Recorder keeps recordings of SSH and kubectl sessions that go through the tailnet."""
+
+    spec: RecorderSpec
+    """What the cluster's users want."""
+    status: RecorderStatus = Field(default_factory=RecorderStatus)
+    """What the operator has done; it writes this, nobody else."""

@@ -1,0 +1,1 @@
+"""Kinds that are installed, and that this version does nothing for."""

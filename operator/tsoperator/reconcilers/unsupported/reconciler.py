@@ -1,0 +1,29 @@
+"""Looks, decides and reports for one object at a time of a kind that this version does nothing for."""
+
+from collections.abc import Mapping
+
+from tsoperator.api.objects import Key, Resource, key_of
+from tsoperator.reconcilers.unsupported import desired
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.result import DONE, Result
+
+
+class UnsupportedReconciler:
+    """Tells the users of one kind that nothing is done for it, rather than nothing at all."""
+
+    def __init__(self, cache: Cache, applier: Applier, resource: Resource) -> None:
+        self.name = resource.kind.lower()
+        self._cache = cache
+        self._applier = applier
+        self._resource = resource
+        self.watches: Mapping[Resource, Mapper] = {resource: lambda obj: (key_of(obj),)}
+
+    async def reconcile(self, key: Key) -> Result:
+        """Tell the user of the object named *key* that nothing is done for it."""
+        obj = self._cache.get(self._resource, key)
+        if obj is None:
+            return DONE
+        await self._applier.report(obj, desired.plan(obj, desired.CONDITIONS[self._resource]))
+        return DONE

@@ -1,0 +1,34 @@
+"""Links between pages lead somewhere."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, PAGES, anchors, links, name_of
+
+
+def missing(page: Path) -> list[str]:
+    """Return the relative links of *page* that lead nowhere."""
+    lost = []
+    for link in links(page.read_text()):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
+            lost.append(link)
+    return lost
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    assert missing(page) == []
+
+
+def test_a_link_that_leads_nowhere_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A b\n[1](#a-b) [2](page.md) [3](other.md) [4](#c) [5](https://example.org)\n```\n[6](x)\n```\n")
+    assert missing(page) == ["other.md", "#c"]
+
+
+def test_every_page_is_in_the_index() -> None:
+    listed = {link.partition("#")[0] for link in links((DOCS / "README.md").read_text())}
+    assert {page.name for page in DOCS.glob("*.md")} - {"README.md"} <= listed

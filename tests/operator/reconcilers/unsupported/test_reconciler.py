@@ -1,0 +1,35 @@
+"""Kinds without a reconciler on a cluster: the operator runs, and the state of the world is looked at."""
+
+import pytest
+from tsoperator.api.objects import PEERRELAY, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET, Object, Resource
+from tsoperator.reconcilers.unsupported.desired import CONDITIONS
+
+from tests.support.operator import World
+
+SPECS: dict[Resource, Object] = {
+    PEERRELAY: {},
+    PROXYGROUP: {"type": "egress"},
+    PROXYGROUPPOLICY: {"egress": ["egress-proxies"]},
+    RECORDER: {"enableUI": True},
+    TAILNET: {"credentials": {"secretName": "other"}},
+}
+
+
+def thing(resource: Resource) -> Object:
+    """An object of that kind."""
+    metadata = {"name": "one", **({"namespace": "default"} if resource.namespaced else {})}
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": metadata,
+        "spec": SPECS[resource],
+    }
+
+
+@pytest.mark.parametrize("resource", SPECS, ids=lambda resource: resource.kind)
+async def test_its_objects_say_so_and_are_left_alone_and_can_be_deleted(world: World, resource: Resource) -> None:
+    await world.apply(thing(resource))
+    await world.becomes(lambda: world.reason(thing(resource), CONDITIONS[resource]), "NotSupportedYet")
+    assert not await world.writes_when_left_alone()
+    await world.delete(thing(resource))
+    await world.eventually(lambda: world.gone(thing(resource)))

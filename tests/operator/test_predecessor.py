@@ -1,0 +1,68 @@
+import asyncio
+
+import pytest
+from clustersim import objects as kinds
+from clustersim.sim import ClusterSim
+from tsoperator import predecessor
+from tsoperator.api.objects import POD, Key
+from tsoperator.kube.client import KubeClient
+
+from tests.support.cluster import until
+
+NAMESPACE = "tailscale"
+OWN = Key(NAMESPACE, "operator-1")
+OURS = {"app": "operator", "app.kubernetes.io/name": "tailscale-operator"}
+GO = {"app": "operator"}
+
+
+def pod(sim: ClusterSim, name: str, labels: dict[str, str], phase: str = "Running") -> None:
+    """Create a Pod that no kubelet runs: it has no node."""
+    made = {
+        "metadata": {"namespace": NAMESPACE, "name": name, "labels": labels},
+        "spec": {"containers": [{"name": "operator", "image": "example/operator"}]},
+    }
+    sim.store.create(kinds.POD, made)
+
+
+async def test_it_waits_while_a_pod_of_the_other_operator_is_there(
+    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    pod(sim, "operator-1", OURS)
+    pod(sim, "operator-0", GO)
+    async with asyncio.timeout(10):
+        waiting = asyncio.create_task(predecessor.gone(client, OWN))
+        await until(lambda: "operator-0" in caplog.text)
+        assert not waiting.done()
+        await client.delete(POD, Key(NAMESPACE, "operator-0"))
+        await waiting
+
+
+@pytest.mark.parametrize(("name", "labels"), [("operator-2", OURS), ("other", {"app": "other"})])
+async def test_it_waits_for_no_other(sim: ClusterSim, client: KubeClient, name: str, labels: dict[str, str]) -> None:
+    pod(sim, "operator-1", OURS)
+    pod(sim, name, labels)
+    async with asyncio.timeout(10):
+        await predecessor.gone(client, OWN)
+
+
+@pytest.mark.parametrize(
+    ("labels", "status", "waited_for"),
+    [
+        (GO, {}, True),
+        (GO, {"phase": "Running"}, True),
+        (GO, {"phase": "Failed"}, False),
+        (GO, {"phase": "Succeeded"}, False),
+        (OURS, {"phase": "Running"}, False),
+    ],
+)
+def test_a_pod_of_the_other_operator_counts_until_it_has_ended(
+    labels: dict[str, str], status: dict[str, str], waited_for: bool
+) -> None:
+    assert predecessor.is_go({"metadata": {"name": "operator-0", "labels": labels}, "status": status}) is waited_for
+
+
+async def test_one_that_is_no_pod_waits_for_nobody(sim: ClusterSim, client: KubeClient) -> None:
+    pod(sim, "operator-0", GO)
+    async with asyncio.timeout(10):
+        await predecessor.gone(client, Key(NAMESPACE, "laptop"))
