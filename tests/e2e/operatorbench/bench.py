@@ -29,9 +29,8 @@ _LOOK = 0.25  # s between two looks into the audit log
 _STOP = 10.0  # s that it may take to stop by itself
 _USER = "operator"  # whom the API server takes it for
 
-CONTROLLERS = {"controllers": "*,-statefulset-controller", "kube-api-qps": "1000", "kube-api-burst": "1000"}
-"""Flags of the controller manager: it makes no Pods, and its garbage collector, which removes the StatefulSets, is not
-held back by a limit of its own (20 requests a second): it is the operators that are measured."""
+CONTROLLERS = {"controllers": "*,-statefulset-controller,-node-lifecycle-controller"}
+"""Flags of the controller manager: it makes no Pods. Its garbage collector has its usual limit (20 requests a second)."""
 
 
 @dataclass(frozen=True, slots=True)
