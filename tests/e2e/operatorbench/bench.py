@@ -30,7 +30,7 @@ _STOP = 10.0  # s that it may take to stop by itself
 _USER = "operator"  # whom the API server takes it for
 
 CONTROLLERS = {"controllers": "*,-statefulset-controller,-node-lifecycle-controller"}
-"""Flags of the controller manager: it makes no Pods. Its garbage collector has its usual limit (20 requests a second)."""
+"""Flags of the controller manager: it makes no Pods. Its garbage collector keeps its limit of 20 requests a second."""
 
 
 @dataclass(frozen=True, slots=True)
