@@ -43,6 +43,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.timeout(limit, func_only=True), append=False)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put those last that leave the cluster busy."""
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Keep what can be known of a failure: the bed goes away."""
@@ -162,11 +167,24 @@ def shared_namespace(cluster: Cluster) -> Iterator[str]:
         yield name
 
 
-@contextmanager
-def _namespace(cluster: Cluster) -> Iterator[str]:
+@pytest.fixture
+def namespace_left(cluster: Cluster) -> Iterator[str]:
+    """A namespace of a user that is not waited for at the end, for a test that is the last."""
+    name = _create_namespace(cluster)
+    yield name
+    cluster.bed.kubectl("delete", "namespace", name, "--wait=false")
+
+
+def _create_namespace(cluster: Cluster) -> str:
     name = f"test-{uuid.uuid4().hex[:6]}"
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     cluster.bed.plane.wait_for_namespace(name)
+    return name
+
+
+@contextmanager
+def _namespace(cluster: Cluster) -> Iterator[str]:
+    name = _create_namespace(cluster)
     yield name
     # Faster than the end of the namespace, which takes ten seconds: finalizers make this wait for the proxies.
     words = ["delete", "services,ingresses,pods", "--all", "--timeout=90s"]
