@@ -13,6 +13,8 @@ from tsoperator.tsclient.errors import BadRequest, Forbidden, NotSupported
 from tests.support.manifests import backend, connector, egress, exposed, ingress, load_balancer
 from tests.support.operator import World, new_world, running_operator
 
+pytestmark = pytest.mark.full
+
 READY = "ConnectorReady"
 KEYS = ("POST", "/api/v2/tailnet/-/keys")
 PLAIN = {"Content-Type": "text/plain"}

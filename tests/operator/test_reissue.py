@@ -12,6 +12,8 @@ from tsoperator.kube.client import USER_AGENT
 from tests.support.manifests import DOMAIN, backend, connector, dnsconfig, egress, ingress, load_balancer
 from tests.support.operator import Proxy, World, running_operator
 
+pytestmark = pytest.mark.full
+
 Lose = Callable[[Tailnet, Device], None]
 LOSSES = {"deleted": Tailnet.delete_device, "expired": Tailnet.expire_device}
 

@@ -13,6 +13,8 @@ from tsoperator.api.objects import POD, SECRET, Object, uid
 from tests.support.manifests import DOMAIN, FQDN, backend, connector, egress, ingress, load_balancer
 from tests.support.operator import World, new_world, running_operator
 
+pytestmark = pytest.mark.full
+
 TAGS = "/api/v2/device/{id}/tags"
 NAME = f"default-db.{DOMAIN}"
 

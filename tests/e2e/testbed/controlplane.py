@@ -193,6 +193,7 @@ class ControlPlane:
             "service-account-private-key-file": self.pki.service_accounts,
             "root-ca-file": self.pki.ca,
             "leader-elect": "false",
+            "node-monitor-grace-period": "2m",  # an outage of the API server is not one of the node
         }
         if not self.inside:
             # No kubelet renews the lease of the node there: this controller would take its Pods for dead.

@@ -31,7 +31,7 @@ from tests.support.manifests import FQDN, backend, connector, dnsconfig, egress,
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 CHILDREN = (SERVICE, STATEFULSET, SECRET)
-pytestmark = pytest.mark.timeout(240)  # six proxies each, and a real API server takes longer
+pytestmark = [pytest.mark.full, pytest.mark.timeout(240)]  # six proxies each, and a real API server takes longer
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 

@@ -415,7 +415,7 @@ async def test_a_service_made_anew_while_its_old_proxy_goes_gets_one_of_its_own(
     hold, let_go = ({"metadata": {"finalizers": finalizers}} for finalizers in (["example.org/hold"], None))
     await world.change(before.pod, hold)
     await world.delete(egress())
-    await world.eventually(lambda: leaving(world, before.statefulset))
+    await world.eventually(lambda: world.gone(before.statefulset))
     await world.change(egress(), let_go)  # by hand, as users do who can't wait
     await world.apply(egress())
     await world.settled()
@@ -445,11 +445,6 @@ async def replaced_statefulset(world: World, before: Proxy) -> bool:
     """Tell whether the proxy has another StatefulSet."""
     proxy = await world.proxy(egress())
     return proxy is not None and uid(proxy.statefulset) != uid(before.statefulset)
-
-
-async def leaving(world: World, obj: Object) -> bool:
-    """Tell whether *obj* is being deleted."""
-    return "deletionTimestamp" in (await world.look(obj))["metadata"]
 
 
 async def test_a_pod_that_is_deleted_keeps_its_device(world: World) -> None:

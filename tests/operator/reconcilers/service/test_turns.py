@@ -11,7 +11,7 @@ from tsoperator.api.objects import SERVICE, STATEFULSET, Object, annotations, ke
 from tests.operator.reconcilers.service.every_kind import ALL_KINDS, METERED, PLAIN, device_ids, made, whole
 from tests.support.operator import NAMESPACE, World, running_operator
 
-pytestmark = pytest.mark.timeout(240)  # a dozen proxies each, and a real API server takes longer
+pytestmark = [pytest.mark.full, pytest.mark.timeout(240)]  # a dozen proxies each, and a real API server takes longer
 
 
 class Child(NamedTuple):
