@@ -67,6 +67,7 @@ async def nothing_left(world: World) -> bool:
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("start", [0, 2, len(PRODUCT)], ids=["before", "between", "after"])
 @pytest.mark.parametrize("order", list(itertools.permutations(range(len(PRODUCT))))[::5], ids=str)
 async def test_the_order_of_things_does_not_matter(cluster: World, order: Sequence[int], start: int) -> None:
@@ -78,6 +79,7 @@ async def test_the_order_of_things_does_not_matter(cluster: World, order: Sequen
         await cluster.becomes(lambda: wrong(cluster), [])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("order", list(itertools.permutations(range(len(PRODUCT))))[::8], ids=str)
 async def test_all_goes_in_any_order(world: World, order: Sequence[int]) -> None:
     await world.apply(*PRODUCT)

@@ -460,6 +460,7 @@ async def wrong(world: World) -> list[str]:
     return [name for name, good in facts.items() if not good]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[::4], ids=str)
 async def test_the_order_of_things_does_not_matter(world: World, order: Sequence[int]) -> None:
     for number in order:

@@ -14,6 +14,8 @@ from tests.operator.test_classes import BAD, FOO, METRICS, container, made, meas
 from tests.support.manifests import DOMAIN, backend, connector, ingress, proxy_class
 from tests.support.operator import World, running_operator
 
+pytestmark = pytest.mark.full
+
 GATE = f"gate.{DOMAIN}"
 WEB = f"web.{DOMAIN}"
 AMOUNTS: Object = {"resources": {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi"}}}

@@ -23,6 +23,8 @@ from tsoperator.tsclient.transport import Retry
 
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
+pytestmark = pytest.mark.full
+
 OPERATOR = "operator-5c9f"
 POD_OF_OURS: Object = {
     "apiVersion": "v1",

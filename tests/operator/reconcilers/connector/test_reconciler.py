@@ -465,6 +465,7 @@ async def test_any_write_may_fail_on_the_way_out(world: World, write: tuple[str,
     assert world.sim.faults.to_json()["fail"] == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("acts", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)], ids=str)
 async def test_the_order_of_edits_does_not_matter(world: World, acts: Sequence[int]) -> None:
     edits: list[Object] = [{"replicas": 2}, {"hostnamePrefix": "gate"}, {"exitNode": True, "subnetRouter": None}]

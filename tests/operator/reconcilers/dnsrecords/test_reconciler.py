@@ -330,6 +330,7 @@ def versions(found: dict[str, Object]) -> dict[str, str]:
     return {name: configmap["metadata"]["resourceVersion"] for name, configmap in found.items()}
 
 
+@pytest.mark.full
 async def test_records_past_the_limit_are_spread_and_one_change_rewrites_one_shard(cluster: World) -> None:
     await prepared(cluster, 200)
     async with following_records(cluster):
@@ -367,6 +368,7 @@ async def test_shards_that_are_right_are_left_alone(cluster: World) -> None:
         assert not await cluster.writes_when_left_alone()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["dnsrecords", "dnsrecords-1", "dnsrecords-3"])
 async def test_a_shard_that_is_deleted_or_edited_comes_back_alone(cluster: World, name: str) -> None:
     await prepared(cluster, 110)
@@ -407,6 +409,7 @@ async def resized(world: World, before: int, after: int) -> None:
     await asyncio.gather(*(world.delete(objects[0]) for objects in removed))
 
 
+@pytest.mark.full
 async def test_with_fewer_names_the_shards_become_one_document_again(cluster: World) -> None:
     await prepared(cluster, 60)
     async with following_records(cluster):
@@ -417,6 +420,7 @@ async def test_with_fewer_names_the_shards_become_one_document_again(cluster: Wo
     assert "shards" not in json.loads(after["dnsrecords"]["data"][RECORDS_KEY])
 
 
+@pytest.mark.full
 async def test_no_name_vanishes_while_the_records_are_split_anew(cluster: World) -> None:
     await prepared(cluster, 100)
     async with following_records(cluster):

@@ -232,6 +232,7 @@ TURNS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", TURNS.values(), ids=TURNS)
 async def test_a_service_that_turns_into_another_keeps_its_device(world: World, case: Turn) -> None:
     await world.apply(dnsconfig(), case.service)
