@@ -148,6 +148,7 @@ async def test_a_name_whose_proxies_are_all_down_exists_without_an_address(world
     proxy = await made(world, egress())
     endpoints = (await world.api.list(ENDPOINTSLICE, NAMESPACE, f"{LABEL_SERVICE_NAME}={proxy.name}")).items[0]
     (device,) = world.control.devices.values()
+    world.control.fail(503, count=1000, path="/api/v2/tailnet/-/keys")  # else the proxy is back at once
     world.control.delete_device(device)  # the proxy is no longer ready
     await world.becomes(world.records, {FQDN: []})
     assert endpoints["endpoints"][0]["conditions"]["ready"]
