@@ -1,5 +1,6 @@
 """The chart as Helm renders it, beside the Go operator's: the same values, the same names, the same environment."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,6 +138,17 @@ def test_the_deployment_has_every_variable_volume_and_label_of_the_go_operators(
 def test_the_values_of_the_go_operators_chart_render_and_run_our_image(render: Render, go_chart: Path) -> None:
     objects = render(*CREDENTIALS, files=(go_chart / "values.yaml",))
     assert container(objects)["image"].startswith("tsoperator:")
+
+
+def test_values_that_are_reused_from_the_go_operators_chart_need_none_of_ours(
+    render: Render, go_chart: Path, tmp_path: Path
+) -> None:
+    """What `helm upgrade --reuse-values` renders: the old chart's values are all there are."""
+    old = tmp_path / "chart"
+    shutil.copytree(CHART, old)
+    shutil.copy(go_chart / "values.yaml", old / "values.yaml")
+    reused, fresh = (the("Deployment", render(*CREDENTIALS, chart=chart))["spec"] for chart in (old, CHART))
+    assert reused == fresh
 
 
 class Credentials(NamedTuple):

@@ -43,6 +43,16 @@ The operator's image: where values name the Go operator's, as those do that were
 {{- include "operator.image" (dict "image" $image "tag" .tag) -}}
 {{- end -}}
 
+{{/*
+The values of operatorConfig, as YAML. After an upgrade from the Go operator's chart with --reuse-values ours are not
+there: they are those of values.yaml then.
+*/}}
+{{- define "operator.config" -}}
+{{- $nameserver := dict "repository" "tsnameserver" -}}
+{{- $ours := dict "replicas" 2 "topologySpread" true "zones" (list "ts.net") "takeOverNames" false "defaultLoadBalancer" false "nameserverImage" $nameserver -}}
+{{- mergeOverwrite $ours (deepCopy .Values.operatorConfig) | toYaml -}}
+{{- end -}}
+
 {{/* Labels of everything that can be named apart, besides Helm's. */}}
 {{- define "operator.labels" -}}
 app.kubernetes.io/name: tailscale-operator
