@@ -108,12 +108,16 @@ class Proxies:
         return await self._auth_keys.for_proxy(proxy, children, self.settings)
 
     async def carry_out(
-        self, parent: Object, decision: Awaitable[Plan], failed: Callable[[Object, str, str], Plan]
+        self,
+        parent: Object,
+        decision: Awaitable[Plan],
+        failed: Callable[[Object, str, str], Plan],
+        acted: Callable[[Plan], None] | None = None,
     ) -> Result:
         """Act on the plan that *decision* comes to, and report; on a refusal report what *failed* makes of its words.
 
         *failed* is given the object, what to say of the refusal, and a reason if there is one that tells more than its
-        own.
+        own. *acted* is told the plan once it is carried out, whether or not that can be reported.
         Raises KubeError, ControlError: the refusal, too, so that it is tried again.
         """
         plan = Plan()
@@ -126,6 +130,8 @@ class Proxies:
             refused = failed(parent, f"{message}{hint}", reason)
             await self._applier.report(await self._applier.apply(parent, refused), refused)
             raise
+        if acted is not None:
+            acted(plan)
         await self._applier.report(parent, plan)
         due = [seconds for seconds in (plan.requeue_after, self._auth_keys.pop_due(uid(parent))) if seconds is not None]
         if plan.release:

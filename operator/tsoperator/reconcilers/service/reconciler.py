@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from tsoperator.api.names import CONDITION_PROXY_READY, PARENT_SERVICE
 from tsoperator.api.objects import (
@@ -54,17 +55,12 @@ class ServiceReconciler:
             self._rewrites.forget(key)
             return await self._proxies.clear_away(desired.owner(key))
         self._proxies.keep(desired.owner(key))
-        plan = Plan()
+        decision = self._decide(service, self._observe(service))
+        return await self._proxies.carry_out(service, decision, desired.failed, partial(self._acted, service))
 
-        async def decide() -> Plan:
-            nonlocal plan
-            plan = await self._decide(service, self._observe(service))
-            return plan
-
-        result = await self._proxies.carry_out(service, decide(), desired.failed)
+    def _acted(self, service: Object, plan: Plan) -> None:
         if desired.rewrites(plan, service):
             self._rewrites.rewritten(service)
-        return result
 
     def _observe(self, service: Object) -> desired.Observed:
         return desired.Observed(
