@@ -18,15 +18,21 @@ test: .venv/.dev ## Run the tests
 REAL_BEDS := $(addprefix $(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)-real-,1 2 3 4)
 
 test-real: .venv/.dev ## Run the operator's loop tests on a real API server
+	$(BIN)/python -m tests.e2e.testbed build kubernetes
 	@trap 'for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed down --api-only; done' EXIT; \
 	trap 'exit 130' INT TERM; \
-	for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed up --api-only || exit 1; done; \
-	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) tests/operator $(if $(FULL),,-m "not full") $(ARGS)
+	beds=; for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed up --api-only & beds="$$beds $$!"; done; \
+	for bed in $$beds; do wait $$bed || exit 1; done; \
+	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) tests/operator tests/docs $(if $(FULL),,-m "not full") $(ARGS)
 
 e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built here (root, Go; the first time takes half an hour)
 	$(BIN)/python -m tests.e2e.testbed build
-	@$(MAKE) --no-print-directory test-real
-	$(BIN)/python -m pytest tests/e2e $(if $(FULL),,-m "not full") $(ARGS)
+	@mkdir -p build/e2e; echo "meanwhile, the loop tests on real API servers: build/e2e/test-real.log"; \
+	$(MAKE) --no-print-directory test-real > build/e2e/test-real.log 2>&1 & loops=$$!; \
+	trap 'kill $$loops; wait $$loops; exit 130' INT TERM; \
+	$(BIN)/python -m pytest tests/e2e $(if $(FULL),,-m "not full") $(ARGS); cluster=$$?; \
+	wait $$loops; loops=$$?; cat build/e2e/test-real.log; \
+	test $$cluster = 0 -a $$loops = 0
 
 e2e-full: ## Run those too that take longer
 	@$(MAKE) --no-print-directory e2e FULL=1
@@ -42,11 +48,12 @@ bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API
 soak: .venv/.dev ## Run the nameserver under load, reloads and malformed packets for MINUTES (10)
 	$(BIN)/python -m dnsbench soak --minutes $(or $(MINUTES),10) --results loadtest/results $(ARGS)
 
-lint: .venv/.dev ## Check style, types and import contracts
+lint: .venv/.dev ## Check style, types, import contracts and the Dockerfile
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/hadolint --failure-threshold style Dockerfile
 
 format: .venv/.dev ## Format the code
 	$(BIN)/ruff format .
@@ -55,9 +62,10 @@ format: .venv/.dev ## Format the code
 crds: .venv/.dev ## Write the CRDs from the models into the chart
 	$(BIN)/python -m tsoperator.api.crds charts/tailscale-operator/files/crds
 
-manifests: .venv/.dev ## Write the static manifests from the chart (Go, the first time)
+manifests: .venv/.dev ## Write the static manifests from the chart, and what tests compare with (Go, the first time)
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
-	$$helm template operator charts/tailscale-operator --namespace tailscale > charts/manifests/operator.yaml
+	$$helm template operator charts/tailscale-operator --namespace tailscale --skip-tests > charts/manifests/operator.yaml
+	$(BIN)/python -m tests.e2e.golden
 
 clean: ## Remove what these commands made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

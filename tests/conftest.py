@@ -1,11 +1,18 @@
-"""Fixtures of all tests."""
+"""Fixtures of all tests, and the choice of the cluster that loop tests run on.
 
+With ``--real-api KUBECONFIG`` that is an API server, and only tests that can run there are selected.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.support.cluster import client, sim
+from tests.support.operator import World, new_world
+from tests.support.real import prepare, real_world
 
 __all__ = ["client", "sim"]
 
@@ -18,3 +25,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add what chooses the cluster of the operator's loop tests."""
     words = "run the operator's loop tests on the API server of this KUBECONFIG; once for each worker of -n"
     parser.addoption("--real-api", action="append", default=[], type=Path, metavar="KUBECONFIG", help=words)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let connections with TLS outlive a test's event loop: they close a moment after they are told to."""
+    if config.getoption("real_api"):
+        config.addinivalue_line("filterwarnings", "ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
+        config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files without a loop test where only those run: each worker would spend half its start on them."""
+    tests = config.getoption("real_api") and collection_path.match("test_*.py")
+    return True if tests and World.__name__ not in collection_path.read_text() else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect what doesn't run on a real API server."""
+    if not config.getoption("real_api"):
+        return
+    chosen = [item for item in items if _is_loop_test(item) and not item.get_closest_marker("simulated")]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
+
+
+def _is_loop_test(item: pytest.Item) -> bool:
+    return isinstance(item, pytest.Function) and "cluster" in item.fixturenames
+
+
+@pytest.fixture(scope="session")
+def real_api(pytestconfig: pytest.Config, worker_id: str) -> Path | None:
+    """The kubeconfig of this worker's API server, if the tests are to run on a real one."""
+    kubeconfigs: list[Path] = pytestconfig.getoption("real_api")
+    if not kubeconfigs:
+        return None
+    number = int(worker_id.removeprefix("gw")) if worker_id != "master" else 0
+    asyncio.run(prepare(kubeconfigs[number]))
+    return kubeconfigs[number]
+
+
+@pytest.fixture
+async def cluster(real_api: Path | None) -> AsyncIterator[World]:
+    """A cluster on which no operator runs yet."""
+    async with real_world(real_api) if real_api else new_world() as world:
+        yield world

@@ -97,6 +97,7 @@ class ApiServer:
         await self._faults.strike(verb, plural)
         if target is None:
             return self._answer_document(request)
+        self._faults.authorize(target, verb)
         if target.subresource and (target.subresource != "status" or not target.resource.status):
             raise _no_such_path()
         return await self._answer_target(request, target, verb)

@@ -62,8 +62,9 @@ def invalid(resource: Resource, name: str, field: str, cause: str) -> ApiError:
 
 
 def forbidden(resource: Resource, name: str, cause: str) -> ApiError:
-    """Say that the object's state forbids the request."""
-    return ApiError(403, "Forbidden", f'{resource} "{name}" is forbidden: {cause}', _details(resource, name))
+    """Say that the object's state forbids the request, or RBAC does."""
+    what = f'{resource} "{name}"' if name else str(resource)
+    return ApiError(403, "Forbidden", f"{what} is forbidden: {cause}", _details(resource, name))
 
 
 def bad_request(message: str) -> ApiError:

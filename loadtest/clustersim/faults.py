@@ -1,18 +1,36 @@
 """Faults of the API server, to be switched on and off while it runs."""
 
 import asyncio
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
-from clustersim.errors import ApiError, bad_request
+from clustersim.errors import ApiError, bad_request, forbidden
 from clustersim.history import Subscription
+from clustersim.kinds import Target
 from clustersim.objects import Object
 from clustersim.store import Store
 from clustersim.traffic import MUTATING
 
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
-_FIELDS = {"latency", "away", "nonsense", "fail", "drop_watches", "expire_history", "clear"}
+_FIELDS = {"latency", "away", "nonsense", "fail", "forbid", "drop_watches", "expire_history", "clear"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ban:
+    """Requests for one kind that RBAC forbids: in *namespace*, or for all namespaces at once if empty; any *verb* if
+    empty.
+    """
+
+    plural: str
+    namespace: str = ""
+    verb: str = ""
+
+    def matches(self, target: Target, verb: str) -> bool:
+        """Tell whether a request is forbidden."""
+        here = (self.plural, self.namespace) == (target.resource.plural, target.namespace)
+        return here and self.verb in ("", verb)
 
 
 @dataclass(slots=True)
@@ -39,12 +57,17 @@ class Faults:
         self.nonsense = False
         self.watches: set[Subscription] = set()
         self._failures: list[Failure] = []
+        self._bans: list[Ban] = []
         self._store = store
         self._random = Random(seed)  # noqa: S311 - repeatable, not secret
 
     def fail(self, failure: Failure) -> None:
         """Let requests fail as *failure* says."""
         self._failures.append(failure)
+
+    def forbid(self, ban: Ban) -> None:
+        """Forbid requests as *ban* says; watches that are open stay open."""
+        self._bans.append(ban)
 
     def drop_watches(self) -> None:
         """End every watch that is open."""
@@ -66,6 +89,7 @@ class Faults:
         self.latency = 0.0
         self.away = self.nonsense = False
         self._failures.clear()
+        self._bans.clear()
 
     async def strike(self, verb: str, plural: str) -> None:
         """Wait as long as the latency says, then raise the ApiError that a request is to fail with, if any."""
@@ -79,6 +103,14 @@ class Faults:
                 reason = _REASONS.get(failure.status, "InternalError")
                 raise ApiError(failure.status, reason, f"simulated failure: {reason}", {"retryAfterSeconds": 1})
 
+    def authorize(self, target: Target, verb: str) -> None:
+        """Raise the 403 ApiError that a request is answered with, if it is forbidden."""
+        resource, namespace = target.resource, target.namespace
+        if any(ban.matches(target, verb) for ban in self._bans):
+            where = f"in the namespace {json.dumps(namespace)}" if namespace else "at the cluster scope"
+            what = f'cannot {verb} resource "{resource.plural}" in API group "{resource.group}" {where}'
+            raise forbidden(resource, target.name, f'User "clustersim" {what}')
+
     def apply(self, wanted: Object) -> None:
         """Switch faults as a JSON object says; ``clear`` comes first. Raises a 400 ApiError."""
         if unknown := wanted.keys() - _FIELDS:
@@ -88,9 +120,11 @@ class Faults:
         try:
             self.latency = float(wanted.get("latency", self.latency))
             failures = [Failure(**failure) for failure in _as_list(wanted.get("fail"))]
+            bans = [Ban(**ban) for ban in _as_list(wanted.get("forbid"))]
         except (TypeError, ValueError) as error:
             raise bad_request(str(error)) from error
         self._failures += failures
+        self._bans += bans
         self.nonsense = bool(wanted.get("nonsense", self.nonsense))
         self.away = bool(wanted.get("away", self.away))
         if self.away:
@@ -107,7 +141,13 @@ class Faults:
             for failure in self._failures
             if failure.times > 0
         ]
-        return {"latency": self.latency, "away": self.away, "nonsense": self.nonsense, "fail": failures}
+        return {
+            "latency": self.latency,
+            "away": self.away,
+            "nonsense": self.nonsense,
+            "fail": failures,
+            "forbid": [asdict(ban) for ban in self._bans],
+        }
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -121,7 +121,7 @@ class ConfigMaps:
                 delay = backoff.first
             except DeniedError as error:
                 self._complain(
-                    f"{error}; grant get, list and watch on configmaps in namespace {self._settings.namespace} "
+                    f"{error}; grant list and watch on configmaps in namespace {self._settings.namespace} "
                     "to the ServiceAccount nameserver; the records file is followed meanwhile"
                 )
                 delay = backoff.denied

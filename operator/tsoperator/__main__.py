@@ -7,13 +7,18 @@ import logging
 import os
 import signal
 import sys
+from pathlib import Path
+from typing import Final
 
 from tsoperator.app import run
+from tsoperator.check import Endpoint, Installation, check, endpoint, in_cluster
 from tsoperator.kube.errors import KubeError
+from tsoperator.logs import start_logging
 from tsoperator.runtime.health import ListenError
 from tsoperator.runtime.leader import LeadershipLost
 from tsoperator.settings import InvalidSetting, Settings, read_settings
 
+_RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _ENVIRONMENT = """\
 environment (empty counts as unset):
   CLIENT_ID_FILE, CLIENT_SECRET_FILE   files with the OAuth client's credentials (required without CLIENT_ID)
@@ -21,7 +26,10 @@ environment (empty counts as unset):
                                        tokens, in place of those files
   OPERATOR_NAMESPACE                   namespace of the proxies (default: the Pod's own)
   OPERATOR_LOGIN_SERVER                URL of the control server, e.g. of Headscale
+  OPERATOR_WATCH_NAMESPACES            namespaces of users' objects besides the operator's own, comma-separated (default
+                                       all)
   OPERATOR_LOGGING                     info, debug, warn or error (default info)
+  OPERATOR_LOG_FORMAT                  text, or json: one object a line, of the nameserver too (default text)
   OPERATOR_INGRESS_CLASS_NAME          ingress class to serve (default tailscale)
   OPERATOR_DEFAULT_LOAD_BALANCER       true: LoadBalancer Services without a class are ours (default false)
   OPERATOR_TAKE_OVER_NAMES             true: a new proxy takes the name of a device with its tags that is offline, which
@@ -47,18 +55,55 @@ def main() -> None:
         epilog=_ENVIRONMENT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.parse_args()
+    _add_check(parser.add_subparsers(dest="command", title="instead of running it"))
+    arguments = parser.parse_args()
+    sys.exit(_check(arguments) if arguments.command else _run())
+
+
+def _run() -> int:
     try:
         settings = read_settings(os.environ)
     except InvalidSetting as error:
         print(f"tsoperator: {error}", file=sys.stderr)
-        sys.exit(2)
-    logging.basicConfig(
-        level=settings.log_level,
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-        stream=sys.stderr,
+        return 2
+    start_logging(settings.log_level, settings.log_format)
+    return asyncio.run(_until_stopped(settings))
+
+
+def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    text = "see whether an installed operator and its nameserver answer: what `helm test` does"
+    parser = commands.add_parser(
+        "check", help=text, description=text, epilog="exit status: 0 all is well, 1 something isn't"
     )
-    sys.exit(asyncio.run(_until_stopped(settings)))
+    parser.add_argument("--namespace", required=True, help="the operator's namespace, for what is said to do")
+    parser.add_argument(
+        "--operator",
+        required=True,
+        type=endpoint,
+        metavar="HOST:PORT",
+        help="the operator's probes; HOST may be a Service of that namespace",
+    )
+    parser.add_argument("--zone", required=True, help="a zone that the nameserver must serve")
+    parser.add_argument(
+        "--nameserver",
+        type=endpoint,
+        metavar="ADDRESS:PORT",
+        help="the nameserver (default: that of NAMESERVER_SERVICE_HOST, which a cluster sets where it has one)",
+    )
+    parser.add_argument("--seconds", type=float, default=60, help="how long to look until all is well (default 60)")
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    operator, nameserver = arguments.operator, arguments.nameserver
+    if not {".", ":"} & {*operator.host}:
+        operator = Endpoint(in_cluster(operator.host, arguments.namespace, _RESOLV_CONF.read_text()), operator.port)
+    if nameserver is None and (host := os.environ.get("NAMESERVER_SERVICE_HOST")):
+        nameserver = Endpoint(host, 53)
+    installation = Installation(arguments.namespace, operator, nameserver, arguments.zone)
+    findings = check(installation, arguments.seconds)
+    for finding in findings:
+        print(finding)
+    return 0 if all(finding.good for finding in findings) else 1
 
 
 async def _until_stopped(settings: Settings) -> int:

@@ -3,11 +3,11 @@
 import logging
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import aiohttp
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 
 from tsoperator import predecessor
 from tsoperator.api.names import LABEL_MANAGED, MANAGED
@@ -31,6 +31,7 @@ from tsoperator.api.objects import (
     STATEFULSET,
     Key,
     Object,
+    Resource,
 )
 from tsoperator.authkeys import AuthKeys
 from tsoperator.desired import secret
@@ -43,7 +44,7 @@ from tsoperator.desired.children import (
     by_owner,
     within,
 )
-from tsoperator.devices import Devices, mark_of
+from tsoperator.devices import Devices, ProxyDevices, mark_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
@@ -61,7 +62,7 @@ from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.reconcilers.unsupported.reconciler import UnsupportedReconciler
 from tsoperator.runtime.apply import Applier
-from tsoperator.runtime.cache import Cache, Source
+from tsoperator.runtime.cache import Cache, CacheMetrics, Index, Source
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.health import HealthServer
@@ -101,12 +102,23 @@ async def run(settings: Settings) -> None:
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
     GCCollector(registry=registry)
+    to_kubernetes, to_control_server = _request_observers(registry)
     async with (
-        KubeClient(configuration, reload=lambda: load_configuration(settings.kubeconfig)) as client,
+        KubeClient(
+            configuration, reload=lambda: load_configuration(settings.kubeconfig), observe=to_kubernetes
+        ) as client,
         aiohttp.ClientSession(trust_env=True) as session,
     ):
-        tailnet = TailnetClient(session, settings.control_url, _credentials(settings))
-        cache = Cache(sources(settings.namespace))
+        tailnet = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
+        cache = Cache(sources(settings.namespace, settings.watch_namespaces))
+        registry.register(CacheMetrics(cache))
+        registry.register(ProxyDevices(cache))
+        if settings.watch_namespaces:
+            log.info(
+                "watching the namespaces %s, and %s of our own",
+                ", ".join(settings.watch_namespaces),
+                settings.namespace,
+            )
         devices = Devices(tailnet)
         events = EventRecorder(client, instance=settings.pod_name)
         preflight = Preflight(tailnet, client, events, settings)
@@ -131,20 +143,26 @@ async def run(settings: Settings) -> None:
             )
 
 
-def sources(namespace: str) -> list[Source]:
-    """Return what to watch: users' objects everywhere, ours in the operator's *namespace*."""
+def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
+    """Return what to watch: ours in the operator's *namespace*; users' objects there and in the *watched* namespaces,
+    or everywhere if there are none.
+    """
+    places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
     managed = f"{LABEL_MANAGED}={MANAGED}"
     owned = {BY_OWNER: within(namespace, by_owner)}
     measured = {BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
     grouped = {BY_GROUPED_OWNER: within(namespace, by_grouped_owner)}
+
+    def users(resource: Resource, indexes: Mapping[str, Index] | None = None) -> Iterator[Source]:
+        for place in places if resource.namespaced else [""]:
+            # Whoever owns a namespace can shut us out of it: that must not end our work for all the others.
+            yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
+
     return [
-        Source(Selection(SERVICE), {**owned, **measured, **grouped}),
-        Source(Selection(INGRESS), {BY_BACKEND: by_backend}),
-        Source(Selection(INGRESSCLASS)),
-        Source(Selection(CONNECTOR)),
-        Source(Selection(DNSCONFIG)),
-        Source(Selection(PROXYCLASS)),
-        *(Source(Selection(resource)) for resource in UNSUPPORTED),
+        *users(SERVICE, {**owned, **measured, **grouped}),
+        *users(INGRESS, {BY_BACKEND: by_backend}),
+        *(source for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS) for source in users(resource)),
+        *(source for resource in UNSUPPORTED for source in users(resource)),
         Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
         Source(Selection(SECRET, namespace, managed), owned, secret.slim),
@@ -179,6 +197,18 @@ def reconcilers(
         DNSRecordsReconciler(cache, applier, settings),
         *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),
     ]
+
+
+def _request_observers(registry: CollectorRegistry) -> list[Callable[[str, str], None]]:
+    """Return what counts requests to the API server, and to the control server."""
+
+    def observer(api: str) -> Callable[[str, str], None]:
+        return lambda method, code: counter.labels(api, method, code).inc()
+
+    counter = Counter(
+        "tsoperator_requests", "Requests by how they were answered.", ["api", "method", "code"], registry=registry
+    )
+    return [observer("kubernetes"), observer("control")]
 
 
 def _look_again(manager: Manager, cache: Cache, marks: frozenset[str]) -> None:

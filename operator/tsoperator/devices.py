@@ -2,11 +2,19 @@
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from tsoperator.api.names import LABEL_PARENT_TYPE
+from tsoperator.api.objects import SECRET, labels
+from tsoperator.desired.secret import device_of
+from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError, Forbidden
@@ -48,6 +56,25 @@ def marks_of(device: Device) -> frozenset[str]:
     """Return what *device* is found by: name and addresses, in this tailnet the name's first label too."""
     label = () if device.external else (device.short_name.lower(),)
     return frozenset({mark_of(device.name), *map(mark_of, device.addresses), *label})
+
+
+class ProxyDevices(Collector):
+    """Counts the devices of proxies, as their Secrets tell."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterator[Metric]:
+        """Count (the contract of prometheus_client's collectors)."""
+        family = GaugeMetricFamily(
+            "tsoperator_devices", "Devices of proxies, by the kind of object that asked for them.", labels=["parent"]
+        )
+        parents = (
+            labels(each).get(LABEL_PARENT_TYPE, "") for each in self._cache.all(SECRET) if device_of(each, None).id
+        )
+        for parent, count in Counter(parents).items():
+            family.add_metric([parent], count)
+        yield family
 
 
 class Devices:

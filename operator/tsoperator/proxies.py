@@ -57,6 +57,7 @@ class Proxies:
         self._upkeep = upkeep
         self._clock = clock
         self._orphaned: dict[Owner, float] = {}  # when it was first found to be gone
+        self._unknown: set[str] = set()  # namespaces with parents of which nothing is known
 
     def children(self, owner: Owner) -> Children:
         """Return what there is of the proxy of *owner* alone."""
@@ -78,14 +79,19 @@ class Proxies:
         """Take note that *owner* is there."""
         self._orphaned.pop(owner, None)
 
-    async def clear_away(self, owner: Owner) -> Result:
-        """Take away, step by step, the proxy of *owner*, which has been gone for long without our finalizer's being
-        waited for. Raises KubeError, ControlError.
+    async def clear_away(self, resource: Resource, owner: Owner) -> Result:
+        """Take away, step by step, the proxy of *owner*, a *resource* that has been gone for long without our
+        finalizer's being waited for. Where nothing is known of it, its namespace not being watched, its proxy stays.
+        Raises KubeError, ControlError.
         """
         children = self.children(owner)
         if children == replace(NO_CHILDREN, grouped=children.grouped):
             self.keep(owner)
             return DONE
+        if not self.cache.knows(resource, owner.key.namespace):
+            self.keep(owner)
+            self._say_unknown(owner.key.namespace)
+            return Result(ORPHANED_FOR)
         now = self._clock()
         left = self._orphaned.setdefault(owner, now) + ORPHANED_FOR - now
         if left > 0:
@@ -94,6 +100,11 @@ class Proxies:
         plan = plan_removal(children)
         await self._applier.apply({}, plan)
         return Result(plan.requeue_after)
+
+    def _say_unknown(self, namespace: str) -> None:
+        if namespace not in self._unknown:
+            log.warning("namespace %s isn't watched: the proxies of its objects stay as they are", namespace)
+        self._unknown.add(namespace)
 
     def proxy_class(self, name: str) -> Object | None:
         """Return the ProxyClass called *name*, if it is there."""

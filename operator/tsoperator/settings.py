@@ -4,11 +4,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from tsoperator.api.names import DEFAULT_CONTROL_URL, DEFAULT_INGRESS_CLASS
-from tsoperator.api.rules import split_tags, tag_error
+from tsoperator.api.rules import namespace_error, split_tags, tag_error
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _IDENTITY_TOKEN: Final = Path("/var/run/secrets/tailscale/serviceaccount/token")
@@ -18,6 +18,7 @@ _DEFAULT_CLUSTER_DOMAIN: Final = "cluster.local"
 _DNS_NAME = re.compile(r"([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 _LOG_LEVELS: Final = {"info": "INFO", "debug": "DEBUG", "dev": "DEBUG", "warn": "WARNING", "error": "ERROR"}
+_LOG_FORMATS: Final = ("text", "json")
 _FIREWALL_MODES: Final = ("", "auto", "iptables", "nftables")
 
 
@@ -46,12 +47,16 @@ class Settings:
     ingress_class: str = DEFAULT_INGRESS_CLASS
     nameserver_image: str = "tailscale/k8s-nameserver:stable"
     zones: tuple[str, ...] = ("ts.net",)
+    watch_namespaces: tuple[str, ...] = ()
+    """Those of users' objects, besides our own; none means all."""
     cluster_domain: str = _DEFAULT_CLUSTER_DOMAIN
     kubeconfig: str = ""
     leader_election: bool = True
     pod_name: str = ""
     health_address: str = ":9002"
     log_level: str = "INFO"
+    log_format: Literal["text", "json"] = "text"
+    """Of the operator's log and of the nameserver's."""
 
     @property
     def control_url(self) -> str:
@@ -82,12 +87,14 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         ingress_class=given.get("OPERATOR_INGRESS_CLASS_NAME", defaults.ingress_class),
         nameserver_image=given.get("OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
         zones=_zones(given, "OPERATOR_DNS_ZONES") or defaults.zones,
+        watch_namespaces=_namespaces(given, "OPERATOR_WATCH_NAMESPACES"),
         cluster_domain=cluster_domain(_read(_RESOLV_CONF), namespace),
         kubeconfig=given.get("KUBECONFIG", ""),
         leader_election=_boolean(given, "OPERATOR_LEADER_ELECTION", default=True),
         pod_name=given.get("POD_NAME", ""),
         health_address=_address(environ, "OPERATOR_HEALTH_ADDR", defaults.health_address),
         log_level=_LOG_LEVELS[_one_of(given, "OPERATOR_LOGGING", tuple(_LOG_LEVELS)) or "info"],
+        log_format="json" if _one_of(given, "OPERATOR_LOG_FORMAT", _LOG_FORMATS) == "json" else "text",
     )
 
 
@@ -168,6 +175,16 @@ def _zones(given: Mapping[str, str], name: str) -> tuple[str, ...]:
                 f"{name}: {zone!r} is not a DNS zone; give a comma-separated list such as ts.net,tail.example.org"
             )
     return zones
+
+
+def _namespaces(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    names = [each.strip() for each in given[name].split(",")] if name in given else []
+    for each in names:
+        if error := namespace_error(each):
+            raise InvalidSetting(
+                f"{name}: {error}; give a comma-separated list such as team-a,team-b, or nothing for all"
+            )
+    return tuple(dict.fromkeys(names))
 
 
 def _one_of(given: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:

@@ -10,8 +10,11 @@ import yaml
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = ROOT / "docs"
 PAGES: Final = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "coredns").glob("*.md")])
-EXAMPLES: Final = sorted((DOCS / "examples").glob("*.yaml"))
+EXAMPLES: Final = sorted([*(DOCS / "examples").glob("*.yaml"), *(ROOT / "coredns").glob("*.yaml")])
+VALUES_OF_CHART: Final = "# values.yaml\n"
+"""What a page's block of values for the chart begins with."""
 
+_HEREDOC = re.compile(r"<<(\w+)\n(.*?)^\1$", re.DOTALL | re.MULTILINE)
 _FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^(#+) +(.+)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -56,9 +59,29 @@ def links(text: str) -> list[str]:
     return [link for link in _LINK.findall(prose(text)) if "://" not in link]
 
 
-def manifests(path: Path) -> Iterator[Any]:
-    """Yield the objects in a manifest, or in a page's blocks of YAML; what is not an object is left out."""
+def blocks(path: Path) -> Iterator[str]:
+    """Yield the YAML in a file: all of it, or a page's blocks and what its commands read from here-documents."""
     text = path.read_text()
-    blocks = [text] if path.suffix == ".yaml" else [body for _, kind, body in _FENCE.findall(text) if kind == "yaml"]
-    for block in blocks:
+    if path.suffix == ".yaml":
+        yield text
+        return
+    for _, kind, body in _FENCE.findall(text):
+        if kind == "yaml":
+            yield body
+        else:
+            yield from (document for _, document in _HEREDOC.findall(body))
+
+
+def manifests(path: Path) -> Iterator[Any]:
+    """Yield the objects in a manifest, or in a page's YAML; what is not an object is left out."""
+    for block in blocks(path):
         yield from (obj for obj in yaml.safe_load_all(block) if isinstance(obj, dict) and "apiVersion" in obj)
+
+
+def values() -> dict[str, str]:
+    """Return the values for the chart in examples and pages, as YAML by where they stand."""
+    found = {name_of(path): path.read_text() for path in sorted((DOCS / "examples" / "values").glob("*.yaml"))}
+    for page in PAGES:
+        shown = (block for block in blocks(page) if block.startswith(VALUES_OF_CHART))
+        found |= {f"{name_of(page)}, block {number}": block for number, block in enumerate(shown, 1)}
+    return found

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 from tsoperator.api.names import PROXY_CLASS
 from tsoperator.api.objects import Object, annotations, key_of
 from tsoperator.api.v1alpha1.connector import Connector
@@ -12,8 +13,8 @@ from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tsoperator.api.v1alpha1.wire import CustomResource
 
-from tests.docs.pages import EXAMPLES, PAGES, manifests, name_of
-from tests.support.operator import World, new_world, running_operator
+from tests.docs.pages import DOCS, EXAMPLES, PAGES, ROOT, VALUES_OF_CHART, blocks, manifests, name_of, values
+from tests.support.operator import World, running_operator
 
 OURS: Mapping[str, type[CustomResource]] = {"Connector": Connector, "DNSConfig": DNSConfig, "ProxyClass": ProxyClass}
 CONDITIONS = {"Connector": "ConnectorReady", "DNSConfig": "NameserverReady", "ProxyClass": "ProxyClassReady"}
@@ -36,7 +37,8 @@ every_source = pytest.mark.parametrize("path", SOURCES, ids=name_of)
 
 def asks(obj: Object) -> bool:
     """Tell whether *obj* asks the operator for something."""
-    classes = (obj["spec"].get("loadBalancerClass"), obj["spec"].get("ingressClassName"))
+    spec = obj.get("spec", {})
+    classes = (spec.get("loadBalancerClass"), spec.get("ingressClassName"))
     given = any(name.startswith("tailscale.com/") and name != PROXY_CLASS for name in annotations(obj))
     return given or obj["kind"] in OURS or "tailscale" in classes
 
@@ -68,16 +70,48 @@ def test_every_object_of_ours_fits_its_model(path: Path) -> None:
 
 
 @every_source
-async def test_what_is_applied_comes_to_work_and_goes_again(path: Path) -> None:
+async def test_what_is_applied_comes_to_work_and_goes_again(cluster: World, path: Path) -> None:
     objects = applied(path)
     asking = [obj for obj in objects if asks(obj)]
-    async with new_world() as world, running_operator(world):
-        await world.apply(*objects)
-        await world.becomes(lambda: unserved(world, asking), [])
-        await world.delete(*reversed(objects))
-        await world.becomes(lambda: staying(world, objects), [])
-        assert await world.device_names() == []
+    async with running_operator(cluster):
+        await cluster.apply(*objects)
+        await cluster.becomes(lambda: unserved(cluster, asking), [])
+        await cluster.settled()  # proxies have logged in
+        await cluster.delete(*reversed(objects))
+        await cluster.becomes(lambda: staying(cluster, objects), [])
+        assert await cluster.device_names() == []
 
 
 def test_there_is_something_to_apply() -> None:
     assert {*map(name_of, SOURCES)} >= {"docs/egress.md", "docs/ingress.md", "docs/examples/ingress.yaml"}
+
+
+OTHERS = {"argoproj.io/v1alpha1", "kustomize.toolkit.fluxcd.io/v1", "helm.toolkit.fluxcd.io/v2"}
+"""The APIs of other tools, which pages show how to set up by fragments of their objects: there is no test of them."""
+FRAGMENTS = {"resource.customizations.ignoreDifferences.all", "kustomize.toolkit.fluxcd.io/ssa"}
+"""What of theirs is shown without its kind."""
+
+
+def is_tested(block: str) -> bool:
+    """Tell whether YAML is applied here, or rendered or built by tests/e2e."""
+    if block.startswith((VALUES_OF_CHART, "# kustomization.yaml\n")):
+        return True
+    return all(obj.get("apiVersion") in CLUSTERS for obj in yaml.safe_load_all(block))
+
+
+def is_of_another_tool(block: str) -> bool:
+    """Tell whether YAML is for a tool that no test has."""
+    (obj,) = yaml.safe_load_all(block)
+    return obj.get("apiVersion") in OTHERS or any(name in block for name in FRAGMENTS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_yaml_is_shown_that_no_test_uses_but_for_other_tools(page: Path) -> None:
+    untested = [block for block in blocks(page) if not is_tested(block)]
+    assert [block for block in untested if not is_of_another_tool(block)] == []
+    assert not untested or name_of(page) == "docs/gitops.md"
+
+
+def test_every_file_of_yaml_is_an_example() -> None:
+    found = {*DOCS.rglob("*.yaml"), *(ROOT / "coredns").rglob("*.yaml")}
+    assert {path for path in found if name_of(path) not in values()} == {*EXAMPLES}

@@ -16,9 +16,9 @@ import yaml
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 
-from tests.e2e import evidence, product
+from tests.e2e import evidence, go_operator, product
 from tests.e2e.cluster import Cluster, Object, dig
-from tests.e2e.product import TREE
+from tests.e2e.product import TREE, ProductImages
 from tests.e2e.testbed import control
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.lock import locked
@@ -43,9 +43,24 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.timeout(limit, func_only=True), append=False)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put those last that leave the cluster busy."""
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
+    """Put those last that leave the cluster busy, and after them those that judge what all have left behind.
+
+    Of these go those that need the whole session where only a part of it runs; `full` ones may be missing.
+    """
+    items.sort(key=lambda item: (_has("verdict", item), _has("last", item)))
+    collected = list(items)
+    yield
+    missing = set(collected) - set(items)
+    modules = set(Path(__file__).parent.glob("test_*.py")) - {item.path for item in collected}
+    if modules or any("::" in words for words in config.args) or not all(_has("full", item) for item in missing):
+        config.hook.pytest_deselected(items=[item for item in items if _has("whole", item)])
+        items[:] = [item for item in items if not _has("whole", item)]
+
+
+def _has(marker: str, item: pytest.Item) -> bool:
+    return item.get_closest_marker(marker) is not None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -64,28 +79,48 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def bed() -> Iterator[Bed]:
     """A bed that is up."""
     found = Bed(Paths.from_environment())
-    if found.runs:
+    if not found.runs:
+        shutil.rmtree(_FAILURES, ignore_errors=True)
+    with brought_up(found):
         yield found
+
+
+@pytest.fixture(scope="module")
+def api_bed() -> Iterator[Bed]:
+    """A bed with nothing but an API server that is up; it may stand beside the whole one."""
+    found = Bed(Paths.from_environment(), api_only=True)
+    with brought_up(found):
+        yield found
+
+
+@contextmanager
+def brought_up(bed: Bed) -> Iterator[None]:
+    """Bring a bed up, and take it down at the end; one that is up stays so."""
+    if bed.runs:
+        yield
         return
-    shutil.rmtree(_FAILURES, ignore_errors=True)
     progress = Progress()
-    with locked(found.paths.work, "up"):
-        found.up(progress)
+    with locked(bed.paths.work, "up"):
+        bed.up(progress)
     try:
-        yield found
+        yield
     finally:
-        with locked(found.paths.work, "down"):
-            left = found.down(progress)
+        with locked(bed.paths.work, "down"):
+            left = bed.down(progress)
     assert not left, "the bed left something behind"
 
 
 @pytest.fixture(scope="session")
-def cluster(bed: Bed) -> Cluster:
+def images(bed: Bed) -> ProductImages:
+    """The product's images, in the registry."""
+    with Progress().step("the product's images"):
+        return product.push_images(bed)
+
+
+@pytest.fixture(scope="session")
+def cluster(bed: Bed, images: ProductImages) -> Cluster:
     """The cluster with the operator in it, ready."""
-    progress = Progress()
-    with progress.step("the product's images"):
-        images = product.push_images(bed)
-    with progress.step("the operator"):
+    with Progress().step("the operator"):
         product.deploy(bed, images)
     return Cluster(bed)
 
@@ -124,6 +159,12 @@ def client(cluster: Cluster) -> Object:
     name = pod["metadata"]["name"]
     cluster.bed.kubectl("-n", "default", "wait", f"pod/{name}", "--for=condition=Ready", "--timeout=60s", timeout=70)
     return pod
+
+
+@pytest.fixture(scope="session")
+def go_crds() -> list[Object]:
+    """The Go operator's definitions of its kinds, from its module."""
+    return [yaml.safe_load(file.read_text()) for file in (go_operator.deployed_from() / "crds").iterdir()]
 
 
 @pytest.fixture(scope="session")

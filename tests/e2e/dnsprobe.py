@@ -1,4 +1,5 @@
-"""Watches one name of one DNS server, some hundred questions a second, and notes every change of the answer.
+"""Watches one name of one DNS server, some hundred questions a second, and notes every change of the answer, and every
+question that has none.
 
 Run with ``python -m`` inside the network that reaches the server; `Probe` does that.
 """
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +29,8 @@ from tests.e2e.testbed.processes import wait_until
 NO_ANSWER = "NO ANSWER"
 
 _TREE = Path(__file__).parents[2]
-_PATIENCE = 0.5  # seconds that an answer may take
+PATIENCE = 0.5  # seconds that an answer may take
+_RESOLVERS_PATIENCE = 5.0  # that of a Pod's resolver
 _INTERVAL = 0.005  # seconds
 
 
@@ -48,10 +51,14 @@ class Probe:
 
     @classmethod
     @contextmanager
-    def of(cls, bed: Bed, server: str, name: str, folder: Path) -> Iterator["Probe"]:
-        """Run a probe on the node, with its notes in *folder*, and wait for its first."""
-        file = folder / f"{name}.jsonl"
-        argv = [*registry.reach(bed.machines["node"]), sys.executable, "-m", "tests.e2e.dnsprobe", server, name]
+    def of(cls, bed: Bed, server: str, name: str, folder: Path, *, fresh: bool = False) -> Iterator["Probe"]:
+        """Run a probe on the node, with its notes in *folder*, and wait for its first.
+
+        A *fresh* one asks for another name below *name* each time, which no cache knows, with a resolver's patience.
+        """
+        file = folder / f"{name}-{server}.jsonl"
+        words = [sys.executable, "-m", "tests.e2e.dnsprobe", server, name, *(["--fresh"] if fresh else [])]
+        argv = [*registry.reach(bed.machines["node"]), *words]
         with file.open("w") as notes, subprocess.Popen(argv, stdout=notes, cwd=_TREE) as process:
             probe = cls(file)
             try:
@@ -61,7 +68,7 @@ class Probe:
                 process.terminate()
 
     def seen(self) -> list[Seen]:
-        """Return every answer that was another than the one before."""
+        """Return every answer that was another than the one before, and every time that there was none."""
         return [
             Seen(**json.loads(line)) for line in self.file.read_text().splitlines(keepends=True) if line[-1] == "\n"
         ]
@@ -78,11 +85,11 @@ class Probe:
         return found[0]
 
 
-def ask(server: str, name: str) -> tuple[str, list[str]]:
+def ask(server: str, name: str, patience: float) -> tuple[str, list[str]]:
     """Return the rcode and the addresses that *server* has for *name*."""
     query = dns.message.make_query(name, dns.rdatatype.A)
     try:
-        response = dns.query.udp(query, server, timeout=_PATIENCE)
+        response = dns.query.udp(query, server, timeout=patience)
     except (dns.exception.DNSException, OSError):
         return NO_ANSWER, []
     addresses = [rdata.to_text() for rrset in response.answer for rdata in rrset]
@@ -94,11 +101,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("server", help="the server's address")
     parser.add_argument("name", help="the name to ask for")
+    parser.add_argument("--fresh", action="store_true", help="ask for another name below it each time")
     arguments = parser.parse_args()
-    last, pause = None, threading.Event()
+    last, pause, patience = None, threading.Event(), _RESOLVERS_PATIENCE if arguments.fresh else PATIENCE
     while not pause.wait(_INTERVAL):
-        answer = ask(arguments.server, arguments.name)
-        if answer != last:
+        name = f"{uuid.uuid4()}.{arguments.name}" if arguments.fresh else arguments.name
+        answer = ask(arguments.server, name, patience)
+        if answer != last or answer[0] == NO_ANSWER:
             rcode, addresses = last = answer
             sys.stdout.write(json.dumps({"at": time.monotonic(), "rcode": rcode, "addresses": addresses}) + "\n")
             sys.stdout.flush()

@@ -2,7 +2,9 @@
 
 import hashlib
 import shutil
+import sys
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ from tests.e2e.testbed.paths import Paths
 
 TREE = Path(__file__).parents[2]
 NAMESPACE = "tailscale"
+RELEASE = "operator"
+CREDENTIALS = {"oauth": {"clientId": CLIENT_ID, "clientSecret": CLIENT_SECRET}, "loginServer": control.URL}
 PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
 
 CHART = TREE / "charts" / "tailscale-operator"
@@ -30,18 +34,17 @@ _ACME_ROOT = "/etc/ssl/testbed-root.pem"
 
 @dataclass(frozen=True, slots=True)
 class ProductImages:
-    """The names of the images that were pushed."""
+    """The names of the images of ours that were pushed."""
 
     operator: str
     nameserver: str
-    proxy: str
 
 
 def push_images(bed: Bed) -> ProductImages:
     """Build and push what the operator's Deployment and its children run."""
     operator, nameserver = (push_image(bed, target) for target in ("operator", "nameserver"))
     _push_proxy(bed)
-    return ProductImages(operator, nameserver, PROXY_IMAGE)
+    return ProductImages(operator, nameserver)
 
 
 def push_image(bed: Bed, target: str) -> str:
@@ -54,11 +57,24 @@ def push_image(bed: Bed, target: str) -> str:
 
 def deploy(bed: Bed, images: ProductImages) -> None:
     """Install the chart, and wait until the operator is ready."""
-    values = bed.paths.work / "values.yaml"
-    values.write_text(yaml.safe_dump(_values(images)))
-    words: list[Word] = ["upgrade", "--install", "operator", CHART, "--namespace", NAMESPACE, "--create-namespace"]
-    bed.helm(*words, "--values", values, "--wait", "--timeout", "90s", timeout=120)
+    install(bed, CHART, {**CREDENTIALS, **image_values(images)})
+
+
+def install(bed: Bed, chart: Path, values: Mapping[str, Any]) -> None:
+    """Install a chart, or upgrade to it, and wait until the operator is ready."""
+    file = bed.paths.work / "values.yaml"
+    file.write_text(yaml.safe_dump(dict(values)))
+    words: list[Word] = ["upgrade", "--install", RELEASE, chart, "--namespace", NAMESPACE, "--create-namespace"]
+    bed.helm(*words, "--values", file, "--wait", "--timeout", "90s", timeout=120)
     wait_ready(bed)
+
+
+def uninstall(bed: Bed) -> None:
+    """Uninstall the chart, and wait until the operator is gone."""
+    with bed.plane.excused("the release was uninstalled"):  # its roles may go before its Pods have ended
+        bed.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout", "60s", timeout=90)
+        words = ["wait", "pods", "--selector=app=operator", "--for=delete", "--timeout=60s"]
+        bed.kubectl("--namespace", NAMESPACE, *words, timeout=70)
 
 
 def wait_ready(bed: Bed, seconds: int = 60) -> None:
@@ -67,14 +83,10 @@ def wait_ready(bed: Bed, seconds: int = 60) -> None:
     bed.kubectl("-n", NAMESPACE, *words, timeout=seconds + 10)
 
 
-def _values(images: ProductImages) -> dict[str, Any]:
-    operator, nameserver, proxy = (_image(name) for name in (images.operator, images.nameserver, images.proxy))
-    return {
-        "oauth": {"clientId": CLIENT_ID, "clientSecret": CLIENT_SECRET},
-        "loginServer": control.URL,
-        "operatorConfig": {"image": operator, "nameserverImage": nameserver},
-        "proxyConfig": {"image": proxy},
-    }
+def image_values(images: ProductImages) -> dict[str, Any]:
+    """Return the chart's values that name the images; proxies have the chart's default."""
+    operator, nameserver = (_image(name) for name in (images.operator, images.nameserver))
+    return {"operatorConfig": {"image": operator, "nameserverImage": nameserver}}
 
 
 def _image(name: str) -> dict[str, str]:
@@ -98,8 +110,8 @@ def _push_proxy(bed: Bed) -> None:
 def _context(paths: Paths) -> Path:
     """Return a build context of the tree with its wheels, named by all that its images are made of."""
     cache = paths.cache / "product"
-    wheels = _wheels(cache / "wheels")
-    seen = hashlib.sha256(f"{wheels.name} {rootfs.layout(paths).name}".encode())
+    packed = wheels(cache / "wheels")
+    seen = hashlib.sha256(f"{packed.name} {rootfs.layout(paths).name}".encode())
     for file in _sources():
         seen.update(f"{file.relative_to(TREE)}\0".encode() + file.read_bytes() + b"\0")
     context = cache / "contexts" / seen.hexdigest()[:16]
@@ -113,7 +125,7 @@ def _context(paths: Paths) -> Path:
                 shutil.copytree(source, unfinished / name, ignore=_NO_SOURCES)
             else:
                 shutil.copy2(source, unfinished)
-        shutil.copytree(wheels, unfinished / "wheels")
+        shutil.copytree(packed, unfinished / "wheels")
         unfinished.rename(context)
     return context
 
@@ -126,16 +138,20 @@ def _sources() -> list[Path]:
     return sorted(file for file in kept if not any(part.endswith(".egg-info") for part in file.parts))
 
 
-def _wheels(cache: Path) -> Path:
-    """Return a folder with the wheels that the images need; downloaded once."""
+def wheels(cache: Path, python: str = _PYTHON, platforms: Sequence[str] = ()) -> Path:
+    """Return a folder with the wheels that the images need, for this machine or other *platforms*; downloaded once.
+
+    Raises:
+        BedError: there is no wheel of something for any of the platforms.
+    """
     extras = tomllib.loads((TREE / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     wanted = sorted({need for extra in ("operator", "nameserver", "loadtest") for need in extras[extra]})
-    folder = cache / hashlib.sha256(repr((_PYTHON, wanted)).encode()).hexdigest()[:16]
+    folder = cache / hashlib.sha256(repr((python, platforms, wanted)).encode()).hexdigest()[:16]
     if not folder.exists():
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
-        pip: list[Word] = [TREE / ".venv" / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        download: list[Word] = ["download", "--only-binary=:all:", f"--python-version={_PYTHON}", "--dest", unfinished]
-        run([*pip, *download, *wanted], timeout=300)
+        pip: list[Word] = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        download: list[Word] = ["download", "--only-binary=:all:", f"--python-version={python}", "--dest", unfinished]
+        run([*pip, *download, *(f"--platform={each}" for each in platforms), *wanted], timeout=300)
         unfinished.rename(folder)
     return folder

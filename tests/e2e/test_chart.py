@@ -1,5 +1,6 @@
 """The chart as Helm renders it, beside the Go operator's: the same values, the same names, the same environment."""
 
+import difflib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +9,11 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from tests.e2e import go_operator, golden
 from tests.e2e.product import CHART
 from tests.e2e.testbed.build import build_program
 from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.errors import BedError
-from tests.e2e.testbed.parts import named
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
 
@@ -20,10 +21,6 @@ Object = dict[str, Any]
 Render = Callable[..., list[Object]]
 
 CREDENTIALS = ("oauth.clientId=client", "oauth.clientSecret=secret")
-KINDS = {
-    "connectors", "dnsconfigs", "peerrelays", "proxyclasses", "proxygrouppolicies", "proxygroups", "recorders",
-    "tailnets",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -33,23 +30,23 @@ def helm() -> Path:
 
 
 @pytest.fixture(scope="module")
-def go_chart() -> Path:
-    """The chart of the Go operator, in its module."""
-    where = run(["go", "list", "-m", "-f", "{{.Dir}}", "tailscale.com"], cwd=named("tailscale").folder, timeout=120)
-    return Path(where.strip()) / "cmd" / "k8s-operator" / "deploy" / "chart"
+def go_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart of the Go operator, as it is released."""
+    return go_operator.released_chart(tmp_path_factory.mktemp("charts"))
 
 
 @pytest.fixture(scope="module")
 def render(helm: Path) -> Render:
-    """Return what a chart renders: of ours with `--set`, or another with the same."""
+    """Return what a chart renders: of ours with `--set`, or another with the same; its test only if asked for."""
 
     def rendered(
-        *sets: str, chart: Path = CHART, files: tuple[Path, ...] = (), release: str = "operator"
+        *sets: str, chart: Path = CHART, files: tuple[Path, ...] = (), release: str = "operator", tests: bool = False
     ) -> list[Object]:
-        words = [word for given in sets for word in ("--set", given)]
+        words = [] if tests else ["--skip-tests"]
+        words += [word for given in sets for word in ("--set", given)]
         words += [str(word) for file in files for word in ("--values", file)]
         text = run([helm, "template", release, chart, "--namespace", "tailscale", *words], timeout=60)
-        return [obj for obj in yaml.safe_load_all(text) if obj]
+        return [obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj]  # in Python it takes seconds
 
     return rendered
 
@@ -78,7 +75,10 @@ def test_it_passes_helms_lint(helm: Path) -> None:
 
 def test_every_kind_is_defined_and_kept_when_the_release_goes(render: Render) -> None:
     crds = [obj for obj in render(*CREDENTIALS) if obj["kind"] == "CustomResourceDefinition"]
-    assert {crd["metadata"]["name"] for crd in crds} == {f"{kind}.tailscale.com" for kind in KINDS}
+    files = [yaml.safe_load(file.read_text()) for file in (CHART / "files" / "crds").iterdir()]
+    assert {crd["metadata"]["name"]: crd["spec"] for crd in crds} == {
+        crd["metadata"]["name"]: crd["spec"] for crd in files
+    }
     assert all(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for crd in crds)
 
 
@@ -131,13 +131,97 @@ def test_the_deployment_has_every_variable_volume_and_label_of_the_go_operators(
     given, wanted = ({each["name"]: each for each in made["env"]} for made in (our_container, their_container))
     # Empty where theirs says nothing, which means the same.
     assert {name: {**each, "value": each.get("value") or ""} for name, each in given.items() if name in wanted} == {
-        name: {**each, "value": each.get("value") or ""} for name, each in wanted.items() if name != "PROXY_IMAGE"
-    } | {"PROXY_IMAGE": {"name": "PROXY_IMAGE", "value": "tailscale/tailscale:stable"}}
+        name: {**each, "value": each.get("value") or ""} for name, each in wanted.items()
+    }
 
 
 def test_the_values_of_the_go_operators_chart_render_and_run_our_image(render: Render, go_chart: Path) -> None:
     objects = render(*CREDENTIALS, files=(go_chart / "values.yaml",))
     assert container(objects)["image"].startswith("tsoperator:")
+
+
+@pytest.mark.parametrize(
+    ("tag", "image"),
+    [
+        ("v1.102.5", "tsoperator:0.1.0"),
+        ("stable", "tsoperator:0.1.0"),
+        ("unstable-v1.103.20", "tsoperator:0.1.0"),
+        ("0.0.9", "tsoperator:0.0.9"),
+    ],
+)
+def test_a_version_of_the_go_operators_image_is_none_of_ours(render: Render, tag: str, image: str) -> None:
+    assert container(render(*CREDENTIALS, f"operatorConfig.image.tag={tag}"))["image"] == image
+
+
+EVERY_VALUE = """
+oauth: {clientId: client, clientSecret: secret}
+loginServer: https://headscale.example.org
+annotations: {contact: net}
+operatorConfig:
+  defaultTags: [tag:a, tag:b]
+  image: {repository: ghcr.io/tailscale/k8s-operator, tag: v1.102.5, digest: "", pullPolicy: IfNotPresent}
+  logging: debug
+  hostname: gate
+  nodeSelector: {disk: fast}
+  resources: {requests: {cpu: 50m}, limits: {memory: 256Mi}}
+  annotations: {}
+  podAnnotations: {scraped: "true"}
+  podLabels: {team: net}
+  serviceAccountAnnotations: {role: operator}
+  tolerations: [{key: dedicated, operator: Exists}]
+  affinity: {podAffinity: {}}
+  priorityClassName: high
+  podSecurityContext: {fsGroup: 1000}
+  securityContext: {runAsUser: 1000}
+  extraEnv: [{name: EXTRA_VAR1, value: value1}]
+  sharedACMEAccountKey: true
+ingressClass: {name: tails, enabled: true}
+proxyConfig:
+  image: {repository: ghcr.io/tailscale/tailscale, tag: v1.102.5, digest: ""}
+  defaultTags: "tag:a,tag:b"
+  firewallMode: nftables
+  defaultProxyClass: prod
+apiServerProxyConfig: {allowImpersonation: "true", mode: "false"}
+imagePullSecrets: [{name: pull}]
+"""
+
+CHANGED = {
+    "Deployment operator: spec.replicas": "one leads, another stands by",
+    "Deployment operator: spec.strategy.type": "a new Pod is ready before an old one goes",
+    "Deployment operator: spec.template.spec.containers.operator.image": "it is ours",
+    "Role operator: rules": "what ours needs: tests/e2e finds out",
+    "Role proxies: rules": "likewise",
+    "ClusterRole tailscale-operator: rules": "likewise",
+}
+"""What isn't as in the objects of the Go operator's chart: why."""
+
+
+@pytest.mark.parametrize("values", ["oauth: {clientId: client, clientSecret: secret}", EVERY_VALUE])
+def test_what_the_go_operators_chart_makes_of_its_values_ours_makes_too(
+    render: Render, go_chart: Path, tmp_path: Path, values: str
+) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(values)
+    ours, theirs = (by_name(render(files=(file,), chart=chart)) for chart in (CHART, go_chart))
+    assert theirs.keys() <= ours.keys()
+    lost = [f"{name}: {path}" for name, obj in theirs.items() for path in missing(obj, ours[name])]
+    assert sorted(lost) == sorted(CHANGED)
+
+
+def by_name(objects: list[Object]) -> dict[str, Object]:
+    """Return all but the definitions of kinds, by kind and name."""
+    rest = (obj for obj in objects if obj["kind"] != "CustomResourceDefinition")
+    return {f"{obj['kind']} {obj['metadata']['name']}": obj for obj in rest}
+
+
+def missing(theirs: Any, ours: Any, path: str = "") -> list[str]:
+    """Return the paths at which *ours* doesn't have what *theirs* has; nothing, empty and left out are the same."""
+    if isinstance(theirs, dict) and isinstance(ours, dict | None):
+        return [each for name in theirs for each in missing(theirs[name], (ours or {}).get(name), f"{path}.{name}")]
+    if isinstance(theirs, list) and theirs and all(isinstance(each, dict) and "name" in each for each in theirs):
+        their_names, our_names = ({each["name"]: each for each in side or []} for side in (theirs, ours))
+        return missing(their_names, our_names, path)
+    return [] if (theirs or "") == (ours or "") else [path.removeprefix(".")]
 
 
 def test_values_that_are_reused_from_the_go_operators_chart_need_none_of_ours(
@@ -147,8 +231,9 @@ def test_values_that_are_reused_from_the_go_operators_chart_need_none_of_ours(
     old = tmp_path / "chart"
     shutil.copytree(CHART, old)
     shutil.copy(go_chart / "values.yaml", old / "values.yaml")
-    reused, fresh = (the("Deployment", render(*CREDENTIALS, chart=chart))["spec"] for chart in (old, CHART))
-    assert reused == fresh
+    for kind, sets in (("Deployment", ()), ("Pod", ("metrics.service=false",))):
+        reused, fresh = (the(kind, render(*CREDENTIALS, *sets, chart=chart, tests=True)) for chart in (old, CHART))
+        assert reused["spec"] == fresh["spec"]
 
 
 class Credentials(NamedTuple):
@@ -184,9 +269,12 @@ class Wrong(NamedTuple):
     "case",
     [
         Wrong(("operatorConfig.logging=loud",), "'info', 'debug', 'dev'"),
+        Wrong(("operatorConfig.logFormat=xml",), "'text', 'json'"),
         Wrong(("proxyConfig.defaultTags=k8s",), "/proxyConfig/defaultTags"),
         Wrong(("proxyConfig.firewallMode=ebtables",), "/proxyConfig/firewallMode"),
         Wrong(("loginServer=headscale.example.org",), "/loginServer"),
+        Wrong(("operatorConfig.watchNamespaces={team-a,Team}",), "/operatorConfig/watchNamespaces/1"),
+        Wrong(("operatorConfig.watchNamespaces=team-a",), "/operatorConfig/watchNamespaces"),
         Wrong(("oauth.clientId=client",), "oauth.clientSecret is empty"),
         Wrong(("oauth.audience=here",), "needs oauth.clientId"),
         Wrong((*CREDENTIALS, "apiServerProxyConfig.mode=true"), "has no API server proxy yet"),
@@ -214,7 +302,84 @@ def test_what_is_ours_can_be_had_or_not(render: Render) -> None:
         "NetworkPolicy",
     }
     less = ("operatorConfig.replicas=1", "metrics.service=false")
-    assert not names(render(*CREDENTIALS, *less), "PodDisruptionBudget", "Service", "ServiceMonitor", "NetworkPolicy")
+    kinds = ("PodDisruptionBudget", "Service", "ServiceMonitor", "NetworkPolicy", "ConfigMap")
+    assert not names(render(*CREDENTIALS, *less), *kinds)
+
+
+@pytest.mark.parametrize("budget", [{"maxUnavailable": 2}, {"minAvailable": 1}])
+def test_a_disruption_budget_says_one_of_two_things(render: Render, budget: dict[str, int]) -> None:
+    sets = [f"operatorConfig.podDisruptionBudget.{name}={number}" for name, number in budget.items()]
+    spec = the("PodDisruptionBudget", render(*CREDENTIALS, *sets))["spec"]
+    assert {name: spec[name] for name in spec if name != "selector"} == budget
+
+
+def test_a_service_monitor_leads_to_the_metrics_of_both_programs(render: Render) -> None:
+    objects = render(*CREDENTIALS, "metrics.serviceMonitor.enabled=true", "metrics.service=false")
+    monitor = the("ServiceMonitor", objects)["spec"]
+    services = [obj for obj in objects if obj["kind"] == "Service"]
+    chosen = monitor["selector"]["matchLabels"].items()
+    assert [chosen <= service["metadata"]["labels"].items() for service in services] == [True, True]
+    (port,) = {endpoint["port"] for endpoint in monitor["endpoints"]}
+    assert {(service["spec"]["selector"]["app"], *map(tuple_of, service["spec"]["ports"])) for service in services} == {
+        ("operator", (port, 9002, "health")),
+        ("nameserver", (port, 9153, "metrics")),
+    }
+    assert {"name": "health", "containerPort": 9002} in container(objects)["ports"]
+
+
+def tuple_of(port: Object) -> tuple[str, int, str]:
+    return port["name"], port["port"], port["targetPort"]
+
+
+def test_the_dashboard_is_a_configmap_that_grafanas_sidecar_takes(render: Render) -> None:
+    configmap = the("ConfigMap", render(*CREDENTIALS, "metrics.dashboard.enabled=true"))
+    assert configmap["metadata"]["namespace"] == "tailscale"
+    assert configmap["metadata"]["labels"]["grafana_dashboard"] == "1"
+    (text,) = configmap["data"].values()
+    assert text == (CHART / "files" / "dashboard.json").read_text()
+
+
+def test_the_dashboard_goes_where_a_sidecar_looks(render: Render) -> None:
+    sets = (
+        "namespace=monitoring",
+        "labels.grafana_dashboard=null",
+        "labels.team=net",
+        "annotations.grafana_folder=Net",
+    )
+    given = ("enabled=true", *sets)
+    metadata = the("ConfigMap", render(*CREDENTIALS, *(f"metrics.dashboard.{each}" for each in given)))["metadata"]
+    assert (metadata["namespace"], metadata["annotations"]) == ("monitoring", {"grafana_folder": "Net"})
+    assert metadata["labels"]["team"] == "net"
+    assert "grafana_dashboard" not in metadata["labels"]
+
+
+def is_test(obj: Object) -> bool:
+    return (obj["metadata"].get("annotations") or {}).get("helm.sh/hook") == "test"
+
+
+def test_the_test_is_a_pod_without_rights_that_runs_the_operators_image(render: Render) -> None:
+    objects = render(*CREDENTIALS, "operatorConfig.zones={tail.example.org,ts.net}", tests=True)
+    (pod,) = filter(is_test, objects)
+    (check,) = pod["spec"]["containers"]
+    operator = container(objects)
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    assert "--zone=tail.example.org" in check["args"]
+    assert [check[field] for field in ("image", "securityContext")] == [operator["image"], operator["securityContext"]]
+    selector = the("Deployment", objects)["spec"]["selector"]["matchLabels"]
+    assert not selector.items() <= pod["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("given", [(), ("metrics.service=false",), (f"fullnameOverride={'a' * 62}",)])
+def test_the_test_asks_all_pods_of_the_operator(render: Render, given: tuple[str, ...]) -> None:
+    objects = render(*CREDENTIALS, *given, tests=True)
+    asked = next(each for each in the("Pod", objects)["spec"]["containers"][0]["args"] if "--operator=" in each)
+    name, _, port = asked.removeprefix("--operator=").partition(":")
+    (service,) = (obj for obj in objects if obj["kind"] == "Service" and obj["metadata"]["name"] == name)
+    spec = service["spec"]
+    assert spec["selector"] == the("Deployment", objects)["spec"]["selector"]["matchLabels"]
+    assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
+    assert [(each["port"], each["targetPort"]) for each in spec["ports"]] == [(int(port), "health")]
+    assert is_test(service) is ("metrics.service=false" in given)
 
 
 @pytest.mark.parametrize(
@@ -233,11 +398,109 @@ def test_names_follow_the_values(
     assert the("Deployment", objects)["metadata"]["name"] == name
     assert the("Secret", objects)["metadata"]["name"] == f"{name}-oauth"
     assert the("ClusterRole", objects)["metadata"]["name"] == cluster_name
+    assert all(len(name) < 64 for _, name in names(objects, "Service"))
+
+
+USERS_KINDS = {"services", "ingresses", "proxygrouppolicies"}
+Rule = tuple[str, str, str, tuple[str, ...]]
+"""API group, resource, verb, names of objects."""
+
+
+def allowed(role: Object) -> list[Rule]:
+    """Return what a role allows, one verb of one kind at a time."""
+    return [
+        (group, resource, verb, tuple(rule.get("resourceNames", ())))
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+
+
+def by_place(objects: list[Object], kind: str) -> dict[tuple[str, str], Object]:
+    """Return the objects of a kind by namespace and name."""
+    return {(obj["metadata"]["namespace"], obj["metadata"]["name"]): obj for obj in objects if obj["kind"] == kind}
+
+
+def watching(*namespaces: str) -> str:
+    return f"operatorConfig.watchNamespaces={{{','.join(namespaces)}}}"
+
+
+def test_without_namespaces_to_watch_the_clusterrole_has_all_rules_of_users_objects(render: Render) -> None:
+    objects = render(*CREDENTIALS)
+    resources = {resource.partition("/")[0] for _, resource, _, _ in allowed(the("ClusterRole", objects))}
+    assert resources >= {*USERS_KINDS, "events"}
+    assert not [name for _, name in by_place(objects, "Role") if name.startswith("tailscale-operator")]
+    assert "OPERATOR_WATCH_NAMESPACES" not in {each["name"] for each in container(objects)["env"]}
+
+
+class Watching(NamedTuple):
+    namespaces: tuple[str, ...]
+    users: set[str]
+    events: set[str]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Watching(("team-a", "team-b"), {"team-a", "team-b", "tailscale"}, {"default"}),
+        Watching(("team-a", "tailscale", "team-a"), {"team-a", "tailscale"}, {"default"}),
+        Watching(("default",), {"default", "tailscale"}, set()),
+    ],
+)
+def test_roles_in_the_watched_namespaces_and_our_own_take_the_place_of_the_clusterrole(
+    render: Render, case: Watching
+) -> None:
+    objects, everywhere = render(*CREDENTIALS, watching(*case.namespaces)), render(*CREDENTIALS)
+    roles = by_place(objects, "Role")
+    users, events = (
+        {space: sorted(allowed(role)) for (space, name), role in roles.items() if name == f"tailscale-operator-{kind}"}
+        for kind in ("users", "events")
+    )
+    whole, rest = (sorted(allowed(the("ClusterRole", found))) for found in (everywhere, objects))
+    taken = sorted({*whole} - {*rest})
+    assert sorted([*rest, *taken]) == whole
+    assert {resource.partition("/")[0] for _, resource, _, _ in taken} == {*USERS_KINDS, "events"}
+    assert users == dict.fromkeys(case.users, taken)
+    assert events == {space: [rule for rule in taken if rule[1] == "events"] for space in case.events}
+    assert ("tailscale", "operator") in roles
+    [variable] = [each for each in container(objects)["env"] if each["name"] == "OPERATOR_WATCH_NAMESPACES"]
+    assert variable["value"] == ",".join(case.namespaces)
+
+
+@pytest.mark.parametrize("named", [(), ("fullnameOverride=mine",)], ids=["by default", "overridden"])
+def test_each_role_is_bound_to_the_operator_and_no_two_have_one_name(render: Render, named: tuple[str, ...]) -> None:
+    objects = render(*CREDENTIALS, watching("team-a", "team-b"), *named)
+    made = [(obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]) for obj in objects]
+    assert len(made) == len({*made})
+    roles, bindings = by_place(objects, "Role"), by_place(objects, "RoleBinding")
+    assert roles.keys() == bindings.keys()
+    account = {"kind": "ServiceAccount", "name": "mine" if named else "operator", "namespace": "tailscale"}
+    for (space, name), binding in bindings.items():
+        assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+        assert binding["subjects"] == ([{**account, "name": "proxies"}] if name == "proxies" else [account]), space
+
+
+def test_a_rule_has_its_reason_wherever_it_is(helm: Path) -> None:
+    def reasons(*words: str) -> set[str]:
+        text = run([helm, "template", "operator", CHART, "--namespace", "tailscale", *words], timeout=60)
+        return {line for line in text.splitlines() if line.startswith("  # ")}
+
+    assert "  # Their conditions and the addresses of load balancers." in reasons()
+    assert reasons("--set", watching("team-a")) == reasons()
 
 
 def test_the_static_manifests_are_what_the_chart_renders(helm: Path) -> None:
-    rendered = run([helm, "template", "operator", CHART, "--namespace", "tailscale"])
-    assert (CHART.parent / "manifests" / "operator.yaml").read_text() == rendered, "run: make manifests"
+    rendered = run([helm, "template", "operator", CHART, "--namespace", "tailscale", "--skip-tests"])
+    assert golden.MANIFESTS.read_text() == rendered, "run: make manifests"
+
+
+@pytest.mark.parametrize("values", golden.VALUES, ids=lambda values: values.stem)
+def test_what_the_main_combinations_render_is_as_written_down(helm: Path, values: Path) -> None:
+    before, after = golden.written(values).read_text().splitlines(), golden.rendered(helm, values).splitlines()
+    changes = list(difflib.unified_diff(before, after, "written down", "rendered", lineterm=""))
+    if changes:
+        pytest.fail("\n".join(["look through it, then run: make manifests", *changes]), pytrace=False)
 
 
 def test_an_image_is_named_by_digest_or_tag_or_its_old_key(render: Render) -> None:

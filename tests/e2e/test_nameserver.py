@@ -38,7 +38,6 @@ ts.net:53 {{
 }}
 """
 OUTAGE = 30.0  # seconds; an operator loses its Lease, and all back off: the end takes as long again
-API_SERVER = "kube-apiserver"
 BOTH, ONLY6, MOVED = (f"{label}.{DOMAIN}" for label in ("both", "only6", "moved"))
 RECORDS = Records(ip4={BOTH: ["192.0.2.1", "192.0.2.2"]}, ip6={BOTH: ["2001:db8::1"], ONLY6: ["2001:db8::2"]}, serial=7)
 
@@ -67,12 +66,8 @@ def test_it_answers_while_the_api_server_is_away(
     cluster: Cluster, nameserver: str, served: Answer, bed: Bed, namespace_left: str, tmp_path: Path
 ) -> None:
     with Probe.of(bed, nameserver, PEER_NAME, tmp_path) as probe:
-        bed.daemons.stop(API_SERVER, grace=0)
-        try:
+        with bed.plane.away():
             always(lambda: check(bed, nameserver, served), OUTAGE)
-        finally:
-            bed.daemons.restart(API_SERVER, bed.machines["node"])
-            eventually(lambda: bed.kubectl("get", "--raw", "/readyz", timeout=5), "the API server is ready")
         assert [(seen.rcode, tuple(seen.addresses)) for seen in probe.seen()] == [(served.rcode, served.data)]
     cluster.delete("service", "db", namespace_left)
     eventually(lambda: dig(bed, nameserver, PEER_NAME).rcode == "NXDOMAIN", "records are followed again", 90)

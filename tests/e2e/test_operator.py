@@ -26,13 +26,17 @@ QUIET = 10  # seconds
 LEASE = "tailscale-operator"
 
 
-def leader(cluster: Cluster) -> Process:
-    """Return the process that leads, as this machine knows it."""
+def leading_pod(cluster: Cluster) -> Object:
     lease = cluster.get("lease", LEASE, NAMESPACE)
     assert lease
     pod = cluster.get("pod", lease["spec"]["holderIdentity"].partition("_")[0], NAMESPACE)
     assert pod
-    container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+    return pod
+
+
+def leader(cluster: Cluster) -> Process:
+    """Return the process that leads, as this machine knows it."""
+    container = leading_pod(cluster)["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
     return next(process for process in _in_container(container) if "tsoperator" in command_of(process.pid))
 
 
@@ -119,6 +123,20 @@ def is_settled(cluster: Cluster, service: Object) -> bool:
     data = cluster.children(service, "secrets")[0]["data"]
     configs = [base64.b64decode(text) for key, text in data.items() if key.endswith(".hujson")]
     return "device_ips" in data and not any(b"AuthKey" in config for config in configs)
+
+
+def test_the_next_leader_counts_an_event_that_is_there(cluster: Cluster, namespace: str) -> None:
+    cluster.apply(egress_service(namespace, "db", tailnet_fqdn="no.device.example.org"))
+    eventually(lambda: event_counts(cluster, namespace) == [1], "an Event that says what is wrong")
+    cluster.delete("pod", leading_pod(cluster)["metadata"]["name"], NAMESPACE)
+    eventually(lambda: event_counts(cluster, namespace) == [2], "the same, once more")
+    product.wait_ready(cluster.bed)
+
+
+def event_counts(cluster: Cluster, namespace: str) -> list[int]:
+    """Return how often each Event of the operator in *namespace* was seen."""
+    events = cluster.listed("events", namespace)
+    return [event["count"] for event in events if event.get("source", {}).get("component") == "tailscale-operator"]
 
 
 @pytest.fixture

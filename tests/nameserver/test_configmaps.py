@@ -153,7 +153,7 @@ async def test_a_missing_role_is_explained_once(
         for _ in range(3):
             await api.arrivals.get()
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert "grant get, list and watch on configmaps in namespace tailscale to the ServiceAccount nameserver" in warning
+    assert "grant list and watch on configmaps in namespace tailscale to the ServiceAccount nameserver" in warning
 
 
 async def test_an_api_server_that_is_away_is_waited_for(tmp_path: Path) -> None:

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import aiohttp
 import pytest
 from clustersim.faults import Failure
 from clustersim.objects import STATEFULSET as SIM_STATEFULSET
+from clustersim.processes import free_port
 from clustersim.sim import SimOptions
+from prometheus_client.parser import text_string_to_metric_families
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import LEASE, SERVICE, STATEFULSET, Object, key_of, uid
 from tsoperator.kube.client import USER_AGENT
@@ -47,6 +50,7 @@ async def test_everything_comes_up_with_one_key_a_proxy_and_is_then_left_alone(w
     assert [key.used for key in world.control.keys.values()] == [True, True]
 
 
+@pytest.mark.full
 async def test_workload_identity_needs_no_secret(cluster: World, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(cluster.control.jwt)
@@ -286,6 +290,7 @@ async def test_a_standby_takes_over_when_the_leader_stops(cluster: World) -> Non
         await cluster.eventually(lambda: cluster.proxy(egress("second")))
 
 
+@pytest.mark.full
 async def test_a_wrong_oauth_secret_is_said_and_right_again_when_the_server_takes_it(world: World) -> None:
     await world.apply(*PRODUCT)
     await world.becomes(lambda: wrong(world), [])
@@ -308,6 +313,7 @@ async def failure(world: World, service: Object) -> str:
     return condition.message if condition and condition.reason == "ProxyFailed" else ""
 
 
+@pytest.mark.full
 async def test_a_control_server_that_answers_nonsense_is_said_and_waited_out(world: World) -> None:
     world.control.answer_nonsense(count=3)
     await world.apply(*PRODUCT)
@@ -315,6 +321,7 @@ async def test_a_control_server_that_answers_nonsense_is_said_and_waited_out(wor
     await world.becomes(lambda: wrong(world), [])
 
 
+@pytest.mark.full
 async def test_a_control_server_that_is_away_is_said_and_waited_out(world: World) -> None:
     world.control.refuse(count=1000)
     await world.apply(*PRODUCT)
@@ -324,6 +331,7 @@ async def test_a_control_server_that_is_away_is_said_and_waited_out(world: World
     await world.becomes(lambda: wrong(world), [], timeout=30)
 
 
+@pytest.mark.full
 async def test_a_control_server_that_is_away_tears_nothing_down(world: World) -> None:
     await world.apply(*PRODUCT)
     await world.becomes(lambda: wrong(world), [])
@@ -333,6 +341,7 @@ async def test_a_control_server_that_is_away_tears_nothing_down(world: World) ->
     assert await world.reason(egress()) == "ProxyCreated"
 
 
+@pytest.mark.full
 async def test_a_slow_control_server_is_waited_for(world: World) -> None:
     world.control.latency = 0.3
     await world.apply(*PRODUCT)
@@ -340,6 +349,7 @@ async def test_a_slow_control_server_is_waited_for(world: World) -> None:
     assert len(world.control.keys) == 2
 
 
+@pytest.mark.full
 async def test_a_tag_that_is_not_permitted_is_said_and_the_key_comes_once_it_is(world: World) -> None:
     world.control.client_tags = {"tag:other"}
     await world.apply(*PRODUCT)
@@ -368,3 +378,28 @@ async def test_a_kind_whose_crd_is_missing_stops_nothing_else() -> None:
         await world.eventually(lambda: world.proxy(egress()))
         await world.eventually(lambda: world.proxy(ingress()))
         assert not await world.writes_when_left_alone()
+
+
+async def scraped(address: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Return the samples of the operator's metrics by name and labels."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://{address}/metrics") as response:
+        families = list(text_string_to_metric_families(await response.text()))
+    return {(each.name, frozenset(each.labels.items())): each.value for family in families for each in family.samples}
+
+
+@pytest.mark.simulated
+async def test_devices_requests_and_who_leads_are_counted(cluster: World) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    async with running_operator(cluster, health_address=address):
+        await cluster.apply(*PRODUCT)
+        await cluster.becomes(lambda: wrong(cluster), [])
+        samples = await scraped(address)
+
+    def of(name: str, **labels: str) -> float | None:
+        return samples.get((name, frozenset(labels.items())))
+
+    assert of("tsoperator_leading") == 1
+    assert [of("tsoperator_devices", parent=parent) for parent in ("svc", "ingress", "connector")] == [1, 1, None]
+    assert of("tsoperator_requests_total", api="control", method="POST", code="200") == 3  # a token, two auth keys
+    assert of("tsoperator_requests_total", api="kubernetes", method="WATCH", code="200")
+    assert of("tsoperator_requests_total", api="kubernetes", method="POST", code="201")

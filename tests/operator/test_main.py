@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 import re
 import signal
 import socket
@@ -123,6 +124,7 @@ class Wrong(NamedTuple):
         Wrong("CLIENT_ID", "kClientCNTRL"),
         Wrong("OPERATOR_LOGIN_SERVER", "headscale.example.org"),
         Wrong("OPERATOR_LOGGING", "loud"),
+        Wrong("OPERATOR_LOG_FORMAT", "xml"),
         Wrong("OPERATOR_DNS_ZONES", "ts.net,_"),
         Wrong("OPERATOR_LEADER_ELECTION", "maybe"),
         Wrong("OPERATOR_HEALTH_ADDR", "9002"),
@@ -165,6 +167,14 @@ async def test_a_leader_stops_at_once_and_leaves_the_lease_free(sim: ClusterSim,
     assert (code, holder(sim)) == (0, "")
     assert log.endswith("tsoperator: stopped\n")
     assert "Traceback" not in log
+
+
+async def test_each_line_of_a_json_log_is_an_object(environment: Environment) -> None:
+    async with operator({**environment, "OPERATOR_LOG_FORMAT": "json"}) as process:
+        leading = json.loads(await process.says("leading:"))
+        _, log = await process.stops()
+    assert (leading["level"], leading["logger"]) == ("info", "tsoperator.runtime.manager")
+    assert [json.loads(line)["message"] for line in log.splitlines()][-1] == "stopped"
 
 
 async def test_an_operator_that_is_alone_needs_no_lease(sim: ClusterSim, environment: Environment) -> None:

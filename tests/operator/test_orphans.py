@@ -1,6 +1,7 @@
 """What becomes of a proxy whose parent is gone."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -87,16 +88,16 @@ def _state(obj: Object) -> tuple[Key, bool]:
     return key_of(obj), is_deleting(obj)
 
 
-@pytest.fixture(params=PARENTS.values(), ids=[*PARENTS])
-async def left(request: pytest.FixtureRequest) -> AsyncIterator[Left]:
-    parent: Object = request.param
+@asynccontextmanager
+async def leaving(parent: Object, *watched: str) -> AsyncIterator[Left]:
+    """Yield what *parent*, which is gone, has left to an operator that watches those namespaces, or all."""
     async with new_world() as world:
         async with running_operator(world):
             await world.apply(backend(), parent)
             await world.eventually(world.device_names)
             await world.settled()
         credentials = Credentials(world.control.client_id, SecretStr(world.control.client_secret))
-        cache = Cache(sources(OPERATOR_NAMESPACE))
+        cache = Cache(sources(OPERATOR_NAMESPACE, watched))
         made = Left(world, cache, parent)
         await made.vanish()
         async with aiohttp.ClientSession() as session, running(cache.follow(world.api)):
@@ -108,6 +109,12 @@ async def left(request: pytest.FixtureRequest) -> AsyncIterator[Left]:
             made.reconciler = ServiceReconciler(proxies, world.api) if of_service else IngressReconciler(proxies)
             await cache.synced()
             yield made
+
+
+@pytest.fixture(params=PARENTS.values(), ids=[*PARENTS])
+async def left(request: pytest.FixtureRequest) -> AsyncIterator[Left]:
+    async with leaving(request.param) as made:
+        yield made
 
 
 async def test_a_proxy_outlives_its_parent_for_an_hour(left: Left) -> None:
@@ -151,3 +158,21 @@ async def test_what_is_only_labelled_as_a_proxys_is_left_alone(left: Left) -> No
     for after in (0, ORPHANED_FOR, 1, 1):
         await left.reconcile(after)
     assert [key_of(obj).name for obj in await left.world.children(SECRET, left.parent)] == ["password"]
+
+
+@pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
+async def test_nothing_is_an_orphan_whose_parent_may_be_in_a_namespace_that_is_not_watched(parent: Object) -> None:
+    async with leaving(parent, "team") as left:
+        before = await left.left()
+        assert len(before) == 5
+        assert [await left.reconcile(after) for after in (0, ORPHANED_FOR, 1)] == [Result(ORPHANED_FOR)] * 3
+        assert await left.left() == before
+
+
+@pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
+async def test_a_parent_that_is_gone_from_a_watched_namespace_is_gone(parent: Object) -> None:
+    async with leaving(parent, "default", "team") as left:
+        await left.reconcile()
+        await left.reconcile(ORPHANED_FOR)
+        await left.world.eventually(lambda: left.gone(STATEFULSET))
+        assert (await left.reconcile(), await left.left()) == (DONE, [])

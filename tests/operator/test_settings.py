@@ -24,7 +24,8 @@ def test_the_defaults_are_the_go_operators(environ: dict[str, str], tmp_path: Pa
     assert found == Settings("tailscale", tmp_path / "id", tmp_path / "secret", cluster_domain=found.cluster_domain)
     assert (found.proxy_image, found.proxy_tags) == ("tailscale/tailscale:latest", ("tag:k8s",))
     assert (found.ingress_class, found.nameserver_image) == ("tailscale", "tailscale/k8s-nameserver:stable")
-    assert (found.zones, found.leader_election, found.log_level) == (("ts.net",), True, "INFO")
+    assert (found.zones, found.leader_election) == (("ts.net",), True)
+    assert (found.log_level, found.log_format) == ("INFO", "text")
     assert found.control_url == "https://controlplane.tailscale.com"
 
 
@@ -55,6 +56,13 @@ class Given(NamedTuple):
         Given("OPERATOR_INGRESS_CLASS_NAME", "private", "ingress_class", "private"),
         Given("OPERATOR_NAMESERVER_IMAGE", "example.org/ns:v1", "nameserver_image", "example.org/ns:v1"),
         Given("OPERATOR_DNS_ZONES", "ts.net, .Tail.Example.ORG.", "zones", ("ts.net", "tail.example.org")),
+        Given("OPERATOR_WATCH_NAMESPACES", "", "watch_namespaces", ()),
+        Given(
+            "OPERATOR_WATCH_NAMESPACES",
+            "team-b, team-a,tailscale,team-b",
+            "watch_namespaces",
+            ("team-b", "team-a", "tailscale"),
+        ),
         Given("KUBECONFIG", "/etc/kubeconfig", "kubeconfig", "/etc/kubeconfig"),
         Given("OPERATOR_LEADER_ELECTION", "false", "leader_election", False),
         Given("POD_NAME", "operator-1", "pod_name", "operator-1"),
@@ -63,6 +71,8 @@ class Given(NamedTuple):
         Given("OPERATOR_HEALTH_ADDR", "", "health_address", ""),
         Given("OPERATOR_LOGGING", "debug", "log_level", "DEBUG"),
         Given("OPERATOR_LOGGING", "dev", "log_level", "DEBUG"),
+        Given("OPERATOR_LOG_FORMAT", "json", "log_format", "json"),
+        Given("OPERATOR_LOG_FORMAT", "text", "log_format", "text"),
     ],
 )
 def test_each_variable_sets_its_field(case: Given, environ: dict[str, str]) -> None:
@@ -84,6 +94,9 @@ class Wrong(NamedTuple):
         Wrong("PROXY_FIREWALL_MODE", "ipfw", "'ipfw' is not one of auto, iptables, nftables"),
         Wrong("OPERATOR_DNS_ZONES", "ts.net,", "'' is not a DNS zone"),
         Wrong("OPERATOR_DNS_ZONES", "tail_net", "'tail_net' is not a DNS zone"),
+        Wrong("OPERATOR_WATCH_NAMESPACES", "team-a,", '"" is not a valid DNS label'),
+        Wrong("OPERATOR_WATCH_NAMESPACES", "Team", "lower case; give a comma-separated list such as team-a,team-b"),
+        Wrong("OPERATOR_WATCH_NAMESPACES", "team-*", "must end with a letter or number; give a comma-separated list"),
         Wrong("OPERATOR_LEADER_ELECTION", "no", "'no' is not one of true, false"),
         Wrong("OPERATOR_HEALTH_ADDR", "9002", "is not ADDRESS:PORT"),
         Wrong("OPERATOR_HEALTH_ADDR", ":70000", "is not ADDRESS:PORT"),
@@ -92,6 +105,7 @@ class Wrong(NamedTuple):
         Wrong("OPERATOR_HEALTH_ADDR", "[::1:9002", "is not ADDRESS:PORT"),
         Wrong("OPERATOR_HEALTH_ADDR", "192.0.2.1:", "is not ADDRESS:PORT"),
         Wrong("OPERATOR_LOGGING", "loud", "'loud' is not one of info, debug, dev, warn, error"),
+        Wrong("OPERATOR_LOG_FORMAT", "xml", "'xml' is not one of text, json"),
         Wrong("CLIENT_ID", "id", "cannot read /var/run/secrets/tailscale/serviceaccount/token"),
         Wrong("CLIENT_SECRET_FILE", "", "is not set: give the path"),
         Wrong("CLIENT_ID_FILE", "/nonexistent/id", "cannot read /nonexistent/id"),

@@ -1,11 +1,25 @@
-"""What a user asked of a real API server, read from its audit log."""
+"""What users asked of a real API server, read from its audit log."""
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from os import SEEK_CUR, SEEK_END
 from pathlib import Path
+from typing import Any
 
 from clustersim.traffic import MUTATING, Request
+
+Entry = dict[str, Any]
+"""One request, as audit.k8s.io/v1 has it."""
+
+
+def entries(path: Path) -> Iterator[Entry]:
+    """Yield every request in the log, one at a time: the log is long."""
+    with path.open("rb") as lines:
+        for line in lines:
+            with suppress(ValueError):  # a line that is being written, or was when the API server was killed
+                yield json.loads(line)
 
 
 class AuditLog:
@@ -16,6 +30,8 @@ class AuditLog:
         self._file.seek(0, SEEK_END)
         self._user = user
         self._requests: Counter[Request] = Counter()
+        self.denied: list[str] = []
+        """What the user had no permission for, in the API server's words; up to the last look."""
 
     def requests(self) -> Counter[Request]:
         """Return all of them by user agent, verb and plural."""
@@ -24,6 +40,8 @@ class AuditLog:
             if entry["user"]["username"] == self._user:
                 plural = entry.get("objectRef", {}).get("resource", "-")
                 self._requests[entry.get("userAgent", "-"), entry["verb"], plural] += 1
+                if (entry.get("annotations") or {}).get("authorization.k8s.io/decision") == "forbid":
+                    self.denied.append(entry["responseStatus"]["message"])
         self._file.seek(-len(line), SEEK_CUR)  # what is only half written
         return Counter(self._requests)
 

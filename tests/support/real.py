@@ -5,7 +5,7 @@ of the copy, and what it writes there is sent to the API server too.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, suppress
 from functools import reduce
 from pathlib import Path
@@ -32,7 +32,9 @@ QUIET = 0.15
 PATIENCE = 45.0
 """Seconds that a condition may take: the garbage collector looks for new kinds every half a minute."""
 
-CRDS = Path(__file__).parents[2] / "charts" / "tailscale-operator" / "files" / "crds"
+_CHARTS = Path(__file__).parents[2] / "charts"
+CRDS = _CHARTS / "tailscale-operator" / "files" / "crds"
+MANIFESTS = _CHARTS / "manifests" / "operator.yaml"
 KINDS = (
     objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PROXYCLASS, objects.STATEFULSET,
     objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP, objects.ENDPOINTSLICE,
@@ -41,16 +43,19 @@ KINDS = (
 """The kinds that tests and the operator make or look at."""
 
 OPERATOR = "operator"
-"""The user that the operator is to the API server: the test and the node are another."""
+"""The user that the operator is to the API server, with the chart's rights: the test and the node are another."""
 
 _FURNITURE = {
     "default",
+    "operator",
     "proxies",
     "kubernetes",
     "kube-root-ca.crt",
     kubelet.NODE_NAME,
 }  # what stands in the namespaces all the time
+_RBAC = "rbac.authorization.k8s.io"
 _EMPTYING = 30.0  # s that it may take to remove what the last test left
+_AT_ONCE = 8  # requests for that
 _SERVING = 15.0  # s that it may take until the API server serves a new kind
 _LOOK_AGAIN = 0.05  # s
 _TRY_AGAIN = 0.5  # s after which what is still left is removed again
@@ -127,7 +132,7 @@ class Mirror(Store):
 
     def _take(self, resource: objects.Resource, obj: Object) -> None:
         """Put *obj* into the copy, with what the node has written and the API server hadn't yet."""
-        if resource == objects.POD and obj["metadata"].get("deletionGracePeriodSeconds"):
+        if resource == objects.POD and "deletionTimestamp" in obj["metadata"]:
             self._send(obj, {}, lambda client: _end(client, obj))
             return  # it runs until it is gone
         same = (write for write in self._unconfirmed if write.uid == obj["metadata"]["uid"])
@@ -153,6 +158,8 @@ async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
         async with control.serve() as control_url:
             with closing(AuditLog(kubeconfig.parent / "audit.log", OPERATOR)) as log:
                 yield World(client, mirror, control, control_url, content, log.requests, QUIET, PATIENCE)
+                log.requests()
+                assert not log.denied
         for program in programs:
             program.cancel()
 
@@ -179,11 +186,31 @@ async def prepare(kubeconfig: Path) -> None:
             await _create(client, resource, obj)
         for definition in definitions:
             await _define(client, definition)
+        for right in _rights():
+            await _put(client, right)
 
 
 async def _create(client: KubeClient, resource: objects.Resource, obj: Object) -> None:
     with suppress(AlreadyExists):  # from an earlier run of the tests
         await client.create(_named(resource), {"apiVersion": resource.api_version, "kind": resource.kind, **obj})
+
+
+def _rights() -> Iterator[Object]:
+    """Yield the chart's roles for the operator, bound to it."""
+    for obj in yaml.safe_load_all(MANIFESTS.read_text()):
+        if obj and obj["kind"].endswith(("Role", "RoleBinding")) and obj["metadata"]["name"] != "proxies":
+            subjects = [{"apiGroup": _RBAC, "kind": "User", "name": OPERATOR}]
+            yield obj | ({"subjects": subjects} if "subjects" in obj else {})
+
+
+async def _put(client: KubeClient, right: Object) -> None:
+    """Create a role or a binding, or make that of an earlier run so."""
+    kind = right["kind"]
+    resource = Resource(_RBAC, "v1", f"{kind.lower()}s", kind, namespaced=not kind.startswith("Cluster"))
+    try:
+        await client.create(resource, right)
+    except AlreadyExists:
+        await client.replace(resource, right)
 
 
 async def _define(client: KubeClient, definition: Object) -> None:
@@ -217,9 +244,15 @@ async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
 
 async def _empty(client: KubeClient, mirror: Mirror) -> None:
     """Delete what the last test left, until nothing of it is left."""
+    some = asyncio.Semaphore(_AT_ONCE)
+
+    async def remove(resource: objects.Resource, obj: Object) -> None:
+        async with some:
+            await _remove(client, _named(resource), obj)
+
     with mirror.subscribe() as changes:
         while left := mirror.leftovers():
-            await asyncio.gather(*(_remove(client, _named(resource), obj) for resource, obj in _unmarked(left)))
+            await asyncio.gather(*(remove(*each) for each in _unmarked(left)))
             with suppress(TimeoutError):  # what a controller undid, or was at when we were, takes another try
                 async with asyncio.timeout(_TRY_AGAIN):
                     await changes.batch()

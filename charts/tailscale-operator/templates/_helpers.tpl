@@ -13,6 +13,12 @@ operator
 {{- end -}}
 {{- end -}}
 
+{{/* The name of a part of the release that has no fixed one: a list of the scope and the part. It suits a Service. */}}
+{{- define "operator.part" -}}
+{{- $part := last . -}}
+{{- printf "%s-%s" (include "operator.fullname" (first .) | trunc (sub 62 (len $part) | int) | trimSuffix "-") $part -}}
+{{- end -}}
+
 {{/* The name of what is cluster-scoped. */}}
 {{- define "operator.clusterName" -}}
 {{- if or .Values.fullnameOverride .Values.nameOverride -}}
@@ -34,10 +40,13 @@ tailscale-operator
 
 {{/*
 The operator's image: where values name the Go operator's, as those do that were written for its chart, it is ours that runs.
+They may name its version alone (v1.102.5, stable, unstable), to which our default repository has nothing.
 */}}
 {{- define "operator.ownImage" -}}
 {{- $image := .image -}}
-{{- if contains "tailscale/k8s-operator" ($image.repo | default $image.repository) -}}
+{{- $repository := $image.repo | default $image.repository -}}
+{{- $theirs := and (eq $repository .own) (regexMatch "^(v1[.]|stable$|unstable)" (toString $image.tag)) -}}
+{{- if or $theirs (contains "tailscale/k8s-operator" $repository) -}}
 {{- $image = dict "repository" .own -}}
 {{- end -}}
 {{- include "operator.image" (dict "image" $image "tag" .tag) -}}
@@ -49,8 +58,32 @@ there: they are those of values.yaml then.
 */}}
 {{- define "operator.config" -}}
 {{- $nameserver := dict "repository" "tsnameserver" -}}
-{{- $ours := dict "replicas" 2 "topologySpread" true "zones" (list "ts.net") "takeOverNames" false "defaultLoadBalancer" false "nameserverImage" $nameserver -}}
+{{- $ours := dict "logFormat" "text" "replicas" 2 "topologySpread" true "zones" (list "ts.net") "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" $nameserver -}}
 {{- mergeOverwrite $ours (deepCopy .Values.operatorConfig) | toYaml -}}
+{{- end -}}
+
+{{/* A container's securityContext: the values' own, and for what they leave out ours. */}}
+{{- define "operator.securityContext" -}}
+{{- $seccomp := dict "type" "RuntimeDefault" -}}
+{{- $ours := dict "allowPrivilegeEscalation" false "capabilities" (dict "drop" (list "ALL")) "readOnlyRootFilesystem" true "runAsNonRoot" true "seccompProfile" $seccomp -}}
+{{- merge (dict) (. | default dict) $ours | toYaml -}}
+{{- end -}}
+
+{{/* A container's resources. */}}
+{{- define "operator.resources" -}}
+{{- . | default (dict "requests" (dict "cpu" "10m" "memory" "96Mi")) | toYaml -}}
+{{- end -}}
+
+{{/*
+How many Pods. The Deployment of the Go operator keeps its one: told of another number and another template at once,
+Kubernetes first starts more of the old Pods, and two of that operator get in each other's way. The next upgrade gives
+the number that the values say.
+*/}}
+{{- define "operator.replicas" -}}
+{{- $live := lookup "apps/v1" "Deployment" .Release.Namespace (include "operator.fullname" .) -}}
+{{- $ours := eq "tailscale-operator" (dig "spec" "template" "metadata" "labels" "app.kubernetes.io/name" "" $live) -}}
+{{- $wanted := (include "operator.config" . | fromYaml).replicas -}}
+{{- if $ours -}}{{ $wanted }}{{- else -}}{{ dig "spec" "replicas" 0 $live | default $wanted }}{{- end -}}
 {{- end -}}
 
 {{/* Labels of everything that can be named apart, besides Helm's. */}}

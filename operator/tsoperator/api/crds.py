@@ -12,6 +12,14 @@ from typing import Any, Final
 
 import yaml
 
+from tsoperator.api.names import (
+    CONDITION_CONNECTOR_READY,
+    CONDITION_PEERRELAY_READY,
+    CONDITION_PROXYCLASS_READY,
+    CONDITION_PROXYGROUP_READY,
+    CONDITION_RECORDER_READY,
+    CONDITION_TAILNET_READY,
+)
 from tsoperator.api.objects import (
     CONNECTOR,
     DNSCONFIG,
@@ -56,7 +64,7 @@ class Definition:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Sorts keys, so that the order is not pydantic's, and writes repeated parts out."""
+    """Writes out what is the same object in several places, rather than refer to the first."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -77,7 +85,7 @@ DEFINITIONS: Final = (
             Column("SubnetRoutes", ".status.subnetRoutes"),
             Column("IsExitNode", ".status.isExitNode"),
             Column("IsAppConnector", ".status.isAppConnector"),
-            _reason_of("ConnectorReady"),
+            _reason_of(CONDITION_CONNECTOR_READY),
             AGE,
         ),
         short_names=("cn",),
@@ -91,28 +99,33 @@ DEFINITIONS: Final = (
     Definition(
         PEERRELAY,
         PeerRelay,
-        columns=(AGE, _reason_of("PeerRelayReady"), Column("Endpoints", ".status.endpoints[*].address")),
+        columns=(AGE, _reason_of(CONDITION_PEERRELAY_READY), Column("Endpoints", ".status.endpoints[*].address")),
         short_names=("pr",),
         required=("metadata", "spec"),
     ),
-    Definition(PROXYCLASS, ProxyClass, columns=(_reason_of("ProxyClassReady"), AGE)),
+    Definition(PROXYCLASS, ProxyClass, columns=(_reason_of(CONDITION_PROXYCLASS_READY), AGE)),
     Definition(
         PROXYGROUP,
         ProxyGroup,
-        columns=(_reason_of("ProxyGroupReady"), Column("URL", ".status.url"), Column("Type", ".spec.type"), AGE),
+        columns=(
+            _reason_of(CONDITION_PROXYGROUP_READY),
+            Column("URL", ".status.url"),
+            Column("Type", ".spec.type"),
+            AGE,
+        ),
         short_names=("pg",),
     ),
     Definition(PROXYGROUPPOLICY, ProxyGroupPolicy, columns=(AGE,), short_names=("pgp",), required=("metadata", "spec")),
     Definition(
         RECORDER,
         Recorder,
-        columns=(_reason_of("RecorderReady"), Column("URL", '.status.devices[?(@.url != "")].url'), AGE),
+        columns=(_reason_of(CONDITION_RECORDER_READY), Column("URL", '.status.devices[?(@.url != "")].url'), AGE),
         short_names=("rec",),
     ),
     Definition(
         TAILNET,
         Tailnet,
-        columns=(AGE, _reason_of("TailnetReady")),
+        columns=(AGE, _reason_of(CONDITION_TAILNET_READY)),
         short_names=("tn",),
         required=("metadata", "spec"),
     ),

@@ -39,6 +39,13 @@ def dns_label_error(value: str) -> str | None:
     return f"{_quoted(value)} is not a valid DNS label: {_label_fault(value)}"
 
 
+def namespace_error(value: str) -> str | None:
+    """Say why *value* can't be the name of a namespace, which is a DNS label in lower case."""
+    if value != value.lower():
+        return f"{_quoted(value)} is not a valid namespace: its letters must be lower case"
+    return dns_label_error(value)
+
+
 def fqdn_error(value: str, zones: Iterable[str]) -> str | None:
     """Say why *value* is no MagicDNS name: at least one label below one of *zones*, with or without a final dot."""
     known = [zone.strip(".") for zone in zones]

@@ -44,15 +44,18 @@ class KubeClient:
         *,
         reload: Callable[[], Awaitable[Configuration]] | None = None,
         request_timeout: float = 30.0,
+        observe: Callable[[str, str], None] = lambda method, code: None,
     ) -> None:
         """*reload* reads the configuration again when the credentials are refused (rotated certificates, exec
-        tokens).
+        tokens). *observe* is told the method (WATCH for a watch) and the status of the answer to each request, ``none``
+        without one.
         """
         self._configuration = configuration
         self._reload = reload
         self._rest = _connections(configuration)
         self._retired: RESTClientObject | None = None  # had the credentials before these; may still carry answers
         self._timeout = request_timeout
+        self._observe = observe
         self._renewing = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -113,7 +116,8 @@ class KubeClient:
         }
         limits = aiohttp.ClientTimeout(total=None, connect=self._timeout, sock_read=seconds + _QUIET_LIMIT)
         path = resource.path(namespace)
-        response = await self._send("GET", _with_query(path, query), None, "application/json", limits)
+        sending = self._send("GET", _with_query(path, query), None, "application/json", limits)
+        response = await self._observed("WATCH", sending)
         try:
             if response.status != 200:
                 raise await _refusal(response, f"watch {path}")
@@ -170,9 +174,19 @@ class KubeClient:
         where = f"{method} {path}"
         target = _with_query(path, query or {})
         try:
-            return await self._answer(await self._send(method, target, body, content_type, limits), where)
+            response = await self._observed(method, self._send(method, target, body, content_type, limits))
+            return await self._answer(response, where)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{where}: {_words(error)}") from error
+
+    async def _observed(self, method: str, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
+        code = "none"
+        try:
+            response = await sending
+            code = str(response.status)
+        finally:
+            self._observe(method, code)
+        return response
 
     async def _send(
         self, method: str, target: str, body: Object | None, content_type: str, limits: aiohttp.ClientTimeout

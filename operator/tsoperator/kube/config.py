@@ -42,6 +42,7 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
             f"cannot find the API server: {' '.join(str(error).split())}; "
             "set KUBECONFIG to a kubeconfig file, or run in a Pod with a ServiceAccount"
         ) from error
+    configuration.connection_pool_maxsize = 0  # none: each watch keeps one, and there are some of each namespace
     # The session would ask the environment for a proxy, in a thread, before each request.
     configuration.client_session_kwargs = {"trust_env": False}
     configuration.proxy = configuration.proxy or _proxy_from_environment(configuration.host)

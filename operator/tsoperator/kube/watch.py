@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from tsoperator.api.objects import Object, Resource, labels
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import Gone, KubeError, NotFound, error_of
+from tsoperator.kube.errors import Denied, Gone, KubeError, NotFound, error_of
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,14 @@ class Unserved:
     """The API server does not know the kind (its CRD is not installed)."""
 
 
-Update = Listed | Changed | Deleted | Unserved
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The API server does not let us see the objects now, for the reason *why*."""
+
+    why: str
+
+
+Update = Listed | Changed | Deleted | Unserved | Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +88,15 @@ class Pace:
 
 
 async def updates(client: KubeClient, selection: Selection, pace: Pace | None = None) -> AsyncIterator[Update]:
-    """Yield a Listed, then every change; resume where a watch ended, list again when the server has forgotten. Never
-    ends.
+    """Yield a Listed, then every change; resume where a watch ended, list again when the server has forgotten or has
+    let us in again. Never ends.
     """
     pace = pace or Pace()
     failures = 0
     version = ""
     loop = asyncio.get_running_loop()
     while True:
-        started = loop.time()
+        watching = math.inf  # since when
         try:
             if not version:
                 listing = await client.list(
@@ -96,7 +104,7 @@ async def updates(client: KubeClient, selection: Selection, pace: Pace | None = 
                 )
                 version = listing.resource_version
                 yield Listed(listing.items, version)
-            resumed_from = version
+            resumed_from, watching = version, loop.time()
             async for resume, update in _watched(client, selection, version, pace.watch):
                 version, failures = resume, 0
                 if update is not None:
@@ -113,7 +121,10 @@ async def updates(client: KubeClient, selection: Selection, pace: Pace | None = 
             version = ""
             await asyncio.sleep(pace.first_retry)
         except KubeError as error:
-            if loop.time() - started > pace.last_retry:  # it worked, though nothing happened
+            if isinstance(error, Denied):
+                version = ""
+                yield Refused(str(error))
+            if loop.time() - watching > pace.last_retry:  # it worked, though nothing happened
                 failures = 0
             failures += 1
             delay = min(pace.first_retry * 2 ** min(failures - 1, 16), pace.last_retry) * (0.5 + pace.jitter() / 2)

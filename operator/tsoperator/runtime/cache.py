@@ -3,12 +3,16 @@
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from tsoperator.api.objects import Key, Object, Resource, key_of
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.watch import Changed, Deleted, Listed, Pace, Selection, Update, updates
+from tsoperator.kube.watch import Changed, Deleted, Listed, Pace, Refused, Selection, Update, updates
 
 log = logging.getLogger(__name__)
 
@@ -29,20 +33,26 @@ def without_managed_fields(obj: Object) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What to keep of one kind: which objects, what of them, and how else than by key they are found."""
+    """What to keep of one kind: which objects, what of them, and how else than by key they are found.
+
+    An *optional* one holds nobody up while the API server does not let us see its objects.
+    """
 
     selection: Selection
     indexes: Mapping[str, Index] = field(default_factory=dict)
     slim: Callable[[Object], Object] = without_managed_fields
+    optional: bool = False
 
 
 class Cache:
-    """Holds the objects of every Source, one Source a kind. Objects are shared: build a changed copy, never change
-    one.
+    """Holds the objects of every Source; those of one kind, each Source of another namespace, answer as one. Objects
+    are shared: build a changed copy, never change one.
     """
 
     def __init__(self, sources: Iterable[Source]) -> None:
-        self._kinds = {source.selection.resource: _Kind(source) for source in sources}
+        self._kinds: dict[Resource, _Kind] = {}
+        for source in sources:
+            self._kinds.setdefault(source.selection.resource, _Kind()).add(source)
 
     def get(self, resource: Resource, key: Key) -> Object | None:
         """Return the object, or None."""
@@ -57,56 +67,126 @@ class Cache:
         kind = self._kinds[resource]
         return [kind.objects[key] for key in sorted(kind.found[index].get(value, ()))]
 
+    def knows(self, resource: Resource, namespace: str) -> bool:
+        """Tell whether the selected objects in *namespace* are followed: what isn't among them is not there."""
+        return any(part.known and part.reaches(namespace) for part in self._kinds[resource].parts)
+
     def written(self, resource: Resource, obj: Object) -> None:
         """Take *obj* as the API server has just stored it, so that nobody decides by what was before his own write.
 
         The watch tells of it too: whichever is first. What isn't followed is left out.
         """
-        kind = self._kinds.get(resource)
-        if kind is not None and kind.source.selection.covers(obj):
-            kind.written(obj)
+        for part in self._kinds[resource].parts if resource in self._kinds else ():
+            if part.source.selection.covers(obj):
+                part.written(obj)
 
     def listen(self, resource: Resource, listener: Listener) -> None:
         """Call *listener* at every change of the kind from now on."""
         self._kinds[resource].listeners.append(listener)
 
     def unsynced(self) -> list[str]:
-        """Return the kinds whose objects have not been listed yet."""
-        return [str(resource) for resource, kind in self._kinds.items() if not kind.synced.is_set()]
+        """Return whose objects have not been listed yet."""
+        return [str(part.source.selection) for part in self._parts() if not part.synced.is_set()]
+
+    def refused(self) -> list[Selection]:
+        """Return whose objects the API server does not let us see now."""
+        return [part.source.selection for part in self._parts() if part.refused]
 
     async def synced(self) -> None:
-        """Wait until every kind has been listed once, or the API server has said that it does not serve it."""
-        for kind in self._kinds.values():
-            await kind.synced.wait()
+        """Wait until everything has been listed once, or the API server has said that it does not serve the kind, or
+        does not let us see what is optional.
+        """
+        for part in self._parts():
+            await part.synced.wait()
 
     async def follow(self, client: KubeClient, pace: Pace | None = None) -> None:
-        """Keep every kind up to date until cancelled."""
+        """Keep everything up to date until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for kind in self._kinds.values():
-                tasks.create_task(kind.follow(client, pace))
+            for part in self._parts():
+                tasks.create_task(part.follow(client, pace))
+
+    def _parts(self) -> list["_Part"]:
+        return [part for kind in self._kinds.values() for part in kind.parts]
+
+
+class CacheMetrics(Collector):
+    """Shows what the cache may not see."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the cache (the contract of prometheus_client's collectors)."""
+        refused = GaugeMetricFamily(
+            "tsoperator_watch_refused", "Objects that the operator may not see.", labels=["resource", "namespace"]
+        )
+        for selection in self._cache.refused():
+            refused.add_metric([str(selection.resource), selection.namespace], 1)
+        yield refused
 
 
 class _Kind:
     """The objects of one kind."""
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self) -> None:
+        self.parts: list[_Part] = []
         self.objects: dict[Key, Object] = {}
-        self.found: dict[str, dict[str, set[Key]]] = {index: defaultdict(set) for index in source.indexes}
+        self.found: dict[str, dict[str, set[Key]]] = {}
         self.listeners: list[Listener] = []
+        self.served = True
+
+    def add(self, source: Source) -> None:
+        """Hold the objects of *source*, too."""
+        self.parts.append(_Part(self, source))
+        for index in source.indexes:
+            self.found.setdefault(index, defaultdict(set))
+
+    def put(self, source: Source, key: Key, obj: Object | None) -> None:
+        """Hold *obj*, which is of *source*, under *key* from now on."""
+        old = self.objects.pop(key, None)
+        new = source.slim(obj) if obj is not None else None
+        if old is not None:
+            self._reindex(source, key, old, set.discard)
+        if new is not None:
+            self.objects[key] = new
+            self._reindex(source, key, new, set.add)
+        if _version(old) != _version(new):
+            for listener in self.listeners:
+                listener(old, new)
+
+    def _reindex(self, source: Source, key: Key, obj: Object, change: Callable[[set[Key], Key], None]) -> None:
+        for index, values_of in source.indexes.items():
+            found = self.found[index]
+            for value in values_of(obj):
+                change(found[value], key)
+                if not found[value]:
+                    del found[value]
+
+
+class _Part:
+    """What one Source adds to its kind."""
+
+    def __init__(self, kind: _Kind, source: Source) -> None:
+        self.source = source
         self.synced = asyncio.Event()
-        self._served = True
+        self.known = False
+        self.refused = False
+        self._kind = kind
         self._told = 0  # the version up to which the watch has told all
+
+    def reaches(self, namespace: str) -> bool:
+        return self.source.selection.namespace in ("", namespace)
 
     async def follow(self, client: KubeClient, pace: Pace | None) -> None:
         async for update in updates(client, self.source.selection, pace):
             self._take(update)
-            self.synced.set()
+            if self.known or self.source.optional:
+                self.synced.set()
 
     def written(self, obj: Object) -> None:
         # What the watch has told already may have been followed by a deletion.
         if self.synced.is_set() and _number(obj) > self._told:
-            self._put(key_of(obj), obj)
+            self._kind.put(self.source, key_of(obj), obj)
 
     def _take(self, update: Update) -> None:
         match update:
@@ -115,53 +195,53 @@ class _Kind:
             case Deleted(obj):
                 self._tell(obj, None)
             case Listed(items, version):
-                if not self._served:
-                    log.info("%s is served now", self.source.selection.resource)
-                self._served = True
+                self._note_served(True)
                 self._told = int(version) if version.isdecimal() else 0
                 self._put_all(items)
+            case Refused(why):
+                self._note_refused(why)
             case _:
-                if self._served:
-                    log.warning(
-                        "%s is not served by the API server: what needs it stays off until its CRD is installed",
-                        self.source.selection.resource,
-                    )
-                self._served = False
+                self._note_served(False)
                 self._put_all([])
+
+    def _note_refused(self, why: str) -> None:
+        if not self.refused:
+            log.warning(
+                "%s: the operator may not see them, so what is there stays as it is and nobody looks after it: %s",
+                self.source.selection,
+                why,
+            )
+        self.known, self.refused = False, True
+
+    def _note_served(self, served: bool) -> None:
+        """Note that the API server has answered, and whether it serves the kind."""
+        if self.refused:
+            log.info("%s: the operator may see them again", self.source.selection)
+        self.known, self.refused = True, False
+        if served and not self._kind.served:
+            log.info("%s is served now", self.source.selection.resource)
+        elif self._kind.served and not served:
+            log.warning(
+                "%s is not served by the API server: what needs it stays off until its CRD is installed",
+                self.source.selection.resource,
+            )
+        self._kind.served = served
 
     def _tell(self, last: Object, obj: Object | None) -> None:
         """Take what the watch tells, unless a write of ours has come after it."""
         self._told = max(self._told, _number(last))
-        held = self.objects.get(key_of(last))
+        held = self._kind.objects.get(key_of(last))
         if held is None or _number(held) <= _number(last):
-            self._put(key_of(last), obj)
+            self._kind.put(self.source, key_of(last), obj)
 
     def _put_all(self, items: Iterable[Object]) -> None:
         fresh = {key_of(obj): obj for obj in items}
-        for key in self.objects.keys() - fresh.keys():
-            self._put(key, None)
+        held = [key for key in self._kind.objects if self.reaches(key.namespace)]
+        for key in held:
+            if key not in fresh:
+                self._kind.put(self.source, key, None)
         for key, obj in fresh.items():
-            self._put(key, obj)
-
-    def _put(self, key: Key, obj: Object | None) -> None:
-        old = self.objects.pop(key, None)
-        new = self.source.slim(obj) if obj is not None else None
-        if old is not None:
-            self._reindex(key, old, set.discard)
-        if new is not None:
-            self.objects[key] = new
-            self._reindex(key, new, set.add)
-        if _version(old) != _version(new):
-            for listener in self.listeners:
-                listener(old, new)
-
-    def _reindex(self, key: Key, obj: Object, change: Callable[[set[Key], Key], None]) -> None:
-        for index, values_of in self.source.indexes.items():
-            found = self.found[index]
-            for value in values_of(obj):
-                change(found[value], key)
-                if not found[value]:
-                    del found[value]
+            self._kind.put(self.source, key, obj)
 
 
 def _number(obj: Object) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -73,6 +73,7 @@ class ControllerMetrics(Collector):
             buckets=_SECONDS,
             registry=registry,
         )
+        self.leading = Gauge("tsoperator_leading", "Whether this process leads, and so reconciles.", registry=registry)
         registry.register(self)
 
     def wait_observer(self, controller: str) -> Callable[[float], None]:

@@ -54,6 +54,7 @@ class Manager:
         """
         self._cache = cache
         self._reconcilers = reconcilers
+        self._metrics = metrics
         self._beside = beside
         self._controllers = []
         self._queues: dict[str, WorkQueue] = {}
@@ -95,6 +96,10 @@ class Manager:
 
     async def _reconcile(self) -> None:
         log.info("leading: %s", ", ".join(reconciler.name for reconciler in self._reconcilers))
+        with self._metrics.leading.track_inprogress():
+            await self._work()
+
+    async def _work(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._resync(), name="resync")
             for controller in self._controllers:

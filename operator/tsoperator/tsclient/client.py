@@ -22,7 +22,8 @@ class TailnetClient:
 
     Every call ends within ``retry.call`` seconds, waiting for a token and repeated tries included, and raises
     ControlError.
-    *base_url* has no slash at its end; *clock* counts seconds and never goes back.
+    *base_url* has no slash at its end; *clock* counts seconds and never goes back; *observe* is told the method of each
+    request, repeated ones too, and the status of its answer, ``none`` without one.
     """
 
     def __init__(
@@ -33,9 +34,10 @@ class TailnetClient:
         *,
         clock: Callable[[], float] = time.monotonic,
         retry: Retry | None = None,
+        observe: Callable[[str, str], None] = lambda method, code: None,
     ) -> None:
         self._retry = retry or Retry()
-        self._transport = Transport(session, base_url, self._retry)
+        self._transport = Transport(session, base_url, self._retry, observe)
         self._tokens = TokenSource(self._transport, credentials, clock)
 
     async def create_auth_key(self, tags: Sequence[str]) -> AuthKey:

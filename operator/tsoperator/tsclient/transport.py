@@ -153,10 +153,18 @@ class Transport:
     be used by anyone: it is single-use, known to nobody, and expires.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, base_url: str, retry: Retry) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        base_url: str,
+        retry: Retry,
+        observe: Callable[[str, str], None] = lambda method, code: None,
+    ) -> None:
+        """*observe* is told the method of each try and the status of its answer, ``none`` without one."""
         self._session = session
         self._base_url = base_url
         self._retry = retry
+        self._observe = observe
 
     async def send(self, request: Request) -> Answer:
         """Return the answer to *request*, tried again on 429, 5xx and lost connections.
@@ -176,6 +184,7 @@ class Transport:
     async def _try(self, request: Request) -> Answer | _Failure:
         where = f"{request.method} {self._base_url}{request.path}"
         call = Call(self._base_url, request.path, request.tags, request.granted)
+        code = "none"
         try:
             async with self._session.request(
                 request.method,
@@ -188,9 +197,12 @@ class Transport:
                 timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS),
             ) as response:
                 answer = Answer(where, response.status, await response.read(), request.secret, call)
+                code = str(response.status)
                 retry_after = _seconds(response.headers.get("Retry-After", ""))
         except aiohttp.ClientError as error:
             return _Failure(Unavailable(f"{where}: {str(error) or type(error).__name__}"))
+        finally:
+            self._observe(request.method, code)
         if answer.status == 429:
             return _Failure(RateLimited(str(answer.refusal())), retry_after)
         if answer.status >= 500:

@@ -13,7 +13,7 @@ from tsoperator.kube.errors import KubeError
 from tests.e2e.operatorbench import controlserver
 from tests.e2e.operatorbench.cluster import USERS, Cluster, following
 from tests.e2e.operatorbench.measure import Sample, Step, by_write
-from tests.e2e.operatorbench.operators import Operator
+from tests.e2e.operatorbench.operators import USER, Operator
 from tests.e2e.operatorbench.process import Spending
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.daemons import Daemon, tail
@@ -27,7 +27,6 @@ _LIMIT = 600.0  # s that a step may take
 _QUIET = 2.0  # s without a write after which an operator has settled
 _LOOK = 0.25  # s between two looks into the audit log
 _STOP = 10.0  # s that it may take to stop by itself
-_USER = "operator"  # whom the API server takes it for
 
 CONTROLLERS = {"controllers": "*,-statefulset-controller,-node-lifecycle-controller"}
 """Flags of the controller manager: it makes no Pods. Its garbage collector keeps its limit of 20 requests a second."""
@@ -176,7 +175,7 @@ def run(bed: Bed, operator: Operator, load: Load, number: int, progress: Progres
 
 
 async def _measure(bed: Bed, daemon: Daemon, operator: Operator, load: Load, number: int, progress: Progress) -> Sample:
-    with closing(AuditLog(bed.plane.audit_log, _USER)) as log:
+    with closing(AuditLog(bed.plane.audit_log, USER)) as log:
         async with following(bed.kubeconfig, lambda: daemon.process.alive) as cluster:
             return await Watched(cluster, Spending(daemon, bed), log, load).measure(number, operator, progress)
 

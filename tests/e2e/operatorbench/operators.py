@@ -5,16 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.e2e.go_operator import deployed_from
 from tests.e2e.operatorbench.controlserver import free_ports
 from tests.e2e.operatorbench.measure import Kind
 from tests.e2e.product import NAMESPACE, PROXY_IMAGE, TREE
 from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.commands import Word, run
+from tests.e2e.testbed.commands import Word
 from tests.e2e.testbed.control import TAILSCALED_ENV
 from tests.e2e.testbed.daemons import Daemon
 from tests.e2e.testbed.management import CLIENT_ID, CLIENT_SECRET
-from tests.e2e.testbed.parts import named
 
+USER = "operatorbench"  # whom the API server takes an operator for
 NAME = "operator"
 
 
@@ -44,7 +45,7 @@ class Operator:
         (folder / "client_id").write_text(CLIENT_ID)
         (folder / "client_secret").write_text(CLIENT_SECRET)
         environment = {
-            "KUBECONFIG": str(bed.plane.kubeconfig("operator")),
+            "KUBECONFIG": str(bed.plane.kubeconfig(USER)),
             "OPERATOR_NAMESPACE": NAMESPACE,
             "OPERATOR_LOGIN_SERVER": login_server,
             "CLIENT_ID_FILE": str(folder / "client_id"),
@@ -69,6 +70,5 @@ def ours(profile: Path | None = None) -> Operator:
 
 def theirs(program: Path) -> Operator:
     """Return the Go one, with the state of its device in a folder: less for it to write than in a cluster."""
-    module = run(["go", "list", "-m", "-f", "{{.Dir}}", "tailscale.com"], cwd=named("tailscale").folder).strip()
     environment = {**TAILSCALED_ENV, "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": ""}
-    return Operator(Kind.GO, Path(module) / "cmd" / "k8s-operator" / "deploy" / "crds", (program,), environment)
+    return Operator(Kind.GO, deployed_from() / "crds", (program,), environment)

@@ -34,6 +34,8 @@ def build(paths: Paths, progress: Progress, parts: Iterable[Part] = ALL, whole: 
     missing = [part for part in parts if not part.output(paths).exists()]
     if missing:
         preflight.check_builds()
+    elif not whole:
+        return
     with locked(paths.cache, "build"):
         if whole:
             packages.install(progress)

@@ -2,9 +2,12 @@
 
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.e2e.testbed import network
 from tests.e2e.testbed.commands import Word, run
@@ -17,13 +20,14 @@ from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.pki import Pki
 
 LOOPBACK = "127.0.0.1"
+API_SERVER = "kube-apiserver"
 
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived", "ResponseStarted"],
     "rules": [
-        {"level": "Metadata", "users": ["operator"]},
+        {"level": "Metadata", "users": ["operator", "operatorbench"]},
         {"level": "Metadata", "userGroups": ["system:serviceaccounts:tailscale"]},
         {"level": "None"},
     ],
@@ -47,6 +51,14 @@ class Ports:
         for each in sockets:
             each.close()
         return cls(*numbers)
+
+
+class Excuse(NamedTuple):
+    """A time in which requests may be denied that are allowed at others, and why."""
+
+    why: str
+    began: datetime
+    end: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +102,7 @@ class ControlPlane:
 
     def wait(self) -> None:
         """Wait until the API server is ready, and start the controller manager."""
-        self.daemons.wait_for(self._daemon("kube-apiserver"), lambda: self._answers("/readyz"), 90, "/readyz")
+        self.daemons.wait_for(self._daemon(API_SERVER), lambda: self._answers("/readyz"), 90, "/readyz")
         self._start_controller_manager()
 
     def wait_for_controllers(self) -> None:
@@ -106,6 +118,39 @@ class ControlPlane:
         what = f"the default ServiceAccount and kube-root-ca.crt in {name}"
         controllers = self._daemon("kube-controller-manager")
         self.daemons.wait_for(controllers, lambda: all(self._answers(path) for path in made), 60, what)
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Have no API server meanwhile, as after a crash; it is ready again afterwards."""
+        self.daemons.stop(API_SERVER, grace=0)
+        try:
+            yield
+        finally:
+            # It serves before it is ready, and denies what it allows once it knows the roles.
+            with self.excused("the API server started"):
+                started = self.daemons.restart(API_SERVER, self.inside)
+                self.daemons.wait_for(started, lambda: self._answers("/readyz"), 90, "/readyz")
+
+    @contextmanager
+    def excused(self, why: str) -> Iterator[None]:
+        """Note that requests may be denied while *why* which are allowed at other times."""
+        began = datetime.now(UTC)
+        try:
+            yield
+        finally:
+            with self._excuses.open("a") as notes:
+                notes.write(json.dumps([why, began.isoformat(), datetime.now(UTC).isoformat()]) + "\n")
+
+    @property
+    def excuses(self) -> list[Excuse]:
+        """When requests were excused, and why."""
+        notes = self._excuses.read_text().splitlines() if self._excuses.exists() else []
+        found = map(json.loads, notes)
+        return [Excuse(why, datetime.fromisoformat(began), datetime.fromisoformat(end)) for why, began, end in found]
+
+    @property
+    def _excuses(self) -> Path:
+        return self.folder / "excuses.jsonl"
 
     def token(self, user: str) -> str:
         """Return the token of *user*."""
@@ -161,6 +206,8 @@ class ControlPlane:
         flags: dict[str, Word] = {
             "audit-policy-file": policy,
             "audit-log-path": self.audit_log,
+            "audit-log-maxsize": "0",  # one file however long it gets
+            "enable-admission-plugins": "OwnerReferencesPermissionEnforcement",  # as on OpenShift
             "etcd-servers": f"http://{LOOPBACK}:{self.ports.etcd}",
             "secure-port": str(self.ports.api),
             "service-cluster-ip-range": network.SERVICE_CIDR,
@@ -183,7 +230,7 @@ class ControlPlane:
         else:
             # The address of the `kubernetes` Service can't be a loopback one, and nothing here asks for it.
             flags |= {"bind-address": LOOPBACK, "endpoint-reconciler-type": "none"}
-        self._start("kube-apiserver", flags)
+        self._start(API_SERVER, flags)
 
     def _start_controller_manager(self) -> None:
         flags: dict[str, Word] = {

@@ -95,14 +95,23 @@ def write_layout(folder: Path, layers: Sequence[Path], start: Start) -> None:
 
 def layers_of(folder: Path) -> list[Path]:
     """Return the layer files of the one image in an OCI layout."""
-    blobs = folder / "blobs" / "sha256"
+    return [_blob_path(folder, layer["digest"]) for layer in _manifest(folder)["layers"]]
+
+
+def config_of(folder: Path) -> dict[str, Any]:
+    """Return the configuration of the one image in an OCI layout."""
+    config: dict[str, Any] = json.loads(_blob_path(folder, _manifest(folder)["config"]["digest"]).read_text())
+    return config
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
     index = json.loads((folder / "index.json").read_text())
-    manifest = json.loads(_blob_path(blobs, index["manifests"][0]["digest"]).read_text())
-    return [_blob_path(blobs, layer["digest"]) for layer in manifest["layers"]]
+    manifest: dict[str, Any] = json.loads(_blob_path(folder, index["manifests"][0]["digest"]).read_text())
+    return manifest
 
 
-def _blob_path(blobs: Path, digest: str) -> Path:
-    return blobs / digest.removeprefix("sha256:")
+def _blob_path(folder: Path, digest: str) -> Path:
+    return folder / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
 
 def _blob(blobs: Path, media_type: str, content: Mapping[str, Any]) -> dict[str, Any]:

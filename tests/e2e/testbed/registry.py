@@ -37,6 +37,11 @@ def push(paths: Paths, node: Isolation, layout: Path, name: str) -> None:
     run([*reach(node), program(paths, "crane"), "push", layout, address_of(name)], timeout=120)
 
 
+def copy(paths: Paths, node: Isolation, name: str, other: str) -> None:
+    """Give the image *name*, which was pushed, the name *other* too."""
+    run([*reach(node), program(paths, "crane"), "copy", address_of(name), address_of(other)], timeout=120)
+
+
 def reach(node: Isolation) -> list[str]:
     """Return what goes before a command of the machine itself that needs the registry: the node's network alone."""
     return ["nsenter", f"--net={NETNS / node.name}", "--"]

@@ -4,7 +4,7 @@ import asyncio
 
 import aiohttp
 import pytest
-from clustersim.faults import Failure, Faults
+from clustersim.faults import Ban, Failure, Faults
 from clustersim.objects import CONFIGMAP
 from clustersim.store import ApiError, Store
 
@@ -80,14 +80,40 @@ async def test_latency_delays_an_answer(api: Api) -> None:
             pass
 
 
+async def test_what_is_forbidden_in_one_namespace_is_allowed_elsewhere(api: Api) -> None:
+    await api.call("POST", "/_sim/faults", {"forbid": {"plural": "configmaps", "namespace": "default"}})
+    status, body = await api.call("GET", CONFIGMAPS)
+    assert (status, body["reason"]) == (403, "Forbidden")
+    assert body["message"] == (
+        'configmaps is forbidden: User "clustersim" cannot list resource "configmaps" in API group "" in the namespace '
+        '"default"'
+    )
+    assert (await api.call("POST", CONFIGMAPS, configmap()))[0] == 403
+    others = ("/api/v1/configmaps", "/api/v1/namespaces/tailscale/configmaps", SERVICES)
+    assert [(await api.call("GET", path))[0] for path in others] == [200, 200, 200]
+    await api.call("POST", "/_sim/faults", {"clear": True})
+    assert (await api.call("GET", CONFIGMAPS))[0] == 200
+
+
+async def test_what_is_forbidden_for_all_namespaces_at_once_is_allowed_in_each(api: Api) -> None:
+    api.faults.forbid(Ban("configmaps", verb="watch"))
+    status, body = await api.call("GET", "/api/v1/configmaps?watch=true")
+    assert body["message"].endswith('cannot watch resource "configmaps" in API group "" at the cluster scope')
+    allowed = [(await api.call("GET", path))[0] for path in ("/api/v1/configmaps", CONFIGMAPS)]
+    assert (status, allowed) == (403, [200, 200])
+
+
 async def test_the_state_can_be_read(api: Api) -> None:
-    wanted = {"latency": 0.001, "fail": [{"status": 500, "times": 3, "plural": "secrets"}]}
+    ban = {"plural": "secrets", "namespace": "default", "verb": "list"}
+    wanted = {"latency": 0.001, "fail": [{"status": 500, "times": 3, "plural": "secrets"}], "forbid": [ban]}
     await api.call("POST", "/_sim/faults", wanted)
     _, state = await api.call("GET", "/_sim/faults")
     failure = {"status": 500, "times": 3, "verb": "", "plural": "secrets"}
-    assert state == {"latency": 0.001, "away": False, "nonsense": False, "fail": [failure]}
+    assert state == {"latency": 0.001, "away": False, "nonsense": False, "fail": [failure], "forbid": [ban]}
 
 
-@pytest.mark.parametrize("wanted", [{"latencyy": 1}, {"latency": "slow"}, {"fail": {"code": 500}}])
+@pytest.mark.parametrize(
+    "wanted", [{"latencyy": 1}, {"latency": "slow"}, {"fail": {"code": 500}}, {"forbid": {"status": 403}}]
+)
 async def test_an_unknown_fault_is_refused(api: Api, wanted: dict[str, object]) -> None:
     assert (await api.call("POST", "/_sim/faults", wanted))[0] == 400

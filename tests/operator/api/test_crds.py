@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,8 @@ from tsoperator.api.v1alpha1.kubernetes_types import Affinity, Condition, LocalO
 from tsoperator.api.v1alpha1.pod_types import PodSecurityContext, SecurityContext
 from tsoperator.api.v1alpha1.proxyclass import Container, Pod
 from tsoperator.api.v1alpha1.wire import WireModel
+
+from tests.support.schemas import nodes
 
 ROOT = Path(__file__).parents[3]
 CHART_CRDS = ROOT / "charts/tailscale-operator/files/crds"
@@ -269,16 +270,6 @@ AFFINITY_REQUIRED = {
     f"podAntiAffinity.{PREFERRED}[].podAffinityTerm": {"topologyKey"},
     f"podAntiAffinity.{REQUIRED}[]": {"topologyKey"},
 }
-
-
-def nodes(schema: Object, path: str = "") -> Iterator[tuple[str, Object]]:
-    """Yield every schema below *schema* with its path: ``a.b`` a property, ``a[]`` an item, ``a{}`` a map's value."""
-    yield path, schema
-    for name, child in schema.get("properties", {}).items():
-        yield from nodes(child, f"{path}.{name}".lstrip("."))
-    for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
-        if keyword in schema:
-            yield from nodes(schema[keyword], path + mark)
 
 
 def facts(schema: Object) -> dict[str, Object]:

@@ -13,6 +13,7 @@ from tsoperator.api.rules import (
     fqdn_error,
     ip_error,
     is_true,
+    namespace_error,
     split_tags,
     tag_error,
 )
@@ -87,6 +88,22 @@ def test_a_childs_name_starts_with_its_parents(parent: str, base: str) -> None:
 )
 def test_a_hostname_is_one_dns_label(case: Case) -> None:
     assert says(dns_label_error(case.value), case)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("team-a", ""),
+        Case("1", ""),
+        Case("Team", '"Team" is not a valid namespace: its letters must be lower case'),
+        Case("team_a", '"team_a" is not a valid DNS label: may only contain'),
+        Case("", "must not be empty"),
+        Case("*", "must start with a letter or number"),
+        Case("a" * 64, "at most 63 characters"),
+    ],
+)
+def test_a_namespace_is_a_label_in_lower_case(case: Case) -> None:
+    assert says(namespace_error(case.value), case)
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ async def _until_deleted(changes: AsyncIterator[Any]) -> AsyncIterator[Any]:
                 return
 
 
-async def test_a_missing_object_is_told_by_name(client: KubeClient) -> None:
+async def test_a_missing_object_is_reached_name(client: KubeClient) -> None:
     with pytest.raises(NotFound, match=r'GET /api/v1/namespaces/default/configmaps/a: configmaps "a" not found'):
         await client.get(CONFIGMAP, A)
 
@@ -240,7 +240,7 @@ async def test_what_is_no_list_is_not_taken_for_an_empty_one(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["<html>Bad Gateway</html>", "[]", "null", ""])
-async def test_a_refusal_by_something_in_between_is_told_by_its_code(text: str) -> None:
+async def test_a_refusal_by_something_in_between_is_reached_its_code(text: str) -> None:
     async with client_of(always(502, text=text)) as client:
         with pytest.raises(StatusError, match="HTTP 502 Bad Gateway") as caught:
             await client.get(CONFIGMAP, A)
@@ -261,6 +261,21 @@ async def test_a_connection_that_is_cut_is_unreachable(sim: ClusterSim, client: 
     for request in (client.get(CONFIGMAP, A), client.delete(CONFIGMAP, A), first_event(client)):
         with pytest.raises(Unreachable):
             await request
+
+
+async def test_each_request_is_told_with_the_status_of_its_answer(sim: ClusterSim) -> None:
+    told: list[tuple[str, str]] = []
+    reached = configuration(sim.api_url)
+    async with KubeClient(reached, observe=lambda method, code: told.append((method, code))) as client:
+        version = (await client.create(CONFIGMAP, configmap()))["metadata"]["resourceVersion"]
+        with pytest.raises(AlreadyExists):
+            await client.create(CONFIGMAP, configmap())
+        await client.delete(CONFIGMAP, A)
+        await first_event(client, version)
+        sim.faults.leave()
+        with pytest.raises(Unreachable):
+            await client.get(CONFIGMAP, A)
+    assert told == [("POST", "201"), ("POST", "409"), ("DELETE", "200"), ("WATCH", "200"), ("GET", "none")]
 
 
 async def test_a_server_that_does_not_answer_in_time_is_unreachable(sim: ClusterSim) -> None:

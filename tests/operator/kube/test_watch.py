@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import web
 from clustersim import objects as kinds
+from clustersim.faults import Ban
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Object
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.watch import Changed, Deleted, Listed, Pace, Selection, Unserved, Update, updates
+from tsoperator.kube.watch import Changed, Deleted, Listed, Pace, Refused, Selection, Unserved, Update, updates
 
 from tests.support.cluster import kube_client, running, serving, until
 
@@ -192,6 +193,22 @@ async def test_a_server_that_is_away_is_told_in_few_lines(
     loud = [record for record in caplog.records[:12] if record.levelno > logging.DEBUG]
     assert [record.args[1] for record in loud if isinstance(record.args, tuple)] == [1, 10]
     assert not any(record.exc_info or "\n" in record.getMessage() for record in caplog.records)
+
+
+async def test_who_is_shut_out_is_told_so_and_lists_again_once_let_in(sim: ClusterSim, client: KubeClient) -> None:
+    sim.store.create(kinds.CONFIGMAP, configmap("a"))
+    async with following(client) as seen:
+        await watches(sim, 1)
+        sim.faults.forbid(Ban("configmaps", "default"))
+        sim.faults.drop_watches()
+        await until(lambda: len(seen) >= 3)
+        sim.store.delete(kinds.CONFIGMAP, "default", "a")
+        sim.faults.clear()
+        await until(lambda: told(seen)[-1] == ("Listed",))
+    refused = [update.why for update in seen if isinstance(update, Refused)]
+    assert told(seen) == [("Listed", "a"), *([("Refused",)] * len(refused)), ("Listed",)]
+    assert 'cannot watch resource "configmaps"' in refused[0]
+    assert 'cannot list resource "configmaps"' in refused[-1]
 
 
 class Script:

@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 from clustersim import objects as kinds
+from clustersim.faults import Ban
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
-from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Key, Object, labels
+from prometheus_client import CollectorRegistry
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, PROXYGROUPPOLICY, SECRET, Key, Object, labels
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import Pace, Selection
-from tsoperator.runtime.cache import Cache, Source, without_managed_fields
+from tsoperator.runtime.cache import Cache, CacheMetrics, Source, without_managed_fields
 
 from tests.support.cluster import kube_client, running, serving, until
 
@@ -205,11 +207,11 @@ async def test_a_source_keeps_what_it_says(sim: ClusterSim, client: KubeClient) 
 
 async def test_it_is_synced_when_every_kind_has_been_listed(sim: ClusterSim, client: KubeClient) -> None:
     cache = Cache([CONFIGMAPS, Source(Selection(SECRET))])
-    assert cache.unsynced() == ["configmaps", "secrets"]
+    assert cache.unsynced() == ["configmaps in default", "secrets"]
     sim.faults.leave()
     async with running(cache.follow(client, PACE)):
         await until(lambda: sim.requests["tsoperator", "list", "secrets"] > 1)
-        assert cache.unsynced() == ["configmaps", "secrets"]
+        assert cache.unsynced() == ["configmaps in default", "secrets"]
         sim.faults.clear()
         await cache.synced()
     assert cache.unsynced() == []
@@ -323,3 +325,117 @@ async def test_what_was_written_elsewhere_is_left_out(sim: ClusterSim, client: K
         cache.written(CONFIGMAP, newer)
         cache.written(SECRET, newer)
         assert cache.all(CONFIGMAP) == []
+
+
+TWO = [
+    Source(Selection(CONFIGMAP, namespace), {"team": by_team}, optional=True) for namespace in ("default", "tailscale")
+]
+SHUT = Ban("configmaps", "tailscale")
+
+
+async def test_objects_of_several_namespaces_answer_as_one(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("b", "x", "tailscale"), configmap("c", "x"), configmap("a", "x", "kube-system"))
+    async with followed(client, *TWO) as cache:
+        assert found(cache, "x") == ["c", "b"]
+        assert {obj["metadata"]["name"] for obj in cache.all(CONFIGMAP)} == {"b", "c"}
+        assert cache.get(CONFIGMAP, Key("tailscale", "b"))
+        create(sim, configmap("d", "x", "kube-system"), configmap("d", "x", "tailscale"))
+        await until(lambda: found(cache, "x") == ["c", "b", "d"])
+        sim.store.delete(kinds.CONFIGMAP, "tailscale", "b")
+        await until(lambda: found(cache, "x") == ["c", "d"])
+
+
+async def test_a_relist_of_one_namespace_drops_nothing_of_another(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x"), configmap("b", "x", "tailscale"))
+    notes = Notes()
+    async with followed(client, *TWO) as cache:
+        cache.listen(CONFIGMAP, notes)
+        await missing(sim)
+        await until(lambda: sim.requests["tsoperator", "list", "configmaps"] == 4)
+        create(sim, configmap("c", "y"), configmap("d", "y", "tailscale"))
+        await until(lambda: found(cache, "y") == ["c", "d"])
+    assert notes.changes == [(None, "y"), (None, "y")]
+
+
+async def test_what_was_written_is_heeded_in_each_namespace(sim: ClusterSim, client: KubeClient) -> None:
+    async with followed(client, *TWO) as cache:
+        create(sim, configmap("a", "x", "tailscale"))
+        await until(lambda: found(cache, "x"))
+    create(sim, configmap("b", "x"))
+    cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *B))
+    assert found(cache, "x") == ["b", "a"]
+
+
+async def test_a_namespace_that_is_shut_holds_up_no_other(
+    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(sim, configmap("a", "x"), configmap("b", "x", "tailscale"))
+    sim.faults.forbid(SHUT)
+    async with followed(client, *TWO) as cache:
+        assert (cache.unsynced(), found(cache, "x")) == ([], ["a"])
+        assert [cache.knows(CONFIGMAP, name) for name in ("default", "tailscale")] == [True, False]
+        sim.faults.clear()
+        await until(lambda: found(cache, "x") == ["a", "b"])
+        assert cache.knows(CONFIGMAP, "tailscale")
+    [said] = [record for record in caplog.records if record.name == "tsoperator.runtime.cache"]
+    assert said.levelno == logging.WARNING
+    assert said.getMessage().startswith("configmaps in tailscale: the operator may not see them")
+    assert 'in the namespace "tailscale"' in said.getMessage()
+
+
+async def test_what_is_not_optional_is_waited_for(sim: ClusterSim, client: KubeClient) -> None:
+    cache = Cache([CONFIGMAPS, *TWO[1:]])
+    sim.faults.forbid(Ban("configmaps", "default"))
+    async with running(cache.follow(client, PACE)):
+        await until(lambda: len(cache.unsynced()) == 1)
+        await until(lambda: sim.requests["tsoperator", "list", "configmaps"] > 4)
+        assert cache.unsynced() == ["configmaps in default"]
+
+
+async def test_a_namespace_that_is_shut_later_keeps_what_is_known_of_it(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x", "tailscale"), configmap("b", "x", "tailscale"))
+    async with followed(client, *TWO) as cache:
+        await until(lambda: sim.requests["tsoperator", "watch", "configmaps"] == 2)
+        sim.faults.forbid(SHUT)
+        sim.faults.drop_watches()
+        await until(lambda: not cache.knows(CONFIGMAP, "tailscale"))
+        sim.store.delete(kinds.CONFIGMAP, "tailscale", "b")
+        assert found(cache, "x") == ["a", "b"]
+        sim.faults.clear()
+        await until(lambda: cache.knows(CONFIGMAP, "tailscale"))
+        assert found(cache, "x") == ["a"]
+
+
+async def test_what_may_not_be_seen_is_shown_as_a_metric(sim: ClusterSim, client: KubeClient) -> None:
+    registry = CollectorRegistry()
+    labelled = {"resource": "configmaps", "namespace": "tailscale"}
+    sim.faults.forbid(SHUT)
+    async with followed(client, *TWO) as cache:
+        registry.register(CacheMetrics(cache))
+        assert registry.get_sample_value("tsoperator_watch_refused", labelled) == 1
+        sim.faults.clear()
+        await until(lambda: cache.knows(CONFIGMAP, "tailscale"))
+        assert registry.get_sample_value("tsoperator_watch_refused", labelled) is None
+
+
+async def test_who_follows_all_namespaces_knows_each_and_else_only_his_own(sim: ClusterSim, client: KubeClient) -> None:
+    cache = Cache([CONFIGMAPS, Source(Selection(SECRET)), Source(Selection(DNSCONFIG))])
+    assert not cache.knows(SECRET, "default")
+    async with running(cache.follow(client, PACE)):
+        await cache.synced()
+        assert [cache.knows(SECRET, name) for name in ("default", "tailscale")] == [True, True]
+        assert [cache.knows(CONFIGMAP, name) for name in ("default", "tailscale")] == [True, False]
+        assert cache.knows(DNSCONFIG, "")
+
+
+async def test_a_kind_that_is_not_served_is_told_once_for_all_namespaces(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tsoperator.runtime.cache")
+    policies = [Source(Selection(PROXYGROUPPOLICY, namespace)) for namespace in ("default", "kube-system", "tailscale")]
+    async with (
+        cluster_sim(SimOptions(absent=frozenset({"proxygrouppolicies"}))) as bare,
+        kube_client(bare.api_url) as client,
+        followed(client, *policies),
+    ):
+        bare.serve_kind(kinds.PROXYGROUPPOLICY)
+        await until(lambda: bare.requests["tsoperator", "watch", "proxygrouppolicies"] >= 3)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]

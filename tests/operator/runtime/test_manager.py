@@ -242,6 +242,19 @@ async def test_what_runs_beside_the_reconcilers_runs_while_this_process_leads(
     assert seen == ["first", "stopped"]
 
 
+async def test_who_leads_says_so_in_its_metrics(sim: ClusterSim, client: KubeClient) -> None:
+    registry = CollectorRegistry()
+    seen: list[float | None] = []
+    reconciler = Noting(look=lambda: seen.append(registry.get_sample_value("tsoperator_leading")))
+    manager = Manager(new_cache(), [reconciler], ControllerMetrics(registry))
+    create(sim, "a")
+    assert registry.get_sample_value("tsoperator_leading") == 0
+    async with running(manager.run(client, new_elector(client, "first"))):
+        await until(lambda: seen)
+    assert seen == [1]
+    assert registry.get_sample_value("tsoperator_leading") == 0
+
+
 async def test_a_leader_whose_lease_is_taken_stops(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, "a")
     reconciler = Noting()

@@ -136,6 +136,19 @@ async def test_tries_are_bounded(transport: Transport, control: Control) -> None
     assert control.requests.total() == 4
 
 
+async def test_each_try_is_told_with_the_status_of_its_answer(session: aiohttp.ClientSession, retry: Retry) -> None:
+    told: list[tuple[str, str]] = []
+    control = Control()
+    async with control.serve() as url:
+        transport = Transport(session, url, retry, lambda method, code: told.append((method, code)))
+        control.fail(503)
+        control.answer("{}", status=403)
+        await transport.send(ASKED)
+    with pytest.raises(Unavailable):
+        await transport.send(ASKED)
+    assert told == [("POST", "503"), ("POST", "403"), *[("POST", "none")] * retry.tries]
+
+
 async def test_a_server_that_is_away_is_unavailable(session: aiohttp.ClientSession, retry: Retry) -> None:
     async with Control().serve() as url:
         gone = url

@@ -3,34 +3,34 @@
 from collections.abc import Sequence
 from typing import Annotated, Final
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field
 
 from tsoperator.api.v1alpha1.kubernetes_types import Conditions
-from tsoperator.api.v1alpha1.tailnet_types import OTHER_TAILNET, HostnamePrefix, Tag, unchanged
-from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel
+from tsoperator.api.v1alpha1.tailnet_types import HostnamePrefix, Tag, TailnetName
+from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel, rules
 
 Cidr = Annotated[str, Field(json_schema_extra={"format": "cidr"})]
 Routes = Annotated[list[Cidr], Field(min_length=1)]
 
-_RULES: Final[list[JsonValue]] = [
-    {
-        "rule": "has(self.subnetRouter) || has(self.appConnector) || (has(self.exitNode) && self.exitNode)",
-        "message": "a Connector must be a subnet router, an exit node or an app connector: "
+_RULES: Final = rules(
+    (
+        "has(self.subnetRouter) || has(self.appConnector) || (has(self.exitNode) && self.exitNode)",
+        "a Connector must be a subnet router, an exit node or an app connector: "
         "set subnetRouter, exitNode or appConnector",
-    },
-    {
-        "rule": "!has(self.appConnector) || !(has(self.subnetRouter) || (has(self.exitNode) && self.exitNode))",
-        "message": "an app connector can't be a subnet router or an exit node too: make a Connector for each",
-    },
-    {
-        "rule": "!has(self.hostname) || !has(self.replicas) || self.replicas <= 1",
-        "message": "one hostname can't be that of several replicas: use hostnamePrefix instead of hostname",
-    },
-    {
-        "rule": "!(has(self.hostname) && has(self.hostnamePrefix))",
-        "message": "hostname and hostnamePrefix exclude each other: remove one of them",
-    },
-]
+    ),
+    (
+        "!has(self.appConnector) || !(has(self.subnetRouter) || (has(self.exitNode) && self.exitNode))",
+        "an app connector can't be a subnet router or an exit node too: make a Connector for each",
+    ),
+    (
+        "!has(self.hostname) || !has(self.replicas) || self.replicas <= 1",
+        "one hostname can't be that of several replicas: use hostnamePrefix instead of hostname",
+    ),
+    (
+        "!(has(self.hostname) && has(self.hostnamePrefix))",
+        "hostname and hostnamePrefix exclude each other: remove one of them",
+    ),
+)
 
 
 class SubnetRouter(WireModel):
@@ -50,7 +50,7 @@ class AppConnector(WireModel):
 class ConnectorSpec(WireModel):
     """What the cluster's users want."""
 
-    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": _RULES})
+    model_config = ConfigDict(json_schema_extra=_RULES)
 
     app_connector: AppConnector | None = None
     """Makes the Connector an app connector; it may be an empty object. It can't be anything else then."""
@@ -66,10 +66,10 @@ class ConnectorSpec(WireModel):
     """How many Pods, each a device of its own in the tailnet. Unset means 1."""
     subnet_router: SubnetRouter | None = None
     """Makes the Connector a subnet router."""
-    tags: Sequence[Tag] = Field(default=())
+    tags: Sequence[Tag] = ()
     """The tags of the devices. Unset means the operator's default. The operator must own them by the tailnet's policy.
     """
-    tailnet: str | None = Field(default=None, json_schema_extra=unchanged(OTHER_TAILNET))
+    tailnet: TailnetName | None = None
     """The Tailnet to join. Unset means the operator's own."""
 
 

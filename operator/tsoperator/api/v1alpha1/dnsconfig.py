@@ -74,8 +74,8 @@ class DNSConfigStatus(WireModel):
     """What the operator has done; it writes this, nobody else."""
 
     conditions: Conditions = ()
-    """Whether the nameserver is there (NameserverReady), what is wrong if not, and whether its records have all names
-    (RecordsComplete, shown while they have not)."""
+    """Whether the nameserver is there (NameserverReady), and what is wrong if not. While it lacks something, what that
+    is (NameserverComplete); while its records don't have all names, how many are missing (RecordsComplete)."""
     nameserver: NameserverStatus = Field(default_factory=NameserverStatus)
     """The nameserver as it runs."""
 

@@ -9,7 +9,16 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from tsoperator.api.objects import Object
-from tsoperator.api.v1alpha1.wire import ATOMIC_MAP, SERVER_DEFAULT, AtomicList, Embedded, Int32, Int64, WireModel
+from tsoperator.api.v1alpha1.wire import (
+    ATOMIC_MAP,
+    SERVER_DEFAULT,
+    AtomicList,
+    Embedded,
+    Int32,
+    Int64,
+    WireModel,
+    keyed,
+)
 
 
 class Condition(WireModel):
@@ -179,5 +188,5 @@ Tolerations = Sequence[Annotated[Object, Embedded(Toleration)]]
 LocalObjectReferences = Sequence[Annotated[Object, Embedded(LocalObjectReference)]]
 Conditions = Annotated[
     Sequence[Annotated[Object, Embedded(Condition)]],
-    Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+    Field(json_schema_extra=keyed("type")),
 ]

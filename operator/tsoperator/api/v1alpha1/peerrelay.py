@@ -3,18 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field
 
 from tsoperator.api.v1alpha1.kubernetes_types import Conditions
-from tsoperator.api.v1alpha1.tailnet_types import OTHER_TAILNET, HostnamePrefix, Tag, unchanged
-from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, AtomicList, CustomResource, Int32, WireModel
+from tsoperator.api.v1alpha1.tailnet_types import HostnamePrefix, Tag, TailnetName
+from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, AtomicList, CustomResource, Int32, WireModel, keyed, rules
 
-_RULES: Final[list[JsonValue]] = [
-    {
-        "rule": "!has(self.aws) || size(self.aws.elasticIPs) >= self.replicas",
-        "message": "every replica needs an elastic IP of its own: give as many aws.elasticIPs as replicas, or more",
-    }
-]
+_RULES: Final = rules(
+    (
+        "!has(self.aws) || size(self.aws.elasticIPs) >= self.replicas",
+        "every replica needs an elastic IP of its own: give as many aws.elasticIPs as replicas, or more",
+    ),
+)
 
 
 class ElasticIP(WireModel):
@@ -43,7 +43,7 @@ class RelayService(WireModel):
 class PeerRelaySpec(WireModel):
     """What the cluster's users want."""
 
-    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": _RULES})
+    model_config = ConfigDict(json_schema_extra=_RULES)
 
     aws: AWS | None = None
     """What applies in AWS only."""
@@ -51,14 +51,14 @@ class PeerRelaySpec(WireModel):
     """What the devices' names in the tailnet start with; each ends in its replica's number."""
     proxy_class: str | None = None
     """The ProxyClass that says how the Pods are made."""
-    replicas: Int32 = Field(default=1, ge=0, json_schema_extra={SERVER_DEFAULT: 1, "format": "int32"})
+    replicas: Int32 = Field(default=1, ge=0, json_schema_extra={SERVER_DEFAULT: 1})
     """How many Pods, each a device of its own in the tailnet."""
     service: RelayService | None = None
     """The Services that the relays are reached by."""
     tags: Sequence[Tag] = ()
     """The tags of the devices. Unset means the operator's default. The operator must own them by the tailnet's policy.
     """
-    tailnet: str | None = Field(default=None, json_schema_extra=unchanged(OTHER_TAILNET))
+    tailnet: TailnetName | None = None
     """The Tailnet to join. Unset means the operator's own."""
 
 
@@ -78,12 +78,7 @@ class PeerRelayStatus(WireModel):
 
     conditions: Conditions = ()
     """Whether the relays are there (PeerRelayReady), and what is wrong if not."""
-    endpoints: Annotated[
-        Sequence[RelayEndpoint],
-        Field(
-            json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["replica", "address"]}
-        ),
-    ] = ()
+    endpoints: Annotated[Sequence[RelayEndpoint], Field(json_schema_extra=keyed("replica", "address"))] = ()
     """Where the relays are reached."""
 
 

@@ -5,7 +5,6 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.kubernetes_types import (
     Conditions,
     EmbeddedAffinity,
@@ -19,19 +18,14 @@ from tsoperator.api.v1alpha1.pod_types import (
     EmbeddedSecurityContext,
     TopologySpreadConstraints,
 )
-from tsoperator.api.v1alpha1.wire import CustomResource, WireModel
+from tsoperator.api.v1alpha1.wire import CustomResource, WireModel, rules
 
 LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([a-zA-Z0-9][-._a-zA-Z0-9]*)?[a-zA-Z0-9])?$")]
 
 MONITOR_NEEDS_METRICS: Final = "a ServiceMonitor needs metrics: set metrics.enable to true"
-_METRICS_RULE: Final[Object] = {
-    "x-kubernetes-validations": [
-        {
-            "rule": "self.enable || !(has(self.serviceMonitor) && self.serviceMonitor.enable)",
-            "message": MONITOR_NEEDS_METRICS,
-        }
-    ]
-}
+_METRICS_RULES: Final = rules(
+    ("self.enable || !(has(self.serviceMonitor) && self.serviceMonitor.enable)", MONITOR_NEEDS_METRICS)
+)
 
 
 class EnvironmentVariable(WireModel):
@@ -124,7 +118,7 @@ class ServiceMonitor(WireModel):
 class Metrics(WireModel):
     """Metrics of the proxies, on port 9002. Egress proxies, and those that forward cluster traffic, serve none."""
 
-    model_config = ConfigDict(json_schema_extra=_METRICS_RULE)
+    model_config = ConfigDict(json_schema_extra=_METRICS_RULES)
 
     enable: bool
     """Whether they are served, at /metrics and by a Service of each proxy."""

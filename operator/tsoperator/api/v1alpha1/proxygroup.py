@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tsoperator.api.v1alpha1.kubernetes_types import Conditions
-from tsoperator.api.v1alpha1.tailnet_types import OTHER_TAILNET, HostnamePrefix, Tag, unchanged
-from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel
+from tsoperator.api.v1alpha1.tailnet_types import HostnamePrefix, Tag, TailnetName
+from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel, keyed, unchanged
 
 
 class KubeAPIServer(WireModel):
@@ -35,7 +35,7 @@ class ProxyGroupSpec(WireModel):
     tags: Sequence[Tag] = ()
     """The tags of the devices. Unset means the operator's default. The operator must own them by the tailnet's policy.
     """
-    tailnet: str | None = Field(default=None, json_schema_extra=unchanged(OTHER_TAILNET))
+    tailnet: TailnetName | None = None
     """The Tailnet to join. Unset means the operator's own."""
     type: Annotated[
         Literal["egress", "ingress", "kube-apiserver"],
@@ -62,10 +62,7 @@ class ProxyGroupStatus(WireModel):
     conditions: Conditions = ()
     """Whether all proxies are there (ProxyGroupReady), or one at least (ProxyGroupAvailable), and what is wrong if not.
     """
-    devices: Annotated[
-        Sequence[ProxyGroupDevice],
-        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["hostname"]}),
-    ] = ()
+    devices: Annotated[Sequence[ProxyGroupDevice], Field(json_schema_extra=keyed("hostname"))] = ()
     """The devices in the tailnet."""
     url: str | None = None
     """Where the Kubernetes API is found in the tailnet."""

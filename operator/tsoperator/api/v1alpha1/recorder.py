@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field
 
 from tsoperator.api.v1alpha1.kubernetes_types import (
     Conditions,
@@ -13,15 +13,15 @@ from tsoperator.api.v1alpha1.kubernetes_types import (
 )
 from tsoperator.api.v1alpha1.pod_types import EmbeddedPodSecurityContext, EmbeddedResources, EmbeddedSecurityContext
 from tsoperator.api.v1alpha1.proxyclass import EnvironmentVariable
-from tsoperator.api.v1alpha1.tailnet_types import OTHER_TAILNET, Tag, unchanged
-from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, Int32, WireModel
+from tsoperator.api.v1alpha1.tailnet_types import Tag, TailnetName
+from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, CustomResource, Int32, WireModel, keyed, rules
 
-_RULES: Final[list[JsonValue]] = [
-    {
-        "rule": "!(self.replicas > 1 && (!has(self.storage) || !has(self.storage.s3)))",
-        "message": "several replicas can't share a local disk: set storage.s3, or replicas to 1",
-    }
-]
+_RULES: Final = rules(
+    (
+        "!(self.replicas > 1 && (!has(self.storage) || !has(self.storage.s3)))",
+        "several replicas can't share a local disk: set storage.s3, or replicas to 1",
+    ),
+)
 
 
 class RecorderContainer(WireModel):
@@ -118,11 +118,11 @@ class Storage(WireModel):
 class RecorderSpec(WireModel):
     """What the cluster's users want."""
 
-    model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": _RULES})
+    model_config = ConfigDict(json_schema_extra=_RULES)
 
     enable_ui: bool = Field(default=False, alias="enableUI")
     """Whether recordings can be watched in a browser."""
-    replicas: Int32 = Field(default=1, ge=0, json_schema_extra={SERVER_DEFAULT: 1, "format": "int32"})
+    replicas: Int32 = Field(default=1, ge=0, json_schema_extra={SERVER_DEFAULT: 1})
     """How many Pods, each a device of its own in the tailnet."""
     stateful_set: RecorderStatefulSet | None = None
     """How the recorder's StatefulSet is made."""
@@ -130,7 +130,7 @@ class RecorderSpec(WireModel):
     """Where recordings are kept. Unset means on the Pod's disk, which goes with the Pod."""
     tags: Sequence[Tag] = ()
     """The tags of the devices. Unset means tag:k8s. The operator must own them by the tailnet's policy."""
-    tailnet: str | None = Field(default=None, json_schema_extra=unchanged(OTHER_TAILNET))
+    tailnet: TailnetName | None = None
     """The Tailnet to join. Unset means the operator's own."""
 
 
@@ -150,10 +150,7 @@ class RecorderStatus(WireModel):
 
     conditions: Conditions = ()
     """Whether the recorder is there (RecorderReady), and what is wrong if not."""
-    devices: Annotated[
-        Sequence[RecorderDevice],
-        Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["hostname"]}),
-    ] = ()
+    devices: Annotated[Sequence[RecorderDevice], Field(json_schema_extra=keyed("hostname"))] = ()
     """The devices in the tailnet."""
 
 

@@ -1,14 +1,22 @@
 """What the models of all custom resources share: how they are read from the wire, and marks for their CRD schemas.
 
 A field's docstring is what ``kubectl explain`` shows. A field's default is the code's and stays out of the schema; one
-that the API server should fill in is marked with `SERVER_DEFAULT`. Further ``x-kubernetes-`` keywords, CEL rules among
+that the API server should fill in is marked with `SERVER_DEFAULT`. Further keywords of Kubernetes, CEL rules among
 them, are ``json_schema_extra`` of a field or of a model's configuration.
 """
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError, ValidatorFunctionWrapHandler
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    JsonValue,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+)
 from pydantic.alias_generators import to_camel
 from pydantic_core import CoreSchema, core_schema
 
@@ -27,6 +35,21 @@ AtomicList = Annotated[list[Item], Field(json_schema_extra={"x-kubernetes-list-t
 
 ATOMIC_MAP: Final[Object] = {"x-kubernetes-map-type": "atomic"}
 """For objects that server-side apply replaces whole."""
+
+
+def keyed(*names: str) -> dict[str, JsonValue]:
+    """Return the keywords of a list of objects which server-side apply tells apart by the fields *names*."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(names)}
+
+
+def rules(*pairs: tuple[str, str]) -> dict[str, JsonValue]:
+    """Return the keyword of CEL rules, each with what is said when it is broken."""
+    return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs]}
+
+
+def unchanged(message: str) -> dict[str, JsonValue]:
+    """Return the keyword of a field whose value can't be changed; an optional one can be set later, or taken away."""
+    return rules(("self == oldSelf", message))
 
 
 class WireModel(BaseModel):

@@ -8,10 +8,12 @@ from typing import Final
 
 from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS, RECORDS_KEY
 
-from tsoperator.api.conditions import condition, remove_condition, set_condition
+from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import (
     CONDITION_NAMESERVER_READY,
     LABEL_APP,
+    LABEL_MANAGED,
+    MANAGED,
     NAMESERVER,
 )
 from tsoperator.api.objects import (
@@ -24,6 +26,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     annotations,
+    labels,
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
@@ -43,8 +46,18 @@ _PORT: Final = 1053  # unprivileged; the Service takes 53 to it
 _HEALTH_PORT: Final = 9002
 _METRICS_PORT: Final = 9153
 
+CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
+"""On a DNSConfig whose nameserver is Tailscale's, which lacks something; it is False, or not there."""
+_DRAIN: Final = 10
+"""Seconds for which a Pod goes on answering that is told to stop. It isn't ready then: once the kubelet has seen that,
+in 6 s, nodes send it nothing more, not even from a client whose earlier packets went there."""
+_SETTLE: Final = 5
+"""Seconds for which a new Pod is ready before one that it replaces is stopped: that long a node may take to know it."""
+
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """On a DNSConfig whose nameserver doesn't know all names; it is False, or not there."""
+
+_UPSTREAM_ZONE: Final = "ts.net"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,8 @@ class Observed:
     service: Object | None = None
     records: Object | None = None
     deployment: Object | None = None
+    pods: Sequence[Object] = ()
+    """Of our nameserver: those of the Go operator's have no label to be found by."""
 
 
 def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings) -> Plan:
@@ -74,7 +89,7 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
         _role(dnsconfig, settings),
         _role_binding(dnsconfig, settings),
         _deployment(dnsconfig, settings),
-        _service(dnsconfig, settings, observed.service),
+        _service(dnsconfig, settings, observed),
     ]
     return Plan(hold=True, apply=children, status=_status(obj, dnsconfig, observed, settings))
 
@@ -85,20 +100,38 @@ def _refused(obj: Object, reason: str, message: str) -> Plan:
 
 
 def _status(obj: Object, dnsconfig: DNSConfig, observed: Observed, settings: Settings) -> Object | None:
-    """Return the status once the Service has its address; it tells of records only while some are left out."""
+    """Return the status once the Service has its address; it tells of what is incomplete only while it is."""
     cluster_ip = (observed.service or {}).get("spec", {}).get("clusterIP")
     if not cluster_ip or cluster_ip == "None":
         return None
-    ready = condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", _generation(obj))
-    status = _with_condition(obj, ready)
-    left_out = annotations(observed.records).get(ANNOTATION_LEFT_OUT) if observed.records else None
-    if left_out:
-        message = _words_for(left_out, nameserver_image(dnsconfig, settings), observed.deployment)
-        incomplete = condition(CONDITION_RECORDS_COMPLETE, False, "TooManyNames", message, _generation(obj))
-        status = _with_condition({"status": status}, incomplete)
-    else:
-        status = {**status, "conditions": remove_condition(status["conditions"], CONDITION_RECORDS_COMPLETE)}
-    return {**status, "nameserver": {"ip": cluster_ip}}
+    generation, image = _generation(obj), nameserver_image(dnsconfig, settings)
+    told = [condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", generation)]
+    if is_upstream(image):
+        message = _words_for_upstream(image, settings)
+        told.append(condition(CONDITION_NAMESERVER_COMPLETE, False, "UpstreamImage", message, generation))
+    if left_out := annotations(observed.records).get(ANNOTATION_LEFT_OUT) if observed.records else None:
+        message = _words_for(left_out, image, observed.deployment)
+        told.append(condition(CONDITION_RECORDS_COMPLETE, False, "TooManyNames", message, generation))
+    status = obj.get("status") or {}
+    mended = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE} - {each["type"] for each in told}
+    kept = [each for each in status.get("conditions") or [] if each["type"] not in mended]
+    return {**status, "conditions": set_condition(kept, told, now=""), "nameserver": {"ip": cluster_ip}}
+
+
+def _words_for_upstream(image: str, settings: Settings) -> str:
+    """What Tailscale's nameserver does worse than ours (dns-crds-chart.md 1.5), and how to get ours."""
+    lost = [
+        "changes reach it up to two minutes late",
+        "all names must fit in one ConfigMap",
+        "it answers questions for A and AAAA in small letters only",
+        "a new version interrupts it",
+    ]
+    if zones := [zone for zone in settings.zones if not f".{zone}".endswith(f".{_UPSTREAM_ZONE}")]:
+        lost.insert(0, f"it refuses names in {', '.join(zones)}")
+    cure = "set spec.nameserver.image to this operator's nameserver"
+    if not is_upstream(settings.nameserver_image):
+        cure = f"take spec.nameserver.image away to get {settings.nameserver_image}"
+    return f"{image} is Tailscale's nameserver: {'; '.join(lost)}. To mend that, {cure}"
 
 
 def _words_for(left_out: str, image: str, deployment: Object | None) -> str:
@@ -144,7 +177,7 @@ def _service_account(dnsconfig: DNSConfig, settings: Settings) -> Object:
 
 
 def _role(dnsconfig: DNSConfig, settings: Settings) -> Object:
-    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
     return _child(dnsconfig, settings, ROLE, {"rules": [rule]})
 
 
@@ -154,10 +187,11 @@ def _role_binding(dnsconfig: DNSConfig, settings: Settings) -> Object:
     return _child(dnsconfig, settings, ROLEBINDING, {"roleRef": role, "subjects": [subject]})
 
 
-def _service(dnsconfig: DNSConfig, settings: Settings, live: Object | None) -> Object:
+def _service(dnsconfig: DNSConfig, settings: Settings, observed: Observed) -> Object:
     """The cluster IP counts at creation only: the API server changes it for nobody."""
+    live = observed.service
     spec: Object = {
-        "selector": {LABEL_APP: NAMESERVER},
+        "selector": {LABEL_APP: NAMESERVER, **({LABEL_MANAGED: MANAGED} if _replaces_another(observed) else {})},
         "ports": [
             {"name": "udp", "port": 53, "targetPort": _PORT, "protocol": "UDP"},
             {"name": "tcp", "port": 53, "targetPort": _PORT, "protocol": "TCP"},
@@ -167,6 +201,23 @@ def _service(dnsconfig: DNSConfig, settings: Settings, live: Object | None) -> O
     if cluster_ip := live["spec"].get("clusterIP") if live else asked:
         spec["clusterIP"] = cluster_ip
     return _child(dnsconfig, settings, SERVICE, {"spec": spec})
+
+
+def _replaces_another(observed: Observed) -> bool:
+    """Tell whether a Pod of ours is ready, and one of the Go operator's nameserver is about to be stopped.
+
+    That one ends at once while nodes still send to it, so they are told before to send to ours alone. Only for these
+    seconds: the Go operator, if it comes back, leaves the Service's selector as it is.
+    """
+    if observed.deployment is None:
+        return False
+    metadata, spec = observed.deployment["metadata"], observed.deployment["spec"]
+    status = observed.deployment.get("status") or {}
+    total, updated, ready = (int(status.get(name) or 0) for name in ("replicas", "updatedReplicas", "readyReplicas"))
+    of_ours = LABEL_MANAGED in labels(spec["template"]) and status.get("observedGeneration") == metadata.get(
+        "generation"
+    )
+    return of_ours and len(observed.pods) < total and total - updated < ready and ready > int(spec.get("replicas", 1))
 
 
 def _deployment(dnsconfig: DNSConfig, settings: Settings) -> Object:
@@ -183,13 +234,17 @@ def _deployment(dnsconfig: DNSConfig, settings: Settings) -> Object:
         "volumeMounts": [{"name": CONFIGMAP_NAME, "mountPath": "/config"}],
     }
     strategy: Object = {"type": "Recreate"}
+    pace: Object = {}
+    pod_labels = {LABEL_APP: NAMESERVER}
     volume: Object = {"name": CONFIGMAP_NAME}
     if is_upstream(image):
         volume["configMap"] = {"name": CONFIGMAP_NAME}
     else:
         volume["projected"] = {"sources": [_shard_source(shard) for shard in range(MAX_SHARDS)]}
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
-        container |= _our_container()
+        container |= _our_container(settings)
+        pace = {"minReadySeconds": _SETTLE}
+        pod_labels |= nameserver_labels(dnsconfig.metadata.name, settings.namespace)
     pod: Object = {
         "containers": [container],
         "restartPolicy": "Always",
@@ -203,14 +258,20 @@ def _deployment(dnsconfig: DNSConfig, settings: Settings) -> Object:
         "revisionHistoryLimit": 5,
         "selector": {"matchLabels": {LABEL_APP: NAMESERVER}},
         "strategy": strategy,
-        "template": {"metadata": {"labels": {LABEL_APP: NAMESERVER}}, "spec": pod},
+        **pace,
+        "template": {"metadata": {"labels": pod_labels}, "spec": pod},
     }
     return _child(dnsconfig, settings, DEPLOYMENT, {"spec": spec})
 
 
-def _our_container() -> Object:
-    """What our nameserver's image offers beyond upstream's: probes, and no need of root or a writable file system."""
+def _our_container(settings: Settings) -> Object:
+    """What our nameserver's image offers beyond upstream's: probes, a log as ours is, and no need of root or a writable
+    file system.
+    """
+    log_format = {"env": [{"name": "TSNAMESERVER_LOG_FORMAT", "value": settings.log_format}]}
     return {
+        **(log_format if settings.log_format != "text" else {}),  # the default unsaid: no Pod starts anew for it
+        "args": [f"--drain={_DRAIN}"],
         "ports": [
             {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
             {"name": "udp", "protocol": "UDP", "containerPort": _PORT},

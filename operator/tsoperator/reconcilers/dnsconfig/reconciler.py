@@ -9,6 +9,7 @@ from tsoperator.api.objects import (
     CONFIGMAP,
     DEPLOYMENT,
     DNSCONFIG,
+    POD,
     ROLE,
     ROLEBINDING,
     SERVICE,
@@ -20,7 +21,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
-from tsoperator.desired.children import owned_keys
+from tsoperator.desired.children import BY_OWNER, Owner, owned_keys
 from tsoperator.desired.plan import Plan
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.runtime.apply import Applier
@@ -61,7 +62,9 @@ class DNSConfigReconciler:
         service = self._cache.get(SERVICE, Key(self._settings.namespace, NAMESERVER))
         records = self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME))
         deployment = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
-        observed = desired.Observed(self._cache.all(DNSCONFIG), service, records, deployment)
+        owner = Owner(PARENT_NAMESERVER, Key(self._settings.namespace, obj["metadata"]["name"]))
+        pods = self._cache.indexed(POD, BY_OWNER, str(owner))
+        observed = desired.Observed(self._cache.all(DNSCONFIG), service, records, deployment, pods)
         return desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)
 
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:

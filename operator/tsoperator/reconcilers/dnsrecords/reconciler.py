@@ -115,8 +115,9 @@ class DNSRecordsReconciler:
         owner = self._owner(service) if service else None
         if service is None or owner is None:
             return None
-        parent = self._cache.get(_PARENTS[owner.type], owner.key)
-        return NamedProxy(service, parent, self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, key.name))
+        kind, slices = _PARENTS[owner.type], self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, key.name)
+        watched = self._cache.knows(kind, owner.key.namespace)
+        return NamedProxy(service, self._cache.get(kind, owner.key), slices, watched)
 
     def _owner(self, service: Object) -> Owner | None:
         """Return whose proxy's Service *service* is, None if that is none that can have a name."""

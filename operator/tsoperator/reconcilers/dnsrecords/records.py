@@ -22,12 +22,13 @@ from tsoperator.settings import Settings
 @dataclass(frozen=True, slots=True)
 class NamedProxy:
     """A proxy's headless Service, or the one that leads to a ProxyGroup's proxies; the object that it is for, if that
-    is there; and its EndpointSlices.
+    is there; its EndpointSlices; and whether the namespace of what it is for is *watched*: else it may well be there.
     """
 
     service: Object
     parent: Object | None
     slices: Sequence[Object]
+    watched: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,20 @@ def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
 
 
 def _name(proxy: NamedProxy, settings: Settings) -> str:
-    """Return the name that *proxy* answers to, folded; empty if it has none, or what it is for is going."""
+    """Return the name that *proxy* answers to, folded; empty if it has none, or what it is for is going.
+
+    While nothing is known of what it is for, it is the one that was noted last.
+    """
     parent = proxy.parent
-    if parent is None or is_deleting(parent) or is_deleting(proxy.service):
+    if is_deleting(proxy.service) or (parent is not None and is_deleting(parent)):
         return ""
-    given = annotations(parent)
+    grouped = grouped_owner_of(proxy.service) is not None
     noted = annotations(proxy.service).get(ANNOTATION_MAGIC_DNSNAME, "")
-    if grouped_owner_of(proxy.service):
+    if parent is None:
+        stays = not proxy.watched and (_is_grouped_egress(proxy.service) or not grouped)
+        return _folded(noted) if stays else ""
+    given = annotations(parent)
+    if grouped:
         asks = _is_grouped_egress(proxy.service) and bool(given.get(PROXY_GROUP))
         fqdn = given.get(ANNOTATION_TAILNET_FQDN, "")
         return _folded(noted or fqdn) if asks and fqdn else ""  # noted: to where its proxies were last told to lead

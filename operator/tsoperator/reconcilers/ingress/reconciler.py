@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 BY_BACKEND = "backend"
 """The index of Ingresses by the ``namespace/name`` of the Services that they name."""
 
+_UNSEEN = 60.0  # s until another look at an Ingress in whose namespace the operator may not see Services
+
 
 def by_backend(ingress: Object) -> Iterable[str]:
     """Index Ingresses by their backends."""
@@ -72,7 +74,7 @@ class IngressReconciler:
         ingress = self._cache.get(INGRESS, key)
         if ingress is None:
             self._missed.forget(key)
-            return await self._proxies.clear_away(desired.owner(key))
+            return await self._proxies.clear_away(INGRESS, desired.owner(key))
         self._proxies.keep(desired.owner(key))
         observed = self._observe(ingress)
         result = await self._proxies.carry_out(ingress, self._decide(ingress, observed), desired.failed)
@@ -108,6 +110,8 @@ class IngressReconciler:
         if desired.is_leaving(ingress, self._settings):
             return desired.plan_deletion(ingress, observed)
         self._look_at_class()
+        if not self._cache.knows(SERVICE, key_of(ingress).namespace):
+            return Plan(requeue_after=_UNSEEN)  # its backends may be there, so what they have stays
         if plan := desired.refusal(ingress, observed, self._settings):
             return plan
         proxy = desired.proxy(ingress, observed, self._settings)

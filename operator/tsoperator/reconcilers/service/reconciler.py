@@ -53,7 +53,7 @@ class ServiceReconciler:
         service = self._cache.get(SERVICE, key)
         if service is None:
             self._rewrites.forget(key)
-            return await self._proxies.clear_away(desired.owner(key))
+            return await self._proxies.clear_away(SERVICE, desired.owner(key))
         self._proxies.keep(desired.owner(key))
         decision = self._decide(service, self._observe(service))
         return await self._proxies.carry_out(service, decision, desired.failed, partial(self._acted, service))

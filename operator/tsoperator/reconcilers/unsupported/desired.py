@@ -4,7 +4,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from tsoperator.api.conditions import condition, set_condition
-from tsoperator.api.names import FINALIZER
+from tsoperator.api.names import (
+    CONDITION_PEERRELAY_READY,
+    CONDITION_PROXYGROUP_READY,
+    CONDITION_PROXYGROUPPOLICY_READY,
+    CONDITION_RECORDER_READY,
+    CONDITION_TAILNET_READY,
+)
 from tsoperator.api.objects import (
     PEERRELAY,
     PROXYGROUP,
@@ -13,21 +19,23 @@ from tsoperator.api.objects import (
     TAILNET,
     Object,
     Resource,
-    has_finalizer,
     is_deleting,
 )
 from tsoperator.desired.plan import Plan
 
 CONDITIONS: Final[Mapping[Resource, str]] = {
-    PEERRELAY: "PeerRelayReady",
-    PROXYGROUP: "ProxyGroupReady",
-    PROXYGROUPPOLICY: "ProxyGroupPolicyReady",
-    RECORDER: "RecorderReady",
-    TAILNET: "TailnetReady",
+    PEERRELAY: CONDITION_PEERRELAY_READY,
+    PROXYGROUP: CONDITION_PROXYGROUP_READY,
+    PROXYGROUPPOLICY: CONDITION_PROXYGROUPPOLICY_READY,
+    RECORDER: CONDITION_RECORDER_READY,
+    TAILNET: CONDITION_TAILNET_READY,
 }
 """The condition of each kind that says so."""
 
 REASON: Final = "NotSupportedYet"
+
+_FINALIZERS: Final = "tailscale.com/"
+"""What those of other operators for the tailnet begin with: a ProxyGroup can have two."""
 
 
 def plan(obj: Object, type_: str) -> Plan:
@@ -36,10 +44,11 @@ def plan(obj: Object, type_: str) -> Plan:
         f"this version of the operator does nothing for a {obj['kind']}: what another operator made for it stays as it "
         "is, and nobody looks after it"
     )
-    if is_deleting(obj) and has_finalizer(obj, FINALIZER):
+    held_by = [name for name in obj["metadata"].get("finalizers") or () if name.startswith(_FINALIZERS)]
+    if is_deleting(obj) and held_by:
         message = (
             f"this version of the operator can't take away what another one made for this {obj['kind']}: delete its "
-            f"objects and its devices in the tailnet, then take the finalizer {FINALIZER} off it"
+            f"objects and its devices in the tailnet, then take off its finalizers {', '.join(held_by)}"
         )
     wanted = condition(type_, False, REASON, message, int(obj["metadata"].get("generation", 0)))
     status = obj.get("status") or {}

@@ -274,6 +274,7 @@ EVERY_BAD = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.full
 @EVERY_BAD
 async def test_a_bad_connector_is_told_why_it_has_no_proxy(world: World, case: Bad) -> None:
     bad = connector(**{**connector()["spec"], **case.spec})
@@ -287,6 +288,7 @@ async def test_a_bad_connector_is_told_why_it_has_no_proxy(world: World, case: B
     assert not await world.writes_when_left_alone()
 
 
+@pytest.mark.full
 @EVERY_BAD
 async def test_a_proxy_that_ran_keeps_running_when_its_connector_becomes_bad(world: World, case: Bad) -> None:
     await world.apply(connector())

@@ -1,31 +1,33 @@
 """What a DNSConfig needs."""
 
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tsoperator.api.conditions import condition
-from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, SERVICE, Key, Object
+from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, POD, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.reconcilers.dnsconfig.desired import Observed
+from tsoperator.settings import Settings
 
 from tests.support.objects import children_of, dnsconfig, obj, settings
 
 SETTINGS = settings()
 OURS = settings(nameserver_image="example.org/tsnameserver:v1")
+OURS_IN_JSON = replace(OURS, log_format="json")
 ROLLING = "ours, with its rollout under way"
 SERVICE_KEY = Key("tailscale", "nameserver")
 
 
-def plan(found: Object, *others: Object, service: Object | None = None, of: object = SETTINGS) -> Plan:
-    given_settings = OURS if of is OURS else SETTINGS
-    return desired.plan(found, DNSConfig.parse(found), Observed([found, *others], service), given_settings)
+def plan(found: Object, *others: Object, service: Object | None = None, of: Settings = SETTINGS) -> Plan:
+    return desired.plan(found, DNSConfig.parse(found), Observed([found, *others], service), of)
 
 
 def child(made: Plan, kind: str) -> Object:
@@ -33,7 +35,7 @@ def child(made: Plan, kind: str) -> Object:
     return found
 
 
-def deployment_spec(nameserver: Object | None = None, of: object = SETTINGS) -> Object:
+def deployment_spec(nameserver: Object | None = None, of: Settings = SETTINGS) -> Object:
     spec: Object = child(plan(dnsconfig(nameserver=nameserver), of=of), "Deployment")["spec"]
     return spec
 
@@ -68,7 +70,7 @@ def test_every_child_is_the_dnsconfigs_in_the_operators_namespace() -> None:
 
 def test_the_nameserver_may_read_configmaps_and_nothing_else() -> None:
     made = plan(dnsconfig())
-    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
     assert child(made, "Role")["rules"] == [rule]
     binding = child(made, "RoleBinding")
     assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "nameserver"}
@@ -112,6 +114,7 @@ def test_our_image_is_probed_has_no_privileges_and_is_replaced_without_a_gap() -
     spec = deployment_spec(of=OURS)
     (container,) = pod_of(spec)["containers"]
     assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    assert (spec["minReadySeconds"], container["args"]) == (5, ["--drain=10"])
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "health"}
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}
     assert [port["name"] for port in container["ports"]] == ["tcp", "udp", "health", "metrics"]
@@ -127,6 +130,15 @@ def test_our_image_is_mounted_all_shards_that_there_may_be_beside_each_other() -
         assert source == {"name": f"dnsrecords-{shard}", "items": items, "optional": True}
     first = [{"key": "records.json", "path": "records.json"}]
     assert sources[0] == {"name": "dnsrecords", "items": first, "optional": True}
+
+
+def test_the_nameserver_logs_in_json_where_the_operator_does() -> None:
+    (text,), (json,) = (pod_of(deployment_spec(of=each))["containers"] for each in (OURS, OURS_IN_JSON))
+    assert json == {**text, "env": [{"name": "TSNAMESERVER_LOG_FORMAT", "value": "json"}]}
+
+
+def test_the_go_image_knows_no_log_format() -> None:
+    assert deployment_spec(of=settings(log_format="json")) == GO_DEPLOYMENT_SPEC
 
 
 def test_another_image_reaches_the_deployment() -> None:
@@ -172,6 +184,52 @@ def test_the_service_takes_port_53_to_the_nameserver() -> None:
     }
 
 
+class Rollout(NamedTuple):
+    """A Deployment's status, how many of its Pods are ours, and whether the Service leads to these alone then."""
+
+    replicas: int
+    updated: int
+    ready: int
+    pods: int
+    alone: bool
+    wanted: int = 1
+    of: Settings = OURS
+    seen: int = 1
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Rollout(0, 0, 0, 0, alone=False),
+        Rollout(1, 0, 1, 0, alone=False),  # nothing new yet
+        Rollout(2, 1, 1, 1, alone=False),  # the new one isn't ready
+        Rollout(2, 1, 2, 1, alone=True),
+        Rollout(1, 1, 1, 1, alone=False),  # the old one has been stopped
+        Rollout(2, 1, 2, 2, alone=False),  # the old one is ours, too
+        Rollout(3, 1, 3, 1, alone=True, wanted=2),
+        Rollout(3, 2, 2, 2, alone=False, wanted=2),  # the second new one isn't ready: that may last
+        Rollout(3, 2, 3, 2, alone=True, wanted=2),
+        Rollout(3, 1, 2, 1, alone=False),  # two old ones, and one is wanted
+        Rollout(2, 1, 2, 0, alone=False, of=SETTINGS),
+        Rollout(2, 1, 2, 1, alone=False, seen=0),
+    ],
+)
+def test_the_service_leads_past_a_nameserver_of_the_go_operator_that_is_about_to_be_stopped(case: Rollout) -> None:
+    spec = deployment_spec({"replicas": case.wanted}, of=case.of)
+    deployment = obj(DEPLOYMENT, Key("tailscale", "nameserver"), {"spec": spec}, generation=1)
+    counts = {"replicas": case.replicas, "updatedReplicas": case.updated, "readyReplicas": case.ready}
+    deployment["status"] = {"observedGeneration": case.seen, **counts}
+    found, pods = dnsconfig(), [obj(POD, Key("tailscale", f"nameserver-{each}")) for each in range(case.pods)]
+    made = desired.plan(found, DNSConfig.parse(found), Observed([found], deployment=deployment, pods=pods), OURS)
+    selector = child(made, "Service")["spec"]["selector"]
+    assert selector == {"app": "nameserver", **({"tailscale.com/managed": "true"} if case.alone else {})}
+
+
+def test_our_pods_have_the_labels_by_which_they_are_found() -> None:
+    found = deployment_spec(of=OURS)["template"]["metadata"]["labels"]
+    assert found == {"app": "nameserver", **nameserver_labels("ts-dns", "tailscale")}
+
+
 ASKED = {"service": {"clusterIP": "192.0.2.53"}}
 
 
@@ -183,7 +241,7 @@ def test_the_cluster_ip_counts_at_creation_only() -> None:
 
 def test_once_the_service_has_its_address_the_dnsconfig_is_ready() -> None:
     found = dnsconfig(generation=4)
-    status = plan(found, service=live_service(clusterIP="192.0.2.53")).status
+    status = plan(found, service=live_service(clusterIP="192.0.2.53"), of=OURS).status
     assert status is not None
     (condition,) = status["conditions"]
     assert condition | {"lastTransitionTime": ""} == {
@@ -238,7 +296,7 @@ class LeftOut(NamedTuple):
     ],
 )
 def test_names_that_are_left_out_are_counted_in_a_condition(case: LeftOut) -> None:
-    ready, incomplete = status_with("12", of=case.of)["conditions"]
+    ready, *_, incomplete = status_with("12", of=case.of)["conditions"]
     assert (ready["type"], ready["status"]) == ("NameserverReady", "True")
     assert incomplete | {"lastTransitionTime": ""} == {
         "type": "RecordsComplete",
@@ -253,7 +311,49 @@ def test_names_that_are_left_out_are_counted_in_a_condition(case: LeftOut) -> No
 @pytest.mark.parametrize("left_out", [None, ""])
 def test_the_condition_goes_when_all_names_are_served(left_out: str | None) -> None:
     old = condition("RecordsComplete", False, "TooManyNames", "12") | {"lastTransitionTime": "2026-01-02T03:04:05Z"}
-    assert [left["type"] for left in status_with(left_out, old=old)["conditions"]] == ["NameserverReady"]
+    assert [left["type"] for left in status_with(left_out, OURS, old=old)["conditions"]] == ["NameserverReady"]
+
+
+class Lost(NamedTuple):
+    settings: dict[str, Any]
+    image: Object
+    begins: str
+    cure: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Lost(
+            {},
+            {},
+            "tailscale/k8s-nameserver:stable is Tailscale's nameserver: changes reach it up to two minutes late; ",
+            "set spec.nameserver.image to this operator's nameserver",
+        ),
+        Lost(
+            {"nameserver_image": "example.org/tsnameserver:v1", "zones": ("tail.example.org", "ts.net")},
+            {"repo": "tailscale/k8s-nameserver"},
+            "tailscale/k8s-nameserver:v1 is Tailscale's nameserver: it refuses names in tail.example.org; changes ",
+            "take spec.nameserver.image away to get example.org/tsnameserver:v1",
+        ),
+    ],
+)
+def test_what_is_lost_by_the_go_nameserver_is_said_in_a_condition(case: Lost) -> None:
+    found = dnsconfig(nameserver={"image": case.image}, generation=4)
+    observed = Observed([found], live_service(clusterIP="192.0.2.53"))
+    status = desired.plan(found, DNSConfig.parse(found), observed, settings(**case.settings)).status
+    assert status is not None
+    ready, lost = status["conditions"]
+    assert (ready["type"], ready["status"]) == ("NameserverReady", "True")
+    assert (lost["type"], lost["status"], lost["reason"]) == ("NameserverComplete", "False", "UpstreamImage")
+    assert lost["message"].startswith(case.begins)
+    assert lost["message"].endswith(f". To mend that, {case.cure}")
+    assert lost["observedGeneration"] == 4
+
+
+def test_nothing_is_said_to_be_lost_with_our_nameserver() -> None:
+    old = condition("NameserverComplete", False, "UpstreamImage", "") | {"lastTransitionTime": "2026-01-02T03:04:05Z"}
+    assert [left["type"] for left in status_with(None, OURS, old=old)["conditions"]] == ["NameserverReady"]
 
 
 def refused(found: Object, *others: Object) -> tuple[Plan, Object]:

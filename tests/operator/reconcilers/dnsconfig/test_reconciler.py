@@ -212,6 +212,25 @@ async def other(world: World, obj: Object) -> bool:
     return found is not None and uid(found) != uid(obj)
 
 
+UPSTREAM = {"repo": "tailscale/k8s-nameserver", "tag": "stable"}
+
+
+async def test_a_nameserver_of_the_go_operator_is_run_and_what_is_lost_by_it_is_said(cluster: World) -> None:
+    asked = dnsconfig(image=UPSTREAM)
+    async with running_operator(cluster, nameserver_image="example.org/tsnameserver:v1"):
+        await cluster.apply(asked)
+        await made(cluster, asked)
+        (volume,) = (await deployment(cluster))["spec"]["template"]["spec"]["volumes"]
+        assert volume["configMap"]["name"] == "dnsrecords"
+        said = await cluster.condition(asked, "NameserverComplete")
+        assert said is not None
+        assert said.message.endswith("take spec.nameserver.image away to get example.org/tsnameserver:v1")
+        assert not await cluster.writes_when_left_alone()
+        await cluster.change(asked, {"spec": {"nameserver": {"image": None}}})
+        await cluster.becomes(lambda: image(cluster), "example.org/tsnameserver:v1")
+        await cluster.becomes(lambda: cluster.reason(asked, "NameserverComplete"), "")
+
+
 async def incomplete(world: World) -> str:
     """Return the reason for which names are left out, if any are."""
     return await world.reason(dnsconfig(), "RecordsComplete")

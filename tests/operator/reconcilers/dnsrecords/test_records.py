@@ -1,5 +1,6 @@
 """Which name a proxy answers to, and at which addresses."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -111,6 +112,28 @@ def test_a_proxygroups_name_is_served_while_its_parent_asks_for_it(case: Grouped
 def test_a_proxy_whose_parent_is_gone_has_no_name() -> None:
     orphan = NamedProxy(headless(Owner("svc", Key("default", "db")), "uid", "ts-db", FQDN), None, [UP])
     assert both(orphan) == ({}, {})
+
+
+class Unknown(NamedTuple):
+    proxy: NamedProxy
+    records: Object
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Unknown(proxy(UP, name=f"{FQDN.upper()}."), {FQDN: ["192.0.2.1"]}),
+        Unknown(proxy(UP, parent=ingress(), name="web.tail1234.ts.net"), {"web.tail1234.ts.net": ["192.0.2.1"]}),
+        Unknown(proxy(EMPTY), {FQDN: []}),
+        Unknown(proxy(UP, name=""), {}),
+        Unknown(proxy(UP, deletionTimestamp="2026-01-02T03:04:05Z"), {}),
+        Unknown(grouped(name=FQDN), {FQDN: ["192.0.2.50"]}),
+        Unknown(grouped(), {}),
+        Unknown(grouped(name=FQDN, type="ExternalName"), {}),
+    ],
+)
+def test_a_proxy_of_whose_parent_nothing_is_known_keeps_its_name_and_follows_its_pods(case: Unknown) -> None:
+    assert both(replace(case.proxy, parent=None, watched=False))[0] == case.records
 
 
 def test_a_proxys_service_that_goes_takes_the_name_along() -> None:

@@ -244,6 +244,7 @@ BAD = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", BAD.values(), ids=BAD)
 async def test_a_bad_service_is_told_why_it_has_no_proxy(world: World, case: Bad) -> None:
     service = egress()
@@ -259,6 +260,7 @@ async def test_a_bad_service_is_told_why_it_has_no_proxy(world: World, case: Bad
     assert not await world.writes_when_left_alone()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", BAD.values(), ids=BAD)
 async def test_a_proxy_that_ran_keeps_running_when_its_service_becomes_bad(world: World, case: Bad) -> None:
     await world.apply(egress())

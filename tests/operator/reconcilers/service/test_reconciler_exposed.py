@@ -272,6 +272,7 @@ async def test_the_proxy_of_an_egress_service_is_not_exposed_in_its_place(world:
     await made(world)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("service", "words"),
     [

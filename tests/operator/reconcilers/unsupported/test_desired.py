@@ -1,5 +1,6 @@
-from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import Object
+import pytest
+from tsoperator.api.crds import DEFINITIONS
+from tsoperator.api.objects import PROXYGROUPPOLICY, Object, Resource
 from tsoperator.reconcilers.unsupported import desired
 
 
@@ -25,7 +26,24 @@ def test_an_object_is_told_that_nothing_is_done_for_it() -> None:
 
 
 def test_one_that_is_held_by_another_operator_is_told_the_way_out() -> None:
-    leaving = group(deletionTimestamp="2026-01-02T03:04:05Z", finalizers=[FINALIZER])
+    others = ["example.org/held", "tailscale.com/finalizer", "tailscale.com/kube-apiserver-finalizer"]
+    leaving = group(deletionTimestamp="2026-01-02T03:04:05Z", finalizers=others)
     plan = desired.plan(leaving, "ProxyGroupReady")
     assert plan.status is not None
-    assert f"take the finalizer {FINALIZER} off it" in plan.status["conditions"][1]["message"]
+    message = plan.status["conditions"][1]["message"]
+    assert "its finalizers tailscale.com/finalizer, tailscale.com/kube-apiserver-finalizer" in message
+    assert "example.org" not in message
+
+
+def test_one_that_goes_and_is_held_by_nobody_for_the_tailnet_is_told_as_others_are() -> None:
+    leaving = group(deletionTimestamp="2026-01-02T03:04:05Z", finalizers=["example.org/held"])
+    assert desired.plan(leaving, "ProxyGroupReady") == desired.plan(group(), "ProxyGroupReady")
+
+
+@pytest.mark.parametrize(
+    "resource", [each for each in desired.CONDITIONS if each != PROXYGROUPPOLICY], ids=lambda each: each.kind
+)
+def test_kubectl_get_shows_the_reason(resource: Resource) -> None:
+    definition = next(each for each in DEFINITIONS if each.resource == resource)
+    columns = {column.name: column.json_path for column in definition.columns}
+    assert f'@.type == "{desired.CONDITIONS[resource]}"' in columns["Status"]

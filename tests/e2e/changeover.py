@@ -1,0 +1,143 @@
+"""What is seen while one operator takes over from another: answers of DNS, Pods that end, and writes."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from clustersim.traffic import MUTATING
+from tsoperator.api.objects import labels
+from tsoperator.kube.client import USER_AGENT
+from tsoperator.predecessor import LABEL_NAME, NAME
+
+from tests.e2e.cluster import Cluster, Object
+from tests.e2e.dnsprobe import NO_ANSWER, PATIENCE, Probe, Seen
+from tests.e2e.product import NAMESPACE
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.network import DNS_SERVICE
+from tests.e2e.waiting import eventually
+from tests.support.audit import entries
+
+_OPERATOR = f"system:serviceaccount:{NAMESPACE}:operator"
+_BESIDE = ("leases", "events", "selfsubjectaccessreviews")  # what an operator may send before it is its turn
+
+
+class Write(NamedTuple):
+    """One write of an operator, by the API server's clock."""
+
+    at: datetime
+    ours: bool
+    verb: str
+    resource: str
+
+
+@dataclass(slots=True)
+class Changeover:
+    """What was seen; complete once the change is over."""
+
+    answers: Sequence[Seen] = ()
+    """The nameserver's for one name."""
+    resolved: Sequence[Seen] = ()
+    """Of the cluster's DNS for names that it has to ask the nameserver for."""
+    writes: Sequence[Write] = ()
+    ended: Mapping[str, datetime | None] = field(default_factory=dict)
+    """When each Pod of our operator that there was has ended, to the second below."""
+    ended_go: Mapping[str, datetime | None] = field(default_factory=dict)
+    """The same of the Go operator's."""
+
+    @property
+    def silence(self) -> float:
+        """For how many seconds at most the nameserver gave no answer."""
+        silent, since = 0.0, None
+        for seen in self.answers:
+            if seen.rcode != NO_ANSWER:
+                silent, since = silent + (seen.at - since if since else 0), None
+            elif since is None:
+                since = seen.at - PATIENCE
+        return silent
+
+    @property
+    def told(self) -> set[tuple[str, ...]]:
+        """What the nameserver answered: rcode and addresses."""
+        return {(seen.rcode, *seen.addresses) for seen in self.answers if seen.rcode != NO_ANSWER}
+
+    def first_write(self, *, ours: bool) -> datetime:
+        """Return when the first write of one of the two operators came."""
+        return min(write.at for write in self.writes if write.ours is ours)
+
+    def last_write(self, *, ours: bool) -> datetime:
+        """Return when the last write of one of the two operators came."""
+        return max(write.at for write in self.writes if write.ours is ours)
+
+    def check_names(self) -> None:
+        """Check that whoever asked got the one answer, of the nameserver itself and through the cluster's DNS.
+
+        Raises AssertionError.
+        """
+        assert {answer.rcode for answer in self.resolved} == {"NXDOMAIN"}, self.resolved
+        assert {answer.rcode for answer in self.answers} == {"NOERROR"}, self.answers
+        assert len(self.told) == 1, self.told
+
+
+def nameserver_runs(cluster: Cluster, image: str) -> bool:
+    """Tell whether all that serves as the nameserver, or still ends, has this image."""
+    pods = cluster.listed("pods", labels={"app": "nameserver"})
+    return {pod["spec"]["containers"][0]["image"] for pod in pods} == {image}
+
+
+@contextmanager
+def changeover(bed: Bed, nameserver: str, name: str, folder: Path) -> Iterator[Changeover]:
+    """Watch while the block runs: what *nameserver* says of *name*, and the operators; notes go into *folder*."""
+    seen = Changeover()
+    since = datetime.now(UTC)
+    pods = folder / "pods.json"
+    watch = ["get", "pods", "--selector=app=operator", "--watch", "--output-watch-events", "--output=json"]
+    argv = ["kubectl", "--namespace", NAMESPACE, *watch]
+    with (
+        pods.open("w") as notes,
+        subprocess.Popen(argv, stdout=notes, env=bed.environment()) as watching,
+        Probe.of(bed, nameserver, name, folder) as probe,
+        Probe.of(bed, DNS_SERVICE, f"none.{name}", folder, fresh=True) as resolver,
+    ):
+        try:
+            yield seen
+            eventually(lambda: probe.seen()[-1].rcode != NO_ANSWER, "an answer after all", 20)
+        finally:
+            watching.terminate()
+        seen.answers = probe.seen()
+        seen.resolved = resolver.seen()
+    seen.ended, seen.ended_go = _ended(pods.read_text())
+    seen.writes = list(_writes(bed.plane.audit_log, since))
+
+
+def _ended(events: str) -> tuple[dict[str, datetime | None], dict[str, datetime | None]]:
+    """Read the end of each Pod's process from a sequence of watch events: of our operator's, and of the Go one's."""
+    ours: dict[str, datetime | None] = {}
+    go: dict[str, datetime | None] = {}
+    decoder = json.JSONDecoder()
+    while events := events.lstrip():
+        event, end = decoder.raw_decode(events)
+        events = events[end:]
+        pod = event["object"]
+        (ours if labels(pod).get(LABEL_NAME) == NAME else go)[pod["metadata"]["name"]] = _end(pod)
+    return ours, go
+
+
+def _end(pod: Object) -> datetime | None:
+    for container in pod["status"].get("containerStatuses") or ():
+        if "terminated" in container["state"]:
+            return datetime.fromisoformat(container["state"]["terminated"]["finishedAt"])
+    return None
+
+
+def _writes(audit_log: Path, since: datetime) -> Iterator[Write]:
+    for entry in entries(audit_log):
+        resource = entry.get("objectRef", {}).get("resource", "")
+        at = datetime.fromisoformat(entry["requestReceivedTimestamp"])
+        is_write = entry["verb"] in MUTATING and resource not in _BESIDE
+        if is_write and at > since and entry["user"]["username"] == _OPERATOR:
+            yield Write(at, entry.get("userAgent") == USER_AGENT, entry["verb"], resource)

@@ -1,0 +1,53 @@
+"""The Go operator as its users have it: its chart as it is released, and its images."""
+
+import json
+import shutil
+from pathlib import Path
+
+from tests.e2e.testbed import control, oci
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.commands import run
+from tests.e2e.testbed.images import Files
+from tests.e2e.testbed.parts import TAILSCALE, named, program
+
+OPERATOR_IMAGE = f"tailscale/k8s-operator:v{TAILSCALE}"  # the chart's default
+NAMESERVER_IMAGE = "tailscale/k8s-nameserver:stable"  # of a DNSConfig that names none
+
+_CONDITIONAL = "{{ if .Values.installCRDs -}}\n%s{{- end -}}\n"
+
+
+def deployed_from() -> Path:
+    """Return the folder of its Go module that has chart and CRDs; the module is fetched where it isn't there."""
+    module = run(["go", "mod", "download", "-json", "tailscale.com"], cwd=named("tailscale").folder, timeout=120)
+    return Path(json.loads(module)["Dir"]) / "cmd" / "k8s-operator" / "deploy"
+
+
+def released_chart(folder: Path) -> Path:
+    """Return its chart, in *folder*, with what a release adds: the CRDs among the templates, and the version."""
+    source, chart = deployed_from(), folder / "go-operator"
+    shutil.copytree(source / "chart", chart, copy_function=shutil.copyfile)
+    chart.chmod(0o755)  # modules are read-only
+    (chart / "templates").chmod(0o755)
+    for crd in (source / "crds").iterdir():
+        (chart / "templates" / crd.name).write_text(_CONDITIONAL % crd.read_text())
+    text = (chart / "Chart.yaml").read_text()
+    text = text.replace("version: 0.1.0", f"version: {TAILSCALE}").replace('"stable"', f'"v{TAILSCALE}"')
+    (chart / "Chart.yaml").write_text(text)
+    return chart
+
+
+def push_operator(bed: Bed) -> str:
+    """Push the operator as the image that it is released as, and return its name."""
+    inside = "/usr/local/bin/operator"
+    environment = [oci.PATH, *(f"{name}={value}" for name, value in control.TAILSCALED_ENV.items())]
+    files = Files({inside: program(bed.paths, "k8s-operator")})
+    bed.images.push_files(OPERATOR_IMAGE, files, oci.Start(entrypoint=[inside], environment=environment))
+    return OPERATOR_IMAGE
+
+
+def push_nameserver(bed: Bed) -> str:
+    """Push its nameserver as the image that it is released as, and return its name."""
+    inside = "/usr/local/bin/k8s-nameserver"
+    files = Files({inside: program(bed.paths, "k8s-nameserver")})
+    bed.images.push_files(NAMESERVER_IMAGE, files, oci.Start(entrypoint=[inside]), base=False)
+    return NAMESERVER_IMAGE

@@ -1,0 +1,42 @@
+"""What the chart renders of some values, written down: only what is otherwise than in the static manifests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from tests.e2e.product import CHART
+from tests.e2e.testbed.commands import run
+
+MANIFESTS = CHART.parent / "manifests" / "operator.yaml"
+VALUES = sorted((Path(__file__).parent / "values").glob("*.yaml"))
+
+_HEAD = "# Written by `make manifests`: what the chart renders otherwise than charts/manifests/operator.yaml."
+
+
+def written(values: Path) -> Path:
+    """Return where what *values* render is written down."""
+    return Path(__file__).parent / values.name
+
+
+def rendered(helm: Path, values: Path) -> str:
+    """Return what *values* render otherwise: the manifests that differ, and the names of those that are left out."""
+    text = run([helm, "template", "operator", CHART, "--namespace", "tailscale", "--values", values], timeout=60)
+    usual, found = _manifests(MANIFESTS.read_text()), _manifests(text)
+    missing = sorted({_name(each) for each in usual} - {_name(each) for each in found})
+    return "\n".join([_HEAD, *(f"# Not there: {name}" for name in missing), *(_others(found, usual)), ""])
+
+
+def _others(found: list[str], usual: list[str]) -> Iterator[str]:
+    for manifest in found:
+        if manifest not in usual:
+            yield f"---\n{manifest}"
+
+
+def _manifests(text: str) -> list[str]:
+    return [each.strip("\n") for each in text.removeprefix("---\n").split("\n---\n")]
+
+
+def _name(manifest: str) -> str:
+    obj = yaml.safe_load(manifest)
+    return f"{obj['kind']} {obj['metadata']['name']}"

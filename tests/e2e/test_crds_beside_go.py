@@ -1,0 +1,125 @@
+"""Our definitions line by line beside the Go operator's; descriptions, and the words of refusals, are our own."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tsoperator.api.crds import DEFINITIONS, crd
+
+from tests.support.schemas import children, nodes
+
+Object = dict[str, Any]
+Definitions = dict[str, Object]
+
+EVERY_KIND = pytest.mark.parametrize("kind", [definition.resource.kind for definition in DEFINITIONS])
+
+DIFFERENT = {
+    "DNSConfig spec.nameserver.pod.imagePullSecrets": "the Go operator has it from 1.103 on",
+}
+"""What only one of the two says, as kind and place, with the reason."""
+
+SAME_MEANING = {
+    "has(self.subnetRouter) || (has(self.exitNode) && self.exitNode == true) || has(self.appConnector)":
+    "has(self.subnetRouter) || has(self.appConnector) || (has(self.exitNode) && self.exitNode)",
+    "!((has(self.subnetRouter) || (has(self.exitNode)  && self.exitNode == true)) && has(self.appConnector))":
+    "!has(self.appConnector) || !(has(self.subnetRouter) || (has(self.exitNode) && self.exitNode))",
+    "!(has(self.hostname) && has(self.replicas) && self.replicas > 1)":
+    "!has(self.hostname) || !has(self.replicas) || self.replicas <= 1",
+    "!has(self.aws) || !has(self.aws.elasticIPs) || self.aws.elasticIPs.size() >= self.replicas":
+    "!has(self.aws) || size(self.aws.elasticIPs) >= self.replicas",
+    "!(has(self.serviceMonitor) && self.serviceMonitor.enable  && !self.enable)":
+    "self.enable || !(has(self.serviceMonitor) && self.serviceMonitor.enable)",
+}  # fmt: skip
+"""Their CEL rules that ours say in other words; test_crds.py has objects that break each."""
+
+WORDS = {"description"}
+DEEPER = {"properties", "items", "additionalProperties", "x-kubernetes-validations"}
+UNORDERED = {"required", "enum"}
+
+
+@pytest.fixture(scope="module")
+def ours() -> Definitions:
+    return {definition.resource.kind: crd(definition) for definition in DEFINITIONS}
+
+
+@pytest.fixture(scope="module")
+def theirs(go_crds: list[Object]) -> Definitions:
+    return {found["spec"]["names"]["kind"]: found for found in go_crds}
+
+
+def schema(definition: Object) -> Object:
+    """Return the schema of the one version that there is."""
+    (version,) = definition["spec"]["versions"]
+    found: Object = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def frame(definition: Object) -> Object:
+    """Return all but the schema: names, scope, version, columns, subresources."""
+    (version,) = definition["spec"]["versions"]
+    columns = [
+        {key: column[key] for key in column.keys() - WORDS} for column in version.get("additionalPrinterColumns", [])
+    ]
+    others = {key: version[key] for key in version.keys() - {"schema", "additionalPrinterColumns"}}
+    return {
+        **definition["spec"],
+        "apiVersion": definition["apiVersion"],
+        "name": definition["metadata"]["name"],
+        "versions": [{**others, "columns": columns}],
+    }
+
+
+def differences(ours: Object, theirs: Object, path: str = "") -> Iterator[str]:
+    """Yield the places where two schemas don't say the same: a path, with the keyword where both have the path."""
+    for keyword in (ours.keys() | theirs.keys()) - WORDS - DEEPER:
+        mine, other = (node.get(keyword) for node in (ours, theirs))
+        if keyword in UNORDERED:
+            mine, other = set(mine or ()), set(other or ())
+        if mine != other:
+            yield f"{path} {keyword}"
+    below, below_theirs = children(ours), children(theirs)
+    for mark in below.keys() | below_theirs.keys():
+        if mark in below and mark in below_theirs:
+            yield from differences(below[mark], below_theirs[mark], path + mark)
+        else:
+            yield path + mark
+
+
+def rules(schema: Object) -> list[tuple[str, Object]]:
+    """Return every CEL rule with its path."""
+    return [(path, rule) for path, node in nodes(schema) for rule in node.get("x-kubernetes-validations", ())]
+
+
+def test_both_have_the_same_kinds(ours: Definitions, theirs: Definitions) -> None:
+    assert ours.keys() == theirs.keys()
+
+
+@EVERY_KIND
+def test_a_kind_is_named_served_and_listed_as_the_go_operators(
+    ours: Definitions, theirs: Definitions, kind: str
+) -> None:
+    assert frame(ours[kind]) == frame(theirs[kind])
+
+
+def test_schemas_differ_where_there_is_a_reason_and_nowhere_else(ours: Definitions, theirs: Definitions) -> None:
+    found = {
+        f"{kind} {place.removeprefix('.')}"
+        for kind in ours
+        for place in differences(schema(ours[kind]), schema(theirs[kind]))
+    }
+    assert found == DIFFERENT.keys()
+
+
+def test_every_rule_is_theirs_or_in_the_table_of_those_that_mean_the_same(
+    ours: Definitions, theirs: Definitions
+) -> None:
+    used = set()
+    for kind in ours:
+        given, wanted = (rules(schema(each[kind])) for each in (ours, theirs))
+        assert all(rule.keys() == {"rule", "message"} and rule["message"] for _, rule in given + wanted)
+        expressions = [(path, rule["rule"]) for path, rule in wanted]
+        used |= {expression for _, expression in expressions}
+        assert {(path, rule["rule"]) for path, rule in given} == {
+            (path, SAME_MEANING.get(expression, expression)) for path, expression in expressions
+        }
+    assert SAME_MEANING.keys() <= used

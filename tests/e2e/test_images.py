@@ -1,0 +1,143 @@
+"""The product's images: what they add to their base, and how they start."""
+
+import re
+import sys
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tsnameserver import __version__
+
+from tests.e2e import product
+from tests.e2e.cluster import Cluster
+from tests.e2e.testbed import oci, rootfs
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.paths import Paths
+from tests.e2e.waiting import eventually
+
+Object = dict[str, Any]
+
+MEGABYTE = 1_000_000
+LIMITS = {"nameserver": 60, "operator": 120}  # megabytes that the layers above the base may have, uncompressed
+ARM64 = ("manylinux2014_aarch64", "manylinux_2_17_aarch64", "manylinux_2_28_aarch64")
+COMPILED = re.compile(r"(.*)__pycache__/(.+)\.cpython-\d+(?:\.opt-(\d))?\.pyc")
+SHELLS = ("/usr/bin/bash", "/usr/bin/dash")
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+for name in sys.argv[1:]:
+    for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+        importlib.import_module(module.name)
+"""
+PACKAGES = {"nameserver": ["tsnameserver"], "operator": ["tsoperator"]}
+
+
+class Image(NamedTuple):
+    """An image: the target that it was built from, what it says of itself, and what its layers add to the base."""
+
+    target: str
+    name: str
+    config: Object
+    added: Sequence[tarfile.TarInfo]
+
+
+@pytest.fixture(scope="module", params=LIMITS)
+def image(bed: Bed, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """An image of the product."""
+    name = product.push_image(bed, request.param)
+    layout = tmp_path_factory.mktemp(request.param) / "image"
+    bed.images.save_built(name, layout)
+    below = len(oci.layers_of(rootfs.layout(bed.paths)))
+    added = [entry for layer in oci.layers_of(layout)[below:] for entry in _entries(layer)]
+    return Image(request.param, name, oci.config_of(layout)["config"], added)
+
+
+def _entries(layer: Path) -> list[tarfile.TarInfo]:
+    with tarfile.open(layer) as files:
+        return files.getmembers()
+
+
+def test_it_is_small(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
+    size = sum(entry.size for entry in image.added) / MEGABYTE
+    with capsys.disabled():
+        sys.stdout.write(f"\n{image.target}: {size:.1f} MB above its base\n")
+    assert 0 < size <= LIMITS[image.target]
+
+
+def test_it_says_what_it_is(image: Image) -> None:
+    labels = {name.removeprefix("org.opencontainers.image."): text for name, text in image.config["Labels"].items()}
+    assert labels["title"] == f"ts{image.target}"
+    assert labels["version"] == __version__
+    assert labels["licenses"] == "BSD-3-Clause"
+    assert labels["description"]
+
+
+def test_it_runs_as_a_user_that_has_a_number_and_is_not_root(image: Image) -> None:
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", image.config["User"])
+
+
+def test_it_starts_its_program_itself(image: Image) -> None:
+    assert (image.config["Entrypoint"], image.config.get("Cmd") or []) == (["python3", "-m", f"ts{image.target}"], [])
+
+
+def test_its_user_can_change_nothing_in_it_nor_become_another(image: Image) -> None:
+    added = [entry for entry in image.added if not entry.issym()]
+    assert [entry.name for entry in added if entry.mode & 0o6000] == []
+    assert [entry.name for entry in added if entry.uid or entry.gid or entry.mode & 0o002] == []
+
+
+def test_everything_in_it_is_compiled_as_it_runs(image: Image) -> None:
+    """Its file system is read-only: what isn't there is compiled again at each start."""
+    names = {entry.name for entry in image.added if entry.name.startswith("app/")}
+    compiled = [found for name in names if (found := COMPILED.fullmatch(name))]
+    optimized = "2" if "PYTHONOPTIMIZE=2" in image.config["Env"] else None
+    sources = {f"{folder}{module}.py" for folder, module, level in map(re.Match.groups, compiled) if level == optimized}
+    assert {name for name in names if name.endswith(".py")} == sources
+
+
+def test_what_is_compiled_for_a_processor_is_there_for_arm64_too() -> None:
+    found = product.wheels(Paths.from_environment().cache / "product" / "wheels", "3.13", ARM64)
+    platforms = {wheel.stem.rpartition("-")[2] for wheel in found.glob("*.whl")}
+    assert any("aarch64" in platform for platform in platforms)
+    assert [each for each in platforms if each != "any" and "aarch64" not in each] == []
+
+
+def test_it_works_without_a_shell_and_a_file_system_to_write_to(cluster: Cluster, image: Image, namespace: str) -> None:
+    cluster.apply(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _named("nothing", namespace), "data": {"it": ""}}
+    )
+    cluster.apply(_pod(image, namespace))
+    eventually(lambda: _phase(cluster, namespace) in {"Succeeded", "Failed"}, "the Pod's end", 60)
+    said = cluster.bed.kubectl("-n", namespace, "logs", "trial", "--all-containers", "--prefix")
+    assert _phase(cluster, namespace) == "Succeeded", said
+    assert f"usage: ts{image.target}" in said
+
+
+def _phase(cluster: Cluster, namespace: str) -> str:
+    return str((cluster.get("pod", "trial", namespace) or {})["status"]["phase"])
+
+
+def _named(name: str, namespace: str) -> Object:
+    return {"name": name, "namespace": namespace}
+
+
+def _pod(image: Image, namespace: str) -> Object:
+    """Return a Pod that starts the program, and imports all of it, with an empty file in the place of each shell."""
+    common = {
+        "image": image.name,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+        },
+        "volumeMounts": [{"name": "nothing", "mountPath": shell, "subPath": "it"} for shell in SHELLS],
+    }
+    containers = [
+        {"name": "program", "args": ["--help"], **common},
+        {"name": "modules", "command": ["python3", "-c", IMPORT_ALL, *PACKAGES[image.target]], **common},
+    ]
+    volumes = [{"name": "nothing", "configMap": {"name": "nothing"}}]
+    spec = {"restartPolicy": "Never", "containers": containers, "volumes": volumes}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": _named("trial", namespace), "spec": spec}

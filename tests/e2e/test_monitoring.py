@@ -1,0 +1,83 @@
+"""ServiceMonitors: a cluster with the Prometheus operator's kind has one for each proxy whose class asks for it."""
+
+from collections.abc import Iterator
+
+import pytest
+from tsoperator.api.names import LABEL_MANAGED
+
+from tests.e2e.cluster import Cluster, Object
+from tests.e2e.product import NAMESPACE
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import BALANCED, exposed_service, proxy_class
+
+CLASS = "monitored"
+CRD: Object = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
+    "spec": {
+        "group": "monitoring.coreos.com",
+        "names": {"kind": "ServiceMonitor", "plural": "servicemonitors"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+
+
+def monitoring(release: str) -> Object:
+    """Return the class whose proxies the Prometheus called *release* is to find."""
+    monitor = {"enable": True, "labels": {"release": release}}
+    return proxy_class(CLASS, metrics={"enable": True, "serviceMonitor": monitor})
+
+
+@pytest.fixture(scope="module")
+def monitored(cluster: Cluster, shared_namespace: str) -> Iterator[Object]:
+    """A Service whose proxy has the class."""
+    name = CRD["metadata"]["name"]
+    cluster.apply(CRD)
+    cluster.bed.kubectl("wait", f"crd/{name}", "--for=condition=Established", "--timeout=20s")
+    service = exposed_service(shared_namespace, "lb", BALANCED, proxy_class=CLASS)
+    cluster.apply(monitoring("first"), service)
+    yield service
+    cluster.delete("proxyclass", CLASS)
+    cluster.delete("crd", name)
+
+
+def monitors(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
+    """Return the names of the ServiceMonitors for a Service's proxy, and the Prometheus that each is for."""
+    namespace = service["metadata"]["namespace"]
+    found = [obj["metadata"] for obj in cluster.listed("servicemonitors", NAMESPACE)]
+    ours = [each for each in found if each["labels"].get("ts_proxy_parent_namespace") == namespace]
+    return [(each["name"], each["labels"].get("release", "")) for each in ours]
+
+
+def test_the_monitor_is_labelled_as_the_class_says(cluster: Cluster, monitored: Object) -> None:
+    (statefulset,) = eventually(lambda: cluster.children(monitored, "statefulsets"), "its StatefulSet")
+    name = f"{statefulset['metadata']['name']}-metrics"
+    eventually(lambda: monitors(cluster, monitored) == [(name, "first")], f"ServiceMonitor {name}")
+    cluster.apply(monitoring("second"))
+    eventually(lambda: monitors(cluster, monitored) == [(name, "second")], "the class's other label on it")
+
+
+def test_the_monitor_gets_back_the_label_that_was_taken_off(cluster: Cluster, monitored: Object) -> None:
+    ((name, _),) = eventually(lambda: monitors(cluster, monitored), "the ServiceMonitor")
+    cluster.bed.kubectl("-n", NAMESPACE, "label", "servicemonitor", name, f"{LABEL_MANAGED}-")
+
+    def has_it() -> bool:
+        monitor = cluster.get("servicemonitor", name, NAMESPACE)
+        return bool(monitor and monitor["metadata"]["labels"].get(LABEL_MANAGED))
+
+    eventually(has_it, f"{LABEL_MANAGED} on it")
+
+
+def test_the_monitor_goes_when_the_class_wants_none(cluster: Cluster, monitored: Object) -> None:
+    eventually(lambda: monitors(cluster, monitored), "the ServiceMonitor")
+    cluster.apply(proxy_class(CLASS, metrics={"enable": True}))
+    eventually(lambda: not monitors(cluster, monitored), "it is gone")

@@ -1,0 +1,82 @@
+"""The operator, its nameserver and its proxies were denied nothing by the API server, and have no right for nothing."""
+
+import json
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.product import NAMESPACE
+from tests.e2e.testbed.errors import BedError
+from tests.support.audit import entries
+from tests.support.rbac import Conduct, Denial, Permission, bound, permissions
+
+pytestmark = pytest.mark.verdict
+
+OPERATOR = "operator"
+OPERATOR_ROLE, PROXY_ROLE = f"Role {NAMESPACE}/operator", f"Role {NAMESPACE}/proxies"
+STARTED = datetime.now(UTC)  # a bed that was up before has older requests in its log
+
+ENFORCED = "admission asks for it, which is no request: see test_owner_references_are_enforced"
+UNUSED = {
+    Permission("ClusterRole tailscale-operator", "update", "dnsconfigs.tailscale.com/finalizers"): ENFORCED,
+    Permission(OPERATOR_ROLE, "update", "services/finalizers"): ENFORCED,
+    **{
+        Permission(OPERATOR_ROLE, "delete", resource): f"{ENFORCED} (of who puts an owner reference back)"
+        for resource in (
+            "serviceaccounts",
+            "deployments.apps",
+            "roles.rbac.authorization.k8s.io",
+            "rolebindings.rbac.authorization.k8s.io",
+        )
+    },
+    Permission(PROXY_ROLE, "update", "secrets"): "the image asks whether it may, and doesn't start if not; it patches",
+}
+"""Why what is never used is in a role all the same."""
+
+
+@pytest.fixture(scope="module")
+def conduct(cluster: Cluster) -> Conduct:
+    """What was asked since the bed is up: of a bed that was up before, what there was then is not made again."""
+    return Conduct.of(NAMESPACE, OPERATOR, entries(cluster.bed.plane.audit_log))
+
+
+@pytest.fixture(scope="module")
+def granted(cluster: Cluster) -> set[Permission]:
+    """All permissions of the operator, its nameserver and its proxies, as they are in the cluster."""
+    kinds = "roles,clusterroles,rolebindings,clusterrolebindings"
+    found = json.loads(cluster.bed.kubectl("get", kinds, "--all-namespaces", "-o", "json"))["items"]
+    return {permission for role in bound(NAMESPACE, found) for permission in permissions(role)}
+
+
+def test_no_request_was_denied(cluster: Cluster, conduct: Conduct, capsys: pytest.CaptureFixture[str]) -> None:
+    denied = {denial for denial in conduct.denied if denial.when > STARTED}
+    for why, began, end in cluster.bed.plane.excuses:
+        allowed_else = {denial for denial in denied if denial.request in conduct.allowed}
+        excused = {denial for denial in allowed_else if began <= denial.when <= end}
+        denied -= excused
+        with capsys.disabled():
+            sys.stdout.write(f"\ndenied while {why}: {lines(excused)}\n")
+    assert not denied, lines(denied)
+
+
+@pytest.mark.whole
+def test_no_permission_is_unused(conduct: Conduct, granted: set[Permission]) -> None:
+    unused = granted - conduct.used
+    assert not (without_reason := unused - UNUSED.keys()), lines(without_reason)
+    assert not (not_needed := UNUSED.keys() - unused), f"used, or not granted any more: {lines(not_needed)}"
+
+
+def lines(found: Iterable[Denial | Permission]) -> str:
+    shown = sorted(map(str, found))
+    return "\n  ".join([str(len(shown)), *shown])
+
+
+def test_owner_references_are_enforced(cluster: Cluster) -> None:
+    owner = {"apiVersion": "tailscale.com/v1alpha1", "kind": "Connector", "name": "gate", "uid": "1"}
+    metadata = {"name": "owned", "namespace": NAMESPACE, "ownerReferences": [{**owner, "blockOwnerDeletion": True}]}
+    words = ["create", "--dry-run=server", f"--as=system:serviceaccount:{NAMESPACE}:{OPERATOR}", "--filename=-"]
+    with pytest.raises(BedError, match="cannot set blockOwnerDeletion"):
+        cluster.bed.kubectl(*words, stdin=json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}))

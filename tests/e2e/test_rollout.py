@@ -1,0 +1,102 @@
+"""Our next version by `helm upgrade`, with two replicas: nobody waits, nothing restarts, and names keep resolving."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from datetime import datetime
+from typing import NamedTuple
+
+import pytest
+
+from tests.e2e import product
+from tests.e2e.changeover import Changeover, changeover, nameserver_runs
+from tests.e2e.cluster import Answer, Cluster, Object, dig, identity, pod_ip
+from tests.e2e.product import ProductImages
+from tests.e2e.testbed import registry
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.peer import Peer
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import PEER_NAME, egress_service, proxy_class
+
+NOWHERE = proxy_class("nowhere", statefulSet={"pod": {"nodeSelector": {"example.org/node": "none"}}})
+PATIENCE = 5  # seconds that a new Service may wait for its proxy
+
+
+class Rollout(NamedTuple):
+    """A proxy's Pod before and after, the Services that were applied meanwhile, and what else was seen."""
+
+    before: Object
+    after: Object
+    services: list[Object]
+    seen: Changeover
+
+
+@pytest.fixture(scope="module")
+def rollout(
+    cluster: Cluster,
+    nameserver: str,
+    images: ProductImages,
+    shared_namespace: str,
+    outside: Peer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Rollout]:
+    """Another template of the operator's Pods and another nameserver, while a new Service is applied each second."""
+    bed = cluster.bed
+    service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
+    cluster.apply(NOWHERE, service)
+    before = cluster.device_proxy(service)
+    right = Answer("NOERROR", (pod_ip(before),))
+    eventually(lambda: dig(bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
+    following = ProductImages(images.operator, push_again(bed, images.nameserver))
+    services: list[Object] = []
+    with (
+        changeover(bed, nameserver, PEER_NAME, tmp_path_factory.mktemp("next")) as seen,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        upgrading = pool.submit(upgrade, cluster, following)
+        while not wait([upgrading], timeout=1).done:
+            name = f"new{len(services)}"
+            services.append(egress_service(shared_namespace, name, tailnet_ip=outside.address, proxy_class="nowhere"))
+            cluster.apply(services[-1])
+        upgrading.result()
+    eventually(lambda: all(cluster.children(each, "statefulsets") for each in services), "all StatefulSets")
+    yield Rollout(before, cluster.proxy(service), services, seen)
+    product.deploy(bed, images)
+    cluster.delete("proxyclass", NOWHERE["metadata"]["name"])
+
+
+def push_again(bed: Bed, image: str) -> str:
+    """Push an image under another tag, and return its name."""
+    name = f"{image}-next"
+    registry.copy(bed.paths, bed.machines["node"], image, name)
+    return name
+
+
+def upgrade(cluster: Cluster, images: ProductImages) -> None:
+    values = product.image_values(images)
+    values["operatorConfig"]["podAnnotations"] = {"example.org/version": "next"}
+    product.install(cluster.bed, product.CHART, {**product.CREDENTIALS, **values})
+    eventually(lambda: nameserver_runs(cluster, images.nameserver), "the next nameserver alone")
+
+
+def test_names_resolve_while_the_nameserver_is_replaced(rollout: Rollout) -> None:
+    rollout.seen.check_names()
+
+
+def test_new_services_get_their_proxies_in_time(rollout: Rollout, cluster: Cluster) -> None:
+    waited = {each["metadata"]["name"]: seconds_to_statefulset(cluster, each) for each in rollout.services}
+    assert len(waited) > PATIENCE
+    assert max(waited.values()) < PATIENCE, waited
+
+
+def seconds_to_statefulset(cluster: Cluster, service: Object) -> float:
+    """How long a Service waited for its StatefulSet, to the second."""
+    (statefulset,) = cluster.children(service, "statefulsets")
+    created = [obj["metadata"]["creationTimestamp"] for obj in (cluster.look(service), statefulset)]
+    asked, made = map(datetime.fromisoformat, created)
+    return (made - asked).total_seconds()
+
+
+def test_every_operator_pod_was_replaced_and_no_proxys(rollout: Rollout) -> None:
+    assert len([name for name, ended in rollout.seen.ended.items() if ended]) == 2
+    assert len(rollout.seen.ended) == 4
+    assert identity(rollout.after) == identity(rollout.before)

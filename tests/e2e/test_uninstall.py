@@ -1,0 +1,118 @@
+"""The chart uninstalled: what works goes on, what is deleted needn't wait for ever, and a new operator goes on."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.names import FINALIZER
+
+from tests.docs.pages import DOCS
+from tests.e2e import product
+from tests.e2e.cluster import Answer, Cluster, Object, dig, identity, pod_ip
+from tests.e2e.product import NAMESPACE, ProductImages
+from tests.e2e.testbed.commands import run
+from tests.e2e.testbed.management import Management
+from tests.e2e.testbed.peer import GREETING, WEB_PORT
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import PEER_NAME, egress_service, proxy_class
+
+KINDS = "customresourcedefinitions,dnsconfigs,proxyclasses"
+COMMAND = re.compile(r"<!-- tests/e2e/test_uninstall.py runs this -->\n```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NOWHERE = proxy_class("nowhere", statefulSet={"pod": {"nodeSelector": {"example.org/node": "none"}}})
+
+
+class Left(NamedTuple):
+    """A Service whose proxy runs, another in a namespace of its own, the first one's Pod and device, and the UIDs of
+    what is cluster-wide.
+    """
+
+    service: Object
+    lonely: Object
+    pod: Object
+    device: str
+    kinds: set[str]
+
+
+def uids(cluster: Cluster) -> set[str]:
+    return {obj["metadata"]["uid"] for obj in cluster.listed(KINDS, "")}
+
+
+def device_of(management: Management, service: Object) -> str:
+    metadata = service["metadata"]
+    device = management.device(f"{metadata['namespace']}-{metadata['name']}")
+    return str(device["nodeId"]) if device else ""
+
+
+@pytest.fixture(scope="module")
+def left(
+    cluster: Cluster, nameserver: str, images: ProductImages, shared_namespace: str, management: Management
+) -> Iterator[Left]:
+    """What the operator leaves when its chart is uninstalled; it comes back afterwards."""
+    service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
+    elsewhere = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{shared_namespace}-brief"}}
+    lonely = egress_service(f"{shared_namespace}-brief", "db", tailnet_fqdn=PEER_NAME, proxy_class="nowhere")
+    cluster.apply(NOWHERE, service, elsewhere, lonely)
+    pod = cluster.device_proxy(service)
+    right = Answer("NOERROR", (pod_ip(pod),))
+    eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
+    eventually(lambda: is_held(cluster, lonely), "our finalizer")
+    known = Left(service, lonely, pod, device_of(management, service), uids(cluster))
+    product.uninstall(cluster.bed)
+    yield known
+    product.deploy(cluster.bed, images)
+    for child in cluster.children(lonely):
+        cluster.delete(child["kind"], child["metadata"]["name"], NAMESPACE)
+    cluster.delete("proxyclass", NOWHERE["metadata"]["name"])
+
+
+def is_held(cluster: Cluster, obj: Object) -> bool:
+    return FINALIZER in cluster.look(obj)["metadata"].get("finalizers", ())
+
+
+def test_objects_stay_and_proxies_run_on(left: Left, cluster: Cluster) -> None:
+    assert not cluster.listed("pods", labels={"app": "operator"})
+    assert uids(cluster) >= left.kinds
+    assert is_held(cluster, left.service)
+    assert identity(cluster.proxy(left.service)) == identity(left.pod)
+
+
+def test_a_proxy_pod_that_ends_comes_back_as_the_same_device(
+    left: Left, cluster: Cluster, client: Object, management: Management
+) -> None:
+    cluster.delete("pod", left.pod["metadata"]["name"], NAMESPACE)
+    eventually(lambda: cluster.proxy(left.service)["metadata"]["uid"] != left.pod["metadata"]["uid"], "another Pod")
+    metadata = left.service["metadata"]
+    page = f"http://{metadata['name']}.{metadata['namespace']}.svc.cluster.local:{WEB_PORT}/"
+    eventually(lambda: cluster.curl(client, page) == GREETING, f"the page of {page}")
+    assert device_of(management, left.service) == left.device
+
+
+def test_a_namespace_goes_once_its_objects_are_let_go_as_documented(left: Left, cluster: Cluster) -> None:
+    (command,) = COMMAND.findall((DOCS / "install.md").read_text())
+    namespace = left.lonely["metadata"]["namespace"]
+    cluster.delete("namespace", namespace)
+    eventually(
+        lambda: "deletionTimestamp" in cluster.look(left.lonely)["metadata"], "its Service waits for an operator"
+    )
+    run(["sh", "-euc", command], env=cluster.bed.environment())
+    eventually(lambda: cluster.get("namespace", namespace) is None, f"no {namespace}")
+    assert not is_held(cluster, left.service)
+
+
+@pytest.fixture(scope="module")
+def again(left: Left, cluster: Cluster, images: ProductImages) -> Object:
+    """The operator installed again; the Pod of the proxy as it was before."""
+    before = cluster.proxy(left.service)
+    product.deploy(cluster.bed, images)
+    return before
+
+
+def test_an_operator_that_is_installed_again_goes_on(
+    again: Object, left: Left, cluster: Cluster, nameserver: str, management: Management
+) -> None:
+    eventually(lambda: is_held(cluster, left.service), "our finalizer again")
+    right = Answer("NOERROR", (pod_ip(again),))
+    eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
+    assert identity(cluster.proxy(left.service)) == identity(again)
+    assert device_of(management, left.service) == left.device

@@ -1,0 +1,159 @@
+"""From the Go operator's chart to ours and back: nothing restarts, nothing is new, and names keep resolving."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.names import ANNOTATION_DIGEST, LABEL_MANAGED, MANAGED
+
+from tests.e2e import go_operator, product
+from tests.e2e.changeover import Changeover, changeover, nameserver_runs
+from tests.e2e.cluster import Cluster, Object, dig
+from tests.e2e.dnsprobe import NO_ANSWER
+from tests.e2e.product import NAMESPACE, ProductImages
+from tests.e2e.testbed import control
+from tests.e2e.testbed.management import Management
+from tests.e2e.testbed.peer import Peer
+from tests.e2e.users import CLASS, REPLICAS, Users, World
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import egress_service, web
+
+NAME = f"go-shop.{control.DOMAIN}"  # is to resolve all the while
+SILENCE = 90.0  # seconds at most; it is ten or so: the Go operator stops a nameserver before it starts another
+
+
+class Stage(NamedTuple):
+    """A change of operators: the world before and after, and what was seen meanwhile."""
+
+    before: World
+    after: World
+    seen: Changeover
+
+
+@pytest.fixture(scope="module")
+def users(
+    cluster: Cluster,
+    nameserver: str,
+    images: ProductImages,
+    shared_namespace: str,
+    management: Management,
+    outside: Peer,
+    client: Object,
+) -> Iterator[Users]:
+    """Users, who have nothing yet; at the end our operator looks after the cluster again."""
+    made = Users(cluster, management, shared_namespace, outside, client)
+    cluster.apply(CLASS, *web(shared_namespace, "web"))
+    yield made
+    product.deploy(cluster.bed, images)
+    product.deploy(cluster.bed, images)  # the first time it has as many Pods as the Go operator
+    made.leave()
+    cluster.delete("secret", "operator", NAMESPACE)  # what the Go operator's own device was
+    device = management.device("tailscale-operator")
+    if device:
+        management.delete(device["nodeId"])
+
+
+@pytest.fixture(scope="module")
+def go(users: Users, nameserver: str, acme_root: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The Go operator in place of ours, with proxies of every kind that it has made; what there is then."""
+    bed = users.cluster.bed
+    go_operator.push_operator(bed)
+    go_operator.push_nameserver(bed)
+    product.uninstall(bed)
+    product.install(bed, go_operator.released_chart(tmp_path_factory.mktemp("charts")), product.CREDENTIALS)
+    users.add("go")
+    users.served(acme_root)
+    eventually(lambda: dig(bed, nameserver, NAME).data, f"an address of {NAME}")
+    return users.world()
+
+
+@pytest.fixture(scope="module")
+def ours(
+    go: World, users: Users, nameserver: str, images: ProductImages, tmp_path_factory: pytest.TempPathFactory
+) -> Stage:
+    """The same release with our chart and the same values, and the names of our images."""
+    cluster, bed = users.cluster, users.cluster.bed
+    with changeover(bed, nameserver, NAME, tmp_path_factory.mktemp("ours")) as seen:
+        product.install(bed, product.CHART, {**product.CREDENTIALS, **product.image_values(images)})
+        eventually(lambda: nameserver_runs(cluster, images.nameserver), "our nameserver alone")
+        eventually(lambda: adopted(cluster), "our mark on every StatefulSet")
+    return Stage(go, users.world(), seen)
+
+
+def adopted(cluster: Cluster) -> bool:
+    sets = cluster.listed("statefulsets", labels={LABEL_MANAGED: MANAGED})
+    return all(ANNOTATION_DIGEST in one["metadata"].get("annotations", {}) for one in sets)
+
+
+def test_an_upgrade_to_ours_leaves_everything_as_it_is(ours: Stage) -> None:
+    assert ours.after == ours.before
+    assert len(ours.after.pods) == 4 + REPLICAS
+
+
+def test_ours_writes_nothing_before_the_go_operator_has_ended(ours: Stage) -> None:
+    (ended,) = ours.seen.ended_go.values()  # no second one was started
+    assert ended
+    assert ended < ours.seen.first_write(ours=True)
+    assert ours.seen.last_write(ours=False) < ours.seen.first_write(ours=True)
+
+
+def test_names_resolve_while_ours_takes_over(ours: Stage) -> None:
+    ours.seen.check_names()
+
+
+def test_everything_works_with_ours(ours: Stage, users: Users, acme_root: Path) -> None:
+    users.served(acme_root)
+
+
+@pytest.fixture(scope="module")
+def back(
+    ours: Stage,
+    users: Users,
+    acme_root: Path,
+    nameserver: str,
+    outside: Peer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Stage:
+    """The Go operator again, by `helm rollback`, with proxies of every kind that ours has made, too."""
+    cluster, bed = users.cluster, users.cluster.bed
+    users.add("ours")
+    users.served(acme_root)
+    before = users.world()
+    words = ["rollback", product.RELEASE, "1", "--namespace", NAMESPACE, "--wait", "--timeout", "90s"]
+    with changeover(bed, nameserver, NAME, tmp_path_factory.mktemp("back")) as seen:
+        with bed.plane.excused("the release went back to the Go operator's roles"):
+            bed.helm(*words, timeout=120)
+            product.wait_ready(bed)
+        eventually(lambda: nameserver_runs(cluster, go_operator.NAMESERVER_IMAGE), "the Go nameserver alone")
+        late = egress_service(users.space, "late", tailnet_ip=outside.address)
+        cluster.apply(late)
+        cluster.device_proxy(late)
+        cluster.remove(late)
+    return Stage(before, users.world(), seen)
+
+
+def test_a_way_back_leaves_everything_as_it_is(back: Stage) -> None:
+    assert back.after._replace(keys=back.before.keys) == back.before
+    assert len(back.after.pods) == 2 * (4 + REPLICAS)
+
+
+def test_the_go_operator_starts_after_ours_has_ended(back: Stage) -> None:
+    ends = [ended for ended in back.seen.ended.values() if ended]
+    assert len(ends) == len(back.seen.ended) > 0
+    assert max(ends) < back.seen.first_write(ours=False)
+
+
+def test_everything_works_with_the_go_operator_again(back: Stage, users: Users, acme_root: Path) -> None:
+    users.served(acme_root)
+
+
+def test_on_the_way_back_names_are_silent_for_a_while_and_never_wrong(
+    back: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with capsys.disabled():
+        sys.stdout.write(f"\nthe way back: no answer for {back.seen.silence:.1f} s\n")
+    assert len(back.seen.told) == 1, back.seen.told
+    assert {answer.rcode for answer in back.seen.resolved} <= {"NXDOMAIN", "SERVFAIL", NO_ANSWER}
+    assert back.seen.silence < SILENCE

@@ -1,0 +1,170 @@
+"""Values for the chart that the documentation shows: an API server and the operator accept what comes of them."""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from tsnameserver import __version__
+from tsoperator.settings import Settings, read_settings
+
+from tests.docs import pages
+from tests.e2e.product import CHART, NAMESPACE
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.build import build_program
+from tests.e2e.testbed.commands import Word, run
+from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.progress import Progress
+
+Object = dict[str, Any]
+Render = Callable[[str], str]
+
+VALUES = pages.values()
+EXAMPLES = "docs/examples/values"
+every_example = pytest.mark.parametrize("values", VALUES.values(), ids=VALUES.keys())
+
+FIELDS = {
+    "metadata.name": "operator-7d9f",
+    "metadata.namespace": NAMESPACE,
+    "metadata.uid": "11111111-2222-3333-4444-555555555555",
+    "spec.serviceAccountName": "operator",
+}
+"""What a Pod's variables take from itself."""
+
+NOT_SETTINGS = {
+    "APISERVER_PROXY": "there is no API server proxy yet",
+    "OPERATOR_HOSTNAME": "the Go operator's own device: ours has none",
+    "OPERATOR_INITIAL_TAGS": "the Go operator's own device",
+    "OPERATOR_SECRET": "the state of the Go operator's own device",
+    "OPERATOR_SERVICE_ACCOUNT_NAME": "the Go operator asks for tokens by it: ours reads a projected one",
+    "OPERATOR_SHARED_ACME_ACCOUNT_KEY": "there are no ProxyGroups yet",
+    "POD_UID": "the Go operator's Events are about its Pod: ours finds it by its name",
+    "SSL_CERT_FILE": "read by the TLS library",
+}
+"""Variables that the chart sets, the Go operator's all, and the operator doesn't read: why."""
+
+
+@pytest.fixture(scope="module")
+def render() -> Render:
+    """Return what the chart renders with values, as YAML."""
+    helm = build_program("helm", Paths.from_environment(), Progress())
+    words: list[Word] = [helm, "template", "operator", CHART, "--namespace", NAMESPACE, "--values", "-"]
+    return cache(lambda values: run(words, stdin=values))
+
+
+@pytest.fixture(scope="module")
+def admitting(api_bed: Bed) -> Bed:
+    """An API server with the namespace of the operator, and those that are to be watched."""
+    watched = {name for values in VALUES.values() for name in watched_by(values)}
+    namespaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (NAMESPACE, *watched)
+    ]
+    api_bed.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(namespaces))
+    api_bed.plane.wait_for_namespace(NAMESPACE)
+    return api_bed
+
+
+def watched_by(values: str) -> tuple[str, ...]:
+    """Return the namespaces of users that the operator is to watch by *values*."""
+    return tuple(yaml.safe_load(values)["operatorConfig"].get("watchNamespaces", ()))
+
+
+class Pod(NamedTuple):
+    """What the operator finds in its Pod: variables, and files of volumes, which are below a folder of the test."""
+
+    environment: dict[str, str]
+    identity_token: Path
+
+    def settings(self) -> Settings:
+        """Read the settings as the operator does."""
+        return read_settings(self.environment, self.identity_token)
+
+
+def of_kind(kind: str, rendered: str) -> Iterator[Object]:
+    """Yield the objects of one kind in YAML."""
+    yield from (obj for obj in yaml.load_all(rendered, yaml.CSafeLoader) if obj and obj["kind"] == kind)
+
+
+def pod_of(rendered: str, folder: Path) -> Pod:
+    """Return what a rendered Deployment gives the operator. *folder* gets the files that its variables name."""
+    (deployment,) = of_kind("Deployment", rendered)
+    spec = deployment["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    mounts = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+    assert {*mounts.values()} == {each["name"] for each in spec["volumes"]}
+
+    def mounted(path: str) -> str:
+        """Put a file there if a volume is."""
+        if not any(path.startswith(f"{mount}/") for mount in mounts):
+            return path
+        file = folder / path.removeprefix("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("from a volume")
+        return str(file)
+
+    environment = {each["name"]: mounted(each["value"]) for each in container["env"] if "value" in each}
+    environment |= {
+        each["name"]: FIELDS[each["valueFrom"]["fieldRef"]["fieldPath"]]
+        for each in container["env"]
+        if "valueFrom" in each
+    }
+    return Pod(environment, Path(mounted(str(Settings(NAMESPACE, Path(), Path()).identity_token))))
+
+
+@every_example
+def test_what_is_rendered_is_accepted_by_an_api_server(admitting: Bed, render: Render, values: str) -> None:
+    accepted = admitting.kubectl("apply", "--dry-run=server", "-f", "-", stdin=render(values))
+    assert "deployment.apps/operator created (server dry run)" in accepted
+
+
+@every_example
+def test_the_operator_takes_the_environment_that_the_chart_gives_it(
+    render: Render, values: str, tmp_path: Path
+) -> None:
+    settings = pod_of(render(values), tmp_path).settings()
+    given = yaml.safe_load(values)
+    config = {"nameserverImage": {"repository": "tsnameserver"}, "zones": ["ts.net"]} | given["operatorConfig"]
+    assert settings.namespace == NAMESPACE
+    assert settings.login_server == given.get("loginServer", "")
+    assert settings.nameserver_image == f"{config['nameserverImage']['repository']}:{__version__}"
+    assert settings.zones == tuple(config["zones"])
+    assert settings.watch_namespaces == watched_by(values)
+
+
+def test_every_variable_is_a_setting_or_left_out_for_a_reason(render: Render, tmp_path: Path) -> None:
+    known = {*pages.rows(pages.sections("settings.md")["The operator"])}
+    rendered: set[str] = set()
+    for shown in VALUES.values():
+        rendered |= pod_of(render(shown), tmp_path).environment.keys()
+    assert rendered - known == {*NOT_SETTINGS}
+
+
+def example(name: str) -> str:
+    """Return one of the files of values."""
+    return VALUES[f"{EXAMPLES}/{name}.yaml"]
+
+
+@pytest.mark.parametrize("name", ["oauth", "existing-secret", "secret-volume", "headscale"])
+def test_an_oauth_client_is_read_from_its_volume(render: Render, name: str, tmp_path: Path) -> None:
+    pod = pod_of(render(example(name)), tmp_path)
+    assert pod.settings().client_id_file == tmp_path / "oauth" / "client_id"
+    assert pod.settings().client_secret_file == tmp_path / "oauth" / "client_secret"
+
+
+def test_by_value_they_are_in_the_secret_under_the_names_that_are_read(render: Render) -> None:
+    (secret,) = of_kind("Secret", render(example("oauth")))
+    given = yaml.safe_load(example("oauth"))["oauth"]
+    assert secret["stringData"] == {"client_id": given["clientId"], "client_secret": given["clientSecret"]}
+
+
+def test_workload_identity_takes_the_token_of_its_volume(render: Render, tmp_path: Path) -> None:
+    pod = pod_of(render(example("workload-identity")), tmp_path)
+    assert pod.settings().client_id == "TAbc123CNTRL-kAbc123CNTRL"
+    assert tmp_path in pod.settings().identity_token.parents
+
+
+def test_the_certificate_of_a_headscale_is_where_the_tls_library_looks(render: Render, tmp_path: Path) -> None:
+    pod = pod_of(render(example("headscale")), tmp_path)
+    assert pod.environment["SSL_CERT_FILE"] == str(tmp_path / "etc" / "tailnet-ca" / "ca.crt")

@@ -1,0 +1,150 @@
+"""What users have in the cluster of all that has a proxy, whether it works for them, and what it is made of."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from tsoperator.api.names import LABEL_MANAGED, LABEL_PARENT_TYPE, MANAGED, PARENT_NAMESERVER
+
+from tests.e2e.cluster import Cluster, Object, identity, shown_hostnames
+from tests.e2e.testbed import control
+from tests.e2e.testbed.management import Management
+from tests.e2e.testbed.peer import GREETING, WEB_PORT, Peer
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import (
+    BALANCED,
+    PAGE,
+    PEER_NAME,
+    connector,
+    egress_service,
+    exposed_service,
+    ingress,
+    proxy_class,
+)
+
+CLASS = proxy_class(
+    "dressed",
+    metrics={"enable": True},
+    statefulSet={
+        "labels": {"team": "a"},
+        "pod": {
+            "annotations": {"example.org/note": "b"},
+            "tolerations": [{"key": "example.org/spot", "operator": "Exists"}],
+            "tailscaleContainer": {"env": [{"name": "EXAMPLE", "value": "c"}], "resources": {"limits": {"cpu": "1"}}},
+        },
+    },
+)
+REPLICAS = 2  # of a Connector
+_KINDS = "customresourcedefinitions,dnsconfigs,connectors,proxyclasses,ingressclasses"
+_IN_NAMESPACES = "services,ingresses"
+
+
+class World(NamedTuple):
+    """What an operator must leave as it is: Pods and StatefulSets of proxies, devices, auth keys, users' objects."""
+
+    pods: dict[str, tuple[str, int]]
+    statefulsets: dict[str, tuple[str, int]]
+    devices: dict[str, str]
+    keys: int
+    objects: dict[str, str]
+
+
+class Proxied(NamedTuple):
+    """Objects of a user that have a proxy, one of each kind."""
+
+    by_name: Object
+    by_address: Object
+    balanced: Object
+    shown: Object
+    gate: Object
+
+    @classmethod
+    def of(cls, space: str, maker: str, address: str) -> "Proxied":
+        """Return those that the operator called *maker* is to make proxies for; *address* is a device's."""
+        prefix = f"{maker}-gate"
+        return cls(
+            egress_service(space, f"{maker}-db", tailnet_fqdn=PEER_NAME),
+            egress_service(space, f"{maker}-printer", tailnet_ip=address),
+            exposed_service(space, f"{maker}-lb", BALANCED, hostname=f"{maker}-lb", proxy_class="dressed"),
+            ingress(space, f"{maker}-shop", "web"),
+            connector(prefix, hostnamePrefix=prefix, replicas=REPLICAS, exitNode=True),
+        )
+
+
+class Users:
+    """What users have in the cluster, and whether it works for them."""
+
+    def __init__(self, cluster: Cluster, management: Management, space: str, outside: Peer, client: Object) -> None:
+        self.cluster = cluster
+        self.space = space
+        self._sets: list[Proxied] = []
+        self._management = management
+        self._outside = outside
+        self._client = client
+
+    def add(self, maker: str) -> None:
+        """Apply objects of each kind, and wait until they have their proxies."""
+        made = Proxied.of(self.space, maker, self._outside.address)
+        self.cluster.apply(*made)
+        self._sets.append(made)
+        for parent in made:
+            self.cluster.device_proxy(parent)
+
+    def leave(self) -> None:
+        """Delete what is in no namespace."""
+        for each in self._sets:
+            self.cluster.delete(each.gate["kind"], name_of(each.gate))
+        for each in self._sets:
+            self.cluster.remove(each.gate)
+        self.cluster.delete("proxyclass", name_of(CLASS))
+
+    def world(self) -> World:
+        """Return what there is."""
+        proxies = self.cluster.listed("statefulsets,pods", labels={LABEL_MANAGED: MANAGED})
+        objects = [*self.cluster.listed(_KINDS, ""), *self.cluster.listed(_IN_NAMESPACES, self.space)]
+        return World(
+            {name_of(obj): identity(obj) for obj in proxies if obj["kind"] == "Pod" and not _is_nameserver(obj)},
+            {name_of(obj): _version(obj) for obj in proxies if obj["kind"] == "StatefulSet"},
+            {device["name"]: device["nodeId"] for device in self._management.devices()},
+            len(self._management.keys()),
+            {f"{obj['kind']} {name_of(obj)}": obj["metadata"]["uid"] for obj in objects},
+        )
+
+    def served(self, acme_root: Path) -> None:
+        """Wait until everything works for its users, and statuses say so."""
+        for each in self._sets:
+            cluster_names = [
+                f"{name_of(obj)}.{self.space}.svc.cluster.local" for obj in (each.by_name, each.by_address)
+            ]
+            for host in (PEER_NAME, *cluster_names):
+                self._gets(GREETING, partial(self.cluster.curl, self._client, f"http://{host}:{WEB_PORT}/"))
+            for scheme, obj in (("http", each.balanced), ("https", each.shown)):
+                name = f"{name_of(obj)}.{control.DOMAIN}"
+                self._gets(PAGE, partial(self._outside.curl, "--cacert", acme_root, f"{scheme}://{name}/"))
+                self._shows([name], obj)
+            self._shows([f"{name_of(each.gate)}-{number}.{control.DOMAIN}" for number in range(REPLICAS)], each.gate)
+
+    def _gets(self, page: str, fetch: Callable[[], str]) -> None:
+        eventually(lambda: fetch().strip() == page.strip(), f"{page!r} by {fetch}")
+
+    def _shows(self, names: list[str], obj: Object) -> None:
+        """Wait until the status of *obj* shows these devices."""
+
+        def shown() -> list[str]:
+            live = self.cluster.look(obj)
+            return sorted(shown_hostnames(live) or [each["hostname"] for each in live["status"].get("devices", ())])
+
+        eventually(lambda: shown() == names, f"{names} in the status of {name_of(obj)}")
+
+
+def _is_nameserver(pod: Object) -> bool:
+    return bool(pod["metadata"]["labels"][LABEL_PARENT_TYPE] == PARENT_NAMESERVER)
+
+
+def _version(obj: Object) -> tuple[str, int]:
+    return obj["metadata"]["uid"], obj["metadata"]["generation"]
+
+
+def name_of(obj: Object) -> str:
+    return str(obj["metadata"]["name"])

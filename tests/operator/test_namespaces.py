@@ -1,0 +1,208 @@
+"""An operator that watches some namespaces only: what it serves, what it leaves alone, and what it may not see."""
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+from clustersim.faults import Ban
+from clustersim.sim import SimOptions
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import POD, PROXYGROUPPOLICY, SECRET, Object, Resource, has_finalizer, key_of, uid
+from tsoperator.kube.client import USER_AGENT
+from tsoperator.kube.errors import AlreadyExists
+
+from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress, load_balancer
+from tests.support.operator import NAMESPACE, World, new_world, running_operator
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+TEAM = "team"
+WEB = f"web.{DOMAIN}"
+USERS_KINDS = ("services", "ingresses", "proxygrouppolicies")
+NAMED = {FQDN, WEB}
+
+
+def at(namespace: str, obj: Object) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+
+
+def policy(namespace: str) -> Object:
+    head = {"apiVersion": PROXYGROUPPOLICY.api_version, "kind": PROXYGROUPPOLICY.kind}
+    return {**head, "metadata": {"namespace": namespace, "name": "mine"}, "spec": {"egress": ["egress-proxies"]}}
+
+
+@pytest.fixture
+async def teams(cluster: World) -> World:
+    """A cluster with another namespace of users, on which no operator runs yet."""
+    with suppress(AlreadyExists):
+        namespace = {"apiVersion": "v1", "kind": NAMESPACES.kind, "metadata": {"name": TEAM}}
+        await cluster.api.create(NAMESPACES, namespace)
+    return cluster
+
+
+async def untouched(world: World, obj: Object) -> bool:
+    """Tell whether *obj* has nothing of the operator on it."""
+    found = await world.look(obj)
+    told = {**(found.get("status") or {}), "loadBalancer": None}
+    return not has_finalizer(found, FINALIZER) and told == {"loadBalancer": None} and not await world.events(obj)
+
+
+async def served(world: World, *parents: Object) -> bool:
+    """Tell whether each of *parents* has a proxy that is ready, and the names are served."""
+    return all([await world.proxy(parent) for parent in parents]) and all((await world.records()).values())
+
+
+async def test_what_is_in_a_watched_namespace_is_served_and_nothing_else(teams: World) -> None:
+    others = [at(TEAM, obj) for obj in (egress("other"), backend(), ingress("other", "other"))]
+    await teams.apply(egress(), backend(), ingress(), *others)
+    async with running_operator(teams, watch_namespaces=("default",)):
+        await teams.eventually(lambda: served(teams, egress(), ingress()))
+        assert not await teams.writes_when_left_alone()
+        assert [await untouched(teams, obj) for obj in others] == [True] * 3
+        assert await teams.device_names() == [f"default-db.{DOMAIN}", WEB]
+
+
+async def test_the_operators_own_namespace_is_watched_too(teams: World) -> None:
+    mine = at(NAMESPACE, egress("mine"))
+    await teams.apply(mine)
+    async with running_operator(teams, watch_namespaces=(TEAM,)):
+        await teams.eventually(lambda: served(teams, mine))
+        await teams.apply(at(TEAM, egress()))
+        await teams.eventually(lambda: served(teams, egress()))
+        assert not await teams.writes_when_left_alone()
+
+
+async def test_load_balancers_without_a_class_are_ours_in_watched_namespaces_only(teams: World) -> None:
+    ours, other = load_balancer("ours", class_=None), at(TEAM, load_balancer("other", class_=None))
+    await teams.apply(ours, other)
+    async with running_operator(teams, watch_namespaces=("default",), default_load_balancer=True):
+        await teams.eventually(lambda: served(teams, ours))
+        await teams.settled()
+        assert await untouched(teams, other)
+
+
+async def test_kinds_that_nothing_is_done_for_are_told_so_in_watched_namespaces_only(teams: World) -> None:
+    await teams.apply(policy("default"), policy(TEAM))
+    async with running_operator(teams, watch_namespaces=("default",)):
+        await teams.becomes(lambda: teams.reason(policy("default"), "ProxyGroupPolicyReady"), "NotSupportedYet")
+        await teams.settled()
+        assert await untouched(teams, policy(TEAM))
+    await teams.delete(policy("default"), policy(TEAM))
+
+
+async def names(world: World) -> dict[str, bool]:
+    """Return for each name whether it leads to somewhere."""
+    return {name: bool(addresses) for name, addresses in (await world.records()).items()}
+
+
+async def narrowed(world: World) -> dict[str, str]:
+    """Have objects in `default` served, and return their proxies' Pods by name."""
+    await world.apply(dnsconfig(), egress(), backend(), ingress())
+    async with running_operator(world):
+        await world.becomes(lambda: names(world), dict.fromkeys(NAMED, True))
+        await world.settled()
+    return await pods(world)
+
+
+async def pods(world: World) -> dict[str, str]:
+    return {key_of(pod).name: uid(pod) for parent in (egress(), ingress()) for pod in await world.children(POD, parent)}
+
+
+async def test_what_was_made_for_a_namespace_that_is_not_watched_any_more_stays(teams: World) -> None:
+    before = await narrowed(teams)
+    written, left = (await teams.look(egress()))["status"], await teams.leftovers(ingress())
+    async with running_operator(teams, watch_namespaces=(TEAM,)):
+        assert not await teams.writes_when_left_alone()
+        assert (await names(teams), await pods(teams)) == (dict.fromkeys(NAMED, True), before)
+        assert (await teams.look(egress()))["status"] == written
+        assert await teams.leftovers(ingress()) == left
+
+
+async def test_the_names_of_a_namespace_that_is_not_watched_any_more_follow_its_proxies(teams: World) -> None:
+    await narrowed(teams)
+    async with running_operator(teams, watch_namespaces=(TEAM,)):
+        [before] = await teams.children(POD, egress())
+        await teams.delete(before)
+
+        async def followed() -> bool:
+            proxy, served = await teams.proxy(egress()), (await teams.records())[FQDN]
+            return proxy is not None and proxy.pod_uid != uid(before) and served == proxy.addresses
+
+        await teams.eventually(followed)
+        assert await names(teams) == dict.fromkeys(NAMED, True)
+
+
+async def test_what_was_deleted_meanwhile_goes_once_its_namespace_is_watched_again(teams: World) -> None:
+    await narrowed(teams)
+    async with running_operator(teams, watch_namespaces=(TEAM,)):
+        await teams.delete(egress())
+        await teams.settled()
+        assert not await teams.gone(egress())
+    async with running_operator(teams, watch_namespaces=("default", TEAM)):
+        await teams.eventually(lambda: teams.gone(egress()))
+        assert await teams.leftovers(egress()) == []
+        await teams.becomes(lambda: names(teams), {WEB: True})
+
+
+def shut(world: World, namespace: str = "", kinds: Sequence[str] = USERS_KINDS) -> None:
+    """Let nobody list and watch objects of *kinds* in *namespace*, or in all namespaces at once."""
+    for plural in kinds:
+        for verb in ("list", "watch"):
+            world.sim.faults.forbid(Ban(plural, namespace, verb))
+
+
+async def asked(world: World, plural: str, count: int) -> bool:
+    """Tell whether objects of a kind have been listed *count* times."""
+    return world.sim.requests[USER_AGENT, "list", plural] >= count
+
+
+@pytest.mark.simulated
+async def test_nothing_of_users_is_asked_for_over_all_namespaces(cluster: World) -> None:
+    shut(cluster)
+    await cluster.apply(egress())
+    async with running_operator(cluster):
+        await cluster.eventually(lambda: asked(cluster, "services", 3))
+        assert not await cluster.proxy(egress())
+    async with running_operator(cluster, watch_namespaces=("default",)):
+        await cluster.eventually(lambda: served(cluster, egress()))
+
+
+@pytest.mark.simulated
+async def test_a_namespace_that_we_are_shut_out_of_holds_up_no_other(
+    teams: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    shut(teams, TEAM)
+    other = at(TEAM, egress("other"))
+    await teams.apply(egress(), other)
+    async with running_operator(teams, watch_namespaces=("default", TEAM, "nowhere")):
+        await teams.eventually(lambda: served(teams, egress()))
+        said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        for kind in ("services", "ingresses.networking.k8s.io", "proxygrouppolicies.tailscale.com"):
+            assert any(text.startswith(f"{kind} in {TEAM}: the operator may not see them") for text in said)
+        assert await untouched(teams, other)
+        teams.sim.faults.clear()
+        await teams.eventually(lambda: served(teams, other))
+
+
+@pytest.mark.simulated
+async def test_an_ingress_whose_services_may_not_be_seen_keeps_its_backends(cluster: World) -> None:
+    await narrowed(cluster)
+    [secret] = await cluster.children(SECRET, ingress())
+    shut(cluster, "default", ["services"])
+    async with running_operator(cluster, watch_namespaces=("default",)):
+        await cluster.annotate(ingress(), {"tailscale.com/tags": "tag:web"})
+        await cluster.settled()
+        assert (await cluster.look(secret))["data"] == secret["data"]
+        assert "NoValidBackends" not in await cluster.events(ingress())
+
+
+@pytest.mark.simulated
+async def test_more_namespaces_can_be_watched_than_connections_are_usual() -> None:
+    many = [f"team-{number}" for number in range(40)]
+    async with (
+        new_world(SimOptions(namespaces=("default", "kube-system", NAMESPACE, *many))) as world,
+        running_operator(world, watch_namespaces=tuple(many)),
+    ):
+        await world.apply(*(at(name, egress(f"db-{name}", f"{name}.{DOMAIN}")) for name in (many[0], many[-1])))
+        await world.eventually(lambda: served(world, egress(f"db-{many[0]}"), egress(f"db-{many[-1]}")))
+        assert world.sim.requests[USER_AGENT, "watch", "services"] == len(many) + 1

@@ -1,0 +1,134 @@
+"""What the ServiceAccounts of a namespace may do by their roles, and what they did and were denied by the audit log."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import product
+from typing import Any, NamedTuple
+
+from tsoperator.kube.client import USER_AGENT
+
+from tests.support.audit import Entry
+
+Object = dict[str, Any]
+
+_AUTHORIZATION = "authorization.k8s.io"
+_GRANTED_BY = re.compile(
+    r'RBAC: allowed by \w+ "[^"/]+(?:/(?P<namespace>[^"]+))?" of (?P<kind>\w+) "(?P<name>[^"]+)" to ServiceAccount'
+)
+
+
+class Permission(NamedTuple):
+    """One verb on one resource, which may be a subresource, in a role."""
+
+    role: str
+    verb: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.role}: {self.verb} {self.resource}"
+
+
+class Request(NamedTuple):
+    """What a request is authorized by; *namespace* is empty for all of them, and for cluster-scoped resources."""
+
+    user: str
+    verb: str
+    resource: str
+    namespace: str
+
+
+class Denial(NamedTuple):
+    """A request that was denied, when it was made, and what the API server said."""
+
+    request: Request
+    when: datetime
+    said: str
+
+    def __str__(self) -> str:
+        return f"{self.when:%H:%M:%S.%f} {self.said}"
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """What was asked: the permissions that let requests through, all that were let through, and those denied."""
+
+    used: set[Permission] = field(default_factory=set)
+    allowed: set[Request] = field(default_factory=set)
+    denied: list[Denial] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, namespace: str, operator: str, requests: Iterable[Entry]) -> "Conduct":
+        """Return that of the ServiceAccounts of *namespace*.
+
+        The one called *operator* counts where it is our program that asks: another operator may have the same.
+        """
+        conduct = cls()
+        prefix = f"system:serviceaccount:{namespace}:"
+        for entry in requests:
+            account = entry["user"]["username"].removeprefix(prefix)
+            theirs = account == operator and entry.get("userAgent") != USER_AGENT
+            if account != entry["user"]["username"] and not theirs and "objectRef" in entry:
+                conduct._note(entry, account)
+        return conduct
+
+    def _note(self, entry: Entry, account: str) -> None:
+        reference = entry["objectRef"]
+        request = Request(
+            account,
+            entry["verb"],
+            _named(reference.get("apiGroup", ""), reference["resource"], reference.get("subresource", "")),
+            reference.get("namespace", ""),
+        )
+        asked = entry.get("annotations") or {}  # none of a request that was turned away before
+        if _is_denied(entry):
+            when = datetime.fromisoformat(entry["requestReceivedTimestamp"])
+            self.denied.append(Denial(request, when, entry["responseStatus"]["message"]))
+        elif asked.get(f"{_AUTHORIZATION}/decision") == "allow":
+            self.allowed.add(request)
+        if by := _GRANTED_BY.match(asked.get(f"{_AUTHORIZATION}/reason", "")):
+            self.used.add(Permission(_role(by["kind"], by["namespace"], by["name"]), request.verb, request.resource))
+
+
+def permissions(role: Object) -> Iterator[Permission]:
+    """Yield what a Role or a ClusterRole permits."""
+    metadata = role["metadata"]
+    name = _role(role["kind"], metadata.get("namespace", ""), metadata["name"])
+    for rule in role["rules"] or ():
+        for group, resource, verb in product(rule["apiGroups"], rule["resources"], rule["verbs"]):
+            yield Permission(name, verb, _named(group, *resource.split("/")))
+
+
+def bound(namespace: str, objects: Iterable[Object]) -> list[Object]:
+    """Return those of *objects* that are roles bound to ServiceAccounts of *namespace* by bindings among them."""
+    objects = list(objects)
+    wanted = {
+        _role(binding["roleRef"]["kind"], binding["metadata"].get("namespace", ""), binding["roleRef"]["name"])
+        for binding in objects
+        for subject in binding.get("subjects") or ()
+        if subject["kind"] == "ServiceAccount" and subject.get("namespace") == namespace
+    }
+    return [
+        obj
+        for obj in objects
+        if "rules" in obj
+        and _role(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) in wanted
+    ]
+
+
+def _role(kind: str, namespace: str | None, name: str) -> str:
+    return f"{kind} {name}" if kind == "ClusterRole" else f"{kind} {namespace}/{name}"
+
+
+def _named(group: str, resource: str, subresource: str = "") -> str:
+    """Return a resource as kubectl writes it: ``services/status``, ``leases.coordination.k8s.io``."""
+    plural = f"{resource}.{group}" if group else resource
+    return f"{plural}/{subresource}" if subresource else plural
+
+
+def _is_denied(entry: Entry) -> bool:
+    """Tell whether a request was forbidden for want of permission; nobody may create in a namespace that goes."""
+    status = entry.get("responseStatus") or {}
+    causes = (status.get("details") or {}).get("causes") or ()
+    return status.get("code") == 403 and not any(cause["reason"] == "NamespaceTerminating" for cause in causes)
