@@ -34,7 +34,7 @@ async def nameserver_metrics() -> str:
     """Return the page of a nameserver that has answered a query."""
     async with running_server(Endpoint("127.0.0.1", 0)) as server:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-            client.settimeout(10)
+            client.settimeout(30)
             client.sendto(wire("db.tail1234.ts.net"), (server.host, server.port))
             client.recv(512)
         return metrics_pages(Metrics([server.udp], [server.tcp], Reloads()))["/metrics"]().text

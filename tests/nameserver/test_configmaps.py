@@ -32,7 +32,7 @@ async def running(
     settings = ApiSettings(url, "tailscale", service_account, SHORT)
     task = asyncio.create_task(ConfigMaps(settings, offer, lose or (lambda: asyncio.sleep(0))).follow())
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             yield
     finally:
         task.cancel()

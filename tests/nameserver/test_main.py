@@ -63,7 +63,7 @@ class Process:
     async def stop(self, signal_: int = signal.SIGTERM) -> int:
         """End it; returns its exit code."""
         self.process.send_signal(signal_)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             return await self.process.wait()
 
 
@@ -83,7 +83,7 @@ async def spawned(*arguments: str, **environment: str) -> asyncio.subprocess.Pro
 async def nameserver(records: Path, *arguments: str) -> AsyncIterator[Process]:
     running = Process(await spawned(*BASE, "--records", str(records), *arguments))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             ports = re.findall(r"127\.0\.0\.1:(\d+)", await running.says("listening on"))
             running.port, running.health, running.metrics = map(int, ports)
             yield running
@@ -213,7 +213,7 @@ def test_an_exception_is_one_line_of_the_json_log() -> None:
 
 async def failed(*arguments: str, **environment: str) -> tuple[int | None, str]:
     process = await spawned(*arguments, **environment)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         _, stderr = await process.communicate()
     return process.returncode, stderr.decode()
 

@@ -40,7 +40,7 @@ async def answer_to(port: int, request: bytes) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
     try:
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(30):
             return (await reader.read()).decode()
     finally:
         writer.close()

@@ -139,7 +139,7 @@ async def test_an_api_server_goes_and_the_file_is_followed_until_it_is_back(
         return ApiSettings(url, "tailscale", tmp_path, Backoff(0.01, 0.02, 0.03))
 
     mount(tmp_path, "..1", document("old", serial=4))
-    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
         async with api_server("tailscale") as api:
             api.write("dnsrecords", document("api", serial=5))
             configmaps = ConfigMaps(settings(api.url), partial(follower.offer, Source.API), follower.lose_api)
@@ -293,7 +293,7 @@ async def following(path: Path) -> AsyncIterator[Offers]:
 async def offered(offers: Offers, *texts: str | None) -> None:
     """Wait for an offer of *texts*."""
     expected = [text if text is None else text.encode() for text in texts]
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(30):
         while list((await offers.get()).values()) != expected:
             continue
 
@@ -317,7 +317,7 @@ async def test_a_file_that_is_written_again_with_the_same_size_is_noticed(tmp_pa
 
 
 async def test_a_file_that_cannot_be_read_is_offered_with_the_reason(tmp_path: Path) -> None:
-    async with following(tmp_path) as offers, asyncio.timeout(1):
+    async with following(tmp_path) as offers, asyncio.timeout(30):
         (text,) = (await offers.get()).values()
     assert isinstance(text, IsADirectoryError)
 

@@ -24,7 +24,7 @@ def framed(query: bytes, ident: int = 0) -> bytes:
 
 @asynccontextmanager
 async def connected(server: Running) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         reader, writer = await asyncio.open_connection(server.host, server.port)
         try:
             yield reader, writer
@@ -91,7 +91,7 @@ async def send_for_ever(client: socket.socket, data: bytes) -> None:
 
 async def test_a_client_that_does_not_read_is_given_up() -> None:
     loop = asyncio.get_running_loop()
-    async with running_server(LOOPBACK, TcpLimits(write=0.05)) as server, asyncio.timeout(10):
+    async with running_server(LOOPBACK, TcpLimits(write=0.05)) as server, asyncio.timeout(30):
         with socket.socket() as client:
             client.setblocking(False)
             await loop.sock_connect(client, (server.host, server.port))
@@ -136,7 +136,7 @@ async def connected_from(
 async def test_a_client_past_its_share_loses_its_own_most_silent_connection() -> None:
     async with (
         running_server(LOOPBACK, TcpLimits(client_connections=2)) as server,
-        asyncio.timeout(5),
+        asyncio.timeout(30),
         connected_from("127.0.0.9", server) as other,
         connected_from("127.0.0.1", server) as first,
         connected_from("127.0.0.1", server) as second,

@@ -53,7 +53,7 @@ async def looked(
     resolve: Callable[[Endpoint], list[str]] = addresses,
 ) -> list[Finding]:
     installation = Installation("tailscale", operator, nameserver, zone)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         return await asyncio.to_thread(check, installation, seconds, resolve)
 
 

@@ -22,7 +22,7 @@ from tests.support.cluster import until
 
 Environment = dict[str, str]
 
-PROMPT = 5.0
+PROMPT = 12.0
 """Seconds in which a process has to be gone that was asked to stop."""
 
 
@@ -35,7 +35,7 @@ class Process:
     async def says(self, words: str) -> str:
         """Return the next line of the log with *words*."""
         assert self.child.stderr
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             while line := (await self.child.stderr.readline()).decode():
                 if words in line:
                     return line
@@ -226,7 +226,7 @@ async def test_a_leader_whose_lease_is_taken_ends(sim: ClusterSim, environment: 
     async with operator(environment) as process:
         await process.says("leading:")
         sim.store.merge(kinds.LEASE, "tailscale", "tailscale-operator", {"spec": {"holderIdentity": "another"}})
-        code, log = await process.ends(10)
+        code, log = await process.ends(30)
     assert code == 1
     assert "tailscale/tailscale-operator is held by another" in log
     assert "Traceback" not in log

@@ -30,7 +30,7 @@ async def test_it_waits_while_a_pod_of_the_other_operator_is_there(
     caplog.set_level("INFO")
     pod(sim, "operator-1", OURS)
     pod(sim, "operator-0", GO)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         waiting = asyncio.create_task(predecessor.gone(client, OWN))
         await until(lambda: "operator-0" in caplog.text)
         assert not waiting.done()
@@ -42,7 +42,7 @@ async def test_it_waits_while_a_pod_of_the_other_operator_is_there(
 async def test_it_waits_for_no_other(sim: ClusterSim, client: KubeClient, name: str, labels: dict[str, str]) -> None:
     pod(sim, "operator-1", OURS)
     pod(sim, name, labels)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await predecessor.gone(client, OWN)
 
 
@@ -64,5 +64,5 @@ def test_a_pod_of_the_other_operator_counts_until_it_has_ended(
 
 async def test_one_that_is_no_pod_waits_for_nobody(sim: ClusterSim, client: KubeClient) -> None:
     pod(sim, "operator-0", GO)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await predecessor.gone(client, Key(NAMESPACE, "laptop"))

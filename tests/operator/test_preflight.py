@@ -57,7 +57,7 @@ class Ground:
 
     async def look_once(self) -> None:
         """Run it until its first look is over."""
-        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self.preflight.run())
             await self.nap.begun.wait()
             running.cancel()

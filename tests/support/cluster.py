@@ -28,7 +28,7 @@ async def client(sim: ClusterSim) -> AsyncIterator[KubeClient]:
         yield opened
 
 
-def kube_client(url: str, request_timeout: float = 5.0) -> KubeClient:
+def kube_client(url: str, request_timeout: float = 30.0) -> KubeClient:
     """Return a client of the API server at *url*; *request_timeout* in seconds."""
     return KubeClient(configuration(url), request_timeout=request_timeout)
 

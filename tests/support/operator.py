@@ -51,7 +51,7 @@ NAMESPACE = "tailscale"
 QUIET = 0.07
 """Seconds, twice over, without a request of the operator after which it counts as settled."""
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds that a condition may take to come true."""
 
 _LOOKS = 3  # for the operator's own writes: a real controller may try again a second later, and be answered

@@ -238,7 +238,7 @@ async def _is_served(client: KubeClient, kind: Resource) -> bool:
 
 @asynccontextmanager
 async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
-    async with KubeClient(await load_configuration(str(kubeconfig)), request_timeout=10) as client:
+    async with KubeClient(await load_configuration(str(kubeconfig)), request_timeout=30) as client:
         yield client
 
 

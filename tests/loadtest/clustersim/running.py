@@ -28,7 +28,7 @@ async def running(*programs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 async def until(store: Store, holds: Callable[[], Any]) -> None:
     """Wait for a change after which *holds* is true."""
     with store.subscribe() as changes:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not holds():
                 await changes.batch()
 

@@ -70,7 +70,7 @@ def headscale(clock: Clock) -> Control:
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Any]:
-    async with aiohttp.ClientSession() as session, asyncio.timeout(20):
+    async with aiohttp.ClientSession() as session, asyncio.timeout(30):
         yield lambda url: Caller(session, url)
 
 

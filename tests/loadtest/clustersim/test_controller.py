@@ -20,7 +20,7 @@ def create(store: Store, name: str, team: str) -> None:
 
 async def take(seen: Queue[str], number: int) -> list[str]:
     """Return the next *number* keys, and with them what is there besides."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         taken = [await seen.get() for _ in range(number)]
     return taken + [seen.get_nowait() for _ in range(seen.qsize())]
 

@@ -63,7 +63,7 @@ async def test_the_command_serves_until_it_is_told_to_stop(tmp_path: Path) -> No
     command = [sys.executable, "-m", "clustersim", "serve", "--kubeconfig", str(kubeconfig)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         announced = [await process.stdout.readline() for _ in range(3)]
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0

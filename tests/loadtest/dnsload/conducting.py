@@ -37,7 +37,10 @@ def records_file(folder: Path) -> Path:
 
 
 async def conduct(engine: str, target: Target, folder: Path, *arguments: str) -> Ran:
-    """Run an engine to its end; without other *arguments* 200 queries in half a second."""
+    """Run an engine to its end; without other *arguments* 200 queries in half a second.
+
+    A busy machine doesn't get to all of them: the rest is `unsent`.
+    """
     pace = () if {"--concurrency", "--rate", "--steps"} & {*arguments} else ("--rate", "400", "--duration", "0.5")
     what = ("--target", str(target), "--records", str(records_file(folder)), "--engine", engine, "--quiet")
     settings = read_settings([*what, *pace, *arguments])

@@ -39,7 +39,7 @@ def names(objects: list[Object]) -> list[str]:
 
 
 @asynccontextmanager
-async def client_of(handler: Handler, request_timeout: float = 5.0) -> AsyncIterator[KubeClient]:
+async def client_of(handler: Handler, request_timeout: float = 30.0) -> AsyncIterator[KubeClient]:
     async with serving(handler) as url, kube_client(url, request_timeout) as client:
         yield client
 
@@ -170,7 +170,7 @@ async def test_a_delete_says_whether_dependents_go_first(sim: ClusterSim, client
 
 
 async def _until_deleted(changes: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         async for change in changes:
             yield change
             if change.type == "DELETED":
@@ -280,7 +280,7 @@ async def test_each_request_is_told_with_the_status_of_its_answer(sim: ClusterSi
 
 async def test_a_server_that_does_not_answer_in_time_is_unreachable(sim: ClusterSim) -> None:
     sim.faults.latency = 30
-    async with kube_client(sim.api_url, request_timeout=0.1) as client, asyncio.timeout(5):
+    async with kube_client(sim.api_url, request_timeout=0.1) as client, asyncio.timeout(30):
         for request in (client.get(CONFIGMAP, A), client.create(CONFIGMAP, configmap()), first_event(client)):
             with pytest.raises(Unreachable):
                 await request

@@ -183,6 +183,16 @@ async def test_a_server_that_is_away_is_tried_ever_more_seldom(
     assert delays[:5] == [0.02, 0.04, 0.08, 0.08, 0.08]
 
 
+async def test_a_list_that_takes_long_to_fail_is_no_watch_that_worked(
+    sim: ClusterSim, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
+    sim.faults.latency = 60
+    async with kube_client(sim.api_url, request_timeout=2 * PACE.last_retry) as client, following(client):
+        await until(lambda: len(caplog.records) >= 3)
+    assert [record.args[1] for record in caplog.records[:3] if isinstance(record.args, tuple)] == [1, 2, 3]
+
+
 async def test_a_server_that_is_away_is_told_in_few_lines(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:

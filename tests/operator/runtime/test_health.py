@@ -27,7 +27,7 @@ class Answer(NamedTuple):
 
 async def fetch(address: str, path: str, accept: str = "*/*") -> Answer:
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(30),
         aiohttp.ClientSession() as session,
         session.get(f"http://{address}{path}", headers={"Accept": accept}) as response,
     ):

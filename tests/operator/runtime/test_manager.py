@@ -235,7 +235,7 @@ async def test_what_runs_beside_the_reconcilers_runs_while_this_process_leads(
 
     manager = Manager(new_cache(), [], ControllerMetrics(CollectorRegistry()), beside=[beside])
     with pytest.RaisesGroup(LeadershipLost, flatten_subgroups=True):
-        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
             tasks.create_task(manager.run(client, new_elector(client, "first")))
             await until(lambda: seen == ["first"])
             sim.store.merge(kinds.LEASE, *LEASE, {"spec": {"holderIdentity": "second"}})
@@ -259,7 +259,7 @@ async def test_a_leader_whose_lease_is_taken_stops(sim: ClusterSim, client: Kube
     create(sim, "a")
     reconciler = Noting()
     with pytest.RaisesGroup(LeadershipLost, flatten_subgroups=True):
-        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
             tasks.create_task(new_manager(reconciler).run(client, new_elector(client, "first")))
             await until(lambda: reconciler.keys)
             sim.store.merge(kinds.LEASE, *LEASE, {"spec": {"holderIdentity": "second"}})
