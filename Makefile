@@ -22,16 +22,16 @@ test-real: .venv/.dev ## Run the operator's loop tests on a real API server
 	@trap 'for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed down --api-only; done' EXIT; \
 	trap 'exit 130' INT TERM; \
 	beds=; for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed up --api-only & beds="$$beds $$!"; done; \
-	for bed in $$beds; do wait $$bed || exit 1; done; \
+	failed=; for bed in $$beds; do wait $$bed || failed=1; done; test -z "$$failed" || exit 1; \
 	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) tests/operator tests/docs $(if $(FULL),,-m "not full") $(ARGS)
 
 e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built here (root, Go; the first time takes half an hour)
 	$(BIN)/python -m tests.e2e.testbed build
 	@mkdir -p build/e2e; echo "meanwhile, the loop tests on real API servers: build/e2e/test-real.log"; \
-	$(MAKE) --no-print-directory test-real > build/e2e/test-real.log 2>&1 & loops=$$!; \
-	trap 'kill $$loops; wait $$loops; exit 130' INT TERM; \
+	$(MAKE) --no-print-directory test-real > build/e2e/test-real.log 2>&1 & beside=$$!; \
+	trap 'kill $$beside; wait $$beside; exit 130' INT TERM; \
 	$(BIN)/python -m pytest tests/e2e $(if $(FULL),,-m "not full") $(ARGS); cluster=$$?; \
-	wait $$loops; loops=$$?; cat build/e2e/test-real.log; \
+	wait $$beside; loops=$$?; trap - INT TERM; cat build/e2e/test-real.log; \
 	test $$cluster = 0 -a $$loops = 0
 
 e2e-full: ## Run those too that take longer

@@ -69,10 +69,6 @@ class Changeover:
         """Return when the first write of one of the two operators came."""
         return min(write.at for write in self.writes if write.ours is ours)
 
-    def last_write(self, *, ours: bool) -> datetime:
-        """Return when the last write of one of the two operators came."""
-        return max(write.at for write in self.writes if write.ours is ours)
-
     def check_names(self) -> None:
         """Check that whoever asked got the one answer, of the nameserver itself and through the cluster's DNS.
 
@@ -95,23 +91,29 @@ def changeover(bed: Bed, nameserver: str, name: str, folder: Path) -> Iterator[C
     seen = Changeover()
     since = datetime.now(UTC)
     pods = folder / "pods.json"
-    watch = ["get", "pods", "--selector=app=operator", "--watch", "--output-watch-events", "--output=json"]
-    argv = ["kubectl", "--namespace", NAMESPACE, *watch]
     with (
-        pods.open("w") as notes,
-        subprocess.Popen(argv, stdout=notes, env=bed.environment()) as watching,
+        _watched_pods(bed, pods),
         Probe.of(bed, nameserver, name, folder) as probe,
         Probe.of(bed, DNS_SERVICE, f"none.{name}", folder, fresh=True) as resolver,
     ):
-        try:
-            yield seen
-            eventually(lambda: probe.seen()[-1].rcode != NO_ANSWER, "an answer after all", 20)
-        finally:
-            watching.terminate()
+        yield seen
+        eventually(lambda: probe.seen()[-1].rcode != NO_ANSWER, "an answer after all", 20)
         seen.answers = probe.seen()
         seen.resolved = resolver.seen()
     seen.ended, seen.ended_go = _ended(pods.read_text())
     seen.writes = list(_writes(bed.plane.audit_log, since))
+
+
+@contextmanager
+def _watched_pods(bed: Bed, file: Path) -> Iterator[None]:
+    """Note every change of the operators' Pods."""
+    watch = ["get", "pods", "--selector=app=operator", "--watch", "--output-watch-events", "--output=json"]
+    argv = ["kubectl", "--namespace", NAMESPACE, *watch]
+    with file.open("w") as notes, subprocess.Popen(argv, stdout=notes, env=bed.environment()) as watching:
+        try:
+            yield
+        finally:
+            watching.terminate()
 
 
 def _ended(events: str) -> tuple[dict[str, datetime | None], dict[str, datetime | None]]:

@@ -139,7 +139,7 @@ def is_ready(pod: Object) -> bool:
 
 def identity(pod: Object) -> tuple[str, int]:
     """Return a Pod's UID, and how often its containers were started again."""
-    return pod["metadata"]["uid"], sum(each["restartCount"] for each in pod["status"]["containerStatuses"])
+    return pod["metadata"]["uid"], sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
 
 
 def shown_hostnames(parent: Object) -> list[str]:
@@ -162,8 +162,8 @@ class Answer:
 
 
 def dig(bed: Bed, server: str, name: str, rtype: str = "A", *words: str) -> Answer:
-    """Ask a DNS server from the node. Raises BedError when there is no answer in a second."""
-    question = ["dig", "+time=1", "+tries=1", "+noall", "+comments", "+answer", *words, f"@{server}", name, rtype]
+    """Ask a DNS server from the node. Raises BedError when there is no answer to three tries of a second each."""
+    question = ["dig", "+time=1", "+tries=3", "+noall", "+comments", "+answer", *words, f"@{server}", name, rtype]
     return parse_dig(bed.machines["node"].run(question, timeout=10))
 
 

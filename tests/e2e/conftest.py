@@ -21,6 +21,7 @@ from tests.e2e.cluster import Cluster, Object, dig
 from tests.e2e.product import TREE, ProductImages
 from tests.e2e.testbed import control
 from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.build import build_program
 from tests.e2e.testbed.lock import locked
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.network import DNS_SERVICE
@@ -85,7 +86,7 @@ def bed() -> Iterator[Bed]:
         yield found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def api_bed() -> Iterator[Bed]:
     """A bed with nothing but an API server that is up; it may stand beside the whole one."""
     found = Bed(Paths.from_environment(), api_only=True)
@@ -162,9 +163,15 @@ def client(cluster: Cluster) -> Object:
 
 
 @pytest.fixture(scope="session")
+def helm() -> Path:
+    """The program, built if it isn't yet."""
+    return build_program("helm", Paths.from_environment(), Progress())
+
+
+@pytest.fixture(scope="session")
 def go_crds() -> list[Object]:
     """The Go operator's definitions of its kinds, from its module."""
-    return [yaml.safe_load(file.read_text()) for file in (go_operator.deployed_from() / "crds").iterdir()]
+    return [yaml.load(file.read_text(), yaml.CSafeLoader) for file in (go_operator.deployed_from() / "crds").iterdir()]
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import cache
 from pathlib import Path
 
 from tests.e2e.testbed import control, oci
@@ -16,6 +17,7 @@ NAMESERVER_IMAGE = "tailscale/k8s-nameserver:stable"  # of a DNSConfig that name
 _CONDITIONAL = "{{ if .Values.installCRDs -}}\n%s{{- end -}}\n"
 
 
+@cache
 def deployed_from() -> Path:
     """Return the folder of its Go module that has chart and CRDs; the module is fetched where it isn't there."""
     module = run(["go", "mod", "download", "-json", "tailscale.com"], cwd=named("tailscale").folder, timeout=120)

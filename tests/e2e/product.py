@@ -65,14 +65,14 @@ def install(bed: Bed, chart: Path, values: Mapping[str, Any]) -> None:
     file = bed.paths.work / "values.yaml"
     file.write_text(yaml.safe_dump(dict(values)))
     words: list[Word] = ["upgrade", "--install", RELEASE, chart, "--namespace", NAMESPACE, "--create-namespace"]
-    bed.helm(*words, "--values", file, "--wait", "--timeout", "90s", timeout=120)
-    wait_ready(bed)
+    bed.helm(*words, "--values", file)
+    wait_ready(bed, 90)
 
 
 def uninstall(bed: Bed) -> None:
     """Uninstall the chart, and wait until the operator is gone."""
     with bed.plane.excused("the release was uninstalled"):  # its roles may go before its Pods have ended
-        bed.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout", "60s", timeout=90)
+        bed.helm("uninstall", RELEASE, "--namespace", NAMESPACE)
         words = ["wait", "pods", "--selector=app=operator", "--for=delete", "--timeout=60s"]
         bed.kubectl("--namespace", NAMESPACE, *words, timeout=70)
 

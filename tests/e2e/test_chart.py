@@ -3,6 +3,7 @@
 import difflib
 import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,22 +12,13 @@ import yaml
 
 from tests.e2e import go_operator, golden
 from tests.e2e.product import CHART
-from tests.e2e.testbed.build import build_program
 from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.errors import BedError
-from tests.e2e.testbed.paths import Paths
-from tests.e2e.testbed.progress import Progress
 
 Object = dict[str, Any]
 Render = Callable[..., list[Object]]
 
 CREDENTIALS = ("oauth.clientId=client", "oauth.clientSecret=secret")
-
-
-@pytest.fixture(scope="module")
-def helm() -> Path:
-    """The program, built if it isn't yet."""
-    return build_program("helm", Paths.from_environment(), Progress())
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +29,21 @@ def go_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def render(helm: Path) -> Render:
-    """Return what a chart renders: of ours with `--set`, or another with the same; its test only if asked for."""
+    """Return what a chart renders: of ours with `--set`, or another with the same; its CRDs (most of the work) and its
+    test only if asked for.
+    """
 
+    @cache
     def rendered(
-        *sets: str, chart: Path = CHART, files: tuple[Path, ...] = (), release: str = "operator", tests: bool = False
+        *sets: str,
+        chart: Path = CHART,
+        files: tuple[Path, ...] = (),
+        release: str = "operator",
+        crds: bool = False,
+        tests: bool = False,
     ) -> list[Object]:
         words = [] if tests else ["--skip-tests"]
+        words += [] if crds else ["--set", "installCRDs=false"]
         words += [word for given in sets for word in ("--set", given)]
         words += [str(word) for file in files for word in ("--values", file)]
         text = run([helm, "template", release, chart, "--namespace", "tailscale", *words], timeout=60)
@@ -74,8 +75,8 @@ def test_it_passes_helms_lint(helm: Path) -> None:
 
 
 def test_every_kind_is_defined_and_kept_when_the_release_goes(render: Render) -> None:
-    crds = [obj for obj in render(*CREDENTIALS) if obj["kind"] == "CustomResourceDefinition"]
-    files = [yaml.safe_load(file.read_text()) for file in (CHART / "files" / "crds").iterdir()]
+    crds = [obj for obj in render(*CREDENTIALS, crds=True) if obj["kind"] == "CustomResourceDefinition"]
+    files = [yaml.load(file.read_text(), yaml.CSafeLoader) for file in (CHART / "files" / "crds").iterdir()]
     assert {crd["metadata"]["name"]: crd["spec"] for crd in crds} == {
         crd["metadata"]["name"]: crd["spec"] for crd in files
     }
@@ -83,7 +84,7 @@ def test_every_kind_is_defined_and_kept_when_the_release_goes(render: Render) ->
 
 
 def test_kinds_can_be_left_to_others(render: Render) -> None:
-    assert not names(render(*CREDENTIALS, "installCRDs=false"), "CustomResourceDefinition")
+    assert not names(render(*CREDENTIALS, "installCRDs=false", crds=True), "CustomResourceDefinition")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_kinds_can_be_left_to_others(render: Render) -> None:
 def test_everything_that_the_go_operators_chart_makes_is_made_by_the_same_name(
     render: Render, go_chart: Path, sets: tuple[str, ...]
 ) -> None:
-    ours, theirs = render(*sets), render(*sets, chart=go_chart)
+    ours, theirs = render(*sets, crds=True), render(*sets, chart=go_chart, crds=True)
     assert {(obj["kind"], obj["metadata"]["name"]) for obj in theirs} <= {
         (obj["kind"], obj["metadata"]["name"]) for obj in ours
     }
@@ -209,9 +210,8 @@ def test_what_the_go_operators_chart_makes_of_its_values_ours_makes_too(
 
 
 def by_name(objects: list[Object]) -> dict[str, Object]:
-    """Return all but the definitions of kinds, by kind and name."""
-    rest = (obj for obj in objects if obj["kind"] != "CustomResourceDefinition")
-    return {f"{obj['kind']} {obj['metadata']['name']}": obj for obj in rest}
+    """Return objects by kind and name."""
+    return {f"{obj['kind']} {obj['metadata']['name']}": obj for obj in objects}
 
 
 def missing(theirs: Any, ours: Any, path: str = "") -> list[str]:

@@ -1,5 +1,6 @@
 """What an API server accepts and refuses by our CRDs, and by the Go operator's beside them, in another group."""
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -7,7 +8,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio
-import yaml
 from tsoperator.api.crds import DEFINITIONS, crd
 from tsoperator.api.objects import RESOURCES, Resource, key_of
 from tsoperator.kube.client import KubeClient
@@ -42,7 +42,13 @@ class Answer(NamedTuple):
 def defined(api_bed: Bed, go_crds: list[Object]) -> Bed:
     """An API server with the definitions of both."""
     definitions = [crd(definition) for definition in DEFINITIONS] + [moved(definition) for definition in go_crds]
-    api_bed.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(definitions))
+    api_bed.kubectl(
+        "apply",
+        "--server-side",
+        "-f",
+        "-",
+        stdin=json.dumps({"kind": "List", "apiVersion": "v1", "items": definitions}),
+    )
     resources = ",".join(definition["metadata"]["name"] for definition in definitions)
     eventually(
         lambda: api_bed.kubectl("get", resources, "--all-namespaces", "--output=name") or True, "all kinds served"

@@ -13,6 +13,7 @@ from tests.e2e import product
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.product import CHART, NAMESPACE
 from tests.e2e.testbed import control, registry
+from tests.e2e.testbed.commands import Word
 from tests.e2e.testbed.management import CLIENT_ID, CLIENT_SECRET, Management
 from tests.e2e.testbed.parts import TAILSCALE
 from tests.e2e.waiting import eventually
@@ -52,8 +53,8 @@ def documented_images(cluster: Cluster) -> Iterator[None]:
         registry.copy(bed.paths, bed.machines["node"], built, f"{REGISTRY}/ts{target}:{__version__}")
     cluster.apply(SECRET)
     yield
-    bed.helm("rollback", "operator", revision, "--namespace", NAMESPACE, "--wait", "--timeout", "90s", timeout=120)
-    product.wait_ready(bed)
+    bed.helm("rollback", product.RELEASE, revision, "--namespace", NAMESPACE)
+    product.wait_ready(bed, 90)
     cluster.delete("secret", "tailnet-credentials", NAMESPACE)
 
 
@@ -72,20 +73,9 @@ def test_the_operator_works_with_the_documented_values(
 ) -> None:
     changes = tmp_path / "changes.yaml"
     changes.write_text(yaml.safe_dump({**ON_THE_BED, **case.changes}))
-    words = [
-        "upgrade",
-        "operator",
-        str(CHART),
-        "--namespace",
-        NAMESPACE,
-        "--reset-values",
-        "--wait",
-        "--timeout",
-        "90s",
-    ]
-    files = ["--values", str(DOCS / "examples" / "values" / case.file), "--values", str(changes)]
-    cluster.bed.helm(*words, *files, timeout=120)
-    product.wait_ready(cluster.bed)
+    words: list[Word] = ["upgrade", product.RELEASE, CHART, "--namespace", NAMESPACE, "--reset-values"]
+    cluster.bed.helm(*words, "--values", DOCS / "examples" / "values" / case.file, "--values", changes)
+    product.wait_ready(cluster.bed, 90)
     images = {pod["spec"]["containers"][0]["image"] for pod in cluster.listed("pods", NAMESPACE, {"app": "operator"})}
     assert f"{REGISTRY}/tsoperator:{__version__}" in images
     cluster.apply(egress_service(namespace, "db", tailnet_fqdn=PEER_NAME))

@@ -55,7 +55,6 @@ def test_a_pod_reaches_a_device_by_a_service_for_its_address(
 def test_who_keeps_pointing_a_service_elsewhere_is_named(cluster: Cluster, namespace: str) -> None:
     service = egress_service(namespace, "printer", tailnet_ip="100.64.99.99")
     cluster.apply(service)
-    cluster.proxy(service)
 
     def named() -> bool:
         cluster.apply(service)
@@ -74,7 +73,7 @@ def test_the_record_follows_the_proxy_pod(
         cluster.delete("pod", old["metadata"]["name"], NAMESPACE)
         replaced = lambda: cluster.proxy(by_name)["metadata"]["uid"] != old["metadata"]["uid"]  # noqa: E731
         eventually(replaced, "another proxy Pod")
-        probe.wait_for(lambda seen: seen.addresses == [pod_ip(cluster.proxy(by_name))], 1.0)
+        probe.wait_for(lambda seen: seen.addresses == [pod_ip(cluster.proxy(by_name))], 10)
         answers = [(seen.rcode, list(seen.addresses)) for seen in probe.seen()]
     new = cluster.proxy(by_name)
     assert answers == [("NOERROR", [pod_ip(old)]), ("NOERROR", []), ("NOERROR", [pod_ip(new)])]

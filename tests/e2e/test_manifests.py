@@ -92,10 +92,9 @@ def test_the_static_manifests_can_be_applied(empty: Bed, how: str) -> None:
 
 
 def test_the_documented_overlay_makes_the_deployment_that_the_documented_values_make(
-    empty: Bed, kustomize: Kustomize, overlay: Path
+    empty: Bed, kustomize: Kustomize, helm: Path, overlay: Path
 ) -> None:
     values = next(block for block in blocks(INSTALL) if block.startswith(VALUES_OF_CHART))
-    helm = build_program("helm", Paths.from_environment(), Progress())
     rendered = run([helm, "template", "operator", CHART, "--namespace", NAMESPACE, "--values", "-"], stdin=values)
     assert completed(empty, kustomize(overlay)) == completed(empty, rendered)
 

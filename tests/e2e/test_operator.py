@@ -160,7 +160,7 @@ def test_names_are_served_with_the_operator_removed(
     cluster.delete("deployment", "operator", NAMESPACE)
     eventually(lambda: not cluster.listed("pods", NAMESPACE, {"app": "operator"}), "the operator's end")
     old = {pod["metadata"]["name"] for pod in nameserver_pods(cluster)}
-    cluster.bed.kubectl("-n", NAMESPACE, "delete", "pods", *old)
+    cluster.bed.kubectl("-n", NAMESPACE, "delete", "pods", "--grace-period=1", *old)
     eventually(
         lambda: any(pod["metadata"]["name"] not in old and is_ready(pod) for pod in nameserver_pods(cluster)),
         "a new Pod",

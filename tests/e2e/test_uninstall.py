@@ -41,7 +41,8 @@ def uids(cluster: Cluster) -> set[str]:
 def device_of(management: Management, service: Object) -> str:
     metadata = service["metadata"]
     device = management.device(f"{metadata['namespace']}-{metadata['name']}")
-    return str(device["nodeId"]) if device else ""
+    assert device
+    return str(device["nodeId"])
 
 
 @pytest.fixture(scope="module")
@@ -58,9 +59,11 @@ def left(
     eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
     eventually(lambda: is_held(cluster, lonely), "our finalizer")
     known = Left(service, lonely, pod, device_of(management, service), uids(cluster))
-    product.uninstall(cluster.bed)
-    yield known
-    product.deploy(cluster.bed, images)
+    try:
+        product.uninstall(cluster.bed)
+        yield known
+    finally:
+        product.deploy(cluster.bed, images)
     for child in cluster.children(lonely):
         cluster.delete(child["kind"], child["metadata"]["name"], NAMESPACE)
     cluster.delete("proxyclass", NOWHERE["metadata"]["name"])

@@ -31,5 +31,7 @@ def test_a_user_is_told_that_nothing_is_done(cluster: Cluster, case: Case) -> No
     def reasons() -> list[str]:
         return [each["reason"] for each in cluster.look(obj).get("status", {}).get("conditions", ())]
 
-    eventually(lambda: reasons() == ["NotSupportedYet"], "a condition that says so")
-    cluster.delete(case.kind, "ours", metadata.get("namespace", ""))
+    try:
+        eventually(lambda: reasons() == ["NotSupportedYet"], "a condition that says so")
+    finally:
+        cluster.delete(case.kind, "ours", metadata.get("namespace", ""))

@@ -47,7 +47,7 @@ def users(
     cluster.apply(CLASS, *web(shared_namespace, "web"))
     yield made
     product.deploy(cluster.bed, images)
-    product.deploy(cluster.bed, images)  # the first time it has as many Pods as the Go operator
+    cluster.scale_operator(2)  # the chart leaves it with as many Pods as the Go operator had
     made.leave()
     cluster.delete("secret", "operator", NAMESPACE)  # what the Go operator's own device was
     device = management.device("tailscale-operator")
@@ -95,8 +95,9 @@ def test_an_upgrade_to_ours_leaves_everything_as_it_is(ours: Stage) -> None:
 def test_ours_writes_nothing_before_the_go_operator_has_ended(ours: Stage) -> None:
     (ended,) = ours.seen.ended_go.values()  # no second one was started
     assert ended
-    assert ended < ours.seen.first_write(ours=True)
-    assert ours.seen.last_write(ours=False) < ours.seen.first_write(ours=True)
+    first = ours.seen.first_write(ours=True)
+    assert ended < first
+    assert all(write.at < first for write in ours.seen.writes if not write.ours)
 
 
 def test_names_resolve_while_ours_takes_over(ours: Stage) -> None:
@@ -121,14 +122,13 @@ def back(
     users.add("ours")
     users.served(acme_root)
     before = users.world()
-    words = ["rollback", product.RELEASE, "1", "--namespace", NAMESPACE, "--wait", "--timeout", "90s"]
     with changeover(bed, nameserver, NAME, tmp_path_factory.mktemp("back")) as seen:
         with bed.plane.excused("the release went back to the Go operator's roles"):
-            bed.helm(*words, timeout=120)
-            product.wait_ready(bed)
-        eventually(lambda: nameserver_runs(cluster, go_operator.NAMESERVER_IMAGE), "the Go nameserver alone")
+            bed.helm("rollback", product.RELEASE, "1", "--namespace", NAMESPACE)
+            product.wait_ready(bed, 90)
         late = egress_service(users.space, "late", tailnet_ip=outside.address)
         cluster.apply(late)
+        eventually(lambda: nameserver_runs(cluster, go_operator.NAMESERVER_IMAGE), "the Go nameserver alone")
         cluster.device_proxy(late)
         cluster.remove(late)
     return Stage(before, users.world(), seen)

@@ -13,10 +13,7 @@ from tsoperator.settings import Settings, read_settings
 from tests.docs import pages
 from tests.e2e.product import CHART, NAMESPACE
 from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.build import build_program
 from tests.e2e.testbed.commands import Word, run
-from tests.e2e.testbed.paths import Paths
-from tests.e2e.testbed.progress import Progress
 
 Object = dict[str, Any]
 Render = Callable[[str], str]
@@ -47,9 +44,8 @@ NOT_SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def render() -> Render:
+def render(helm: Path) -> Render:
     """Return what the chart renders with values, as YAML."""
-    helm = build_program("helm", Paths.from_environment(), Progress())
     words: list[Word] = [helm, "template", "operator", CHART, "--namespace", NAMESPACE, "--values", "-"]
     return cache(lambda values: run(words, stdin=values))
 

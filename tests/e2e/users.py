@@ -133,7 +133,9 @@ class Users:
 
         def shown() -> list[str]:
             live = self.cluster.look(obj)
-            return sorted(shown_hostnames(live) or [each["hostname"] for each in live["status"].get("devices", ())])
+            return sorted(
+                shown_hostnames(live) or [each["hostname"] for each in live.get("status", {}).get("devices", ())]
+            )
 
         eventually(lambda: shown() == names, f"{names} in the status of {name_of(obj)}")
 

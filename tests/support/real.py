@@ -177,7 +177,7 @@ async def _start(client: KubeClient, mirror: Mirror) -> None:
 
 async def prepare(kubeconfig: Path) -> None:
     """Create what stands in a cluster before the operator comes."""
-    definitions = [yaml.safe_load(file.read_text()) for file in CRDS.glob("*.yaml")]
+    definitions = [yaml.load(file.read_text(), yaml.CSafeLoader) for file in CRDS.glob("*.yaml")]
     namespace = {"metadata": {"name": NAMESPACE}}
     async with _client(kubeconfig) as client:
         await _create(client, objects.NAMESPACE, namespace)
@@ -197,7 +197,7 @@ async def _create(client: KubeClient, resource: objects.Resource, obj: Object) -
 
 def _rights() -> Iterator[Object]:
     """Yield the chart's roles for the operator, bound to it."""
-    for obj in yaml.safe_load_all(MANIFESTS.read_text()):
+    for obj in yaml.load_all(MANIFESTS.read_text(), yaml.CSafeLoader):
         if obj and obj["kind"].endswith(("Role", "RoleBinding")) and obj["metadata"]["name"] != "proxies":
             subjects = [{"apiGroup": _RBAC, "kind": "User", "name": OPERATOR}]
             yield obj | ({"subjects": subjects} if "subjects" in obj else {})

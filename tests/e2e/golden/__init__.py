@@ -1,6 +1,5 @@
 """What the chart renders of some values, written down: only what is otherwise than in the static manifests."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -23,14 +22,9 @@ def rendered(helm: Path, values: Path) -> str:
     """Return what *values* render otherwise: the manifests that differ, and the names of those that are left out."""
     text = run([helm, "template", "operator", CHART, "--namespace", "tailscale", "--values", values], timeout=60)
     usual, found = _manifests(MANIFESTS.read_text()), _manifests(text)
-    missing = sorted({_name(each) for each in usual} - {_name(each) for each in found})
-    return "\n".join([_HEAD, *(f"# Not there: {name}" for name in missing), *(_others(found, usual)), ""])
-
-
-def _others(found: list[str], usual: list[str]) -> Iterator[str]:
-    for manifest in found:
-        if manifest not in usual:
-            yield f"---\n{manifest}"
+    others = [each for each in found if each not in usual]
+    missing = sorted({_name(each) for each in usual if each not in found} - {_name(each) for each in others})
+    return "\n".join([_HEAD, *(f"# Not there: {name}" for name in missing), *(f"---\n{each}" for each in others), ""])
 
 
 def _manifests(text: str) -> list[str]:
@@ -38,5 +32,5 @@ def _manifests(text: str) -> list[str]:
 
 
 def _name(manifest: str) -> str:
-    obj = yaml.safe_load(manifest)
+    obj = yaml.load(manifest, yaml.CSafeLoader)
     return f"{obj['kind']} {obj['metadata']['name']}"

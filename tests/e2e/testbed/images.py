@@ -69,8 +69,8 @@ class Images:
             self._push_built(to)
 
     def save_built(self, name: str, layout: Path) -> None:
-        """Write the image *name*, which was built from a Dockerfile, as an OCI layout."""
-        self._buildah("push", registry.address_of(name), f"oci:{layout}", timeout=300)
+        """Write the image *name*, which was built from a Dockerfile, as an OCI layout; its layers aren't compressed."""
+        self._buildah("push", "--disable-compression", registry.address_of(name), f"oci:{layout}", timeout=300)
 
     def _push_built(self, address: str) -> None:
         push = ["push", "--tls-verify=false", "--disable-compression", address]

@@ -88,10 +88,14 @@ def command_of(pid: int) -> str:
 
 
 def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
-    """Look until *holds* is true or the time is over; tell which."""
+    """Look until *holds* is true or the time is over; tell which. Looks take half of the time at most."""
     deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() >= deadline:
+    while True:
+        began = time.monotonic()
+        if holds():
+            return True
+        looked = time.monotonic()
+        if looked >= deadline:
             return False
-        threading.Event().wait(POLL)  # nothing tells of the end of a process that is not our child
-    return True
+        # Nothing tells of the end of a process that is not our child.
+        threading.Event().wait(max(POLL, looked - began))

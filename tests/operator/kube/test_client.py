@@ -177,7 +177,7 @@ async def _until_deleted(changes: AsyncIterator[Any]) -> AsyncIterator[Any]:
                 return
 
 
-async def test_a_missing_object_is_reached_name(client: KubeClient) -> None:
+async def test_a_missing_object_is_told_by_name(client: KubeClient) -> None:
     with pytest.raises(NotFound, match=r'GET /api/v1/namespaces/default/configmaps/a: configmaps "a" not found'):
         await client.get(CONFIGMAP, A)
 
@@ -240,7 +240,7 @@ async def test_what_is_no_list_is_not_taken_for_an_empty_one(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["<html>Bad Gateway</html>", "[]", "null", ""])
-async def test_a_refusal_by_something_in_between_is_reached_its_code(text: str) -> None:
+async def test_a_refusal_by_something_in_between_is_told_by_its_code(text: str) -> None:
     async with client_of(always(502, text=text)) as client:
         with pytest.raises(StatusError, match="HTTP 502 Bad Gateway") as caught:
             await client.get(CONFIGMAP, A)
