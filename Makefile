@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help demo test test-real e2e e2e-full bench bench-operator soak lint format crds manifests clean
+.PHONY: help demo test test-real test-charts e2e e2e-full bench bench-operator soak lint format crds manifests clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -15,7 +15,8 @@ test: .venv/.dev ## Run the tests
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
 # One API server for each pytest worker: the operator watches all namespaces of its cluster.
-REAL_BEDS := $(addprefix $(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)-real-,1 2 3 4)
+WORK := $(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)
+REAL_BEDS := $(addprefix $(WORK)-real-,1 2 3 4)
 
 test-real: .venv/.dev ## Run the operator's loop tests on a real API server
 	$(BIN)/python -m tests.e2e.testbed build kubernetes
@@ -25,14 +26,20 @@ test-real: .venv/.dev ## Run the operator's loop tests on a real API server
 	failed=; for bed in $$beds; do wait $$bed || failed=1; done; test -z "$$failed" || exit 1; \
 	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) tests/operator tests/docs $(if $(FULL),,-m "not full") $(ARGS)
 
+test-charts: .venv/.dev ## Run the tests of the chart and the CRDs (Go, the first time)
+	@export TESTBED_WORK=$(WORK)-charts; \
+	trap '$(BIN)/python -m tests.e2e.testbed down --api-only' EXIT; \
+	trap 'exit 130' INT TERM; \
+	$(BIN)/python -m tests.e2e.testbed up --api-only && $(BIN)/python -m pytest tests/charts $(ARGS)
+
 e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built here (root, Go; the first time takes half an hour)
 	$(BIN)/python -m tests.e2e.testbed build
-	@mkdir -p build/e2e; echo "meanwhile, the loop tests on real API servers: build/e2e/test-real.log"; \
-	$(MAKE) --no-print-directory test-real > build/e2e/test-real.log 2>&1 & beside=$$!; \
-	trap 'kill $$beside; wait $$beside; exit 130' INT TERM; \
-	$(BIN)/python -m pytest tests/e2e $(if $(FULL),,-m "not full") $(ARGS); cluster=$$?; \
-	wait $$beside; loops=$$?; trap - INT TERM; cat build/e2e/test-real.log; \
-	test $$cluster = 0 -a $$loops = 0
+	@mkdir -p build/e2e; echo "meanwhile, on API servers alone, the loop tests, and those of the chart: build/e2e/beside.log"; \
+	setsid $(MAKE) --keep-going --no-print-directory test-real test-charts > build/e2e/beside.log 2>&1 & beside=$$!; \
+	trap 'kill -- -$$beside; wait $$beside; exit 130' INT TERM; \
+	$(BIN)/python -m pytest tests/e2e $(if $(FULL),,-m "not full") $(ARGS); whole=$$?; \
+	wait $$beside; others=$$?; trap - INT TERM; cat build/e2e/beside.log; \
+	test $$whole = 0 -a $$others = 0
 
 e2e-full: ## Run those too that take longer
 	@$(MAKE) --no-print-directory e2e FULL=1
@@ -42,7 +49,7 @@ bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root,
 	$(BIN)/python -m dnsbench --go-nameserver "$$peers" --results loadtest/results $(ARGS)
 
 bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API server (Go; seven minutes)
-	TESTBED_WORK=$(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)-bench \
+	TESTBED_WORK=$(WORK)-bench \
 	$(BIN)/python -m tests.e2e.operatorbench --repeat 2 --results loadtest/results $(ARGS)
 
 soak: .venv/.dev ## Run the nameserver under load, reloads and malformed packets for MINUTES (10)
@@ -65,7 +72,7 @@ crds: .venv/.dev ## Write the CRDs from the models into the chart
 manifests: .venv/.dev ## Write the static manifests from the chart, and what tests compare with (Go, the first time)
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
 	$$helm template operator charts/tailscale-operator --namespace tailscale --skip-tests > charts/manifests/operator.yaml
-	$(BIN)/python -m tests.e2e.golden
+	$(BIN)/python -m tests.charts.golden
 
 clean: ## Remove what these commands made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

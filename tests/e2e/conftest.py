@@ -16,13 +16,11 @@ import yaml
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 
-from tests.e2e import evidence, go_operator, product
+from tests.e2e import evidence, product
 from tests.e2e.cluster import Cluster, Object, dig
 from tests.e2e.product import TREE, ProductImages
 from tests.e2e.testbed import control
-from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.build import build_program
-from tests.e2e.testbed.lock import locked
+from tests.e2e.testbed.bed import Bed, brought_up
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.network import DNS_SERVICE
 from tests.e2e.testbed.paths import Paths
@@ -87,31 +85,6 @@ def bed() -> Iterator[Bed]:
 
 
 @pytest.fixture(scope="session")
-def api_bed() -> Iterator[Bed]:
-    """A bed with nothing but an API server that is up; it may stand beside the whole one."""
-    found = Bed(Paths.from_environment(), api_only=True)
-    with brought_up(found):
-        yield found
-
-
-@contextmanager
-def brought_up(bed: Bed) -> Iterator[None]:
-    """Bring a bed up, and take it down at the end; one that is up stays so."""
-    if bed.runs:
-        yield
-        return
-    progress = Progress()
-    with locked(bed.paths.work, "up"):
-        bed.up(progress)
-    try:
-        yield
-    finally:
-        with locked(bed.paths.work, "down"):
-            left = bed.down(progress)
-    assert not left, "the bed left something behind"
-
-
-@pytest.fixture(scope="session")
 def images(bed: Bed) -> ProductImages:
     """The product's images, in the registry."""
     with Progress().step("the product's images"):
@@ -160,18 +133,6 @@ def client(cluster: Cluster) -> Object:
     name = pod["metadata"]["name"]
     cluster.bed.kubectl("-n", "default", "wait", f"pod/{name}", "--for=condition=Ready", "--timeout=60s", timeout=70)
     return pod
-
-
-@pytest.fixture(scope="session")
-def helm() -> Path:
-    """The program, built if it isn't yet."""
-    return build_program("helm", Paths.from_environment(), Progress())
-
-
-@pytest.fixture(scope="session")
-def go_crds() -> list[Object]:
-    """The Go operator's definitions of its kinds, from its module."""
-    return [yaml.load(file.read_text(), yaml.CSafeLoader) for file in (go_operator.deployed_from() / "crds").iterdir()]
 
 
 @pytest.fixture(scope="session")

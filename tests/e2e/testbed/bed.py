@@ -4,7 +4,8 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.images import Images
 from tests.e2e.testbed.isolation import Isolation
 from tests.e2e.testbed.leftovers import Snapshot, leftovers, pod_cgroups, pods_run, remove_cgroups, restore_sysctls
+from tests.e2e.testbed.lock import locked
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.node import Node
 from tests.e2e.testbed.paths import MANIFESTS, Paths
@@ -212,3 +214,20 @@ class Bed:
         folders = [str(part.output(self.paths)) for part in parts.ALL]
         path = os.pathsep.join([*folders, os.environ.get("PATH", os.defpath)])
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PATH": path}
+
+
+@contextmanager
+def brought_up(bed: Bed) -> Iterator[None]:
+    """Bring a bed up, and take it down at the end; one that is up stays so."""
+    if bed.runs:
+        yield
+        return
+    progress = Progress()
+    with locked(bed.paths.work, "up"):
+        bed.up(progress)
+    try:
+        yield
+    finally:
+        with locked(bed.paths.work, "down"):
+            left = bed.down(progress)
+    assert not left, f"the bed left something behind: {left}"

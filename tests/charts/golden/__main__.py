@@ -1,6 +1,6 @@
 """Writes down what the chart renders."""
 
-from tests.e2e.golden import VALUES, rendered, written
+from tests.charts.golden import VALUES, rendered, written
 from tests.e2e.testbed.build import build_program
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress

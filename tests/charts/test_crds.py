@@ -14,7 +14,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import Invalid
 
-from tests.e2e.crd_cases import CASES, CHANGES, LEAST, ONLY_OURS, STATUSES, Case, Change, Status
+from tests.charts.crd_cases import CASES, CHANGES, LEAST, ONLY_OURS, STATUSES, Case, Change, Status
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.waiting import eventually
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from tests.e2e import go_operator, golden
+from tests.charts import golden
+from tests.e2e import go_operator
 from tests.e2e.product import CHART
 from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.errors import BedError

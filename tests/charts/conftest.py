@@ -1,0 +1,41 @@
+"""What the tests of chart and CRDs start from."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e import go_operator
+from tests.e2e.testbed.bed import Bed, brought_up
+from tests.e2e.testbed.build import build_program
+from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.progress import Progress
+
+TIMEOUT = 120.0  # seconds that a test may take; its fixtures may have to build Helm and an API server
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Count a test's own time only."""
+    item.add_marker(pytest.mark.timeout(TIMEOUT, func_only=True))
+
+
+@pytest.fixture(scope="session")
+def api_bed() -> Iterator[Bed]:
+    """A bed with nothing but an API server that is up."""
+    found = Bed(Paths.from_environment(), api_only=True)
+    with brought_up(found):
+        yield found
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """The program, built if it isn't yet."""
+    return build_program("helm", Paths.from_environment(), Progress())
+
+
+@pytest.fixture(scope="session")
+def go_crds() -> list[dict[str, Any]]:
+    """The Go operator's definitions of its kinds, from its module."""
+    return [yaml.load(file.read_text(), yaml.CSafeLoader) for file in (go_operator.deployed_from() / "crds").iterdir()]
