@@ -57,7 +57,7 @@ class Cluster:
         owner = Owner(_PARENTS[parent["kind"]], Key(metadata.get("namespace", ""), metadata["name"]))
         return self.listed(resources, NAMESPACE, owner.labels)
 
-    def proxy(self, parent: Object, seconds: float = 60) -> Object:
+    def proxy(self, parent: Object, seconds: float = 120) -> Object:
         """Wait for the ready Pod of a parent's proxy, and return it."""
 
         def ready() -> list[Object]:
@@ -65,7 +65,7 @@ class Cluster:
 
         return eventually(ready, f"a ready proxy Pod for {parent['metadata']['name']}", seconds)[0]
 
-    def device_proxy(self, parent: Object, seconds: float = 60) -> Object:
+    def device_proxy(self, parent: Object, seconds: float = 120) -> Object:
         """Wait for the ready Pod of a parent's proxy that has told of its device, and return it.
 
         Before that it doesn't know those who want to reach it: their first try would take WireGuard five seconds.
@@ -78,7 +78,7 @@ class Cluster:
         eventually(told, f"a device of {parent['metadata']['name']}", seconds)
         return pod
 
-    def remove(self, parent: Object, seconds: float = 60) -> None:
+    def remove(self, parent: Object, seconds: float = 120) -> None:
         """Delete a Service, an Ingress or a Connector and wait until it and its proxy are gone."""
         metadata = parent["metadata"]
         named = (parent["kind"], metadata["name"], metadata.get("namespace", ""))

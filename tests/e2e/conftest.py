@@ -29,7 +29,7 @@ from tests.e2e.testbed.progress import Progress
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import client as client_pod
 
-TIMEOUT = 180.0  # seconds that a test may take which doesn't say otherwise; its fixtures have limits of their own
+TIMEOUT = 300.0  # seconds that a test may take; its fixtures have limits of their own
 _FAILURES = TREE / "build" / "e2e" / "failures"
 _STANZA = TREE / "coredns" / "stub-domain.conf"
 _DNSCONFIG = TREE / "docs" / "examples" / "dnsconfig.yaml"
@@ -37,9 +37,7 @@ _DNSCONFIG = TREE / "docs" / "examples" / "dnsconfig.yaml"
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Count a test's own time only: the first one would pay for the bed."""
-    marker = item.get_closest_marker("timeout")
-    limit = marker.args[0] if marker else TIMEOUT
-    item.add_marker(pytest.mark.timeout(limit, func_only=True), append=False)
+    item.add_marker(pytest.mark.timeout(TIMEOUT, func_only=True))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -11,8 +11,6 @@ from tests.e2e.testbed.processes import wait_until
 
 PAGE = "/usr/share/common-licenses/BSD"
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module")
 def namespace(bed: Bed) -> Iterator[str]:

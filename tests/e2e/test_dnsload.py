@@ -15,7 +15,6 @@ JOB = Path(__file__).parents[2] / "loadtest" / "dnsload" / "job.yaml"
 
 
 @pytest.mark.full
-@pytest.mark.timeout(400)
 def test_the_job_finds_the_clusters_dns_right(cluster: Cluster, nameserver: str, namespace: str) -> None:
     service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(service)

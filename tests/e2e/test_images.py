@@ -114,7 +114,7 @@ def test_it_works_without_a_shell_and_a_file_system_to_write_to(cluster: Cluster
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _named("nothing", namespace), "data": {"it": ""}}
     )
     cluster.apply(_pod(image, namespace))
-    eventually(lambda: _phase(cluster, namespace) in {"Succeeded", "Failed"}, "the Pod's end", 60)
+    eventually(lambda: _phase(cluster, namespace) in {"Succeeded", "Failed"}, "the Pod's end")
     said = cluster.bed.kubectl("-n", namespace, "logs", "trial", "--all-containers", "--prefix")
     assert _phase(cluster, namespace) == "Succeeded", said
     assert f"usage: ts{image.target}" in said

@@ -17,7 +17,6 @@ def test_helm_test_finds_every_replica_and_the_nameserver_well(cluster: Cluster,
 
 
 @pytest.mark.full
-@pytest.mark.timeout(300)
 def test_helm_test_fails_without_an_operator_and_says_what_to_look_at(cluster: Cluster, nameserver: str) -> None:
     cluster.scale_operator(0)
     try:

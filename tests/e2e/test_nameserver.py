@@ -61,7 +61,6 @@ def without_operator(cluster: Cluster, nameserver: str) -> Iterator[None]:
 
 
 @pytest.mark.last  # the garbage collector takes most of a minute to be itself again
-@pytest.mark.timeout(OUTAGE + 150)
 def test_it_answers_while_the_api_server_is_away(
     cluster: Cluster, nameserver: str, served: Answer, bed: Bed, namespace_left: str, tmp_path: Path
 ) -> None:
@@ -70,7 +69,7 @@ def test_it_answers_while_the_api_server_is_away(
             always(lambda: check(bed, nameserver, served), OUTAGE)
         assert [(seen.rcode, tuple(seen.addresses)) for seen in probe.seen()] == [(served.rcode, served.data)]
     cluster.delete("service", "db", namespace_left)
-    eventually(lambda: dig(bed, nameserver, PEER_NAME).rcode == "NXDOMAIN", "records are followed again", 90)
+    eventually(lambda: dig(bed, nameserver, PEER_NAME).rcode == "NXDOMAIN", "records are followed again")
 
 
 def check(bed: Bed, nameserver: str, right: Answer) -> None:
@@ -138,7 +137,7 @@ def test_a_client_learns_of_the_zone(
     address = {"CoreDNS": DNS_SERVICE, "dnsmasq": dnsmasq}[server]
     itself = dig(bed, nameserver, "ts.net", rtype)
     assert itself.data
-    eventually(lambda: dig(bed, address, "ts.net", rtype) == itself, f"{rtype} as the nameserver has it", 40)
+    eventually(lambda: dig(bed, address, "ts.net", rtype) == itself, f"{rtype} as the nameserver has it")
 
 
 QTYPES = ("A", "AAAA", "ANY", "TXT", "HTTPS", "SVCB", "MX", "SRV", "CNAME", "TYPE1000")

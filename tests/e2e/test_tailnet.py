@@ -62,7 +62,6 @@ def node_id(api: Management, hostname: str) -> str:
     return str(device["nodeId"])
 
 
-@pytest.mark.timeout(120)
 def test_devices_reach_each_other_by_name_and_by_address(join: Join, outside: Peer) -> None:
     guest = join()
     assert reaches(guest, f"peer.{control.DOMAIN}")
@@ -70,7 +69,6 @@ def test_devices_reach_each_other_by_name_and_by_address(join: Join, outside: Pe
     assert reaches(outside, f"guest.{control.DOMAIN}")
 
 
-@pytest.mark.timeout(120)
 def test_a_device_is_listed_as_it_knows_itself(join: Join, api: Management) -> None:
     itself = join().status()["Self"]
     device = api.device("guest")
@@ -81,7 +79,6 @@ def test_a_device_is_listed_as_it_knows_itself(join: Join, api: Management) -> N
     assert itself.get("Tags") == device["tags"] == ["tag:guest"]
 
 
-@pytest.mark.timeout(120)
 def test_a_key_lets_one_device_in(join: Join, api: Management) -> None:
     key = api.create_key()
     join(key)
@@ -89,7 +86,6 @@ def test_a_key_lets_one_device_in(join: Join, api: Management) -> None:
         join(key)
 
 
-@pytest.mark.timeout(120)
 def test_a_renamed_device_is_reached_by_its_new_name(join: Join, api: Management, outside: Peer) -> None:
     join()
     api.set_name(node_id(api, "guest"), "first")
@@ -97,14 +93,12 @@ def test_a_renamed_device_is_reached_by_its_new_name(join: Join, api: Management
     assert reaches(outside, f"first.{control.DOMAIN}")
 
 
-@pytest.mark.timeout(120)
 def test_tags_reach_the_device(join: Join, api: Management) -> None:
     guest = join()
     api.set_tags(node_id(api, "guest"), ["tag:other"])
     assert eventually(lambda: guest.status()["Self"].get("Tags") == ["tag:other"])
 
 
-@pytest.mark.timeout(120)
 def test_a_route_that_a_device_advertises_leads_to_it_until_it_does_no_more(join: Join, outside: Peer) -> None:
     def routes() -> list[str]:
         peers = outside.status()["Peer"].values()
@@ -117,7 +111,6 @@ def test_a_route_that_a_device_advertises_leads_to_it_until_it_does_no_more(join
     assert eventually(lambda: routes() == [])
 
 
-@pytest.mark.timeout(120)
 def test_a_deleted_device_is_cut_off(join: Join, api: Management, outside: Peer) -> None:
     guest = join()
     page = f"http://{outside.address}:{WEB_PORT}/"
@@ -128,7 +121,6 @@ def test_a_deleted_device_is_cut_off(join: Join, api: Management, outside: Peer)
         guest.curl(page)
 
 
-@pytest.mark.timeout(120)
 def test_a_restarted_device_needs_no_key(join: Join, api: Management, bed: Bed, outside: Peer) -> None:
     guest = join()
     before = node_id(api, "guest")
@@ -137,7 +129,6 @@ def test_a_restarted_device_needs_no_key(join: Join, api: Management, bed: Bed, 
     assert node_id(api, "guest") == before
 
 
-@pytest.mark.timeout(120)
 def test_a_certificate_chains_to_the_acme_root(join: Join, bed: Bed, tmp_path: Path) -> None:
     guest = join()
     chain, root = tmp_path / "chain.pem", tmp_path / "root.pem"
@@ -150,7 +141,6 @@ def test_a_certificate_chains_to_the_acme_root(join: Join, bed: Bed, tmp_path: P
     assert checked.strip() == f"{chain}: OK"
 
 
-@pytest.mark.timeout(120)
 def test_https_is_served_to_other_devices(join: Join, bed: Bed, outside: Peer) -> None:
     guest = join()
     guest.tailscale("serve", "--bg", str(WEB_PORT))
@@ -161,7 +151,6 @@ def test_https_is_served_to_other_devices(join: Join, bed: Bed, outside: Peer) -
     assert eventually(lambda: outside.curl("--cacert", root, url) == GREETING)
 
 
-@pytest.mark.timeout(120)
 def test_the_control_server_itself_forgets_a_deleted_device(join: Join, api: Management) -> None:
     join()
     deleted = node_id(api, "guest")

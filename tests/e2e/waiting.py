@@ -10,7 +10,7 @@ from tests.e2e.testbed.processes import wait_until
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], what: str, seconds: float = 60) -> T:
+def eventually(look: Callable[[], T], what: str, seconds: float = 120) -> T:
     """Look again and again until there is something (anything true), and return it.
 
     A look that fails (BedError, AssertionError) has found nothing yet; what it said is in the error.
