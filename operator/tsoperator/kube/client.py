@@ -21,6 +21,7 @@ from tsoperator.kube.errors import KubeError, StatusError, Unreachable, error_of
 USER_AGENT = FIELD_MANAGER
 _MERGE_PATCH = "application/merge-patch+json"
 _PAGE = 500
+_WATCH = "WATCH"  # what observers are told of a GET that is a watch
 _QUIET_LIMIT = 60.0  # s without a byte on a watch beyond the time it was asked to last: the connection is dead
 
 
@@ -48,7 +49,7 @@ class KubeClient:
     ) -> None:
         """*reload* reads the configuration again when the credentials are refused (rotated certificates, exec
         tokens). *observe* is told the method (WATCH for a watch) and the status of the answer to each request, ``none``
-        without one.
+        without one; one that is sent again with fresh credentials is two.
         """
         self._configuration = configuration
         self._reload = reload
@@ -116,8 +117,7 @@ class KubeClient:
         }
         limits = aiohttp.ClientTimeout(total=None, connect=self._timeout, sock_read=seconds + _QUIET_LIMIT)
         path = resource.path(namespace)
-        sending = self._send("GET", _with_query(path, query), None, "application/json", limits)
-        response = await self._observed("WATCH", sending)
+        response = await self._send(_WATCH, _with_query(path, query), None, "application/json", limits)
         try:
             if response.status != 200:
                 raise await _refusal(response, f"watch {path}")
@@ -174,19 +174,10 @@ class KubeClient:
         where = f"{method} {path}"
         target = _with_query(path, query or {})
         try:
-            response = await self._observed(method, self._send(method, target, body, content_type, limits))
+            response = await self._send(method, target, body, content_type, limits)
             return await self._answer(response, where)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"{where}: {_words(error)}") from error
-
-    async def _observed(self, method: str, sending: Awaitable[aiohttp.ClientResponse]) -> aiohttp.ClientResponse:
-        code = "none"
-        try:
-            response = await sending
-            code = str(response.status)
-        finally:
-            self._observe(method, code)
-        return response
 
     async def _send(
         self, method: str, target: str, body: Object | None, content_type: str, limits: aiohttp.ClientTimeout
@@ -207,14 +198,18 @@ class KubeClient:
         for setting in (await self._configuration.auth_settings()).values():
             if setting["value"] is not None and setting["in"] == "header":
                 headers[setting["key"]] = setting["value"]
+        verb = "GET" if method == _WATCH else method
+        url = self._configuration.host + target
+        code = "none"
         try:
             async with asyncio.timeout(self._timeout):
-                answer = await self._rest.request(
-                    method, self._configuration.host + target, headers=headers, body=body, _request_timeout=limits
-                )
+                answer = await self._rest.request(verb, url, headers=headers, body=body, _request_timeout=limits)
+            response: aiohttp.ClientResponse = answer.response
+            code = str(response.status)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{method} {target}: {_words(error)}") from error
-        response: aiohttp.ClientResponse = answer.response
+            raise Unreachable(f"{verb} {target}: {_words(error)}") from error
+        finally:
+            self._observe(method, code)
         return response
 
     async def _renew(self, refused: RESTClientObject, reload: Callable[[], Awaitable[Configuration]]) -> None:

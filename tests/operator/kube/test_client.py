@@ -278,6 +278,29 @@ async def test_each_request_is_told_with_the_status_of_its_answer(sim: ClusterSi
     assert told == [("POST", "201"), ("POST", "409"), ("DELETE", "200"), ("WATCH", "200"), ("GET", "none")]
 
 
+async def test_a_request_that_is_sent_again_is_told_twice() -> None:
+    told: list[tuple[str, str]] = []
+    async with Guard("new").client(observe=lambda *answer: told.append(answer)) as client:
+        await client.get(CONFIGMAP, A)
+    assert told == [("GET", "401"), ("GET", "200")]
+
+
+async def test_a_refusal_without_fresh_credentials_is_told_as_one() -> None:
+    told: list[tuple[str, str]] = []
+
+    async def none() -> Configuration:
+        raise KubeError("no credentials")
+
+    async with (
+        serving(Guard("new").answer) as url,
+        KubeClient(configuration(url, "old"), reload=none, observe=lambda *answer: told.append(answer)) as client,
+    ):
+        for request in (client.get(CONFIGMAP, A), first_event(client)):
+            with pytest.raises(KubeError, match="no credentials"):
+                await request
+    assert told == [("GET", "401"), ("WATCH", "401")]
+
+
 async def test_a_server_that_does_not_answer_in_time_is_unreachable(sim: ClusterSim) -> None:
     sim.faults.latency = 30
     async with kube_client(sim.api_url, request_timeout=0.1) as client, asyncio.timeout(30):
@@ -364,11 +387,15 @@ class Guard:
         return load
 
     @asynccontextmanager
-    async def client(self, fresh: str = "new") -> AsyncIterator[KubeClient]:
+    async def client(
+        self, fresh: str = "new", observe: Callable[[str, str], None] = lambda method, code: None
+    ) -> AsyncIterator[KubeClient]:
         """Yield a client with the token ``old`` that finds *fresh* when it reads its configuration again."""
         async with (
             serving(self.answer) as url,
-            KubeClient(configuration(url, "old"), reload=self.reload(url, fresh), request_timeout=5) as client,
+            KubeClient(
+                configuration(url, "old"), reload=self.reload(url, fresh), request_timeout=5, observe=observe
+            ) as client,
         ):
             yield client
 
