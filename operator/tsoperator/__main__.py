@@ -7,8 +7,6 @@ import logging
 import os
 import signal
 import sys
-from pathlib import Path
-from typing import Final
 
 from tsoperator.app import run
 from tsoperator.check import Endpoint, Installation, check, endpoint, in_cluster
@@ -16,9 +14,8 @@ from tsoperator.kube.errors import KubeError
 from tsoperator.logs import start_logging
 from tsoperator.runtime.health import ListenError
 from tsoperator.runtime.leader import LeadershipLost
-from tsoperator.settings import InvalidSetting, Settings, read_settings
+from tsoperator.settings import InvalidSetting, Settings, read_settings, resolv_conf
 
-_RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _ENVIRONMENT = """\
 environment (empty counts as unset):
   CLIENT_ID_FILE, CLIENT_SECRET_FILE   files with the OAuth client's credentials (required without CLIENT_ID)
@@ -96,7 +93,7 @@ def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def _check(arguments: argparse.Namespace) -> int:
     operator, nameserver = arguments.operator, arguments.nameserver
     if not {".", ":"} & {*operator.host}:
-        operator = Endpoint(in_cluster(operator.host, arguments.namespace, _RESOLV_CONF.read_text()), operator.port)
+        operator = Endpoint(in_cluster(operator.host, arguments.namespace, resolv_conf()), operator.port)
     if nameserver is None and (host := os.environ.get("NAMESERVER_SERVICE_HOST")):
         nameserver = Endpoint(host, 53)
     installation = Installation(arguments.namespace, operator, nameserver, arguments.zone)

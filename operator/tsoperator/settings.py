@@ -88,7 +88,7 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         nameserver_image=given.get("OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
         zones=_zones(given, "OPERATOR_DNS_ZONES") or defaults.zones,
         watch_namespaces=_namespaces(given, "OPERATOR_WATCH_NAMESPACES"),
-        cluster_domain=cluster_domain(_read(_RESOLV_CONF), namespace),
+        cluster_domain=cluster_domain(resolv_conf(), namespace),
         kubeconfig=given.get("KUBECONFIG", ""),
         leader_election=_boolean(given, "OPERATOR_LEADER_ELECTION", default=True),
         pod_name=given.get("POD_NAME", ""),
@@ -96,6 +96,11 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         log_level=_LOG_LEVELS[_one_of(given, "OPERATOR_LOGGING", tuple(_LOG_LEVELS)) or "info"],
         log_format="json" if _one_of(given, "OPERATOR_LOG_FORMAT", _LOG_FORMATS) == "json" else "text",
     )
+
+
+def resolv_conf() -> str:
+    """Return this Pod's ``resolv.conf``; empty if it can't be read or is larger than one can be."""
+    return _read(_RESOLV_CONF)
 
 
 def cluster_domain(resolv_conf: str, namespace: str) -> str:

@@ -4,14 +4,16 @@ import asyncio
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from threading import Thread
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import pytest
 from clustersim.processes import free_port
 from prometheus_client import CollectorRegistry
 from tsnameserver.compiler import empty_zone
 from tsnameserver.sockets import Endpoint as Listening
+from tsoperator.__main__ import main
 from tsoperator.check import Endpoint, Finding, Installation, addresses, check, endpoint, in_cluster
 from tsoperator.runtime.health import HealthServer
 
@@ -95,6 +97,38 @@ async def test_it_waits_for_an_operator_that_becomes_ready(operator: Operator) -
 )
 def test_a_service_is_looked_up_in_the_cluster_alone(resolv_conf: str, name: str) -> None:
     assert in_cluster("op", "tailscale", resolv_conf) == name
+
+
+@pytest.mark.parametrize(
+    ("resolv_conf", "name"),
+    [
+        ("search tailscale.svc.c.example svc.c.example c.example\n", "op.tailscale.svc.c.example."),
+        ("search tailscale.svc.c.example svc.c.example c.example\n" * 1000, "op.tailscale.svc.cluster.local."),
+        (None, "op.tailscale.svc.cluster.local."),
+    ],
+    ids=["a Pod's", "too long", "none"],
+)
+def test_the_clusters_domain_is_that_of_the_pods_resolv_conf(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    resolv_conf: str | None,
+    name: str,
+) -> None:
+    if resolv_conf is not None:
+        (tmp_path / "resolv.conf").write_text(resolv_conf)
+    monkeypatch.setattr("tsoperator.settings._RESOLV_CONF", tmp_path / "resolv.conf")
+    monkeypatch.setattr(socket, "getaddrinfo", nobody)
+    monkeypatch.delenv("NAMESERVER_SERVICE_HOST", raising=False)
+    options = ["--namespace=tailscale", "--operator=op:9002", "--zone=ts.net", "--seconds=0"]
+    monkeypatch.setattr(sys, "argv", ["tsoperator", "check", *options])
+    with pytest.raises(SystemExit):
+        main()
+    assert f"({name}: nobody has that name)" in capsys.readouterr().out
+
+
+def nobody(*_asked: object, **_options: object) -> NoReturn:
+    raise socket.gaierror(socket.EAI_NONAME, "nobody has that name")
 
 
 class Lookup(NamedTuple):
