@@ -42,7 +42,8 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
             f"cannot find the API server: {' '.join(str(error).split())}; "
             "set KUBECONFIG to a kubeconfig file, or run in a Pod with a ServiceAccount"
         ) from error
-    configuration.connection_pool_maxsize = 0  # none: each watch keeps one, and there are some of each namespace
+    # 0 is no limit: each watch holds a connection, and the more namespaces are watched, the more watches there are.
+    configuration.connection_pool_maxsize = 0
     # The session would ask the environment for a proxy, in a thread, before each request.
     configuration.client_session_kwargs = {"trust_env": False}
     configuration.proxy = configuration.proxy or _proxy_from_environment(configuration.host)
