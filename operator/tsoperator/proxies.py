@@ -81,14 +81,14 @@ class Proxies:
 
     async def clear_away(self, resource: Resource, owner: Owner) -> Result:
         """Take away, step by step, the proxy of *owner*, a *resource* that has been gone for long without our
-        finalizer's being waited for. Where nothing is known of it, its namespace not being watched, its proxy stays.
+        finalizer's being waited for. Where it can't be seen, its namespace not being watched, its proxy stays.
         Raises KubeError, ControlError.
         """
         children = self.children(owner)
         if children == replace(NO_CHILDREN, grouped=children.grouped):
             self.keep(owner)
             return DONE
-        if not self.cache.knows(resource, owner.key.namespace):
+        if not self.cache.sees(resource, owner.key.namespace):
             self.keep(owner)
             self._say_unknown(owner.key.namespace)
             return Result(ORPHANED_FOR)

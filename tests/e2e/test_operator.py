@@ -76,11 +76,12 @@ async def kill_after(api: KubeClient, victim: Process, count: int) -> None:
     """Kill a process as soon as *count* StatefulSets were added."""
     version = (await api.list(STATEFULSET, NAMESPACE)).resource_version
     added = 0
-    async for event in api.watch(STATEFULSET, NAMESPACE, "", version, 60):
-        added += event["type"] == "ADDED"
-        if added == count:
-            victim.send(signal.SIGKILL)
-            return
+    async with api.watch(STATEFULSET, NAMESPACE, "", version, 60) as events:
+        async for event in events:
+            added += event["type"] == "ADDED"
+            if added == count:
+                victim.send(signal.SIGKILL)
+                return
 
 
 def proxies(cluster: Cluster, namespace: str) -> list[Object]:

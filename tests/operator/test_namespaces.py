@@ -184,16 +184,41 @@ async def test_a_namespace_that_we_are_shut_out_of_holds_up_no_other(
         await teams.eventually(lambda: served(teams, other))
 
 
+async def differs(world: World, secret: Object) -> bool:
+    """Tell whether *secret* has other data now."""
+    return bool((await world.look(secret))["data"] != secret["data"])
+
+
 @pytest.mark.simulated
 async def test_an_ingress_whose_services_may_not_be_seen_keeps_its_backends(cluster: World) -> None:
     await narrowed(cluster)
     [secret] = await cluster.children(SECRET, ingress())
     shut(cluster, "default", ["services"])
     async with running_operator(cluster, watch_namespaces=("default",)):
-        await cluster.annotate(ingress(), {"tailscale.com/tags": "tag:web"})
+        await cluster.annotate(ingress(), {"tailscale.com/funnel": "true"})
         await cluster.settled()
         assert (await cluster.look(secret))["data"] == secret["data"]
         assert "NoValidBackends" not in await cluster.events(ingress())
+        cluster.sim.faults.clear()
+        await cluster.eventually(lambda: differs(cluster, secret))
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("place", ["", "default"])
+async def test_an_ingress_does_not_wait_for_services_that_were_seen_and_may_not_be_now(
+    cluster: World, place: str
+) -> None:
+    await cluster.apply(backend(), ingress())
+    async with running_operator(cluster, watch_namespaces=(place,) if place else ()):
+        await cluster.eventually(lambda: served(cluster, ingress()))
+        await cluster.settled()
+        [before] = await cluster.children(SECRET, ingress())
+        listed = cluster.sim.requests[USER_AGENT, "list", "services"]
+        shut(cluster, place, ["services"])
+        cluster.sim.faults.drop_watches()
+        await cluster.eventually(lambda: asked(cluster, "services", listed + 1))
+        await cluster.annotate(ingress(), {"tailscale.com/funnel": "true"})
+        await cluster.eventually(lambda: differs(cluster, before))
 
 
 @pytest.mark.simulated

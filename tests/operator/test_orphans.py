@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 import pytest
+from clustersim.faults import Ban
 from pydantic import SecretStr
 from tsoperator.api.objects import (
     POD,
@@ -35,7 +36,7 @@ from tsoperator.tsclient.errors import ControlError
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.upkeep import Upkeep
 
-from tests.support.cluster import running
+from tests.support.cluster import running, until
 from tests.support.manifests import backend, egress, ingress
 from tests.support.objects import OPERATOR_NAMESPACE, settings
 from tests.support.operator import World, new_world, running_operator
@@ -166,6 +167,19 @@ async def test_nothing_is_an_orphan_whose_parent_may_be_in_a_namespace_that_is_n
         before = await left.left()
         assert len(before) == 5
         assert [await left.reconcile(after) for after in (0, ORPHANED_FOR, 1)] == [Result(ORPHANED_FOR)] * 3
+        assert await left.left() == before
+
+
+@pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
+async def test_nothing_is_an_orphan_whose_parent_may_have_come_back_unseen(parent: Object) -> None:
+    async with leaving(parent, "default") as left:
+        before = await left.left()
+        assert await left.reconcile() == Result(ORPHANED_FOR)
+        for verb in ("list", "watch"):
+            left.world.sim.faults.forbid(Ban(resource_of(parent).plural, "default", verb))
+        left.world.sim.faults.drop_watches()
+        await until(left.cache.refused)
+        assert [await left.reconcile(after) for after in (ORPHANED_FOR, 1)] == [Result(ORPHANED_FOR)] * 2
         assert await left.left() == before
 
 

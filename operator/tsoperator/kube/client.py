@@ -5,7 +5,8 @@ kubernetes.aio loads configuration and credentials, and its REST client (an aioh
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlencode
@@ -95,6 +96,7 @@ class KubeClient:
                 return ObjectList(items, metadata["resourceVersion"])
             query["continue"] = metadata["continue"]
 
+    @asynccontextmanager
     async def watch(
         self,
         resource: Resource,
@@ -103,9 +105,9 @@ class KubeClient:
         resource_version: str,
         seconds: int,
         field_selector: str = "",
-    ) -> AsyncIterator[Object]:
-        """Yield watch events (``type``, ``object``) after *resource_version*, bookmarks among them, for about
-        *seconds*.
+    ) -> AsyncIterator[AsyncIterator[Object]]:
+        """Open a watch for about *seconds*, and yield its events (``type``, ``object``) after *resource_version*,
+        bookmarks among them.
         """
         query = {
             "watch": "true",
@@ -117,14 +119,13 @@ class KubeClient:
         }
         limits = aiohttp.ClientTimeout(total=None, connect=self._timeout, sock_read=seconds + _QUIET_LIMIT)
         path = resource.path(namespace)
+        where = f"watch {path}"
         response = await self._send(_WATCH, _with_query(path, query), None, "application/json", limits)
         try:
             if response.status != 200:
-                raise await _refusal(response, f"watch {path}")
-            while line := await response.content.readline():
-                yield _decoded(line, f"watch {path}")
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise Unreachable(f"watch {path}: {_words(error)}") from error
+                with _reaching(where):
+                    raise await _refusal(response, where)
+            yield _events(response, where)
         finally:
             if response.connection is not None and (transport := response.connection.transport) is not None:
                 transport.abort()  # closed in good order, TLS would wait for the server's goodbye
@@ -173,11 +174,9 @@ class KubeClient:
         limits = aiohttp.ClientTimeout(total=self._timeout)
         where = f"{method} {path}"
         target = _with_query(path, query or {})
-        try:
+        with _reaching(where):
             response = await self._send(method, target, body, content_type, limits)
             return await self._answer(response, where)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{where}: {_words(error)}") from error
 
     async def _send(
         self, method: str, target: str, body: Object | None, content_type: str, limits: aiohttp.ClientTimeout
@@ -202,12 +201,11 @@ class KubeClient:
         url = self._configuration.host + target
         code = "none"
         try:
-            async with asyncio.timeout(self._timeout):
-                answer = await self._rest.request(verb, url, headers=headers, body=body, _request_timeout=limits)
+            with _reaching(f"{verb} {target}"):
+                async with asyncio.timeout(self._timeout):
+                    answer = await self._rest.request(verb, url, headers=headers, body=body, _request_timeout=limits)
             response: aiohttp.ClientResponse = answer.response
             code = str(response.status)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"{verb} {target}: {_words(error)}") from error
         finally:
             self._observe(method, code)
         return response
@@ -236,6 +234,24 @@ class KubeClient:
             if response.status >= 300:
                 raise await _refusal(response, where)
             return _decoded(await response.read(), where)
+
+
+async def _events(response: aiohttp.ClientResponse, where: str) -> AsyncIterator[Object]:
+    try:
+        with _reaching(where):
+            while line := await response.content.readline():
+                yield _decoded(line, where)
+    except ValueError as error:  # a line longer than any object
+        raise Unreachable(f"{where}: {_words(error)}") from error
+
+
+@contextmanager
+def _reaching(where: str) -> Iterator[None]:
+    """Raise Unreachable for what goes wrong between the API server and us."""
+    try:
+        yield
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Unreachable(f"{where}: {_words(error)}") from error
 
 
 def _connections(configuration: Configuration) -> RESTClientObject:

@@ -48,6 +48,11 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
+class Watching:
+    """A watch is open: it tells of every change after what was listed or told last."""
+
+
+@dataclass(frozen=True, slots=True)
 class Changed:
     """One object was added, or is different now."""
 
@@ -73,7 +78,7 @@ class Refused:
     why: str
 
 
-Update = Listed | Changed | Deleted | Unserved | Refused
+Update = Listed | Watching | Changed | Deleted | Unserved | Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +89,13 @@ class Pace:
     first_retry: float = 0.2
     last_retry: float = 5.0
     unserved: float = 10.0
+    refused: float = 20.0
     jitter: Callable[[], float] = random.random
 
 
 async def updates(client: KubeClient, selection: Selection, pace: Pace | None = None) -> AsyncIterator[Update]:
-    """Yield a Listed, then every change; resume where a watch ended, list again when the server has forgotten or has
-    let us in again. Never ends.
+    """Yield a Listed, then every change, and a Watching as each watch begins; resume where a watch ended, list again
+    when the server has forgotten or has let us in again. Never ends.
     """
     pace = pace or Pace()
     failures = 0
@@ -104,11 +110,22 @@ async def updates(client: KubeClient, selection: Selection, pace: Pace | None = 
                 )
                 version = listing.resource_version
                 yield Listed(listing.items, version)
-            resumed_from, watching = version, loop.time()
-            async for resume, update in _watched(client, selection, version, pace.watch):
-                version, failures = resume, 0
-                if update is not None:
-                    yield update
+            resumed_from = version
+            async with client.watch(
+                selection.resource,
+                selection.namespace,
+                selection.label_selector,
+                version,
+                pace.watch,
+                selection.field_selector,
+            ) as events:
+                watching = loop.time()
+                yield Watching()
+                async for event in events:
+                    version, update = _read(event, selection)
+                    failures = 0
+                    if update is not None:
+                        yield update
             failures = 0
             if version == resumed_from:  # an idle watch ended: never spin on a server that ends them at once
                 await asyncio.sleep(pace.first_retry)
@@ -121,42 +138,33 @@ async def updates(client: KubeClient, selection: Selection, pace: Pace | None = 
             version = ""
             await asyncio.sleep(pace.first_retry)
         except KubeError as error:
-            if isinstance(error, Denied):
-                version = ""
+            denied = isinstance(error, Denied)
+            if denied:
+                version = ""  # whoever is let in again must know what is there, not only what changes from then on
                 yield Refused(str(error))
             if loop.time() - watching > pace.last_retry:  # it worked, though nothing happened
                 failures = 0
             failures += 1
-            delay = min(pace.first_retry * 2 ** min(failures - 1, 16), pace.last_retry) * (0.5 + pace.jitter() / 2)
-            level = logging.WARNING if failures in (1, 10) or failures % 100 == 0 else logging.DEBUG
+            # A server that starts refuses for a moment what it allows; a refusal that lasts is somebody's will.
+            longest = pace.refused if denied else pace.last_retry
+            delay = min(pace.first_retry * 2 ** min(failures - 1, 16), longest) * (0.5 + pace.jitter() / 2)
+            loud = not denied and (failures in (1, 10) or failures % 100 == 0)
+            level = logging.WARNING if loud else logging.DEBUG
             log.log(level, "%s: watch failed (%d in a row), again in %.1f s: %s", selection, failures, delay, error)
             await asyncio.sleep(delay)
 
 
-async def _watched(
-    client: KubeClient, selection: Selection, version: str, seconds: int
-) -> AsyncIterator[tuple[str, Update | None]]:
-    """Yield (version to resume from, update) for one watch; a bookmark moves the version only."""
-    async for event in client.watch(
-        selection.resource,
-        selection.namespace,
-        selection.label_selector,
-        version,
-        seconds,
-        selection.field_selector,
-    ):
-        kind, obj = event.get("type"), event.get("object")
-        if not isinstance(obj, dict):
-            raise KubeError(f"watch of {selection}: an event without an object")
-        if kind == "ERROR":
-            raise error_of(int(obj.get("code") or 500), obj, f"watch of {selection}")
-        try:
-            version = obj["metadata"]["resourceVersion"]
-        except (KeyError, TypeError) as error:
-            raise KubeError(f"watch of {selection}: an object without a resourceVersion") from error
-        if kind == "BOOKMARK":
-            yield version, None
-        elif kind == "DELETED":
-            yield version, Deleted(obj)
-        else:
-            yield version, Changed(obj)
+def _read(event: Object, selection: Selection) -> tuple[str, Update | None]:
+    """Return the version to resume from after *event*, and what it tells; a bookmark moves the version only."""
+    kind, obj = event.get("type"), event.get("object")
+    if not isinstance(obj, dict):
+        raise KubeError(f"watch of {selection}: an event without an object")
+    if kind == "ERROR":
+        raise error_of(int(obj.get("code") or 500), obj, f"watch of {selection}")
+    try:
+        version = obj["metadata"]["resourceVersion"]
+    except (KeyError, TypeError) as error:
+        raise KubeError(f"watch of {selection}: an object without a resourceVersion") from error
+    if kind == "BOOKMARK":
+        return version, None
+    return version, Deleted(obj) if kind == "DELETED" else Changed(obj)

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from tsoperator.api.objects import Key, Object, Resource, key_of
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.watch import Changed, Deleted, Listed, Pace, Refused, Selection, Update, updates
+from tsoperator.kube.watch import Changed, Deleted, Listed, Pace, Refused, Selection, Update, Watching, updates
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +68,15 @@ class Cache:
         return [kind.objects[key] for key in sorted(kind.found[index].get(value, ()))]
 
     def knows(self, resource: Resource, namespace: str) -> bool:
-        """Tell whether the selected objects in *namespace* are followed: what isn't among them is not there."""
+        """Tell whether the selected objects in *namespace* have been listed: what isn't among them was not there when
+        the API server last let us see them.
+        """
         return any(part.known and part.reaches(namespace) for part in self._kinds[resource].parts)
+
+    def sees(self, resource: Resource, namespace: str) -> bool:
+        """Tell whether the selected objects in *namespace* are known, and the API server lets us see them now."""
+        parts = self._kinds[resource].parts
+        return any(part.known and not part.refused and part.reaches(namespace) for part in parts)
 
     def written(self, resource: Resource, obj: Object) -> None:
         """Take *obj* as the API server has just stored it, so that nobody decides by what was before his own write.
@@ -198,9 +205,12 @@ class _Part:
                 self._note_served(True)
                 self._told = int(version) if version.isdecimal() else 0
                 self._put_all(items)
+            case Watching():
+                self._note_let_in()
             case Refused(why):
                 self._note_refused(why)
             case _:
+                self._note_let_in()
                 self._note_served(False)
                 self._put_all([])
 
@@ -211,13 +221,16 @@ class _Part:
                 self.source.selection,
                 why,
             )
-        self.known, self.refused = False, True
+        self.refused = True
 
-    def _note_served(self, served: bool) -> None:
-        """Note that the API server has answered, and whether it serves the kind."""
+    def _note_let_in(self) -> None:
         if self.refused:
             log.info("%s: the operator may see them again", self.source.selection)
-        self.known, self.refused = True, False
+        self.refused = False
+
+    def _note_served(self, served: bool) -> None:
+        """Note that it is known what is there, and whether the API server serves the kind."""
+        self.known = True
         if served and not self._kind.served:
             log.info("%s is served now", self.source.selection.resource)
         elif self._kind.served and not served:

@@ -54,8 +54,9 @@ def always(status: int = 200, **answer: Any) -> Handler:
 
 
 async def first_event(client: KubeClient, version: str = "1") -> Object:
-    async for event in client.watch(CONFIGMAP, "default", "", version, 30):
-        return event
+    async with client.watch(CONFIGMAP, "default", "", version, 30) as events:
+        async for event in events:
+            return event
     raise AssertionError("the watch ended without an event")
 
 
@@ -329,6 +330,11 @@ async def test_a_watch_tells_what_came_after_a_version(sim: ClusterSim, client: 
     assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "b")
 
 
+async def test_a_watch_is_open_before_it_tells_anything(sim: ClusterSim, client: KubeClient) -> None:
+    async with asyncio.timeout(10), client.watch(CONFIGMAP, "default", "", str(sim.store.revision), 30):
+        assert sim.requests["tsoperator", "watch", "configmaps"] == 1
+
+
 async def test_a_watch_carries_the_largest_objects(sim: ClusterSim, client: KubeClient) -> None:
     before = str(sim.store.revision)
     sim.store.create(kinds.CONFIGMAP, {**configmap(), "data": {"k": "v" * 1_000_000}})
@@ -339,8 +345,8 @@ async def test_a_watch_outlives_the_time_of_other_requests(sim: ClusterSim) -> N
     async with kube_client(sim.api_url, request_timeout=1) as client:
         loop = asyncio.get_running_loop()
         start = loop.time()
-        async for event in client.watch(CONFIGMAP, "default", "", str(sim.store.revision), 2):
-            assert event["type"] == "BOOKMARK"
+        async with client.watch(CONFIGMAP, "default", "", str(sim.store.revision), 2) as events:
+            assert [event["type"] async for event in events] == ["BOOKMARK"]
     assert loop.time() - start > 1.5
 
 

@@ -16,11 +16,22 @@ from clustersim.faults import Ban
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Object
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.watch import Changed, Deleted, Listed, Pace, Refused, Selection, Unserved, Update, updates
+from tsoperator.kube.watch import (
+    Changed,
+    Deleted,
+    Listed,
+    Pace,
+    Refused,
+    Selection,
+    Unserved,
+    Update,
+    Watching,
+    updates,
+)
 
 from tests.support.cluster import kube_client, running, serving, until
 
-PACE = Pace(first_retry=0.02, last_retry=0.08, unserved=0.02, jitter=lambda: 1.0)
+PACE = Pace(first_retry=0.02, last_retry=0.08, unserved=0.02, refused=0.16, jitter=lambda: 1.0)
 CONFIGMAPS = Selection(CONFIGMAP, "default")
 
 
@@ -30,14 +41,15 @@ def configmap(name: str, **labels: str) -> Object:
 
 @asynccontextmanager
 async def following(
-    client: KubeClient, selection: Selection = CONFIGMAPS, pace: Pace = PACE
+    client: KubeClient, selection: Selection = CONFIGMAPS, pace: Pace = PACE, *, watches: bool = False
 ) -> AsyncIterator[list[Update]]:
-    """Yield a list that the updates are added to."""
+    """Yield a list that the updates are added to, and that *watches* begin, too."""
     seen: list[Update] = []
 
     async def follow() -> None:
         async for update in updates(client, selection, pace):
-            seen.append(update)
+            if watches or update != Watching():
+                seen.append(update)
 
     async with running(follow()):
         yield seen
@@ -219,6 +231,29 @@ async def test_who_is_shut_out_is_told_so_and_lists_again_once_let_in(sim: Clust
     assert told(seen) == [("Listed", "a"), *([("Refused",)] * len(refused)), ("Listed",)]
     assert 'cannot watch resource "configmaps"' in refused[0]
     assert 'cannot list resource "configmaps"' in refused[-1]
+
+
+async def test_who_may_list_but_not_watch_is_let_in_when_a_watch_is(sim: ClusterSim, client: KubeClient) -> None:
+    sim.faults.forbid(Ban("configmaps", "default", "watch"))
+    async with following(client, watches=True) as seen:
+        await until(lambda: len(seen) >= 6)
+        assert told(seen)[:6] == [("Listed",), ("Refused",)] * 3
+        sim.faults.clear()
+        await until(lambda: Watching() in seen)
+    assert told(seen)[-2:] == [("Listed",), ("Watching",)]
+
+
+@pytest.mark.parametrize("verb", ["list", "watch"])
+async def test_who_is_shut_out_asks_ever_more_seldom_and_without_a_word(
+    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture, verb: str
+) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
+    sim.faults.forbid(Ban("configmaps", "default", verb))
+    async with following(client):
+        await until(lambda: len(caplog.records) >= 6)
+    delays = [record.args[2] for record in caplog.records if isinstance(record.args, tuple)]
+    assert delays[:6] == [0.02, 0.04, 0.08, 0.16, 0.16, 0.16]
+    assert {record.levelno for record in caplog.records} == {logging.DEBUG}
 
 
 class Script:

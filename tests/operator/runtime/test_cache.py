@@ -16,7 +16,7 @@ from tsoperator.runtime.cache import Cache, CacheMetrics, Source, without_manage
 
 from tests.support.cluster import kube_client, running, serving, until
 
-PACE = Pace(first_retry=0.02, last_retry=0.02, unserved=0.02)
+PACE = Pace(first_retry=0.02, last_retry=0.02, unserved=0.02, refused=0.02)
 A, B = Key("default", "a"), Key("default", "b")
 
 
@@ -377,7 +377,7 @@ async def test_a_namespace_that_is_shut_holds_up_no_other(
         sim.faults.clear()
         await until(lambda: found(cache, "x") == ["a", "b"])
         assert cache.knows(CONFIGMAP, "tailscale")
-    [said] = [record for record in caplog.records if record.name == "tsoperator.runtime.cache"]
+    [said] = [record for record in caplog.records if record.name.startswith("tsoperator")]
     assert said.levelno == logging.WARNING
     assert said.getMessage().startswith("configmaps in tailscale: the operator may not see them")
     assert 'in the namespace "tailscale"' in said.getMessage()
@@ -398,12 +398,27 @@ async def test_a_namespace_that_is_shut_later_keeps_what_is_known_of_it(sim: Clu
         await until(lambda: sim.requests["tsoperator", "watch", "configmaps"] == 2)
         sim.faults.forbid(SHUT)
         sim.faults.drop_watches()
-        await until(lambda: not cache.knows(CONFIGMAP, "tailscale"))
+        await until(lambda: not cache.sees(CONFIGMAP, "tailscale"))
         sim.store.delete(kinds.CONFIGMAP, "tailscale", "b")
-        assert found(cache, "x") == ["a", "b"]
+        assert (found(cache, "x"), cache.knows(CONFIGMAP, "tailscale")) == (["a", "b"], True)
         sim.faults.clear()
-        await until(lambda: cache.knows(CONFIGMAP, "tailscale"))
+        await until(lambda: cache.sees(CONFIGMAP, "tailscale"))
         assert found(cache, "x") == ["a"]
+
+
+async def test_what_may_be_listed_but_not_watched_is_refused_until_it_is_watched(
+    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tsoperator")
+    sim.faults.forbid(Ban("configmaps", "tailscale", "watch"))
+    async with followed(client, *TWO) as cache:
+        await until(cache.refused)
+        create(sim, configmap("a", "x", "tailscale"))
+        await until(lambda: found(cache, "x"))  # by another list
+        assert [len(cache.refused()), cache.knows(CONFIGMAP, "tailscale"), len(caplog.messages)] == [1, True, 1]
+        sim.faults.clear()
+        await until(lambda: cache.sees(CONFIGMAP, "tailscale"))
+    assert caplog.messages[1:] == ["configmaps in tailscale: the operator may see them again"]
 
 
 async def test_what_may_not_be_seen_is_shown_as_a_metric(sim: ClusterSim, client: KubeClient) -> None:
@@ -414,7 +429,7 @@ async def test_what_may_not_be_seen_is_shown_as_a_metric(sim: ClusterSim, client
         registry.register(CacheMetrics(cache))
         assert registry.get_sample_value("tsoperator_watch_refused", labelled) == 1
         sim.faults.clear()
-        await until(lambda: cache.knows(CONFIGMAP, "tailscale"))
+        await until(lambda: cache.sees(CONFIGMAP, "tailscale"))
         assert registry.get_sample_value("tsoperator_watch_refused", labelled) is None
 
 
@@ -423,6 +438,7 @@ async def test_who_follows_all_namespaces_knows_each_and_else_only_his_own(sim: 
     assert not cache.knows(SECRET, "default")
     async with running(cache.follow(client, PACE)):
         await cache.synced()
+        assert [cache.sees(SECRET, name) for name in ("default", "tailscale")] == [True, True]
         assert [cache.knows(SECRET, name) for name in ("default", "tailscale")] == [True, True]
         assert [cache.knows(CONFIGMAP, name) for name in ("default", "tailscale")] == [True, False]
         assert cache.knows(DNSCONFIG, "")

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 BY_BACKEND = "backend"
 """The index of Ingresses by the ``namespace/name`` of the Services that they name."""
 
-_UNSEEN = 60.0  # s until another look at an Ingress in whose namespace the operator may not see Services
+_UNSEEN = 60.0  # s until another look at an Ingress in whose namespace the operator could not see Services yet
 
 
 def by_backend(ingress: Object) -> Iterable[str]:
