@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from tsoperator.api.names import LABEL_APP, LABEL_OPERATOR
+from tsoperator.predecessor import is_go
 
 from tests.charts import golden
 from tests.e2e import go_operator
@@ -213,6 +215,24 @@ def test_what_the_go_operators_chart_makes_of_its_values_ours_makes_too(
 def by_name(objects: list[Object]) -> dict[str, Object]:
     """Return objects by kind and name."""
     return {f"{obj['kind']} {obj['metadata']['name']}": obj for obj in objects}
+
+
+def with_pod_label(name: str, value: str) -> tuple[str, ...]:
+    escaped = name.replace(".", "\\.")
+    return (*CREDENTIALS, f"operatorConfig.podLabels.{escaped}={value}")
+
+
+@pytest.mark.parametrize("label", ["app.kubernetes.io/name", LABEL_OPERATOR, LABEL_APP])
+def test_a_pod_is_known_as_ours_whatever_labels_the_values_give_it(render: Render, label: str) -> None:
+    deployment = the("Deployment", render(*with_pod_label(label, "mine")))["spec"]
+    pod = deployment["template"]
+    assert not is_go(pod)
+    assert deployment["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_no_name_makes_a_pod_of_the_go_operator_ours(render: Render, go_chart: Path) -> None:
+    objects = render(*with_pod_label("app.kubernetes.io/name", "tailscale-operator"), chart=go_chart)
+    assert is_go(the("Deployment", objects)["spec"]["template"])
 
 
 def missing(theirs: Any, ours: Any, path: str = "") -> list[str]:

@@ -81,7 +81,7 @@ the number that the values say.
 */}}
 {{- define "operator.replicas" -}}
 {{- $live := lookup "apps/v1" "Deployment" .Release.Namespace (include "operator.fullname" .) -}}
-{{- $ours := eq "tailscale-operator" (dig "spec" "template" "metadata" "labels" "app.kubernetes.io/name" "" $live) -}}
+{{- $ours := eq "tsoperator" (dig "spec" "template" "metadata" "labels" "tailscale.com/operator" "" $live) -}}
 {{- $wanted := (include "operator.config" . | fromYaml).replicas -}}
 {{- if $ours -}}{{ $wanted }}{{- else -}}{{ dig "spec" "replicas" 0 $live | default $wanted }}{{- end -}}
 {{- end -}}
