@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from tsoperator.api.names import LABEL_OPERATOR, OPERATOR
 from tsoperator.settings import cluster_domain
 
 _ANSWER: Final = 2.0  # s that one answer may take
 _PAUSE: Final = 1.0  # s between two looks
-_OUR_PODS: Final = "app.kubernetes.io/name=tailscale-operator"
+_OUR_PODS: Final = f"{LABEL_OPERATOR}={OPERATOR}"
 _NOERROR: Final = 0
 _NOTIMP: Final = 4
 """What the Go operator's nameserver says to questions for anything but addresses."""

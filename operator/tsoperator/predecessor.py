@@ -4,16 +4,12 @@ import asyncio
 import logging
 from typing import Final
 
-from tsoperator.api.names import LABEL_APP
+from tsoperator.api.names import LABEL_APP, LABEL_OPERATOR, OPERATOR
 from tsoperator.api.objects import POD, Key, Object, key_of, labels
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Denied, KubeError, NotFound
 
 log = logging.getLogger(__name__)
-
-LABEL_NAME: Final = "app.kubernetes.io/name"
-NAME: Final = "tailscale-operator"
-"""What our Pods are called by `LABEL_NAME`; those of the Go operator's chart don't have it."""
 
 _LOOK_AGAIN: Final = 1.0  # s
 
@@ -41,9 +37,10 @@ async def _pods_of_go(client: KubeClient, own: Key) -> str:
         return ""
     except KubeError as error:
         return str(error)
-    return ", ".join(sorted(key_of(pod).name for pod in pods if is_go(pod)))
+    return ", ".join(sorted(key_of(pod).name for pod in pods if key_of(pod) != own and is_go(pod)))
 
 
 def is_go(pod: Object) -> bool:
     """Tell whether a Pod of the Deployment runs the Go operator; one that was evicted stays, and runs nothing."""
-    return labels(pod).get(LABEL_NAME) != NAME and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return not ended and labels(pod).get(LABEL_OPERATOR) != OPERATOR

@@ -4,13 +4,18 @@ import difflib
 import shutil
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from tsnameserver import __version__
+from tsoperator.api.names import LABEL_APP, LABEL_OPERATOR
+from tsoperator.predecessor import is_go
 
 from tests.charts import golden
+from tests.docs import pages
 from tests.e2e import go_operator
 from tests.e2e.product import CHART
 from tests.e2e.testbed.commands import run
@@ -20,6 +25,7 @@ Object = dict[str, Any]
 Render = Callable[..., list[Object]]
 
 CREDENTIALS = ("oauth.clientId=client", "oauth.clientSecret=secret")
+MIGRATION = pages.DOCS / "migration.md"
 
 
 @pytest.fixture(scope="module")
@@ -155,6 +161,26 @@ def test_a_version_of_the_go_operators_image_is_none_of_ours(render: Render, tag
     assert container(render(*CREDENTIALS, f"operatorConfig.image.tag={tag}"))["image"] == image
 
 
+@pytest.mark.parametrize(
+    ("given", "image"),
+    [
+        ("{repository: mine/op, tag: v1.102.5}", "mine/op:0.1.0"),
+        ("{repository: mine/op, tag: unstable-v1.103.20}", "mine/op:0.1.0"),
+        ("{repository: mine/op, tag: stable}", "mine/op:stable"),
+        ("{repository: mine/op, tag: v1.2.3}", "mine/op:v1.2.3"),
+        ("{repository: mine/op, repo: ghcr.io/tailscale/k8s-operator, tag: 0.0.9}", "mine/op:0.0.9"),
+        ("{repository: tailscale/k8s-operator, repo: mine/op, tag: v1.102.5}", "mine/op:0.1.0"),
+        ("{repo: tailscale/k8s-operator, tag: mine}", "tsoperator:0.1.0"),
+    ],
+)
+def test_what_is_left_of_the_go_operators_image_beside_ours_does_no_harm(
+    render: Render, tmp_path: Path, given: str, image: str
+) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(f"operatorConfig: {{image: {given}}}")
+    assert container(render(*CREDENTIALS, files=(file,)))["image"] == image
+
+
 EVERY_VALUE = """
 oauth: {clientId: client, clientSecret: secret}
 loginServer: https://headscale.example.org
@@ -215,6 +241,24 @@ def by_name(objects: list[Object]) -> dict[str, Object]:
     return {f"{obj['kind']} {obj['metadata']['name']}": obj for obj in objects}
 
 
+def with_pod_label(name: str, value: str) -> tuple[str, ...]:
+    escaped = name.replace(".", "\\.")
+    return (*CREDENTIALS, f"operatorConfig.podLabels.{escaped}={value}")
+
+
+@pytest.mark.parametrize("label", ["app.kubernetes.io/name", LABEL_OPERATOR, LABEL_APP])
+def test_a_pod_is_known_as_ours_whatever_labels_the_values_give_it(render: Render, label: str) -> None:
+    deployment = the("Deployment", render(*with_pod_label(label, "mine")))["spec"]
+    pod = deployment["template"]
+    assert not is_go(pod)
+    assert deployment["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_no_name_makes_a_pod_of_the_go_operator_ours(render: Render, go_chart: Path) -> None:
+    objects = render(*with_pod_label("app.kubernetes.io/name", "tailscale-operator"), chart=go_chart)
+    assert is_go(the("Deployment", objects)["spec"]["template"])
+
+
 def missing(theirs: Any, ours: Any, path: str = "") -> list[str]:
     """Return the paths at which *ours* doesn't have what *theirs* has; nothing, empty and left out are the same."""
     if isinstance(theirs, dict) and isinstance(ours, dict | None):
@@ -225,16 +269,42 @@ def missing(theirs: Any, ours: Any, path: str = "") -> list[str]:
     return [] if (theirs or "") == (ours or "") else [path.removeprefix(".")]
 
 
+@pytest.mark.parametrize(
+    "sets",
+    [
+        (),
+        ("metrics.service=false",),
+        ("metrics.serviceMonitor.enabled=true",),
+        ("metrics.dashboard.enabled=true",),
+        ("operatorConfig.replicas=3", "networkPolicy.enabled=true"),
+    ],
+)
 def test_values_that_are_reused_from_the_go_operators_chart_need_none_of_ours(
-    render: Render, go_chart: Path, tmp_path: Path
+    render: Render, go_chart: Path, tmp_path: Path, sets: tuple[str, ...]
 ) -> None:
-    """What `helm upgrade --reuse-values` renders: the old chart's values are all there are."""
-    old = tmp_path / "chart"
-    shutil.copytree(CHART, old)
-    shutil.copy(go_chart / "values.yaml", old / "values.yaml")
-    for kind, sets in (("Deployment", ()), ("Pod", ("metrics.service=false",))):
-        reused, fresh = (the(kind, render(*CREDENTIALS, *sets, chart=chart, tests=True)) for chart in (old, CHART))
-        assert reused["spec"] == fresh["spec"]
+    reused, fresh = (
+        render(*CREDENTIALS, *sets, chart=chart, tests=True) for chart in (with_values_of(go_chart, tmp_path), CHART)
+    )
+    assert reused == fresh
+
+
+def with_values_of(other: Path, folder: Path) -> Path:
+    """Return our chart, in *folder*, as `helm upgrade --reuse-values` has it: with the values of *other* alone."""
+    chart = folder / "chart"
+    shutil.copytree(CHART, chart)
+    shutil.copy(other / "values.yaml", chart / "values.yaml")
+    return chart
+
+
+def test_the_documented_way_here_runs_our_images(render: Render, go_chart: Path, tmp_path: Path) -> None:
+    (command,) = (each for each in pages.commands(MIGRATION) if each[:2] == ["helm", "upgrade"])
+    assert "--reuse-values" in command
+    sets = [given for word, given in pairwise(command) if word == "--set"]
+    chart = with_values_of(go_chart, tmp_path)
+    operator = container(render(*CREDENTIALS, *sets, chart=chart))
+    assert operator["image"] == f"registry.example.org/tsoperator:{__version__}"
+    (nameserver,) = (each for each in operator["env"] if each["name"] == "OPERATOR_NAMESERVER_IMAGE")
+    assert nameserver["value"] == f"registry.example.org/tsnameserver:{__version__}"
 
 
 class Credentials(NamedTuple):
@@ -278,7 +348,7 @@ class Wrong(NamedTuple):
         Wrong(("operatorConfig.watchNamespaces=team-a",), "/operatorConfig/watchNamespaces"),
         Wrong(("oauth.clientId=client",), "oauth.clientSecret is empty"),
         Wrong(("oauth.audience=here",), "needs oauth.clientId"),
-        Wrong((*CREDENTIALS, "apiServerProxyConfig.mode=true"), "has no API server proxy yet"),
+        Wrong((*CREDENTIALS, "apiServerProxyConfig.mode=true"), 'set allowImpersonation to "true"'),
         Wrong(
             (
                 *CREDENTIALS,
@@ -305,6 +375,16 @@ def test_what_is_ours_can_be_had_or_not(render: Render) -> None:
     less = ("operatorConfig.replicas=1", "metrics.service=false")
     kinds = ("PodDisruptionBudget", "Service", "ServiceMonitor", "NetworkPolicy", "ConfigMap")
     assert not names(render(*CREDENTIALS, *less), *kinds)
+    assert not names(render(*CREDENTIALS, "operatorConfig.podDisruptionBudget=null"), "PodDisruptionBudget")
+
+
+def test_what_proxies_of_another_operator_may_stays_when_the_release_goes(render: Render) -> None:
+    given, usual = (
+        render(*CREDENTIALS, f"apiServerProxyConfig.allowImpersonation={word}") for word in ("true", "false")
+    )
+    added = [obj for obj in given if obj not in usual]
+    assert sorted(obj["kind"] for obj in added) == ["ClusterRole", "ClusterRoleBinding", "ServiceAccount"]
+    assert all(obj["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for obj in added)
 
 
 @pytest.mark.parametrize("budget", [{"maxUnavailable": 2}, {"minAvailable": 1}])

@@ -1,6 +1,7 @@
 """Reads the documentation: headings, tables, links and manifests of its Markdown pages."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -70,6 +71,14 @@ def blocks(path: Path) -> Iterator[str]:
             yield body
         else:
             yield from (document for _, document in _HEREDOC.findall(body))
+
+
+def commands(path: Path) -> Iterator[list[str]]:
+    """Yield the words of each command in a page's shell blocks; comments are left out."""
+    for _, kind, body in _FENCE.findall(path.read_text()):
+        if kind == "sh":
+            lines = (shlex.split(line, comments=True) for line in body.replace("\\\n", " ").splitlines())
+            yield from filter(None, lines)
 
 
 def manifests(path: Path) -> Iterator[Any]:

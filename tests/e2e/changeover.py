@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clustersim.traffic import MUTATING
+from tsoperator.api.names import LABEL_OPERATOR, OPERATOR
 from tsoperator.api.objects import labels
 from tsoperator.kube.client import USER_AGENT
-from tsoperator.predecessor import LABEL_NAME, NAME
 
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.dnsprobe import NO_ANSWER, PATIENCE, Probe, Seen
@@ -125,7 +125,7 @@ def _ended(events: str) -> tuple[dict[str, datetime | None], dict[str, datetime 
         event, end = decoder.raw_decode(events)
         events = events[end:]
         pod = event["object"]
-        (ours if labels(pod).get(LABEL_NAME) == NAME else go)[pod["metadata"]["name"]] = _end(pod)
+        (ours if labels(pod).get(LABEL_OPERATOR) == OPERATOR else go)[pod["metadata"]["name"]] = _end(pod)
     return ours, go
 
 

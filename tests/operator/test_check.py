@@ -76,7 +76,7 @@ async def test_an_operator_that_is_not_ready_says_why(operator: Operator) -> Non
     assert found == Finding(
         False,
         f"operator at {operator.at}: not ready: cache: not listed yet: services; its log says more: "
-        "`kubectl -n tailscale logs -l app.kubernetes.io/name=tailscale-operator`",
+        "`kubectl -n tailscale logs -l tailscale.com/operator=tsoperator`",
     )
 
 

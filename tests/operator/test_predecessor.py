@@ -11,8 +11,8 @@ from tests.support.cluster import until
 
 NAMESPACE = "tailscale"
 OWN = Key(NAMESPACE, "operator-1")
-OURS = {"app": "operator", "app.kubernetes.io/name": "tailscale-operator"}
-GO = {"app": "operator"}
+OURS = {"app": "operator", "tailscale.com/operator": "tsoperator"}
+GO = {"app": "operator", "app.kubernetes.io/name": "tailscale-operator"}  # the second by values of its chart
 
 
 def pod(sim: ClusterSim, name: str, labels: dict[str, str], phase: str = "Running") -> None:
@@ -42,6 +42,12 @@ async def test_it_waits_while_a_pod_of_the_other_operator_is_there(
 async def test_it_waits_for_no_other(sim: ClusterSim, client: KubeClient, name: str, labels: dict[str, str]) -> None:
     pod(sim, "operator-1", OURS)
     pod(sim, name, labels)
+    async with asyncio.timeout(30):
+        await predecessor.gone(client, OWN)
+
+
+async def test_it_does_not_wait_for_its_own_pod(sim: ClusterSim, client: KubeClient) -> None:
+    pod(sim, "operator-1", {"app": "operator"})
     async with asyncio.timeout(30):
         await predecessor.gone(client, OWN)
 

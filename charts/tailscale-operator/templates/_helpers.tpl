@@ -40,26 +40,43 @@ tailscale-operator
 
 {{/*
 The operator's image: where values name the Go operator's, as those do that were written for its chart, it is ours that runs.
-They may name its version alone (v1.102.5, stable, unstable), to which our default repository has nothing.
+They may name its version alone (v1.102.5, stable, unstable), or beside a repository of one's own, which has no such version
+of ours. There stable and unstable may be tags of one's own.
 */}}
 {{- define "operator.ownImage" -}}
 {{- $image := .image -}}
-{{- $repository := $image.repo | default $image.repository -}}
-{{- $theirs := and (eq $repository .own) (regexMatch "^(v1[.]|stable$|unstable)" (toString $image.tag)) -}}
-{{- if or $theirs (contains "tailscale/k8s-operator" $repository) -}}
-{{- $image = dict "repository" .own -}}
+{{- $repository := .own -}}
+{{- range list $image.repository $image.repo -}}
+{{- if and . (not (contains "tailscale/k8s-operator" .)) -}}{{- $repository = . -}}{{- end -}}
 {{- end -}}
-{{- include "operator.image" (dict "image" $image "tag" .tag) -}}
+{{- $tag := toString $image.tag -}}
+{{- $theirs := or (contains "tailscale/k8s-operator" ($image.repo | default $image.repository)) (regexMatch "^(v1[.]|stable$|unstable)" $tag) -}}
+{{- if and $theirs (eq $repository .own) -}}
+{{- $image = dict -}}
+{{- else if regexMatch "^(unstable-)?v1[.][0-9]{2,}[.]" $tag -}}
+{{- $image = omit $image "tag" -}}
+{{- end -}}
+{{- include "operator.image" (dict "image" (merge (dict "repo" $repository) $image) "tag" .tag) -}}
 {{- end -}}
 
 {{/*
 The values of operatorConfig, as YAML. After an upgrade from the Go operator's chart with --reuse-values ours are not
-there: they are those of values.yaml then.
+there: they are those of values.yaml then. podDisruptionBudget may be away because it was set to null, too: then topologySpread
+is there, which nobody has a reason to set to null.
 */}}
 {{- define "operator.config" -}}
 {{- $nameserver := dict "repository" "tsnameserver" -}}
 {{- $ours := dict "logFormat" "text" "replicas" 2 "topologySpread" true "zones" (list "ts.net") "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" $nameserver -}}
+{{- if not (hasKey .Values.operatorConfig "topologySpread") -}}
+{{- $_ := set $ours "podDisruptionBudget" (dict "maxUnavailable" 1) -}}
+{{- end -}}
 {{- mergeOverwrite $ours (deepCopy .Values.operatorConfig) | toYaml -}}
+{{- end -}}
+
+{{/* The values of metrics likewise. */}}
+{{- define "operator.metrics" -}}
+{{- $ours := dict "service" true "serviceMonitor" (dict "enabled" false "labels" (dict) "interval" "30s") "dashboard" (dict "enabled" false) -}}
+{{- mergeOverwrite $ours (deepCopy (.Values.metrics | default dict)) | toYaml -}}
 {{- end -}}
 
 {{/* A container's securityContext: the values' own, and for what they leave out ours. */}}
@@ -81,7 +98,7 @@ the number that the values say.
 */}}
 {{- define "operator.replicas" -}}
 {{- $live := lookup "apps/v1" "Deployment" .Release.Namespace (include "operator.fullname" .) -}}
-{{- $ours := eq "tailscale-operator" (dig "spec" "template" "metadata" "labels" "app.kubernetes.io/name" "" $live) -}}
+{{- $ours := eq "tsoperator" (dig "spec" "template" "metadata" "labels" "tailscale.com/operator" "" $live) -}}
 {{- $wanted := (include "operator.config" . | fromYaml).replicas -}}
 {{- if $ours -}}{{ $wanted }}{{- else -}}{{ dig "spec" "replicas" 0 $live | default $wanted }}{{- end -}}
 {{- end -}}

@@ -26,6 +26,8 @@ LABEL_PROMETHEUS_JOB: Final = "ts_prom_job"
 """On metrics Services and ServiceMonitors, as those before: names that Prometheus takes for labels of its own."""
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
 """On an EndpointSlice: the Service that it belongs to."""
+LABEL_OPERATOR: Final = "tailscale.com/operator"
+"""On the operator's own Pods: no values of the chart can give them another, and the Go operator's have none."""
 
 # Values of LABEL_MANAGED and LABEL_PARENT_TYPE.
 MANAGED: Final = "true"
@@ -33,6 +35,9 @@ PARENT_SERVICE: Final = "svc"
 PARENT_INGRESS: Final = "ingress"
 PARENT_NAMESERVER: Final = "nameserver"
 PARENT_CONNECTOR: Final = "connector"
+
+# The value of LABEL_OPERATOR.
+OPERATOR: Final = "tsoperator"
 
 # The value of LABEL_SERVICE_TYPE.
 SERVICE_TYPE_EGRESS: Final = "egress"

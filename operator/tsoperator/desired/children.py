@@ -134,7 +134,7 @@ def owned_keys(child: Object, owner_type: str, namespace: str) -> Iterable[Key]:
 
 def is_marked(obj: Object) -> bool:
     """Tell whether an operator made *obj*, by its labels or annotations, or a proxy, by what only these write into a
-    Secret: they make one that is deleted anew.
+    Secret: under the Go operator's Role they may make one that is deleted anew.
     """
     if {ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME} & annotations(obj).keys() or _MARKS & labels(obj).keys():
         return True
