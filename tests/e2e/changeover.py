@@ -15,7 +15,7 @@ from tsoperator.api.objects import labels
 from tsoperator.kube.client import USER_AGENT
 
 from tests.e2e.cluster import Cluster, Object
-from tests.e2e.dnsprobe import NO_ANSWER, PATIENCE, Probe, Seen
+from tests.e2e.dnsprobe import NO_ANSWER, Probe, Seen
 from tests.e2e.product import NAMESPACE
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.network import DNS_SERVICE
@@ -57,7 +57,7 @@ class Changeover:
             if seen.rcode != NO_ANSWER:
                 silent, since = silent + (seen.at - since if since else 0), None
             elif since is None:
-                since = seen.at - PATIENCE
+                since = seen.asked
         return silent
 
     @property

@@ -29,7 +29,7 @@ from tests.e2e.testbed.processes import wait_until
 NO_ANSWER = "NO ANSWER"
 
 _TREE = Path(__file__).parents[2]
-PATIENCE = 2.0  # seconds that an answer may take: the machine may be busy, and what is lost never comes
+_PATIENCE = 2.0  # seconds that an answer may take: the machine may be busy, and what is lost never comes
 _RESOLVERS_PATIENCE = 5.0  # that of a Pod's resolver
 _INTERVAL = 0.005  # seconds
 _FRESH_INTERVAL = 0.02  # seconds: these cost the cluster's DNS more
@@ -37,8 +37,9 @@ _FRESH_INTERVAL = 0.02  # seconds: these cost the cluster's DNS more
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An answer, and when it came first: seconds of this machine's monotonic clock."""
+    """An answer, or that there was none: when it came first, and was asked for, in seconds of the monotonic clock."""
 
+    asked: float
     at: float
     rcode: str
     addresses: Sequence[str]
@@ -104,14 +105,16 @@ def main() -> None:
     parser.add_argument("name", help="the name to ask for")
     parser.add_argument("--fresh", action="store_true", help="ask for another name below it each time")
     arguments = parser.parse_args()
-    patience, interval = (_RESOLVERS_PATIENCE, _FRESH_INTERVAL) if arguments.fresh else (PATIENCE, _INTERVAL)
+    patience, interval = (_RESOLVERS_PATIENCE, _FRESH_INTERVAL) if arguments.fresh else (_PATIENCE, _INTERVAL)
     last, pause = None, threading.Event()
     while not pause.wait(interval):
         name = f"{uuid.uuid4()}.{arguments.name}" if arguments.fresh else arguments.name
+        asked = time.monotonic()
         answer = ask(arguments.server, name, patience)
         if answer != last or answer[0] == NO_ANSWER:
             rcode, addresses = last = answer
-            sys.stdout.write(json.dumps({"at": time.monotonic(), "rcode": rcode, "addresses": addresses}) + "\n")
+            seen = {"asked": asked, "at": time.monotonic(), "rcode": rcode, "addresses": addresses}
+            sys.stdout.write(json.dumps(seen) + "\n")
             sys.stdout.flush()
 
 
