@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e import go_operator
+from tests.e2e.changeover import nameserver_runs
 from tests.e2e.cluster import Answer, Cluster, Object, dig, pod_ip
-from tests.e2e.product import NAMESPACE
+from tests.e2e.product import ProductImages
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
@@ -15,14 +16,14 @@ LOST = "NameserverComplete"
 
 
 @pytest.fixture
-def go_nameserver(cluster: Cluster, nameserver: str) -> Iterator[str]:
+def go_nameserver(cluster: Cluster, nameserver: str, images: ProductImages) -> Iterator[str]:
     """The Go operator's image in the DNSConfig; afterwards ours runs again."""
     image = go_operator.push_nameserver(cluster.bed)
     repository, _, tag = image.rpartition(":")
     cluster.patch(DNSCONFIG, {"spec": {"nameserver": {"image": {"repo": repository, "tag": tag}}}})
     yield image
     cluster.patch(DNSCONFIG, {"spec": {"nameserver": {"image": None}}})
-    eventually(lambda: rolled_out(cluster, "example/nameserver"), "our nameserver again")
+    eventually(lambda: nameserver_runs(cluster, images.nameserver), "our nameserver again")
     eventually(lambda: dig(cluster.bed, nameserver, "ts.net", "SOA").data, "an answer of it")
     eventually(lambda: LOST not in conditions(cluster), "nothing lost any more")
 
@@ -33,21 +34,12 @@ def test_the_go_nameserver_serves_our_records_and_what_is_lost_is_said(
     service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     right = Answer("NOERROR", (pod_ip(cluster.proxy(service)),))
-    eventually(lambda: rolled_out(cluster, go_nameserver), "the Go operator's nameserver")
+    eventually(lambda: nameserver_runs(cluster, go_nameserver), "the Go operator's nameserver")
     eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
     assert dig(cluster.bed, nameserver, PEER_NAME, "TXT").rcode == "NOTIMP"  # it is theirs that answers
     lost = conditions(cluster)[LOST]
     assert (lost["status"], lost["reason"]) == ("False", "UpstreamImage")
     assert lost["message"].startswith(f"{go_nameserver} is Tailscale's nameserver: ")
-
-
-def rolled_out(cluster: Cluster, image: str) -> bool:
-    """Tell whether an image, whatever its tag, serves as the nameserver, and no other does."""
-    pods = cluster.listed("pods", NAMESPACE, {"app": "nameserver"})
-    images = [container["image"] for pod in pods for container in pod["spec"]["containers"]]
-    deployment = cluster.get("deployment", "nameserver", NAMESPACE)
-    ready = (deployment or {}).get("status", {}).get("readyReplicas", 0)
-    return bool(images) and all(each.startswith(image) for each in images) and ready == len(images)
 
 
 def conditions(cluster: Cluster) -> dict[str, Object]:

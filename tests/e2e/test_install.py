@@ -3,10 +3,10 @@
 import pytest
 
 from tests.e2e.cluster import Cluster
-from tests.e2e.product import NAMESPACE
+from tests.e2e.product import NAMESPACE, RELEASE
 from tests.e2e.testbed.errors import BedError
 
-TEST = ("test", "operator", "--namespace", NAMESPACE, "--logs", "--hide-notes")
+TEST = ("test", RELEASE, "--namespace", NAMESPACE, "--logs", "--hide-notes")
 
 
 def test_helm_test_finds_every_replica_and_the_nameserver_well(cluster: Cluster, nameserver: str) -> None:

@@ -16,9 +16,8 @@ from tests.e2e.testbed import registry
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.peer import Peer
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import PEER_NAME, egress_service, proxy_class
+from tests.e2e.workloads import NOWHERE, PEER_NAME, egress_service
 
-NOWHERE = proxy_class("nowhere", statefulSet={"pod": {"nodeSelector": {"example.org/node": "none"}}})
 PATIENCE = 5  # seconds that a new Service may wait for its proxy
 
 

@@ -15,11 +15,10 @@ from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import GREETING, WEB_PORT
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import PEER_NAME, egress_service, proxy_class
+from tests.e2e.workloads import NOWHERE, PEER_NAME, egress_service
 
 KINDS = "customresourcedefinitions,dnsconfigs,proxyclasses"
 COMMAND = re.compile(r"<!-- tests/e2e/test_uninstall.py runs this -->\n```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NOWHERE = proxy_class("nowhere", statefulSet={"pod": {"nodeSelector": {"example.org/node": "none"}}})
 
 
 class Left(NamedTuple):

@@ -56,6 +56,10 @@ def proxy_class(name: str, **spec: Any) -> Object:
     return {"apiVersion": "tailscale.com/v1alpha1", "kind": "ProxyClass", "metadata": {"name": name}, "spec": spec}
 
 
+NOWHERE = proxy_class("nowhere", statefulSet={"pod": {"nodeSelector": {"example.org/node": "none"}}})
+"""A class whose proxies no node takes."""
+
+
 def web(namespace: str, name: str) -> list[Object]:
     """Return a Pod that serves `PAGE` to everybody, and its Service on port 80."""
     serve = f"mkdir /tmp/web && echo '{PAGE}' > /tmp/web/index.html && exec python3 -m http.server -d /tmp/web 8080"
