@@ -16,7 +16,7 @@ test: .venv/.dev ## Run the tests
 
 # One API server for each pytest worker: the operator watches all namespaces of its cluster.
 WORK := $(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)
-REAL_BEDS := $(addprefix $(WORK)-real-,1 2 3 4)
+REAL_BEDS := $(addprefix $(WORK)-real-,1 2)
 
 test-real: .venv/.dev ## Run the operator's loop tests on a real API server
 	$(BIN)/python -m tests.e2e.testbed build kubernetes

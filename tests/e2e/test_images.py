@@ -1,7 +1,6 @@
 """The product's images: what they add to their base, and how they start."""
 
 import re
-import shutil
 import sys
 import tarfile
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from tsnameserver import __version__
 from tests.e2e import product
 from tests.e2e.cluster import Cluster
 from tests.e2e.product import ProductImages
-from tests.e2e.testbed import oci, rootfs
+from tests.e2e.testbed import oci, registry, rootfs
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.waiting import eventually
@@ -45,18 +44,13 @@ class Image(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=LIMITS)
-def image(
-    bed: Bed, images: ProductImages, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Image:
+def image(bed: Bed, images: ProductImages, request: pytest.FixtureRequest) -> Image:
     """An image of the product."""
     name: str = getattr(images, request.param)
-    layout = tmp_path_factory.mktemp(request.param) / "image"
-    bed.images.save_built(name, layout)
+    described, layers = registry.read(bed.paths, bed.machines["node"], bed.folder / "registry", name)
     below = len(oci.layers_of(rootfs.layout(bed.paths)))
-    added = [entry for layer in oci.layers_of(layout)[below:] for entry in _entries(layer)]
-    config = oci.config_of(layout)["config"]
-    shutil.rmtree(layout)  # it has the base, too
-    return Image(request.param, name, config, added)
+    added = [entry for layer in layers[below:] for entry in _entries(layer)]
+    return Image(request.param, name, described["config"], added)
 
 
 def _entries(layer: Path) -> list[tarfile.TarInfo]:

@@ -68,10 +68,6 @@ class Images:
             self._buildah(*build, f"--tag={to}", str(context), timeout=900)
             self._push_built(to)
 
-    def save_built(self, name: str, layout: Path) -> None:
-        """Write the image *name*, which was built from a Dockerfile, as an OCI layout; its layers aren't compressed."""
-        self._buildah("push", "--disable-compression", registry.address_of(name), f"oci:{layout}", timeout=300)
-
     def _push_built(self, address: str) -> None:
         push = ["push", "--tls-verify=false", "--disable-compression", address]
         self._buildah(*push, timeout=300, before=registry.reach(self.node))

@@ -98,12 +98,6 @@ def layers_of(folder: Path) -> list[Path]:
     return [_blob_path(folder, layer["digest"]) for layer in _manifest(folder)["layers"]]
 
 
-def config_of(folder: Path) -> dict[str, Any]:
-    """Return the configuration of the one image in an OCI layout."""
-    config: dict[str, Any] = json.loads(_blob_path(folder, _manifest(folder)["config"]["digest"]).read_text())
-    return config
-
-
 def _manifest(folder: Path) -> dict[str, Any]:
     index = json.loads((folder / "index.json").read_text())
     manifest: dict[str, Any] = json.loads(_blob_path(folder, index["manifests"][0]["digest"]).read_text())

@@ -1,6 +1,9 @@
 """The local image registry: every image that the node pulls, whatever its name, comes from here."""
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.testbed.commands import Word, run
 from tests.e2e.testbed.daemons import Daemon, Daemons
@@ -40,6 +43,16 @@ def push(paths: Paths, node: Isolation, layout: Path, name: str) -> None:
 def copy(paths: Paths, node: Isolation, name: str, other: str) -> None:
     """Give the image *name*, which was pushed, the name *other* too."""
     run([*reach(node), program(paths, "crane"), "copy", address_of(name), address_of(other)], timeout=120)
+
+
+def read(paths: Paths, node: Isolation, folder: Path, name: str) -> tuple[dict[str, Any], list[Path]]:
+    """Return the configuration and the layer files of the image *name*, which was pushed; *folder* has the blobs."""
+    manifest = json.loads(run([*reach(node), program(paths, "crane"), "manifest", address_of(name)], timeout=60))
+
+    def blob(of: Mapping[str, str]) -> Path:
+        return folder / of["digest"].replace(":", "/")
+
+    return json.loads(blob(manifest["config"]).read_text()), [blob(layer) for layer in manifest["layers"]]
 
 
 def reach(node: Isolation) -> list[str]:
