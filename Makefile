@@ -14,6 +14,9 @@ demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
 test: .venv/.dev ## Run the tests
 	$(BIN)/python -m pytest -n 2 $(ARGS)
 
+# Of the tests on real clusters and API servers, those that `make e2e` runs; FULL=1 runs all.
+MARKS := not full
+
 # One API server for each pytest worker: the operator watches all namespaces of its cluster.
 WORK := $(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)
 REAL_BEDS := $(addprefix $(WORK)-real-,1 2)
@@ -24,7 +27,7 @@ test-real: .venv/.dev ## Run the operator's loop tests on a real API server
 	trap 'exit 130' INT TERM; \
 	beds=; for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed up --api-only & beds="$$beds $$!"; done; \
 	failed=; for bed in $$beds; do wait $$bed || failed=1; done; test -z "$$failed" || exit 1; \
-	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) tests/operator tests/docs $(if $(FULL),,-m "not full") $(ARGS)
+	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) tests/operator tests/docs $(if $(FULL),,-m "$(MARKS)") $(ARGS)
 
 test-charts: .venv/.dev ## Run the tests of the chart and the CRDs (Go, the first time)
 	@export TESTBED_WORK=$(WORK)-charts; \
@@ -37,7 +40,7 @@ e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built her
 	@mkdir -p build/e2e; echo "meanwhile, on API servers alone, the loop tests, and those of the chart: build/e2e/beside.log"; \
 	setsid $(MAKE) --keep-going --no-print-directory test-real test-charts > build/e2e/beside.log 2>&1 & beside=$$!; \
 	trap 'kill -- -$$beside; wait $$beside; exit 130' INT TERM; \
-	$(BIN)/python -m pytest tests/e2e $(if $(FULL),,-m "not full") $(ARGS); whole=$$?; \
+	$(BIN)/python -m pytest tests/e2e $(if $(FULL),,-m "$(MARKS)") $(ARGS); whole=$$?; \
 	wait $$beside; others=$$?; trap - INT TERM; cat build/e2e/beside.log; \
 	test $$whole = 0 -a $$others = 0
 

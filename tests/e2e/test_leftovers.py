@@ -1,12 +1,16 @@
 """What a bed makes is seen when it is left behind, and leaves nothing when it is removed."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.testbed.bed import Bed, brought_up
 from tests.e2e.testbed.isolation import NETNS, Isolation
 from tests.e2e.testbed.leftovers import Snapshot, leftovers
+from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.progress import Progress
 
 NAME = "leftover-test"
 
@@ -21,6 +25,17 @@ def machine(tmp_path: Path, before: Snapshot) -> Iterator[Isolation]:
     made = Isolation.make(NAME, tmp_path / NAME)
     yield made
     made.remove()
+
+
+@pytest.mark.full
+def test_a_bed_that_was_killed_makes_way_for_another(tmp_path: Path, before: Snapshot) -> None:
+    bed = Bed(replace(Paths.from_environment(), work=tmp_path / "work"), api_only=True)
+    bed.up(Progress())
+    for daemon in bed.daemons.all():
+        daemon.process.end(grace=0)
+    with brought_up(bed):
+        bed.kubectl("get", "namespaces")
+    assert leftovers(before, tmp_path) == []
 
 
 def test_what_is_left_behind_is_named(machine: Isolation, before: Snapshot, tmp_path: Path) -> None:

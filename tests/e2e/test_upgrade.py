@@ -20,7 +20,7 @@ from tests.e2e.users import CLASS, REPLICAS, Users, World
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import egress_service, web
 
-pytestmark = pytest.mark.full
+pytestmark = [pytest.mark.full, pytest.mark.release]
 
 NAME = f"go-shop.{control.DOMAIN}"  # is to resolve all the while
 SILENCE = 90.0  # seconds at most; it is ten or so: the Go operator stops a nameserver before it starts another

@@ -86,13 +86,17 @@ class Bed:
         return self.plane.helm(*words, timeout=timeout)
 
     def up(self, progress: Progress) -> None:
-        """Build what is missing and bring it up; what fails is taken down again.
+        """Build what is missing and bring it up; what fails is taken down again, as is one that was killed before.
 
         Raises:
             BedError: it runs already, or something didn't start: says what, with the end of its log.
         """
+        if self.runs:
+            raise BedError(f"a bed runs already: {self.folder}. Run `down` first")
         if self.folder.exists():
-            raise BedError(f"a bed is there already: {self.folder}. Run `down` first")
+            progress.say(f"removing a bed that was killed: {self.folder}")
+            for line in self.down(progress):
+                progress.say(f"left behind: {line}")
         if not self.api_only:
             preflight.check_cluster()
             self._check_cgroups()
