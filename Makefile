@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 .PHONY: help demo test test-real test-charts e2e e2e-full bench bench-operator soak lint format crds manifests clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
 	@$(BIN)/python -m clustersim demo $(if $(KEEP),--keep)
