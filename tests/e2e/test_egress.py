@@ -73,7 +73,7 @@ def test_the_record_follows_the_proxy_pod(
         cluster.delete("pod", old["metadata"]["name"], NAMESPACE)
         replaced = lambda: cluster.proxy(by_name)["metadata"]["uid"] != old["metadata"]["uid"]  # noqa: E731
         eventually(replaced, "another proxy Pod")
-        probe.wait_for(lambda seen: seen.addresses == [pod_ip(cluster.proxy(by_name))], 10)
+        probe.wait_for(lambda seen: seen.addresses == [pod_ip(cluster.proxy(by_name))], 1.0)
         answers = [(seen.rcode, list(seen.addresses)) for seen in probe.seen()]
     new = cluster.proxy(by_name)
     assert answers == [("NOERROR", [pod_ip(old)]), ("NOERROR", []), ("NOERROR", [pod_ip(new)])]

@@ -63,7 +63,7 @@ class Process:
     async def stop(self, signal_: int = signal.SIGTERM) -> int:
         """End it; returns its exit code."""
         self.process.send_signal(signal_)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(1):
             return await self.process.wait()
 
 

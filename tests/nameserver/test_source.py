@@ -293,7 +293,7 @@ async def following(path: Path) -> AsyncIterator[Offers]:
 async def offered(offers: Offers, *texts: str | None) -> None:
     """Wait for an offer of *texts*."""
     expected = [text if text is None else text.encode() for text in texts]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(1):
         while list((await offers.get()).values()) != expected:
             continue
 
@@ -317,7 +317,7 @@ async def test_a_file_that_is_written_again_with_the_same_size_is_noticed(tmp_pa
 
 
 async def test_a_file_that_cannot_be_read_is_offered_with_the_reason(tmp_path: Path) -> None:
-    async with following(tmp_path) as offers, asyncio.timeout(30):
+    async with following(tmp_path) as offers, asyncio.timeout(1):
         (text,) = (await offers.get()).values()
     assert isinstance(text, IsADirectoryError)
 

@@ -19,14 +19,17 @@ from tsnameserver.records import Records, render
 
 from tests.loadtest.dnsload.responder import ADDRESS
 
+_RUNS = 4
+
 NAMES = [f"n{number}.tail1234.ts.net" for number in range(5)]
 
 
 class Ran(NamedTuple):
-    """A finished run."""
+    """A finished run; *runs* counts it and those before it that the machine was too busy for."""
 
     report: Report
     session: Session
+    runs: int
 
 
 def records_file(folder: Path) -> Path:
@@ -39,15 +42,20 @@ def records_file(folder: Path) -> Path:
 async def conduct(engine: str, target: Target, folder: Path, *arguments: str) -> Ran:
     """Run an engine to its end; without other *arguments* 200 queries in half a second.
 
-    A busy machine doesn't get to all of them: the rest is `unsent`.
+    A run in which the client fell behind its schedule says something of the machine: it is made again, a few times.
     """
     pace = () if {"--concurrency", "--rate", "--steps"} & {*arguments} else ("--rate", "400", "--duration", "0.5")
     what = ("--target", str(target), "--records", str(records_file(folder)), "--engine", engine, "--quiet")
     settings = read_settings([*what, *pace, *arguments])
-    session = make_session(settings)
     targets = every_target(settings)
-    exchanges = await _run(engine, session, targets, settings)
-    return Ran(make_report(settings, session, exchanges, About("now", engine, False)), session)
+    runs = 0
+    while True:
+        runs += 1
+        session = make_session(settings)
+        exchanges = await _run(engine, session, targets, settings)
+        report = make_report(settings, session, exchanges, About("now", engine, False))
+        if not report.totals.unsent or runs == _RUNS:
+            return Ran(report, session, runs)
 
 
 async def _run(engine: str, session: Session, targets: Sequence[Target], settings: Settings) -> Sequence[Exchange]:

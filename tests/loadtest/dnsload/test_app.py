@@ -17,31 +17,27 @@ pytestmark = pytest.mark.parametrize("engine", ["asyncio", "mmsg"])
 async def test_a_good_server_is_fine(engine: str, tmp_path: Path) -> None:
     async with udp_responder() as target:
         report = (await conduct(engine, target, tmp_path)).report
-    totals = report.totals
-    assert (totals.sent + totals.unsent, totals.answered, totals.lost) == (200, totals.sent, 0)
-    assert totals.rcodes == {"NOERROR": totals.sent}
+    assert (report.totals.sent, report.totals.answered, report.totals.lost) == (200, 200, 0)
+    assert report.totals.rcodes == {"NOERROR": 200}
     assert 0 < report.latency.p50 <= report.latency.p99 <= report.latency.max
-    assert (report.failures, totals.unexpected) == ([], 0)
+    assert (report.failures, report.totals.unexpected, report.totals.unsent) == ([], 0, 0)
 
 
 async def test_absent_names_and_malformed_packets_are_mixed_in(engine: str, tmp_path: Path) -> None:
     async with udp_responder() as target:
         mix = ("--miss", "0.3", "--malformed", "0.2", "--types", "A", "--edns", "1232", "--seed", "1", "--timeout", "1")
         totals = (await conduct(engine, target, tmp_path, *mix)).report.totals
-    asked = totals.sent + totals.malformed_sent
-    assert asked + totals.unsent == 200
-    assert 0.075 < totals.malformed_sent / asked < 0.325
-    assert 0.15 < totals.rcodes["NXDOMAIN"] / asked < 0.45
+    assert totals.sent + totals.malformed_sent == 200
+    assert 15 < totals.malformed_sent < 65
+    assert 30 < totals.rcodes["NXDOMAIN"] < 90
     assert (totals.wrong, totals.lost) == (0, 0)
 
 
 async def test_every_tenth_query_that_is_dropped_is_lost(engine: str, tmp_path: Path) -> None:
     async with udp_responder(lambda number, query: well(number, query) if number % 10 else None) as target:
         report = (await conduct(engine, target, tmp_path)).report
-    totals = report.totals
-    assert (totals.lost, totals.answered + totals.lost) == (totals.sent // 10, totals.sent)
-    assert totals.loss == pytest.approx(0.1, abs=0.02)
-    assert report.failures == [f"{totals.loss:.3%} of the queries were lost, more than 0.100%"]
+    assert (report.totals.lost, report.totals.answered, report.totals.loss) == (20, 180, 0.1)
+    assert report.failures == ["10.000% of the queries were lost, more than 0.100%"]
 
 
 async def test_wrong_addresses_are_wrong(engine: str, tmp_path: Path) -> None:
@@ -49,17 +45,16 @@ async def test_wrong_addresses_are_wrong(engine: str, tmp_path: Path) -> None:
         lambda number, query: well(number, query, "192.0.2.9" if number % 4 == 0 else "100.64.0.1")
     ) as target:
         report = (await conduct(engine, target, tmp_path)).report
-    wrong = report.totals.sent // 4
-    assert (report.totals.wrong, report.wrong_reasons) == (wrong, {"addresses": wrong})
+    assert (report.totals.wrong, report.wrong_reasons) == (50, {"addresses": 50})
     assert "192.0.2.9 instead of 100.64.0.1" in report.wrong_examples[0]
-    assert report.failures == [f"{wrong} answers were wrong"]
+    assert report.failures == ["50 answers were wrong"]
 
 
 async def test_late_answers_are_lost_and_counted_as_late(engine: str, tmp_path: Path) -> None:
     async with udp_responder(delay=0.3) as target:
         totals = (await conduct(engine, target, tmp_path, "--timeout", "0.2")).report.totals
-    assert (totals.lost, totals.answered) == (totals.sent, 0)
-    assert 0 < totals.late <= totals.sent
+    assert (totals.lost, totals.answered, totals.sent) == (200, 0, 200)
+    assert 0 < totals.late <= 200
 
 
 async def test_a_delay_is_the_latency(engine: str, tmp_path: Path) -> None:
@@ -78,8 +73,7 @@ def truncated(number: int, query: bytes) -> bytes:
 async def test_truncated_answers_are_counted_and_not_wrong(engine: str, tmp_path: Path) -> None:
     async with udp_responder(truncated) as target:
         report = (await conduct(engine, target, tmp_path)).report
-    sent = report.totals.sent
-    assert (report.totals.truncated, report.totals.answered, report.failures) == (sent, sent, [])
+    assert (report.totals.truncated, report.totals.answered, report.failures) == (200, 200, [])
 
 
 async def test_second_answers_are_unexpected(engine: str, tmp_path: Path) -> None:
@@ -101,7 +95,7 @@ async def test_a_closed_port_is_loss_and_said_to_be_closed(engine: str, tmp_path
     async with udp_responder() as target:
         pass
     totals = (await conduct(engine, target, tmp_path, "--timeout", "0.2")).report.totals
-    assert totals.lost == totals.sent
+    assert (totals.sent, totals.lost) == (200, 200)
     assert totals.refused > 0
 
 
@@ -110,8 +104,8 @@ async def test_steps_and_targets_are_told_apart(engine: str, tmp_path: Path) -> 
         pace = ("--target", str(second), "--steps", "50,100", "--step-seconds", "1", "--timeout", "0.3")
         report = (await conduct(engine, first, tmp_path, *pace)).report
     assert [step.rate for step in report.steps] == [50, 100]
-    assert [step.totals.sent + step.totals.unsent for step in report.steps] == pytest.approx([50, 100], abs=10)
-    assert abs(report.targets[0].sent - report.targets[1].sent) <= 5
+    assert [step.totals.sent for step in report.steps] == pytest.approx([50, 100], abs=10)
+    assert [each.sent for each in report.targets] == pytest.approx([75, 75], abs=5)
     lost = {each.target: each.lost for each in report.targets}
     assert lost[str(first)] == 0
     assert lost[str(second)] == report.totals.lost == report.totals.sent - report.totals.answered > 0
