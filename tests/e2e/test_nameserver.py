@@ -69,7 +69,7 @@ def test_it_answers_while_the_api_server_is_away(
             always(lambda: check(bed, nameserver, served), OUTAGE)
         assert [(seen.rcode, tuple(seen.addresses)) for seen in probe.seen()] == [(served.rcode, served.data)]
     cluster.delete("service", "db", namespace_left)
-    eventually(lambda: dig(bed, nameserver, PEER_NAME).rcode == "NXDOMAIN", "records are followed again")
+    eventually(lambda: dig(bed, nameserver, PEER_NAME).rcode == "NXDOMAIN", "records are followed again", 90)
 
 
 def check(bed: Bed, nameserver: str, right: Answer) -> None:
@@ -137,7 +137,7 @@ def test_a_client_learns_of_the_zone(
     address = {"CoreDNS": DNS_SERVICE, "dnsmasq": dnsmasq}[server]
     itself = dig(bed, nameserver, "ts.net", rtype)
     assert itself.data
-    eventually(lambda: dig(bed, address, "ts.net", rtype) == itself, f"{rtype} as the nameserver has it")
+    eventually(lambda: dig(bed, address, "ts.net", rtype) == itself, f"{rtype} as the nameserver has it", 40)
 
 
 QTYPES = ("A", "AAAA", "ANY", "TXT", "HTTPS", "SVCB", "MX", "SRV", "CNAME", "TYPE1000")

@@ -64,7 +64,7 @@ async def test_a_killed_operator_leaves_a_burst_of_services_right(
     assert killing.done()
     assert len(proxies(cluster, namespace)) < BURST, "killed too late: all were made"
 
-    addresses = eventually(lambda: all_ready(cluster, namespace), f"{BURST} ready proxies", 200)
+    addresses = eventually(lambda: all_ready(cluster, namespace), f"{BURST} ready proxies", 150)
     assert Counter(parents(proxies(cluster, namespace))) == {f"db{number}": 1 for number in range(BURST)}
     eventually(lambda: set(dig(cluster.bed, nameserver, PEER_NAME).data) == addresses, "all addresses in the record")
     wanted = sorted(f"{namespace}-db{number}" for number in range(BURST))

@@ -47,5 +47,5 @@ def test_a_proxy_without_its_secret_comes_back_with_its_name(
     if restarted:
         cluster.delete("pod", pod["metadata"]["name"], NAMESPACE)
     name = device_name(service)
-    eventually(lambda: check_whole(cluster, service, management), f"{name} and no other device")
+    eventually(lambda: check_whole(cluster, service, management), f"{name} and no other device", 40)
     eventually(lambda: outside.curl(f"http://{name}/").strip() == PAGE, f"the page of {name}")

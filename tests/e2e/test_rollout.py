@@ -41,7 +41,7 @@ def rollout(
     outside: Peer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Rollout]:
-    """Another template of the operator's Pods and another nameserver, while new Services are applied."""
+    """Another template of the operator's Pods and another nameserver, while a new Service is applied each second."""
     bed = cluster.bed
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(NOWHERE, service)
@@ -55,7 +55,7 @@ def rollout(
         ThreadPoolExecutor(1) as pool,
     ):
         upgrading = pool.submit(upgrade, cluster, following)
-        while not wait([upgrading], timeout=2).done:
+        while not wait([upgrading], timeout=1).done:
             name = f"new{len(services)}"
             services.append(egress_service(shared_namespace, name, tailnet_ip=outside.address, proxy_class="nowhere"))
             cluster.apply(services[-1])
