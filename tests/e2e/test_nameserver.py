@@ -15,15 +15,14 @@ from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY, Records, parse, re
 from tsoperator.api.objects import CONFIGMAP, Key
 from tsoperator.kube.client import KubeClient
 
-from tests.e2e.cluster import Answer, Cluster, dig, pod_ip
+from tests.e2e.cluster import Answer, Cluster, dig
 from tests.e2e.dnsprobe import Probe, Seen
 from tests.e2e.product import NAMESPACE
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.control import DOMAIN
 from tests.e2e.testbed.network import DNS_SERVICE
 from tests.e2e.testbed.parts import program
-from tests.e2e.waiting import always, eventually
-from tests.e2e.workloads import PEER_NAME, egress_service
+from tests.e2e.waiting import eventually
 
 DNSMASQ = "127.0.0.53"  # on the node
 COREDNS_BY_TCP = "127.0.0.54"  # on the node
@@ -37,19 +36,8 @@ ts.net:53 {{
     }}
 }}
 """
-OUTAGE = 30.0  # seconds; an operator loses its Lease, and all back off: the end takes as long again
 BOTH, ONLY6, MOVED = (f"{label}.{DOMAIN}" for label in ("both", "only6", "moved"))
 RECORDS = Records(ip4={BOTH: ["192.0.2.1", "192.0.2.2"]}, ip6={BOTH: ["2001:db8::1"], ONLY6: ["2001:db8::2"]}, serial=7)
-
-
-@pytest.fixture
-def served(cluster: Cluster, nameserver: str, namespace_left: str) -> Answer:
-    """The right answer for the peer's name, which an egress Service is for."""
-    service = egress_service(namespace_left, "db", tailnet_fqdn=PEER_NAME)
-    cluster.apply(service)
-    right = Answer("NOERROR", (pod_ip(cluster.proxy(service)),))
-    eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
-    return right
 
 
 @pytest.fixture(scope="module")
@@ -58,22 +46,6 @@ def without_operator(cluster: Cluster, nameserver: str) -> Iterator[None]:
     cluster.scale_operator(0)
     yield
     cluster.scale_operator(2)
-
-
-@pytest.mark.last  # the garbage collector takes most of a minute to be itself again
-def test_it_answers_while_the_api_server_is_away(
-    cluster: Cluster, nameserver: str, served: Answer, bed: Bed, namespace_left: str, tmp_path: Path
-) -> None:
-    with Probe.of(bed, nameserver, PEER_NAME, tmp_path) as probe:
-        with bed.plane.away():
-            always(lambda: check(bed, nameserver, served), OUTAGE)
-        assert [(seen.rcode, tuple(seen.addresses)) for seen in probe.seen()] == [(served.rcode, served.data)]
-    cluster.delete("service", "db", namespace_left)
-    eventually(lambda: dig(bed, nameserver, PEER_NAME).rcode == "NXDOMAIN", "records are followed again", 90)
-
-
-def check(bed: Bed, nameserver: str, right: Answer) -> None:
-    assert dig(bed, nameserver, PEER_NAME) == right
 
 
 @pytest.fixture(scope="module")
