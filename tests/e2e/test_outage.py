@@ -1,4 +1,4 @@
-"""The nameserver while the API server is away: last, and in a module of its own, with no other test's fixtures about."""
+"""The nameserver while the API server is away: last, with no other test's fixtures about."""
 
 from pathlib import Path
 
