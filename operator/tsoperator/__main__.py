@@ -9,9 +9,9 @@ import signal
 import sys
 
 from tsoperator.app import run
-from tsoperator.check import Endpoint, Installation, check, endpoint, in_cluster
+from tsoperator.cli.check import Endpoint, Installation, check, endpoint, in_cluster
+from tsoperator.cli.logs import start_logging
 from tsoperator.kube.errors import KubeError
-from tsoperator.logs import start_logging
 from tsoperator.runtime.health import ListenError
 from tsoperator.runtime.leader import LeadershipLost
 from tsoperator.settings import InvalidSetting, Settings, read_settings, resolv_conf

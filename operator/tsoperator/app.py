@@ -33,7 +33,6 @@ from tsoperator.api.objects import (
     Object,
     Resource,
 )
-from tsoperator.authkeys import AuthKeys
 from tsoperator.desired import secret
 from tsoperator.desired.children import (
     BY_GROUPED_OWNER,
@@ -44,17 +43,15 @@ from tsoperator.desired.children import (
     by_owner,
     within,
 )
-from tsoperator.devices import Devices, ProxyDevices, mark_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.kube.watch import Selection
-from tsoperator.preflight import Preflight
-from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
+from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
 from tsoperator.reconcilers.service import egress
@@ -70,10 +67,13 @@ from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import Manager, Reconciler
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
+from tsoperator.tailnet.authkeys import AuthKeys
+from tsoperator.tailnet.devices import Devices, ProxyDevices, mark_of
+from tsoperator.tailnet.preflight import Preflight
+from tsoperator.tailnet.upkeep import Upkeep
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
 from tsoperator.tsclient.oauth import ClientCredentials, CredentialFiles, IdentityFile
-from tsoperator.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 

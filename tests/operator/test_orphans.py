@@ -21,20 +21,20 @@ from tsoperator.api.objects import (
     resource_of,
 )
 from tsoperator.app import sources
-from tsoperator.authkeys import AuthKeys
-from tsoperator.devices import Devices
-from tsoperator.proxies import ORPHANED_FOR, Proxies
 from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
+from tsoperator.reconcilers.proxies import ORPHANED_FOR, Proxies
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.manager import Reconciler
 from tsoperator.runtime.result import DONE, Result
+from tsoperator.tailnet.authkeys import AuthKeys
+from tsoperator.tailnet.devices import Devices
+from tsoperator.tailnet.upkeep import Upkeep
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError
 from tsoperator.tsclient.oauth import Credentials
-from tsoperator.upkeep import Upkeep
 
 from tests.support.cluster import running, until
 from tests.support.manifests import backend, egress, ingress

@@ -22,8 +22,8 @@ from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.desired.children import owned_keys
 from tsoperator.desired.findings import told
 from tsoperator.desired.plan import Plan
-from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.connector import desired
+from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
 

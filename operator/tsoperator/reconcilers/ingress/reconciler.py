@@ -26,10 +26,10 @@ from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children, proxy_device
 from tsoperator.desired.proxyclass import class_name
 from tsoperator.desired.secret import certificate_of
-from tsoperator.proxies import Proxies
 from tsoperator.reconcilers.ingress import desired
 from tsoperator.reconcilers.ingress.certificate import Missed, Seen
 from tsoperator.reconcilers.ingress.serve import backend_names
+from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import Result

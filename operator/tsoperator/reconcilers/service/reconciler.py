@@ -24,7 +24,7 @@ from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Proxy, proxy_key
 from tsoperator.desired.proxyclass import class_name
 from tsoperator.kube.client import KubeClient
-from tsoperator.proxies import Proxies
+from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import desired, egress, exposure
 from tsoperator.reconcilers.service.rewrites import PEACE, Rewrites, Rivalry
 from tsoperator.runtime.manager import Mapper

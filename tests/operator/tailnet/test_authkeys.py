@@ -13,7 +13,6 @@ from clustersim.sim import ClusterSim
 from clustersim.tailnet import Device, NewKey
 from pydantic import SecretStr
 from tsoperator.api.objects import Key, Object
-from tsoperator.authkeys import AuthKeys
 from tsoperator.desired.children import Owner
 from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.desired.secret import slim
@@ -21,6 +20,7 @@ from tsoperator.desired.statefulset import ConnectNetworks, EgressByIP
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Unreachable
+from tsoperator.tailnet.authkeys import AuthKeys
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError
 from tsoperator.tsclient.oauth import Credentials
@@ -161,7 +161,7 @@ async def test_a_tag_that_is_not_permitted_is_told(sim: ClusterSim, auth_keys: A
 
 
 async def test_the_log_tells_of_a_new_key_but_not_which(auth_keys: AuthKeys, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "tsoperator.authkeys")
+    caplog.set_level("INFO", "tsoperator.tailnet.authkeys")
     found = await obtained(auth_keys, NO_SECRETS)
     assert caplog.messages == ["minting an auth key for tailscale/ts-db-0 with tag:k8s, tag:db"]
     assert found[0] not in caplog.text

@@ -10,23 +10,23 @@ from clustersim.sim import ClusterSim
 from pydantic import SecretStr
 from tsoperator.api.objects import key_of, uid
 from tsoperator.app import sources
-from tsoperator.authkeys import AuthKeys
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.desired.secret import slim
 from tsoperator.desired.statefulset import EgressByIP
 from tsoperator.desired.tailscaled import ProxyConfig
-from tsoperator.devices import Devices
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import NotFound
-from tsoperator.proxies import Proxies
+from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service.desired import failed, owner
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.tailnet.authkeys import AuthKeys
+from tsoperator.tailnet.devices import Devices
+from tsoperator.tailnet.upkeep import Upkeep
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
-from tsoperator.upkeep import Upkeep
 
 from tests.support.objects import egress_service, headless, settings
 

@@ -14,10 +14,10 @@ from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.proxy import Children, Proxy, reported_device
 from tsoperator.desired.secret import device_of
 from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, replicas
-from tsoperator.devices import Devices
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.cache import Cache
 from tsoperator.settings import Settings
+from tsoperator.tailnet.devices import Devices
 from tsoperator.tsclient.advice import trouble
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError, NotFound, Refused

@@ -7,7 +7,6 @@ import pytest
 from clustersim.control import Control
 from clustersim.tailnet import Device, NewKey
 from pydantic import SecretStr
-from tsoperator import upkeep as module
 from tsoperator.api.objects import Key, Object
 from tsoperator.app import sources
 from tsoperator.desired.children import Owner
@@ -15,12 +14,13 @@ from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.desired.statefulset import ConnectNetworks, EgressByFQDN, EgressByIP, Target
 from tsoperator.desired.tailscaled import ProxyConfig
-from tsoperator.devices import Devices, Pace
 from tsoperator.runtime.cache import Cache
+from tsoperator.tailnet import upkeep as module
+from tsoperator.tailnet.devices import Devices, Pace
+from tsoperator.tailnet.upkeep import Upkeep
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
-from tsoperator.upkeep import Upkeep
 
 from tests.support.objects import FQDN, pod, settings, slim_secret
 

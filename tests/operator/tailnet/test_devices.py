@@ -7,8 +7,8 @@ import pytest
 from clustersim.control import Control
 from clustersim.tailnet import Device, NewKey
 from pydantic import SecretStr
-from tsoperator import devices as module
-from tsoperator.devices import Devices, Pace
+from tsoperator.tailnet import devices as module
+from tsoperator.tailnet.devices import Devices, Pace
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import Forbidden, Unavailable
 from tsoperator.tsclient.oauth import Credentials
@@ -190,7 +190,7 @@ async def test_a_missing_scope_is_said_once(
     for _ in range(2):
         with pytest.raises(Forbidden):
             await devices.refresh()
-    [record] = [record for record in caplog.records if record.name == "tsoperator.devices"]
+    [record] = [record for record in caplog.records if record.name == "tsoperator.tailnet.devices"]
     assert "devices:core" in record.getMessage()
 
 

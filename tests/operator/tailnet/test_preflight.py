@@ -14,9 +14,9 @@ from clustersim.sim import SimOptions
 from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 from tsoperator.api.objects import Object
-from tsoperator.preflight import Preflight
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.settings import Settings
+from tsoperator.tailnet.preflight import Preflight
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
@@ -213,7 +213,7 @@ async def test_findings_are_events_on_the_operators_pod_and_stop_nothing(cluster
 
 
 async def test_without_its_pod_it_tells_the_log(cluster: World, made: Making, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "tsoperator.preflight")
+    caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
     cluster.control.scopes.remove("devices:core")
     await made(cluster).look_once()
     assert "Devices Core (devices:core)" in caplog.text

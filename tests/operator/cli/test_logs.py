@@ -7,7 +7,7 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
-from tsoperator.logs import JsonFormatter
+from tsoperator.cli.logs import JsonFormatter
 
 
 def line(message: str, *arguments: object) -> dict[str, str]:
@@ -34,9 +34,7 @@ def test_a_line_says_when_how_bad_where_and_what() -> None:
 
 def logged(log_format: str, program: str) -> tuple[int, list[str]]:
     """Return the exit code and the lines on stderr of a process that starts its log and runs *program*."""
-    start = (
-        f"import logging, warnings; from tsoperator.logs import start_logging; start_logging('INFO', {log_format!r})"
-    )
+    start = f"import logging, warnings; from tsoperator.cli import logs; logs.start_logging('INFO', {log_format!r})"
     done = subprocess.run(
         [sys.executable, "-c", f"{start}\n{program}"], stderr=subprocess.PIPE, text=True, timeout=20, check=False
     )

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from tsnameserver.compiler import empty_zone
 from tsnameserver.sockets import Endpoint as Listening
 from tsoperator.__main__ import main
-from tsoperator.check import Endpoint, Finding, Installation, addresses, check, endpoint, in_cluster
+from tsoperator.cli.check import Endpoint, Finding, Installation, addresses, check, endpoint, in_cluster
 from tsoperator.runtime.health import HealthServer
 
 from tests.nameserver.conftest import running_server

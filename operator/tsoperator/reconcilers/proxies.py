@@ -17,7 +17,6 @@ from tsoperator.api.objects import (
     Resource,
     uid,
 )
-from tsoperator.authkeys import AuthKeys
 from tsoperator.desired.children import BY_GROUPED_OWNER, BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after
 from tsoperator.desired.findings import Finding
 from tsoperator.desired.plan import Plan
@@ -27,9 +26,10 @@ from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import DONE, Result
 from tsoperator.settings import Settings
+from tsoperator.tailnet.authkeys import AuthKeys
+from tsoperator.tailnet.upkeep import Upkeep
 from tsoperator.tsclient.advice import trouble
 from tsoperator.tsclient.errors import ControlError
-from tsoperator.upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 

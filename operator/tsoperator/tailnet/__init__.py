@@ -1,0 +1,1 @@
+"""One tailnet as the operator sees it: its control server, the devices in it, auth keys for new ones."""

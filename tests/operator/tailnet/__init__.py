@@ -1,0 +1,1 @@
+"""Tests of tailnets as the operator sees them."""
