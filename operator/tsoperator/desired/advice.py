@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from tsoperator.api.names import ANNOTATION_EXPOSE, ANNOTATION_FUNNEL, SERVE_CONFIG_KEY
 from tsoperator.desired.plan import Creation, Note, Patch, Plan
-from tsoperator.desired.secret import Device
+from tsoperator.desired.secret import ReportedDevice
 
 UNSUPPORTED: Final = "UnsupportedByControlServer"
 """The reason that names what this control server does not have, and no waiting brings."""
@@ -64,7 +64,7 @@ def funnel_notes(made: Plan, tags: Sequence[str]) -> list[Note]:
     return [Note("Normal", "FunnelNeedsPolicy", message)]
 
 
-def no_https(device: Device, feature: str) -> Note:
+def no_https(device: ReportedDevice, feature: str) -> Note:
     """Return why *feature* doesn't work on a *device* that can't have a certificate, and what to do."""
     if not is_headscales(device):
         message = (
@@ -80,7 +80,7 @@ def no_https(device: Device, feature: str) -> Note:
     return Note("Warning", UNSUPPORTED, message)
 
 
-def is_headscales(device: Device) -> bool:
+def is_headscales(device: ReportedDevice) -> bool:
     """Tell whether Headscale gave *device* its ID: there it is a number, at Tailscale it never is."""
     return device.id.isdecimal()
 

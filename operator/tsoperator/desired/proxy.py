@@ -15,8 +15,8 @@ from tsoperator.desired.metrics import metrics_objects
 from tsoperator.desired.overlay import has_endpoints, overlaid
 from tsoperator.desired.plan import Creation, Deletion, Patch, Plan
 from tsoperator.desired.secret import (
-    Device,
     Reissue,
+    ReportedDevice,
     config_patch,
     device_of,
     must_keep_auth_key,
@@ -165,7 +165,7 @@ def way_out(plan: Plan) -> str:
     )
 
 
-def proxy_device(children: Children) -> Device | None:
+def proxy_device(children: Children) -> ReportedDevice | None:
     """Return the device that the proxy has reported."""
     secret = first(children.secrets)
     if secret is None:
@@ -174,7 +174,7 @@ def proxy_device(children: Children) -> Device | None:
     return device_of(secret, pod)
 
 
-def replica_devices(proxy: Proxy, children: Children) -> list[Device]:
+def replica_devices(proxy: Proxy, children: Children) -> list[ReportedDevice]:
     """Return the devices that the replicas of *proxy* have reported, by ordinal."""
     secrets = (_secret_of(children, ordinal) for ordinal in range(replicas(proxy.target)))
     devices = [device_of(secret, None) for secret in secrets if secret]
@@ -196,7 +196,7 @@ def _as_its_class_says(proxy: Proxy, statefulset: Object, ipv6: bool | None) -> 
     return [overlaid(statefulset, proxy.proxy_class, proxy.target, ipv6=bool(ipv6))]
 
 
-def reported_device(children: Children, ordinal: int) -> Device | None:
+def reported_device(children: Children, ordinal: int) -> ReportedDevice | None:
     """Return the device that a replica has reported; None where it is new and has no Secret yet."""
     secret = _secret_of(children, ordinal)
     return device_of(secret, None) if secret is not None else None

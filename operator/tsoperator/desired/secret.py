@@ -26,10 +26,10 @@ from tsoperator.api.names import (
     SERVE_STATE_PREFIX,
 )
 from tsoperator.api.objects import SECRET, Key, Object, key_of
-from tsoperator.desired.certificate import Validity, validity
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Patch, digest_of
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
+from tsoperator.desired.x509 import Validity, validity
 
 _DEVICE_KEYS = (
     SECRET_DEVICE_ID,
@@ -62,7 +62,7 @@ class Reissue(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class ReportedDevice:
     """The proxy's device in the tailnet, as the proxy reported it; empty where it has not."""
 
     id: str
@@ -138,7 +138,7 @@ def must_keep_auth_key(secret: Object | None, config: ProxyConfig) -> bool:
     )
 
 
-def device_of(secret: Object, pod: Object | None) -> Device:
+def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     """Return the device that a *slim* Secret reports, its capability version believed only of the *pod* that wrote it.
 
     An old image doesn't report an HTTPS endpoint: its MagicDNS name serves (standalone-proxies.md 4.8). A proxy that
@@ -152,10 +152,10 @@ def device_of(secret: Object, pod: Object | None) -> Device:
     reported = _text(data, SECRET_POD_UID).lower()
     current = bool(pod and reported and reported == pod["metadata"]["uid"].lower())
     if not (current and version.isdecimal() and int(version) >= _HTTPS_ENDPOINT_SINCE):
-        return Device(id_, fqdn, fqdn, False, ips)
+        return ReportedDevice(id_, fqdn, fqdn, False, ips)
     endpoint = _text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
     no_https = endpoint.lower() == NO_HTTPS
-    return Device(id_, fqdn, "" if no_https else endpoint, no_https, ips)
+    return ReportedDevice(id_, fqdn, "" if no_https else endpoint, no_https, ips)
 
 
 def certificate_of(secret: Object, domain: str) -> Certificate:

@@ -7,7 +7,7 @@ import pytest
 from tsoperator.api.objects import SECRET, Key
 from tsoperator.desired import advice
 from tsoperator.desired.plan import Creation, Patch, Plan
-from tsoperator.desired.secret import Device
+from tsoperator.desired.secret import ReportedDevice
 
 KEY = Key("tailscale", "ts-web-0")
 TAILSCALE = "https://controlplane.tailscale.com"
@@ -68,14 +68,14 @@ def test_funnel_is_spoken_of_when_the_proxy_is_told_what_to_serve(step: Creation
 
 
 def test_without_https_the_admin_console_of_tailscale_is_named() -> None:
-    note = advice.no_https(Device("n000001CNTRL", "", "", serves_no_https=True), "HTTPS Ingress")
+    note = advice.no_https(ReportedDevice("n000001CNTRL", "", "", serves_no_https=True), "HTTPS Ingress")
     assert note.reason == "HTTPSNotEnabled"
     assert "HTTPS Ingress can't work: enable MagicDNS and HTTPS" in note.message
     assert "https://login.tailscale.com/admin/dns" in note.message
 
 
 def test_without_https_on_headscale_it_is_not_to_be_had() -> None:
-    note = advice.no_https(Device("7", "", "", serves_no_https=True), "Funnel")
+    note = advice.no_https(ReportedDevice("7", "", "", serves_no_https=True), "Funnel")
     assert note.reason == "UnsupportedByControlServer"
     assert note.message.startswith("Funnel is not supported by this control server")
     assert "login.tailscale.com" not in note.message

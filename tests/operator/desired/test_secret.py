@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Key, Object
-from tsoperator.desired.certificate import Validity
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Patch
 from tsoperator.desired.secret import (
@@ -23,6 +22,7 @@ from tsoperator.desired.secret import (
     slim,
 )
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
+from tsoperator.desired.x509 import Validity
 
 from tests.support.certificates import certificate, moment
 from tests.support.objects import pod, slim_secret, texts, whole_secret

@@ -9,11 +9,11 @@ from tsoperator.api.names import CONDITION_CONNECTOR_READY, FINALIZER, PARENT_CO
 from tsoperator.api.objects import Key, Object, has_finalizer
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.desired.children import Owner
+from tsoperator.desired.classref import accepts_routes, class_problem, class_spec, is_changing
 from tsoperator.desired.findings import Effect
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_problem, replica_devices
-from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec, is_changing
-from tsoperator.desired.secret import Device
+from tsoperator.desired.secret import ReportedDevice
 from tsoperator.desired.statefulset import ConnectNetworks
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.connector.routes import advertised, default_route_error, route_error
@@ -160,7 +160,7 @@ def _other_tailnet(obj: Object) -> str:
     return f"this version of the operator can't use Tailnet {_spec(obj).get('tailnet')!r}"
 
 
-def _status(obj: Object, spec: ConnectorSpec, devices: Sequence[Device]) -> Object:
+def _status(obj: Object, spec: ConnectorSpec, devices: Sequence[ReportedDevice]) -> Object:
     """Return the status of a Connector that is made; the printer columns want the zero values, too."""
     shown = [{"hostname": each.fqdn} | ({"tailnetIPs": list(each.ips)} if each.ips else {}) for each in devices]
     first = {name: value for name, value in shown[0].items() if value} if shown else {}

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from tsoperator.api.objects import Key
-from tsoperator.desired.certificate import Validity
 from tsoperator.desired.plan import Note
 from tsoperator.desired.secret import Certificate
+from tsoperator.desired.x509 import Validity
 
 PATIENCE: Final = 600.0
 """Seconds that a certificate may take before its absence is told: it comes in one minute if all goes well."""

@@ -19,10 +19,10 @@ from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_d
 from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
 from tsoperator.desired import advice
 from tsoperator.desired.children import Owner
+from tsoperator.desired.classref import accepts_routes, class_problem, class_spec, is_changing
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device
-from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec, is_changing
-from tsoperator.desired.secret import Device
+from tsoperator.desired.secret import ReportedDevice
 from tsoperator.desired.statefulset import ServeIngress
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.ingress.certificate import News, Seen, news
@@ -164,14 +164,14 @@ def failed(_ingress: Object, message: str, reason: str = "") -> Plan:
     return Plan(notes=[Note("Warning", reason or "ProxyFailed", message)])
 
 
-def _magic_dns_name(device: Device | None) -> str:
+def _magic_dns_name(device: ReportedDevice | None) -> str:
     """A proxy that starts again reports its HTTPS name anew: until then it keeps the name of its device."""
     if device is None or device.serves_no_https:
         return ""
     return device.https_name or device.fqdn
 
 
-def _notes(ingress: Object, served: Serving, device: Device | None) -> list[Note]:
+def _notes(ingress: Object, served: Serving, device: ReportedDevice | None) -> list[Note]:
     notes = [*served.notes, *_ignored_annotations(ingress)]
     host = tls_host(ingress)
     if device and device.https_name and "." in host and host != device.https_name:
@@ -200,7 +200,7 @@ def _ignored_annotations(ingress: Object) -> Iterator[Note]:
         yield Note("Warning", "IgnoredAnnotation", words)
 
 
-def _status(ingress: Object, device: Device | None) -> Object:
+def _status(ingress: Object, device: ReportedDevice | None) -> Object:
     status = ingress.get("status") or {}
     if device is None or not device.https_name:
         return {**status, "loadBalancer": {}}

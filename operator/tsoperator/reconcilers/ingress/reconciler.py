@@ -21,10 +21,10 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.desired.children import first, is_child, owned_keys
+from tsoperator.desired.classref import class_name
 from tsoperator.desired.findings import told
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children, proxy_device
-from tsoperator.desired.proxyclass import class_name
 from tsoperator.desired.secret import certificate_of
 from tsoperator.reconcilers.ingress import desired
 from tsoperator.reconcilers.ingress.certificate import Missed, Seen

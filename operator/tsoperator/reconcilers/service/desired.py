@@ -15,10 +15,10 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired.children import Owner
+from tsoperator.desired.classref import accepts_routes, class_problem, class_spec, is_changing
 from tsoperator.desired.findings import Effect
 from tsoperator.desired.plan import Note, Patch, Plan
 from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key, proxy_problem
-from tsoperator.desired.proxyclass import accepts_routes, class_problem, class_spec, is_changing
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.service import egress, exposure, group
 from tsoperator.reconcilers.service.rewrites import PEACE, Rivalry

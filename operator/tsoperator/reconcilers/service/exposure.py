@@ -13,7 +13,7 @@ from tsoperator.api.objects import Object, annotations
 from tsoperator.api.rules import is_true
 from tsoperator.desired import advice
 from tsoperator.desired.plan import Note, Plan
-from tsoperator.desired.secret import Device
+from tsoperator.desired.secret import ReportedDevice
 from tsoperator.desired.statefulset import ExposeIP, ExposeName, ServeService, Target
 from tsoperator.reconcilers.service import egress, funnel
 from tsoperator.settings import Settings
@@ -59,7 +59,7 @@ def serve_config(service: Object, settings: Settings) -> Object | None:
     return funnel.serve_config(service) if _is_public(service, settings) else None
 
 
-def shown(service: Object, device: Device | None, settings: Settings) -> Shown:
+def shown(service: Object, device: ReportedDevice | None, settings: Settings) -> Shown:
     """Return what *service* shows while its proxy reports *device*."""
     if not _is_balanced(service, settings):
         return Shown(_ready(), None, (funnel.ignored(),) if funnel.asks(service) else ())
@@ -72,7 +72,7 @@ def shown(service: Object, device: Device | None, settings: Settings) -> Shown:
     return Shown(_ready(), ({"hostname": device.fqdn}, *({"ip": ip} for ip in ips)))
 
 
-def _public(device: Device | None) -> Shown:
+def _public(device: ReportedDevice | None) -> Shown:
     """Tailnet addresses are of no use to the Internet: only the name is shown."""
     if device is not None and device.serves_no_https:
         note = advice.no_https(device, "Funnel")
@@ -99,7 +99,7 @@ def load_balancer(service: Object, entries: Sequence[Object]) -> Object:
     return {"ingress": [*entries]} if entries else {}
 
 
-def shows(service: Object, device: Device | None) -> bool:
+def shows(service: Object, device: ReportedDevice | None) -> bool:
     """Tell whether the status of *service* shows *device*: another's load balancer is not ours to clear."""
     if device is None:
         return False

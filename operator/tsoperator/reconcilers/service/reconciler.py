@@ -19,10 +19,10 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.desired.children import is_child, owned_keys
+from tsoperator.desired.classref import class_name
 from tsoperator.desired.findings import told
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Proxy, proxy_key
-from tsoperator.desired.proxyclass import class_name
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import desired, egress, exposure

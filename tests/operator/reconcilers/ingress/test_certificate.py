@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Key
-from tsoperator.desired.certificate import Validity
 from tsoperator.desired.secret import Certificate
+from tsoperator.desired.x509 import Validity
 from tsoperator.reconcilers.ingress.certificate import Missed, News, Seen, news
 
 WEB = "web.tail1234.ts.net"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tsoperator.api.names import FINALIZER, PROXY_CLASS
 from tsoperator.api.objects import INGRESSCLASS, Key, Object
 from tsoperator.api.rules import child_name
+from tsoperator.desired.classref import class_name
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children
-from tsoperator.desired.proxyclass import class_name
 from tsoperator.desired.secret import Certificate
 from tsoperator.desired.statefulset import ServeIngress, proxy_statefulset
 from tsoperator.reconcilers.ingress import desired

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.desired.secret import Device
+from tsoperator.desired.secret import ReportedDevice
 from tsoperator.desired.statefulset import ExposeIP, ExposeName, ServeService
 from tsoperator.reconcilers.service import exposure
 
@@ -19,7 +19,7 @@ LOAD_BALANCER = {**CLUSTER_IP, "type": "LoadBalancer", "loadBalancerClass": "tai
 NO_CLASS = {**CLUSTER_IP, "type": "LoadBalancer"}
 BY_NAME = {"type": "ExternalName", "externalName": "db.example.org"}
 NAME = "lb.tail1234.ts.net"
-DEVICE = Device("n1", NAME, NAME, serves_no_https=False, ips=("100.64.0.7", "fd7a::7", "nonsense"))
+DEVICE = ReportedDevice("n1", NAME, NAME, serves_no_https=False, ips=("100.64.0.7", "fd7a::7", "nonsense"))
 
 
 class Asks(NamedTuple):
@@ -93,9 +93,9 @@ def test_a_load_balancer_shows_the_devices_name_and_address_of_its_family(addres
     assert reason(shown) == ("True", "ProxyCreated")
 
 
-@pytest.mark.parametrize("device", [None, Device("n1", "", "", serves_no_https=False)])
+@pytest.mark.parametrize("device", [None, ReportedDevice("n1", "", "", serves_no_https=False)])
 @pytest.mark.parametrize("annotations", [{}, FUNNEL])
-def test_a_load_balancer_without_a_device_waits(annotations: dict[str, str], device: Device | None) -> None:
+def test_a_load_balancer_without_a_device_waits(annotations: dict[str, str], device: ReportedDevice | None) -> None:
     shown = exposure.shown(egress_service(annotations, spec=LOAD_BALANCER), device, SETTINGS)
     assert (shown.entries, reason(shown)) == ((), ("False", "ProxyPending"))
     assert "no hostname is known" in shown.condition["message"]
@@ -107,14 +107,14 @@ def test_a_service_without_a_load_balancer_of_ours_shows_nothing_and_is_ready() 
 
 
 def test_a_public_service_shows_its_public_name_only() -> None:
-    device = Device("n1", "old.tail1234.ts.net", NAME, serves_no_https=False, ips=("100.64.0.7",))
+    device = ReportedDevice("n1", "old.tail1234.ts.net", NAME, serves_no_https=False, ips=("100.64.0.7",))
     shown = exposure.shown(egress_service(FUNNEL, spec=LOAD_BALANCER), device, SETTINGS)
     assert (shown.entries, reason(shown)) == (({"hostname": NAME},), ("True", "ProxyCreated"))
 
 
 def test_a_public_service_without_https_says_what_to_enable() -> None:
     shown = exposure.shown(
-        egress_service(FUNNEL, spec=LOAD_BALANCER), Device("n1", NAME, "", serves_no_https=True), SETTINGS
+        egress_service(FUNNEL, spec=LOAD_BALANCER), ReportedDevice("n1", NAME, "", serves_no_https=True), SETTINGS
     )
     assert (shown.entries, reason(shown)) == ((), ("False", "ProxyPending"))
     assert [note.reason for note in shown.notes] == ["HTTPSNotEnabled"]
@@ -123,7 +123,7 @@ def test_a_public_service_without_https_says_what_to_enable() -> None:
 
 def test_a_public_service_on_headscale_is_said_to_be_out_of_reach() -> None:
     shown = exposure.shown(
-        egress_service(FUNNEL, spec=LOAD_BALANCER), Device("7", NAME, "", serves_no_https=True), SETTINGS
+        egress_service(FUNNEL, spec=LOAD_BALANCER), ReportedDevice("7", NAME, "", serves_no_https=True), SETTINGS
     )
     assert (shown.entries, reason(shown)) == ((), ("False", "UnsupportedByControlServer"))
     assert [note.message for note in shown.notes] == [shown.condition["message"]]
@@ -164,8 +164,10 @@ def test_nothing_to_show_clears_the_load_balancer() -> None:
         ([{"hostname": "lb.example.org"}, {"ip": "192.0.2.9"}], DEVICE, False),
         ([{"hostname": NAME}], None, False),
         ([], DEVICE, False),
-        ([{"hostname": ""}], Device("n1", "", "", serves_no_https=False), False),
+        ([{"hostname": ""}], ReportedDevice("n1", "", "", serves_no_https=False), False),
     ],
 )
-def test_a_status_is_ours_if_it_shows_our_device(entries: list[Object], device: Device | None, ours: bool) -> None:
+def test_a_status_is_ours_if_it_shows_our_device(
+    entries: list[Object], device: ReportedDevice | None, ours: bool
+) -> None:
     assert exposure.shows(showing({"ingress": entries}), device) is ours

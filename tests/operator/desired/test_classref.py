@@ -2,7 +2,7 @@
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.desired.proxyclass import accepts_routes, class_name, class_problem, class_spec, is_ready
+from tsoperator.desired.classref import accepts_routes, class_name, class_problem, class_spec, is_ready
 
 from tests.support.objects import egress_service, proxy_class
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsoperator.desired.certificate import Validity, validity
+from tsoperator.desired.x509 import Validity, validity
 
 from tests.support.certificates import GENERALIZED_TIME, SEQUENCE, UTC_TIME, certificate, element, moment, pem
 
