@@ -9,7 +9,6 @@ from functools import partial
 import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 
-from tsoperator import predecessor
 from tsoperator.api.names import LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     CONFIGMAP,
@@ -61,6 +60,7 @@ from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.reconcilers.unsupported.reconciler import UnsupportedReconciler
+from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, CacheMetrics, Index, Source
 from tsoperator.runtime.controller import ControllerMetrics, Policy

@@ -3,9 +3,9 @@ import asyncio
 import pytest
 from clustersim import objects as kinds
 from clustersim.sim import ClusterSim
-from tsoperator import predecessor
 from tsoperator.api.objects import POD, Key
 from tsoperator.kube.client import KubeClient
+from tsoperator.runtime import predecessor
 
 from tests.support.cluster import until
 
