@@ -155,10 +155,8 @@ class Controller:
         self._queue.forget(key)
         self._last_error.pop(key, None)
         self._patience.pop(key, None)
-        if result.requeue_after is None:
-            return Outcome.SUCCESS
-        self._queue.add_after(key, result.requeue_after)
-        return Outcome.REQUEUE
+        self._queue.requeue(key, result.requeue_after)
+        return Outcome.SUCCESS if result.requeue_after is None else Outcome.REQUEUE
 
     async def _bounded(self, key: Key) -> Result:
         """Reconcile *key* within the time that it may take."""
@@ -189,6 +187,7 @@ class Controller:
             level = logging.WARNING if new else logging.DEBUG
             log.log(level, "%s %s: waiting for a change: %s", self._name, key, _text(error))
             self._queue.forget(key)
+            self._queue.requeue(key, None)
             return Outcome.TERMINAL
 
         if _is_only(error, self._policy.expected):

@@ -1,6 +1,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -86,6 +87,51 @@ def test_a_failure_is_retried_with_back_off(error: Exception) -> None:
 def test_a_good_end_starts_the_back_off_anew() -> None:
     error = OSError("x")
     assert times_of(error, error, Result(requeue_after=5), error, DONE) == [0, 1, 3, 8, 9]
+
+
+class Changed(NamedTuple):
+    """The ends of the reconciles of a key that changes after five seconds, and when it is reconciled."""
+
+    ends: Sequence[Result | Exception]
+    times: list[float]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Changed([Result(requeue_after=100), DONE], [0, 5]),
+        Changed([Result(requeue_after=100), Result(requeue_after=20), DONE], [0, 5, 25]),
+        Changed([Result(requeue_after=20), Result(requeue_after=100), DONE], [0, 5, 105]),
+        Changed([Result(requeue_after=20), TerminalError("no such zone")], [0, 5]),
+        Changed([Result(requeue_after=5.5), OSError("x"), DONE], [0, 5, 5.5]),
+        Changed([Result(requeue_after=100), OSError("x"), OSError("x"), DONE], [0, 5, 6, 8]),
+        Changed([OSError("x"), OSError("x"), OSError("x"), DONE], [0, 1, 3, 5]),
+    ],
+)
+def test_the_last_reconcile_says_when_its_key_comes_again(case: Changed) -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().call_at(5, ground.queue.add, A)
+        await ground.run(200, A)
+
+    script = Script(*case.ends)
+    ground = Ground(script)
+    run(main())
+    assert script.times == case.times
+
+
+@pytest.mark.parametrize("announce", [WorkQueue.add, lambda queue, key: queue.add_after(key, 5)])
+def test_a_change_while_a_reconcile_succeeds_is_not_lost(announce: Callable[[WorkQueue, Key], None]) -> None:
+    async def reconcile(key: Key) -> Result:
+        if not starts:
+            announce(ground.queue, key)
+        starts.append(now())
+        await asyncio.sleep(5)
+        return DONE
+
+    starts: list[float] = []
+    ground = Ground(reconcile)
+    run(ground.run(60, A))
+    assert starts == [0, 5]
 
 
 def test_a_terminal_error_waits_for_a_change() -> None:
