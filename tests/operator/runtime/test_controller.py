@@ -176,18 +176,48 @@ def test_a_group_of_errors_is_what_all_of_them_are() -> None:
     assert times_of(group(TerminalError("x"), OSError("y")), DONE) == [0, 1]
 
 
-def test_a_conflict_is_retried_quietly(caplog: pytest.LogCaptureFixture) -> None:
+class Logged(NamedTuple):
+    """The ends of the reconciles of a key, and what is logged of each: its level, and ``!`` for a traceback."""
+
+    ends: Sequence[Result | Exception]
+    lines: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Logged([Unreachable("a")] * 3 + [DONE], "WARNING DEBUG DEBUG INFO"),
+        Logged([Unreachable("a"), Unreachable("b"), Unreachable("b"), DONE], "WARNING WARNING DEBUG INFO"),
+        Logged([Unreachable("a"), Result(requeue_after=1), Unreachable("a"), DONE], "WARNING INFO WARNING INFO"),
+        Logged([Unreachable("a"), Unreachable("a"), TerminalError("b"), DONE], "WARNING DEBUG WARNING"),
+        Logged([OSError("a"), OSError("a"), OSError("b"), OSError("b"), DONE], "ERROR! DEBUG ERROR! DEBUG INFO"),
+        Logged([OSError("b"), ValueError("b"), Unreachable("b"), DONE], "ERROR! ERROR! WARNING INFO"),
+        Logged([OSError("a"), Result(requeue_after=1), OSError("a"), DONE], "ERROR! INFO ERROR! INFO"),
+        Logged([Conflict(409, "Conflict", "changed"), DONE], "DEBUG"),
+        Logged([Unreachable("a"), Conflict(409, "", "b"), Unreachable("a"), DONE], "WARNING DEBUG DEBUG INFO"),
+        Logged([DONE], ""),
+    ],
+)
+def test_an_error_is_logged_when_it_begins_when_it_changes_and_when_it_ends(
+    case: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator")
-    times_of(Conflict(409, "Conflict", "changed"), DONE)
-    assert levels(caplog) == [("DEBUG", False)]
+    times_of(*case.ends)
+    assert [f"{level}{'!' * traceback}" for level, traceback in levels(caplog)] == case.lines.split()
 
 
-def test_a_conflict_that_does_not_end_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_an_error_is_logged_with_the_key(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tsoperator")
+    times_of(Unreachable("no route"), DONE)
+    assert caplog.messages == ["test default/a: Unreachable: no route", "test default/a: no longer fails"]
+
+
+def test_a_conflict_that_does_not_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     times_of(Conflict(409, "Conflict", "changed"), seconds=320)
     assert levels(caplog) == [("WARNING", False)]
 
 
-def test_a_terminal_error_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_terminal_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         ground = Ground(Script(TerminalError("no such zone")))
         await ground.run(1, A)
@@ -197,17 +227,7 @@ def test_a_terminal_error_is_told_once(caplog: pytest.LogCaptureFixture) -> None
     assert levels(caplog) == [("WARNING", False)]
 
 
-def test_an_unknown_error_is_told_with_its_traceback_once(caplog: pytest.LogCaptureFixture) -> None:
-    times_of(OSError("a"), OSError("a"), OSError("b"), ValueError("b"), DONE)
-    assert levels(caplog) == [("ERROR", True), ("ERROR", False), ("ERROR", True), ("ERROR", True)]
-
-
-def test_an_error_that_comes_back_after_a_good_end_is_new(caplog: pytest.LogCaptureFixture) -> None:
-    times_of(OSError("a"), Result(requeue_after=1), OSError("a"), DONE)
-    assert levels(caplog) == [("ERROR", True), ("ERROR", True)]
-
-
-def test_an_expected_error_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_expected_error_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     class ControlPlaneError(Exception): ...
 
     policy = Policy(expected=(Unreachable, ControlPlaneError))
