@@ -129,7 +129,6 @@ async def run(settings: Settings) -> None:
             ControllerMetrics(registry),
             Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
             coalesce={DNSRecordsReconciler.name: _GATHER},
-            beside=[devices.follow, preflight.run],
         )
         devices.listen(lambda marks: _look_again(manager, cache, marks))
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
@@ -140,6 +139,7 @@ async def run(settings: Settings) -> None:
                 client,
                 _elector(client, settings) if settings.leader_election else None,
                 before=partial(predecessor.gone, client, own) if settings.pod_name else None,
+                beside=[devices.follow, preflight.run],
             )
 
 

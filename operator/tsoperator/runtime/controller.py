@@ -129,10 +129,9 @@ class Controller:
         self._policy = policy or Policy()
         self._last_error: dict[Key, str] = {}  # of each key that fails: the words of its last error
         self._patience: dict[Key, Backoff] = {}  # of each key whose last error a retry cannot fix: its back-off
-        metrics.follow(name, queue)
 
     async def run(self) -> None:
-        """Reconcile until cancelled; a reconcile that this interrupts is owed again by the queue."""
+        """Reconcile until cancelled. A reconcile that the cancellation interrupts is not queued again."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._policy.workers):
                 group.create_task(self._work(), name=f"{self._name} worker {number}")
@@ -144,9 +143,6 @@ class Controller:
             start = loop.time()
             try:
                 outcome = await self._attempt(key)
-            except asyncio.CancelledError:
-                self._queue.add(key)
-                raise
             finally:
                 self._queue.done(key)
             self._metrics.count(self._name, outcome, loop.time() - start)

@@ -25,6 +25,7 @@ class Ground:
         self.registry = CollectorRegistry()
         metrics = ControllerMetrics(self.registry)
         self.queue = WorkQueue(Backoff(first=1, jitter=lambda: 1.0), metrics.wait_observer("test"))
+        metrics.follow("test", self.queue)
         self.controller = Controller("test", reconcile, self.queue, metrics, policy)
 
     async def run(self, seconds: float, *keys: Key) -> None:
@@ -296,19 +297,6 @@ def test_a_part_that_was_cancelled_does_not_end_the_worker(caplog: pytest.LogCap
     assert "was cancelled" in caplog.messages[0]
 
 
-def test_a_reconcile_that_shutdown_interrupts_is_owed_again() -> None:
-    async def main() -> int:
-        ground = Ground(hang)
-        await ground.run(5, A)
-        return len(ground.queue)
-
-    async def hang(_key: Key) -> Result:
-        await asyncio.sleep(60)
-        return DONE
-
-    assert run(main()) == 1
-
-
 def test_outcomes_are_counted() -> None:
     ground = Ground(
         Script(
@@ -355,7 +343,7 @@ def test_several_controllers_share_one_registry() -> None:
     registry = CollectorRegistry()
     metrics = ControllerMetrics(registry)
     for name in ("connector", "service"):
-        Controller(name, Script(DONE), WorkQueue(observe_wait=metrics.wait_observer(name)), metrics)
+        metrics.follow(name, WorkQueue(observe_wait=metrics.wait_observer(name)))
     text = generate_latest(registry).decode()
     assert 'tsoperator_queue_depth{controller="connector"} 0.0' in text
     assert 'tsoperator_queue_depth{controller="service"} 0.0' in text
