@@ -1,4 +1,7 @@
-"""The Go operator knows no Lease: ours waits until none of its Pods is left, so that two never act at once."""
+"""Waits until the Go operator, which this one replaces, has ended.
+
+The Go operator takes no Lease. So we wait until none of its Pods is left: otherwise both would act at once.
+"""
 
 import asyncio
 import logging
@@ -11,24 +14,28 @@ from tsoperator.kube.errors import Denied, KubeError, NotFound
 
 log = logging.getLogger(__name__)
 
-_LOOK_AGAIN: Final = 1.0  # s
+_POLL: Final = 1.0  # s between two looks at the Pods
 
 
 async def gone(client: KubeClient, own: Key) -> None:
-    """Wait until no Pod of the Deployment that the Pod *own* belongs to is the Go operator's.
+    """Wait until no Pod of the Go operator is left in the Deployment of *own*, the Pod that this process runs in.
 
-    Pods that end count until they are gone. Without a Pod of ours (run by hand) there is nothing to wait for.
+    A Pod that is being deleted counts until it is gone. If there is no Pod *own*, as when somebody runs the operator
+    by hand, there is nothing to wait for.
     """
-    said = ""
-    while there := await _pods_of_go(client, own):
-        if there != said:
-            log.info("waiting for the operator that was here before to end: %s", there)
-            said = there
-        await asyncio.sleep(_LOOK_AGAIN)
+    logged = ""
+    while waiting_for := await _pods_of_go(client, own):
+        if waiting_for != logged:
+            log.info("waiting for the operator that was here before to end: %s", waiting_for)
+            logged = waiting_for
+        await asyncio.sleep(_POLL)
 
 
 async def _pods_of_go(client: KubeClient, own: Key) -> str:
-    """Return the names of the Pods to wait for; one that can't be seen is waited for, too, unless RBAC hides all."""
+    """Return what to wait for, empty if nothing: the names of the Pods, or why they can't be listed now.
+
+    If RBAC does not let us see the Pods, that would never end: we log a warning and don't wait.
+    """
     try:
         app = labels(await client.get(POD, own)).get(LABEL_APP, "")
         pods = (await client.list(POD, own.namespace, f"{LABEL_APP}={app}")).items if app else []
@@ -41,6 +48,6 @@ async def _pods_of_go(client: KubeClient, own: Key) -> str:
 
 
 def is_go(pod: Object) -> bool:
-    """Tell whether a Pod of the Deployment runs the Go operator; one that was evicted stays, and runs nothing."""
+    """Tell whether a Pod of the Deployment runs the Go operator. A Pod that has ended (evicted, say) runs nothing."""
     ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return not ended and labels(pod).get(LABEL_OPERATOR) != OPERATOR
