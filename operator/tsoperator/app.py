@@ -9,7 +9,6 @@ from functools import partial
 import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 
-from tsoperator import predecessor
 from tsoperator.api.names import LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     CONFIGMAP,
@@ -58,6 +57,7 @@ from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.reconcilers.unsupported.reconciler import UnsupportedReconciler
+from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, CacheMetrics, Index, Source
 from tsoperator.runtime.controller import ControllerMetrics, Policy
@@ -129,7 +129,6 @@ async def run(settings: Settings) -> None:
             ControllerMetrics(registry),
             Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
             coalesce={DNSRecordsReconciler.name: _GATHER},
-            beside=[devices.follow, preflight.run],
         )
         devices.listen(lambda marks: _look_again(manager, cache, marks))
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
@@ -140,6 +139,7 @@ async def run(settings: Settings) -> None:
                 client,
                 _elector(client, settings) if settings.leader_election else None,
                 before=partial(predecessor.gone, client, own) if settings.pod_name else None,
+                beside=[devices.follow, preflight.run],
             )
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from tsnameserver import __version__
 from tsoperator.api.names import LABEL_APP, LABEL_OPERATOR
-from tsoperator.predecessor import is_go
+from tsoperator.runtime.predecessor import is_go
 
 from tests.charts import golden
 from tests.docs import pages

@@ -1,4 +1,4 @@
-"""Key after key to a reconcile: several at once, each as often as it takes."""
+"""Takes keys from a queue, reconciles several at a time, and retries those that fail."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from tsoperator.runtime.workqueue import Backoff, WorkQueue
 log = logging.getLogger(__name__)
 
 QUIET_CONFLICTS = 10
-"""Conflicts in a row, some five seconds of them, that a cache which lags behind can explain."""
+"""How many conflicts in a row are logged at DEBUG only. They take about five seconds; a cache may lag for that long."""
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
@@ -35,14 +35,16 @@ class Outcome(StrEnum):
 
 
 class ReconcileTimeoutError(Exception):
-    """A reconcile took longer than it may."""
+    """A reconcile took longer than the policy allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a controller works: keys at once, seconds that a reconcile may take, errors that need no traceback.
+    """How a controller works.
 
-    *patience* has the back-off after errors that trying again does not mend, by kind of error.
+    It reconciles as many keys at once as it has *workers*, and gives up on a reconcile after *timeout* seconds. Errors
+    of the *expected* types are logged without a traceback. *patience* gives errors that a retry cannot fix a back-off
+    of their own, by type.
     """
 
     workers: int = 4
@@ -52,7 +54,7 @@ class Policy:
 
 
 class ControllerMetrics(Collector):
-    """The figures of all controllers: what queues hold is read when scraped, what reconciles did is counted."""
+    """The metrics of all controllers. The queues are read at each scrape; reconciles are counted as they end."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._queues: dict[str, WorkQueue] = {}
@@ -77,22 +79,22 @@ class ControllerMetrics(Collector):
         registry.register(self)
 
     def wait_observer(self, controller: str) -> Callable[[float], None]:
-        """Return what the queue of *controller* tells its waiting times, in seconds."""
+        """Return the function that observes how many seconds a key waited in the queue of *controller*."""
         return self._wait.labels(controller).observe
 
     def follow(self, controller: str, queue: WorkQueue) -> None:
-        """Show *queue* as that of *controller*, and start its counts at zero."""
+        """Export *queue* as that of *controller*, whose reconciles are counted from zero."""
         self._queues[controller] = queue
         for outcome in Outcome:
             self._outcomes.labels(controller, outcome)
 
     def count(self, controller: str, outcome: Outcome, seconds: float) -> None:
-        """Count a reconcile that took *seconds*."""
+        """Count a reconcile of *controller* that took *seconds* and ended like *outcome*."""
         self._outcomes.labels(controller, outcome).inc()
         self._duration.labels(controller).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """Read the queues (the contract of prometheus_client's collectors)."""
+        """Read the queues (prometheus_client calls this at each scrape)."""
         depth = GaugeMetricFamily("tsoperator_queue_depth", "Keys that wait for a worker.", labels=["controller"])
         active = GaugeMetricFamily("tsoperator_active_workers", "Reconciles that are running.", labels=["controller"])
         adds = CounterMetricFamily("tsoperator_queue_adds", "Adds that made a key wait.", labels=["controller"])
@@ -106,8 +108,10 @@ class ControllerMetrics(Collector):
 class Controller:
     """Calls *reconcile* for the keys of a queue, several keys at once, one worker a key.
 
-    A conflict is retried quietly. A `TerminalError` waits for a change. Any other error backs off; its traceback is
-    logged when it is new for that key, and never for the errors that the policy expects.
+    A conflict is retried quietly. A `TerminalError` waits for a change. Any other error is retried after a back-off.
+
+    An error is logged once when it begins, with its traceback unless the policy expects it, and once more when its
+    words change. One line at INFO says when the key no longer fails. Repeats are logged at DEBUG.
     """
 
     def __init__(
@@ -123,12 +127,11 @@ class Controller:
         self._queue = queue
         self._metrics = metrics
         self._policy = policy or Policy()
-        self._last_error: dict[Key, str] = {}  # of keys that fail, for as long as they do
-        self._patience: dict[Key, Backoff] = {}  # of keys that wait for somebody to mend what is wrong
-        metrics.follow(name, queue)
+        self._last_error: dict[Key, str] = {}  # of each key that fails: the words of its last error
+        self._patience: dict[Key, Backoff] = {}  # of each key whose last error a retry cannot fix: its back-off
 
     async def run(self) -> None:
-        """Reconcile until cancelled; a reconcile that this interrupts is owed again by the queue."""
+        """Reconcile until cancelled. A reconcile that the cancellation interrupts is not queued again."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._policy.workers):
                 group.create_task(self._work(), name=f"{self._name} worker {number}")
@@ -140,9 +143,6 @@ class Controller:
             start = loop.time()
             try:
                 outcome = await self._attempt(key)
-            except asyncio.CancelledError:
-                self._queue.add(key)
-                raise
             finally:
                 self._queue.done(key)
             self._metrics.count(self._name, outcome, loop.time() - start)
@@ -150,18 +150,12 @@ class Controller:
     async def _attempt(self, key: Key) -> Outcome:
         try:
             result = await self._bounded(key)
-        except Exception as error:  # noqa: BLE001 (whatever a reconciler raises, the other keys go on)
+        except Exception as error:  # noqa: BLE001 (an error of one key must not stop the others)
             return self._failed(key, error)
-        self._queue.forget(key)
-        self._last_error.pop(key, None)
-        self._patience.pop(key, None)
-        if result.requeue_after is None:
-            return Outcome.SUCCESS
-        self._queue.add_after(key, result.requeue_after)
-        return Outcome.REQUEUE
+        return self._succeeded(key, result)
 
     async def _bounded(self, key: Key) -> Result:
-        """Reconcile *key* within the time that it may take."""
+        """Reconcile *key* within the time that the policy allows."""
         limit = asyncio.timeout(self._policy.timeout)
         try:
             async with limit:
@@ -173,11 +167,20 @@ class Controller:
         except asyncio.CancelledError as error:
             if _is_cancelled():
                 raise
-            # Something that the reconcile awaited was cancelled, not this worker: it must not end without a word.
+            # Somebody cancelled a task that the reconcile awaited. The worker itself goes on, so this is an error.
             raise RuntimeError("a part of the reconcile was cancelled") from error
 
+    def _succeeded(self, key: Key, result: Result) -> Outcome:
+        """Forget what was remembered of *key*, and requeue it if *result* says so."""
+        if self._last_error.pop(key, None) is not None:
+            log.info("%s %s: no longer fails", self._name, key)  # true as well if the object is gone
+        self._patience.pop(key, None)
+        self._queue.forget(key)
+        self._queue.requeue(key, result.requeue_after)
+        return Outcome.SUCCESS if result.requeue_after is None else Outcome.REQUEUE
+
     def _failed(self, key: Key, error: Exception) -> Outcome:
-        """Log *error* as it deserves, and see to it that *key* comes again if that can help."""
+        """Log *error*, and retry *key* unless the error is terminal."""
         if _is_only(error, Conflict):
             level = logging.DEBUG if self._queue.failures(key) < QUIET_CONFLICTS else logging.WARNING
             log.log(level, "%s %s: retrying: %s", self._name, key, _text(error))
@@ -188,18 +191,19 @@ class Controller:
         if _is_only(error, TerminalError):
             level = logging.WARNING if new else logging.DEBUG
             log.log(level, "%s %s: waiting for a change: %s", self._name, key, _text(error))
+            self._patience.pop(key, None)
             self._queue.forget(key)
+            self._queue.requeue(key, None)
             return Outcome.TERMINAL
 
-        if _is_only(error, self._policy.expected):
-            log.warning("%s %s: %s", self._name, key, _text(error))
-        else:
-            log.error("%s %s: %s", self._name, key, _text(error), exc_info=error if new else None)
+        expected = _is_only(error, self._policy.expected)
+        level = (logging.WARNING if expected else logging.ERROR) if new else logging.DEBUG
+        log.log(level, "%s %s: %s", self._name, key, _text(error), exc_info=error if new and not expected else None)
         self._retry(key, error)
         return Outcome.ERROR
 
     def _retry(self, key: Key, error: Exception) -> None:
-        """Let *key* come again after the back-off that *error* asks for, at its first step after another error."""
+        """Retry *key* after the back-off for *error*; a back-off of *patience* starts with its first wait."""
         patience = self._policy.patience.items()
         backoff = next((backoff for kind, backoff in patience if _is_only(error, kind)), None)
         if backoff is None:
@@ -210,7 +214,7 @@ class Controller:
         self._queue.retry(key, backoff)
 
     def _is_new(self, key: Key, error: Exception) -> bool:
-        """Tell whether the last failure of *key* was another one, and remember this one."""
+        """Remember *error* as the last one of *key*, and tell whether the one before it had other words."""
         text = _text(error)
         new = self._last_error.get(key) != text
         self._last_error[key] = text
@@ -218,7 +222,7 @@ class Controller:
 
 
 def _is_cancelled() -> bool:
-    """Tell whether somebody has asked the running task to stop."""
+    """Tell whether the running task is being cancelled."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -231,7 +235,7 @@ def _is_only(error: Exception, kinds: type[Exception] | tuple[type[Exception], .
 
 
 def _text(error: Exception) -> str:
-    """Return *error* in one line: its type and words, or those of a group's errors."""
+    """Return the type and the words of *error* in one line, or those of each error in a group."""
     if isinstance(error, ExceptionGroup):
         return "; ".join(_text(inner) for inner in error.exceptions)
     return " ".join(f"{type(error).__name__}: {error}".split())

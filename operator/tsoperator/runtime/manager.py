@@ -1,9 +1,11 @@
-"""Runs it all: watches into the cache, leadership, controllers; one TaskGroup."""
+"""Runs the watches, the leader election and the controllers, and tells the controllers what changes concern them."""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
 
 from tsoperator.api.objects import Key, Object, Resource, resource_of
 from tsoperator.kube.client import KubeClient
@@ -16,20 +18,38 @@ from tsoperator.runtime.workqueue import WorkQueue
 log = logging.getLogger(__name__)
 
 RESYNC = 10 * 3600.0
-"""Seconds after which every object is looked at again, for what no watch tells."""
+"""Seconds after which everything is enqueued again, for changes that no watch announces."""
+
+SLICE: Final = 0.01
+"""Seconds for which everything is enqueued at a time, before other tasks get their turn."""
 
 Mapper = Callable[[Object], Iterable[Key]]
 """Returns the keys to reconcile when an object changes."""
 
+Program = Callable[[], Coroutine[None, None, None]]
+"""Something that runs while this process leads."""
+
+
+class Feed(Protocol):
+    """Holds objects and announces their changes, as the cache does."""
+
+    def listen(self, resource: Resource, listener: Listener) -> None:
+        """Call *listener* at every change of the kind from now on."""
+        ...
+
+    def all(self, resource: Resource) -> list[Object]:
+        """Return all objects of the kind."""
+        ...
+
 
 class Reconciler(Protocol):
-    """One kind's reconciler. *watches* says which changes concern which of its keys."""
+    """Reconciles the objects of one kind."""
 
     name: str
 
     @property
     def watches(self) -> Mapping[Resource, Mapper]:
-        """The kinds to watch, and whom a change of theirs concerns."""
+        """The kinds to watch, each with the mapper that finds the keys which a change concerns."""
         ...
 
     async def reconcile(self, key: Key) -> Result:
@@ -37,8 +57,28 @@ class Reconciler(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """One kind that one reconciler watches. A change is enqueued after *delay* seconds."""
+
+    resource: Resource
+    feed: Feed
+    mapper: Mapper
+    queue: WorkQueue
+    delay: float
+
+    def enqueue(self, obj: Object) -> None:
+        """Enqueue the keys that *obj* concerns."""
+        for key in self.mapper(obj):
+            self.queue.add_after(key, self.delay)
+
+
 class Manager:
-    """Feeds the reconcilers from the cache, and runs them while this process leads."""
+    """Enqueues what changes concern, and runs the reconcilers, while this process leads.
+
+    A standby keeps the cache up to date, but its queues stay empty and no mapper is called. A process that begins to
+    lead enqueues everything.
+    """
 
     def __init__(
         self,
@@ -47,85 +87,102 @@ class Manager:
         metrics: ControllerMetrics,
         policy: Policy | None = None,
         coalesce: Mapping[str, float] | None = None,
-        beside: Sequence[Callable[[], Coroutine[None, None, None]]] = (),
+        feeds: Mapping[Resource, Feed] | None = None,
     ) -> None:
-        """*coalesce* gives, by reconciler, the seconds for which changes are gathered into one reconcile; *beside* are
-        what else runs while this process leads.
+        """*coalesce* gives, by name of a reconciler, the seconds for which changes are gathered into one reconcile.
+
+        A kind in *feeds* is listened to there, any other in the *cache*.
         """
         self._cache = cache
         self._reconcilers = reconcilers
         self._metrics = metrics
-        self._beside = beside
-        self._controllers = []
+        self._policy = policy
         self._queues: dict[str, WorkQueue] = {}
+        self._watches: list[_Watch] = []
+        self._leading = False
         for reconciler in reconcilers:
             queue = WorkQueue(observe_wait=metrics.wait_observer(reconciler.name))
             self._queues[reconciler.name] = queue
-            self._controllers.append(Controller(reconciler.name, reconciler.reconcile, queue, metrics, policy))
+            metrics.follow(reconciler.name, queue)
             delay = (coalesce or {}).get(reconciler.name, 0.0)
             for resource, mapper in reconciler.watches.items():
-                cache.listen(resource, _feed(queue, mapper, delay))
+                watch = _Watch(resource, (feeds or {}).get(resource, cache), mapper, queue, delay)
+                self._watches.append(watch)
+                watch.feed.listen(resource, partial(self._changed, watch))
 
     async def run(
-        self, client: KubeClient, elector: LeaderElector | None, before: Callable[[], Awaitable[None]] | None = None
+        self,
+        client: KubeClient,
+        elector: LeaderElector | None,
+        before: Callable[[], Awaitable[None]] | None = None,
+        beside: Sequence[Program] = (),
     ) -> None:
-        """Run until cancelled. Without an *elector* this process leads from the start, or once *before* has ended.
+        """Run until cancelled. Raises a group with LeadershipLost.
 
-        A standby follows the cluster too: its queues fill with all that there is to look at once it leads.
-        Raises a group with LeadershipLost.
+        This process seeks to lead, or leads at once if there is no *elector*, when the cache is synced and *before*
+        has ended. While it leads, the programs *beside* run as well as the reconcilers.
         """
+        lead = partial(self._lead, beside)
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(self._cache.follow(client), name="watches")
             try:
-                await self._cache.synced()  # before leading: who can't see the cluster leaves it to another
+                await self._cache.synced()  # a process that can't see the cluster leaves the Lease to another
                 if before is not None:
                     await before()
                 if elector is None:
-                    await self._reconcile()
+                    await lead()
                 else:
-                    await elector.lead(self._reconcile)
+                    await elector.lead(lead)
             finally:
                 following.cancel()
 
     def look_again(self, obj: Object) -> None:
-        """Let the reconcilers look at what a change of *obj* would concern."""
-        for reconciler in self._reconcilers:
-            if mapper := reconciler.watches.get(resource_of(obj)):
-                for key in mapper(obj):
-                    self._queues[reconciler.name].add(key)
+        """Enqueue the keys that a change of *obj* would concern."""
+        for watch in self._watches:
+            if watch.resource == resource_of(obj):
+                self._changed(watch, None, obj)
 
-    async def _reconcile(self) -> None:
+    def _changed(self, watch: _Watch, old: Object | None, new: Object | None) -> None:
+        """Enqueue the keys that the old and the new object concern, if this process leads."""
+        if self._leading:
+            for obj in (old, new):
+                if obj is not None:
+                    watch.enqueue(obj)
+
+    async def _lead(self, beside: Sequence[Program]) -> None:
         log.info("leading: %s", ", ".join(reconciler.name for reconciler in self._reconcilers))
-        with self._metrics.leading.track_inprogress():
-            await self._work()
+        self._leading = True  # before everything is enqueued, so that no change in between is lost
+        try:
+            with self._metrics.leading.track_inprogress():
+                # All of it first: the records reconciler would write too few names if it began when half is enqueued.
+                await self._enqueue_all()
+                await self._work(beside)
+        finally:
+            self._leading = False
+            for queue in self._queues.values():
+                queue.clear()
 
-    async def _work(self) -> None:
+    async def _work(self, beside: Sequence[Program]) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._resync(), name="resync")
-            for controller in self._controllers:
-                tasks.create_task(controller.run())
-            for work in self._beside:
-                tasks.create_task(work())
+            for each in self._reconcilers:
+                controller = Controller(each.name, each.reconcile, self._queues[each.name], self._metrics, self._policy)
+                tasks.create_task(controller.run(), name=each.name)
+            for program in beside:
+                tasks.create_task(program())
 
     async def _resync(self) -> None:
         while True:
             await asyncio.sleep(RESYNC)
-            for reconciler in self._reconcilers:
-                for resource, mapper in reconciler.watches.items():
-                    for obj in self._cache.all(resource):
-                        for key in mapper(obj):
-                            self._queues[reconciler.name].add(key)
+            await self._enqueue_all()
 
-
-def _feed(queue: WorkQueue, mapper: Mapper, delay: float) -> Listener:
-    """Return a listener that queues whom the old and the new object concern."""
-
-    def listener(old: Object | None, new: Object | None) -> None:
-        for obj in (old, new):
-            for key in mapper(obj) if obj is not None else ():
-                if delay:
-                    queue.add_after(key, delay)
-                else:
-                    queue.add(key)
-
-    return listener
+    async def _enqueue_all(self) -> None:
+        """Enqueue the keys that each object concerns, in slices between which other tasks get their turn."""
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        for watch in self._watches:
+            for obj in watch.feed.all(watch.resource):
+                watch.enqueue(obj)
+                if loop.time() - start >= SLICE:
+                    await asyncio.sleep(0)
+                    start = loop.time()

@@ -1,4 +1,4 @@
-"""The keys that wait for a worker: each once, never with two workers, at once or later."""
+"""The queue of keys that a controller has to reconcile, now or later."""
 
 import asyncio
 import random
@@ -9,53 +9,59 @@ from tsoperator.api.objects import Key
 
 
 def nine_to_ten_tenths() -> float:
-    """Return a random factor that keeps keys which failed together from coming back together."""
+    """Return a random factor from 0.9 to 1.0, so that keys that failed together are retried at different times."""
     return random.uniform(0.9, 1.0)  # noqa: S311 (spreads load, guards nothing)
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Says how many seconds to wait after failures in a row: *first*, doubled up to *cap*, times *jitter* (up to 1)."""
+    """How long to wait after a failure: *first* seconds, doubled after each further one up to *cap*, times *jitter*.
+
+    *jitter* returns a factor of at most 1.
+    """
 
     first: float = 0.005
     cap: float = 60.0
     jitter: Callable[[], float] = nine_to_ten_tenths
 
     def delay(self, failures: int) -> float:
-        """Return the seconds to wait after *failures* earlier failures."""
-        doublings = min(failures, 64)  # far past any cap, and before a float overflows
+        """Return the seconds to wait after a failure that came after so many *failures* in a row."""
+        doublings = min(failures, 64)  # more would overflow a float, and 64 exceed any cap
         return min(self.first * 2.0**doublings, self.cap) * self.jitter()
 
 
 def _observe_nothing(_seconds: float) -> None:
-    """Stand in where nobody measures."""
+    """Ignore a waiting time: the default of a queue that nobody measures."""
 
 
 class WorkQueue:
     """Hands keys to workers, on one event loop and by its clock.
 
-    A key waits once however often it is added, is never with two workers, and comes again after `done` if it was added
-    while it was worked on.
+    A key waits once, however often it is added. It is never with two workers. If it is added while a worker has it, it
+    is handed out again after `done`.
 
-    Timed adds are as in client-go. Of two for one key the earlier wins, and it stands until it is due: a plain add in
-    between hands the key out as well and does not use it up, so that asking to be called later is never undone by an
-    unrelated change. A key that waits already when its time comes still waits only once.
+    A key has two timers that add it later. They are independent of each other and of plain adds:
+
+    - `add_after` announces a change. Of two times the earlier one counts, and nothing takes it away.
+    - `requeue` and `retry` say when the last reconcile wants the next one. The next `requeue` replaces that time.
     """
 
     def __init__(
         self, backoff: Backoff | None = None, observe_wait: Callable[[float], None] = _observe_nothing
     ) -> None:
+        """*observe_wait* is called with the seconds that each key has waited when a worker gets it."""
         self._backoff = backoff or Backoff()
         self._observe_wait = observe_wait
         self._ready: asyncio.Queue[Key] = asyncio.Queue()
-        self._since: dict[Key, float] = {}  # every key that is owed to a worker, and when it was added
+        self._since: dict[Key, float] = {}  # when each key that waits was added, also while a worker has it
         self._working: set[Key] = set()
-        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._announced: dict[Key, asyncio.TimerHandle] = {}  # the timers of `add_after`
+        self._requeued: dict[Key, asyncio.TimerHandle] = {}  # the timers of `requeue` and `retry`
         self._failures: dict[Key, int] = {}
         self._adds = 0
 
     def __len__(self) -> int:
-        """Return how many keys wait, without those whose time has not come."""
+        """Return how many keys wait, without those that a timer will add."""
         return len(self._since)
 
     @property
@@ -69,7 +75,7 @@ class WorkQueue:
         return self._adds
 
     def add(self, key: Key) -> None:
-        """Let *key* be handed out, unless it waits already."""
+        """Let *key* wait for a worker, unless it waits already."""
         if key in self._since:
             return
         self._since[key] = asyncio.get_running_loop().time()
@@ -78,31 +84,32 @@ class WorkQueue:
             self._ready.put_nowait(key)
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Add *key* when *seconds* have passed, or at the earlier time that it was given before."""
-        if seconds <= 0:
-            self.add(key)
-            return
-        loop = asyncio.get_running_loop()
-        due = loop.time() + seconds
-        timer = self._timers.get(key)
-        if timer is not None:
-            if timer.when() <= due:
-                return
-            timer.cancel()
-        self._timers[key] = loop.call_at(due, self._add_due, key)
+        """Add *key* for a change when *seconds* have passed, or at the earlier time of another `add_after`."""
+        self._schedule(self._announced, key, seconds)
 
-    def _add_due(self, key: Key) -> None:
-        del self._timers[key]
-        self.add(key)
+    def requeue(self, key: Key, seconds: float | None) -> None:
+        """Add *key* when *seconds* have passed, or not at all, in place of any earlier `requeue` or `retry`.
+
+        This is the word of a reconcile that succeeded. It may take away a pending retry: the reconcile began after the
+        failed one had ended and looked at everything anew, so it did what the failed one left undone. It takes away no
+        change: a change that was announced while it ran is a plain add or an `add_after`.
+        """
+        if timer := self._requeued.pop(key, None):
+            timer.cancel()
+        if seconds is not None:
+            self._schedule(self._requeued, key, seconds)
 
     def retry(self, key: Key, backoff: Backoff | None = None) -> None:
-        """Count a failure of *key*, and add it again when its back-off, or the *backoff* given, has passed."""
+        """Count a failure of *key*, and add it again after the back-off: *backoff*, or that of the queue.
+
+        An earlier `requeue` or `retry` that would come sooner stands.
+        """
         failures = self.failures(key)
         self._failures[key] = failures + 1
-        self.add_after(key, (backoff or self._backoff).delay(failures))
+        self._schedule(self._requeued, key, (backoff or self._backoff).delay(failures))
 
     def forget(self, key: Key) -> None:
-        """Take *key* as sound: its next failure is its first."""
+        """Forget the failures of *key*, so that its back-off starts anew."""
         self._failures.pop(key, None)
 
     def failures(self, key: Key) -> int:
@@ -110,7 +117,7 @@ class WorkQueue:
         return self._failures.get(key, 0)
 
     async def get(self) -> Key:
-        """Return the key that waits longest, when there is one; the caller owes a `done` for it."""
+        """Return the key that has waited longest, as soon as there is one. The caller owes a `done` for it."""
         key = await self._ready.get()
         self._working.add(key)
         self._observe_wait(asyncio.get_running_loop().time() - self._since.pop(key))
@@ -121,3 +128,29 @@ class WorkQueue:
         self._working.remove(key)
         if key in self._since:
             self._ready.put_nowait(key)
+
+    def clear(self) -> None:
+        """Drop every key that waits, every timer and every failure. Keys that workers have stay with them."""
+        for timer in (*self._announced.values(), *self._requeued.values()):
+            timer.cancel()
+        for remembered in (self._announced, self._requeued, self._since, self._failures):
+            remembered.clear()
+        while not self._ready.empty():
+            self._ready.get_nowait()
+
+    def _schedule(self, timers: dict[Key, asyncio.TimerHandle], key: Key, seconds: float) -> None:
+        """Add *key* when *seconds* have passed, or at the earlier time that it has in *timers*."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        if timer := timers.get(key):
+            if timer.when() <= due:
+                return
+            timer.cancel()
+        timers[key] = loop.call_at(due, self._add_due, timers, key)
+
+    def _add_due(self, timers: dict[Key, asyncio.TimerHandle], key: Key) -> None:
+        del timers[key]
+        self.add(key)

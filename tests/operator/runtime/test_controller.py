@@ -1,6 +1,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -24,6 +25,7 @@ class Ground:
         self.registry = CollectorRegistry()
         metrics = ControllerMetrics(self.registry)
         self.queue = WorkQueue(Backoff(first=1, jitter=lambda: 1.0), metrics.wait_observer("test"))
+        metrics.follow("test", self.queue)
         self.controller = Controller("test", reconcile, self.queue, metrics, policy)
 
     async def run(self, seconds: float, *keys: Key) -> None:
@@ -88,6 +90,51 @@ def test_a_good_end_starts_the_back_off_anew() -> None:
     assert times_of(error, error, Result(requeue_after=5), error, DONE) == [0, 1, 3, 8, 9]
 
 
+class Changed(NamedTuple):
+    """The ends of the reconciles of a key that changes after five seconds, and when it is reconciled."""
+
+    ends: Sequence[Result | Exception]
+    times: list[float]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Changed([Result(requeue_after=100), DONE], [0, 5]),
+        Changed([Result(requeue_after=100), Result(requeue_after=20), DONE], [0, 5, 25]),
+        Changed([Result(requeue_after=20), Result(requeue_after=100), DONE], [0, 5, 105]),
+        Changed([Result(requeue_after=20), TerminalError("no such zone")], [0, 5]),
+        Changed([Result(requeue_after=5.5), OSError("x"), DONE], [0, 5, 5.5]),
+        Changed([Result(requeue_after=100), OSError("x"), OSError("x"), DONE], [0, 5, 6, 8]),
+        Changed([OSError("x"), OSError("x"), OSError("x"), DONE], [0, 1, 3, 5]),
+    ],
+)
+def test_the_last_reconcile_says_when_its_key_comes_again(case: Changed) -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().call_at(5, ground.queue.add, A)
+        await ground.run(200, A)
+
+    script = Script(*case.ends)
+    ground = Ground(script)
+    run(main())
+    assert script.times == case.times
+
+
+@pytest.mark.parametrize("announce", [WorkQueue.add, lambda queue, key: queue.add_after(key, 5)])
+def test_a_change_while_a_reconcile_succeeds_is_not_lost(announce: Callable[[WorkQueue, Key], None]) -> None:
+    async def reconcile(key: Key) -> Result:
+        if not starts:
+            announce(ground.queue, key)
+        starts.append(now())
+        await asyncio.sleep(5)
+        return DONE
+
+    starts: list[float] = []
+    ground = Ground(reconcile)
+    run(ground.run(60, A))
+    assert starts == [0, 5]
+
+
 def test_a_terminal_error_waits_for_a_change() -> None:
     assert times_of(TerminalError("no such zone")) == [0]
 
@@ -130,18 +177,48 @@ def test_a_group_of_errors_is_what_all_of_them_are() -> None:
     assert times_of(group(TerminalError("x"), OSError("y")), DONE) == [0, 1]
 
 
-def test_a_conflict_is_retried_quietly(caplog: pytest.LogCaptureFixture) -> None:
+class Logged(NamedTuple):
+    """The ends of the reconciles of a key, and what is logged of each: its level, and ``!`` for a traceback."""
+
+    ends: Sequence[Result | Exception]
+    lines: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Logged([Unreachable("a")] * 3 + [DONE], "WARNING DEBUG DEBUG INFO"),
+        Logged([Unreachable("a"), Unreachable("b"), Unreachable("b"), DONE], "WARNING WARNING DEBUG INFO"),
+        Logged([Unreachable("a"), Result(requeue_after=1), Unreachable("a"), DONE], "WARNING INFO WARNING INFO"),
+        Logged([Unreachable("a"), Unreachable("a"), TerminalError("b"), DONE], "WARNING DEBUG WARNING"),
+        Logged([OSError("a"), OSError("a"), OSError("b"), OSError("b"), DONE], "ERROR! DEBUG ERROR! DEBUG INFO"),
+        Logged([OSError("b"), ValueError("b"), Unreachable("b"), DONE], "ERROR! ERROR! WARNING INFO"),
+        Logged([OSError("a"), Result(requeue_after=1), OSError("a"), DONE], "ERROR! INFO ERROR! INFO"),
+        Logged([Conflict(409, "Conflict", "changed"), DONE], "DEBUG"),
+        Logged([Unreachable("a"), Conflict(409, "", "b"), Unreachable("a"), DONE], "WARNING DEBUG DEBUG INFO"),
+        Logged([DONE], ""),
+    ],
+)
+def test_an_error_is_logged_when_it_begins_when_it_changes_and_when_it_ends(
+    case: Logged, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator")
-    times_of(Conflict(409, "Conflict", "changed"), DONE)
-    assert levels(caplog) == [("DEBUG", False)]
+    times_of(*case.ends)
+    assert [f"{level}{'!' * traceback}" for level, traceback in levels(caplog)] == case.lines.split()
 
 
-def test_a_conflict_that_does_not_end_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_an_error_is_logged_with_the_key(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tsoperator")
+    times_of(Unreachable("no route"), DONE)
+    assert caplog.messages == ["test default/a: Unreachable: no route", "test default/a: no longer fails"]
+
+
+def test_a_conflict_that_does_not_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     times_of(Conflict(409, "Conflict", "changed"), seconds=320)
     assert levels(caplog) == [("WARNING", False)]
 
 
-def test_a_terminal_error_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_terminal_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         ground = Ground(Script(TerminalError("no such zone")))
         await ground.run(1, A)
@@ -151,17 +228,7 @@ def test_a_terminal_error_is_told_once(caplog: pytest.LogCaptureFixture) -> None
     assert levels(caplog) == [("WARNING", False)]
 
 
-def test_an_unknown_error_is_told_with_its_traceback_once(caplog: pytest.LogCaptureFixture) -> None:
-    times_of(OSError("a"), OSError("a"), OSError("b"), ValueError("b"), DONE)
-    assert levels(caplog) == [("ERROR", True), ("ERROR", False), ("ERROR", True), ("ERROR", True)]
-
-
-def test_an_error_that_comes_back_after_a_good_end_is_new(caplog: pytest.LogCaptureFixture) -> None:
-    times_of(OSError("a"), Result(requeue_after=1), OSError("a"), DONE)
-    assert levels(caplog) == [("ERROR", True), ("ERROR", True)]
-
-
-def test_an_expected_error_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_expected_error_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     class ControlPlaneError(Exception): ...
 
     policy = Policy(expected=(Unreachable, ControlPlaneError))
@@ -230,19 +297,6 @@ def test_a_part_that_was_cancelled_does_not_end_the_worker(caplog: pytest.LogCap
     assert "was cancelled" in caplog.messages[0]
 
 
-def test_a_reconcile_that_shutdown_interrupts_is_owed_again() -> None:
-    async def main() -> int:
-        ground = Ground(hang)
-        await ground.run(5, A)
-        return len(ground.queue)
-
-    async def hang(_key: Key) -> Result:
-        await asyncio.sleep(60)
-        return DONE
-
-    assert run(main()) == 1
-
-
 def test_outcomes_are_counted() -> None:
     ground = Ground(
         Script(
@@ -289,7 +343,7 @@ def test_several_controllers_share_one_registry() -> None:
     registry = CollectorRegistry()
     metrics = ControllerMetrics(registry)
     for name in ("connector", "service"):
-        Controller(name, Script(DONE), WorkQueue(observe_wait=metrics.wait_observer(name)), metrics)
+        metrics.follow(name, WorkQueue(observe_wait=metrics.wait_observer(name)))
     text = generate_latest(registry).decode()
     assert 'tsoperator_queue_depth{controller="connector"} 0.0' in text
     assert 'tsoperator_queue_depth{controller="service"} 0.0' in text

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
@@ -12,8 +12,8 @@ from tsoperator.api.objects import CONFIGMAP, SERVICE, Key, Object, Resource, ke
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import Selection
 from tsoperator.runtime import manager as module
-from tsoperator.runtime.cache import Cache, Source
-from tsoperator.runtime.controller import ControllerMetrics
+from tsoperator.runtime.cache import Cache, Listener, Source
+from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.leader import LeaderElector, LeadershipLost, Timing
 from tsoperator.runtime.manager import Manager, Mapper
 from tsoperator.runtime.result import DONE, Result
@@ -21,11 +21,22 @@ from tsoperator.runtime.result import DONE, Result
 from tests.support.cluster import kube_client, running, serving, until
 
 LEASE = Key("tailscale", "operator")
+DEVICE = Resource("", "", "devices", "Device")  # a kind that no API server has
 TIMING = Timing(duration=1.0, renew_deadline=0.6, retry_period=0.05)
 
 
 def by_name(obj: Object) -> Iterable[Key]:
     return (key_of(obj),)
+
+
+def noting(mapped: list[Key]) -> Mapper:
+    """Return a mapper that notes what it is asked."""
+
+    def mapper(obj: Object) -> Iterable[Key]:
+        mapped.append(key_of(obj))
+        return by_name(obj)
+
+    return mapper
 
 
 def by_team(obj: Object) -> Iterable[Key]:
@@ -36,11 +47,14 @@ class Noting:
     """A reconciler that notes its keys, and calls *look* before each."""
 
     def __init__(
-        self, mapper: Mapper = by_name, resource: Resource = CONFIGMAP, look: Callable[[], None] = lambda: None
+        self,
+        mapper: Mapper = by_name,
+        resources: Sequence[Resource] = (CONFIGMAP,),
+        look: Callable[[], None] = lambda: None,
     ) -> None:
-        self.name = str(resource)
+        self.name = str(resources[0])
         self.keys: list[Key] = []
-        self._watches = {resource: mapper}
+        self._watches = dict.fromkeys(resources, mapper)
         self._look = look
 
     @property
@@ -67,6 +81,48 @@ class Meeting(Noting):
     async def reconcile(self, key: Key) -> Result:
         await self._two.wait()
         return await super().reconcile(key)
+
+
+class Hanging(Noting):
+    """A reconciler whose reconciles never end."""
+
+    async def reconcile(self, key: Key) -> Result:
+        await asyncio.Event().wait()
+        return await super().reconcile(key)
+
+
+class Table:
+    """Devices by name: a feed beside the cache."""
+
+    def __init__(self, *names: str) -> None:
+        self._devices = {name: device(name) for name in names}
+        self._listeners: list[Listener] = []
+
+    @property
+    def names(self) -> set[str]:
+        return set(self._devices)
+
+    def put(self, name: str) -> None:
+        old, self._devices[name] = self._devices.get(name), device(name)
+        for listener in self._listeners:
+            listener(old, self._devices[name])
+
+    def listen(self, resource: Resource, listener: Listener) -> None:
+        assert resource == DEVICE
+        self._listeners.append(listener)
+
+    def all(self, resource: Resource) -> list[Object]:
+        assert resource == DEVICE
+        return list(self._devices.values())
+
+
+def device(name: str) -> Object:
+    return {"metadata": {"name": name}}
+
+
+def fed_manager(table: Table, *reconcilers: Noting, registry: CollectorRegistry | None = None) -> Manager:
+    metrics = ControllerMetrics(registry or CollectorRegistry())
+    return Manager(new_cache(), reconcilers, metrics, Policy(workers=1), feeds={DEVICE: table})
 
 
 def new_cache() -> Cache:
@@ -122,7 +178,7 @@ async def test_a_change_concerns_whom_the_old_and_the_new_object_concern(sim: Cl
 
 async def test_a_reconciler_hears_of_its_kinds_only(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, "a")
-    configmaps, services = Noting(), Noting(resource=SERVICE)
+    configmaps, services = Noting(), Noting(resources=[SERVICE])
     async with managing(client, configmaps, services):
         await until(lambda: configmaps.keys and services.keys)
     assert (configmaps.names, services.names) == ({"a"}, {"kubernetes"})
@@ -168,20 +224,80 @@ def holds(cache: Cache, count: int) -> bool:
     return len(cache.all(CONFIGMAP)) == count
 
 
-async def test_everything_is_looked_at_again_after_a_while(
+def key_names(cache: Cache) -> set[str]:
+    return {key_of(obj).name for obj in cache.all(CONFIGMAP)}
+
+
+async def test_every_kind_is_enqueued_again_after_a_while(
     sim: ClusterSim, client: KubeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RESYNC", 0.05)
     create(sim, "a")
     create(sim, "b")
-    reconciler = Noting()
-    async with managing(client, reconciler):
-        await until(lambda: min(reconciler.keys.count(Key("default", name)) for name in ("a", "b")) >= 3)
+    reconciler = Noting(resources=[CONFIGMAP, SERVICE, DEVICE])
+    names = ("a", "b", "kubernetes", "d")
+    async with running(fed_manager(Table("d"), reconciler).run(client, None)):
+        await until(lambda: min([key.name for key in reconciler.keys].count(name) for name in names) >= 3)
+
+
+async def test_a_kind_that_has_a_feed_is_listened_to_there(client: KubeClient) -> None:
+    table, reconciler = Table("a", "b"), Noting(resources=[DEVICE])
+    async with running(fed_manager(table, reconciler).run(client, None)):
+        await until(lambda: reconciler.names == {"a", "b"})
+        table.put("c")
+        await until(lambda: reconciler.names == {"a", "b", "c"})
+
+
+async def test_everything_is_enqueued_before_the_first_reconcile(
+    client: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SLICE", 0.0)
+    mapped: list[Key] = []
+    seen: list[int] = []
+    reconciler = Noting(noting(mapped), [DEVICE], look=lambda: seen.append(len(mapped)))
+    async with running(fed_manager(Table(*map(str, range(100))), reconciler).run(client, None)):
+        await until(lambda: seen)
+    assert seen[0] == 100
+
+
+async def test_a_change_while_everything_is_enqueued_is_not_lost(
+    client: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SLICE", 0.0)
+    table, mapped, started = Table(*map(str, range(100))), list[Key](), asyncio.Event()
+
+    async def change() -> None:
+        await started.wait()
+        for name in map(str, range(100, 110)):
+            assert len(mapped) < 50  # others have their turn before everything is enqueued
+            table.put(name)
+            await asyncio.sleep(0)
+
+    def mapper(obj: Object) -> Iterable[Key]:
+        started.set()
+        return noting(mapped)(obj)
+
+    reconciler = Noting(mapper, [DEVICE])
+    async with running(fed_manager(table, reconciler).run(client, None), change()):
+        await until(lambda: len(table.names) == 110 and reconciler.names == table.names)
+
+
+async def test_a_process_that_leads_no_more_queues_nothing(client: KubeClient) -> None:
+    registry, table, reconciler = CollectorRegistry(), Table("a", "b"), Hanging(resources=[DEVICE])
+
+    def depth() -> float | None:
+        return registry.get_sample_value("tsoperator_queue_depth", {"controller": reconciler.name})
+
+    async with running(fed_manager(table, reconciler, registry=registry).run(client, None)):
+        await until(lambda: depth() == 1)  # the other key is with the only worker
+    assert depth() == 0
+    table.put("c")
+    assert depth() == 0
 
 
 async def test_what_a_change_would_concern_can_be_looked_at_again(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, "a", "x")
-    cache, configmaps, services = new_cache(), Noting(by_team), Noting(resource=SERVICE)
+    cache, configmaps, services = new_cache(), Noting(by_team), Noting(resources=[SERVICE])
     manager = new_manager(configmaps, services, cache=cache)
     async with running(manager.run(client, None)):
         await until(lambda: configmaps.keys and services.keys)
@@ -200,24 +316,29 @@ async def test_what_runs_beside_runs_while_this_process_leads(sim: ClusterSim, c
         finally:
             events.append("stopped")
 
-    metrics = ControllerMetrics(CollectorRegistry())
-    manager = Manager(new_cache(), [Noting()], metrics, beside=[program])
-    async with running(manager.run(client, new_elector(client, "first"))):
+    elector = new_elector(client, "first")
+    async with running(new_manager(Noting()).run(client, elector, beside=[program])):
         await until(lambda: events == ["started under first"])
     assert events[1:] == ["stopped"]
 
 
-async def test_a_standby_takes_over_and_looks_at_everything(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_standby_takes_over_what_is_there_and_has_queued_nothing(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, "a")
-    first, second = Noting(), Noting()
+    create(sim, "b")
+    cache, mapped = new_cache(), list[Key]()
+    first, second = Noting(), Noting(noting(mapped))
     async with AsyncExitStack() as standby:
         async with running(new_manager(first).run(client, new_elector(client, "first"))):
             await until(lambda: first.keys)
-            await standby.enter_async_context(running(new_manager(second).run(client, new_elector(client, "second"))))
-            create(sim, "b")
-            await until(lambda: first.names == {"a", "b"})
-            assert not second.keys
-        await until(lambda: second.names == {"a", "b"})
+            manager = new_manager(second, cache=cache)
+            await standby.enter_async_context(running(manager.run(client, new_elector(client, "second"))))
+            await until(lambda: holds(cache, 2))
+            sim.store.delete(kinds.CONFIGMAP, "default", "a")
+            create(sim, "c")
+            await until(lambda: first.names == {"a", "b", "c"} and key_names(cache) == {"b", "c"})
+            assert not mapped
+        await until(lambda: second.names >= {"b", "c"})
+        assert second.names == {"b", "c"}
         assert holder(sim) == "second"
 
 
@@ -233,10 +354,10 @@ async def test_what_runs_beside_the_reconcilers_runs_while_this_process_leads(
         finally:
             seen.append("stopped")
 
-    manager = Manager(new_cache(), [], ControllerMetrics(CollectorRegistry()), beside=[beside])
+    manager = new_manager()
     with pytest.RaisesGroup(LeadershipLost, flatten_subgroups=True):
         async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
-            tasks.create_task(manager.run(client, new_elector(client, "first")))
+            tasks.create_task(manager.run(client, new_elector(client, "first"), beside=[beside]))
             await until(lambda: seen == ["first"])
             sim.store.merge(kinds.LEASE, *LEASE, {"spec": {"holderIdentity": "second"}})
     assert seen == ["first", "stopped"]

@@ -1,5 +1,5 @@
 from tsoperator.runtime.result import DONE, Result
 
 
-def test_done_asks_for_no_other_look() -> None:
+def test_done_asks_for_no_requeue() -> None:
     assert Result(requeue_after=None) == DONE

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 import pytest
@@ -79,28 +79,62 @@ def test_a_cancelled_worker_takes_no_key_along() -> None:
     assert run(main()) == A
 
 
+Step = Callable[[WorkQueue], None]
+
+
+def after(seconds: float) -> Step:
+    return lambda queue: queue.add_after(A, seconds)
+
+
+def requeue(seconds: float | None) -> Step:
+    return lambda queue: queue.requeue(A, seconds)
+
+
+def retry(seconds: float) -> Step:
+    return lambda queue: queue.retry(A, Backoff(first=seconds, jitter=lambda: 1.0))
+
+
 class Timed(NamedTuple):
-    delays: list[float]
+    steps: list[Step]
     times: list[float]
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        Timed([5], [5]),
-        Timed([5, 9], [5]),
-        Timed([9, 5], [5]),
-        Timed([0], [0]),
-        Timed([-1], [0]),
-        Timed([5, 0], [0, 5]),
-        Timed([0, 5], [0, 5]),
+        Timed([after(5)], [5]),
+        Timed([after(5), after(9)], [5]),
+        Timed([after(9), after(5)], [5]),
+        Timed([after(0)], [0]),
+        Timed([after(-1)], [0]),
+        Timed([after(5), after(0)], [0, 5]),
+        Timed([after(0), after(5)], [0, 5]),
+        Timed([requeue(5), requeue(9)], [9]),
+        Timed([requeue(9), requeue(5)], [5]),
+        Timed([requeue(5), requeue(0)], [0]),
+        Timed([requeue(5), requeue(None)], []),
+        Timed([requeue(5), requeue(None), requeue(9)], [9]),
+        Timed([requeue(5), WorkQueue.clear], []),
+        Timed([after(5), requeue(9)], [5, 9]),
+        Timed([after(5), requeue(5)], [5]),
+        Timed([after(5), requeue(None)], [5]),
+        Timed([after(0), requeue(None)], [0]),
+        Timed([after(5), WorkQueue.clear, after(9)], [9]),
+        Timed([after(0), WorkQueue.clear], []),
+        Timed([retry(5), requeue(None)], []),
+        Timed([retry(5), requeue(9)], [9]),
+        Timed([retry(5), after(9)], [5, 9]),
+        Timed([requeue(5), retry(9)], [5]),
+        Timed([requeue(9), retry(5)], [5]),
+        Timed([retry(5), retry(5)], [5]),
+        Timed([retry(5), WorkQueue.clear, retry(5)], [5]),
     ],
 )
-def test_a_timed_add_comes_at_the_earliest_time_and_survives_a_plain_one(case: Timed) -> None:
+def test_a_key_comes_when_its_changes_and_its_last_reconcile_say(case: Timed) -> None:
     async def main() -> list[tuple[Key, float]]:
         queue = WorkQueue()
-        for seconds in case.delays:
-            queue.add_after(A, seconds)
+        for step in case.steps:
+            step(queue)
         return await handed_out_at(queue, 60)
 
     assert run(main()) == [(A, time) for time in case.times]
@@ -164,7 +198,10 @@ KEYS = st.sampled_from([Key("ns", name) for name in "abcd"])
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Holds the queue to a model of sets: what is owed, what is with a worker, what is due when."""
+    """Compares the queue with a model: the keys that wait or are with a worker, and when timers add which.
+
+    *announced* and *requeued* have the times of `add_after`, and of `requeue` and `retry`.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,14 +209,15 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = WorkQueue(STEADY)
         self.owed: set[Key] = set()
         self.working: set[Key] = set()
-        self.due: dict[Key, float] = {}
+        self.announced: dict[Key, float] = {}
+        self.requeued: dict[Key, float] = {}
         self.failures: dict[Key, int] = {}
 
     def run(self, main: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(main)
 
-    def later(self, key: Key, seconds: float) -> None:
-        self.due[key] = min(self.due.get(key, float("inf")), self.loop.time() + seconds)
+    def later(self, due: dict[Key, float], key: Key, seconds: float) -> None:
+        due[key] = min(due.get(key, float("inf")), self.loop.time() + seconds)
 
     @rule(key=KEYS)
     def add(self, key: Key) -> None:
@@ -189,12 +227,26 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(key=KEYS, seconds=st.integers(1, 20))
     def add_after(self, key: Key, seconds: int) -> None:
         self.run(called(self.queue.add_after, key, seconds))
-        self.later(key, seconds)
+        self.later(self.announced, key, seconds)
+
+    @rule(key=KEYS, seconds=st.integers(0, 20))
+    def requeue(self, key: Key, seconds: int) -> None:
+        self.run(called(self.queue.requeue, key, seconds))
+        self.requeued.pop(key, None)
+        if seconds:
+            self.later(self.requeued, key, seconds)
+        else:
+            self.owed.add(key)
+
+    @rule(key=KEYS)
+    def requeue_no_more(self, key: Key) -> None:
+        self.run(called(self.queue.requeue, key, None))
+        self.requeued.pop(key, None)
 
     @rule(key=KEYS)
     def retry(self, key: Key) -> None:
         self.run(called(self.queue.retry, key))
-        self.later(key, STEADY.delay(self.failures.get(key, 0)))
+        self.later(self.requeued, key, STEADY.delay(self.failures.get(key, 0)))
         self.failures[key] = self.failures.get(key, 0) + 1
 
     @rule(key=KEYS)
@@ -205,9 +257,16 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(seconds=st.integers(1, 20))
     def wait(self, seconds: int) -> None:
         self.run(asyncio.sleep(seconds + 0.37))  # so that no sum of waits is a due time but for rounding
-        now_due = {key for key, time in self.due.items() if time <= self.loop.time()}
-        self.owed |= now_due
-        self.due = {key: time for key, time in self.due.items() if key not in now_due}
+        for due in (self.announced, self.requeued):
+            for key in [key for key, time in due.items() if time <= self.loop.time()]:
+                self.owed.add(key)
+                del due[key]
+
+    @rule()
+    def clear(self) -> None:
+        self.queue.clear()
+        for model in (self.owed, self.announced, self.requeued, self.failures):
+            model.clear()
 
     @precondition(lambda self: self.owed - self.working)
     @rule()
@@ -217,7 +276,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.owed.remove(key)
         self.working.add(key)
 
-    @precondition(lambda self: not self.owed - self.working and not self.due)
+    @precondition(lambda self: not (self.owed - self.working or self.announced or self.requeued))
     @rule()
     def get_in_vain(self) -> None:
         with pytest.raises(TimeoutError):
@@ -235,10 +294,10 @@ class QueueMachine(RuleBasedStateMachine):
         assert (len(self.queue), self.queue.working) == (len(self.owed), len(self.working))
 
     def teardown(self) -> None:
-        """Let everything come due: each key that is owed is handed out, once."""
+        """Let every timer end: each key that is owed is handed out, once."""
         for key in self.working:
             self.queue.done(key)
-        left = self.owed | self.due.keys()
+        left = self.owed | self.announced.keys() | self.requeued.keys()
         self.run(asyncio.sleep(400))
         seen = self.run(handed_out_at(self.queue, self.loop.time() + 1))
         self.loop.close()

@@ -3,9 +3,9 @@ import asyncio
 import pytest
 from clustersim import objects as kinds
 from clustersim.sim import ClusterSim
-from tsoperator import predecessor
 from tsoperator.api.objects import POD, Key
 from tsoperator.kube.client import KubeClient
+from tsoperator.runtime import predecessor
 
 from tests.support.cluster import until
 
@@ -24,7 +24,7 @@ def pod(sim: ClusterSim, name: str, labels: dict[str, str], phase: str = "Runnin
     sim.store.create(kinds.POD, made)
 
 
-async def test_it_waits_while_a_pod_of_the_other_operator_is_there(
+async def test_the_operator_waits_while_a_pod_of_the_go_operator_is_there(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -39,14 +39,16 @@ async def test_it_waits_while_a_pod_of_the_other_operator_is_there(
 
 
 @pytest.mark.parametrize(("name", "labels"), [("operator-2", OURS), ("other", {"app": "other"})])
-async def test_it_waits_for_no_other(sim: ClusterSim, client: KubeClient, name: str, labels: dict[str, str]) -> None:
+async def test_the_operator_waits_for_no_other_pod(
+    sim: ClusterSim, client: KubeClient, name: str, labels: dict[str, str]
+) -> None:
     pod(sim, "operator-1", OURS)
     pod(sim, name, labels)
     async with asyncio.timeout(30):
         await predecessor.gone(client, OWN)
 
 
-async def test_it_does_not_wait_for_its_own_pod(sim: ClusterSim, client: KubeClient) -> None:
+async def test_the_operator_does_not_wait_for_its_own_pod(sim: ClusterSim, client: KubeClient) -> None:
     pod(sim, "operator-1", {"app": "operator"})
     async with asyncio.timeout(30):
         await predecessor.gone(client, OWN)
@@ -62,13 +64,13 @@ async def test_it_does_not_wait_for_its_own_pod(sim: ClusterSim, client: KubeCli
         (OURS, {"phase": "Running"}, False),
     ],
 )
-def test_a_pod_of_the_other_operator_counts_until_it_has_ended(
+def test_a_pod_of_the_go_operator_counts_until_it_has_ended(
     labels: dict[str, str], status: dict[str, str], waited_for: bool
 ) -> None:
     assert predecessor.is_go({"metadata": {"name": "operator-0", "labels": labels}, "status": status}) is waited_for
 
 
-async def test_one_that_is_no_pod_waits_for_nobody(sim: ClusterSim, client: KubeClient) -> None:
+async def test_an_operator_that_runs_in_no_pod_waits_for_nobody(sim: ClusterSim, client: KubeClient) -> None:
     pod(sim, "operator-0", GO)
     async with asyncio.timeout(30):
         await predecessor.gone(client, Key(NAMESPACE, "laptop"))

@@ -1,0 +1,53 @@
+"""Waits until the Go operator, which this one replaces, has ended.
+
+The Go operator takes no Lease. So we wait until none of its Pods is left: otherwise both would act at once.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from tsoperator.api.names import LABEL_APP, LABEL_OPERATOR, OPERATOR
+from tsoperator.api.objects import POD, Key, Object, key_of, labels
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import Denied, KubeError, NotFound
+
+log = logging.getLogger(__name__)
+
+_POLL: Final = 1.0  # s between two looks at the Pods
+
+
+async def gone(client: KubeClient, own: Key) -> None:
+    """Wait until no Pod of the Go operator is left in the Deployment of *own*, the Pod that this process runs in.
+
+    A Pod that is being deleted counts until it is gone. If there is no Pod *own*, as when somebody runs the operator
+    by hand, there is nothing to wait for.
+    """
+    logged = ""
+    while waiting_for := await _pods_of_go(client, own):
+        if waiting_for != logged:
+            log.info("waiting for the operator that was here before to end: %s", waiting_for)
+            logged = waiting_for
+        await asyncio.sleep(_POLL)
+
+
+async def _pods_of_go(client: KubeClient, own: Key) -> str:
+    """Return what to wait for, empty if nothing: the names of the Pods, or why they can't be listed now.
+
+    If RBAC does not let us see the Pods, that would never end: we log a warning and don't wait.
+    """
+    try:
+        app = labels(await client.get(POD, own)).get(LABEL_APP, "")
+        pods = (await client.list(POD, own.namespace, f"{LABEL_APP}={app}")).items if app else []
+    except (Denied, NotFound) as error:
+        log.warning("can't see whether another operator runs: %s", error)
+        return ""
+    except KubeError as error:
+        return str(error)
+    return ", ".join(sorted(key_of(pod).name for pod in pods if key_of(pod) != own and is_go(pod)))
+
+
+def is_go(pod: Object) -> bool:
+    """Tell whether a Pod of the Deployment runs the Go operator. A Pod that has ended (evicted, say) runs nothing."""
+    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return not ended and labels(pod).get(LABEL_OPERATOR) != OPERATOR
