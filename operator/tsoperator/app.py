@@ -15,6 +15,7 @@ from tsoperator.api.objects import (
     CONNECTOR,
     CRD,
     DEPLOYMENT,
+    DEVICE,
     DNSCONFIG,
     ENDPOINTSLICE,
     INGRESS,
@@ -42,6 +43,7 @@ from tsoperator.desired.children import (
     by_owner,
     within,
 )
+from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
@@ -67,10 +69,10 @@ from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import Manager, Reconciler
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
-from tsoperator.tailnet.authkeys import AuthKeys
-from tsoperator.tailnet.devices import Devices, ProxyDevices, mark_of
+from tsoperator.tailnet.devices import ProxyDevices
 from tsoperator.tailnet.preflight import Preflight
-from tsoperator.tailnet.upkeep import Upkeep
+from tsoperator.tailnet.refusals import refusal_of
+from tsoperator.tailnet.tailnet import Tailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
 from tsoperator.tsclient.oauth import ClientCredentials, CredentialFiles, IdentityFile
@@ -85,14 +87,15 @@ PATIENCE: Mapping[type[Exception], Backoff] = {
     Forbidden: _REFUSED,
     NotSupported: Backoff(first=60, cap=24 * 3600),
 }
-"""What trying again does not mend: somebody must, and a change of the object is looked at at once.
+"""The back-off after errors that a retry cannot fix. The user has to act, so we retry rarely; an edit of the object
+triggers a retry at once.
 
-After a refusal seconds at first, for a policy that is being written just now, and then about as long again as it has
-been wrong. What a server does not have comes with another one; a web proxy before one that starts up says the same.
+After a refusal the first retries come within seconds, because somebody may be writing the policy just now. A call that
+the server lacks needs another server, or a web proxy before a server that is still starting.
 """
 
-_WORKERS = 16  # keys of one kind at once: some may wait for a control server that is slow
-_GATHER = 0.02  # s in which changes of names become one write: a burst is one document, and a reader waits no longer
+_WORKERS = 16  # keys of one kind at once: some wait for the API server or, for a moment, for a control server
+_GATHER = 0.02  # s for which changes of names are gathered into one write: a burst is one document
 
 
 async def run(settings: Settings) -> None:
@@ -109,7 +112,6 @@ async def run(settings: Settings) -> None:
         ) as client,
         aiohttp.ClientSession(trust_env=True) as session,
     ):
-        tailnet = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
         cache = Cache(sources(settings.namespace, settings.watch_namespaces))
         registry.register(CacheMetrics(cache))
         registry.register(ProxyDevices(cache))
@@ -119,33 +121,34 @@ async def run(settings: Settings) -> None:
                 ", ".join(settings.watch_namespaces),
                 settings.namespace,
             )
-        devices = Devices(tailnet)
         events = EventRecorder(client, instance=settings.pod_name)
-        preflight = Preflight(tailnet, client, events, settings)
+        own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
+        preflight = Preflight(own, client, events, settings)
         registry.register(preflight)
+        tailnets = Tailnets([Tailnet(own, client, cache, preflight)])
         manager = Manager(
             cache,
-            reconcilers(client, tailnet, cache, devices, settings, events),
+            reconcilers(client, cache, tailnets, events, settings),
             ControllerMetrics(registry),
             Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
             coalesce={DNSRecordsReconciler.name: _GATHER},
+            feeds={DEVICE: tailnets},
         )
-        devices.listen(lambda marks: _look_again(manager, cache, marks))
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             if address:
                 log.info("probes and metrics on %s", address)
-            own = Key(settings.namespace, settings.pod_name)
+            pod = Key(settings.namespace, settings.pod_name)
             await manager.run(
                 client,
                 _elector(client, settings) if settings.leader_election else None,
-                before=partial(predecessor.gone, client, own) if settings.pod_name else None,
-                beside=[devices.follow, preflight.run],
+                before=partial(predecessor.gone, client, pod) if settings.pod_name else None,
+                beside=[tailnets.run],
             )
 
 
 def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
-    """Return what to watch: ours in the operator's *namespace*; users' objects there and in the *watched* namespaces,
-    or everywhere if there are none.
+    """Return what to watch: our objects in the operator's *namespace*, and users' objects there and in the *watched*
+    namespaces, or everywhere if there are none.
     """
     places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
     managed = f"{LABEL_MANAGED}={MANAGED}"
@@ -155,17 +158,17 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
 
     def users(resource: Resource, indexes: Mapping[str, Index] | None = None) -> Iterator[Source]:
         for place in places if resource.namespaced else [""]:
-            # Whoever owns a namespace can shut us out of it: that must not end our work for all the others.
+            # The owner of a namespace may shut us out of it, which must not end our work in the others.
             yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
 
     return [
-        *users(SERVICE, {**owned, **measured, **grouped}),
+        *users(SERVICE, {**owned, **measured, **grouped, egress.BY_DESTINATION: egress.by_destination}),
         *users(INGRESS, {BY_BACKEND: by_backend}),
         *(source for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS) for source in users(resource)),
         *(source for resource in UNSUPPORTED for source in users(resource)),
         Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
-        Source(Selection(SECRET, namespace, managed), owned, secret.slim),
+        Source(Selection(SECRET, namespace, managed), {**owned, secret.BY_DEVICE: secret.by_device}, secret.slim),
         Source(Selection(STATEFULSET, namespace, managed), owned),
         Source(Selection(POD, namespace, managed), owned),
         Source(Selection(ENDPOINTSLICE, namespace, managed), {BY_SERVICE: by_service}),
@@ -177,22 +180,24 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
 
 
 def reconcilers(
-    client: KubeClient,
-    tailnet: TailnetClient,
-    cache: Cache,
-    devices: Devices,
-    settings: Settings,
-    events: EventRecorder,
+    client: KubeClient, cache: Cache, tailnets: Tailnets, events: EventRecorder, settings: Settings
 ) -> list[Reconciler]:
     """Return every reconciler."""
-    applier = Applier(client, cache, events, tailnet.delete_device)
-    upkeep = Upkeep(tailnet, devices, cache, settings)
-    proxies = Proxies(cache, applier, AuthKeys(client, tailnet), upkeep, settings)
+    node_ports = NodePorts(client, settings.namespace)
+
+    async def run_errand(step: Errand) -> None:
+        if isinstance(step, FindNodePorts):
+            await node_ports.find()
+        else:
+            await tailnets.carry_out(step)
+
+    applier = Applier(client, cache, events, run_errand, refusal_of)
+    proxies = Proxies(cache, applier, tailnets, settings)
     return [
-        ServiceReconciler(proxies, client),
-        IngressReconciler(proxies),
-        ConnectorReconciler(proxies),
-        ProxyClassReconciler(cache, applier, NodePorts(client, settings.namespace)),
+        ServiceReconciler(proxies, applier, client),
+        IngressReconciler(proxies, applier),
+        ConnectorReconciler(proxies, applier),
+        ProxyClassReconciler(cache, applier, node_ports),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
         *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),
@@ -200,7 +205,7 @@ def reconcilers(
 
 
 def _request_observers(registry: CollectorRegistry) -> list[Callable[[str, str], None]]:
-    """Return what counts requests to the API server, and to the control server."""
+    """Return the functions that count requests: those to the API server, and those to the control server."""
 
     def observer(api: str) -> Callable[[str, str], None]:
         return lambda method, code: counter.labels(api, method, code).inc()
@@ -211,19 +216,8 @@ def _request_observers(registry: CollectorRegistry) -> list[Callable[[str, str],
     return [observer("kubernetes"), observer("control")]
 
 
-def _look_again(manager: Manager, cache: Cache, marks: frozenset[str]) -> None:
-    """Let the reconcilers look at whom a change of the devices with these *marks* concerns."""
-    for each in cache.all(SECRET):
-        if secret.device_of(each, None).id in marks:
-            manager.look_again(each)
-    for service in cache.all(SERVICE):
-        name = mark_of(egress.destination(service))
-        if name in marks or name.partition(".")[0] in marks:
-            manager.look_again(service)
-
-
 def _identity(crd: Object) -> Object:
-    """Return what the cache keeps of a CRD: that it is there, and whether it stays."""
+    """Return what the cache keeps of a CRD: whether it is there, and whether it is being deleted."""
     kept = ("name", "uid", "resourceVersion", "deletionTimestamp")
     metadata = {name: crd["metadata"][name] for name in kept if name in crd["metadata"]}
     return {"apiVersion": crd["apiVersion"], "kind": crd["kind"], "metadata": metadata}

@@ -4,10 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import aiohttp
 import pytest
 from clustersim.faults import Ban
-from pydantic import SecretStr
 from tsoperator.api.objects import (
     POD,
     SECRET,
@@ -21,28 +19,24 @@ from tsoperator.api.objects import (
     resource_of,
 )
 from tsoperator.app import sources
+from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
 from tsoperator.reconcilers.proxies import ORPHANED_FOR, Proxies
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
-from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
-from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.manager import Reconciler
-from tsoperator.runtime.result import DONE, Result
-from tsoperator.tailnet.authkeys import AuthKeys
-from tsoperator.tailnet.devices import Devices
-from tsoperator.tailnet.upkeep import Upkeep
-from tsoperator.tsclient.client import TailnetClient
+from tsoperator.runtime.result import DONE, Pending, Result
 from tsoperator.tsclient.errors import ControlError
-from tsoperator.tsclient.oauth import Credentials
 
 from tests.support.cluster import running, until
-from tests.support.manifests import backend, egress, ingress
+from tests.support.manifests import backend, connector, egress, ingress
 from tests.support.objects import OPERATOR_NAMESPACE, settings
 from tests.support.operator import World, new_world, running_operator
+from tests.support.tailnets import applier, running_tailnets, tailnet_client
 
 KINDS = (SERVICE, STATEFULSET, SECRET, POD)
-PARENTS = {"Service": egress(), "Ingress": ingress()}
+NAMESPACED = {"Service": egress(), "Ingress": ingress()}
+PARENTS = {**NAMESPACED, "Connector": connector()}
 
 
 @dataclass
@@ -59,7 +53,11 @@ class Left:
         """Reconcile the parent so many seconds later, once the cache has caught up."""
         self.now += after
         await self.world.eventually(self._caught_up)
-        return await self.reconciler.reconcile(key_of(self.parent))
+        while True:
+            try:
+                return await self.reconciler.reconcile(key_of(self.parent))
+            except Pending as pending:
+                await pending.until
 
     async def _caught_up(self) -> bool:
         seen = self.cache.get(resource_of(self.parent), key_of(self.parent)) is None
@@ -97,17 +95,22 @@ async def leaving(parent: Object, *watched: str) -> AsyncIterator[Left]:
             await world.apply(backend(), parent)
             await world.eventually(world.device_names)
             await world.settled()
-        credentials = Credentials(world.control.client_id, SecretStr(world.control.client_secret))
         cache = Cache(sources(OPERATOR_NAMESPACE, watched))
         made = Left(world, cache, parent)
         await made.vanish()
-        async with aiohttp.ClientSession() as session, running(cache.follow(world.api)):
-            tailnet = TailnetClient(session, world.control_url, lambda: credentials)
-            applier = Applier(world.api, cache, EventRecorder(world.api), tailnet.delete_device)
-            upkeep = Upkeep(tailnet, Devices(tailnet), cache, settings())
-            proxies = Proxies(cache, applier, AuthKeys(world.api, tailnet), upkeep, settings(), lambda: made.now)
-            of_service = parent["kind"] == "Service"
-            made.reconciler = ServiceReconciler(proxies, world.api) if of_service else IngressReconciler(proxies)
+        async with (
+            tailnet_client(world.control, world.control_url) as tailnet,
+            running_tailnets(tailnet, world.api, cache, settings()) as tailnets,
+            running(cache.follow(world.api)),
+        ):
+            acting = applier(world.api, cache, tailnets)
+            proxies = Proxies(cache, acting, tailnets, settings(), lambda: made.now)
+            reconcilers: list[Reconciler] = [
+                ServiceReconciler(proxies, acting, world.api),
+                IngressReconciler(proxies, acting),
+                ConnectorReconciler(proxies, acting),
+            ]
+            made.reconciler = next(each for each in reconcilers if each.name == parent["kind"].lower())
             await cache.synced()
             yield made
 
@@ -161,7 +164,7 @@ async def test_what_is_only_labelled_as_a_proxys_is_left_alone(left: Left) -> No
     assert [key_of(obj).name for obj in await left.world.children(SECRET, left.parent)] == ["password"]
 
 
-@pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
+@pytest.mark.parametrize("parent", NAMESPACED.values(), ids=NAMESPACED)
 async def test_nothing_is_an_orphan_whose_parent_may_be_in_a_namespace_that_is_not_watched(parent: Object) -> None:
     async with leaving(parent, "team") as left:
         before = await left.left()
@@ -176,7 +179,7 @@ async def test_nothing_is_an_orphan_whose_parent_may_have_come_back_unseen(paren
         before = await left.left()
         assert await left.reconcile() == Result(ORPHANED_FOR)
         for verb in ("list", "watch"):
-            left.world.sim.faults.forbid(Ban(resource_of(parent).plural, "default", verb))
+            left.world.sim.faults.forbid(Ban(resource_of(parent).plural, key_of(parent).namespace, verb))
         left.world.sim.faults.drop_watches()
         await until(left.cache.refused)
         assert [await left.reconcile(after) for after in (ORPHANED_FOR, 1)] == [Result(ORPHANED_FOR)] * 2

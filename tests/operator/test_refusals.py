@@ -1,6 +1,7 @@
 """What the control server refuses or lacks: said on the object with what to set up, and not asked for in a loop."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -9,6 +10,7 @@ from clustersim.sim import SimOptions
 from tsoperator.api.objects import Object
 from tsoperator.app import PATIENCE
 from tsoperator.tsclient.errors import BadRequest, Forbidden, NotSupported
+from tsoperator.tsclient.transport import Retry
 
 from tests.support.manifests import backend, connector, egress, exposed, ingress, load_balancer
 from tests.support.operator import World, new_world, running_operator
@@ -188,3 +190,43 @@ async def test_funnel_that_is_asked_for_later_is_spoken_of_then(world: World) ->
     assert "FunnelNeedsPolicy" not in await world.events(ingress())
     await world.annotate(ingress(), {**FUNNEL})
     await world.eventually(lambda: said(world, PARENTS["ingress"], "FunnelNeedsPolicy"))
+
+
+MANY = [egress(f"db-{number}") for number in range(40)]
+AT_ONCE = 16  # calls of the control server
+
+
+async def begun(world: World) -> int:
+    """Bring up a proxy, for which the operator gets its access token; return how many keys were asked for."""
+    await world.apply(egress())
+    await world.eventually(lambda: up(world, PARENTS["egress"]))
+    await world.settled()
+    return world.control.requests[KEYS]
+
+
+async def test_a_control_server_that_hangs_holds_up_nothing_that_does_not_need_it(world: World) -> None:
+    before = await begun(world)
+    world.control.latency = 3600
+    await world.apply(*MANY)
+    await world.becomes(lambda: asked(world, before), AT_ONCE)
+    invalid = egress("invalid", "not a name")
+    await world.apply(invalid)
+    await world.becomes(lambda: world.reason(invalid), "ProxyInvalid", timeout=5)
+    assert await asked(world, before) == AT_ONCE
+    world.control.heal()
+
+
+async def asked(world: World, before: int) -> int:
+    """Return how many more keys were asked for."""
+    return world.control.requests[KEYS] - before
+
+
+async def test_a_control_server_that_fails_is_not_asked_for_all_that_wait(world: World) -> None:
+    before = await begun(world)
+    world.control.fail(503, count=10_000)
+    await world.apply(*MANY)
+    for each in MANY:
+        await world.becomes(partial(world.reason, each), "ProxyFailed")
+    tries = Retry().tries
+    assert await asked(world, before) <= (AT_ONCE + 1) * tries
+    world.control.heal()

@@ -23,7 +23,7 @@ from tsoperator.api.objects import (
     Resource,
 )
 from tsoperator.desired.children import Owner
-from tsoperator.desired.plan import Creation, Patch, Plan
+from tsoperator.desired.plan import Child, Creation, DeleteDevice, Deletion, Patch, Plan
 from tsoperator.desired.secret import slim
 from tsoperator.desired.service import headless_service
 from tsoperator.settings import Settings
@@ -53,13 +53,22 @@ def stored(written: Object | None, **metadata: Any) -> Object:
 
 def children_of(plan: Plan) -> list[Object]:
     """Return the children that *plan* wants, whole."""
-    whole = (step.obj if isinstance(step, Creation) else step for step in plan.apply)
-    return [step for step in whole if not isinstance(step, Patch)]
+    return [step.obj for step in plan.steps if isinstance(step, Child | Creation)]
 
 
 def patches_of(plan: Plan) -> list[Patch]:
     """Return the patches of *plan*."""
-    return [step for step in plan.apply if isinstance(step, Patch)]
+    return [step for step in plan.steps if isinstance(step, Patch)]
+
+
+def deletions_of(plan: Plan) -> list[Deletion]:
+    """Return the deletions of *plan*."""
+    return [step for step in plan.steps if isinstance(step, Deletion)]
+
+
+def deleted_devices(plan: Plan) -> list[str]:
+    """Return the IDs of the devices that *plan* deletes."""
+    return [step.device for step in plan.steps if isinstance(step, DeleteDevice)]
 
 
 def deleting(live: Object) -> Object:

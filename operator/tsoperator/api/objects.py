@@ -27,6 +27,8 @@ class Resource:
     plural: str
     kind: str
     namespaced: bool = True
+    patchable: bool = True
+    """Whether the operator's RBAC rules in existing installations let it patch the objects; it may replace all."""
 
     @property
     def api_version(self) -> str:
@@ -58,16 +60,22 @@ INGRESSCLASS = Resource("networking.k8s.io", "v1", "ingressclasses", "IngressCla
 LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 ROLE = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLEBINDING = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-CONNECTOR = Resource("tailscale.com", "v1alpha1", "connectors", "Connector", namespaced=False)
+CONNECTOR = Resource("tailscale.com", "v1alpha1", "connectors", "Connector", namespaced=False, patchable=False)
 CRD = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
-SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor")
-DNSCONFIG = Resource("tailscale.com", "v1alpha1", "dnsconfigs", "DNSConfig", namespaced=False)
-PROXYCLASS = Resource("tailscale.com", "v1alpha1", "proxyclasses", "ProxyClass", namespaced=False)
-PEERRELAY = Resource("tailscale.com", "v1alpha1", "peerrelays", "PeerRelay", namespaced=False)
-PROXYGROUP = Resource("tailscale.com", "v1alpha1", "proxygroups", "ProxyGroup", namespaced=False)
-PROXYGROUPPOLICY = Resource("tailscale.com", "v1alpha1", "proxygrouppolicies", "ProxyGroupPolicy")
-RECORDER = Resource("tailscale.com", "v1alpha1", "recorders", "Recorder", namespaced=False)
-TAILNET = Resource("tailscale.com", "v1alpha1", "tailnets", "Tailnet", namespaced=False)
+SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor", patchable=False)
+DNSCONFIG = Resource("tailscale.com", "v1alpha1", "dnsconfigs", "DNSConfig", namespaced=False, patchable=False)
+PROXYCLASS = Resource("tailscale.com", "v1alpha1", "proxyclasses", "ProxyClass", namespaced=False, patchable=False)
+PEERRELAY = Resource("tailscale.com", "v1alpha1", "peerrelays", "PeerRelay", namespaced=False, patchable=False)
+PROXYGROUP = Resource("tailscale.com", "v1alpha1", "proxygroups", "ProxyGroup", namespaced=False, patchable=False)
+PROXYGROUPPOLICY = Resource("tailscale.com", "v1alpha1", "proxygrouppolicies", "ProxyGroupPolicy", patchable=False)
+RECORDER = Resource("tailscale.com", "v1alpha1", "recorders", "Recorder", namespaced=False, patchable=False)
+TAILNET = Resource("tailscale.com", "v1alpha1", "tailnets", "Tailnet", namespaced=False, patchable=False)
+
+DEVICE = Resource("", "", "devices", "Device")
+"""Devices of tailnets, which are no objects of the cluster: a change of theirs is a watch event like any other.
+
+The namespace of one is the name of its Tailnet, its name the ID of the device; ``aliases`` has what it is found by.
+"""
 
 RESOURCES = {
     (resource.api_version, resource.kind): resource

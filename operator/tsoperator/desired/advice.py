@@ -95,6 +95,6 @@ def approval(name: str) -> str:
 
 
 def _writes_serve_config(made: Plan) -> bool:
-    written = [step.obj for step in made.apply if isinstance(step, Creation)]
-    written += [step.body for step in made.apply if isinstance(step, Patch)]
+    written = [step.obj for step in made.steps if isinstance(step, Creation)]
+    written += [step.body for step in made.steps if isinstance(step, Patch)]
     return any((body.get("data") or {}).get(SERVE_CONFIG_KEY) for body in written)

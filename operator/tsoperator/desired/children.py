@@ -48,6 +48,7 @@ _PARENTS = {
 }
 
 _MARKS = {LABEL_MANAGED, LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE, LABEL_PARENT_TYPE}
+_AFTER_STEM = re.compile(r"-+[a-z0-9]+(-\d+|-metrics)?")
 _STATE = {SECRET_DEVICE_ID, SECRET_POD_UID, SECRET_CAPABILITY_VERSION, SECRET_CURRENT_PROFILE}
 
 
@@ -145,8 +146,8 @@ def is_named_after(child: Object, parent_name: str) -> bool:
     """Tell whether *child* has a name that children of *parent_name* get from us or the Go operator: labels alone can
     be edited to claim another's child.
     """
-    stem = re.escape(child_base_name(parent_name))
-    return re.fullmatch(rf"{stem}-+[a-z0-9]+(-\d+|-metrics)?", key_of(child).name) is not None
+    name, stem = key_of(child).name, child_base_name(parent_name)
+    return name.startswith(stem) and _AFTER_STEM.fullmatch(name, len(stem)) is not None
 
 
 def owner_reference(resource: Resource, name: str, uid: str) -> Object:

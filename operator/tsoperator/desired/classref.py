@@ -11,10 +11,14 @@ from tsoperator.api.v1alpha1.proxyclass import ProxyClass, ProxyClassSpec
 
 @dataclass(frozen=True, slots=True)
 class ClassProblem:
-    """Why a proxy can't be made as its ProxyClass says."""
+    """Why a proxy can't be made as its ProxyClass says.
+
+    A problem that *is_passing* need not be told: the class was valid before its last change, and is being checked.
+    """
 
     reason: str
     message: str
+    is_passing: bool = False
 
 
 def class_name(parent: Object, default: str) -> str:
@@ -25,21 +29,27 @@ def class_name(parent: Object, default: str) -> str:
     return default
 
 
-def class_problem(parent: Object, proxy_class: Object | None, default: str) -> ClassProblem | None:
-    """Say why *parent* can't have its proxy yet; *proxy_class* is the object of the class that it names, if there is
-    one.
+def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> ProxyClassSpec | ClassProblem | None:
+    """Return what the class that *parent* names says, None if it names none, or why its proxy can't be made yet.
+
+    *proxy_class* is the object of that class, if there is one.
     """
     name = class_name(parent, default)
-    if not name or (is_ready(proxy_class) and class_spec(proxy_class) is not None):
+    if not name:
         return None
     if proxy_class is None:
         named = any(PROXY_CLASS in given for given in (labels(parent), annotations(parent)))
         other = f"remove {PROXY_CLASS} from this object" if named else "unset the operator's PROXY_DEFAULT_CLASS"
         return ClassProblem("ProxyFailed", f"ProxyClass {name!r} does not exist: create it, or {other}")
+    if is_ready(proxy_class):
+        parsed = ProxyClass.parse(proxy_class)
+        if not isinstance(parsed, Invalid):
+            return parsed.spec
     return ClassProblem(
         "ProxyPending",
         f"waiting for ProxyClass {name!r}, which is not ready: see the {CONDITION_PROXYCLASS_READY} condition in its "
         "status; a proxy that runs stays as it is",
+        is_passing=_is_changing(proxy_class),
     )
 
 
@@ -48,22 +58,14 @@ def is_ready(proxy_class: Object | None) -> bool:
     return proxy_class is not None and _found_valid(proxy_class) == _generation(proxy_class)
 
 
-def is_changing(proxy_class: Object | None) -> bool:
-    """Tell whether the class was found valid, and has changed since: it is being looked at again."""
-    return proxy_class is not None and _found_valid(proxy_class) not in (None, _generation(proxy_class))
-
-
-def class_spec(proxy_class: Object | None) -> ProxyClassSpec | None:
-    """Return what a class that `class_problem` has nothing against says; None without one."""
-    if proxy_class is None:
-        return None
-    parsed = ProxyClass.parse(proxy_class)
-    return None if isinstance(parsed, Invalid) else parsed.spec
-
-
 def accepts_routes(spec: ProxyClassSpec | None) -> bool:
     """Tell whether proxies of the class use the routes that other devices advertise."""
     return spec is not None and spec.tailscale is not None and spec.tailscale.accept_routes
+
+
+def _is_changing(proxy_class: Object) -> bool:
+    """Tell whether the class was found valid, and has changed since."""
+    return _found_valid(proxy_class) not in (None, _generation(proxy_class))
 
 
 def _found_valid(proxy_class: Object) -> int | None:

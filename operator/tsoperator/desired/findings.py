@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from tsoperator.api.conditions import FALSE, TRUE, set_condition
 from tsoperator.api.objects import Object
-from tsoperator.desired.plan import Note, Plan
+from tsoperator.desired.plan import Note, Plan, earliest
 
 
 class Effect(IntEnum):
@@ -24,15 +24,15 @@ class Effect(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A thing to tell of a device; *reason* is its Event's. It is looked at again after *again* seconds."""
+    """Something to tell of a device; *reason* is that of its Event. Its parent is requeued after *requeue_after* s."""
 
     effect: Effect
     reason: str
     message: str
-    again: float | None = None
+    requeue_after: float | None = None
 
 
-def told(
+def with_findings(
     plan: Plan, findings: Sequence[Finding], *, condition: str = "", reasons: Mapping[Effect, str] | None = None
 ) -> Plan:
     """Return *plan* with *findings* in its Events and in the *condition* of its status, if it has one.
@@ -45,9 +45,9 @@ def told(
     notes = [
         Note("Normal" if each.effect == Effect.NEWS else "Warning", each.reason, each.message) for each in findings
     ]
-    again = [seconds for seconds in (plan.requeue_after, *(each.again for each in findings)) if seconds is not None]
+    requeue_after = earliest(plan.requeue_after, *(each.requeue_after for each in findings))
     status = _status(plan.status, findings, condition, reasons or {}) if plan.status else plan.status
-    return replace(plan, status=status, notes=[*plan.notes, *notes], requeue_after=min(again, default=None))
+    return replace(plan, status=status, notes=[*plan.notes, *notes], requeue_after=requeue_after)
 
 
 def _status(status: Object, findings: Sequence[Finding], condition: str, reasons: Mapping[Effect, str]) -> Object:

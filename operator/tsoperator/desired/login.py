@@ -1,9 +1,41 @@
-"""Proxies that can't log in any more and ask for another auth key: what their parent says meanwhile."""
+"""The logins of a proxy's replicas: who needs an auth key, and what the parent says of proxies that can't log in."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Note
+from tsoperator.desired.replica import Replica
 from tsoperator.desired.secret import Reissue
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What is known of the logins of a parent's *replicas*, of which those *in_need* may get an auth key.
+
+    *devices* has the IDs of the devices that the replicas have, by ordinal.
+    """
+
+    owner: Owner
+    parent_uid: str
+    replicas: Sequence[Replica]
+    in_need: frozenset[int]
+    devices: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The auth keys with which replicas are to log in, by ordinal.
+
+    A replica with an empty key gets one later, because its parent has had too many: in *requeue_after* seconds, after
+    which a doubtful request for a key is also looked at again.
+    """
+
+    by_ordinal: Mapping[int, str] = field(default_factory=dict)
+    requeue_after: float | None = None
+
+
+NO_KEYS = Keys()
 
 SECONDS_A_KEY = 30.0
 """Seconds until a parent whose proxies have used up their share gets one more auth key (standalone-proxies.md 10.3)."""

@@ -1,7 +1,7 @@
 """The Service and the ServiceMonitor by which Prometheus finds a proxy's metrics (standalone-proxies.md 9)."""
 
 from collections.abc import Sequence
-from typing import Final, assert_never
+from typing import Final
 
 from tsoperator.api.labels import label_value
 from tsoperator.api.names import (
@@ -12,8 +12,6 @@ from tsoperator.api.names import (
     LABEL_PROXY_PARENT_NAMESPACE,
     LABEL_PROXY_TYPE,
     MANAGED,
-    TYPE_CONNECTOR,
-    TYPE_EGRESS_SERVICE,
     TYPE_INGRESS_RESOURCE,
     TYPE_INGRESS_SERVICE,
 )
@@ -21,57 +19,22 @@ from tsoperator.api.objects import SERVICE, SERVICEMONITOR, Key, Object, is_dele
 from tsoperator.api.v1alpha1.proxyclass import Metrics
 from tsoperator.desired.children import Owner, owner_reference
 from tsoperator.desired.given import with_given
-from tsoperator.desired.statefulset import (
-    ConnectNetworks,
-    EgressByFQDN,
-    EgressByIP,
-    ExposeIP,
-    ExposeName,
-    ServeIngress,
-    ServeService,
-    Target,
-)
+from tsoperator.desired.proxypod import ProxyPod
 
 METRICS_PORT: Final = 9002
 METRICS_PORT_NAME: Final = "metrics"
 
 
-def proxy_type(target: Target) -> str:
-    """Return what the labels call a proxy with this *target*."""
-    match target:
-        case EgressByFQDN() | EgressByIP():
-            return TYPE_EGRESS_SERVICE
-        case ExposeIP() | ExposeName() | ServeService():
-            return TYPE_INGRESS_SERVICE
-        case ServeIngress():
-            return TYPE_INGRESS_RESOURCE
-        case ConnectNetworks():
-            return TYPE_CONNECTOR
-    assert_never(target)
-
-
-def serves_metrics(target: Target) -> bool:
-    """Tell whether a proxy can serve metrics: not one that forwards all that comes to its address."""
-    match target:
-        case EgressByFQDN() | EgressByIP():
-            return False
-        case ExposeIP() | ExposeName() | ServeService() | ConnectNetworks():
-            return True
-        case ServeIngress(forward_cluster_traffic):
-            return not forward_cluster_traffic
-    assert_never(target)
-
-
 def metrics_objects(
-    proxy: Key, owner: Owner, target: Target, metrics: Metrics | None, there: Sequence[Object]
+    proxy: Key, owner: Owner, pod: ProxyPod, metrics: Metrics | None, there: Sequence[Object]
 ) -> list[Object]:
     """Return what leads to the metrics of the proxy named *proxy*; *there* is what is there of it.
 
     The ServiceMonitor belongs to the Service, so it comes once the Service is there.
     """
-    if metrics is None or not metrics.enable or not serves_metrics(target):
+    if metrics is None or not metrics.enable or not pod.measurable:
         return []
-    labels = _labels(proxy.name, owner, proxy_type(target))
+    labels = _labels(proxy.name, owner, pod.type)
     service = _service(proxy, owner, labels)
     monitor = metrics.service_monitor
     live = next((obj for obj in there if resource_of(obj) == SERVICE and key_of(obj) == key_of(service)), None)

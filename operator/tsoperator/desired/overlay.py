@@ -12,20 +12,20 @@ from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.proxyclass import Container, Debug, Pod, ProxyClassSpec
 from tsoperator.desired.families import POD_IPV4, POD_IPV6
 from tsoperator.desired.given import with_given
-from tsoperator.desired.metrics import METRICS_PORT, METRICS_PORT_NAME, serves_metrics
-from tsoperator.desired.statefulset import ServeIngress, Target
+from tsoperator.desired.metrics import METRICS_PORT, METRICS_PORT_NAME
+from tsoperator.desired.proxypod import ProxyPod
 
 _DEBUG_PORT: Final = 9001
 _STAGING_DIRECTORY: Final = "https://acme-staging-v02.api.letsencrypt.org/directory"
 _REFERENCE = re.compile(r"\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 
 
-def overlaid(statefulset: Object, spec: ProxyClassSpec, target: Target, *, ipv6: bool = False) -> Object:
-    """Return *statefulset*, that of a proxy with this *target*, as the class *spec* wants it; *ipv6* tells that the
+def overlaid(statefulset: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, *, ipv6: bool = False) -> Object:
+    """Return the *statefulset* of a proxy with Pods like *proxy_pod*, as the class *spec* wants it; with *ipv6* the
     first address of its Pods is of that family.
     """
     template = statefulset["spec"]["template"]
-    metadata, pod_spec = template["metadata"], _with_endpoints(template["spec"], spec, target, ipv6)
+    metadata, pod_spec = template["metadata"], _with_endpoints(template["spec"], spec, proxy_pod, ipv6)
     given = spec.stateful_set
     if given is not None and given.pod is not None:
         metadata = _pod_metadata(metadata, given.pod)
@@ -35,17 +35,17 @@ def overlaid(statefulset: Object, spec: ProxyClassSpec, target: Target, *, ipv6:
     return with_given(made, given.labels, given.annotations) if given is not None else made
 
 
-def has_endpoints(spec: ProxyClassSpec, target: Target) -> bool:
-    """Tell whether a proxy with this *target* and class listens at its Pod's address, for metrics or debugging."""
-    return serves_metrics(target) and (_debugs(spec) or _is_measured(spec))
+def has_endpoints(spec: ProxyClassSpec, proxy_pod: ProxyPod) -> bool:
+    """Tell whether a proxy with such Pods and this class listens at its Pod's address, for metrics or debugging."""
+    return proxy_pod.measurable and (_debugs(spec) or _is_measured(spec))
 
 
-def _with_endpoints(pod: Object, spec: ProxyClassSpec, target: Target, ipv6: bool) -> Object:
+def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6: bool) -> Object:
     """Add what concerns metrics, debugging and certificates, in this order, to the container of tailscaled."""
     env: list[Object] = []
     ports: list[Object] = []
     host = POD_IPV6 if ipv6 else POD_IPV4
-    if serves_metrics(target):
+    if proxy_pod.measurable:
         if _debugs(spec):
             env += [
                 _variable("TS_DEBUG_ADDR_PORT", f"{host}:{_DEBUG_PORT}"),
@@ -58,7 +58,7 @@ def _with_endpoints(pod: Object, spec: ProxyClassSpec, target: Target, ipv6: boo
                 _variable("TS_ENABLE_METRICS", "true"),
             ]
             ports.append(_port(METRICS_PORT_NAME, METRICS_PORT))
-    if spec.use_lets_encrypt_staging_environment and isinstance(target, ServeIngress):
+    if spec.use_lets_encrypt_staging_environment and proxy_pod.serves_https:
         env.append(_variable("TS_DEBUG_ACME_DIRECTORY_URL", _STAGING_DIRECTORY))
 
     def extended(container: Object) -> Object:

@@ -2,14 +2,29 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME, DNS_FINALIZER
 from tsoperator.api.objects import Key, Object, Resource, annotations, is_deleting
 from tsoperator.api.quantities import amount
+from tsoperator.desired.children import Owner
 from tsoperator.desired.given import given_names, without_given
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A child of ours as it should be, whole: it is created, or replaced if the live one differs."""
+
+    obj: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """A child that others write too: it is created; one that turns out to be there is never replaced."""
+
+    obj: Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +37,11 @@ class Patch:
 
 
 @dataclass(frozen=True, slots=True)
-class Creation:
-    """An object to create that others write too: one that turns out to be there is never replaced, but looked at."""
-
-    obj: Object
-
-
-@dataclass(frozen=True, slots=True)
 class Deletion:
-    """An object to delete, that very one.
+    """The deletion of *obj*, and of no other object that has its name.
 
-    *release* names a finalizer of ours to take off it first. With *unchanged* only as it was seen: a Secret in which
-    a proxy has just reported its device is looked at again.
+    *release* names a finalizer of ours to take off it first. With *unchanged* the object is deleted only as it was
+    seen: a Secret in which a proxy has just reported its device fails with a Conflict.
     """
 
     resource: Resource
@@ -41,6 +49,74 @@ class Deletion:
     propagation: Literal["Background", "Foreground"] = "Background"
     release: str = ""
     unchanged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDevice:
+    """Delete a device from the tailnet called *tailnet*; the steps after it wait until that is done."""
+
+    tailnet: str
+    owner: Owner
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTags:
+    """Give a device these tags in place of those that it has; nothing waits for it."""
+
+    tailnet: str
+    owner: Owner
+    device: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FreeName:
+    """Delete the dead device that has the name *hostname*, if there is one; the steps after it wait for that.
+
+    A device is dead if it has been offline for long and has the *tags* of the proxy that wants the name.
+    """
+
+    tailnet: str
+    owner: Owner
+    hostname: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeName:
+    """Give a device the name *hostname*, which is freed first as by `FreeName`; nothing waits for it."""
+
+    tailnet: str
+    owner: Owner
+    device: str
+    hostname: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetFailure:
+    """Forget that the control server did not do *what* was asked for a device: it is right now without that."""
+
+    tailnet: str
+    owner: Owner
+    device: str
+    what: str
+
+
+ControlStep = DeleteDevice | SetTags | FreeName | TakeName | ForgetFailure
+"""What is asked of the control server of a tailnet, for the proxies of an owner, or remembered of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindNodePorts:
+    """Find out which node ports the cluster has, by a request for a Service that the API server must refuse."""
+
+
+Errand = ControlStep | FindNodePorts
+"""A step that is no write to an object of the plan."""
+
+Step = Child | Creation | Patch | Deletion | Errand
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +129,43 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """What the API server or a control server did not do for an object.
+
+    *message* says why, and what the user can do. *reason* is the condition's where it says more than that of the kind.
+    *error* is what was raised.
+    """
+
+    message: str
+    reason: str = ""
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What closes the gap between an object and the cluster, in the order in which it is carried out.
 
-    *hold* puts our finalizer on the object. *apply* has children, whole, and what others write too, to create or patch.
-    *status* is the whole desired status, its conditions without transition times; None leaves it. *release* takes our
-    finalizer off, last. *requeue_after* is in seconds.
+    First the finalizer *hold* is put on the object, then come the *steps* in their order and an Event for each of
+    *notes*. Then the object gets *status*, its whole desired status with conditions that have no transition time yet;
+    None leaves the status as it is. Last the finalizer *release* is taken off. *requeue_after* is in seconds.
+
+    *error* is raised when all that is done, so that the object is tried again. *way_out* tells the user what to do
+    should a control server refuse one of the steps for good.
     """
 
-    hold: bool = False
-    devices: Sequence[str] = ()
-    apply: Sequence[Object | Creation | Patch] = ()
-    delete: Sequence[Deletion] = ()
-    status: Object | None = None
+    hold: str = ""
+    steps: Sequence[Step] = ()
     notes: Sequence[Note] = ()
-    release: bool = False
+    status: Object | None = None
+    release: str = ""
     requeue_after: float | None = None
+    error: Exception | None = None
+    way_out: str = ""
+
+
+def earliest(*seconds: float | None) -> float | None:
+    """Return the least of *seconds*, of which those that are None don't count."""
+    return min((each for each in seconds if each is not None), default=None)
 
 
 def digest_of(value: Any) -> str:
@@ -84,8 +181,8 @@ def contains(live: Any, desired: Any) -> bool:
     """
     if live is None:
         return desired in (None, "", {}, [])
-    if isinstance(desired, Mapping):
-        return isinstance(live, Mapping) and all(
+    if isinstance(desired, dict):
+        return isinstance(live, dict) and all(
             contains(_comparable(name, live.get(name)), _comparable(name, value)) for name, value in desired.items()
         )
     if isinstance(desired, list):
@@ -180,6 +277,6 @@ def _comparable(name: str, value: Any) -> Any:
     """Return *value* of the field *name* so that equal ones are the same."""
     if name == "env" and isinstance(value, list):
         return {variable["name"]: variable for variable in value}
-    if name in ("requests", "limits") and isinstance(value, Mapping):
+    if name in ("requests", "limits") and isinstance(value, dict):
         return {resource: amount(given) for resource, given in value.items()}
     return value

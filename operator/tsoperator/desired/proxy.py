@@ -1,23 +1,35 @@
-"""A standalone proxy: headless Service, Secret, StatefulSet; what makes them right, and what takes them away."""
+"""A standalone proxy: headless Service, Secrets, StatefulSet; what makes them right, and what takes them away."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tsoperator.api.names import DNS_FINALIZER
+from tsoperator.api.names import DNS_FINALIZER, FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of, resource_of
 from tsoperator.api.rules import child_name
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner, first
+from tsoperator.desired.devices import (
+    NO_DEVICES,
+    DevicePlan,
+    ProxyDevices,
+    TailnetView,
+    destination_findings,
+    is_stuck,
+    plan_devices,
+)
 from tsoperator.desired.families import pods_have_ipv6
-from tsoperator.desired.login import login_notes, login_problem
+from tsoperator.desired.login import NO_KEYS, Keys, Login, login_notes, login_problem
 from tsoperator.desired.metrics import metrics_objects
 from tsoperator.desired.overlay import has_endpoints, overlaid
-from tsoperator.desired.plan import Creation, Deletion, Patch, Plan
+from tsoperator.desired.plan import Child, Creation, DeleteDevice, Deletion, Note, Plan, Step, earliest
+from tsoperator.desired.proxypod import ProxyPod
+from tsoperator.desired.replica import Replica, ReplicaSecrets
 from tsoperator.desired.secret import (
     Reissue,
     ReportedDevice,
     config_patch,
+    device_id_of,
     device_of,
     must_keep_auth_key,
     needs_auth_key,
@@ -25,12 +37,12 @@ from tsoperator.desired.secret import (
     reissue_of,
 )
 from tsoperator.desired.service import headless_service
-from tsoperator.desired.statefulset import Target, proxy_statefulset, replicas, selects
+from tsoperator.desired.statefulset import proxy_pod_spec, proxy_statefulset, selects
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.settings import Settings
 
-_ORDINAL = re.compile(r"-(\d+)$")  # of a replica, at the end of the name of its Pod and Secret
-_STILL_THERE = 5.0  # s until a look at a deletion that should have ended by a watch event
+_ORDINAL = re.compile(r"-\d+$")  # of a replica, at the end of the name of its Pod and Secret
+_STILL_THERE = 5.0  # s until another look at a deletion that should have ended by a watch event
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,119 +58,170 @@ class Children:
     metrics: Sequence[Object] = ()
     grouped: Sequence[Object] = ()
 
+    def secret(self, key: Key) -> Object | None:
+        """Return the Secret named *key*; None if it isn't there."""
+        return next((secret for secret in self.secrets if key_of(secret) == key), None)
+
+    def secrets_of(self, replica: Replica) -> ReplicaSecrets:
+        """Return the Secrets of a replica."""
+        return ReplicaSecrets(self.secret(replica.config_secret), self.secret(replica.state_secret))
+
 
 NO_CHILDREN = Children([], [], [], [], [])
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy as it should be."""
+    """A proxy as it should be; *key* names its headless Service and StatefulSet.
+
+    Each of its replicas has a device with the *tags* in the Tailnet called *tailnet*; with a *hostname_prefix* each has
+    a hostname of its own. *notes* are Events that say what of the parent's wishes is left out.
+    """
 
     owner: Owner
     parent_uid: str
-    target: Target
+    key: Key
+    pod: ProxyPod
     config: ProxyConfig
     tags: Sequence[str]
+    tailnet: str = ""
+    replica_count: int = 1
     magic_dns_name: str = ""
     hostname_prefix: str = ""
     proxy_class: ProxyClassSpec | None = None
+    notes: Sequence[Note] = ()
 
-    def config_of(self, ordinal: int) -> ProxyConfig:
-        """Return what the replica with that *ordinal* is told: with a prefix it has a hostname of its own."""
-        if not self.hostname_prefix:
-            return self.config
-        return replace(self.config, hostname=f"{self.hostname_prefix}-{ordinal}")
+    def config_of(self, replica: Replica) -> ProxyConfig:
+        """Return what the replica is told."""
+        return replace(self.config, hostname=replica.hostname)
+
+    @property
+    def replicas(self) -> list[Replica]:
+        """The replicas, by ordinal."""
+        names = [Key(self.key.namespace, f"{self.key.name}-{ordinal}") for ordinal in range(self.replica_count)]
+        return [
+            Replica(ordinal, name, name, self._hostname(ordinal), self.tags, self.tailnet)
+            for ordinal, name in enumerate(names)
+        ]
+
+    def _hostname(self, ordinal: int) -> str:
+        return f"{self.hostname_prefix}-{ordinal}" if self.hostname_prefix else self.config.hostname
 
 
-def proxy_key(proxy: Proxy, children: Children, settings: Settings) -> Key:
+def proxy_key(owner: Owner, parent_uid: str, children: Children, settings: Settings) -> Key:
     """Return the key of the headless Service and StatefulSet: the one that they have, or that of a new proxy."""
     if there := first(children.services) or first(children.statefulsets):
         return key_of(there)
     if secret := first(children.secrets):
         key = key_of(secret)
         return Key(key.namespace, _ORDINAL.sub("", key.name))
-    return Key(settings.namespace, child_name(proxy.owner.key.name, proxy.parent_uid))
+    return Key(settings.namespace, child_name(owner.key.name, parent_uid))
 
 
-def secret_key(proxy: Proxy, children: Children, settings: Settings, ordinal: int = 0) -> Key:
-    """Return the key of a replica's Secret, which is also its Pod's name."""
-    key = proxy_key(proxy, children, settings)
-    return Key(key.namespace, f"{key.name}-{ordinal}")
+def proxy_login(proxy: Proxy, children: Children) -> Login:
+    """Return which replicas of *proxy* may need an auth key: their live Secrets must be read before planning."""
+    replicas = proxy.replicas
+    secrets = {each.ordinal: children.secrets_of(each) for each in replicas}
+    in_need = frozenset(
+        each.ordinal for each in replicas if _may_need_key(secrets[each.ordinal], proxy.config_of(each))
+    )
+    devices = {ordinal: device for ordinal, found in secrets.items() if (device := device_id_of(found))}
+    return Login(proxy.owner, proxy.parent_uid, replicas, in_need, devices)
 
 
-def wants_auth_key(proxy: Proxy, children: Children, ordinal: int = 0) -> bool:
-    """Tell whether a replica's live Secret must be read, and a key minted if there is none in it, before planning."""
-    secret = _secret_of(children, ordinal)
-    asks = reissue_of(secret) is Reissue.ASKED
-    return asks or needs_auth_key(secret) or must_keep_auth_key(secret, proxy.config_of(ordinal))
+def _may_need_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
+    asks = reissue_of(secrets) is Reissue.ASKED
+    return asks or needs_auth_key(secrets) or must_keep_auth_key(secrets, config)
 
 
-def proxy_problem(proxy: Proxy, children: Children, auth_keys: Mapping[int, str]) -> str:
-    """Say why *proxy*, planned with *auth_keys*, can't log in any more, and what comes of it; empty if it can."""
-    return login_problem(_asking(proxy, children), auth_keys)
+def proxy_problem(proxy: Proxy, children: Children, keys: Keys) -> str:
+    """Say why *proxy*, planned with *keys*, can't log in any more, and what comes of it; empty if it can."""
+    return login_problem(_asking(proxy, children), keys.by_ordinal)
 
 
-def plan_proxy(proxy: Proxy, children: Children, settings: Settings, auth_keys: Mapping[int, str]) -> Plan:
-    """Return what brings the children of *proxy* up to date; *auth_keys* has those that `wants_auth_key` says, by
-    ordinal, an empty one for a replica that has lost its device and gets another key later.
+def proxy_devices(proxy: Proxy, children: Children, view: TailnetView, settings: Settings) -> DevicePlan:
+    """Return what the devices of *proxy* need, in the tailnet of *view*."""
+    states = {each.ordinal: children.secrets_of(each).state for each in proxy.replicas}
+    devices = ProxyDevices(
+        proxy.owner,
+        proxy.replicas,
+        reported={ordinal: device_of(state, None).id for ordinal, state in states.items() if state is not None},
+        shares_hostname=proxy.replica_count > 1 and not proxy.hostname_prefix,
+    )
+    made = plan_devices(devices, view, take_over_names=settings.take_over_names)
+    first_device = proxy_device(children)
+    stuck = first_device is not None and is_stuck(children.pods, first_device.id, first_device.fqdn)
+    told = destination_findings(view.destination, proxy.tags, is_stuck=stuck)
+    return replace(made, findings=[*made.findings, *told])
+
+
+def plan_proxy(
+    proxy: Proxy,
+    children: Children,
+    settings: Settings,
+    keys: Keys = NO_KEYS,
+    devices: DevicePlan = NO_DEVICES,
+) -> Plan:
+    """Return what brings the *children* of *proxy* up to date, and its *devices* as `proxy_devices` says; *keys* are
+    those that `proxy_login` asks for.
     """
-    key = proxy_key(proxy, children, settings)
-    service = next((obj for obj in children.services if key_of(obj) == key), None)
-    statefulset = next((obj for obj in children.statefulsets if key_of(obj) == key), None)
+    service = next((obj for obj in children.services if key_of(obj) == proxy.key), None)
+    statefulset = next((obj for obj in children.statefulsets if key_of(obj) == proxy.key), None)
     if statefulset is not None and not selects(statefulset, proxy.parent_uid):
         # The parent was made anew: the selector can't be changed, so the StatefulSet goes first and comes back.
-        return Plan(hold=True, delete=_in_foreground(statefulset), requeue_after=_STILL_THERE)
-    desired: list[Object | Creation | Patch] = [
-        headless_service(key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name)
-    ]
-    for ordinal in range(replicas(proxy.target)):
-        secret, config, auth_key = _secret_of(children, ordinal), proxy.config_of(ordinal), auth_keys.get(ordinal, "")
-        if secret is None:
-            own_key = secret_key(proxy, children, settings, ordinal)
-            desired.append(Creation(proxy_secret(own_key, proxy.owner, config, auth_key)))
-        elif patch := config_patch(secret, config, auth_key):
-            desired.append(patch)
-    wanted = proxy_statefulset(key, proxy.owner, proxy.parent_uid, proxy.target, settings, live=statefulset)
-    desired += _as_its_class_says(proxy, wanted, pods_have_ipv6(children.pods, statefulset, service))
+        return Plan(hold=FINALIZER, steps=_in_foreground(statefulset), requeue_after=_STILL_THERE)
     metrics = proxy.proxy_class.metrics if proxy.proxy_class else None
-    measured = metrics_objects(key, proxy.owner, proxy.target, metrics, children.metrics)
+    measured = metrics_objects(proxy.key, proxy.owner, proxy.pod, metrics, children.metrics)
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
-    surplus = [secret for secret in children.secrets if _is_surplus(secret, key, replicas(proxy.target))]
+    surplus = [secret for secret in children.secrets if _is_surplus(secret, proxy)]
     gone = [secret for secret in surplus if _is_released(secret, statefulset, proxy, children)]
     return Plan(
-        hold=True,
-        devices=_device_ids(gone),
-        apply=[*desired, *measured],
-        delete=[
+        hold=FINALIZER,
+        steps=[
+            *devices.before,
+            Child(headless_service(proxy.key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name)),
+            *_secret_steps(proxy, children, keys),
+            *_statefulset_steps(proxy, children, settings, statefulset, service),
+            *map(Child, measured),
+            *devices.after,
+            *_device_deletions(proxy.owner, gone, proxy.tailnet),
             *leaving,
             *_unwanted(children.metrics, measured),
             *(Deletion(SECRET, secret, unchanged=True) for secret in gone),
         ],
-        notes=login_notes(_asking(proxy, children), auth_keys),
-        requeue_after=None if len(gone) == len(surplus) else _STILL_THERE,
+        notes=[*login_notes(_asking(proxy, children), keys.by_ordinal), *proxy.notes],
+        requeue_after=earliest(None if len(gone) == len(surplus) else _STILL_THERE, keys.requeue_after),
+        way_out=_way_out(gone),
     )
 
 
-def plan_removal(children: Children) -> Plan:
-    """Return the next step of taking a proxy away: Pods first, then device, then the rest and our finalizer on the
-    parent.
+def plan_removal(owner: Owner, children: Children, tailnet: str = "") -> Plan:
+    """Return the next step of removing the proxy of *owner*: first its Pods, then its devices in the *tailnet*, then
+    the rest and our finalizer on the parent.
 
     Pods are waited for here: in the foreground a StatefulSet takes the garbage collector several more requests, of
     which it makes twenty a second. One that has lost its StatefulSet (kubectl delete --cascade=orphan) isn't.
     """
     if children.statefulsets or any(map(_is_managed, children.pods)):
         going = [Deletion(STATEFULSET, obj) for obj in children.statefulsets if not is_deleting(obj)]
-        return Plan(delete=going, requeue_after=_STILL_THERE)
-    release = [Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.services]
-    secrets = [Deletion(SECRET, obj, unchanged=True) for obj in children.secrets]
+        return Plan(steps=going, requeue_after=_STILL_THERE)
     return Plan(
-        devices=_device_ids(children.secrets), delete=[*release, *secrets, *_unwanted(children.metrics)], release=True
+        steps=[
+            *_device_deletions(owner, children.secrets, tailnet),
+            *(Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.services),
+            *(Deletion(SECRET, obj, unchanged=True) for obj in children.secrets),
+            *_unwanted(children.metrics),
+        ],
+        release=FINALIZER,
+        way_out=_way_out(children.secrets),
     )
 
 
-def way_out(plan: Plan) -> str:
-    """Return what the user can do while the devices that *plan* takes away can't be deleted."""
-    names = " and ".join(str(key_of(step.obj)) for step in plan.delete if step.resource == SECRET)
+def _way_out(secrets: Sequence[Object]) -> str:
+    """Return what the user can do while the devices of these Secrets can't be deleted."""
+    if not _device_ids(secrets):
+        return ""
+    names = " and ".join(str(key_of(secret)) for secret in secrets)
     return (
         f"if the control server is gone for good, delete Secret {names} by hand: the device is then left as it is, and "
         "everything else goes"
@@ -176,49 +239,48 @@ def proxy_device(children: Children) -> ReportedDevice | None:
 
 def replica_devices(proxy: Proxy, children: Children) -> list[ReportedDevice]:
     """Return the devices that the replicas of *proxy* have reported, by ordinal."""
-    secrets = (_secret_of(children, ordinal) for ordinal in range(replicas(proxy.target)))
-    devices = [device_of(secret, None) for secret in secrets if secret]
+    states = (children.secrets_of(each).state for each in proxy.replicas)
+    devices = [device_of(state, None) for state in states if state]
     return [device for device in devices if device.id]
 
 
-def device_ids(proxy: Proxy, children: Children) -> dict[int, str]:
-    """Return the IDs of the devices that replicas of *proxy* have, by ordinal."""
-    secrets = {ordinal: _secret_of(children, ordinal) for ordinal in range(replicas(proxy.target))}
-    return {ordinal: device for ordinal, secret in secrets.items() if secret and (device := device_of(secret, None).id)}
+def _secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
+    """Yield what makes the Secret of each replica, or brings its config up to date."""
+    for replica in proxy.replicas:
+        secrets, config = children.secrets_of(replica), proxy.config_of(replica)
+        auth_key = keys.by_ordinal.get(replica.ordinal, "")
+        if secrets.config is None:
+            yield Creation(proxy_secret(replica.config_secret, proxy.owner, config, auth_key))
+        elif patch := config_patch(secrets, config, auth_key):
+            yield patch
 
 
-def _as_its_class_says(proxy: Proxy, statefulset: Object, ipv6: bool | None) -> list[Object]:
-    """Return *statefulset* as the proxy's class wants it; none until it is known where its Pods are to listen."""
+def _statefulset_steps(
+    proxy: Proxy, children: Children, settings: Settings, live: Object | None, service: Object | None
+) -> list[Step]:
+    """Return what makes the StatefulSet as the proxy's class wants it; nothing until it is known where its Pods are to
+    listen.
+    """
+    spec = proxy_pod_spec(proxy.pod, proxy.replicas, settings, live)
+    statefulset = proxy_statefulset(
+        proxy.key, proxy.owner, proxy.parent_uid, spec, proxy.replica_count, proxy.pod.annotations
+    )
     if proxy.proxy_class is None:
-        return [statefulset]
-    if ipv6 is None and has_endpoints(proxy.proxy_class, proxy.target):
+        return [Child(statefulset)]
+    ipv6 = pods_have_ipv6(children.pods, live, service)
+    if ipv6 is None and has_endpoints(proxy.proxy_class, proxy.pod):
         return []  # the headless Service, which has just been asked for, will say it
-    return [overlaid(statefulset, proxy.proxy_class, proxy.target, ipv6=bool(ipv6))]
-
-
-def reported_device(children: Children, ordinal: int) -> ReportedDevice | None:
-    """Return the device that a replica has reported; None where it is new and has no Secret yet."""
-    secret = _secret_of(children, ordinal)
-    return device_of(secret, None) if secret is not None else None
-
-
-def _secret_of(children: Children, ordinal: int) -> Object | None:
-    return first(secret for secret in children.secrets if _ordinal(secret) == ordinal)
+    return [Child(overlaid(statefulset, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6)))]
 
 
 def _asking(proxy: Proxy, children: Children) -> dict[int, Reissue]:
-    return {ordinal: reissue_of(_secret_of(children, ordinal)) for ordinal in range(replicas(proxy.target))}
+    return {each.ordinal: reissue_of(children.secrets_of(each)) for each in proxy.replicas}
 
 
-def _ordinal(secret: Object) -> int | None:
-    match = _ORDINAL.search(key_of(secret).name)
-    return int(match[1]) if match else None
-
-
-def _is_surplus(secret: Object, key: Key, count: int) -> bool:
-    """Tell whether *secret* is of a replica that is not among the first *count* of the StatefulSet named *key*."""
+def _is_surplus(secret: Object, proxy: Proxy) -> bool:
+    """Tell whether *secret* is that of a replica which *proxy* is not to have any more."""
     stem, _, ordinal = key_of(secret).name.rpartition("-")
-    return stem == key.name and ordinal.isdecimal() and int(ordinal) >= count
+    return stem == proxy.key.name and ordinal.isdecimal() and int(ordinal) >= proxy.replica_count
 
 
 def _is_released(secret: Object, statefulset: Object | None, proxy: Proxy, children: Children) -> bool:
@@ -228,11 +290,15 @@ def _is_released(secret: Object, statefulset: Object | None, proxy: Proxy, child
     status = statefulset.get("status") or {}
     seen = status.get("observedGeneration") == statefulset["metadata"].get("generation")
     counts = {statefulset["spec"].get("replicas"), status.get("replicas") or 0, status.get("updatedReplicas") or 0}
-    return seen and counts == {replicas(proxy.target)}
+    return seen and counts == {proxy.replica_count}
 
 
-def _device_ids(secrets: Sequence[Object]) -> list[str]:
+def _device_ids(secrets: Iterable[Object]) -> list[str]:
     return [device for secret in secrets if (device := device_of(secret, None).id)]
+
+
+def _device_deletions(owner: Owner, secrets: Iterable[Object], tailnet: str) -> list[Step]:
+    return [DeleteDevice(tailnet, owner, device) for device in _device_ids(secrets)]
 
 
 def _unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Deletion]:

@@ -5,7 +5,7 @@ import binascii
 import contextlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -28,8 +28,12 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import SECRET, Key, Object, key_of
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Patch, digest_of
+from tsoperator.desired.replica import ReplicaSecrets
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
 from tsoperator.desired.x509 import Validity, validity
+
+BY_DEVICE = "device"
+"""The index of Secrets by the ID of the device that they report."""
 
 _DEVICE_KEYS = (
     SECRET_DEVICE_ID,
@@ -42,11 +46,11 @@ _DEVICE_KEYS = (
 _OUR_CONFIGS = (CONFIG_KEY, CONFIG_KEY_WITHOUT_APP_CONNECTOR)
 _CONFIG_KEY = re.compile(r"cap-(\d+)\.hujson")
 _CONFIG_DIGEST = "configDigest"
-_HAS_AUTH_KEY = "hasAuthKey"
+_AUTH_KEY_DIGEST = "authKeyDigest"
 _FOREIGN_CONFIGS = "foreignConfigs"
 _SERVE_STATE = "serveState"
 _STATE_DEVICE = "stateDevice"
-_REISSUE = "reissue"
+_REFUSED_KEY_DIGEST = "refusedKeyDigest"
 _CERTIFICATES = "certificates"
 _ASKED_FOR_CERTIFICATE = "askedForCertificate"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
@@ -84,9 +88,11 @@ class Certificate:
 
 
 def slim(secret: Object) -> Object:
-    """Return what the cache keeps of a proxy's Secret: device keys, a digest of the config, whether it holds an auth
-    key, whether the proxy asks for another, the names of configs for other images than we write, and of what tailscaled
-    was last told to serve; of its certificates when they are valid.
+    """Return what the cache keeps of a proxy's Secret.
+
+    These are the device keys, and digests of the config, of the auth key in it, and of the auth key in whose place the
+    proxy asks for another; the names of configs for other images than we write, and of what tailscaled was last told
+    to serve; and for its certificates when they are valid.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -96,11 +102,11 @@ def slim(secret: Object) -> Object:
         "metadata": metadata,
         "data": {name: data[name] for name in _DEVICE_KEYS if name in data},
         _CONFIG_DIGEST: _config_digest(data),
-        _HAS_AUTH_KEY: bool(auth_key_of(secret)),
+        _AUTH_KEY_DIGEST: digest_of(key) if (key := auth_key_of(secret)) else "",
         _FOREIGN_CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name) and name not in _OUR_CONFIGS],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: _device_in_state(data),
-        _REISSUE: _reissue(data, auth_key_of(secret)),
+        _REFUSED_KEY_DIGEST: digest_of(_text(data, SECRET_REISSUE)) if SECRET_REISSUE in data else "",
         _CERTIFICATES: _certificates(data),
         _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
     }
@@ -115,27 +121,37 @@ def auth_key_of(secret: Object) -> str:
     return key if isinstance(key, str) else ""
 
 
-def needs_auth_key(secret: Object | None) -> bool:
-    """Tell whether a proxy with this *slim* Secret can't log in without a key that it doesn't have.
+def needs_auth_key(secrets: ReplicaSecrets) -> bool:
+    """Tell whether a replica can't log in without an auth key that its Secrets don't hold.
 
-    With the state of a login it can, even if the ID of its device was taken from the Secret.
+    It can with the state of an earlier login, even if the ID of its device was taken from the Secret.
     """
-    return secret is None or not (secret[_HAS_AUTH_KEY] or device_of(secret, None).id)
+    has_key = secrets.config is not None and secrets.config[_AUTH_KEY_DIGEST]
+    return not (has_key or device_id_of(secrets))
 
 
-def reissue_of(secret: Object | None) -> Reissue:
-    """Return how far the proxy with this *slim* Secret is with asking for another auth key."""
-    return Reissue.NOT_ASKED if secret is None else Reissue(secret[_REISSUE])
-
-
-def must_keep_auth_key(secret: Object | None, config: ProxyConfig) -> bool:
-    """Tell whether writing *config* to this *slim* Secret would take away the key that the proxy has yet to use."""
+def must_keep_auth_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
+    """Tell whether writing *config* would take away the auth key that the replica has yet to use."""
     return (
-        secret is not None
-        and bool(secret[_HAS_AUTH_KEY])
-        and not _has_logged_in(secret)
-        and secret[_CONFIG_DIGEST] != _config_digest(_encoded(config_files(config)))
+        secrets.config is not None
+        and bool(secrets.config[_AUTH_KEY_DIGEST])
+        and not _has_logged_in(secrets)
+        and secrets.config[_CONFIG_DIGEST] != _config_digest(_encoded(config_files(config)))
     )
+
+
+def reissue_of(secrets: ReplicaSecrets) -> Reissue:
+    """Return how far a replica is with asking for another auth key."""
+    refused = secrets.state[_REFUSED_KEY_DIGEST] if secrets.state is not None else ""
+    if not refused:
+        return Reissue.NOT_ASKED
+    given = secrets.config[_AUTH_KEY_DIGEST] if secrets.config is not None else ""
+    return Reissue.ANSWERED if given not in ("", refused) else Reissue.ASKED
+
+
+def device_id_of(secrets: ReplicaSecrets) -> str:
+    """Return the ID of the device that a replica has; empty if it has none, as far as is known."""
+    return device_of(secrets.state, None).id if secrets.state is not None else ""
 
 
 def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
@@ -158,6 +174,12 @@ def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     return ReportedDevice(id_, fqdn, "" if no_https else endpoint, no_https, ips)
 
 
+def by_device(secret: Object) -> Iterable[str]:
+    """Index *slim* Secrets by device."""
+    device = device_of(secret, None).id
+    return (device,) if device else ()
+
+
 def certificate_of(secret: Object, domain: str) -> Certificate:
     """Return what is known of the certificate for *domain* in a *slim* Secret."""
     found: Mapping[str, Validity | None] = secret[_CERTIFICATES]
@@ -176,17 +198,20 @@ def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> 
     }
 
 
-def config_patch(secret: Object, config: ProxyConfig, auth_key: str) -> Patch | None:
-    """Return the patch that brings the config of a *slim* Secret up to date; None if it is.
+def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) -> Patch | None:
+    """Return the patch that brings the config of a replica up to date; None if it is, or has no Secret yet.
 
-    *auth_key* is what the proxy has yet to use; once it has a device the key goes from the Secret, unless the proxy has
-    lost that device and asks for another key. A config that another operator wrote for newer images goes, or those
-    would read it and not ours. A proxy that is no longer to serve anything forgets what it served: it would go on after
-    its restart.
+    *auth_key* is the one that the replica has yet to use. Once it has a device the key is removed from the Secret,
+    unless the proxy has lost that device and asks for another key. A config that another operator wrote for newer
+    images is removed, because those images would read it in place of ours. A proxy that is no longer to serve anything
+    also loses what tailscaled remembers of it: it would serve that again after a restart.
     """
+    secret = secrets.config
+    if secret is None:
+        return None
     files = _encoded(config_files(config))
-    logged_in = _has_logged_in(secret)
-    drop = logged_in and secret[_HAS_AUTH_KEY]
+    logged_in = _has_logged_in(secrets)
+    drop = logged_in and secret[_AUTH_KEY_DIGEST]
     served = secret[_SERVE_STATE] if config.serve_config is None else []
     if secret[_CONFIG_DIGEST] == _config_digest(files) and not drop and not auth_key:
         return Patch(SECRET, key_of(secret), {"data": dict.fromkeys(served)}) if served else None
@@ -197,14 +222,10 @@ def config_patch(secret: Object, config: ProxyConfig, auth_key: str) -> Patch | 
     return Patch(SECRET, key_of(secret), {"data": written})
 
 
-def _has_logged_in(secret: Object) -> bool:
-    return bool(_text(secret["data"], SECRET_DEVICE_ID)) and not secret[_REISSUE]
-
-
-def _reissue(data: Mapping[str, str], key: str) -> Reissue:
-    if SECRET_REISSUE not in data:
-        return Reissue.NOT_ASKED
-    return Reissue.ANSWERED if key and key != _text(data, SECRET_REISSUE) else Reissue.ASKED
+def _has_logged_in(secrets: ReplicaSecrets) -> bool:
+    """Tell whether the replica reported a device, and doesn't ask for another auth key."""
+    state = secrets.state
+    return state is not None and bool(_text(state["data"], SECRET_DEVICE_ID)) and not state[_REFUSED_KEY_DIGEST]
 
 
 def _config_digest(data: Mapping[str, str]) -> str:

@@ -1,13 +1,12 @@
-"""Carries out a Plan: our finalizer on, devices, what differs, deletes, our finalizer off. Then reports the status."""
+"""Acts on a Plan and reports: finalizer, steps and Events, then the status; refusals become conditions and Events."""
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from tsoperator.api.conditions import set_condition
-from tsoperator.api.names import FINALIZER, GROUP
 from tsoperator.api.objects import (
-    SERVICEMONITOR,
     Object,
     Resource,
     has_finalizer,
@@ -18,11 +17,26 @@ from tsoperator.api.objects import (
     uid,
 )
 from tsoperator.desired.children import is_marked
-from tsoperator.desired.plan import Creation, Deletion, Patch, Plan, to_create, write_for
+from tsoperator.desired.plan import (
+    Child,
+    Creation,
+    Deletion,
+    Errand,
+    Note,
+    Patch,
+    Plan,
+    Refusal,
+    to_create,
+    write_for,
+)
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import AlreadyExists, Invalid, NotFound
+from tsoperator.kube.errors import AlreadyExists, Invalid, KubeError, NotFound
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.result import Result
+
+Failed = Callable[[Object, Refusal], Plan]
+"""Returns the plan that tells of a refusal on an object: its condition, and an Event."""
 
 
 def utc_now() -> datetime:
@@ -31,9 +45,11 @@ def utc_now() -> datetime:
 
 
 class Applier:
-    """Writes what differs between a Plan and the cluster as the cache has it; nothing if nothing differs.
+    """Acts on the plans of all reconcilers, and reports: whatever is written for an object is written here.
 
-    Its methods raise KubeError (Conflict when the cache was behind: look again) and what *delete_device* raises.
+    It writes what differs between a Plan and the cluster as the cache has it, and nothing if nothing differs. Its
+    methods raise KubeError (Conflict when the cache was behind, so the object has to be looked at anew), what
+    *run_errand* raises, among that Pending.
     """
 
     def __init__(
@@ -41,41 +57,54 @@ class Applier:
         client: KubeClient,
         cache: Cache,
         events: EventRecorder,
-        delete_device: Callable[[str], Awaitable[None]],
+        run_errand: Callable[[Errand], Awaitable[None]],
+        explain: Callable[[Exception], Refusal | None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """*delete_device* takes a device ID off the tailnet; one that is gone already is fine."""
+        """*run_errand* carries out the steps that are no writes; *explain* says which errors are refusals, and why."""
         self._client = client
         self._cache = cache
         self._events = events
-        self._delete_device = delete_device
+        self._run_errand = run_errand
+        self._explain = explain
         self._now = now
 
-    async def apply(self, parent: Object, plan: Plan) -> Object:
-        """Carry out *plan* but for its status; return the parent as it is stored then."""
-        if plan.hold and not has_finalizer(parent, FINALIZER):
-            parent = await self._set_finalizers(parent, [*(parent["metadata"].get("finalizers") or ()), FINALIZER])
-        for device in plan.devices:
-            await self._delete_device(device)
-        for desired in plan.apply:
-            if isinstance(desired, Patch):
-                stored = self._stored(
-                    desired.resource, await self._client.patch(desired.resource, desired.key, desired.body)
-                )
-                if uid(stored) == uid(parent):
-                    parent = stored
-            elif isinstance(desired, Creation):
-                await self._create(desired.obj)
-            else:
-                await self._write(desired)
-        for deletion in plan.delete:
-            await self._delete(deletion)
-        for note in plan.notes:
-            await self._events.event(parent, note.type, note.reason, note.message)
-        return parent
+    async def act(self, parent: Object, plan: Plan, failed: Failed) -> Object:
+        """Carry out *plan* but for its status; return the parent as it is stored then.
 
-    async def report(self, parent: Object, plan: Plan) -> None:
-        """Write the status that *plan* wants if it is another, conditions stamped; then let go of the parent."""
+        When the API server or a control server refuses, carry out and report what *failed* makes of that, and raise the
+        error, so that the object is tried again.
+        """
+        try:
+            return await self.apply(parent, plan)
+        except Exception as error:
+            refusal = self._explain(error)
+            if refusal is None:
+                raise
+            if plan.way_out and not isinstance(error, KubeError):
+                refusal = replace(refusal, message=f"{refusal.message}; {plan.way_out}")
+            parent = self._cache.newest(resource_of(parent), parent)  # the finalizer may have been put on it just now
+            told = failed(parent, refusal)
+            await self.report(await self.apply(parent, told), told, failed)
+            raise
+
+    async def report(self, parent: Object, plan: Plan, failed: Failed) -> Result:
+        """Write the status that *plan* wants if it is another, conditions stamped; then let go of the parent.
+
+        Raises the error that *plan* tells of, now that it has been told. When the API server refuses, write the Events
+        of what *failed* makes of that, and raise the error.
+        """
+        try:
+            await self._report(parent, plan)
+        except Exception as error:
+            if refusal := self._explain(error):
+                await self._tell(parent, failed(parent, refusal).notes)
+            raise
+        if plan.error is not None:
+            raise plan.error
+        return Result(plan.requeue_after)
+
+    async def _report(self, parent: Object, plan: Plan) -> None:
         if plan.status is not None:
             status = self._stamped(parent.get("status") or {}, plan.status)
             if status != (parent.get("status") or {}):
@@ -83,10 +112,35 @@ class Applier:
                 parent = self._stored(
                     resource, await self._client.replace_status(resource, {**parent, "status": status})
                 )
-        if plan.release and has_finalizer(parent, FINALIZER):
-            left = [name for name in parent["metadata"]["finalizers"] if name != FINALIZER]
+        if plan.release and has_finalizer(parent, plan.release):
+            left = [name for name in parent["metadata"]["finalizers"] if name != plan.release]
             with contextlib.suppress(NotFound):  # somebody else let it go
                 await self._set_finalizers(parent, left)
+
+    async def apply(self, parent: Object, plan: Plan) -> Object:
+        """Put on the finalizer, carry out the steps, and write the Events; return the parent as it is stored then."""
+        if plan.hold and not has_finalizer(parent, plan.hold):
+            parent = await self._set_finalizers(parent, [*(parent["metadata"].get("finalizers") or ()), plan.hold])
+        for step in plan.steps:
+            match step:
+                case Child(obj):
+                    await self._write(obj)
+                case Creation(obj):
+                    await self._create(obj)
+                case Patch(resource, key, body):
+                    stored = self._stored(resource, await self._client.patch(resource, key, body))
+                    if uid(stored) == uid(parent):
+                        parent = stored
+                case Deletion():
+                    await self._delete(step)
+                case _:
+                    await self._run_errand(step)
+        await self._tell(parent, plan.notes)
+        return parent
+
+    async def _tell(self, parent: Object, notes: Iterable[Note]) -> None:
+        for note in notes:
+            await self._events.event(parent, note.type, note.reason, note.message)
 
     async def _write(self, desired: Object) -> None:
         live = self._cache.get(resource_of(desired), key_of(desired))
@@ -116,10 +170,10 @@ class Applier:
 
     async def _relabel(self, obj: Object, wanted: Mapping[str, str]) -> None:
         resource, metadata = resource_of(obj), {"labels": {**labels(obj), **wanted}}
-        if resource == SERVICEMONITOR:  # RBAC in existing installations has update, and no patch
-            await self._client.replace(resource, {**obj, "metadata": {**obj["metadata"], **metadata}})
-        else:
+        if resource.patchable:
             await self._client.patch(resource, key_of(obj), {"metadata": metadata})
+        else:
+            await self._client.replace(resource, {**obj, "metadata": {**obj["metadata"], **metadata}})
 
     async def _delete(self, deletion: Deletion) -> None:
         obj = deletion.obj
@@ -139,7 +193,7 @@ class Applier:
 
     async def _set_finalizers(self, obj: Object, finalizers: list[str]) -> Object:
         resource = resource_of(obj)
-        if resource.group == GROUP:  # whose RBAC in existing installations has update, and no patch
+        if not resource.patchable:
             whole = {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
             return self._stored(resource, await self._client.replace(resource, whole))
         metadata = {"finalizers": finalizers, "resourceVersion": obj["metadata"]["resourceVersion"]}
@@ -155,8 +209,11 @@ class Applier:
             return wanted
         types = {condition["type"] for condition in wanted["conditions"]}
         old = [condition for condition in live.get("conditions") or () if condition["type"] in types]
-        now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        return {**wanted, "conditions": set_condition(old, wanted["conditions"], now)}
+        conditions = set_condition(old, wanted["conditions"], now="")
+        if conditions != old:
+            now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            conditions = set_condition(old, wanted["conditions"], now)
+        return {**wanted, "conditions": conditions}
 
 
 def _in_the_way(stranger: Object) -> Invalid:

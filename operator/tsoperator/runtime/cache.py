@@ -58,6 +58,11 @@ class Cache:
         """Return the object, or None."""
         return self._kinds[resource].objects.get(key)
 
+    def newest(self, resource: Resource, obj: Object) -> Object:
+        """Return the newer of *obj* and the copy of it that is held, if there is one."""
+        held = self.get(resource, key_of(obj)) if resource in self._kinds else None
+        return held if held is not None and _is_newer(held, obj) else obj
+
     def all(self, resource: Resource) -> list[Object]:
         """Return all objects of the kind."""
         return list(self._kinds[resource].objects.values())
@@ -263,6 +268,11 @@ def _number(obj: Object) -> int:
     """
     version = obj["metadata"]["resourceVersion"]
     return int(version) if version.isdecimal() else 0
+
+
+def _is_newer(one: Object, other: Object) -> bool:
+    """Tell whether *one* is a later state of the same object as *other*."""
+    return bool(one["metadata"]["uid"] == other["metadata"].get("uid")) and _number(one) > _number(other)
 
 
 def _version(obj: Object | None) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from tsoperator.api.objects import Key
 from tsoperator.kube.errors import Conflict, Unreachable
-from tsoperator.runtime.result import Result, TerminalError
+from tsoperator.runtime.result import Pending, Result, TerminalError
 from tsoperator.runtime.workqueue import Backoff, WorkQueue
 
 log = logging.getLogger(__name__)
@@ -150,6 +150,9 @@ class Controller:
     async def _attempt(self, key: Key) -> Outcome:
         try:
             result = await self._bounded(key)
+        except Pending as pending:
+            pending.until.add_done_callback(lambda _: self._queue.add(key))
+            return Outcome.REQUEUE
         except Exception as error:  # noqa: BLE001 (an error of one key must not stop the others)
             return self._failed(key, error)
         return self._succeeded(key, result)

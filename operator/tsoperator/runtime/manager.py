@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from tsoperator.api.objects import Key, Object, Resource, resource_of
+from tsoperator.api.objects import Key, Object, Resource
 from tsoperator.kube.client import KubeClient
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
@@ -136,12 +136,6 @@ class Manager:
             finally:
                 following.cancel()
 
-    def look_again(self, obj: Object) -> None:
-        """Enqueue the keys that a change of *obj* would concern."""
-        for watch in self._watches:
-            if watch.resource == resource_of(obj):
-                self._changed(watch, None, obj)
-
     def _changed(self, watch: _Watch, old: Object | None, new: Object | None) -> None:
         """Enqueue the keys that the old and the new object concern, if this process leads."""
         if self._leading:
@@ -164,12 +158,12 @@ class Manager:
 
     async def _work(self, beside: Sequence[Program]) -> None:
         async with asyncio.TaskGroup() as tasks:
+            for program in beside:
+                tasks.create_task(program())
             tasks.create_task(self._resync(), name="resync")
             for each in self._reconcilers:
                 controller = Controller(each.name, each.reconcile, self._queues[each.name], self._metrics, self._policy)
                 tasks.create_task(controller.run(), name=each.name)
-            for program in beside:
-                tasks.create_task(program())
 
     async def _resync(self) -> None:
         while True:

@@ -1,6 +1,8 @@
-"""How a reconcile ends: when to requeue its key, or why a retry is of no use."""
+"""How a reconcile ends: when to requeue its key, what it waits for, or why a retry is of no use."""
 
+import asyncio
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +21,11 @@ DONE = Result()
 
 class TerminalError(Exception):
     """An error that a retry cannot fix. The key is reconciled again when something changes."""
+
+
+class Pending(Exception):
+    """A reconcile has to wait; its key is handed out again when *until* is done. This is no failure."""
+
+    def __init__(self, until: "asyncio.Future[Any]") -> None:
+        super().__init__("waiting")
+        self.until = until

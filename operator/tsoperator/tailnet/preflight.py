@@ -18,9 +18,9 @@ from tsoperator.kube.errors import KubeError
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
 from tsoperator.settings import Settings
-from tsoperator.tsclient.advice import AUTH_KEYS, DEVICES, NEEDED, client_words, lacking, trouble
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError, CredentialsUnreadable, Forbidden, Unauthorized
+from tsoperator.tsclient.explanations import AUTH_KEYS, DEVICES, NEEDED, client_words, explain, lacking
 
 log = logging.getLogger(__name__)
 
@@ -90,9 +90,9 @@ class Preflight(Collector):
         try:
             await self._look(findings)
         except (CredentialsUnreadable, Unauthorized) as error:
-            findings.note("credentials", trouble(error).message)
+            findings.note("credentials", explain(error).message)
         except ControlError as error:
-            findings.note("api", trouble(error).message)
+            findings.note("api", explain(error).message)
         return findings
 
     def collect(self) -> Iterator[Metric]:
@@ -109,7 +109,7 @@ class Preflight(Collector):
 
     async def _look(self, findings: Findings) -> None:
         """Fill in *findings*, in an order in which each check needs those before. Raises ControlError."""
-        url = self._settings.control_url
+        url = self._tailnet.url
         granted = await self._tailnet.granted()
         findings.passed |= {"api": True, "credentials": True}
         if granted.tags is not None:
@@ -128,13 +128,13 @@ class Preflight(Collector):
             await self._tailnet.devices()
         except Forbidden as error:
             if findings.passed.get("devices", True):
-                findings.note("devices", trouble(error).message)
+                findings.note("devices", explain(error).message)
         else:
             findings.passed.setdefault("devices", True)
         await self._look_at_features(findings)
 
     async def _look_at_features(self, findings: Findings) -> None:
-        url = self._settings.control_url
+        url = self._tailnet.url
         if is_tailscales(url) or await self._tailnet.has_services():
             findings.server = "tailscale"
             return

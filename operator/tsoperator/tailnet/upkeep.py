@@ -1,138 +1,238 @@
-"""Keeps the devices of proxies as their parents want them: tags, names; and tells what the tailnet says of them."""
+"""The upkeep of proxies' devices: carries out what is asked of the control server for them, and remembers failures."""
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from tsoperator.api.device import Device
 from tsoperator.api.objects import SECRET
-from tsoperator.desired.advice import approval
+from tsoperator.desired.children import Owner
+from tsoperator.desired.devices import NAME, TAGS, Failed, listed
 from tsoperator.desired.findings import Effect, Finding
-from tsoperator.desired.proxy import Children, Proxy, reported_device
-from tsoperator.desired.secret import device_of
-from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, replicas
+from tsoperator.desired.plan import ControlStep, DeleteDevice, ForgetFailure, FreeName, SetTags, TakeName
+from tsoperator.desired.secret import BY_DEVICE
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.cache import Cache
-from tsoperator.settings import Settings
+from tsoperator.tailnet.calls import Calls
 from tsoperator.tailnet.devices import Devices
-from tsoperator.tsclient.advice import trouble
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError, NotFound, Refused
-from tsoperator.tsclient.models import Device
+from tsoperator.tsclient.explanations import explain
 
 log = logging.getLogger(__name__)
 
 DEAD_FOR: Final = timedelta(minutes=5)
 """How long a device must have been offline for its name to be taken over."""
 
-_CALL = 15.0  # s that a reconcile waits for one thing of the control server
-_SOON = 30.0  # s until another look at what may pass by itself
-_LATER = 600.0  # s until what the control server refused is asked again: an admin may have changed the policy
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Seconds until the control server is asked again: *soon* after no answer, *later* after a refusal, because an
+    admin may have changed the policy.
+    """
+
+    soon: float = 30.0
+    later: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What came of asking for *wanted*: not to be asked again before *until*, by the event loop's clock."""
+    """What was *wanted* of the control server in vain; it may be asked again at *until*, by the event loop's clock."""
 
     wanted: object
     finding: Finding
     until: float
 
 
-class Upkeep:
-    """Looks after the devices of proxies.
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered for one parent: news, of which so many were *shown*; failures by device and what was asked."""
 
-    Nothing here keeps a reconcile from its work: what fails is told by a finding and tried again later. With *now* the
-    time is compared at which the control server last saw a device.
+    news: list[Finding] = field(default_factory=list)
+    shown: int = 0
+    failures: dict[tuple[str, str], _Failure] = field(default_factory=dict)
+
+
+class DeviceUpkeep:
+    """Looks after the devices of proxies in one tailnet.
+
+    Tags and names are set in the background. What comes of it is remembered, and the change or the failure brings the
+    parent of the proxy back, which tells it then. *now* gives the time to compare with the one at which the control
+    server last saw a device.
     """
 
     def __init__(
         self,
         tailnet: TailnetClient,
         devices: Devices,
+        calls: Calls,
         cache: Cache,
-        settings: Settings,
+        retry: Retry | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._tailnet = tailnet
         self._devices = devices
+        self._calls = calls
         self._cache = cache
-        self._settings = settings
+        self._retry = retry or Retry()
         self._now = now
-        self._failures: dict[tuple[str, str], _Failure] = {}
+        self._memories: dict[Owner, _Memory] = {}
 
-    async def look_after(self, proxy: Proxy, children: Children) -> list[Finding]:
-        """Make the devices of *proxy* right as far as they are known, and return what there is to tell."""
-        found: list[Finding | None] = []
-        for ordinal in range(replicas(proxy.target)):
-            hostname = proxy.config_of(ordinal).hostname
-            reported = reported_device(children, ordinal)
-            if reported is None:
-                found.append(await self._make_way(hostname, proxy.tags))
-            elif reported.id and (device := self._devices.get(reported.id)):
-                found += [_unapproved(device), await self._tag(device, proxy.tags)]
-                found.append(await self._reclaim(device, hostname, proxy))
-        return [*filter(None, found), *self._destination(proxy, children)]
+    def failures(self, owner: Owner) -> dict[tuple[str, str], Failed]:
+        """Return what could not be done for the devices of *owner*, with the seconds until it may be asked again."""
+        now = asyncio.get_running_loop().time()
+        there = self._memories.get(owner)
+        found = there.failures if there else {}
+        return {about: Failed(each.wanted, each.finding, each.until - now) for about, each in found.items()}
 
-    async def _tag(self, device: Device, tags: Sequence[str]) -> Finding | None:
-        """Give *device* the *tags*, if it has others."""
-        if set(device.tags) == set(tags):
-            self._failures.pop((device.node_id, "tags"), None)
+    def news(self, owner: Owner) -> Sequence[Finding]:
+        """Return what has been done for the devices of *owner*, again and again until `news_told`."""
+        there = self._memories.get(owner)
+        if there is None:
+            return ()
+        there.shown = len(there.news)
+        return [*there.news]
+
+    def news_told(self, owner: Owner) -> None:
+        """Forget the news of *owner* that were returned last, because the owner has told them."""
+        if (there := self._memories.get(owner)) is not None:
+            del there.news[: there.shown]
+            there.shown = 0
+            self._forget_if_empty(owner)
+
+    def forget(self, owner: Owner) -> None:
+        """Forget a parent that has no proxies any more."""
+        self._memories.pop(owner, None)
+
+    async def carry_out(self, step: ControlStep) -> None:
+        """Do what *step* says, or begin to do it. Raises ControlError for the deletion of a device, and Pending."""
+        match step:
+            case ForgetFailure(_, owner, device, what):
+                self._forget_failure(owner, (device, what))
+            case DeleteDevice(_, owner, device):
+                await self._calls.result(owner, step, None, lambda: self._delete(device))
+            case FreeName(_, owner, hostname, _):
+                # What fails is told by a warning, and the proxy gets another name then.
+                with suppress(ControlError):
+                    await self._calls.result(owner, ("free", hostname), step.tags, lambda: self._free(step))
+            case SetTags(_, owner, device, tags):
+                failing = self._tags_refused(device, tags)
+                self._begin(owner, (device, TAGS), tags, lambda: self._set_tags(step), failing)
+            case TakeName(_, owner, device, hostname, _):
+                failing = _name_refused(step, self._devices.known(device))
+                self._begin(owner, (device, NAME), hostname, lambda: self._take_name(step), failing)
+
+    def _begin(
+        self,
+        owner: Owner,
+        about: tuple[str, str],
+        wanted: object,
+        change: Callable[[], Awaitable[Finding | None]],
+        failing: Finding,
+    ) -> None:
+        """Begin a *change* about a device; remember what it finds, or *failing* with the reason."""
+
+        def give_up(error: ControlError) -> None:
+            found = _because(failing, error)
+            log.warning("%s", found.message)
+            self._remember(owner, about, wanted, found, self._seconds(error))
+
+        async def attempt() -> None:
+            try:
+                found = await change()
+            except NotFound:
+                self._devices.announce(about[0])  # the device is gone: the next list says so
+            except ControlError as error:
+                give_up(error)
+                raise
+            else:
+                self._remember(owner, about, wanted, found)
+
+        self._calls.start(owner, about, wanted, attempt, give_up)
+
+    def _remember(
+        self, owner: Owner, about: tuple[str, str], wanted: object, found: Finding | None, seconds: float = 0.0
+    ) -> None:
+        """Remember what was *found*: news, or a failure after which to ask again in so many *seconds*. Bring the parent
+        back, unless it knows of that failure already.
+        """
+        memory = self._memories.setdefault(owner, _Memory())
+        last = memory.failures.pop(about, None)
+        if found is not None and found.effect is Effect.NEWS:
+            memory.news.append(found)
+        elif found is not None:
+            until = asyncio.get_running_loop().time() + seconds
+            memory.failures[about] = _Failure(wanted, found, until)
+        self._forget_if_empty(owner)
+        if seconds or last is None or found != last.finding:
+            self._devices.announce(about[0])
+
+    def _forget_failure(self, owner: Owner, about: tuple[str, str]) -> None:
+        if (memory := self._memories.get(owner)) is not None:
+            memory.failures.pop(about, None)
+            self._forget_if_empty(owner)
+
+    def _forget_if_empty(self, owner: Owner) -> None:
+        if (memory := self._memories.get(owner)) is not None and not (memory.news or memory.failures):
+            del self._memories[owner]
+
+    def _seconds(self, error: ControlError) -> float:
+        return self._retry.later if isinstance(error, Refused) else self._retry.soon
+
+    async def _delete(self, device: str) -> None:
+        await self._tailnet.delete_device(device)
+        self._devices.drop(device)
+
+    async def _set_tags(self, step: SetTags) -> Finding | None:
+        device = self._devices.known(step.device)
+        await self._tailnet.set_tags(step.device, step.tags)
+        if device is None:
             return None
+        self._devices.put(replace(device, tags=step.tags))
+        change = f"has the tags {listed(step.tags)} now, and had {listed(device.tags)}"
+        log.info("device %s %s", device.name, change)
+        return Finding(Effect.NEWS, "TagsChanged", f"device {device.name} {change}")
 
-        async def change() -> Finding:
-            await self._tailnet.set_tags(device.node_id, tags)
-            self._devices.put(device.model_copy(update={"tags": tuple(tags)}))
-            log.info("device %s has the tags %s now", device.name, _listed(tags))
-            return Finding(Effect.NEWS, "TagsChanged", f"device {device.name} has {_change(device.tags, tags)}")
+    def _tags_refused(self, node_id: str, tags: Iterable[str]) -> Finding:
+        device = self._devices.known(node_id)
+        name, old = (device.name, device.tags) if device else (node_id, ())
+        words = f"device {name} keeps the tags {listed(old)}: it could not be given {listed(tags)}"
+        return Finding(Effect.FAILED, "TagsRefused", words)
 
-        failed = f"device {device.name} keeps the tags {_listed(device.tags)}: it could not be given {_listed(tags)}"
-        return await self._attempt(
-            (device.node_id, "tags"), tuple(tags), change, Finding(Effect.FAILED, "TagsRefused", failed)
-        )
-
-    async def _make_way(self, hostname: str, tags: Sequence[str]) -> Finding | None:
-        """Before a new proxy asks for *hostname*: delete the dead device that has that name."""
-        if not self._settings.take_over_names:
-            return None
-
-        async def change() -> Finding | None:
+    async def _free(self, step: FreeName) -> None:
+        """Free the name that a new proxy is about to ask for, if a dead device has it."""
+        try:
             await self._devices.refresh()
-            holder = self._devices.at(hostname)
-            found = await self._remove(holder, hostname, tags) if holder else None
-            return found if found and found.effect == Effect.NEWS else None  # else told when it has another name
+            holder = self._devices.at(step.hostname)
+            found = await self._remove(holder, step.hostname, step.tags) if holder else None
+        except ControlError as error:
+            words = f"the name {step.hostname} may be that of a dead device, which could not be looked for"
+            finding = _because(Finding(Effect.WARNING, "NameNotTakenOver", words), error)
+            log.warning("%s", finding.message)
+            self._memories.setdefault(step.owner, _Memory()).news.append(finding)
+            raise
+        if found is not None and found.effect is Effect.NEWS:  # a notice is told once the proxy has another name
+            self._memories.setdefault(step.owner, _Memory()).news.append(found)
 
-        words = f"the name {hostname} may be that of a dead device, which could not be looked for"
-        return await self._attempt(("", hostname), "", change, Finding(Effect.WARNING, "NameNotTakenOver", words))
-
-    async def _reclaim(self, device: Device, hostname: str, proxy: Proxy) -> Finding | None:
-        """Give *device*, which got another name since *hostname* was taken, that name if it is free or can be freed."""
-        shared = replicas(proxy.target) > 1 and not proxy.hostname_prefix  # all but one of them have a number
-        if shared or not (self._settings.take_over_names and _is_second(device, hostname)):
-            return None
-
-        async def change() -> Finding | None:
-            holder = self._devices.at(hostname)
-            found = await self._remove(holder, hostname, proxy.tags) if holder else None
-            if found is not None and found.effect != Effect.NEWS:
-                return found
-            renamed = await self._rename(device, hostname)
-            log.info("%s", renamed)
-            words = "; ".join([found.message, renamed] if found else [renamed])
-            return Finding(Effect.NEWS, "NameTakenOver", words)
-
-        words = f"device {device.name} could not be given the name {hostname}"
-        failed = Finding(Effect.NOTICE, "NameNotTakenOver", words)
-        return await self._attempt((device.node_id, "name"), hostname, change, failed)
+    async def _take_name(self, step: TakeName) -> Finding | None:
+        """Give a device the name that it asked for, if that is free or can be freed."""
+        holder = self._devices.at(step.hostname)
+        found = await self._remove(holder, step.hostname, step.tags) if holder else None
+        if found is not None and found.effect is not Effect.NEWS:
+            return found
+        renamed = await self._rename(step.device, step.hostname)
+        log.info("%s", renamed)
+        return Finding(Effect.NEWS, "NameTakenOver", "; ".join([found.message, renamed] if found else [renamed]))
 
     async def _remove(self, holder: Device, hostname: str, tags: Sequence[str]) -> Finding | None:
         """Delete *holder*, which has the name *hostname*, if it is dead; a notice says why not. None if it is gone."""
         if not (why := self._why_kept(holder, tags)):
             try:
-                live = await self._tailnet.device(holder.node_id)  # a list is seconds old, or minutes
+                live = await self._tailnet.device(holder.node_id)  # the list is seconds old, or minutes
             except NotFound:
                 self._devices.drop(holder.node_id)
                 return None
@@ -140,8 +240,8 @@ class Upkeep:
             why = self._why_kept(live, tags)
         if why:
             words = f"the name {hostname} is held by device {holder.name} ({holder.node_id}), which {why}"
-            again = "to have it, delete that device or choose another hostname"
-            return Finding(Effect.NOTICE, "NameHeld", f"{words}; {again}", _LATER)
+            words = f"{words}; to have it, delete that device or choose another hostname"
+            return Finding(Effect.NOTICE, "NameHeld", words, self._retry.later)
         await self._tailnet.delete_device(holder.node_id)
         self._devices.drop(holder.node_id)
         words = f"device {holder.name} ({holder.node_id}), which was offline, was deleted for its name {hostname}"
@@ -150,10 +250,10 @@ class Upkeep:
 
     def _why_kept(self, holder: Device, tags: Sequence[str]) -> str:
         """Say why *holder* must not be deleted; empty if it is dead and like a proxy with *tags*."""
-        if any(device_of(secret, None).id == holder.node_id for secret in self._cache.all(SECRET)):
+        if self._cache.indexed(SECRET, BY_DEVICE, holder.node_id):
             return "is another proxy of this cluster"
         if set(holder.tags) != set(tags):
-            return f"has other tags: {_listed(holder.tags)}"
+            return f"has other tags: {listed(holder.tags)}"
         if holder.connected is None:
             return "may be in use: this control server does not tell whether devices are online"
         if holder.connected or holder.last_seen is None:
@@ -162,93 +262,22 @@ class Upkeep:
             return f"has been online in the last {DEAD_FOR.seconds // 60} minutes"
         return ""
 
-    async def _rename(self, device: Device, hostname: str) -> str:
-        """Give *device* the name *hostname*, and say so."""
-        await self._tailnet.set_name(device.node_id, "")  # not by its name, or it wouldn't follow the hostname any more
-        renamed = await self._tailnet.device(device.node_id)
+    async def _rename(self, node_id: str, hostname: str) -> str:
+        """Give a device the name *hostname*, and say so."""
+        old = self._devices.known(node_id)
+        await self._tailnet.set_name(node_id, "")  # not by its name, or it wouldn't follow the hostname any more
+        renamed = await self._tailnet.device(node_id)
         if renamed.short_name != hostname.lower():
-            await self._tailnet.set_name(device.node_id, hostname)
-            renamed = await self._tailnet.device(device.node_id)
+            await self._tailnet.set_name(node_id, hostname)
+            renamed = await self._tailnet.device(node_id)
         self._devices.put(renamed)
-        return f"device {device.name} has the name {renamed.name} now"
-
-    async def _attempt(
-        self, about: tuple[str, str], wanted: object, change: Callable[[], Awaitable[Finding | None]], failed: Finding
-    ) -> Finding | None:
-        """Return what *change* finds, or *failed* with the reason; what has failed is left alone for a while."""
-        now = asyncio.get_running_loop().time()
-        self._failures = {key: each for key, each in self._failures.items() if now < each.until}
-        last = self._failures.get(about)
-        if last is not None and last.wanted == wanted:
-            return _after(last.finding, last.finding.message, last.until - now)
-        try:
-            async with asyncio.timeout(_CALL):
-                return await change()
-        except NotFound:
-            return None  # it has gone: the next list says so
-        except (ControlError, TimeoutError) as error:
-            why = trouble(error).message or f"the control server did not answer within {_CALL:g} s"
-            finding = _after(failed, f"{failed.message}: {why}", _LATER if isinstance(error, Refused) else _SOON)
-            log.warning("%s", finding.message)
-            self._failures[about] = _Failure(wanted, finding, now + (finding.again or 0))
-            return finding
-
-    def _destination(self, proxy: Proxy, children: Children) -> Iterable[Finding]:
-        """Tell whether the device that an egress *proxy* leads to is not there any more."""
-        match proxy.target:
-            case EgressByFQDN(text) | EgressByIP(text):
-                name = text.removesuffix(".")
-            case _:
-                return
-        if self._devices.at(name) is not None:
-            return
-        if gone := self._devices.departed(name):
-            yield Finding(Effect.NOTICE, "TargetGone", _moved(name, gone, self._devices.known(gone.node_id)))
-        elif _is_stuck(children):
-            words = (
-                f"the proxy finds no device {name} in the tailnet: check the name, that the device is there, and that "
-                f"the tailnet's policy lets {_listed(proxy.tags)} reach it"
-            )
-            yield Finding(Effect.NOTICE, "TargetNotFound", words)
+        return f"device {old.name if old else node_id} has the name {renamed.name} now"
 
 
-def _unapproved(device: Device) -> Finding | None:
-    if device.authorized:
-        return None
-    return Finding(Effect.PENDING, "DeviceApprovalNeeded", approval(device.name), _SOON)
+def _name_refused(step: TakeName, device: Device | None) -> Finding:
+    words = f"device {device.name if device else step.device} could not be given the name {step.hostname}"
+    return Finding(Effect.NOTICE, "NameNotTakenOver", words)
 
 
-def _is_second(device: Device, hostname: str) -> bool:
-    """Tell whether *device* asked for *hostname* and got it with a number, since somebody else had it."""
-    label = hostname.lower()
-    return device.hostname.lower() == label and bool(
-        re.fullmatch(rf"{re.escape(label)}-\d+", device.short_name.lower())
-    )
-
-
-def _is_stuck(children: Children) -> bool:
-    """Tell whether the proxy has a device but ends again and again before it reports its name (13.3, IMG 1)."""
-    reported = reported_device(children, 0)
-    statuses = [each for pod in children.pods for each in (pod.get("status") or {}).get("containerStatuses") or ()]
-    restarted = any(each.get("restartCount", 0) for each in statuses)
-    return restarted and reported is not None and bool(reported.id) and not reported.fqdn
-
-
-def _moved(name: str, gone: Device, now: Device | None) -> str:
-    if now is None:
-        return f"device {name}, to which this leads, is not in the tailnet any more: bring it back, or name another"
-    if name in gone.addresses:
-        return f"device {now.name} does not have the address {name} any more: name {' or '.join(now.addresses)} instead"
-    return f"device {name} has another name now: name {now.name} instead"
-
-
-def _after(finding: Finding, message: str, seconds: float) -> Finding:
-    return Finding(finding.effect, finding.reason, message, seconds)
-
-
-def _change(old: Sequence[str], new: Sequence[str]) -> str:
-    return f"the tags {_listed(new)} now, and had {_listed(old)}"
-
-
-def _listed(tags: Iterable[str]) -> str:
-    return ", ".join(sorted(tags)) or "none"
+def _because(finding: Finding, error: ControlError) -> Finding:
+    return replace(finding, message=f"{finding.message}: {explain(error).message}")

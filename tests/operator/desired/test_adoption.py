@@ -8,8 +8,9 @@ from tsoperator.api.names import ANNOTATION_DIGEST
 from tsoperator.api.objects import Object, annotations, key_of
 from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.plan import Plan, digest_of, write_for
-from tsoperator.desired.proxy import Children
+from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.reconcilers.connector import desired as connectors
 from tsoperator.reconcilers.dnsconfig import desired as dnsconfigs
 from tsoperator.reconcilers.ingress import desired as ingresses
@@ -27,9 +28,8 @@ from tests.support.objects import (
     slim_secret,
 )
 
-SETTINGS = settings(
-    login_server="https://headscale.example.org", proxy_image="tailscale/tailscale:stable", firewall_mode="auto"
-)
+SETTINGS = settings(proxy_image="tailscale/tailscale:stable", firewall_mode="auto")
+TAILNET = TailnetView(login_url="https://headscale.example.org")
 RECORDED = Path(__file__).parent / "recorded"
 
 
@@ -55,11 +55,15 @@ def moved(user_object: Object, name: str, uid: str) -> Object:
     return {**user_object, "metadata": {**user_object["metadata"], "namespace": "side", "name": name, "uid": uid}}
 
 
+def service_plan(service: Object, found: Children) -> Plan:
+    observed = services.Observed(found, tailnet=TAILNET)
+    wanted = services.wanted(service, observed, SETTINGS)
+    assert isinstance(wanted, Proxy)
+    return services.plan(service, wanted, observed, SETTINGS)
+
+
 def egress_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
-    service = moved(egress_service(), "egress-fqdn", uid_of(made))
-    observed = services.Observed(found or children(made))
-    assert services.refusal(service, observed, SETTINGS) is None
-    return services.plan(service, observed, SETTINGS, {})
+    return service_plan(moved(egress_service(), "egress-fqdn", uid_of(made)), found or children(made))
 
 
 def exposed_service(made: dict[str, Object]) -> Object:
@@ -70,17 +74,17 @@ def exposed_service(made: dict[str, Object]) -> Object:
 
 
 def exposed_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
-    service, observed = exposed_service(made), services.Observed(found or children(made))
-    assert services.refusal(service, observed, SETTINGS) is None
-    return services.plan(service, observed, SETTINGS, {})
+    return service_plan(exposed_service(made), found or children(made))
 
 
 def ingress_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
     spec = {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}
     parent = moved(ingress(host="nginx", spec=spec), "nginx", uid_of(made))
-    observed = ingresses.Observed(found or children(made), {"web": backend_service(cluster_ip="192.0.2.105")})
-    assert ingresses.refusal(parent, observed, SETTINGS) is None
-    return ingresses.plan(parent, observed, SETTINGS, {})
+    backends = {"web": backend_service(cluster_ip="192.0.2.105")}
+    observed = ingresses.Observed(found or children(made), backends, tailnet=TAILNET)
+    wanted = ingresses.wanted(parent, observed, SETTINGS)
+    assert isinstance(wanted, Proxy)
+    return ingresses.plan(parent, wanted, observed, SETTINGS)
 
 
 def nameserver_plan(made: dict[str, Object]) -> Plan:
@@ -96,10 +100,10 @@ def connector_plan(made: dict[str, Object], found: Children | None = None, proxy
     spec = {"hostname": "my-router", "subnetRouter": {"advertiseRoutes": routes}, "exitNode": True}
     obj = connector(spec | ({"proxyClass": "prod"} if proxy_class else {}), uid=uid_of(made))
     parsed = Connector.parse(obj)
-    assert isinstance(parsed, Connector)
-    observed = connectors.Observed(found or children(made), proxy_class)
-    assert connectors.refusal(obj, parsed, observed) is None
-    return connectors.plan(obj, parsed, observed, SETTINGS, {})
+    observed = connectors.Observed(found or children(made), proxy_class, TAILNET)
+    wanted = connectors.wanted(obj, parsed, observed, SETTINGS)
+    assert isinstance(wanted, Proxy)
+    return connectors.plan(obj, wanted, parsed, observed, SETTINGS)
 
 
 PLANS = {

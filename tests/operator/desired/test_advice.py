@@ -62,7 +62,7 @@ OTHER = Patch(SECRET, KEY, {"spec": {"type": "ExternalName"}})
 
 @pytest.mark.parametrize(("step", "said"), [(CREATED, 1), (WRITTEN, 1), (TAKEN_AWAY, 0), (OTHER, 0), (None, 0)])
 def test_funnel_is_spoken_of_when_the_proxy_is_told_what_to_serve(step: Creation | Patch | None, said: int) -> None:
-    notes = advice.funnel_notes(Plan(apply=[step] if step else []), ["tag:web"])
+    notes = advice.funnel_notes(Plan(steps=[step] if step else []), ["tag:web"])
     assert [note.type for note in notes] == ["Normal"] * said
     assert all(advice.funnel_attribute(["tag:web"]) in note.message for note in notes)
 

@@ -2,11 +2,26 @@
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.desired.classref import accepts_routes, class_name, class_problem, class_spec, is_ready
+from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
+from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class, class_name, is_ready
 
 from tests.support.objects import egress_service, proxy_class
 
 KEY = "tailscale.com/proxy-class"
+
+
+def problem_of(parent: Object, proxy_class: Object | None, default: str) -> ClassProblem:
+    """Why the class that *parent* names can't be used, which must be so."""
+    chosen = chosen_class(parent, proxy_class, default)
+    assert isinstance(chosen, ClassProblem)
+    return chosen
+
+
+def spec_of(proxy_class: Object) -> ProxyClassSpec:
+    """What a class says, which must be usable."""
+    chosen = chosen_class(egress_service({KEY: "prod"}), proxy_class, "")
+    assert isinstance(chosen, ProxyClassSpec)
+    return chosen
 
 
 @pytest.mark.parametrize(
@@ -26,54 +41,51 @@ def test_the_label_comes_before_the_annotation_before_the_default(
     assert class_name(egress_service(annotations, labels=labels), "default") == name
 
 
-def test_an_object_that_names_no_class_has_no_problem() -> None:
-    assert class_problem(egress_service(), None, "") is None
-    assert class_problem(egress_service({KEY: ""}), None, "default") is None
+def test_an_object_that_names_no_class_has_none() -> None:
+    assert chosen_class(egress_service(), None, "") is None
+    assert chosen_class(egress_service({KEY: ""}), None, "default") is None
 
 
 def test_a_class_that_does_not_exist_has_failed() -> None:
-    problem = class_problem(egress_service({KEY: "prod"}), None, "")
-    assert problem is not None
-    assert problem.reason == "ProxyFailed"
+    problem = problem_of(egress_service({KEY: "prod"}), None, "")
+    assert (problem.reason, problem.is_passing) == ("ProxyFailed", False)
     assert "'prod' does not exist: create it, or remove tailscale.com/proxy-class" in problem.message
 
 
 def test_a_default_class_that_does_not_exist_is_not_named_by_the_object() -> None:
-    problem = class_problem(egress_service(), None, "prod")
-    assert problem is not None
+    problem = problem_of(egress_service(), None, "prod")
     assert problem.message == (
         "ProxyClass 'prod' does not exist: create it, or unset the operator's PROXY_DEFAULT_CLASS"
     )
 
 
 @pytest.mark.parametrize(
-    "found", [proxy_class(), proxy_class(ready=False), proxy_class(ready=True, generation=2)], ids=["new", "bad", "old"]
+    ("found", "is_passing"),
+    [
+        (proxy_class(), False),
+        (proxy_class(ready=False), False),
+        (proxy_class(ready=False, generation=2), False),
+        (proxy_class(ready=True, generation=2), True),
+    ],
+    ids=["new", "bad", "bad and changed", "good and changed"],
 )
-def test_a_class_that_is_not_ready_is_waited_for(found: Object) -> None:
-    problem = class_problem(egress_service(), found, "prod")
-    assert problem is not None
-    assert problem.reason == "ProxyPending"
+def test_a_class_that_is_not_ready_is_waited_for(found: Object, *, is_passing: bool) -> None:
+    problem = problem_of(egress_service(), found, "prod")
+    assert (problem.reason, problem.is_passing) == ("ProxyPending", is_passing)
     assert "waiting for ProxyClass 'prod'" in problem.message
     assert not is_ready(found)
 
 
 def test_a_class_that_cannot_be_read_is_waited_for_whatever_is_said_of_it() -> None:
     found = proxy_class(spec={"metrics": {"enable": "yes"}}, ready=True)
-    problem = class_problem(egress_service(), found, "prod")
-    assert problem is not None
-    assert problem.reason == "ProxyPending"
+    problem = problem_of(egress_service(), found, "prod")
+    assert (problem.reason, problem.is_passing) == ("ProxyPending", False)
 
 
-def test_a_class_that_is_ready_is_no_problem() -> None:
-    assert class_problem(egress_service({KEY: "prod"}), proxy_class(ready=True), "") is None
-
-
-def test_what_a_class_says_is_read() -> None:
-    spec = class_spec(proxy_class(spec={"useLetsEncryptStagingEnvironment": True}))
-    assert spec is not None
-    assert spec.use_lets_encrypt_staging_environment
-    assert class_spec(None) is None
-    assert class_spec(proxy_class(spec={"metrics": {"enable": "yes"}})) is None
+def test_of_a_class_that_is_ready_it_is_read_what_it_says() -> None:
+    assert spec_of(proxy_class(ready=True)) == ProxyClassSpec()
+    given = proxy_class(spec={"useLetsEncryptStagingEnvironment": True}, ready=True)
+    assert spec_of(given).use_lets_encrypt_staging_environment
 
 
 @pytest.mark.parametrize(
@@ -81,5 +93,5 @@ def test_what_a_class_says_is_read() -> None:
     [({}, False), ({"tailscale": {}}, False), ({"tailscale": {"acceptRoutes": True}}, True)],
 )
 def test_routes_are_accepted_only_where_a_class_says_so(spec: Object, accepts: bool) -> None:
-    assert accepts_routes(class_spec(proxy_class(spec=spec))) is accepts
+    assert accepts_routes(spec_of(proxy_class(spec=spec, ready=True))) is accepts
     assert not accepts_routes(None)

@@ -3,16 +3,16 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.conditions import condition
 from tsoperator.api.objects import Object
-from tsoperator.desired.findings import Effect, Finding, told
+from tsoperator.desired.findings import Effect, Finding, with_findings
 from tsoperator.desired.plan import Note, Plan
 
 READY = "TailscaleProxyReady"
 REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
 NEWS = Finding(Effect.NEWS, "TagsChanged", "other tags")
 WARNING = Finding(Effect.WARNING, "NameNotTakenOver", "not looked for")
-NOTICE = Finding(Effect.NOTICE, "TargetGone", "target gone", again=600)
-PENDING = Finding(Effect.PENDING, "DeviceApprovalNeeded", "approve it", again=30)
-FAILED = Finding(Effect.FAILED, "TagsRefused", "not permitted", again=60)
+NOTICE = Finding(Effect.NOTICE, "TargetGone", "target gone", requeue_after=600)
+PENDING = Finding(Effect.PENDING, "DeviceApprovalNeeded", "approve it", requeue_after=30)
+FAILED = Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)
 
 
 def status(ready: bool = True, reason: str = "ProxyCreated", message: str = "ProxyCreated") -> Object:
@@ -39,7 +39,7 @@ class Case(NamedTuple):
     ],
 )
 def test_what_lasts_is_told_in_the_condition_by_the_worst(case: Case) -> None:
-    plan = told(Plan(status=case.before), case.findings, condition=READY, reasons=REASONS)
+    plan = with_findings(Plan(status=case.before), case.findings, condition=READY, reasons=REASONS)
     assert plan.status is not None
     [found] = plan.status["conditions"]
     assert (found["status"], found["reason"], found["message"]) == case.shown
@@ -47,7 +47,7 @@ def test_what_lasts_is_told_in_the_condition_by_the_worst(case: Case) -> None:
 
 
 def test_each_finding_is_an_event_after_those_of_the_plan() -> None:
-    plan = told(Plan(notes=[Note("Warning", "First", "first")]), [NEWS, NOTICE, FAILED])
+    plan = with_findings(Plan(notes=[Note("Warning", "First", "first")]), [NEWS, NOTICE, FAILED])
     assert [(note.type, note.reason, note.message) for note in plan.notes] == [
         ("Warning", "First", "first"),
         ("Normal", "TagsChanged", "other tags"),
@@ -63,9 +63,9 @@ def test_each_finding_is_an_event_after_those_of_the_plan() -> None:
 def test_it_is_looked_at_again_at_the_earliest_time(
     planned: float | None, findings: list[Finding], wanted: float | None
 ) -> None:
-    assert told(Plan(requeue_after=planned), findings).requeue_after == wanted
+    assert with_findings(Plan(requeue_after=planned), findings).requeue_after == wanted
 
 
 def test_a_parent_without_that_condition_has_events_alone() -> None:
-    plan = told(Plan(status={"loadBalancer": {}}), [FAILED], condition=READY, reasons=REASONS)
+    plan = with_findings(Plan(status={"loadBalancer": {}}), [FAILED], condition=READY, reasons=REASONS)
     assert (plan.status, len(plan.notes)) == ({"loadBalancer": {}}, 1)

@@ -11,13 +11,22 @@ from tsoperator.api.v1alpha1.proxyclass import Metrics
 from tsoperator.desired.children import Owner, by_metrics_owner, is_child, owned_keys
 from tsoperator.desired.metrics import metrics_objects
 from tsoperator.desired.plan import contains
-from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, ServeIngress, Target
+from tsoperator.desired.proxypod import (
+    ProxyPod,
+    connected_networks,
+    egress_to_ip,
+    egress_to_name,
+    exposed_ip,
+    exposed_name,
+    served_ingress,
+    served_service,
+)
 
 from tests.support.objects import deleting, stored
 
 PROXY = Key("tailscale", "ts-web-abcde")
 OWNER = Owner("ingress", Key("default", "web"))
-INGRESS = ServeIngress(forward_cluster_traffic=False)
+INGRESS = served_ingress(forward_cluster_traffic=False)
 LABELS = {
     "tailscale.com/managed": "true",
     "tailscale.com/metrics-target": "ts-web-abcde",
@@ -33,8 +42,8 @@ def metrics(*, monitor: bool | None = None, **monitor_labels: str) -> Metrics:
     return Metrics.model_validate({"enable": True, **given})
 
 
-def made(wanted: Metrics | None, *there: Object, target: Target = INGRESS, owner: Owner = OWNER) -> list[Object]:
-    return metrics_objects(PROXY, owner, target, wanted, there)
+def made(wanted: Metrics | None, *there: Object, pod: ProxyPod = INGRESS, owner: Owner = OWNER) -> list[Object]:
+    return metrics_objects(PROXY, owner, pod, wanted, there)
 
 
 def service() -> Object:
@@ -60,13 +69,10 @@ def test_metrics_have_a_service() -> None:
 def test_a_metrics_service_is_as_the_go_operators() -> None:
     theirs: Object = json.loads((Path(__file__).parent / "recorded" / "class.json").read_text())["metrics"]
     key = Key("tailscale", "ts-router-XXXXX")
-    (ours,) = metrics_objects(key, Owner("connector", Key("", "router")), INGRESS, metrics(), [])
+    (ours,) = metrics_objects(key, Owner("connector", Key("", "router")), connected_networks(), metrics(), [])
     assert contains(theirs["spec"], ours["spec"])
     assert key_of(ours).name == theirs["metadata"]["name"]
-    of_ingress = {"ts_proxy_type", "ts_proxy_parent_namespace", "ts_prom_job"}  # the recorded one is a Connector's
-    assert {name: value for name, value in labels(ours).items() if name not in of_ingress}.items() <= labels(
-        theirs
-    ).items()
+    assert labels(ours) == labels(theirs)
 
 
 def test_a_service_monitor_belongs_to_the_service() -> None:
@@ -107,7 +113,7 @@ def test_without_a_service_monitor_there_is_a_service_alone() -> None:
 
 class Nothing(NamedTuple):
     metrics: Metrics | None
-    target: Target = INGRESS
+    pod: ProxyPod = INGRESS
 
 
 @pytest.mark.parametrize(
@@ -115,13 +121,27 @@ class Nothing(NamedTuple):
     [
         Nothing(None),
         Nothing(Metrics(enable=False)),
-        Nothing(metrics(), EgressByFQDN("db.tail1234.ts.net.")),
-        Nothing(metrics(), EgressByIP("100.64.0.9")),
-        Nothing(metrics(), ServeIngress(forward_cluster_traffic=True)),
+        Nothing(metrics(), egress_to_name("db.tail1234.ts.net.")),
+        Nothing(metrics(), egress_to_ip("100.64.0.9")),
+        Nothing(metrics(), served_ingress(forward_cluster_traffic=True)),
     ],
 )
 def test_a_proxy_that_serves_no_metrics_gets_nothing(case: Nothing) -> None:
-    assert made(case.metrics, service(), target=case.target) == []
+    assert made(case.metrics, service(), pod=case.pod) == []
+
+
+@pytest.mark.parametrize(
+    ("pod", "kind", "job"),
+    [
+        (exposed_ip("192.0.2.4"), "ingress_service", "ts_ingress_service_default_web"),
+        (exposed_name("db.example.org"), "ingress_service", "ts_ingress_service_default_web"),
+        (served_service(), "ingress_service", "ts_ingress_service_default_web"),
+        (connected_networks(), "connector", "ts_connector_web"),
+    ],
+)
+def test_a_proxy_is_labelled_with_its_kind(pod: ProxyPod, kind: str, job: str) -> None:
+    found = labels(made(metrics(), pod=pod)[0])
+    assert (found["ts_proxy_type"], found["ts_prom_job"]) == (kind, job)
 
 
 def test_names_that_are_too_long_for_labels_are_cut() -> None:

@@ -12,14 +12,17 @@ from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner
 from tsoperator.desired.overlay import overlaid
 from tsoperator.desired.plan import contains
-from tsoperator.desired.statefulset import EgressByFQDN, ServeIngress, Target, proxy_statefulset
+from tsoperator.desired.proxy import Proxy
+from tsoperator.desired.proxypod import ProxyPod, connected_networks, egress_to_name, served_ingress
+from tsoperator.desired.tailscaled import ProxyConfig
 
 from tests.support.objects import settings
+from tests.support.proxies import statefulset_of
 
 OWNER = Owner("svc", Key("default", "db"))
-EGRESS = EgressByFQDN("db.tail1234.ts.net.")
-INGRESS = ServeIngress(forward_cluster_traffic=False)
-FORWARD = ServeIngress(forward_cluster_traffic=True)
+EGRESS = egress_to_name("db.tail1234.ts.net.")
+INGRESS = served_ingress(forward_cluster_traffic=False)
+FORWARD = served_ingress(forward_cluster_traffic=True)
 DEBUG_ENV = [("TS_DEBUG_ADDR_PORT", "$(POD_IP):9001"), ("TS_TAILSCALED_EXTRA_ARGS", "--debug=$(TS_DEBUG_ADDR_PORT)")]
 METRICS_ENV = [("TS_LOCAL_ADDR_PORT", "$(POD_IP):9002"), ("TS_ENABLE_METRICS", "true")]
 STAGING = ("TS_DEBUG_ACME_DIRECTORY_URL", "https://acme-staging-v02.api.letsencrypt.org/directory")
@@ -27,24 +30,24 @@ DEBUG_PORT = {"name": "debug", "containerPort": 9001, "protocol": "TCP"}
 METRICS_PORT = {"name": "metrics", "containerPort": 9002, "protocol": "TCP"}
 
 
-def plain(target: Target = EGRESS, **changes: str) -> Object:
-    return proxy_statefulset(Key("tailscale", "ts-db-abcde"), OWNER, "1234-UID", target, settings(**changes), None)
+def plain(kind: ProxyPod = EGRESS, **changes: str) -> Object:
+    config = ProxyConfig("db", "https://controlplane.tailscale.com")
+    proxy = Proxy(OWNER, "1234-UID", Key("tailscale", "ts-db-abcde"), kind, config, ("tag:k8s",))
+    return statefulset_of(proxy, settings(**changes))
 
 
-def over(spec: Object, target: Target = EGRESS, **changes: str) -> Object:
-    return overlaid(plain(target, **changes), ProxyClassSpec.model_validate(spec), target)
+def over(spec: Object, kind: ProxyPod = EGRESS, **changes: str) -> Object:
+    return overlaid(plain(kind, **changes), ProxyClassSpec.model_validate(spec), kind)
 
 
-def over_pod(pod: Object, target: Target = EGRESS, **changes: str) -> Object:
+def over_pod(pod: Object, kind: ProxyPod = EGRESS, **changes: str) -> Object:
     """The Pods' spec under a class with *pod*."""
-    made: Object = over({"statefulSet": {"pod": pod}}, target, **changes)["spec"]["template"]["spec"]
-    return made
+    return pod_of(over({"statefulSet": {"pod": pod}}, kind, **changes))
 
 
-def over_container(container: Object, target: Target = EGRESS) -> Object:
+def over_container(container: Object) -> Object:
     """The container of tailscaled under a class with *container*."""
-    made: Object = over_pod({"tailscaleContainer": container}, target)["containers"][0]
-    return made
+    return container_of(over({"statefulSet": {"pod": {"tailscaleContainer": container}}}))
 
 
 def pod_of(statefulset: Object) -> Object:
@@ -57,23 +60,23 @@ def container_of(statefulset: Object) -> Object:
     return container
 
 
-def added(statefulset: Object, target: Target) -> list[tuple[str, str]]:
+def added(statefulset: Object, kind: ProxyPod) -> list[tuple[str, str]]:
     """The variables after those that a proxy has without a class."""
-    env = container_of(statefulset)["env"][len(container_of(plain(target))["env"]) :]
+    env = container_of(statefulset)["env"][len(container_of(plain(kind))["env"]) :]
     return [(variable["name"], variable["value"]) for variable in env]
 
 
-@pytest.mark.parametrize("target", [EGRESS, INGRESS, FORWARD])
+@pytest.mark.parametrize("kind", [EGRESS, INGRESS, FORWARD])
 @pytest.mark.parametrize("spec", [{}, {"statefulSet": {}}, {"statefulSet": {"pod": {}}}])
-def test_an_empty_class_changes_nothing(spec: Object, target: Target) -> None:
-    assert over(spec, target) == plain(target)
+def test_an_empty_class_changes_nothing(spec: Object, kind: ProxyPod) -> None:
+    assert over(spec, kind) == plain(kind)
 
 
 class Endpoints(NamedTuple):
     spec: Object
     env: list[tuple[str, str]]
     ports: list[Object] | None = None
-    target: Target = INGRESS
+    kind: ProxyPod = INGRESS
 
 
 def debug(on: bool, metrics: bool) -> Object:
@@ -102,8 +105,8 @@ def debug(on: bool, metrics: bool) -> Object:
     ],
 )
 def test_endpoints_and_certificates_are_as_the_class_says(case: Endpoints) -> None:
-    made = over(case.spec, case.target)
-    assert added(made, case.target) == case.env
+    made = over(case.spec, case.kind)
+    assert added(made, case.kind) == case.env
     assert container_of(made).get("ports") == case.ports
 
 
@@ -282,8 +285,7 @@ def unclassed(statefulset: Object) -> Object:
 
 
 def test_a_class_makes_of_a_statefulset_what_the_go_operator_makes_of_it() -> None:
-    # A Connector's: of the targets that serve metrics, only whether one is an Ingress makes a difference.
-    made = overlaid(unclassed(recorded()), ProxyClassSpec.model_validate(RECORDED_CLASS), INGRESS)
+    made = overlaid(unclassed(recorded()), ProxyClassSpec.model_validate(RECORDED_CLASS), connected_networks())
     assert contains(recorded()["spec"], made["spec"])
     assert contains(made["spec"], recorded()["spec"])
     assert contains(made["metadata"], recorded()["metadata"])

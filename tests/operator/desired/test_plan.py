@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME
 from tsoperator.api.objects import SERVICE, Object, annotations
-from tsoperator.desired.plan import Deletion, Plan, contains, digest_of, write_for
+from tsoperator.desired.plan import Deletion, Plan, contains, digest_of, earliest, write_for
 
 from tests.support.objects import deleting, stored
 
@@ -253,6 +253,14 @@ def test_a_digest_of_other_content_means_a_write() -> None:
 
 def test_what_a_plan_does_not_say_is_not_done() -> None:
     plan, deletion = Plan(), Deletion(SERVICE, live())
-    assert (plan.hold, plan.release, plan.status, plan.requeue_after) == (False, False, None, None)
-    assert [*plan.devices, *plan.apply, *plan.delete, *plan.notes] == []
+    assert (plan.hold, plan.release, plan.status, plan.requeue_after) == ("", "", None, None)
+    assert [*plan.steps, *plan.notes] == []
+    assert (plan.error, plan.way_out) == (None, "")
     assert (deletion.propagation, deletion.release, deletion.unchanged) == ("Background", "", False)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "least"), [((), None), ((None,), None), ((7.0, None, 5.0), 5.0), ((0.0, 5.0), 0.0)]
+)
+def test_a_time_that_is_not_given_is_not_the_earliest(seconds: tuple[float | None, ...], least: float | None) -> None:
+    assert earliest(*seconds) == least

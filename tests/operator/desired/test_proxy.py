@@ -4,34 +4,52 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from tsoperator.api.device import Device
+from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object, key_of
 from tsoperator.api.rules import child_name
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner
-from tsoperator.desired.plan import Deletion, Plan
+from tsoperator.desired.devices import Destination, DevicePlan, TailnetView
+from tsoperator.desired.login import Keys
+from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Plan, SetTags, TakeName
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
     plan_proxy,
     plan_removal,
     proxy_device,
+    proxy_devices,
     proxy_key,
-    reported_device,
-    secret_key,
-    wants_auth_key,
-    way_out,
+    proxy_login,
 )
-from tsoperator.desired.statefulset import EgressByFQDN, ServeIngress, proxy_statefulset
+from tsoperator.desired.proxypod import egress_to_name, served_ingress
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
 
-from tests.support.objects import children_of, deleting, headless, patches_of, pod, settings, slim_secret, stored, texts
+from tests.support.objects import (
+    children_of,
+    deleted_devices,
+    deleting,
+    deletions_of,
+    headless,
+    patches_of,
+    pod,
+    settings,
+    slim_secret,
+    stored,
+    texts,
+)
+from tests.support.proxies import statefulset_of
 
 SETTINGS = settings()
 OWNER = Owner("svc", Key("default", "db"))
 CONFIG = ProxyConfig("default-db", SETTINGS.control_url)
-PROXY = Proxy(OWNER, "1234-UID", EgressByFQDN("db.tail1234.ts.net."), CONFIG, "db.tail1234.ts.net")
 NAME = "ts-db-x7k2p"
 """A name that the Go operator let the API server make."""
+
+KEY = Key("tailscale", NAME)
+POD = egress_to_name("db.tail1234.ts.net.")
+PROXY = Proxy(OWNER, "1234-UID", KEY, POD, CONFIG, ("tag:k8s",), magic_dns_name="db.tail1234.ts.net")
 
 
 def service(name: str = NAME) -> Object:
@@ -39,7 +57,7 @@ def service(name: str = NAME) -> Object:
 
 
 def statefulset(name: str = NAME, parent_uid: str = PROXY.parent_uid) -> Object:
-    return stored(proxy_statefulset(Key("tailscale", name), OWNER, parent_uid, PROXY.target, SETTINGS, None))
+    return stored(statefulset_of(replace(PROXY, key=Key("tailscale", name), parent_uid=parent_uid), SETTINGS))
 
 
 def secret(name: str = f"{NAME}-0", auth_key: str = "", **data: str) -> Object:
@@ -56,22 +74,23 @@ def kinds_and_names(plan: Plan) -> list[tuple[str, str]]:
 
 
 def test_a_new_proxy_gets_its_children_in_the_order_in_which_they_need_each_other() -> None:
+    key = proxy_key(OWNER, PROXY.parent_uid, Children(), SETTINGS)
     name = child_name("db", PROXY.parent_uid)
-    plan = plan_proxy(PROXY, Children(), SETTINGS, {0: "new-authkey"})
+    plan = plan_proxy(replace(PROXY, key=key), Children(), SETTINGS, Keys({0: "new-authkey"}))
     assert kinds_and_names(plan) == [("Service", name), ("Secret", f"{name}-0"), ("StatefulSet", name)]
     assert {key_of(obj).namespace for obj in children_of(plan)} == {"tailscale"}
     assert texts(children_of(plan)[1]) == config_files(CONFIG, "new-authkey")
 
 
 def test_the_finalizer_holds_the_parent_before_anything_is_made() -> None:
-    assert plan_proxy(PROXY, Children(), SETTINGS, {}).hold
-    assert plan_proxy(PROXY, running(), SETTINGS, {}).hold
+    assert plan_proxy(PROXY, Children(), SETTINGS).hold == FINALIZER
+    assert plan_proxy(PROXY, running(), SETTINGS).hold == FINALIZER
 
 
 def test_a_proxy_that_is_right_has_its_secret_left_alone() -> None:
-    plan = plan_proxy(PROXY, running(), SETTINGS, {})
+    plan = plan_proxy(PROXY, running(), SETTINGS)
     assert kinds_and_names(plan) == [("Service", NAME), ("StatefulSet", NAME)]
-    assert (patches_of(plan), plan.delete) == ([], [])
+    assert len(plan.steps) == 2
 
 
 @pytest.mark.parametrize(
@@ -84,21 +103,20 @@ def test_a_proxy_that_is_right_has_its_secret_left_alone() -> None:
     ],
 )
 def test_children_keep_the_name_that_one_of_them_has(children: Children) -> None:
-    assert proxy_key(PROXY, children, SETTINGS) == Key("tailscale", NAME)
-    assert secret_key(PROXY, children, SETTINGS) == Key("tailscale", f"{NAME}-0")
+    assert proxy_key(OWNER, PROXY.parent_uid, children, SETTINGS) == KEY
 
 
 def test_a_changed_config_is_patched_into_the_secret() -> None:
     renamed = replace(PROXY, config=replace(CONFIG, hostname="other"))
-    (patch,) = patches_of(plan_proxy(renamed, running(), SETTINGS, {}))
+    (patch,) = patches_of(plan_proxy(renamed, running(), SETTINGS))
     assert patch.key == Key("tailscale", f"{NAME}-0")
     assert texts(patch.body) == config_files(renamed.config)
 
 
 def test_a_changed_config_does_not_change_the_statefulset() -> None:
     renamed = replace(PROXY, config=replace(CONFIG, hostname="other"))
-    same = plan_proxy(PROXY, running(), SETTINGS, {})
-    assert children_of(plan_proxy(renamed, running(), SETTINGS, {})) == children_of(same)
+    same = plan_proxy(PROXY, running(), SETTINGS)
+    assert children_of(plan_proxy(renamed, running(), SETTINGS)) == children_of(same)
 
 
 @pytest.mark.parametrize(
@@ -108,17 +126,20 @@ def test_a_changed_config_does_not_change_the_statefulset() -> None:
         ([secret()], True),
         ([secret(auth_key="unused")], False),
         ([secret(device_id="n1")], False),
-        ([slim_secret(NAME, config_files(replace(CONFIG, hostname="old"), "unused"))], True),
+        ([slim_secret(f"{NAME}-0", config_files(replace(CONFIG, hostname="old"), "unused"))], True),
+        ([secret(auth_key="refused", device_id="n1", reissue_authkey="refused")], True),
+        ([secret("ts-db-other-0", device_id="n1")], True),
     ],
 )
 def test_the_live_secret_is_read_where_a_key_is_missing_or_could_be_lost(secrets: list[Object], wants: bool) -> None:
-    assert wants_auth_key(PROXY, Children(secrets=secrets)) is wants
+    assert proxy_login(PROXY, Children(secrets=secrets)).in_need == ({0} if wants else set())
 
 
 WEB = Proxy(
     Owner("ingress", Key("default", "db")),
     PROXY.parent_uid,
-    ServeIngress(forward_cluster_traffic=False),
+    KEY,
+    served_ingress(forward_cluster_traffic=False),
     CONFIG,
     PROXY.tags,
     proxy_class=ProxyClassSpec.model_validate({"statefulSet": {"labels": {"team": "db"}}, "metrics": {"enable": True}}),
@@ -126,7 +147,7 @@ WEB = Proxy(
 
 
 def test_a_proxy_with_a_class_is_as_the_class_says() -> None:
-    made = plan_proxy(WEB, running(), SETTINGS, {})
+    made = plan_proxy(WEB, running(), SETTINGS)
     assert [obj["kind"] for obj in children_of(made)] == ["Service", "StatefulSet", "Service"]
     assert key_of(children_of(made)[2]) == Key("tailscale", f"{NAME}-metrics")
     assert children_of(made)[1]["metadata"]["labels"]["team"] == "db"
@@ -143,7 +164,7 @@ def with_family(family: str) -> Object:
 def listening(*, ipv6: bool) -> Object:
     """The StatefulSet of a proxy that serves metrics."""
     children = replace(running(), statefulsets=[], services=[with_family("IPv6" if ipv6 else "IPv4")])
-    (made,) = [obj for obj in children_of(plan_proxy(WEB, children, SETTINGS, {})) if obj["kind"] == "StatefulSet"]
+    (made,) = [obj for obj in children_of(plan_proxy(WEB, children, SETTINGS)) if obj["kind"] == "StatefulSet"]
     return stored(made)
 
 
@@ -173,72 +194,73 @@ class Listens(NamedTuple):
     ],
 )
 def test_a_proxy_listens_at_its_pods_address_once_its_family_is_known(case: Listens) -> None:
-    made = [obj for obj in children_of(plan_proxy(WEB, case.children, SETTINGS, {})) if obj["kind"] == "StatefulSet"]
+    made = [obj for obj in children_of(plan_proxy(WEB, case.children, SETTINGS)) if obj["kind"] == "StatefulSet"]
     env = [each["spec"]["template"]["spec"]["containers"][0]["env"] for each in made]
     found = [[str(var["value"]) for var in each if var["name"].endswith("_ADDR_PORT")] for each in env]
     assert found == ([] if case.ipv6 is None else [LISTENING[case.ipv6]])
 
 
 def test_a_proxy_that_listens_at_no_address_waits_for_none() -> None:
-    made = plan_proxy(replace(WEB, proxy_class=ProxyClassSpec()), Children(), SETTINGS, {})
+    made = plan_proxy(replace(WEB, proxy_class=ProxyClassSpec()), Children(), SETTINGS)
     assert [obj["kind"] for obj in children_of(made)] == ["Service", "Secret", "StatefulSet"]
 
 
 def measured() -> Children:
     """A proxy with a metrics Service and a ServiceMonitor."""
-    service = stored(children_of(plan_proxy(WEB, running(), SETTINGS, {}))[2])
+    service = stored(children_of(plan_proxy(WEB, running(), SETTINGS))[2])
     monitor = {**service, "apiVersion": SERVICEMONITOR.api_version, "kind": SERVICEMONITOR.kind}
     return replace(running(), metrics=[service, monitor])
 
 
-@pytest.mark.parametrize("proxy", [replace(WEB, proxy_class=None), replace(WEB, target=PROXY.target)])
+@pytest.mark.parametrize("proxy", [replace(WEB, proxy_class=None), replace(WEB, pod=POD)])
 def test_what_leads_to_metrics_goes_with_them(proxy: Proxy) -> None:
     service, monitor = measured().metrics
-    plan = plan_proxy(proxy, measured(), SETTINGS, {})
-    assert plan.delete == [Deletion(SERVICE, service), Deletion(SERVICEMONITOR, monitor)]
+    plan = plan_proxy(proxy, measured(), SETTINGS)
+    assert deletions_of(plan) == [Deletion(SERVICE, service), Deletion(SERVICEMONITOR, monitor)]
     assert len(children_of(plan)) == 2
 
 
 def test_only_what_a_class_no_longer_asks_for_goes() -> None:
-    assert plan_proxy(WEB, measured(), SETTINGS, {}).delete == [Deletion(SERVICEMONITOR, measured().metrics[1])]
+    plan = plan_proxy(WEB, measured(), SETTINGS)
+    assert deletions_of(plan) == [Deletion(SERVICEMONITOR, measured().metrics[1])]
 
 
 def test_removal_takes_what_leads_to_metrics_with_the_rest() -> None:
-    plan = plan_removal(replace(measured(), statefulsets=[]))
-    assert [deletion.resource for deletion in plan.delete] == [SERVICE, SECRET, SERVICE, SERVICEMONITOR]
+    plan = plan_removal(OWNER, replace(measured(), statefulsets=[]))
+    assert [deletion.resource for deletion in deletions_of(plan)] == [SERVICE, SECRET, SERVICE, SERVICEMONITOR]
 
 
 def test_a_statefulset_of_a_parent_made_anew_goes_first() -> None:
     old = statefulset(parent_uid="old-UID")
-    plan = plan_proxy(PROXY, replace(running(), statefulsets=[old]), SETTINGS, {})
-    assert plan.delete == [Deletion(STATEFULSET, old, "Foreground")]
-    assert (plan.apply, plan.release) == ((), False)
+    plan = plan_proxy(PROXY, replace(running(), statefulsets=[old]), SETTINGS)
+    assert plan.steps == [Deletion(STATEFULSET, old, "Foreground")]
+    assert plan.release == ""
     assert plan.requeue_after
 
 
 def test_a_statefulset_that_is_on_its_way_out_is_waited_for() -> None:
     old = deleting(statefulset(parent_uid="old-UID"))
-    plan = plan_proxy(PROXY, replace(running(), statefulsets=[old]), SETTINGS, {})
-    assert (plan.apply, plan.delete) == ((), [])
+    plan = plan_proxy(PROXY, replace(running(), statefulsets=[old]), SETTINGS)
+    assert plan.steps == []
     assert plan.requeue_after
 
 
 def test_a_service_that_somebody_deleted_is_let_go_to_come_back() -> None:
     leaving = deleting(service())
-    plan = plan_proxy(PROXY, replace(running(), services=[leaving]), SETTINGS, {})
-    assert plan.delete == [Deletion(SERVICE, leaving, release="tailscale.com/dns-records-reconciler")]
+    plan = plan_proxy(PROXY, replace(running(), services=[leaving]), SETTINGS)
+    assert deletions_of(plan) == [Deletion(SERVICE, leaving, release="tailscale.com/dns-records-reconciler")]
 
 
 def test_removal_begins_with_the_pods() -> None:
-    plan = plan_removal(running())
-    assert plan.delete == [Deletion(STATEFULSET, statefulset())]
-    assert (plan.devices, plan.release) == ((), False)
+    plan = plan_removal(OWNER, running())
+    assert plan.steps == [Deletion(STATEFULSET, statefulset())]
+    assert plan.release == ""
     assert plan.requeue_after
 
 
 def test_removal_waits_until_the_pods_are_gone() -> None:
-    plan = plan_removal(replace(running(), statefulsets=[deleting(statefulset())]))
-    assert (plan.delete, plan.devices, plan.release) == ([], (), False)
+    plan = plan_removal(OWNER, replace(running(), statefulsets=[deleting(statefulset())]))
+    assert (plan.steps, plan.release) == ([], "")
     assert plan.requeue_after
 
 
@@ -248,34 +270,39 @@ def test_removal_waits_for_pods_whose_statefulset_is_gone_but_not_for_orphans(
 ) -> None:
     left = pod(f"{NAME}-0", "P")
     left["metadata"]["ownerReferences"] = owners
-    plan = plan_removal(replace(running(), statefulsets=[], pods=[left]))
-    assert (plan.requeue_after is not None, plan.release) == (waits, not waits)
-    assert bool(plan.devices) is not waits
+    plan = plan_removal(OWNER, replace(running(), statefulsets=[], pods=[left]))
+    assert (plan.requeue_after is not None, plan.release) == (waits, "" if waits else FINALIZER)
+    assert bool(deleted_devices(plan)) is not waits
 
 
 def test_removal_then_takes_the_device_and_the_rest_and_lets_the_parent_go() -> None:
     children = replace(running(), statefulsets=[])
-    plan = plan_removal(children)
-    assert plan.devices == ["n1"]
-    assert plan.delete == [
+    plan = plan_removal(OWNER, children)
+    assert plan.steps == [
+        DeleteDevice("", OWNER, "n1"),
         Deletion(SERVICE, children.services[0], release="tailscale.com/dns-records-reconciler"),
         Deletion(SECRET, children.secrets[0], unchanged=True),
     ]
-    assert (plan.release, plan.requeue_after) == (True, None)
+    assert (plan.release, plan.requeue_after) == (FINALIZER, None)
 
 
 def test_a_proxy_that_never_logged_in_has_no_device_to_remove() -> None:
-    plan = plan_removal(Children([service()], [], [secret(auth_key="unused")]))
-    assert (plan.devices, plan.release) == ([], True)
+    plan = plan_removal(OWNER, Children([service()], [], [secret(auth_key="unused")]))
+    assert (deleted_devices(plan), plan.release, plan.way_out) == ([], FINALIZER, "")
+
+
+def test_a_device_is_deleted_from_the_tailnet_that_it_is_in() -> None:
+    (first, *_) = plan_removal(OWNER, Children(secrets=[secret(device_id="n1")]), "staging").steps
+    assert first == DeleteDevice("staging", OWNER, "n1")
 
 
 def test_the_way_out_names_the_secrets_that_know_the_devices() -> None:
-    plan = plan_removal(Children(secrets=[secret(device_id="n1"), secret(f"{NAME}-1", device_id="n2")]))
-    assert f"delete Secret tailscale/{NAME}-0 and tailscale/{NAME}-1 by hand" in way_out(plan)
+    plan = plan_removal(OWNER, Children(secrets=[secret(device_id="n1"), secret(f"{NAME}-1", device_id="n2")]))
+    assert f"delete Secret tailscale/{NAME}-0 and tailscale/{NAME}-1 by hand" in plan.way_out
 
 
 def test_with_nothing_left_the_parent_is_let_go() -> None:
-    assert plan_removal(Children()) == Plan(devices=[], delete=[], release=True)
+    assert plan_removal(OWNER, Children()) == Plan(steps=[], release=FINALIZER)
 
 
 def test_the_device_is_believed_of_the_pod_that_is_named_like_the_secret() -> None:
@@ -292,7 +319,50 @@ def test_without_a_secret_there_is_no_device() -> None:
     assert proxy_device(Children()) is None
 
 
-def test_a_replica_without_a_secret_is_new_and_has_reported_nothing() -> None:
-    children = Children(secrets=[slim_secret(f"{NAME}-1", {"device_id": "n1"}), slim_secret(f"{NAME}-2", {})])
-    found = [reported_device(children, ordinal) for ordinal in range(3)]
-    assert [device.id if device else None for device in found] == [None, "n1", ""]
+DEVICE = Device("n1", "default-db.tail1234.ts.net", "default-db", tags=("tag:old",))
+TAILNET = TailnetView("staging", devices={"n1": DEVICE})
+FREE_NAME = FreeName("staging", OWNER, "default-db", ("tag:k8s",))
+SET_TAGS = SetTags("staging", OWNER, "n1", ("tag:k8s",))
+
+
+def test_a_replica_without_a_secret_is_new_and_one_that_has_not_reported_is_left_alone() -> None:
+    children = Children(secrets=[secret(f"{NAME}-1", device_id="n1"), secret(f"{NAME}-2")])
+    three = replace(PROXY, replica_count=3)
+    assert proxy_devices(three, children, TAILNET, settings(take_over_names=True)) == DevicePlan(
+        before=[FREE_NAME], after=[SET_TAGS], findings=[]
+    )
+
+
+@pytest.mark.parametrize(("count", "prefix", "shares"), [(1, "", False), (2, "", True), (2, "default-db", False)])
+def test_replicas_without_a_prefix_share_their_hostname(count: int, prefix: str, *, shares: bool) -> None:
+    proxy = replace(PROXY, replica_count=count, hostname_prefix=prefix)
+    hostname = proxy.replicas[0].hostname
+    numbered = replace(DEVICE, name=f"{hostname}-1.tail1234.ts.net", hostname=hostname, tags=("tag:k8s",))
+    view = TailnetView(devices={"n1": numbered})
+    made = proxy_devices(proxy, running(), view, settings(take_over_names=True))
+    assert [isinstance(step, TakeName) for step in made.after] == ([] if shares else [True])
+
+
+def test_what_is_asked_for_devices_is_before_and_after_all_that_is_made() -> None:
+    devices = DevicePlan(before=[FREE_NAME], after=[SET_TAGS])
+    plain, plan = (plan_proxy(WEB, measured(), SETTINGS, devices=each) for each in (DevicePlan(), devices))
+    made = len(children_of(plain))
+    assert plan.steps == [FREE_NAME, *plain.steps[:made], SET_TAGS, *plain.steps[made:]]
+
+
+@pytest.mark.parametrize(("fqdn", "reasons"), [("", ["TargetNotFound"]), ("default-db.tail1234.ts.net.", [])])
+def test_a_proxy_that_starts_again_and_again_without_a_destination_is_told(fqdn: str, reasons: list[str]) -> None:
+    restarted = {**pod(f"{NAME}-0", "P"), "status": {"containerStatuses": [{"restartCount": 1}]}}
+    children = Children(secrets=[secret(device_id="n1", device_fqdn=fqdn)], pods=[restarted])
+    view = TailnetView(destination=Destination("db.tail1234.ts.net"))
+    findings = proxy_devices(PROXY, children, view, SETTINGS).findings
+    assert [each.reason for each in findings] == reasons
+    assert all("tag:k8s" in each.message for each in findings)
+
+
+def test_what_is_left_out_of_a_proxy_and_keys_that_come_later_are_told() -> None:
+    proxy = replace(PROXY, notes=[Note("Warning", "Ignored", "left out")])
+    asking = Children(secrets=[secret(device_id="n1", reissue_authkey="")])
+    plan = plan_proxy(proxy, asking, SETTINGS, Keys({0: ""}, requeue_after=20.0))
+    assert [note.reason for note in plan.notes] == ["AuthKeyDelayed", "Ignored"]
+    assert plan.requeue_after == 20.0

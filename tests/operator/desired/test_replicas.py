@@ -6,21 +6,34 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.objects import SECRET, Key, Object
 from tsoperator.desired.children import Owner
-from tsoperator.desired.plan import Deletion, Plan
+from tsoperator.desired.login import Keys
+from tsoperator.desired.plan import DeleteDevice, Deletion, Plan
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
     plan_proxy,
     plan_removal,
     proxy_key,
+    proxy_login,
     replica_devices,
-    secret_key,
-    wants_auth_key,
 )
-from tsoperator.desired.statefulset import ConnectNetworks, proxy_statefulset
+from tsoperator.desired.proxypod import connected_networks
+from tsoperator.desired.replica import Replica
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
 
-from tests.support.objects import children_of, headless, patches_of, pod, settings, slim_secret, stored, texts
+from tests.support.objects import (
+    children_of,
+    deleted_devices,
+    deletions_of,
+    headless,
+    patches_of,
+    pod,
+    settings,
+    slim_secret,
+    stored,
+    texts,
+)
+from tests.support.proxies import statefulset_of
 
 SETTINGS = settings()
 OWNER = Owner("connector", Key("", "router"))
@@ -28,20 +41,25 @@ CONFIG = ProxyConfig("router-connector", SETTINGS.control_url, routes=("10.40.0.
 NAME = "ts-router-24567"
 """A name that the Go operator let the API server make: it ends as a replica's could."""
 
+KEY = Key("tailscale", NAME)
+PROXY = Proxy(OWNER, "1234-UID", KEY, connected_networks(), CONFIG, ("tag:k8s",), "staging")
+
 
 def proxy(replicas: int, prefix: str = "ts-prod") -> Proxy:
-    return Proxy(OWNER, "1234-UID", ConnectNetworks(replicas), CONFIG, ("tag:k8s",), hostname_prefix=prefix)
+    return replace(PROXY, replica_count=replicas, hostname_prefix=prefix)
+
+
+def config(ordinal: int) -> ProxyConfig:
+    return replace(CONFIG, hostname=f"ts-prod-{ordinal}")
 
 
 def secret(ordinal: int, auth_key: str = "", **data: str) -> Object:
-    files = config_files(proxy(1).config_of(ordinal), auth_key)
-    return slim_secret(f"{NAME}-{ordinal}", {**files, **data}, OWNER.labels)
+    return slim_secret(f"{NAME}-{ordinal}", {**config_files(config(ordinal), auth_key), **data}, OWNER.labels)
 
 
 def statefulset(replicas: int, *, generation: int = 2, observed: int = 2, pods: int = 2, updated: int = 2) -> Object:
-    made = proxy_statefulset(Key("tailscale", NAME), OWNER, "1234-UID", ConnectNetworks(replicas), SETTINGS, None)
     counts = {"observedGeneration": observed, "replicas": pods, "updatedReplicas": updated}
-    return stored({**made, "status": counts}, generation=generation)
+    return stored({**statefulset_of(proxy(replicas), SETTINGS), "status": counts}, generation=generation)
 
 
 def running(replicas: int, made: Object | None = None) -> Children:
@@ -57,58 +75,71 @@ def running(replicas: int, made: Object | None = None) -> Children:
 
 def plan(replicas: int, children: Children, **auth_keys: str) -> Plan:
     """The plan with auth keys for replicas ``r0``, ``r1`` and so on."""
-    return plan_proxy(proxy(replicas), children, SETTINGS, {int(name[1:]): key for name, key in auth_keys.items()})
+    keys = Keys({int(name[1:]): key for name, key in auth_keys.items()})
+    return plan_proxy(proxy(replicas), children, SETTINGS, keys)
 
 
-def hostnames(made: Proxy, replicas: int) -> list[str]:
-    return [made.config_of(number).hostname for number in range(replicas)]
+def hostnames(made: Proxy) -> list[str]:
+    return [made.config_of(replica).hostname for replica in made.replicas]
 
 
 def test_each_replica_gets_a_secret_with_its_hostname_and_its_key_before_any_pod_runs() -> None:
     children = children_of(plan(2, Children(), r0="first", r1="second"))
     names = [obj["metadata"]["name"] for obj in children]
     assert [obj["kind"] for obj in children] == ["Service", "Secret", "Secret", "StatefulSet"]
-    assert names == [names[0], f"{names[0]}-0", f"{names[0]}-1", names[0]]
+    assert names == [NAME, f"{NAME}-0", f"{NAME}-1", NAME]
     assert [texts(obj) for obj in children[1:3]] == [
-        config_files(replace(CONFIG, hostname="ts-prod-0"), "first"),
-        config_files(replace(CONFIG, hostname="ts-prod-1"), "second"),
+        config_files(config(0), "first"),
+        config_files(config(1), "second"),
     ]
 
 
 def test_with_a_prefix_even_one_replica_has_a_number_and_without_all_have_one_hostname() -> None:
-    assert hostnames(proxy(1), 1) == ["ts-prod-0"]
-    assert hostnames(proxy(2, prefix=""), 2) == ["router-connector", "router-connector"]
+    assert hostnames(proxy(1)) == ["ts-prod-0"]
+    assert hostnames(proxy(2, prefix="")) == ["router-connector", "router-connector"]
 
 
 def test_what_is_right_is_left_alone() -> None:
     made = plan(3, running(3))
     assert [obj["kind"] for obj in children_of(made)] == ["Service", "StatefulSet"]
-    assert (patches_of(made), made.delete, made.devices, made.requeue_after) == ([], [], [], None)
+    assert (len(made.steps), made.requeue_after) == (2, None)
 
 
 def test_a_new_config_is_patched_into_every_secret() -> None:
     other = replace(proxy(2), config=replace(CONFIG, routes=()))
-    patches = patches_of(plan_proxy(other, running(2), SETTINGS, {}))
+    patches = patches_of(plan_proxy(other, running(2), SETTINGS))
     assert [patch.key.name for patch in patches] == [f"{NAME}-0", f"{NAME}-1"]
-    assert [texts(patch.body) for patch in patches] == [config_files(other.config_of(number)) for number in (0, 1)]
+    assert [texts(patch.body) for patch in patches] == [
+        config_files(replace(config(number), routes=())) for number in (0, 1)
+    ]
 
 
 def test_a_replica_more_gets_a_secret_and_the_others_keep_theirs() -> None:
     made = plan(3, running(2), r2="third")
     assert [obj["metadata"]["name"] for obj in children_of(made)] == [NAME, f"{NAME}-2", NAME]
-    assert texts(children_of(made)[1]) == config_files(proxy(3).config_of(2), "third")
+    assert texts(children_of(made)[1]) == config_files(config(2), "third")
     assert not patches_of(made)
 
 
 def test_a_key_is_wanted_by_replica() -> None:
     children = Children(secrets=[secret(0, device_id="n0"), secret(1), secret(2, auth_key="unused")])
-    assert [wants_auth_key(proxy(4), children, number) for number in range(4)] == [False, True, False, True]
+    login = proxy_login(proxy(4), children)
+    assert login.in_need == {1, 3}
+    assert login.devices == {0: "n0"}
+    assert (login.owner, login.parent_uid, login.replicas) == (OWNER, "1234-UID", proxy(4).replicas)
 
 
 def test_the_name_is_kept_whatever_child_is_left() -> None:
     for children in (Children(secrets=[secret(1), secret(2)]), Children(services=running(0).services)):
-        assert proxy_key(proxy(3), children, SETTINGS) == Key("tailscale", NAME)
-        assert secret_key(proxy(3), children, SETTINGS, 2) == Key("tailscale", f"{NAME}-2")
+        assert proxy_key(OWNER, "1234-UID", children, SETTINGS) == KEY
+
+
+def test_each_replica_has_one_secret_named_like_its_pod() -> None:
+    first, second = (Key("tailscale", f"{NAME}-{number}") for number in range(2))
+    assert proxy(2).replicas == [
+        Replica(0, first, first, "ts-prod-0", ("tag:k8s",), "staging"),
+        Replica(1, second, second, "ts-prod-1", ("tag:k8s",), "staging"),
+    ]
 
 
 class Shrinking(NamedTuple):
@@ -143,7 +174,7 @@ def test_a_surplus_secret_and_device_stay_while_a_pod_has_them(case: Shrinking) 
     there = [case.statefulset] if case.statefulset else []
     pods = [pod(f"{NAME}-{number}", number) for number in case.pods]
     made = plan(1, replace(running(2), statefulsets=there, pods=pods))
-    assert (made.delete, made.devices) == ([], [])
+    assert (deletions_of(made), deleted_devices(made), made.way_out) == ([], [], "")
     assert made.requeue_after
     assert children_of(made)[-1]["spec"]["replicas"] == 1
 
@@ -152,22 +183,26 @@ def test_a_surplus_secret_and_device_stay_while_a_pod_has_them(case: Shrinking) 
 def test_a_surplus_secret_goes_with_its_device_when_no_pod_has_it(left: int) -> None:
     children = replace(running(2, statefulset(left, pods=left, updated=left)), pods=running(left).pods)
     made = plan(left, children)
-    assert made.devices == [f"n{number}" for number in range(left, 2)]
-    assert made.delete == [Deletion(SECRET, children.secrets[number], unchanged=True) for number in range(left, 2)]
-    assert (made.release, made.requeue_after) == (False, None)
+    gone = range(left, 2)
+    assert made.steps[2:] == [
+        *(DeleteDevice("staging", OWNER, f"n{number}") for number in gone),
+        *(Deletion(SECRET, children.secrets[number], unchanged=True) for number in gone),
+    ]
+    assert (made.release, made.requeue_after) == ("", None)
+    assert f"Secret {' and '.join(f'tailscale/{NAME}-{number}' for number in gone)} by hand" in made.way_out
 
 
 def test_a_secret_that_is_no_replicas_is_no_surplus() -> None:
     strangers = [slim_secret(name, {"device_id": "n9"}, OWNER.labels) for name in (NAME, f"{NAME}-x", "ts-router-9-7")]
     children = running(1)
     made = plan(1, replace(children, secrets=[*children.secrets, *strangers]))
-    assert (made.devices, made.delete, made.requeue_after) == ([], [], None)
+    assert (deleted_devices(made), deletions_of(made), made.requeue_after) == ([], [], None)
 
 
 def test_removal_takes_every_replicas_device_and_secret() -> None:
-    made = plan_removal(replace(running(3), statefulsets=[]))
-    assert made.devices == ["n0", "n1", "n2"]
-    assert [step.obj["metadata"]["name"] for step in made.delete if step.resource is SECRET] == [
+    made = plan_removal(OWNER, replace(running(3), statefulsets=[]))
+    assert deleted_devices(made) == ["n0", "n1", "n2"]
+    assert [step.obj["metadata"]["name"] for step in deletions_of(made) if step.resource is SECRET] == [
         f"{NAME}-{number}" for number in range(3)
     ]
 

@@ -8,12 +8,14 @@ import pytest
 from tsoperator.api.objects import Key, Object
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Patch
+from tsoperator.desired.replica import ReplicaSecrets
 from tsoperator.desired.secret import (
     Certificate,
     Reissue,
     auth_key_of,
     certificate_of,
     config_patch,
+    device_id_of,
     device_of,
     must_keep_auth_key,
     needs_auth_key,
@@ -50,9 +52,19 @@ def asking(auth_key: str) -> Object:
     return secret(auth_key=auth_key, device_id="n1", reissue_authkey="refused")
 
 
+def both(found: Object | None) -> ReplicaSecrets:
+    """The Secrets of a standalone proxy, which has one for both purposes."""
+    return ReplicaSecrets(found, found)
+
+
 def patched(found: Object, config: ProxyConfig, auth_key: str = "") -> Patch:
+    """The patch for a standalone proxy, which must be one."""
+    return patched_of(both(found), config, auth_key)
+
+
+def patched_of(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str = "") -> Patch:
     """The patch, which must be one."""
-    patch = config_patch(found, config, auth_key)
+    patch = config_patch(secrets, config, auth_key)
     assert patch is not None
     return patch
 
@@ -116,7 +128,7 @@ def test_a_secret_without_data_or_with_broken_data_has_no_auth_key() -> None:
     ],
 )
 def test_a_key_is_needed_only_to_log_in_for_the_first_time(found: Object | None, needs: bool) -> None:
-    assert needs_auth_key(found) is needs
+    assert needs_auth_key(both(found)) is needs
 
 
 @pytest.mark.parametrize(
@@ -133,7 +145,7 @@ def test_a_key_is_needed_only_to_log_in_for_the_first_time(found: Object | None,
     ],
 )
 def test_the_key_is_read_before_a_write_would_lose_it(found: Object | None, config: ProxyConfig, keep: bool) -> None:
-    assert must_keep_auth_key(found, config) is keep
+    assert must_keep_auth_key(both(found), config) is keep
 
 
 class Asks(NamedTuple):
@@ -158,11 +170,12 @@ class Asks(NamedTuple):
 )
 def test_a_request_is_answered_by_another_key_than_was_refused(case: Asks) -> None:
     given = {} if case.reissue is None else {"reissue_authkey": case.reissue}
-    assert reissue_of(slim_secret(NAME, {**config_files(CONFIG, case.auth_key), **LOGGED_IN, **given})) is case.found
+    found = slim_secret(NAME, {**config_files(CONFIG, case.auth_key), **LOGGED_IN, **given})
+    assert reissue_of(both(found)) is case.found
 
 
 def test_a_secret_that_is_not_there_asks_for_nothing() -> None:
-    assert reissue_of(None) is Reissue.NOT_ASKED
+    assert reissue_of(both(None)) is Reissue.NOT_ASKED
 
 
 @pytest.mark.parametrize("had", ["", "refused"])
@@ -172,14 +185,98 @@ def test_a_proxy_that_asks_gets_the_new_key_in_every_config_although_it_has_a_de
 
 
 def test_the_new_key_stays_until_the_proxy_has_taken_it() -> None:
-    assert config_patch(asking("new"), CONFIG, "") is None
+    assert config_patch(both(asking("new")), CONFIG, "") is None
     assert texts(patched(asking("new"), RENAMED, "new").body) == config_files(RENAMED, "new")
-    assert config_patch(secret(auth_key="new"), CONFIG, "") is None
+    assert config_patch(both(secret(auth_key="new")), CONFIG, "") is None
     assert texts(patched(secret(auth_key="new", device_id="n2"), CONFIG).body) == config_files(CONFIG)
 
 
 def test_a_proxy_that_has_to_wait_for_a_key_is_not_written() -> None:
-    assert config_patch(asking("refused"), CONFIG, "") is None
+    assert config_patch(both(asking("refused")), CONFIG, "") is None
+
+
+def apart(auth_key: str = "", **state: str) -> ReplicaSecrets:
+    """The Secrets of a replica that keeps its *state* apart from its config, which has the *auth_key*."""
+    config = slim_secret("egress-0-config", config_files(CONFIG, auth_key))
+    return ReplicaSecrets(config, slim_secret("egress-0", state))
+
+
+ASKING = {**LOGGED_IN, "reissue_authkey": "refused"}
+
+
+class Apart(NamedTuple):
+    secrets: ReplicaSecrets
+    device: str = ""
+    needs: bool = False
+    keeps: bool = False
+    """The key would be lost if another config were written."""
+    reissue: Reissue = Reissue.NOT_ASKED
+
+
+APART = {
+    "none": Apart(ReplicaSecrets(), needs=True),
+    "no state": Apart(ReplicaSecrets(apart().config), needs=True),
+    "no state, a key": Apart(ReplicaSecrets(apart("unused").config), keeps=True),
+    "no key": Apart(apart(), needs=True),
+    "a key": Apart(apart("unused"), keeps=True),
+    "logged in": Apart(apart(**LOGGED_IN), "n1"),
+    "just logged in": Apart(apart("used", **LOGGED_IN), "n1"),
+    "not reported": Apart(apart("used", **PROFILE), "n7", keeps=True),
+    "no config": Apart(ReplicaSecrets(None, apart(**LOGGED_IN).state), "n1"),
+    "refused": Apart(apart("refused", **ASKING), "n1", keeps=True, reissue=Reissue.ASKED),
+    "refused, no key": Apart(apart(**ASKING), "n1", reissue=Reissue.ASKED),
+    "refused, a new key": Apart(apart("new", **ASKING), "n1", keeps=True, reissue=Reissue.ANSWERED),
+    "refused, no config": Apart(ReplicaSecrets(None, apart(**ASKING).state), "n1", reissue=Reissue.ASKED),
+    "in the wrong place": Apart(ReplicaSecrets(asking(""), apart().state), needs=True),
+}
+
+
+@pytest.mark.parametrize("case", APART.values(), ids=APART)
+def test_where_they_are_apart_the_key_is_in_the_config_and_the_device_in_the_state(case: Apart) -> None:
+    assert device_id_of(case.secrets) == case.device
+    assert needs_auth_key(case.secrets) is case.needs
+    assert must_keep_auth_key(case.secrets, RENAMED) is case.keeps
+    assert not must_keep_auth_key(case.secrets, CONFIG)
+    assert reissue_of(case.secrets) is case.reissue
+
+
+class Written(NamedTuple):
+    secrets: ReplicaSecrets
+    config: ProxyConfig
+    auth_key: str
+    files: dict[str, str]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Written(apart(), CONFIG, "new", config_files(CONFIG, "new")),
+        Written(apart("unused"), RENAMED, "unused", config_files(RENAMED, "unused")),
+        Written(apart(**LOGGED_IN), RENAMED, "late", config_files(RENAMED)),
+        Written(apart("used", **LOGGED_IN), CONFIG, "", config_files(CONFIG)),
+        Written(apart("refused", **ASKING), CONFIG, "new", config_files(CONFIG, "new")),
+        Written(ReplicaSecrets(apart().config), CONFIG, "new", config_files(CONFIG, "new")),
+    ],
+)
+def test_where_they_are_apart_the_config_is_written_as_the_state_says(case: Written) -> None:
+    patch = patched_of(case.secrets, case.config, case.auth_key)
+    assert patch.key == Key("tailscale", "egress-0-config")
+    assert texts(patch.body) == case.files
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [
+        apart("unused"),
+        apart("unused", **PROFILE),
+        apart(**LOGGED_IN),
+        apart("new", **ASKING),
+        ReplicaSecrets(apart("unused").config),
+        ReplicaSecrets(None, apart(**LOGGED_IN).state),
+    ],
+)
+def test_where_they_are_apart_a_config_that_is_right_or_missing_is_not_written(secrets: ReplicaSecrets) -> None:
+    assert config_patch(secrets, CONFIG, "") is None
 
 
 class Device(NamedTuple):
@@ -253,14 +350,14 @@ def test_a_devices_addresses_are_those_that_it_reports(reported: str, ips: tuple
 
 @pytest.mark.parametrize("auth_key", ["", "unused"])
 def test_a_config_that_is_right_is_not_written(auth_key: str) -> None:
-    assert config_patch(secret(auth_key=auth_key), CONFIG, "") is None
+    assert config_patch(both(secret(auth_key=auth_key)), CONFIG, "") is None
 
 
 def test_a_config_in_another_order_of_fields_is_right() -> None:
     files: dict[str, str | Object] = {
         name: dict(reversed(json.loads(text).items())) for name, text in config_files(CONFIG).items()
     }
-    assert config_patch(slim_secret(NAME, files), CONFIG, "") is None
+    assert config_patch(both(slim_secret(NAME, files)), CONFIG, "") is None
 
 
 def test_a_new_hostname_is_written_with_the_key_that_is_still_unused() -> None:
@@ -301,7 +398,7 @@ def test_what_was_served_is_forgotten_with_the_serve_config() -> None:
         "serve-config",
         "_serve_1234",
     }
-    assert config_patch(found, SERVING, "") is None
+    assert config_patch(both(found), SERVING, "") is None
 
 
 def test_what_was_served_is_forgotten_even_if_it_was_written_late() -> None:

@@ -5,31 +5,34 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.objects import Key, Object
 from tsoperator.desired.children import Owner
-from tsoperator.desired.statefulset import (
-    ConnectNetworks,
-    EgressByFQDN,
-    EgressByIP,
-    ExposeIP,
-    ExposeName,
-    ServeIngress,
-    ServeService,
-    Target,
-    proxy_statefulset,
-    selects,
+from tsoperator.desired.proxy import Proxy
+from tsoperator.desired.proxypod import (
+    ProxyPod,
+    connected_networks,
+    egress_to_ip,
+    egress_to_name,
+    exposed_ip,
+    exposed_name,
+    served_ingress,
+    served_service,
 )
+from tsoperator.desired.replica import Replica
+from tsoperator.desired.statefulset import proxy_pod_spec, proxy_statefulset, selects
+from tsoperator.desired.tailscaled import ProxyConfig
 
 from tests.support.objects import settings
+from tests.support.proxies import statefulset_of
 
 KEY = Key("tailscale", "ts-db-abcde")
 OWNER = Owner("svc", Key("default", "db"))
-BY_FQDN = EgressByFQDN("db.tail1234.ts.net.")
-BY_IP = EgressByIP("100.66.66.66")
-USERSPACE = ServeIngress(forward_cluster_traffic=False)
-KERNEL_INGRESS = ServeIngress(forward_cluster_traffic=True)
-TO_IP = ExposeIP("192.0.2.4")
-TO_NAME = ExposeName("db.example.org")
-PUBLIC = ServeService()
-CONNECTOR = ConnectNetworks(replicas=2)
+BY_FQDN = egress_to_name("db.tail1234.ts.net.")
+BY_IP = egress_to_ip("100.66.66.66")
+USERSPACE = served_ingress(forward_cluster_traffic=False)
+KERNEL_INGRESS = served_ingress(forward_cluster_traffic=True)
+TO_IP = exposed_ip("192.0.2.4")
+TO_NAME = exposed_name("db.example.org")
+PUBLIC = served_service()
+CONNECTOR = connected_networks()
 SYSCTL = (
     "sysctl -w net.ipv4.ip_forward=1 && if sysctl net.ipv6.conf.all.forwarding; "
     "then sysctl -w net.ipv6.conf.all.forwarding=1; fi"
@@ -45,8 +48,10 @@ COMMON = [
 ]
 
 
-def statefulset(target: Target = BY_FQDN, live: Object | None = None, **changes: str) -> Object:
-    return proxy_statefulset(KEY, OWNER, "1234-UID", target, settings(**changes), live)
+def statefulset(pod: ProxyPod = BY_FQDN, live: Object | None = None, replicas: int = 1, **changes: str) -> Object:
+    config = ProxyConfig("db", "https://controlplane.tailscale.com")
+    proxy = Proxy(OWNER, "1234-UID", KEY, pod, config, ("tag:k8s",), replica_count=replicas)
+    return statefulset_of(proxy, settings(**changes), live)
 
 
 def pod_of(made: Object) -> Object:
@@ -68,7 +73,7 @@ def environment(made: Object) -> list[tuple[str, str]]:
 
 
 class Environment(NamedTuple):
-    target: Target
+    pod: ProxyPod
     userspace: str
     rest: list[tuple[str, str]]
 
@@ -124,18 +129,18 @@ class Environment(NamedTuple):
     ],
 )
 def test_the_environment_is_in_the_images_order(case: Environment) -> None:
-    assert environment(statefulset(case.target)) == [("TS_USERSPACE", case.userspace), *COMMON, *case.rest]
+    assert environment(statefulset(case.pod)) == [("TS_USERSPACE", case.userspace), *COMMON, *case.rest]
 
 
-@pytest.mark.parametrize(("target", "position"), [(BY_FQDN, 8), (TO_IP, 8), (USERSPACE, 8), (KERNEL_INGRESS, 9)])
-def test_the_firewall_mode_comes_before_the_target(target: Target, position: int) -> None:
-    env = environment(statefulset(target, firewall_mode="nftables"))
+@pytest.mark.parametrize(("pod", "position"), [(BY_FQDN, 8), (TO_IP, 8), (USERSPACE, 8), (KERNEL_INGRESS, 9)])
+def test_the_firewall_mode_comes_before_the_target(pod: ProxyPod, position: int) -> None:
+    env = environment(statefulset(pod, firewall_mode="nftables"))
     assert env[position] == ("TS_DEBUG_FIREWALL_MODE", "nftables")
     assert env[position + 1][0].startswith("TS_")
 
 
 @pytest.mark.parametrize(
-    ("target", "annotations"),
+    ("pod", "annotations"),
     [
         (BY_FQDN, {"tailscale.com/operator-last-set-ts-tailnet-target-fqdn": "db.tail1234.ts.net."}),
         (BY_IP, {"tailscale.com/operator-last-set-ts-tailnet-target-ip": "100.66.66.66"}),
@@ -147,8 +152,8 @@ def test_the_firewall_mode_comes_before_the_target(target: Target, position: int
         (CONNECTOR, None),
     ],
 )
-def test_the_target_is_on_the_pod_template(target: Target, annotations: Object | None) -> None:
-    assert statefulset(target)["spec"]["template"]["metadata"].get("annotations") == annotations
+def test_the_target_is_on_the_pod_template(pod: ProxyPod, annotations: Object | None) -> None:
+    assert statefulset(pod)["spec"]["template"]["metadata"].get("annotations") == annotations
 
 
 def test_its_metadata_and_selector_find_the_pods_of_one_parent() -> None:
@@ -187,9 +192,9 @@ def test_the_priority_class_is_on_pods_only_if_it_is_set() -> None:
     assert "priorityClassName" not in pod_of(statefulset())
 
 
-@pytest.mark.parametrize("target", [BY_FQDN, BY_IP, KERNEL_INGRESS, TO_IP, TO_NAME, CONNECTOR])
-def test_a_kernel_proxy_is_privileged_and_turns_forwarding_on(target: Target) -> None:
-    made = statefulset(target, proxy_image="example.org/tailscale:v1")
+@pytest.mark.parametrize("pod", [BY_FQDN, BY_IP, KERNEL_INGRESS, TO_IP, TO_NAME, CONNECTOR])
+def test_a_kernel_proxy_is_privileged_and_turns_forwarding_on(pod: ProxyPod) -> None:
+    made = statefulset(pod, proxy_image="example.org/tailscale:v1")
     assert container_of(made)["securityContext"] == {"privileged": True}
     assert pod_of(made)["initContainers"] == [
         {
@@ -202,9 +207,9 @@ def test_a_kernel_proxy_is_privileged_and_turns_forwarding_on(target: Target) ->
     ]
 
 
-@pytest.mark.parametrize("target", [USERSPACE, PUBLIC])
-def test_a_userspace_proxy_has_no_privileges(target: Target) -> None:
-    made = statefulset(target)
+@pytest.mark.parametrize("pod", [USERSPACE, PUBLIC])
+def test_a_userspace_proxy_has_no_privileges(pod: ProxyPod) -> None:
+    made = statefulset(pod)
     assert "securityContext" not in container_of(made)
     assert "initContainers" not in pod_of(made)
 
@@ -218,7 +223,7 @@ def test_the_config_is_mounted_from_the_pods_secret() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_every_replica_mounts_the_secrets_of_all(count: int) -> None:
-    made = statefulset(ConnectNetworks(count))
+    made = statefulset(CONNECTOR, replicas=count)
     names = {f"tailscaledconfig-{number}": f"ts-db-abcde-{number}" for number in range(count)}
     mounts = [
         {"name": name, "mountPath": f"/etc/tsconfig/{secret}", "readOnly": True} for name, secret in names.items()
@@ -230,14 +235,50 @@ def test_every_replica_mounts_the_secrets_of_all(count: int) -> None:
     assert container_of(made)["volumeMounts"] == mounts
 
 
-@pytest.mark.parametrize("target", [USERSPACE, KERNEL_INGRESS, PUBLIC])
-def test_the_serve_config_is_mounted_after_the_config(target: Target) -> None:
-    made = statefulset(target)
+@pytest.mark.parametrize("pod", [USERSPACE, KERNEL_INGRESS, PUBLIC])
+def test_the_serve_config_is_mounted_after_the_config(pod: ProxyPod) -> None:
+    made = statefulset(pod)
     items = [{"key": "serve-config", "path": "serve-config"}]
     secret = {"secretName": "ts-db-abcde-0", "items": items}
     mount = {"name": "serve-config-0", "mountPath": "/etc/tailscaled/ts-db-abcde-0", "readOnly": True}
     assert pod_of(made)["volumes"][1:] == [{"name": "serve-config-0", "secret": secret}]
     assert container_of(made)["volumeMounts"][1:] == [mount]
+
+
+def of_two_secrets(ordinal: int) -> Replica:
+    """A replica of a proxy that keeps its state apart from its config."""
+    config, state = (Key("tailscale", f"egress-{ordinal}{end}") for end in ("-config", ""))
+    return Replica(ordinal, config, state, f"egress-{ordinal}", ("tag:k8s",))
+
+
+def test_a_config_that_is_apart_from_the_state_is_mounted_under_the_pods_name() -> None:
+    made = proxy_pod_spec(BY_FQDN, [of_two_secrets(0), of_two_secrets(1)], settings(), None)
+    names = ["tailscaledconfig-0", "tailscaledconfig-1"]
+    assert made["volumes"] == [
+        {"name": names[0], "secret": {"secretName": "egress-0-config"}},
+        {"name": names[1], "secret": {"secretName": "egress-1-config"}},
+    ]
+    assert made["containers"][0]["volumeMounts"] == [
+        {"name": names[0], "mountPath": "/etc/tsconfig/egress-0", "readOnly": True},
+        {"name": names[1], "mountPath": "/etc/tsconfig/egress-1", "readOnly": True},
+    ]
+
+
+def test_a_serve_config_that_is_apart_from_the_state_is_mounted_under_the_pods_name() -> None:
+    made = proxy_pod_spec(PUBLIC, [of_two_secrets(0)], settings(), None)
+    secret = {"secretName": "egress-0-config", "items": [{"key": "serve-config", "path": "serve-config"}]}
+    mount = {"name": "serve-config-0", "mountPath": "/etc/tailscaled/egress-0", "readOnly": True}
+    assert made["volumes"][1] == {"name": "serve-config-0", "secret": secret}
+    assert made["containers"][0]["volumeMounts"][1] == mount
+
+
+def test_what_runs_several_replicas_has_the_name_that_it_is_given() -> None:
+    spec = proxy_pod_spec(BY_FQDN, [of_two_secrets(0), of_two_secrets(1)], settings(), None)
+    made = proxy_statefulset(Key("tailscale", "egress"), OWNER, "1234-UID", spec, 2, {"note": "x"})
+    assert (made["metadata"]["name"], made["spec"]["serviceName"], made["spec"]["replicas"]) == ("egress", "egress", 2)
+    assert made["spec"]["template"]["metadata"]["annotations"] == {"note": "x"}
+    assert made["spec"]["template"]["spec"] == spec
+    assert selects(made, "1234-UID")
 
 
 def with_script(name: str, *args: str) -> Object:

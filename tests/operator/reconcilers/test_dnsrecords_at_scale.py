@@ -17,7 +17,7 @@ from tsnameserver.records import LABEL_SELECTOR, MAX_SHARDS
 from tsnameserver.source import Follower, Source
 from tsnameserver.zone import Serving, Zone, ZoneSettings
 from tsoperator.api.objects import CONFIGMAP, Key, Object, key_of
-from tsoperator.desired.plan import Plan
+from tsoperator.desired.plan import Deletion, Plan
 from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.records import Record
@@ -25,12 +25,13 @@ from tsoperator.reconcilers.dnsrecords.shards import document, shard_named
 from tsoperator.reconcilers.dnsrecords.table import Table
 from tsoperator.runtime import cache as caches
 from tsoperator.runtime.apply import Applier
-from tsoperator.runtime.events import EventRecorder
+from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running, until
 from tests.support.manifests import DOMAIN, dnsconfig
 from tests.support.objects import rolled_out, settings
 from tests.support.operator import NAMESPACE, World
+from tests.support.tailnets import applier
 
 NAMES = 100_000
 SETTINGS = settings(nameserver_image="example.org/tsnameserver:v1")
@@ -61,8 +62,8 @@ class Writer:
         """Write what differs; return how many ConfigMaps that were."""
         plan = self.plan()
         await self.applier.apply(self.dnsconfig, plan)
-        await until(lambda: self.plan() == Plan(), PATIENCE)
-        return len(plan.apply)
+        await until(lambda: self.plan() == Plan(steps=[]), PATIENCE)
+        return sum(not isinstance(step, Deletion) for step in plan.steps)
 
 
 @asynccontextmanager
@@ -70,18 +71,13 @@ async def writer(world: World) -> AsyncIterator[Writer]:
     """Follow the ConfigMaps, with a table of all names."""
     await world.apply(dnsconfig())
     cache = caches.Cache([caches.Source(Selection(CONFIGMAP, NAMESPACE, LABEL_SELECTOR))])
-    applier = Applier(world.api, cache, EventRecorder(world.api, instance="test"), no_device)
     table = Table()
     for number in range(NAMES):
         table.put(Key(NAMESPACE, f"ts-db-{number}"), record(number, IPv4Address(FIRST + number)))
     async with running(cache.follow(world.api)):
         await cache.synced()
-        yield Writer(table, cache, applier, await world.look(dnsconfig()), lru_cache(2 * MAX_SHARDS)(document))
-
-
-async def no_device(device: str) -> None:
-    """Take no device off a tailnet: records have none."""
-    raise AssertionError(device)
+        writes, obj = applier(world.api, cache, Tailnets([])), await world.look(dnsconfig())
+        yield Writer(table, cache, writes, obj, lru_cache(2 * MAX_SHARDS)(document))
 
 
 def record(number: int, address: IPv4Address) -> Record:

@@ -1,10 +1,11 @@
 """Plans carried out on a simulated API server: what is written, in which order, and what is not."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from clustersim import objects as kinds
@@ -25,13 +26,29 @@ from tsoperator.api.objects import (
     labels,
     resource_of,
 )
-from tsoperator.desired.plan import Creation, Deletion, Note, Patch, Plan, to_create
+from tsoperator.desired.children import Owner
+from tsoperator.desired.plan import (
+    Child,
+    Creation,
+    DeleteDevice,
+    Deletion,
+    Errand,
+    Note,
+    Patch,
+    Plan,
+    Refusal,
+    Step,
+    to_create,
+)
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, StatusError
+from tsoperator.kube.errors import AlreadyExists, Conflict, Denied, Invalid, StatusError
 from tsoperator.kube.watch import Selection
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Source
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.result import Pending, Result
+from tsoperator.tailnet.refusals import refusal_of
+from tsoperator.tsclient.errors import Unavailable
 
 from tests.support.cluster import running, until
 
@@ -52,6 +69,16 @@ def secret_patch(value: str) -> Patch:
     return Patch(SECRET, Key("tailscale", "state"), {"data": {"k": value}})
 
 
+def delete_device(node_id: str) -> DeleteDevice:
+    return DeleteDevice("", Owner("nameserver", Key("", "parent")), node_id)
+
+
+def failed(_parent: Object, refusal: Refusal) -> Plan:
+    """Return a plan that tells of *refusal*."""
+    told = condition("Ready", False, refusal.reason or "Failed", refusal.message)
+    return Plan(status={"conditions": [told]}, notes=[Note("Warning", "Failed", refusal.message)])
+
+
 @dataclass
 class Ground:
     """An applier, the cache that it looks in, and a parent; what changes is noted in order."""
@@ -61,12 +88,14 @@ class Ground:
     applier: Applier
     devices: list[tuple[int, str]] = field(default_factory=list)
     time: datetime = datetime(2030, 1, 1, tzinfo=UTC)
-    device_error: Exception | None = None
+    error: Exception | None = None
+    """What errands raise."""
 
-    async def delete_device(self, device: str) -> None:
-        if self.device_error:
-            raise self.device_error
-        self.devices.append((self.sim.store.revision, device))
+    async def run_errand(self, step: Errand) -> None:
+        if self.error:
+            raise self.error
+        assert isinstance(step, DeleteDevice)
+        self.devices.append((self.sim.store.revision, step.device))
 
     def put(self, obj: Object) -> Object:
         """Create *obj* as somebody else does."""
@@ -87,27 +116,38 @@ class Ground:
         live = self.sim.store.list(KINDS[resource], "tailscale")
         return live == sorted(self.cache.all(resource), key=key_of)
 
-    async def apply(self, **plan: Any) -> Object:
+    async def apply(self, *steps: Step, **plan: Any) -> Object:
         await self.caught_up()
-        return await self.applier.apply(self.parent, Plan(**plan))
+        return await self.applier.apply(self.parent, Plan(steps=steps, **plan))
 
-    async def report(self, status: Object | None = None, *, release: bool = False) -> None:
-        await self.applier.report(self.parent, Plan(status=status, release=release))
+    async def act(self, *steps: Step, **plan: Any) -> Object:
+        await self.caught_up()
+        return await self.applier.act(self.parent, Plan(steps=steps, **plan), failed)
+
+    async def report(self, status: Object | None = None, **plan: Any) -> Result:
+        return await self.applier.report(self.parent, Plan(status=status, **plan), failed)
 
     def condition(self) -> Object:
         found: Object = self.parent["status"]["conditions"][0]
         return found
 
+    def event(self) -> Object:
+        [event] = self.sim.store.list(kinds.EVENT)
+        return event
+
 
 @pytest.fixture
 async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
-    cache = Cache([Source(Selection(kind, "tailscale")) for kind in (CONFIGMAP, SECRET)])
+    cache = Cache(
+        [Source(Selection(DNSCONFIG)), *(Source(Selection(kind, "tailscale")) for kind in (CONFIGMAP, SECRET))]
+    )
     made: Ground
 
-    async def delete_device(device: str) -> None:
-        await made.delete_device(device)
+    async def run_errand(step: Errand) -> None:
+        await made.run_errand(step)
 
-    made = Ground(sim, cache, Applier(client, cache, EventRecorder(client), delete_device, now=lambda: made.time))
+    applier = Applier(client, cache, EventRecorder(client), run_errand, refusal_of, now=lambda: made.time)
+    made = Ground(sim, cache, applier)
     sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "parent", "finalizers": [OTHERS]}, "spec": {}})
     sim.store.create(kinds.SECRET, {"metadata": {"namespace": "tailscale", "name": "state"}, "data": {"state": "eA=="}})
     async with running(cache.follow(client)):
@@ -124,7 +164,7 @@ async def written(ground: Ground) -> AsyncIterator[dict[tuple[str, str], int]]:
     writes |= {(verb, plural): count for (_, verb, plural), count in ground.sim.writes_since(before).items()}
 
 
-def steps(changes: list[Change], ground: Ground) -> list[str]:
+def happened(changes: list[Change], ground: Ground) -> list[str]:
     """Return what happened, in order."""
     noted = [(change.revision, f"{change.type} {change.object['metadata']['name']}") for change in changes]
     return [what for _, what in sorted([*noted, *((revision, f"device {name}") for revision, name in ground.devices)])]
@@ -132,10 +172,10 @@ def steps(changes: list[Change], ground: Ground) -> list[str]:
 
 async def test_what_is_to_be_created_is_never_replaced(ground: Ground) -> None:
     made = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "tailscale", "name": "new"}, "data": {}}
-    await ground.apply(apply=[Creation(made)])
+    await ground.apply(Creation(made))
     ground.sim.store.merge(kinds.SECRET, "tailscale", "new", {"data": {"state": "eA=="}})
     with pytest.raises(Conflict):
-        await ground.apply(apply=[Creation(made)])
+        await ground.apply(Creation(made))
     live = ground.live(SECRET, Key("tailscale", "new"))
     assert live is not None
     assert live["data"] == {"state": "eA=="}
@@ -143,20 +183,20 @@ async def test_what_is_to_be_created_is_never_replaced(ground: Ground) -> None:
 
 async def test_what_lost_its_labels_is_given_them_back(ground: Ground) -> None:
     """The cache sees of this kind only what is labelled."""
-    await ground.apply(apply=[secret("new")])
+    await ground.apply(Child(secret("new")))
     ground.sim.store.merge(kinds.SECRET, "tailscale", "new", {"metadata": {"labels": None}})
     with pytest.raises(AlreadyExists):
-        await ground.apply(apply=[Creation(secret("new"))])
+        await ground.apply(Creation(secret("new")))
     live = ground.live(SECRET, Key("tailscale", "new"))
     assert live is not None
     assert labels(live) == {"app": "new"}
 
 
-@pytest.mark.parametrize("wanted", [Creation, dict], ids=["unseen", "seen"])
+@pytest.mark.parametrize("wanted", [Creation, Child], ids=["unseen", "seen"])
 async def test_what_is_a_strangers_is_in_the_way_and_left_alone(ground: Ground, wanted: Any) -> None:
     theirs = ground.put({"metadata": {"namespace": "tailscale", "name": "new"}, "kind": "Secret", "apiVersion": "v1"})
     with pytest.raises(Invalid, match="Secret tailscale/new is in the way: it is not the operator's"):
-        await ground.apply(apply=[wanted(secret("new"))])
+        await ground.apply(wanted(secret("new")))
     assert ground.live(SECRET, Key("tailscale", "new")) == theirs
 
 
@@ -169,31 +209,31 @@ async def test_a_plan_is_carried_out_in_order(ground: Ground) -> None:
     old = ground.put(child("old"))
     with ground.sim.store.subscribe(kinds.CONFIGMAP, kinds.DNSCONFIG, kinds.SECRET) as changes:
         parent = await ground.apply(
-            hold=True, devices=["n1", "n2"], apply=[child("a"), secret_patch("dg=="), child("b")],
-            delete=[Deletion(CONFIGMAP, old)],
+            delete_device("n1"), delete_device("n2"), Child(child("a")), secret_patch("dg=="), Child(child("b")),
+            Deletion(CONFIGMAP, old), hold=FINALIZER,
         )  # fmt: skip
-        await ground.applier.report(parent, Plan(status={"conditions": []}, release=True))
-        assert steps(await changes.batch(), ground) == [
+        await ground.applier.report(parent, Plan(status={"conditions": []}, release=FINALIZER), failed)
+        assert happened(await changes.batch(), ground) == [
             "MODIFIED parent", "device n1", "device n2", "ADDED a", "MODIFIED state", "ADDED b", "DELETED old",
             "MODIFIED parent", "MODIFIED parent",
         ]  # fmt: skip
 
 
 async def test_a_plan_that_is_carried_out_writes_nothing_again(ground: Ground) -> None:
-    plan: dict[str, Any] = {"hold": True, "apply": [child("a", k="v"), child("b")]}
+    steps = [Child(child("a", k="v")), Child(child("b"))]
     status = {"conditions": [condition("Ready", True, "Up", "all is well")]}
-    await ground.apply(**plan)
+    await ground.apply(*steps, hold=FINALIZER)
     await ground.report(status)
     async with written(ground) as writes:
-        await ground.apply(**plan)
+        await ground.apply(*steps, hold=FINALIZER)
         await ground.report(status)
     assert not writes
 
 
 async def test_only_what_differs_is_written(ground: Ground) -> None:
-    await ground.apply(apply=[child("a", k="v"), child("b")])
+    await ground.apply(Child(child("a", k="v")), Child(child("b")))
     async with written(ground) as writes:
-        await ground.apply(apply=[child("a", k="w"), child("b")])
+        await ground.apply(Child(child("a", k="w")), Child(child("b")))
     assert writes == {("update", "configmaps"): 1}
     live = ground.live(CONFIGMAP, Key("tailscale", "a"))
     assert live
@@ -201,48 +241,48 @@ async def test_only_what_differs_is_written(ground: Ground) -> None:
 
 
 async def test_a_child_that_somebody_changed_is_put_right(ground: Ground) -> None:
-    await ground.apply(apply=[child(k="v")])
+    await ground.apply(Child(child(k="v")))
     ground.sim.store.merge(kinds.CONFIGMAP, "tailscale", "a", {"data": {"k": "w"}})
-    await ground.apply(apply=[child(k="v")])
+    await ground.apply(Child(child(k="v")))
     live = ground.live(CONFIGMAP, Key("tailscale", "a"))
     assert live
     assert live["data"] == {"k": "v"}
 
 
 async def test_a_child_bears_the_digest_of_what_was_wanted(ground: Ground) -> None:
-    await ground.apply(apply=[child()])
+    await ground.apply(Child(child()))
     live = ground.live(CONFIGMAP, Key("tailscale", "a"))
     assert live
     assert annotations(live)[ANNOTATION_DIGEST]
 
 
 async def test_our_finalizer_joins_those_of_others(ground: Ground) -> None:
-    stored = await ground.apply(hold=True)
+    stored = await ground.apply(hold=FINALIZER)
     assert stored == ground.parent
     assert ground.parent["metadata"]["finalizers"] == [OTHERS, FINALIZER]
 
 
 async def test_our_finalizer_goes_alone(ground: Ground) -> None:
-    await ground.apply(hold=True)
-    await ground.report(release=True)
+    await ground.apply(hold=FINALIZER)
+    await ground.report(release=FINALIZER)
     assert ground.parent["metadata"]["finalizers"] == [OTHERS]
 
 
 async def test_a_parent_that_was_let_go_already_is_fine(ground: Ground) -> None:
     async with written(ground) as writes:
-        await ground.report(release=True)
+        await ground.report(release=FINALIZER)
     assert not writes
-    old = await ground.apply(hold=True)
+    old = await ground.apply(hold=FINALIZER)
     ground.sim.store.merge(kinds.DNSCONFIG, "", "parent", {"metadata": {"finalizers": None}})
     ground.sim.store.delete(kinds.DNSCONFIG, "", "parent")
-    await ground.applier.report(old, Plan(release=True))
+    await ground.applier.report(old, Plan(release=FINALIZER), failed)
 
 
 async def test_a_parent_that_others_changed_is_a_conflict(ground: Ground) -> None:
     old = ground.parent
     ground.sim.store.merge(kinds.DNSCONFIG, "", "parent", {"metadata": {"finalizers": [OTHERS, "example.org/more"]}})
     with pytest.raises(Conflict):
-        await ground.applier.apply(old, Plan(hold=True, apply=[child()]))
+        await ground.applier.apply(old, Plan(hold=FINALIZER, steps=[Child(child())]))
     assert ground.live(CONFIGMAP, Key("tailscale", "a")) is None
 
 
@@ -250,13 +290,13 @@ async def test_a_cache_that_is_behind_is_a_conflict(ground: Ground) -> None:
     await ground.caught_up()
     ground.put(to_create(child()))
     with pytest.raises(Conflict):
-        await ground.applier.apply(ground.parent, Plan(apply=[child(k="v")]))
+        await ground.applier.apply(ground.parent, Plan(steps=[Child(child(k="v"))]))
 
 
 async def test_a_device_that_cannot_be_deleted_stops_the_plan(ground: Ground) -> None:
-    ground.device_error = KubeError("the control server is away")
-    with pytest.raises(KubeError, match="away"):
-        await ground.apply(hold=True, devices=["n1"], apply=[child()])
+    ground.error = Unavailable("the control server is away")
+    with pytest.raises(Unavailable, match="away"):
+        await ground.apply(delete_device("n1"), Child(child()), hold=FINALIZER)
     assert FINALIZER in ground.parent["metadata"]["finalizers"]
     assert ground.live(CONFIGMAP, Key("tailscale", "a")) is None
 
@@ -264,32 +304,32 @@ async def test_a_device_that_cannot_be_deleted_stops_the_plan(ground: Ground) ->
 async def test_a_write_that_fails_leaves_the_deletes_for_the_next_time(ground: Ground) -> None:
     old = ground.put(child("old"))
     ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
-    plan: dict[str, Any] = {"apply": [child()], "delete": [Deletion(CONFIGMAP, old)]}
+    steps: list[Step] = [Child(child()), Deletion(CONFIGMAP, old)]
     with pytest.raises(StatusError, match="InternalError"):
-        await ground.apply(**plan)
+        await ground.apply(*steps)
     assert ground.live(CONFIGMAP, key_of(old))
-    await ground.apply(**plan)
+    await ground.apply(*steps)
     assert ground.live(CONFIGMAP, key_of(old)) is None
 
 
 async def test_a_patch_changes_just_our_fields(ground: Ground) -> None:
-    await ground.apply(apply=[secret_patch("dg==")])
+    await ground.apply(secret_patch("dg=="))
     live = ground.live(SECRET, Key("tailscale", "state"))
     assert live
     assert live["data"] == {"state": "eA==", "k": "dg=="}
 
 
 async def test_a_patch_of_the_parent_is_what_the_report_goes_by(ground: Ground) -> None:
-    parent = await ground.apply(apply=[Patch(DNSCONFIG, Key("", "parent"), {"spec": {"nameserver": {}}})])
+    parent = await ground.apply(Patch(DNSCONFIG, Key("", "parent"), {"spec": {"nameserver": {}}}))
     assert parent == ground.parent
-    await ground.applier.report(parent, Plan(status={"conditions": []}))
+    await ground.applier.report(parent, Plan(status={"conditions": []}), failed)
     assert ground.parent["spec"] == {"nameserver": {}}
 
 
 async def test_what_is_gone_already_is_deleted(ground: Ground) -> None:
     old = ground.put(child("old"))
     ground.sim.store.delete(kinds.CONFIGMAP, *key_of(old))
-    await ground.apply(delete=[Deletion(CONFIGMAP, old), Deletion(CONFIGMAP, old, release=OTHERS)])
+    await ground.apply(Deletion(CONFIGMAP, old), Deletion(CONFIGMAP, old, release=OTHERS))
 
 
 async def test_a_successor_of_the_same_name_is_not_deleted(ground: Ground) -> None:
@@ -297,7 +337,7 @@ async def test_a_successor_of_the_same_name_is_not_deleted(ground: Ground) -> No
     ground.sim.store.delete(kinds.CONFIGMAP, *key_of(old))
     ground.put(child("old"))
     with pytest.raises(Conflict):
-        await ground.apply(delete=[Deletion(CONFIGMAP, old)])
+        await ground.apply(Deletion(CONFIGMAP, old))
     assert ground.live(CONFIGMAP, key_of(old))
 
 
@@ -305,9 +345,9 @@ async def test_what_changed_is_deleted_unless_it_must_be_unchanged(ground: Groun
     old = ground.put(child("old"))
     ground.sim.store.merge(kinds.CONFIGMAP, *key_of(old), {"data": {"k": "v"}})
     with pytest.raises(Conflict):
-        await ground.apply(delete=[Deletion(CONFIGMAP, old, unchanged=True)])
+        await ground.apply(Deletion(CONFIGMAP, old, unchanged=True))
     assert ground.live(CONFIGMAP, key_of(old))
-    await ground.apply(delete=[Deletion(CONFIGMAP, old)])
+    await ground.apply(Deletion(CONFIGMAP, old))
     assert ground.live(CONFIGMAP, key_of(old)) is None
 
 
@@ -315,7 +355,7 @@ async def test_a_deletion_takes_our_finalizer_off_first(ground: Ground) -> None:
     obj = child("old")
     obj["metadata"]["finalizers"] = ["example.org/ours"]
     old = ground.put(obj)
-    await ground.apply(delete=[Deletion(CONFIGMAP, old, release="example.org/ours", unchanged=True)])
+    await ground.apply(Deletion(CONFIGMAP, old, release="example.org/ours", unchanged=True))
     assert ground.live(CONFIGMAP, key_of(old)) is None
 
 
@@ -323,7 +363,7 @@ async def test_a_deletion_leaves_the_finalizers_of_others(ground: Ground) -> Non
     obj = child("old")
     obj["metadata"]["finalizers"] = ["example.org/ours", OTHERS]
     old = ground.put(obj)
-    await ground.apply(delete=[Deletion(CONFIGMAP, old, release="example.org/ours")])
+    await ground.apply(Deletion(CONFIGMAP, old, release="example.org/ours"))
     live = ground.live(CONFIGMAP, key_of(old))
     assert live
     assert live["metadata"]["finalizers"] == [OTHERS]
@@ -336,7 +376,7 @@ async def test_what_is_being_deleted_is_only_let_go(ground: Ground) -> None:
     ground.put(obj)
     deleting = ground.sim.store.delete(kinds.CONFIGMAP, "tailscale", "old")
     async with written(ground) as writes:
-        await ground.apply(delete=[Deletion(CONFIGMAP, deleting, release="example.org/ours")])
+        await ground.apply(Deletion(CONFIGMAP, deleting, release="example.org/ours"))
     assert writes == {("patch", "configmaps"): 1}
     assert ground.live(CONFIGMAP, key_of(deleting)) is None
 
@@ -344,14 +384,14 @@ async def test_what_is_being_deleted_is_only_let_go(ground: Ground) -> None:
 async def test_a_deletion_can_take_dependents_first(ground: Ground) -> None:
     old = ground.put(child("old"))
     with ground.sim.store.subscribe(kinds.CONFIGMAP) as changes:
-        await ground.apply(delete=[Deletion(CONFIGMAP, old, propagation="Foreground")])
+        await ground.apply(Deletion(CONFIGMAP, old, propagation="Foreground"))
         finalizers = [change.object["metadata"].get("finalizers") for change in await changes.batch()]
     assert ["foregroundDeletion"] in finalizers
 
 
 async def test_notes_become_events_on_the_parent(ground: Ground) -> None:
     await ground.apply(notes=[Note("Warning", "Invalid", "no such zone")])
-    [event] = ground.sim.store.list(kinds.EVENT)
+    event = ground.event()
     assert (event["type"], event["reason"], event["message"]) == ("Warning", "Invalid", "no such zone")
     assert event["involvedObject"]["uid"] == ground.parent["metadata"]["uid"]
 
@@ -392,7 +432,7 @@ async def test_a_status_on_an_old_version_is_a_conflict(ground: Ground) -> None:
     old = ground.parent
     await ground.report({"conditions": []})
     with pytest.raises(Conflict):
-        await ground.applier.report(old, Plan(status={"nameserver": {}}))
+        await ground.applier.report(old, Plan(status={"nameserver": {}}), failed)
 
 
 async def test_an_empty_status_is_not_written_where_there_is_none(ground: Ground) -> None:
@@ -403,8 +443,8 @@ async def test_an_empty_status_is_not_written_where_there_is_none(ground: Ground
 
 async def test_the_finalizers_of_our_own_kinds_are_replaced_as_existing_rbac_grants(ground: Ground) -> None:
     async with written(ground) as writes:
-        await ground.apply(hold=True)
-        await ground.report(release=True)
+        await ground.apply(hold=FINALIZER)
+        await ground.report(release=FINALIZER)
     assert writes == {("update", "dnsconfigs"): 2}
 
 
@@ -413,31 +453,108 @@ async def unwatched(client: KubeClient) -> tuple[Applier, Cache]:
     cache = Cache([Source(Selection(kind)) for kind in (CONFIGMAP, DNSCONFIG, SECRET)])
     async with running(cache.follow(client)):
         await cache.synced()
-    return Applier(client, cache, EventRecorder(client), no_device), cache
+    return Applier(client, cache, EventRecorder(client), no_errand, refusal_of), cache
 
 
-async def no_device(_: str) -> None:
-    """Delete nothing."""
+async def no_errand(_: Errand) -> None:
+    """Do nothing."""
 
 
 async def test_a_child_is_known_as_it_was_written_before_a_watch_tells_it(ground: Ground, client: KubeClient) -> None:
     applier, _ = await unwatched(client)
-    await applier.apply(ground.parent, Plan(apply=[child(k="v")]))
-    await applier.apply(ground.parent, Plan(apply=[child(k="w")]))
+    await applier.apply(ground.parent, Plan(steps=[Child(child(k="v"))]))
+    await applier.apply(ground.parent, Plan(steps=[Child(child(k="w"))]))
     async with written(ground) as writes:
-        await applier.apply(ground.parent, Plan(apply=[child(k="w")]))
+        await applier.apply(ground.parent, Plan(steps=[Child(child(k="w"))]))
     assert not writes
 
 
 async def test_a_parent_is_known_as_it_was_left_before_a_watch_tells_it(ground: Ground, client: KubeClient) -> None:
     applier, cache = await unwatched(client)
-    held = await applier.apply(ground.parent, Plan(hold=True))
+    held = await applier.apply(ground.parent, Plan(hold=FINALIZER))
     assert cache.get(DNSCONFIG, key_of(held)) == held
-    await applier.report(held, Plan(status={"conditions": [condition("Ready", True, "Up", "all is well")]}))
+    await applier.report(held, Plan(status={"conditions": [condition("Ready", True, "Up", "all is well")]}), failed)
     assert cache.get(DNSCONFIG, key_of(held)) == ground.parent
 
 
 async def test_a_patched_object_is_known_as_it_is_then(ground: Ground, client: KubeClient) -> None:
     applier, cache = await unwatched(client)
-    await applier.apply(ground.parent, Plan(apply=[secret_patch("dg==")]))
+    await applier.apply(ground.parent, Plan(steps=[secret_patch("dg==")]))
     assert cache.get(SECRET, Key("tailscale", "state")) == ground.live(SECRET, Key("tailscale", "state"))
+
+
+class Told(NamedTuple):
+    """A refusal: the API server's of a ConfigMap, or the control server's; and words that the parent then says."""
+
+    error: type[Exception]
+    words: str
+    status: int = 0
+
+
+REFUSALS = {
+    "API server": Told(Denied, "simulated failure: InternalError", 403),
+    "control server": Told(Unavailable, "no route to it; delete the Secret"),
+}
+
+
+@pytest.mark.parametrize("told", REFUSALS.values(), ids=REFUSALS)
+async def test_the_first_refusal_is_told_although_the_finalizer_was_just_added(ground: Ground, told: Told) -> None:
+    if told.status:
+        ground.sim.faults.fail(Failure(status=told.status, plural="configmaps", verb="create"))
+    else:
+        ground.error = Unavailable("no route to it")
+    with pytest.raises(told.error):
+        await ground.act(Child(child()), delete_device("n1"), hold=FINALIZER, way_out="delete the Secret")
+    assert FINALIZER in ground.parent["metadata"]["finalizers"]
+    found = ground.condition()
+    assert (found["status"], found["reason"], found["message"]) == ("False", "Failed", ground.event()["message"])
+    assert found["message"].endswith(told.words)
+
+
+async def test_an_error_that_may_pass_is_not_told(ground: Ground) -> None:
+    ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
+    with pytest.raises(StatusError, match="InternalError"):
+        await ground.act(Child(child()))
+    assert "status" not in ground.parent
+    assert not ground.sim.store.list(kinds.EVENT)
+
+
+async def test_a_step_that_has_to_be_waited_for_is_no_refusal(ground: Ground) -> None:
+    pending = ground.error = Pending(asyncio.get_running_loop().create_future())
+    with pytest.raises(Pending) as raised:
+        await ground.act(delete_device("n1"), Child(child()))
+    assert raised.value is pending
+    assert "status" not in ground.parent
+    assert ground.live(CONFIGMAP, Key("tailscale", "a")) is None
+
+
+async def test_a_plan_that_can_be_carried_out_is_not_reported_by_that(ground: Ground) -> None:
+    assert await ground.act(Child(child()), hold=FINALIZER, status={"conditions": []}) == ground.parent
+    assert ground.live(CONFIGMAP, Key("tailscale", "a"))
+    assert "status" not in ground.parent
+
+
+async def test_a_report_says_when_to_requeue(ground: Ground) -> None:
+    assert await ground.report({"conditions": []}, requeue_after=7.0) == Result(7.0)
+
+
+async def test_an_error_of_the_plan_is_raised_once_it_is_told(ground: Ground) -> None:
+    error = Unavailable("away")
+    with pytest.raises(Unavailable) as raised:
+        await ground.report({"conditions": [condition("Ready", False, "Failed", "away")]}, error=error)
+    assert raised.value is error
+    assert ground.condition()["message"] == "away"
+
+
+async def test_a_status_that_is_refused_is_told_by_an_event(ground: Ground) -> None:
+    ground.sim.faults.fail(Failure(status=403, plural="dnsconfigs", verb="update"))
+    with pytest.raises(Denied, match="InternalError"):
+        await ground.report({"conditions": []})
+    assert (ground.event()["reason"], "status" in ground.parent) == ("Failed", False)
+
+
+async def test_a_status_that_fails_for_another_reason_is_not_told(ground: Ground) -> None:
+    ground.sim.faults.fail(Failure(status=500, plural="dnsconfigs", verb="update"))
+    with pytest.raises(StatusError):
+        await ground.report({"conditions": []})
+    assert not ground.sim.store.list(kinds.EVENT)

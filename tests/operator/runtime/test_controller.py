@@ -1,6 +1,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -8,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from tsoperator.api.objects import Key
 from tsoperator.kube.errors import AlreadyExists, Conflict, Unreachable
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
-from tsoperator.runtime.result import DONE, Result, TerminalError
+from tsoperator.runtime.result import DONE, Pending, Result, TerminalError
 from tsoperator.runtime.workqueue import Backoff, WorkQueue
 
 from tests.operator.runtime.virtual_time import now, run
@@ -45,22 +46,41 @@ class Ground:
         return self.registry.get_sample_value(name, {"controller": "test", **labels})
 
 
+class Until(NamedTuple):
+    """The end of a reconcile that waits for a future, which is done, or cancelled, at *seconds*."""
+
+    seconds: float
+    cancelled: bool = False
+
+    def pending(self) -> Pending:
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        end = future.cancel if self.cancelled else partial(future.set_result, None)
+        loop.call_at(self.seconds, end)
+        return Pending(future)
+
+
+End = Result | Exception | Until
+
+
 class Script:
     """A reconcile that ends in one given way after the other (the last one again and again), and notes its times."""
 
-    def __init__(self, *ends: Result | Exception) -> None:
+    def __init__(self, *ends: End) -> None:
         self.ends = list(ends)
         self.times: list[float] = []
 
     async def __call__(self, _key: Key) -> Result:
         self.times.append(now())
         end = self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
+        if isinstance(end, Until):
+            raise end.pending()
         if isinstance(end, Exception):
             raise end
         return end
 
 
-def times_of(*ends: Result | Exception, seconds: float = 20) -> list[float]:
+def times_of(*ends: End, seconds: float = 20) -> list[float]:
     """Return when a key is reconciled whose reconciles end like that."""
     script = Script(*ends)
     run(Ground(script).run(seconds, A))
@@ -93,7 +113,7 @@ def test_a_good_end_starts_the_back_off_anew() -> None:
 class Changed(NamedTuple):
     """The ends of the reconciles of a key that changes after five seconds, and when it is reconciled."""
 
-    ends: Sequence[Result | Exception]
+    ends: Sequence[End]
     times: list[float]
 
 
@@ -107,6 +127,9 @@ class Changed(NamedTuple):
         Changed([Result(requeue_after=5.5), OSError("x"), DONE], [0, 5, 5.5]),
         Changed([Result(requeue_after=100), OSError("x"), OSError("x"), DONE], [0, 5, 6, 8]),
         Changed([OSError("x"), OSError("x"), OSError("x"), DONE], [0, 1, 3, 5]),
+        Changed([Until(10), Until(10), DONE], [0, 5, 10]),
+        Changed([Result(requeue_after=100), Until(10), DONE], [0, 5, 10]),
+        Changed([Result(requeue_after=100), Until(1000), DONE], [0, 5, 100]),
     ],
 )
 def test_the_last_reconcile_says_when_its_key_comes_again(case: Changed) -> None:
@@ -135,6 +158,22 @@ def test_a_change_while_a_reconcile_succeeds_is_not_lost(announce: Callable[[Wor
     assert starts == [0, 5]
 
 
+@pytest.mark.parametrize("cancelled", [False, True], ids=["done", "cancelled"])
+def test_a_key_comes_again_when_what_it_waits_for_is_done(cancelled: bool) -> None:
+    assert times_of(Until(5, cancelled), Until(7, cancelled), DONE) == [0, 5, 7]
+
+
+def test_a_wait_is_no_failure_and_ends_none() -> None:
+    ground = Ground(Script(OSError("x"), OSError("x"), Until(8), Until(100)))
+
+    async def main() -> int:
+        await ground.run(9, A)
+        return ground.queue.failures(A)
+
+    assert run(main()) == 2
+    assert [ground.outcomes(outcome) for outcome in ("error", "requeue", "success")] == [2, 2, 0]
+
+
 def test_a_terminal_error_waits_for_a_change() -> None:
     assert times_of(TerminalError("no such zone")) == [0]
 
@@ -158,12 +197,12 @@ PATIENT = Policy(patience={PermissionError: Backoff(first=3, cap=10, jitter=lamb
         ((OSError("x"), OSError("x"), PermissionError()), [0, 1, 3, 6, 12, 22]),
         ((PermissionError(), PermissionError(), DONE), [0, 3, 9]),
         ((PermissionError(), Result(requeue_after=1), PermissionError()), [0, 3, 4, 7, 13, 23]),
+        ((PermissionError(), Until(5), PermissionError()), [0, 3, 5, 11, 21]),
+        ((OSError("x"), OSError("x"), Until(5), OSError("x"), DONE), [0, 1, 3, 5, 9]),
         ((ExceptionGroup("several", [PermissionError(), OSError("x")]), DONE), [0, 1]),
     ],
 )
-def test_an_error_that_trying_does_not_mend_has_its_own_back_off(
-    ends: Sequence[Result | Exception], times: list[float]
-) -> None:
+def test_an_error_that_trying_does_not_mend_has_its_own_back_off(ends: Sequence[End], times: list[float]) -> None:
     script = Script(*ends)
     run(Ground(script, PATIENT).run(30, A))
     assert script.times == times
@@ -180,7 +219,7 @@ def test_a_group_of_errors_is_what_all_of_them_are() -> None:
 class Logged(NamedTuple):
     """The ends of the reconciles of a key, and what is logged of each: its level, and ``!`` for a traceback."""
 
-    ends: Sequence[Result | Exception]
+    ends: Sequence[End]
     lines: str
 
 
@@ -191,6 +230,8 @@ class Logged(NamedTuple):
         Logged([Unreachable("a"), Unreachable("b"), Unreachable("b"), DONE], "WARNING WARNING DEBUG INFO"),
         Logged([Unreachable("a"), Result(requeue_after=1), Unreachable("a"), DONE], "WARNING INFO WARNING INFO"),
         Logged([Unreachable("a"), Unreachable("a"), TerminalError("b"), DONE], "WARNING DEBUG WARNING"),
+        Logged([Until(1), Until(2), DONE], ""),
+        Logged([Unreachable("a"), Until(2), Unreachable("a"), DONE], "WARNING DEBUG INFO"),
         Logged([OSError("a"), OSError("a"), OSError("b"), OSError("b"), DONE], "ERROR! DEBUG ERROR! DEBUG INFO"),
         Logged([OSError("b"), ValueError("b"), Unreachable("b"), DONE], "ERROR! ERROR! WARNING INFO"),
         Logged([OSError("a"), Result(requeue_after=1), OSError("a"), DONE], "ERROR! INFO ERROR! INFO"),
@@ -303,7 +344,7 @@ def test_outcomes_are_counted() -> None:
             OSError("x"),
             Conflict(409, "Conflict", "x"),
             Result(requeue_after=1),
-            Result(requeue_after=1),
+            Until(30),
             DONE,
         )
     )

@@ -295,17 +295,6 @@ async def test_a_process_that_leads_no_more_queues_nothing(client: KubeClient) -
     assert depth() == 0
 
 
-async def test_what_a_change_would_concern_can_be_looked_at_again(sim: ClusterSim, client: KubeClient) -> None:
-    create(sim, "a", "x")
-    cache, configmaps, services = new_cache(), Noting(by_team), Noting(resources=[SERVICE])
-    manager = new_manager(configmaps, services, cache=cache)
-    async with running(manager.run(client, None)):
-        await until(lambda: configmaps.keys and services.keys)
-        manager.look_again(cache.all(CONFIGMAP)[0])
-        await until(lambda: len(configmaps.keys) == 2)
-    assert (configmaps.keys[1], len(services.keys)) == (Key("", "x"), 1)
-
-
 async def test_what_runs_beside_runs_while_this_process_leads(sim: ClusterSim, client: KubeClient) -> None:
     events: list[str] = []
 

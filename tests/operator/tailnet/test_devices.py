@@ -2,19 +2,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-import aiohttp
 import pytest
 from clustersim.control import Control
 from clustersim.tailnet import Device, NewKey
-from pydantic import SecretStr
-from tsoperator.tailnet import devices as module
-from tsoperator.tailnet.devices import Devices, Pace
+from tsoperator.api.device import Device as Known
+from tsoperator.tailnet.devices import DEPARTED, Devices, Pace
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import Forbidden, Unavailable
-from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
 
 from tests.support.cluster import running, until
+from tests.support.tailnets import tailnet_client
 
 LIST = ("GET", "/api/v2/tailnet/-/devices")
 QUICK = Pace(first=0.01, longest=0.02, interval=0.02, denied=0.02)
@@ -28,9 +26,24 @@ def control(request: pytest.FixtureRequest) -> Control:
 
 @pytest.fixture
 async def client(control: Control) -> AsyncIterator[TailnetClient]:
-    credentials = Credentials(control.client_id, SecretStr(control.client_secret))
-    async with control.serve() as url, aiohttp.ClientSession() as session:
-        yield TailnetClient(session, url, lambda: credentials, retry=Retry(tries=1))
+    async with control.serve() as url, tailnet_client(control, url, Retry(tries=1)) as opened:
+        yield opened
+
+
+def told(devices: Devices) -> list[str]:
+    """Return the list of all changes of which listeners are told from now on."""
+    changes: list[str] = []
+    devices.listen(lambda *both: changes.append(" -> ".join(map(shown, both))))
+    return changes
+
+
+def shown(device: Known | None) -> str:
+    return f"{device.short_name} {', '.join(device.tags)}" if device else "None"
+
+
+def tags(devices: Devices, device: Device) -> tuple[str, ...] | None:
+    found = devices.known(device.node_id)
+    return found.tags if found else None
 
 
 def join(control: Control, hostname: str = "db") -> Device:
@@ -52,9 +65,8 @@ async def test_a_device_is_found_by_its_id_name_label_and_addresses(control: Con
 async def test_a_name_of_another_tailnet_is_not_the_device_with_that_label() -> None:
     control = Control()
     join(control)
-    credentials = Credentials(control.client_id, SecretStr(control.client_secret))
-    async with control.serve() as url, aiohttp.ClientSession() as session:
-        devices = Devices(TailnetClient(session, url, lambda: credentials))
+    async with control.serve() as url, tailnet_client(control, url) as client:
+        devices = Devices(client)
         await devices.refresh()
         assert devices.at("db.tail1234.ts.net") is not None
         assert devices.at("db.tail9999.ts.net") is None
@@ -106,24 +118,48 @@ async def test_a_device_that_waits_for_approval_is_looked_at_again(control: Cont
 
 
 async def test_listeners_are_told_of_what_matters_and_of_nothing_else(control: Control, client: TailnetClient) -> None:
-    changes: list[frozenset[str]] = []
     device, other = join(control), join(control, "web")
     devices = Devices(client, QUICK)
-    devices.listen(changes.append)
+    changes = told(devices)
     async with running(devices.follow()):
         devices.get(device.node_id)
-        await until(lambda: len(changes) == 1)
-        control.update(replace(device, tags=("tag:other",)))
         await until(lambda: len(changes) == 2)
-        control.delete_device(control.devices[device.node_id])
+        control.update(replace(device, tags=("tag:other",)))
         await until(lambda: len(changes) == 3)
+        control.delete_device(control.devices[device.node_id])
+        await until(lambda: len(changes) == 4)
         count = control.requests[LIST]
         control.disconnect(other.node_id, seconds=60)
         await until(lambda: control.requests[LIST] > count + 2)
-    marks = {device.node_id, "db", *device.addresses}
-    assert changes[0] >= marks | {other.node_id}
-    assert all(marks <= change and other.node_id not in change for change in changes[1:])
-    assert len(changes) == 3
+    assert changes == [
+        "None -> db tag:k8s", "None -> web tag:k8s", "db tag:k8s -> db tag:other", "db tag:other -> None",
+    ]  # fmt: skip
+
+
+async def test_listeners_are_told_of_what_is_written_here_and_of_what_is_announced(client: TailnetClient) -> None:
+    devices = Devices(client)
+    changes = told(devices)
+    for tag in ("tag:a", "tag:a", "tag:b"):
+        devices.put(Known("n1", "db", tags=(tag,)))
+    devices.announce("n1")
+    devices.drop("n1")
+    devices.announce("n1")
+    assert changes == ["None -> db tag:a", "db tag:a -> db tag:b", "db tag:b -> db tag:b", "db tag:b -> None"]
+
+
+async def test_a_list_does_not_undo_what_was_written_while_it_was_read(control: Control, client: TailnetClient) -> None:
+    tagged, dropped = join(control), join(control, "web")
+    devices = Devices(client, Pace(first=0))
+    await devices.refresh()
+    control.latency = 0.1
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(devices.refresh())
+        await until(lambda: control.requests[LIST] == 2)
+        devices.put(Known(tagged.node_id, tagged.name, tags=("tag:new",)))
+        devices.drop(dropped.node_id)
+    assert (tags(devices, tagged), tags(devices, dropped)) == (("tag:new",), None)
+    await devices.refresh()
+    assert (tags(devices, tagged), tags(devices, dropped)) == (("tag:k8s",), ("tag:k8s",))
 
 
 async def test_what_has_gone_is_remembered_until_somebody_has_its_name(control: Control, client: TailnetClient) -> None:
@@ -142,6 +178,19 @@ async def test_what_has_gone_is_remembered_until_somebody_has_its_name(control: 
     assert devices.departed(device.addresses[0]) is not None
 
 
+async def test_a_name_that_several_devices_claim_is_that_of_another_when_one_goes(client: TailnetClient) -> None:
+    devices = Devices(client)
+    for node_id in ("n1", "n2", "n3"):
+        devices.put(Known(node_id, "db.tail1234.ts.net"))
+    for gone, found in (("n2", "n3"), ("n3", "n1")):
+        devices.drop(gone)
+        assert devices.at("db") == devices.known(found) is not None
+        assert devices.departed("db") is None
+    devices.drop("n1")
+    assert devices.at("db") is None
+    assert devices.departed("db") == Known("n1", "db.tail1234.ts.net")
+
+
 async def test_a_name_that_moves_to_another_device_is_that_devices(control: Control, client: TailnetClient) -> None:
     devices = Devices(client, Pace(first=0))
     new, old = join(control, "web"), join(control)
@@ -153,18 +202,13 @@ async def test_a_name_that_moves_to_another_device_is_that_devices(control: Cont
     assert devices.departed("db") is None
 
 
-async def test_only_so_much_of_what_has_gone_is_remembered(
-    control: Control, client: TailnetClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "DEPARTED", 1)
-    devices = Devices(client, Pace(first=0))
-    gone = [join(control, name) for name in ("db", "web")]
-    await devices.refresh()
-    for device in gone:
-        control.delete_device(device)
-    await devices.refresh()
-    marks = [mark for device in gone for mark in (device.hostname, *device.addresses)]
-    assert sum(devices.departed(mark) is not None for mark in marks) <= 1
+async def test_only_so_much_of_what_has_gone_is_remembered(client: TailnetClient) -> None:
+    devices = Devices(client)
+    names = [f"web-{number}" for number in range(DEPARTED + 1)]
+    for name in names:
+        devices.put(Known(name, name))
+        devices.drop(name)
+    assert [name for name in names if devices.departed(name) is None] == names[:1]
 
 
 async def test_a_list_that_is_seconds_old_is_not_read_again(control: Control, client: TailnetClient) -> None:

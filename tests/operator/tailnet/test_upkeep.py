@@ -1,263 +1,407 @@
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+"""The steps that change devices of proxies: what is carried out, what is refused, and what is remembered of it."""
 
-import aiohttp
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
 import pytest
+from clustersim import objects as kinds
 from clustersim.control import Control
+from clustersim.sim import ClusterSim
 from clustersim.tailnet import Device, NewKey
-from pydantic import SecretStr
-from tsoperator.api.objects import Key, Object
+from tsoperator.api.objects import SECRET, Key
 from tsoperator.app import sources
 from tsoperator.desired.children import Owner
+from tsoperator.desired.devices import NAME, TAGS, Failed
 from tsoperator.desired.findings import Effect, Finding
-from tsoperator.desired.proxy import Children, Proxy
-from tsoperator.desired.statefulset import ConnectNetworks, EgressByFQDN, EgressByIP, Target
-from tsoperator.desired.tailscaled import ProxyConfig
-from tsoperator.runtime.cache import Cache
-from tsoperator.tailnet import upkeep as module
+from tsoperator.desired.plan import DeleteDevice, ForgetFailure, FreeName, SetTags, TakeName
+from tsoperator.desired.secret import BY_DEVICE, by_device, slim
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.watch import Selection
+from tsoperator.runtime.cache import Cache, Source
+from tsoperator.runtime.result import Pending
+from tsoperator.tailnet.calls import Calls
 from tsoperator.tailnet.devices import Devices, Pace
-from tsoperator.tailnet.upkeep import Upkeep
-from tsoperator.tsclient.client import TailnetClient
-from tsoperator.tsclient.oauth import Credentials
-from tsoperator.tsclient.transport import Retry
+from tsoperator.tailnet.upkeep import DeviceUpkeep, Retry
+from tsoperator.tsclient import transport
+from tsoperator.tsclient.errors import Forbidden, Unavailable
 
-from tests.support.objects import FQDN, pod, settings, slim_secret
+from tests.support.cluster import running, until
+from tests.support.objects import FQDN, OPERATOR_NAMESPACE, whole_secret
+from tests.support.tailnets import tailnet_client
 
-TAGS = ("tag:k8s",)
+OWNER, OTHER = Owner("svc", Key("default", "db")), Owner("svc", Key("default", "other"))
+ONE_TRY = transport.Retry(tries=1)
 SET_TAGS = ("POST", "/api/v2/device/{id}/tags")
 SET_NAME = ("POST", "/api/v2/device/{id}/name")
-ROUTER = ConnectNetworks(1)
+DEVICE = "/api/v2/device/{id}"
 
 
-class Tailnet(NamedTuple):
-    """A tailnet with what looks after the proxies' devices in it, which takes over names."""
+@dataclass
+class Tailnet:
+    """A tailnet with the upkeep of the devices in it; *told* are the IDs of devices of which listeners were told."""
 
     control: Control
     devices: Devices
-    upkeep: Upkeep
+    upkeep: DeviceUpkeep
+    told: list[str] = field(default_factory=list)
 
-    def join(self, hostname: str = "db") -> Device:
-        return self.control.register(self.control.create_key(NewKey(TAGS)).key, hostname)
-
-    async def look_after(self, wanted: Proxy, children: Children) -> list[Finding]:
+    async def join(self, hostname: str = "db", *, offline: float | None = None) -> Device:
+        """Let a device join that was last seen so many seconds ago; the list is read again."""
+        device = self.control.register(self.control.create_key(NewKey(("tag:k8s",))).key, hostname)
+        if offline is not None:
+            self.control.disconnect(device.node_id, offline)
         await self.devices.refresh()
-        return await self.upkeep.look_after(wanted, children)
+        return device
+
+    async def change(self, step: SetTags | TakeName) -> None:
+        """Carry out *step*, and wait until its parent is called back."""
+        before = self.told.count(step.device)
+        await self.upkeep.carry_out(step)
+        await until(lambda: self.told.count(step.device) > before)
+
+    @property
+    def failures(self) -> dict[tuple[str, str], Failed]:
+        return self.upkeep.failures(OWNER)
+
+    def tell(self, owner: Owner = OWNER) -> list[Finding]:
+        """Return the news, and let their owner have told them."""
+        news = [*self.upkeep.news(owner)]
+        self.upkeep.news_told(owner)
+        return news
+
+    def news(self) -> list[tuple[Effect, str]]:
+        return [(each.effect, each.reason) for each in self.tell()]
+
+
+@asynccontextmanager
+async def upkeep_in(
+    control: Control,
+    url: str,
+    cache: Cache | None = None,
+    retry: Retry | None = None,
+    calls: Calls | None = None,
+    to_server: transport.Retry = ONE_TRY,
+) -> AsyncIterator[Tailnet]:
+    """Yield the upkeep of the devices in the tailnet that *control* serves at *url*."""
+    calls = calls or Calls(patience=30)
+    async with tailnet_client(control, url, to_server) as client, running(calls.run()):
+        devices = Devices(client, Pace(first=0, longest=0, denied=0))
+        upkeep = DeviceUpkeep(client, devices, calls, cache or Cache(sources(OPERATOR_NAMESPACE)), retry)
+        tailnet = Tailnet(control, devices, upkeep)
+        devices.listen(lambda old, new: tailnet.told.extend(each.node_id for each in (old or new,) if each))
+        yield tailnet
 
 
 @pytest.fixture
 async def tailnet() -> AsyncIterator[Tailnet]:
     control = Control()
-    credentials = Credentials(control.client_id, SecretStr(control.client_secret))
-    async with control.serve() as url, aiohttp.ClientSession() as session:
-        client = TailnetClient(session, url, lambda: credentials, retry=Retry(tries=1))
-        devices = Devices(client, Pace(first=0, longest=0))
-        cache = Cache(sources("tailscale"))
-        yield Tailnet(control, devices, Upkeep(client, devices, cache, settings(take_over_names=True)))
+    async with control.serve() as url, upkeep_in(control, url) as made:
+        yield made
 
 
-def proxy(target: Target = ROUTER, tags: Sequence[str] = TAGS) -> Proxy:
-    config = ProxyConfig("db", "https://controlplane.tailscale.com")
-    return Proxy(Owner("svc", Key("default", "db")), "uid", target, config, tags)
+def set_tags(device: Device, *tags: str) -> SetTags:
+    return SetTags("", OWNER, device.node_id, tags or ("tag:a",))
 
 
-def reported(*devices: Device, restarts: int = 0, fqdn: bool = True) -> Children:
-    """Return the children of a proxy whose replicas have these devices."""
-    secrets = [
-        slim_secret(
-            f"ts-db-{ordinal}",
-            {"device_id": each.node_id, **({"device_fqdn": f"{each.name}."} if fqdn else {})},
-        )
-        for ordinal, each in enumerate(devices)
-    ]
-    status: Object = {"status": {"containerStatuses": [{"restartCount": restarts}]}}
-    return Children(secrets=secrets, pods=[{**pod("ts-db-0", "pod-uid"), **status}])
+def take_name(device: Device) -> TakeName:
+    return TakeName("", OWNER, device.node_id, "db", ("tag:k8s",))
 
 
-async def test_tags_in_another_order_are_the_same(tailnet: Tailnet) -> None:
-    device = tailnet.join()
-    tailnet.control.update(replace(device, tags=("tag:b", "tag:a", "tag:b")))
-    assert await tailnet.look_after(proxy(tags=("tag:a", "tag:b")), reported(device)) == []
-    assert tailnet.control.requests[SET_TAGS] == 0
+FREE_NAME = FreeName("", OWNER, "db", ("tag:k8s",))
 
 
-async def test_a_device_that_is_not_known_is_left_alone(tailnet: Tailnet) -> None:
-    device = tailnet.join()
-    assert await tailnet.upkeep.look_after(proxy(tags=("tag:a",)), reported(device)) == []
-    assert tailnet.control.requests[SET_TAGS] == 0
+async def test_tags_are_set_and_told_once(tailnet: Tailnet) -> None:
+    device = await tailnet.join()
+    await tailnet.change(set_tags(device, "tag:b", "tag:a"))
+    known = tailnet.devices.known(device.node_id)
+    assert tailnet.control.devices[device.node_id].tags == ("tag:b", "tag:a") == (known and known.tags)
+    [news] = tailnet.tell()
+    assert (news.effect, news.reason) == (Effect.NEWS, "TagsChanged")
+    assert news.message == f"device {FQDN} has the tags tag:a, tag:b now, and had tag:k8s"
+    assert (tailnet.news(), tailnet.failures) == ([], {})
 
 
-async def test_every_replica_gets_the_tags(tailnet: Tailnet) -> None:
-    both = [tailnet.join(), tailnet.join()]
-    found = await tailnet.look_after(proxy(ConnectNetworks(2), ("tag:a",)), reported(*both))
-    assert [each.effect for each in found] == [Effect.NEWS] * 2
-    assert [device.tags for device in tailnet.control.devices.values()] == [("tag:a",)] * 2
-    assert await tailnet.upkeep.look_after(proxy(ConnectNetworks(2), ("tag:a",)), reported(*both)) == []
-
-
-class Failure(NamedTuple):
+class Refused(NamedTuple):
     status: int
-    again: float
+    seconds: float
 
 
-@pytest.mark.parametrize("failure", [Failure(400, 600), Failure(403, 600), Failure(500, 30), Failure(429, 30)])
-async def test_what_failed_is_told_and_left_alone_for_a_while(tailnet: Tailnet, failure: Failure) -> None:
-    device = tailnet.join()
-    tailnet.control.fail(failure.status, count=9, path="/tags")
-    for _ in range(3):
-        [found] = await tailnet.look_after(proxy(tags=("tag:a",)), reported(device))
-        assert (found.effect, found.reason) == (Effect.FAILED, "TagsRefused")
-        assert found.again is not None
-        assert failure.again - 10 < found.again <= failure.again
-    assert tailnet.control.requests[SET_TAGS] == 1
+@pytest.mark.parametrize("case", [Refused(400, 600), Refused(403, 600), Refused(500, 30), Refused(429, 30)], ids=str)
+async def test_what_failed_is_remembered_with_the_time_at_which_it_may_be_tried_again(
+    tailnet: Tailnet, case: Refused
+) -> None:
+    device = await tailnet.join()
+    tailnet.control.fail(case.status, path="/tags")
+    await tailnet.change(set_tags(device))
+    for _ in range(2):
+        failed = tailnet.failures[device.node_id, TAGS]
+        assert (failed.wanted, failed.finding.effect, failed.finding.reason) == (
+            ("tag:a",),
+            Effect.FAILED,
+            "TagsRefused",
+        )
+        assert "keeps the tags tag:k8s: it could not be given tag:a: " in failed.finding.message
+        assert case.seconds - 10 < failed.seconds <= case.seconds
+    assert (tailnet.control.requests[SET_TAGS], tailnet.news()) == (1, [])
 
 
-async def test_other_tags_are_tried_at_once(tailnet: Tailnet) -> None:
-    device = tailnet.join()
+async def test_the_time_until_something_may_be_tried_again_is_given() -> None:
+    control = Control()
+    async with control.serve() as url, upkeep_in(control, url, retry=Retry(soon=1000, later=0)) as tailnet:
+        device = await tailnet.join()
+        for status, least, most in ((400, -10, 0), (500, 990, 1000)):
+            control.fail(status, path="/tags")
+            await tailnet.change(set_tags(device))
+            assert least < tailnet.failures[device.node_id, TAGS].seconds <= most
+
+
+async def test_a_success_ends_the_failure(tailnet: Tailnet) -> None:
+    device = await tailnet.join()
     tailnet.control.fail(400, path="/tags")
-    await tailnet.look_after(proxy(tags=("tag:a",)), reported(device))
-    [found] = await tailnet.look_after(proxy(tags=("tag:b",)), reported(device))
-    assert (found.effect, found.reason) == (Effect.NEWS, "TagsChanged")
-    assert "tag:k8s" in found.message
+    await tailnet.change(set_tags(device))
+    await tailnet.change(set_tags(device, "tag:b"))
+    assert (tailnet.failures, tailnet.news()) == ({}, [(Effect.NEWS, "TagsChanged")])
 
 
-async def test_what_failed_is_tried_again_after_that_while(tailnet: Tailnet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LATER", 0.0)
-    device = tailnet.join()
+async def test_what_is_remembered_is_its_owners_and_goes_with_it(tailnet: Tailnet) -> None:
+    first, second = await tailnet.join(), await tailnet.join("web")
     tailnet.control.fail(400, path="/tags")
-    effects = [(await tailnet.look_after(proxy(tags=("tag:a",)), reported(device)))[0].effect for _ in range(2)]
-    assert effects == [Effect.FAILED, Effect.NEWS]
+    await tailnet.change(set_tags(first))
+    await tailnet.change(set_tags(second))
+    assert (tailnet.upkeep.failures(OTHER), tailnet.tell(OTHER)) == ({}, [])
+    tailnet.upkeep.forget(OTHER)
+    assert list(tailnet.failures) == [(first.node_id, TAGS)]
+    tailnet.upkeep.forget(OWNER)
+    assert (tailnet.failures, tailnet.news()) == ({}, [])
 
 
-async def test_a_control_server_that_hangs_holds_nothing_up(tailnet: Tailnet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_CALL", 0.05)
-    device = tailnet.join()
-    await tailnet.devices.refresh()
-    tailnet.control.latency = 3600
-    [found] = await tailnet.upkeep.look_after(proxy(tags=("tag:a",)), reported(device))
-    assert "did not answer" in found.message
+async def test_news_stay_until_they_are_told(tailnet: Tailnet) -> None:
+    device = await tailnet.join()
+    await tailnet.change(set_tags(device))
+    shown = tailnet.upkeep.news(OWNER)
+    assert tailnet.upkeep.news(OWNER) == shown != []
+    await tailnet.change(set_tags(device, "tag:b"))
+    tailnet.upkeep.news_told(OWNER)
+    assert tailnet.news() == [(Effect.NEWS, "TagsChanged")]
+
+
+async def test_a_failure_is_forgotten_where_nothing_is_wanted_any_more(tailnet: Tailnet) -> None:
+    device = await tailnet.join()
+    tailnet.control.fail(400, path="/tags")
+    await tailnet.change(set_tags(device))
+    await tailnet.upkeep.carry_out(ForgetFailure("", OWNER, device.node_id, TAGS))
+    assert tailnet.failures == {}
+
+
+async def test_a_control_server_that_hangs_holds_nothing_up() -> None:
+    control = Control()
+    async with control.serve() as url, upkeep_in(control, url, calls=Calls(patience=0)) as tailnet:
+        device, second = await tailnet.join(), await tailnet.join()
+        control.latency = 3600
+        await tailnet.upkeep.carry_out(set_tags(device))
+        await tailnet.upkeep.carry_out(take_name(second))
+        for step in (DeleteDevice("", OWNER, device.node_id), FREE_NAME):
+            with pytest.raises(Pending):
+                await tailnet.upkeep.carry_out(step)
+
+
+async def test_a_control_server_that_did_not_answer_is_said_so() -> None:
+    control, hasty = Control(), transport.Retry(call=0.2)
+    async with control.serve() as url, upkeep_in(control, url, to_server=hasty) as tailnet:
+        device = await tailnet.join()
+        control.latency = 3600
+        await tailnet.change(set_tags(device))
+        assert "did not answer" in tailnet.failures[device.node_id, TAGS].finding.message
+
+
+async def get_no_answer(tailnet: Tailnet) -> None:
+    with pytest.raises(Unavailable):
+        await tailnet.upkeep.carry_out(DeleteDevice("", OTHER, "n9"))
+
+
+@asynccontextmanager
+async def getting_no_answer(tailnet: Tailnet) -> AsyncIterator[None]:
+    """Let somebody else wait for an answer until the end of the block, in vain."""
+    asked = tailnet.control.requests["DELETE", DEVICE]
+    tailnet.control.latency = 0.2
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(get_no_answer(tailnet))
+        await until(lambda: tailnet.control.requests["DELETE", DEVICE] > asked)
+        yield
+
+
+async def test_a_change_that_is_not_even_asked_for_is_a_failure(tailnet: Tailnet) -> None:
+    device = await tailnet.join()
+    tailnet.control.fail(503, count=2)
+    await get_no_answer(tailnet)
+    async with getting_no_answer(tailnet):
+        await tailnet.upkeep.carry_out(set_tags(device))
+        assert 20 < tailnet.failures[device.node_id, TAGS].seconds <= 30
+    assert tailnet.control.requests[SET_TAGS] == 0
+
+
+async def test_a_change_whose_turn_does_not_come_is_a_failure() -> None:
+    control = Control()
+    async with control.serve() as url, upkeep_in(control, url, calls=Calls(1, patience=30)) as tailnet:
+        device = await tailnet.join()
+        tailnet.told.clear()
+        control.fail(503)
+        async with getting_no_answer(tailnet):
+            await tailnet.upkeep.carry_out(set_tags(device))
+        assert tailnet.told == [device.node_id]
+        assert 20 < tailnet.failures[device.node_id, TAGS].seconds <= 30
+
+
+async def test_after_a_change_that_got_no_answer_one_call_is_made_at_a_time(tailnet: Tailnet) -> None:
+    device = await tailnet.join()
+    tailnet.control.fail(503, path="/tags")
+    await tailnet.change(set_tags(device))
+    tailnet.control.latency = 0.1
+    deletions = (tailnet.upkeep.carry_out(DeleteDevice("", owner, "n9")) for owner in (OWNER, OTHER))
+    ends = await asyncio.gather(*deletions, return_exceptions=True)
+    assert [type(end) for end in ends] == [type(None), Unavailable]
 
 
 async def test_a_device_that_went_meanwhile_is_no_failure(tailnet: Tailnet) -> None:
-    device = tailnet.join()
-    await tailnet.devices.refresh()
+    device = await tailnet.join()
     tailnet.control.delete_device(device)
-    assert await tailnet.upkeep.look_after(proxy(tags=("tag:a",)), reported(device)) == []
+    await tailnet.change(set_tags(device))
+    assert (tailnet.failures, tailnet.news()) == ({}, [])
+
+
+async def test_a_device_is_deleted_and_known_no_more(tailnet: Tailnet) -> None:
+    device = await tailnet.join()
+    for _ in range(2):  # one that is gone already is no error
+        await tailnet.upkeep.carry_out(DeleteDevice("", OWNER, device.node_id))
+        assert (tailnet.devices.known(device.node_id), tailnet.control.devices) == (None, {})
+
+
+async def test_a_device_that_cannot_be_deleted_is_an_error_each_time(tailnet: Tailnet) -> None:
+    device = await tailnet.join()
+    tailnet.control.fail(403, count=2, path=DEVICE)
+    for _ in range(2):
+        with pytest.raises(Forbidden):
+            await tailnet.upkeep.carry_out(DeleteDevice("", OWNER, device.node_id))
+    assert (tailnet.failures, tailnet.news()) == ({}, [])
+    assert tailnet.devices.known(device.node_id)
+
+
+async def test_a_name_is_taken_from_a_dead_device(tailnet: Tailnet) -> None:
+    holder, device = await tailnet.join(offline=600), await tailnet.join()
+    await tailnet.change(take_name(device))
+    assert [each.name for each in tailnet.control.devices.values()] == [FQDN]
+    assert tailnet.devices.known(holder.node_id) is None
+    [news] = tailnet.tell()
+    assert (news.effect, news.reason) == (Effect.NEWS, "NameTakenOver")
+    assert news.message == (
+        f"device {FQDN} ({holder.node_id}), which was offline, was deleted for its name db; "
+        f"device db-1.tail1234.ts.net has the name {FQDN} now"
+    )
+
+
+async def held(tailnet: Tailnet, device: Device, words: str) -> None:
+    """Say that *device* does not get its name, because another one may live."""
+    before = tailnet.control.devices
+    await tailnet.change(take_name(device))
+    failed = tailnet.failures[device.node_id, NAME]
+    assert (failed.wanted, failed.finding.effect, failed.finding.reason) == ("db", Effect.NOTICE, "NameHeld")
+    assert words in failed.finding.message
+    assert failed.seconds <= 0 < (failed.finding.requeue_after or 0)
+    assert (tailnet.control.devices, tailnet.news()) == (before, [])
+    told = len(tailnet.told)
+    await tailnet.upkeep.carry_out(take_name(device))
+    await tailnet.upkeep.carry_out(DeleteDevice("", OTHER, "n9"))  # a turn later
+    assert tailnet.told[told:] == []  # or the parent would come back for ever
+
+
+async def test_a_device_that_is_online_keeps_its_name(tailnet: Tailnet) -> None:
+    await tailnet.join()
+    await held(tailnet, await tailnet.join(), "is online")
 
 
 async def test_a_device_that_came_back_since_the_list_keeps_its_name(tailnet: Tailnet) -> None:
-    holder, device = tailnet.join(), tailnet.join()
-    tailnet.control.disconnect(holder.node_id, seconds=600)
-    await tailnet.devices.refresh()
-    tailnet.control.update(replace(tailnet.control.devices[holder.node_id], connected=True))
-    [found] = await tailnet.upkeep.look_after(proxy(), reported(device))
-    assert (found.effect, found.reason) == (Effect.NOTICE, "NameHeld")
-    assert "is online" in found.message
-    assert holder.node_id in tailnet.control.devices
-
-
-async def test_a_name_that_is_held_is_no_matter_before_the_proxy_has_another(tailnet: Tailnet) -> None:
-    tailnet.join()
-    assert await tailnet.upkeep.look_after(proxy(), Children()) == []
+    holder, device = await tailnet.join(offline=600), await tailnet.join()
+    tailnet.control.set_connected(holder.node_id, connected=True)
+    await held(tailnet, device, "is online")
+    known = tailnet.devices.known(holder.node_id)
+    assert known is not None
+    assert known.connected
 
 
 async def test_a_holder_that_went_since_the_list_is_not_in_the_way(tailnet: Tailnet) -> None:
-    holder, device = tailnet.join(), tailnet.join()
-    tailnet.control.disconnect(holder.node_id, seconds=600)
-    await tailnet.devices.refresh()
+    holder, device = await tailnet.join(offline=600), await tailnet.join()
     tailnet.control.delete_device(tailnet.control.devices[holder.node_id])
-    [found] = await tailnet.upkeep.look_after(proxy(), reported(device))
+    await tailnet.change(take_name(device))
     assert tailnet.control.devices[device.node_id].name == FQDN
-    assert "deleted" not in found.message
+    [news] = tailnet.tell()
+    assert "deleted" not in news.message
 
 
 async def test_a_name_that_its_hostname_does_not_bring_is_given(tailnet: Tailnet) -> None:
-    holder, device = tailnet.join(), tailnet.join()
-    tailnet.control.delete_device(holder)
+    holder, device = await tailnet.join(), await tailnet.join()
+    await tailnet.upkeep.carry_out(DeleteDevice("", OTHER, holder.node_id))
     tailnet.control.answer("{}", path="/name")  # as a server that leaves a device the number it once got
-    await tailnet.look_after(proxy(), reported(device))
+    await tailnet.change(take_name(device))
     assert tailnet.control.devices[device.node_id].name == FQDN
     assert tailnet.control.requests[SET_NAME] == 2
 
 
-class Name(NamedTuple):
-    name: str
-    hostname: str = "db"
+async def test_a_name_that_cannot_be_given_is_a_failure(tailnet: Tailnet) -> None:
+    holder, device = await tailnet.join(), await tailnet.join()
+    await tailnet.upkeep.carry_out(DeleteDevice("", OTHER, holder.node_id))
+    tailnet.control.fail(400, path="/name")
+    await tailnet.change(take_name(device))
+    failed = tailnet.failures[device.node_id, NAME]
+    assert (failed.wanted, failed.finding.effect, failed.finding.reason) == ("db", Effect.NOTICE, "NameNotTakenOver")
+    assert failed.finding.message.startswith("device db-1.tail1234.ts.net could not be given the name db: ")
 
 
-@pytest.mark.parametrize(
-    "case", [Name("db"), Name("orders"), Name("db-x"), Name("db-1-1"), Name("db-1", "web")], ids=str
-)
-async def test_other_names_are_somebodys_wish(tailnet: Tailnet, case: Name) -> None:
-    device = tailnet.join(case.hostname)
-    tailnet.control.rename_device(device, case.name)
-    assert await tailnet.look_after(proxy(), reported(device)) == []
-    assert tailnet.control.requests[SET_NAME] == 0
+async def test_a_name_is_freed_for_a_new_proxy_and_that_is_told_once(tailnet: Tailnet) -> None:
+    await tailnet.join(offline=600)
+    await tailnet.upkeep.carry_out(FREE_NAME)
+    assert not tailnet.control.devices
+    assert tailnet.devices.at("db") is None
+    assert (tailnet.news(), tailnet.news()) == ([(Effect.NEWS, "NameTakenOver")], [])
+
+
+async def test_a_name_that_is_held_is_no_matter_before_the_proxy_has_another(tailnet: Tailnet) -> None:
+    holder = await tailnet.join()
+    await tailnet.upkeep.carry_out(FREE_NAME)
+    assert (tailnet.news(), tailnet.failures) == ([], {})
+    assert holder.node_id in tailnet.control.devices
 
 
 async def test_a_list_that_cannot_be_read_lets_a_new_proxy_come_up(tailnet: Tailnet) -> None:
     tailnet.control.scopes = {"auth_keys"}
-    [found] = await tailnet.upkeep.look_after(proxy(), Children())
-    assert (found.effect, found.reason) == (Effect.WARNING, "NameNotTakenOver")
+    await tailnet.upkeep.carry_out(FREE_NAME)
+    assert (tailnet.news(), tailnet.news()) == ([(Effect.WARNING, "NameNotTakenOver")], [])
 
 
-class Move(NamedTuple):
-    target: Target
-    new: Device | None
-    words: str
+class Counted(dict[str, Any]):
+    """What the cache keeps of a Secret; counts how often its data is read."""
+
+    reads = 0
+
+    def __getitem__(self, name: str) -> Any:
+        Counted.reads += name == "data"
+        return super().__getitem__(name)
 
 
-OLD = Device("1", "n1", FQDN, "db", ("100.64.0.9", "fd7a:115c:a1e0::9"), ("tag:db",), "2026-01-02T03:04:05Z", "k1")
-BY_NAME = EgressByFQDN("DB.tail1234.ts.net.")
-BY_IP = EgressByIP("100.64.0.9")
-MOVES = {
-    "gone": Move(BY_NAME, None, "DB.tail1234.ts.net, to which this leads, is not in the tailnet any more"),
-    "address gone": Move(BY_IP, None, "100.64.0.9, to which this leads, is not in the tailnet any more"),
-    "IPv6 address gone": Move(EgressByIP("FD7A:115C:A1E0:0::9"), None, "is not in the tailnet any more"),
-    "renamed": Move(BY_NAME, replace(OLD, name="orders.tail1234.ts.net"), "name orders.tail1234.ts.net instead"),
-    "readdressed": Move(BY_IP, replace(OLD, addresses=("100.64.0.10",)), f"device {FQDN} does not have the address"),
-}
-
-
-@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
-async def test_a_destination_that_moves_is_told(tailnet: Tailnet, move: Move) -> None:
-    tailnet.control.update(OLD)
-    device = tailnet.join("default-db")
-    assert await tailnet.look_after(proxy(move.target), reported(device)) == []
-    tailnet.control.delete_device(OLD)
-    if move.new:
-        tailnet.control.update(move.new)
-    [found] = await tailnet.look_after(proxy(move.target), reported(device))
-    assert (found.effect, found.reason) == (Effect.NOTICE, "TargetGone")
-    assert move.words in found.message
-
-
-@pytest.mark.parametrize(
-    "move",
-    [
-        Move(BY_NAME, replace(OLD, addresses=("100.64.0.10",)), ""),
-        Move(BY_IP, replace(OLD, name="orders.tail1234.ts.net"), ""),
-    ],
-)
-async def test_a_destination_that_is_still_found_is_no_news(tailnet: Tailnet, move: Move) -> None:
-    tailnet.control.update(OLD)
-    device = tailnet.join("default-db")
-    await tailnet.look_after(proxy(move.target), reported(device))
-    assert move.new is not None
-    tailnet.control.update(move.new)
-    assert await tailnet.look_after(proxy(move.target), reported(device)) == []
-
-
-class Report(NamedTuple):
-    restarts: int
-    fqdn: bool
-    reasons: list[str]
-
-
-@pytest.mark.parametrize(
-    "report", [Report(0, False, []), Report(1, True, []), Report(1, False, ["TargetNotFound"])], ids=str
-)
-async def test_a_proxy_that_finds_no_destination_is_told(tailnet: Tailnet, report: Report) -> None:
-    device = tailnet.join("default-db")
-    children = reported(device, restarts=report.restarts, fqdn=report.fqdn)
-    assert [each.reason for each in await tailnet.look_after(proxy(BY_NAME), children)] == report.reasons
+async def test_a_proxy_of_this_cluster_keeps_its_name_and_no_other_secret_is_read_for_that(
+    sim: ClusterSim, client: KubeClient
+) -> None:
+    for number in range(1, 21):  # the holder is the first device
+        secret = whole_secret(f"ts-{number}-0", {"device_id": f"n{number:06d}CNTRL"})
+        sim.store.create(kinds.SECRET, {**secret, "metadata": {"namespace": "tailscale", "name": f"ts-{number}-0"}})
+    cache = Cache(
+        [Source(Selection(SECRET, OPERATOR_NAMESPACE), {BY_DEVICE: by_device}, lambda secret: Counted(slim(secret)))]
+    )
+    async with running(cache.follow(client)), upkeep_in(sim.control, sim.control_url, cache) as tailnet:
+        await cache.synced()
+        device = [await tailnet.join(offline=600) for _ in range(2)][1]
+        Counted.reads = 0
+        await held(tailnet, device, "is another proxy of this cluster")
+        assert Counted.reads <= 1

@@ -1,9 +1,11 @@
+from dataclasses import replace
 from typing import NamedTuple
 
 import aiohttp
 import pytest
 from clustersim.control import Control
 from pydantic import SecretStr
+from tsoperator.api.device import Device
 from tsoperator.tsclient.errors import (
     BadRequest,
     ControlError,
@@ -15,7 +17,6 @@ from tsoperator.tsclient.errors import (
     Unavailable,
     UnexpectedAnswer,
 )
-from tsoperator.tsclient.models import Device
 from tsoperator.tsclient.transport import Answer, Request, Retry, Transport
 
 from tests.operator.tsclient.conftest import Pauses
@@ -30,7 +31,7 @@ def transport(session: aiohttp.ClientSession, url: str, retry: Retry) -> Transpo
 
 
 def answer(status: int, body: str) -> Answer:
-    return Answer("GET https://control.example.org/x", status, body.encode(), SecretStr("swordfish"))
+    return Answer("GET https://control.example.org/x", status, [body.encode()], SecretStr("swordfish"))
 
 
 class Refusal(NamedTuple):
@@ -103,8 +104,22 @@ def test_a_success_needs_no_body(body: str) -> None:
 
 
 def test_an_empty_secret_leaves_messages_readable() -> None:
-    refusal = Answer("GET /", 400, b'{"message": "no"}', SecretStr("")).refusal()
+    refusal = Answer("GET /", 400, [b'{"message": "no"}'], SecretStr("")).refusal()
     assert refusal.detail == "no"
+
+
+def test_a_body_is_whatever_its_blocks_are_together() -> None:
+    answer = Answer("GET /", 200, [b'{"id": "7", "na', b"", b'me": "db"}'], SecretStr(""))
+    assert answer.read(Device) == Device("7", "db")
+
+
+async def test_a_large_body_is_kept_in_blocks(transport: Transport, control: Control) -> None:
+    text = f'{{"message": "{"x" * 1_000_000}"}}'
+    control.answer(text)
+    found = await transport.send(ASKED)
+    assert found.body == text.encode()
+    assert len(found.blocks) > 3
+    assert min(map(len, found.blocks[:-1])) >= 1 << 17
 
 
 async def test_requests_name_the_operator(transport: Transport, control: Control) -> None:
@@ -127,6 +142,15 @@ async def test_a_dropped_connection_is_tried_again(transport: Transport, control
     control.refuse(count=3)
     assert (await transport.send(ASKED)).status == 401
     assert len(pauses.seconds) == 3
+
+
+async def test_a_try_that_gets_no_answer_gives_way_to_another(
+    session: aiohttp.ClientSession, url: str, control: Control, retry: Retry
+) -> None:
+    control.latency = 3600
+    with pytest.raises(Unavailable, match=r"the control server did not answer within 0\.01 s"):
+        await Transport(session, url, replace(retry, silence=0.01)).send(ASKED)
+    assert control.requests.total() == 4
 
 
 async def test_tries_are_bounded(transport: Transport, control: Control) -> None:

@@ -6,15 +6,28 @@ from typing import Any
 
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import CONDITION_CONNECTOR_READY, FINALIZER, PARENT_CONNECTOR
-from tsoperator.api.objects import Key, Object, has_finalizer
+from tsoperator.api.objects import Key, Object, has_finalizer, is_deleting, key_of
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner
-from tsoperator.desired.classref import accepts_routes, class_problem, class_spec, is_changing
-from tsoperator.desired.findings import Effect
-from tsoperator.desired.plan import Note, Plan
-from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_problem, replica_devices
+from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.desired.devices import OWN_TAILNET, TailnetView
+from tsoperator.desired.findings import Effect, with_findings
+from tsoperator.desired.login import NO_KEYS, Keys
+from tsoperator.desired.plan import DeleteDevice, Note, Plan, Refusal
+from tsoperator.desired.proxy import (
+    Children,
+    Proxy,
+    plan_proxy,
+    plan_removal,
+    proxy_devices,
+    proxy_key,
+    proxy_problem,
+    replica_devices,
+)
+from tsoperator.desired.proxypod import connected_networks
 from tsoperator.desired.secret import ReportedDevice
-from tsoperator.desired.statefulset import ConnectNetworks
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.connector.routes import advertised, default_route_error, route_error
 from tsoperator.settings import Settings
@@ -37,6 +50,7 @@ class Observed:
 
     children: Children
     proxy_class: Object | None = None
+    tailnet: TailnetView = OWN_TAILNET
 
 
 def owner(name: str) -> Owner:
@@ -47,6 +61,12 @@ def owner(name: str) -> Owner:
 def class_name(obj: Object) -> str:
     """Return the ProxyClass that a Connector names; there is no default for Connectors."""
     name = _spec(obj).get("proxyClass")
+    return name if isinstance(name, str) else ""
+
+
+def tailnet_name(obj: Object) -> str:
+    """Return the Tailnet that a Connector names; empty for the operator's own."""
+    name = _spec(obj).get("tailnet")
     return name if isinstance(name, str) else ""
 
 
@@ -70,79 +90,92 @@ def violations(connector: Connector) -> list[str]:
     return found
 
 
-def proxy(connector: Connector, settings: Settings, proxy_class: Object | None = None) -> Proxy:
-    """Return the proxy, of as many replicas as are asked for, that a valid *connector* should have; *proxy_class* is
-    the class that it names.
+def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, settings: Settings) -> Proxy | Plan:
+    """Return the proxy that the Connector *obj*, parsed as *connector*, should have, or the plan for one that goes or
+    can't be made as it is. What runs stays as it is then.
     """
-    spec, name, class_ = connector.spec, connector.metadata.name, class_spec(proxy_class)
+    if is_deleting(obj):
+        return plan_deletion(obj, observed)
+    if isinstance(connector, Invalid):
+        return _refused(obj, INVALID, f"this Connector is invalid: {connector.message}")
+    if wrong := violations(connector):
+        return _refused(obj, INVALID, f"this Connector is invalid: {'; '.join(wrong)}")
+    if observed.tailnet.refusal:
+        return _refused(obj, FAILED, f"{observed.tailnet.refusal.message}: make a Connector without spec.tailnet")
+    chosen = _chosen_class(obj, observed.proxy_class)
+    if isinstance(chosen, ClassProblem):
+        return Plan() if chosen.is_passing else _refused(obj, chosen.reason, chosen.message)
+    spec, name = connector.spec, connector.metadata.name
     config = ProxyConfig(
         hostname=spec.hostname or f"{name}-connector",
-        server_url=settings.control_url,
+        server_url=observed.tailnet.login_url,
         routes=advertised(_routes(spec), exit_node=spec.exit_node),
         app_connector=spec.app_connector is not None,
-        accept_routes=accepts_routes(class_),
+        accept_routes=accepts_routes(chosen),
     )
     return Proxy(
         owner=owner(name),
         parent_uid=connector.metadata.uid,
-        target=ConnectNetworks(spec.replicas),
+        key=proxy_key(owner(name), connector.metadata.uid, observed.children, settings),
+        pod=connected_networks(),
         config=config,
         tags=spec.tags or settings.proxy_tags,
+        tailnet=observed.tailnet.name,
+        replica_count=spec.replicas,
         hostname_prefix=spec.hostname_prefix or "",
-        proxy_class=class_,
+        proxy_class=chosen,
     )
 
 
-def invalid(obj: Object, message: str) -> Plan:
-    """Return the plan for a Connector that breaks a rule. What runs stays as it is."""
-    return _refused(obj, INVALID, f"this Connector is invalid: {message}")
-
-
-def refusal(obj: Object, connector: Connector, observed: Observed) -> Plan | None:
-    """Return the plan for a Connector that can't be made as it is; None if it can. What runs stays as it is."""
-    if wrong := violations(connector):
-        return invalid(obj, "; ".join(wrong))
-    if connector.spec.tailnet:
-        return _refused(obj, FAILED, f"{_other_tailnet(obj)}: make a Connector without spec.tailnet")
-    if not (name := class_name(obj)):
-        return None
-    if observed.proxy_class is None:
-        return _refused(obj, FAILED, f"ProxyClass {name!r} does not exist: create it, or change spec.proxyClass")
-    # A Connector has its class in its spec alone: not in labels and annotations, as others do.
-    problem = class_problem({"metadata": {}}, observed.proxy_class, default=name)
-    if problem is None:
-        return None
-    if is_changing(observed.proxy_class):  # which is no news, and over in a moment
-        return Plan()
-    return _refused(obj, _REASONS[problem.reason], problem.message)
-
-
 def plan(
-    obj: Object, connector: Connector, observed: Observed, settings: Settings, auth_keys: Mapping[int, str]
+    obj: Object,
+    wanted: Proxy | Plan,
+    connector: Connector | Invalid,
+    observed: Observed,
+    settings: Settings,
+    keys: Keys | Refusal = NO_KEYS,
 ) -> Plan:
-    """Return what the Connector *obj*, which `refusal` has nothing against, needs; *auth_keys* are by replica."""
-    wanted = proxy(connector, settings, observed.proxy_class)
-    made = plan_proxy(wanted, observed.children, settings, auth_keys)
+    """Return what the Connector *obj* needs, parsed as *connector*, for which `wanted` says *wanted*; *keys* are the
+    auth keys of its replicas.
+    """
+    if isinstance(wanted, Plan) or isinstance(connector, Invalid):
+        return wanted if isinstance(wanted, Plan) else Plan()
+    if isinstance(keys, Refusal):
+        return failed(obj, keys)
+    devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
+    made = plan_proxy(wanted, observed.children, settings, keys, devices)
     status = _status(obj, connector.spec, replica_devices(wanted, observed.children))
-    if problem := proxy_problem(wanted, observed.children, auth_keys):
+    if problem := proxy_problem(wanted, observed.children, keys):
         status["conditions"] = _conditions(obj, False, CREATING, problem)
-    return replace(made, status=status)
+    told = replace(made, status=status)
+    return with_findings(told, devices.findings, condition=CONDITION_CONNECTOR_READY, reasons=DEVICE_REASONS)
 
 
 def plan_deletion(obj: Object, observed: Observed) -> Plan:
-    """Return the next step of taking away what was made for the Connector *obj*."""
+    """Return the next step of removing what was made for the Connector *obj*."""
     if not has_finalizer(obj, FINALIZER):
         return Plan()
-    step = plan_removal(observed.children)
-    if step.devices and _spec(obj).get("tailnet"):
-        words = f"{_other_tailnet(obj)}: delete this Connector's devices there, then its Secrets, and it will go"
-        return _refused(obj, FAILED, words)
+    step = plan_removal(owner(key_of(obj).name), observed.children, observed.tailnet.name)
+    if observed.tailnet.refusal and any(isinstance(each, DeleteDevice) for each in step.steps):
+        words = "delete this Connector's devices there, then its Secrets, and it will go"
+        return _refused(obj, FAILED, f"{observed.tailnet.refusal.message}: {words}")
     return step
 
 
-def failed(obj: Object, message: str, reason: str = "") -> Plan:
-    """Return the plan that says why nothing could be made for the Connector *obj*; it is tried again."""
-    return _refused(obj, reason or FAILED, message)
+def failed(obj: Object, refusal: Refusal) -> Plan:
+    """Return the plan that says on the Connector *obj* why nothing could be made for it; it is tried again."""
+    return replace(_refused(obj, refusal.reason or FAILED, refusal.message), error=refusal.error)
+
+
+def _chosen_class(obj: Object, proxy_class: Object | None) -> ProxyClassSpec | ClassProblem | None:
+    """Return what the class in the spec of a Connector says, or why it can't be used."""
+    if not (name := class_name(obj)):
+        return None
+    if proxy_class is None:
+        return ClassProblem(FAILED, f"ProxyClass {name!r} does not exist: create it, or change spec.proxyClass")
+    # Labels and annotations, by which other kinds name their class, mean nothing on a Connector.
+    chosen = chosen_class({"metadata": {}}, proxy_class, default=name)
+    return replace(chosen, reason=_REASONS[chosen.reason]) if isinstance(chosen, ClassProblem) else chosen
 
 
 def _spec(obj: Object) -> Mapping[str, Any]:
@@ -154,10 +187,6 @@ def _spec(obj: Object) -> Mapping[str, Any]:
 def _routes(spec: ConnectorSpec) -> Sequence[str]:
     asked = [*(spec.subnet_router.advertise_routes if spec.subnet_router else ())]
     return [*asked, *((spec.app_connector.routes or ()) if spec.app_connector else ())]
-
-
-def _other_tailnet(obj: Object) -> str:
-    return f"this version of the operator can't use Tailnet {_spec(obj).get('tailnet')!r}"
 
 
 def _status(obj: Object, spec: ConnectorSpec, devices: Sequence[ReportedDevice]) -> Object:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from tsoperator.api.names import CONDITION_CONNECTOR_READY, PARENT_CONNECTOR
+from tsoperator.api.names import PARENT_CONNECTOR
 from tsoperator.api.objects import (
     CONNECTOR,
+    DEVICE,
     POD,
     PROXYCLASS,
     SECRET,
@@ -14,18 +15,15 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
-    is_deleting,
     key_of,
 )
 from tsoperator.api.v1alpha1.connector import Connector
-from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.desired.children import owned_keys
-from tsoperator.desired.findings import told
-from tsoperator.desired.plan import Plan
 from tsoperator.reconcilers.connector import desired
 from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.result import Result
 
 
 class ConnectorReconciler:
@@ -33,43 +31,40 @@ class ConnectorReconciler:
 
     name = "connector"
 
-    def __init__(self, proxies: Proxies) -> None:
+    def __init__(self, proxies: Proxies, applier: Applier) -> None:
         self._proxies = proxies
+        self._applier = applier
         self._cache = proxies.cache
         self._settings = proxies.settings
         self.watches: Mapping[Resource, Mapper] = {
             CONNECTOR: lambda connector: (key_of(connector),),
             **dict.fromkeys((SERVICE, SERVICEMONITOR, STATEFULSET, SECRET, POD), self._parent_keys),
             PROXYCLASS: self._keys_of_class,
+            DEVICE: lambda device: proxies.parents_of_device(device, PARENT_CONNECTOR),
         }
 
     async def reconcile(self, key: Key) -> Result:
         """Make the cluster match the Connector named *key*."""
-        obj = self._cache.get(CONNECTOR, key)
+        obj, owner = self._cache.get(CONNECTOR, key), desired.owner(key.name)
         if obj is None:
-            return DONE
-        decision = self._decide(obj, self._observe(obj))
-        return await self._proxies.carry_out(obj, decision, desired.failed)
+            return await self._proxies.remove_orphan(CONNECTOR, owner)
+        observed = self._observe(obj)  # look
+        connector = Connector.parse(obj)
+        wanted = desired.wanted(obj, connector, observed, self._settings)  # decide ...
+        keys = await self._proxies.auth_keys(wanted, observed.children)  # (mint auth keys)
+        plan = desired.plan(obj, wanted, connector, observed, self._settings, keys)  # ... decide
+        stored = await self._applier.act(obj, plan, desired.failed)  # act
+        return await self._proxies.report(owner, stored, plan, desired.failed)  # report
 
     def _observe(self, obj: Object) -> desired.Observed:
+        owner = desired.owner(key_of(obj).name)
+        self._proxies.found(owner)
+        children = self._proxies.children(owner)
         return desired.Observed(
-            self._proxies.children(desired.owner(key_of(obj).name)),
+            children,
             self._proxies.proxy_class(desired.class_name(obj)),
+            self._proxies.tailnet(desired.tailnet_name(obj), owner, children),
         )
-
-    async def _decide(self, obj: Object, observed: desired.Observed) -> Plan:
-        if is_deleting(obj):
-            return desired.plan_deletion(obj, observed)
-        connector = Connector.parse(obj)
-        if isinstance(connector, Invalid):
-            return desired.invalid(obj, connector.message)
-        if plan := desired.refusal(obj, connector, observed):
-            return plan
-        proxy = desired.proxy(connector, self._settings, observed.proxy_class)
-        findings = await self._proxies.findings(proxy, observed.children)
-        auth_keys = await self._proxies.auth_keys(proxy, observed.children)
-        plan = desired.plan(obj, connector, observed, self._settings, auth_keys)
-        return told(plan, findings, condition=CONDITION_CONNECTOR_READY, reasons=desired.DEVICE_REASONS)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name

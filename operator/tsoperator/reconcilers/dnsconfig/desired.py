@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS, RECORDS_KEY
@@ -11,6 +11,7 @@ from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS, RECORDS_KEY
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import (
     CONDITION_NAMESERVER_READY,
+    FINALIZER,
     LABEL_APP,
     LABEL_MANAGED,
     MANAGED,
@@ -26,6 +27,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     annotations,
+    is_deleting,
     labels,
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
@@ -39,7 +41,7 @@ from tsoperator.desired.nameserver import (
     nameserver_labels,
     reads_shards,
 )
-from tsoperator.desired.plan import Note, Plan
+from tsoperator.desired.plan import Child, Note, Plan, Refusal
 from tsoperator.settings import Settings
 
 _PORT: Final = 1053  # unprivileged; the Service takes 53 to it
@@ -74,6 +76,8 @@ class Observed:
 
 def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings) -> Plan:
     """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs."""
+    if is_deleting(obj):
+        return Plan(release=FINALIZER)  # the children go by their owner references
     if isinstance(dnsconfig, Invalid):
         return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}")
     first = elected(observed.dnsconfigs)
@@ -91,7 +95,13 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
         _deployment(dnsconfig, settings),
         _service(dnsconfig, settings, observed),
     ]
-    return Plan(hold=True, apply=children, status=_status(obj, dnsconfig, observed, settings))
+    status = _status(obj, dnsconfig, observed, settings)
+    return Plan(hold=FINALIZER, steps=[*map(Child, children)], status=status)
+
+
+def failed(obj: Object, refusal: Refusal) -> Plan:
+    """Return the plan that says on the DNSConfig *obj* why its nameserver could not be made; it is tried again."""
+    return replace(_refused(obj, refusal.reason or "NameserverCreationFailed", refusal.message), error=refusal.error)
 
 
 def _refused(obj: Object, reason: str, message: str) -> Plan:

@@ -17,12 +17,12 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
-    is_deleting,
+    annotations,
     key_of,
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import BY_OWNER, Owner, owned_keys
-from tsoperator.desired.plan import Plan
+from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
@@ -40,10 +40,13 @@ class DNSConfigReconciler:
         self._cache = cache
         self._applier = applier
         self._settings = settings
-        children = (CONFIGMAP, DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
+        children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
             **dict.fromkeys(children, self._parent_keys),
+            CONFIGMAP: lambda records: (
+                self._parent_keys(records) if ANNOTATION_LEFT_OUT in annotations(records) else ()
+            ),
         }
 
     async def reconcile(self, key: Key) -> Result:
@@ -51,21 +54,21 @@ class DNSConfigReconciler:
         obj = self._cache.get(DNSCONFIG, key)
         if obj is None:
             return DONE
-        plan = self._decide(obj)
-        obj = await self._applier.apply(obj, plan)
-        await self._applier.report(obj, plan)
-        return Result(plan.requeue_after)
+        observed = self._observe(obj)  # look
+        plan = desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)  # decide
+        stored = await self._applier.act(obj, plan, desired.failed)  # act
+        return await self._applier.report(stored, plan, desired.failed)  # report
 
-    def _decide(self, obj: Object) -> Plan:
-        if is_deleting(obj):
-            return Plan(release=True)  # the children go by their owner references
-        service = self._cache.get(SERVICE, Key(self._settings.namespace, NAMESERVER))
-        records = self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME))
-        deployment = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
-        owner = Owner(PARENT_NAMESERVER, Key(self._settings.namespace, obj["metadata"]["name"]))
-        pods = self._cache.indexed(POD, BY_OWNER, str(owner))
-        observed = desired.Observed(self._cache.all(DNSCONFIG), service, records, deployment, pods)
-        return desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)
+    def _observe(self, obj: Object) -> desired.Observed:
+        nameserver = Key(self._settings.namespace, NAMESERVER)
+        owner = Owner(PARENT_NAMESERVER, Key(self._settings.namespace, key_of(obj).name))
+        return desired.Observed(
+            dnsconfigs=self._cache.all(DNSCONFIG),
+            service=self._cache.get(SERVICE, nameserver),
+            records=self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME)),
+            deployment=self._cache.get(DEPLOYMENT, nameserver),
+            pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
+        )
 
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:
         """Map a DNSConfig to all of them: whether one counts depends on the others."""

@@ -26,7 +26,7 @@ from tsoperator.desired.nameserver import (
     nameserver_labels,
     reads_shards,
 )
-from tsoperator.desired.plan import Deletion, Patch, Plan, contains
+from tsoperator.desired.plan import Child, Deletion, Note, Patch, Plan, Refusal, contains
 from tsoperator.reconcilers.dnsrecords.shards import (
     SERIALS,
     Limits,
@@ -83,13 +83,15 @@ class _Live:
 
 
 def plan(
-    dnsconfig: Object,
+    dnsconfig: Object | None,
     observed: Observed,
     settings: Settings,
     limits: Limits = DEFAULT_LIMITS,
     render: Render = document,
 ) -> Plan:
-    """Return what brings the ConfigMaps, which belong to *dnsconfig*, up to date."""
+    """Return what brings the ConfigMaps, which belong to *dnsconfig*, up to date; without one nobody asks for names."""
+    if dnsconfig is None:
+        return Plan()
     found = observed.configmaps
     live = _Live({shard: _text(configmap) for shard, configmap in found.items()})
     most = MAX_SHARDS if _may_split(dnsconfig, observed.nameserver, settings, live) else 1
@@ -102,12 +104,14 @@ def plan(
     configmaps[0] = _with_left_out(configmaps[0], found.get(0), left_out)
     writes = [_write(configmap, found.get(shard)) for shard, configmap in enumerate(configmaps)]
     surplus = [configmap for shard, configmap in sorted(found.items()) if shard >= len(parts)]
-    return Plan(
-        apply=tuple(write for write in reversed(writes) if write),
-        delete=tuple(
-            Deletion(CONFIGMAP, configmap, unchanged=True) for configmap in surplus if not is_deleting(configmap)
-        ),  # one that the cache is behind with may be needed again
-    )
+    # A surplus ConfigMap that has changed since it was seen may be needed again.
+    gone = [Deletion(CONFIGMAP, configmap, unchanged=True) for configmap in surplus if not is_deleting(configmap)]
+    return Plan(steps=[*(write for write in reversed(writes) if write), *gone])
+
+
+def failed(_dnsconfig: Object, refusal: Refusal) -> Plan:
+    """Return the plan that says by an Event on the DNSConfig why the records could not be written."""
+    return Plan(notes=[Note("Warning", "RecordsNotWritten", refusal.message)], error=refusal.error)
 
 
 def _parts(
@@ -171,10 +175,10 @@ def _with_left_out(configmap: Object, live: Object | None, left_out: int) -> Obj
     return {**configmap, "metadata": {**configmap["metadata"], "annotations": note}}
 
 
-def _write(desired: Object, live: Object | None) -> Object | Patch | None:
+def _write(desired: Object, live: Object | None) -> Child | Patch | None:
     """Return what creates the *desired* ConfigMap or makes the *live* one so; None if it is."""
     if live is None:
-        return desired
+        return Child(desired)
     if contains(live, desired):
         return None
     ours = {name: value for name, value in desired["metadata"].items() if name not in ("namespace", "name")}

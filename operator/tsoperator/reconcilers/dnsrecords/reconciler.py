@@ -38,7 +38,7 @@ from tsoperator.reconcilers.dnsrecords.table import Table
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.result import Result
 from tsoperator.settings import Settings
 
 BY_SERVICE: Final = "service"
@@ -86,19 +86,18 @@ class DNSRecordsReconciler:
         }
 
     async def reconcile(self, _key: Key) -> Result:
-        """Make the records match the proxies that there are; without a DNSConfig nobody asks for names."""
-        await self._look()
-        dnsconfig = elected(self._cache.all(DNSCONFIG))
-        if dnsconfig is None:
-            return DONE
-        nameserver = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
-        observed = desired.Observed(self._table.buckets(), self._configmaps(), nameserver)
-        plan = desired.plan(dnsconfig, observed, self._settings, self._limits, self._render)
-        await self._applier.apply(dnsconfig, plan)
-        return Result(plan.requeue_after)
+        """Make the records match the proxies that there are."""
+        dnsconfig, observed = await self._observe()  # look
+        plan = desired.plan(dnsconfig, observed, self._settings, self._limits, self._render)  # decide
+        stored = await self._applier.act(dnsconfig or {}, plan, desired.failed)  # act
+        return await self._applier.report(stored, plan, desired.failed)  # report
 
-    async def _look(self) -> None:
-        """Look at the proxies that have changed; let others work in between, for at the start it is all of them."""
+    async def _observe(self) -> tuple[Object | None, desired.Observed]:
+        """Return the DNSConfig that the records belong to, and all records.
+
+        Only the proxies that have changed are looked at. At the start these are all proxies, so others get their turn
+        in between.
+        """
         looked = 0
         while self._changed:
             key = next(iter(self._changed))
@@ -108,6 +107,9 @@ class DNSRecordsReconciler:
             looked += 1
             if looked % _AT_ONCE == 0:
                 await asyncio.sleep(0)
+        nameserver = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
+        observed = desired.Observed(self._table.buckets(), self._configmaps(), nameserver)
+        return elected(self._cache.all(DNSCONFIG)), observed
 
     def _proxy(self, key: Key) -> NamedProxy | None:
         """Return the proxy whose Service is named *key*, None if it is none that can have a name."""

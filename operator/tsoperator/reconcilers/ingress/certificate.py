@@ -1,6 +1,6 @@
-"""What is told of an Ingress's certificate, which its proxy gets at the first HTTPS request.
+"""What an Ingress says of its certificate, which its proxy gets at the first HTTPS request.
 
-An Ingress has no conditions, so all of it are Events.
+An Ingress has no conditions, so it says all of this by Events.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tsoperator.desired.secret import Certificate
 from tsoperator.desired.x509 import Validity
 
 PATIENCE: Final = 600.0
-"""Seconds that a certificate may take before its absence is told: it comes in one minute if all goes well."""
+"""Seconds that a certificate may take before the Ingress says that it is missing; it usually takes one minute."""
 
 _RENEWED_BEFORE: Final = timedelta(days=14)  # the end, at the latest, or a quarter of a short life
 
@@ -31,10 +31,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What is to be told, and in how many seconds there may be more to tell."""
+    """What there is to tell, and in how many seconds there may be more."""
 
     notes: tuple[Note, ...] = ()
-    look_again: float | None = None
+    requeue_after: float | None = None
 
 
 class Missed:
@@ -46,9 +46,10 @@ class Missed:
         self._since: dict[Key, tuple[str, bool, float]] = {}
 
     def look(self, key: Key, domain: str, certificate: Certificate) -> float | None:
-        """Return for how many seconds the certificate has been missing, or was until it came; None if it was not.
+        """Return for how many seconds the certificate has been missing, or was missing until it came; None if it was
+        never missing.
 
-        When the proxy asks for it, or for another, a new time begins.
+        A new time begins when the proxy asks for the certificate, or for another one.
         """
         since = self._since.get(key)
         now = self._clock()
@@ -59,15 +60,15 @@ class Missed:
         return now - since[2]
 
     def forget(self, key: Key) -> None:
-        """Forget the Ingress named *key*: it is gone, or its certificate has been told."""
+        """Forget the Ingress named *key*, which is gone, or has said that its certificate came."""
         self._since.pop(key, None)
 
 
 def news(seen: Seen) -> News:
-    """Return what is to be told of a certificate."""
+    """Return what there is to tell of a certificate."""
     if not seen.certificate.is_there:
         left = PATIENCE - (seen.missed_for or 0.0)
-        return News(look_again=left) if left > 0 else News((_missing(seen),))
+        return News(requeue_after=left) if left > 0 else News((_missing(seen),))
     ready = Note("Normal", "CertificateReady", f"https://{seen.domain}/ is served with a certificate")
     notes = (ready,) if seen.missed_for is not None else ()
     if (validity := seen.certificate.validity) is None:

@@ -19,23 +19,37 @@ from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_d
 from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
 from tsoperator.desired import advice
 from tsoperator.desired.children import Owner
-from tsoperator.desired.classref import accepts_routes, class_problem, class_spec, is_changing
-from tsoperator.desired.plan import Note, Plan
-from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device
+from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.desired.devices import OWN_TAILNET, TailnetView
+from tsoperator.desired.findings import with_findings
+from tsoperator.desired.login import NO_KEYS, Keys
+from tsoperator.desired.plan import Note, Plan, Refusal, earliest
+from tsoperator.desired.proxy import (
+    Children,
+    Proxy,
+    plan_proxy,
+    plan_removal,
+    proxy_device,
+    proxy_devices,
+    proxy_key,
+)
+from tsoperator.desired.proxypod import served_ingress
 from tsoperator.desired.secret import ReportedDevice
-from tsoperator.desired.statefulset import ServeIngress
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.ingress.certificate import News, Seen, news
-from tsoperator.reconcilers.ingress.serve import Serving, funnels, redirects, serving, tls_host
+from tsoperator.reconcilers.ingress.serve import funnels, redirects, serving, tls_host
 from tsoperator.settings import Settings
 
+_UNSEEN = 60.0  # s until another look at an Ingress whose backends the operator could not see
 _LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
 _SWITCHES = (ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT, ANNOTATION_FORWARD_CLUSTER_TRAFFIC)
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What an Ingress's plan depends on besides the Ingress; *services* are those of its namespace that it names,
+    """What an Ingress's plan depends on besides the Ingress.
+
+    *services* are those of its namespace that it names, as far as the operator *knows_services* of that namespace.
     *certificate* is None where there is to be none.
     """
 
@@ -43,6 +57,8 @@ class Observed:
     services: Mapping[str, Object]
     proxy_class: Object | None = None
     certificate: Seen | None = None
+    tailnet: TailnetView = OWN_TAILNET
+    knows_services: bool = True
 
 
 def owner(key: Key) -> Owner:
@@ -93,64 +109,68 @@ def tags(ingress: Object, settings: Settings) -> Sequence[str]:
     return split_tags(given) if given else settings.proxy_tags
 
 
-def refusal(ingress: Object, observed: Observed, settings: Settings) -> Plan | None:
-    """Return the plan for an Ingress that can't be served as it is; None if it can. What runs stays as it is."""
-    notes: list[Note] = []
-    if len(name := key_of(ingress).name) > _LABEL_MAX:
-        words = f"its name must have at most {_LABEL_MAX} characters, not {len(name)}: make it anew with another"
-        notes.append(Note("Warning", "InvalidName", words))
-    if error := dns_label_error(hostname(ingress)):
-        notes.append(Note("Warning", "InvalidHostname", f"the hostname {error}: set another by spec.tls[0].hosts[0]"))
-    wrong_tags = [error for tag in tags(ingress, settings) if (error := tag_error(tag))]
-    notes += [
-        Note("Warning", "InvalidTags", f"invalid value of annotation {ANNOTATION_TAGS}: {error}")
-        for error in wrong_tags
-    ]
-    problem = class_problem(ingress, observed.proxy_class, settings.proxy_class)
-    if problem and not is_changing(observed.proxy_class):  # which is no news, and over in a moment
-        notes.append(Note("Warning", problem.reason, problem.message))
+def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
+    """Return the proxy that *ingress* should have, or the plan for one that goes or can't be served as it is. What runs
+    stays as it is then.
+    """
+    if is_leaving(ingress, settings):
+        return plan_deletion(ingress, observed)
+    if not observed.knows_services:
+        return Plan(requeue_after=_UNSEEN)
+    notes = _violations(ingress, settings)
+    chosen = chosen_class(ingress, observed.proxy_class, settings.proxy_class)
+    if isinstance(chosen, ClassProblem) and not chosen.is_passing:
+        notes.append(Note("Warning", chosen.reason, chosen.message))
     served = serving(ingress, observed.services)
     if served.config is None:
         message = "no backend can be served: give a default backend or a path whose Service exists"
         return Plan(notes=[*notes, *served.notes, Note("Warning", "NoValidBackends", message)])
-    return Plan(notes=notes) if notes or problem else None
-
-
-def proxy(ingress: Object, observed: Observed, settings: Settings) -> Proxy:
-    """Return the proxy that *ingress* should have."""
-    device = proxy_device(observed.children)
-    proxy_class = class_spec(observed.proxy_class)
-    serve_config = serving(ingress, observed.services).config
+    if notes or isinstance(chosen, ClassProblem):
+        return Plan(notes=notes)
+    own = owner(key_of(ingress))
     forward = is_true(annotations(ingress).get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC))
     return Proxy(
-        owner=owner(key_of(ingress)),
+        owner=own,
         parent_uid=uid(ingress),
-        target=ServeIngress(forward),
+        key=proxy_key(own, uid(ingress), observed.children, settings),
+        pod=served_ingress(forward_cluster_traffic=forward),
         config=ProxyConfig(
-            hostname(ingress), settings.control_url, serve_config, accept_routes=accepts_routes(proxy_class)
+            hostname(ingress), observed.tailnet.login_url, served.config, accept_routes=accepts_routes(chosen)
         ),
         tags=tags(ingress, settings),
-        magic_dns_name=_magic_dns_name(device),
-        proxy_class=proxy_class,
+        magic_dns_name=_magic_dns_name(proxy_device(observed.children)),
+        proxy_class=chosen,
+        notes=[*served.notes, *_ignored_annotations(ingress)],
     )
 
 
-def plan(ingress: Object, observed: Observed, settings: Settings, auth_keys: Mapping[int, str]) -> Plan:
-    """Return what *ingress*, which `refusal` has nothing against, needs; *auth_keys* are by replica."""
+def plan(
+    ingress: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
+) -> Plan:
+    """Return what *ingress* needs, for which `wanted` says *wanted*; *keys* are the auth keys of the replicas."""
+    if isinstance(wanted, Plan):
+        return wanted
+    if isinstance(keys, Refusal):
+        return failed(ingress, keys)
+    devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
+    made = plan_proxy(wanted, observed.children, settings, keys, devices)
     device = proxy_device(observed.children)
-    made = plan_proxy(proxy(ingress, observed, settings), observed.children, settings, auth_keys)
-    told = news(observed.certificate) if observed.certificate else News()
-    waits = [seconds for seconds in (made.requeue_after, told.look_again) if seconds is not None]
-    policy = advice.funnel_notes(made, tags(ingress, settings)) if funnels(ingress) else []
-    notes = [*made.notes, *_notes(ingress, serving(ingress, observed.services), device), *policy, *told.notes]
-    return replace(made, status=_status(ingress, device), notes=notes, requeue_after=min(waits, default=None))
+    certificate = news(observed.certificate) if observed.certificate else News()
+    policy = advice.funnel_notes(made, wanted.tags) if funnels(ingress) else []
+    told = replace(
+        made,
+        status=_status(ingress, device),
+        notes=[*made.notes, *_device_notes(ingress, device), *policy, *certificate.notes],
+        requeue_after=earliest(made.requeue_after, certificate.requeue_after),
+    )
+    return with_findings(told, devices.findings)
 
 
 def plan_deletion(ingress: Object, observed: Observed) -> Plan:
-    """Return the next step of taking away what was made for *ingress*."""
+    """Return the next step of removing what was made for *ingress*."""
     if not has_finalizer(ingress, FINALIZER):
         return Plan()
-    step = plan_removal(observed.children)
+    step = plan_removal(owner(key_of(ingress)), observed.children)
     if not step.release or is_deleting(ingress):
         return step
     device = proxy_device(observed.children)
@@ -159,9 +179,24 @@ def plan_deletion(ingress: Object, observed: Observed) -> Plan:
     return replace(step, status=_status(ingress, None)) if ours else step
 
 
-def failed(_ingress: Object, message: str, reason: str = "") -> Plan:
+def failed(_ingress: Object, refusal: Refusal) -> Plan:
     """Return the plan that says by an Event why nothing could be made for an Ingress; it is tried again."""
-    return Plan(notes=[Note("Warning", reason or "ProxyFailed", message)])
+    return Plan(notes=[Note("Warning", refusal.reason or "ProxyFailed", refusal.message)], error=refusal.error)
+
+
+def _violations(ingress: Object, settings: Settings) -> list[Note]:
+    """Return what is wrong with *ingress*, with the words to correct it."""
+    notes: list[Note] = []
+    if len(name := key_of(ingress).name) > _LABEL_MAX:
+        words = f"its name must have at most {_LABEL_MAX} characters, not {len(name)}: make it anew with another"
+        notes.append(Note("Warning", "InvalidName", words))
+    if error := dns_label_error(hostname(ingress)):
+        notes.append(Note("Warning", "InvalidHostname", f"the hostname {error}: set another by spec.tls[0].hosts[0]"))
+    wrong_tags = [error for tag in tags(ingress, settings) if (error := tag_error(tag))]
+    return notes + [
+        Note("Warning", "InvalidTags", f"invalid value of annotation {ANNOTATION_TAGS}: {error}")
+        for error in wrong_tags
+    ]
 
 
 def _magic_dns_name(device: ReportedDevice | None) -> str:
@@ -171,8 +206,9 @@ def _magic_dns_name(device: ReportedDevice | None) -> str:
     return device.https_name or device.fqdn
 
 
-def _notes(ingress: Object, served: Serving, device: ReportedDevice | None) -> list[Note]:
-    notes = [*served.notes, *_ignored_annotations(ingress)]
+def _device_notes(ingress: Object, device: ReportedDevice | None) -> list[Note]:
+    """Return what there is to tell of a host that is served under another name, or not by HTTPS."""
+    notes: list[Note] = []
     host = tls_host(ingress)
     if device and device.https_name and "." in host and host != device.https_name:
         message = (

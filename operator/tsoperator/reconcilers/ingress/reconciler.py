@@ -7,6 +7,7 @@ from datetime import datetime
 
 from tsoperator.api.names import PARENT_INGRESS
 from tsoperator.api.objects import (
+    DEVICE,
     INGRESS,
     INGRESSCLASS,
     POD,
@@ -22,24 +23,21 @@ from tsoperator.api.objects import (
 )
 from tsoperator.desired.children import first, is_child, owned_keys
 from tsoperator.desired.classref import class_name
-from tsoperator.desired.findings import told
-from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children, proxy_device
 from tsoperator.desired.secret import certificate_of
 from tsoperator.reconcilers.ingress import desired
 from tsoperator.reconcilers.ingress.certificate import Missed, Seen
 from tsoperator.reconcilers.ingress.serve import backend_names
 from tsoperator.reconcilers.proxies import Proxies
-from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.apply import Applier, utc_now
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import Result
+from tsoperator.tailnet.tailnet import OWN
 
 log = logging.getLogger(__name__)
 
 BY_BACKEND = "backend"
 """The index of Ingresses by the ``namespace/name`` of the Services that they name."""
-
-_UNSEEN = 60.0  # s until another look at an Ingress in whose namespace the operator could not see Services yet
 
 
 def by_backend(ingress: Object) -> Iterable[str]:
@@ -54,9 +52,14 @@ class IngressReconciler:
     name = "ingress"
 
     def __init__(
-        self, proxies: Proxies, clock: Callable[[], float] = time.monotonic, now: Callable[[], datetime] = utc_now
+        self,
+        proxies: Proxies,
+        applier: Applier,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._proxies = proxies
+        self._applier = applier
         self._cache = proxies.cache
         self._settings = proxies.settings
         self._now = now
@@ -67,34 +70,43 @@ class IngressReconciler:
             **dict.fromkeys((SECRET, STATEFULSET, POD, SERVICEMONITOR), self._parent_keys),
             SERVICE: self._keys_of_service,
             PROXYCLASS: self._keys_of_class,
+            DEVICE: lambda device: proxies.parents_of_device(device, PARENT_INGRESS),
         }
 
     async def reconcile(self, key: Key) -> Result:
         """Make the cluster match the Ingress named *key*."""
-        ingress = self._cache.get(INGRESS, key)
+        ingress, owner = self._cache.get(INGRESS, key), desired.owner(key)
         if ingress is None:
             self._missed.forget(key)
-            return await self._proxies.clear_away(INGRESS, desired.owner(key))
-        self._proxies.keep(desired.owner(key))
-        observed = self._observe(ingress)
-        result = await self._proxies.carry_out(ingress, self._decide(ingress, observed), desired.failed)
+            return await self._proxies.remove_orphan(INGRESS, owner)
+        observed = self._observe(ingress)  # look
+        wanted = desired.wanted(ingress, observed, self._settings)  # decide ...
+        keys = await self._proxies.auth_keys(wanted, observed.children)  # (mint auth keys)
+        plan = desired.plan(ingress, wanted, observed, self._settings, keys)  # ... decide
+        stored = await self._applier.act(ingress, plan, desired.failed)  # act
+        result = await self._proxies.report(owner, stored, plan, desired.failed)  # report
         if observed.certificate is None or observed.certificate.certificate.is_there:
-            self._missed.forget(key)  # now that it has been told
+            self._missed.forget(key)  # now that the Ingress has said so
         return result
 
     def _observe(self, ingress: Object) -> desired.Observed:
-        key = key_of(ingress)
+        key, owner = key_of(ingress), desired.owner(key_of(ingress))
+        self._proxies.found(owner)
+        if desired.is_ours(ingress, self._settings):
+            self._warn_of_class()
         services = {
             name: service
             for name in backend_names(ingress)
             if (service := self._cache.get(SERVICE, Key(key.namespace, name)))
         }
-        children = self._proxies.children(desired.owner(key))
+        children = self._proxies.children(owner)
         return desired.Observed(
             children,
             services,
             self._proxies.proxy_class(class_name(ingress, self._settings.proxy_class)),
             self._certificate(key, children),
+            self._proxies.tailnet(OWN, owner, children),
+            self._cache.knows(SERVICE, key.namespace),
         )
 
     def _certificate(self, key: Key, children: Children) -> Seen | None:
@@ -106,22 +118,8 @@ class IngressReconciler:
         missed_for = self._missed.look(key, device.https_name, certificate)
         return Seen(device.https_name, certificate, self._now(), missed_for)
 
-    async def _decide(self, ingress: Object, observed: desired.Observed) -> Plan:
-        if desired.is_leaving(ingress, self._settings):
-            return desired.plan_deletion(ingress, observed)
-        self._look_at_class()
-        if not self._cache.knows(SERVICE, key_of(ingress).namespace):
-            return Plan(requeue_after=_UNSEEN)  # its backends may be there, so what they have stays
-        if plan := desired.refusal(ingress, observed, self._settings):
-            return plan
-        proxy = desired.proxy(ingress, observed, self._settings)
-        findings = await self._proxies.findings(proxy, observed.children)
-        auth_keys = await self._proxies.auth_keys(proxy, observed.children)
-        plan = desired.plan(ingress, observed, self._settings, auth_keys)
-        return told(plan, findings)
-
-    def _look_at_class(self) -> None:
-        """Log what is wrong with the IngressClass, once: an Ingress of that class is served all the same."""
+    def _warn_of_class(self) -> None:
+        """Log once what is wrong with the IngressClass; its Ingresses are served all the same."""
         name = self._settings.ingress_class
         warning = desired.class_warning(self._cache.get(INGRESSCLASS, Key("", name)), name)
         if warning and warning != self._class_warning:

@@ -1,7 +1,7 @@
 """The node ports that the cluster hands out (dns-crds-chart.md 2.3).
 
-No API tells them. The API server does in its refusal of a Service with a port that is outside of them; of a dry run it
-takes any.
+No API tells them. The API server names them when it refuses a Service with a port that is outside of them. In a dry run
+it accepts any port.
 """
 
 import logging
@@ -21,33 +21,28 @@ _RANGE = re.compile(r"(?<![\d-])(\d{1,5})-(\d{1,5})(?![\d-])")
 
 
 class NodePorts:
-    """Finds out the node ports of the cluster, once it is asked."""
+    """Finds out the node ports of the cluster."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         """*namespace* is where a Service may be asked for."""
         self._client = client
         self._namespace = namespace
-        self._asked = False
-        self._found: Range | None = None
+        self.asked = False
+        self.range: Range | None = None
+        """The cluster's node ports; None if they aren't known."""
 
-    async def range(self) -> Range | None:
-        """Return the cluster's node ports; None if it doesn't tell. Raises KubeError while it can't be asked."""
-        if not self._asked:
-            self._found = await self._ask()
-            self._asked = True
-        return self._found
-
-    async def _ask(self) -> Range | None:
+    async def find(self) -> None:
+        """Ask for the node ports, once. Raises KubeError if the API server can't be asked now."""
         service = _impossible_service(self._namespace)
         try:
             await self._client.create(SERVICE, service)
         except Invalid as refusal:
-            return range_in(str(refusal))
+            self.range = range_in(str(refusal))
         except (AlreadyExists, Denied) as refusal:
             log.info("the cluster's node ports are not known, so ProxyClasses may ask for others: %s", refusal)
-            return None
-        await self._client.delete(SERVICE, key_of(service))
-        return None
+        else:
+            await self._client.delete(SERVICE, key_of(service))
+        self.asked = True
 
 
 def range_in(text: str) -> Range | None:

@@ -8,8 +8,8 @@ from typing import Final
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.images import image_error
 from tsoperator.api.labels import annotation_errors, label_errors
-from tsoperator.api.names import CONDITION_PROXYCLASS_READY, PROXY_CONTAINER
-from tsoperator.api.objects import SERVICEMONITOR, Object
+from tsoperator.api.names import CONDITION_PROXYCLASS_READY, FINALIZER, PROXY_CONTAINER
+from tsoperator.api.objects import SERVICEMONITOR, Object, is_deleting
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import (
     MONITOR_NEEDS_METRICS,
@@ -19,12 +19,13 @@ from tsoperator.api.v1alpha1.proxyclass import (
     ProxyClass,
     StatefulSet,
 )
-from tsoperator.desired.plan import Note, Plan
+from tsoperator.desired.plan import FindNodePorts, Note, Plan, Refusal
 from tsoperator.reconcilers.proxyclass import ports
 
 _VALID: Final = "ProxyClassValid"
 _INVALID: Final = "ProxyClassInvalid"
 _CUSTOM_VARIABLE: Final = "CustomTSEnvVar"
+_NOT_WRITTEN: Final = "ProxyClassNotWritten"
 _CLAIMS_IGNORED: Final = "ResourceClaimsIgnored"
 _POD: Final = "spec.statefulSet.pod"
 _EXPERIMENTAL: Final = (
@@ -43,24 +44,40 @@ _STOPS_THE_PROXY: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a ProxyClass's plan depends on besides it: all ProxyClasses, whether ServiceMonitors can be made, and the
-    cluster's node ports if they are known.
+    """What a ProxyClass's plan depends on besides the ProxyClass.
+
+    These are all ProxyClasses, whether ServiceMonitors can be made, and the cluster's node ports, if it tells them. The
+    cluster is asked once, when the first class needs them: until then *asked_for_ports* is False.
     """
 
     proxy_classes: Sequence[Object] = ()
     serves_monitors: bool = False
     node_ports: ports.Range | None = None
+    asked_for_ports: bool = True
 
 
 def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> Plan:
-    """Return what the ProxyClass *obj*, parsed as *proxy_class*, needs: a finalizer, and to be told how it is."""
+    """Return what the ProxyClass *obj*, parsed as *proxy_class*, needs: a finalizer, and a condition."""
+    if is_deleting(obj):
+        return Plan(release=FINALIZER)  # objects that name it say so, and keep the proxies that run
     if isinstance(proxy_class, Invalid):
-        return replace(_refused(obj, [proxy_class.message], []), hold=False)  # it can't be written as it is
+        return replace(_refused(obj, [proxy_class.message], []), hold="")  # it can't be written as it is
+    if ports.ranges(proxy_class) and not observed.asked_for_ports:
+        return Plan(hold=FINALIZER, steps=[FindNodePorts()], requeue_after=0.0)
     warnings = [Note("Warning", _CUSTOM_VARIABLE, words) for words in custom_variables(proxy_class)]
     warnings += [Note("Warning", _CLAIMS_IGNORED, words) for words in ignored_claims(proxy_class)]
     if wrong := violations(obj, proxy_class, observed):
         return _refused(obj, wrong, warnings)
-    return Plan(hold=True, status=_status(obj, True, _VALID, _VALID), notes=warnings)
+    return Plan(hold=FINALIZER, status=_status(obj, True, _VALID, _VALID), notes=warnings)
+
+
+def failed(obj: Object, refusal: Refusal) -> Plan:
+    """Return the plan that says on the ProxyClass *obj* why it could not be written.
+
+    A condition that is there stays: whether the class can be used does not depend on that.
+    """
+    status = None if (obj.get("status") or {}).get("conditions") else _status(obj, False, _NOT_WRITTEN, refusal.message)
+    return Plan(status=status, notes=[Note("Warning", _NOT_WRITTEN, refusal.message)], error=refusal.error)
 
 
 def asks_for_monitors(obj: Object) -> bool:
@@ -170,7 +187,7 @@ def _refused(obj: Object, wrong: Sequence[str], warnings: Sequence[Note]) -> Pla
     text = wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]"
     message = f"ProxyClass is not valid: {text}"
     notes = [*warnings, Note("Warning", _INVALID, message)]
-    return Plan(hold=True, status=_status(obj, False, _INVALID, message), notes=notes)
+    return Plan(hold=FINALIZER, status=_status(obj, False, _INVALID, message), notes=notes)
 
 
 def _status(obj: Object, ready: bool, reason: str, message: str) -> Object:

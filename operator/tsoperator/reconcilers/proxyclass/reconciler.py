@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 
 from tsoperator.api.objects import CRD, PROXYCLASS, SERVICEMONITOR, Key, Object, Resource, is_deleting, key_of
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
-from tsoperator.desired.plan import Plan
 from tsoperator.reconcilers.proxyclass import desired, ports
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.runtime.apply import Applier
@@ -29,20 +28,17 @@ class ProxyClassReconciler:
         obj = self._cache.get(PROXYCLASS, key)
         if obj is None:
             return DONE
-        plan = await self._decide(obj)
-        obj = await self._applier.apply(obj, plan)
-        await self._applier.report(obj, plan)
-        return Result(plan.requeue_after)
+        observed = self._observe()  # look
+        plan = desired.plan(obj, ProxyClass.parse(obj), observed)  # decide
+        stored = await self._applier.act(obj, plan, desired.failed)  # act
+        return await self._applier.report(stored, plan, desired.failed)  # report
 
-    async def _decide(self, obj: Object) -> Plan:
-        if is_deleting(obj):
-            return Plan(release=True)  # who named it is told, and keeps the proxy that runs
+    def _observe(self) -> desired.Observed:
         crd = self._cache.get(CRD, Key("", str(SERVICEMONITOR)))
         serves_monitors = crd is not None and not is_deleting(crd)
-        proxy_class = ProxyClass.parse(obj)
-        node_ports = await self._node_ports.range() if ports.ranges(proxy_class) else None
-        observed = desired.Observed(self._cache.all(PROXYCLASS), serves_monitors, node_ports)
-        return desired.plan(obj, proxy_class, observed)
+        return desired.Observed(
+            self._cache.all(PROXYCLASS), serves_monitors, self._node_ports.range, self._node_ports.asked
+        )
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         """Map a class to itself, and one with node ports to all with some: whether they clash depends on the others."""

@@ -1,6 +1,6 @@
 """Decides what a Service needs that leaves the cluster or is exposed to the tailnet (standalone-proxies.md 5)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tsoperator.api.conditions import condition, remove_condition, set_condition
@@ -15,13 +15,24 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired.children import Owner
-from tsoperator.desired.classref import accepts_routes, class_problem, class_spec, is_changing
-from tsoperator.desired.findings import Effect
-from tsoperator.desired.plan import Note, Patch, Plan
-from tsoperator.desired.proxy import Children, Proxy, plan_proxy, plan_removal, proxy_device, proxy_key, proxy_problem
+from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.desired.devices import OWN_TAILNET, TailnetView
+from tsoperator.desired.findings import Effect, with_findings
+from tsoperator.desired.login import NO_KEYS, Keys
+from tsoperator.desired.plan import Note, Patch, Plan, Refusal, earliest
+from tsoperator.desired.proxy import (
+    Children,
+    Proxy,
+    plan_proxy,
+    plan_removal,
+    proxy_device,
+    proxy_devices,
+    proxy_key,
+    proxy_problem,
+)
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.service import egress, exposure, group
-from tsoperator.reconcilers.service.rewrites import PEACE, Rivalry
+from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
 
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
@@ -34,7 +45,8 @@ class Observed:
 
     children: Children
     proxy_class: Object | None = None
-    rivalry: Rivalry = PEACE
+    tailnet: TailnetView = OWN_TAILNET
+    reverts: Reverts = NO_REVERTS
 
 
 def owner(key: Key) -> Owner:
@@ -43,7 +55,7 @@ def owner(key: Key) -> Owner:
 
 
 def is_leaving(service: Object, settings: Settings) -> bool:
-    """Tell whether what we made for *service* has to go: it asks for no proxy of its own."""
+    """Tell whether *service* asks for no proxy of its own, so that the one that was made for it has to go."""
     asks = egress.asks(service) or exposure.asks(service, settings)
     return is_deleting(service) or PROXY_GROUP in annotations(service) or not asks
 
@@ -88,87 +100,97 @@ def tags(service: Object, settings: Settings) -> Sequence[str]:
     return split_tags(given) if given else settings.proxy_tags
 
 
-def proxy(service: Object, settings: Settings, proxy_class: Object | None = None) -> Proxy:
-    """Return the proxy that a valid *service* should have, *proxy_class* the class that it names.
-
-    To be exposed comes before egress.
-    """
-    spec = class_spec(proxy_class)
-    exposed = exposure.asks(service, settings)
-    serve_config = exposure.serve_config(service, settings) if exposed else None
-    return Proxy(
-        owner=owner(key_of(service)),
-        parent_uid=uid(service),
-        target=exposure.target(service, settings) if exposed else egress.target(service),
-        config=ProxyConfig(hostname(service), settings.control_url, serve_config, accept_routes=accepts_routes(spec)),
-        tags=tags(service, settings),
-        magic_dns_name="" if exposed else egress.magic_dns_name(service),
-        proxy_class=spec,
-    )
-
-
-def refusal(service: Object, observed: Observed, settings: Settings) -> Plan | None:
-    """Return the plan for a Service that can't be served as it is; None if it can. What runs stays as it is."""
+def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
+    """Return the proxy that *service* should have, or the plan for one that goes or can't be served as it is."""
+    if is_leaving(service, settings):
+        return plan_deletion(service, observed)
     if wrong := violations(service, settings):
         message = f"unable to provision proxy resources: invalid Service: {', '.join(wrong)}"
         status = not_ready(service, "ProxyInvalid", message)
         return Plan(status=status, notes=[Note("Warning", "INVALIDSERVICE", message)])
-    if problem := class_problem(service, observed.proxy_class, settings.proxy_class):
-        if is_changing(observed.proxy_class):  # which is no news, and over in a moment
-            return Plan()
-        return Plan(status=not_ready(service, problem.reason, problem.message))
-    return None
+    chosen = chosen_class(service, observed.proxy_class, settings.proxy_class)
+    if isinstance(chosen, ClassProblem):
+        return Plan() if chosen.is_passing else Plan(status=not_ready(service, chosen.reason, chosen.message))
+    exposed = exposure.asks(service, settings)  # comes before egress
+    serve_config = exposure.serve_config(service, settings) if exposed else None
+    own = owner(key_of(service))
+    return Proxy(
+        owner=own,
+        parent_uid=uid(service),
+        key=proxy_key(own, uid(service), observed.children, settings),
+        pod=exposure.pod(service, settings) if exposed else egress.pod(service),
+        config=ProxyConfig(
+            hostname(service), observed.tailnet.login_url, serve_config, accept_routes=accepts_routes(chosen)
+        ),
+        tags=tags(service, settings),
+        magic_dns_name="" if exposed else egress.magic_dns_name(service),
+        proxy_class=chosen,
+    )
 
 
-def plan(service: Object, observed: Observed, settings: Settings, auth_keys: Mapping[int, str]) -> Plan:
-    """Return what *service*, which `refusal` has nothing against, needs; *auth_keys* are by replica."""
-    wanted = proxy(service, settings, observed.proxy_class)
-    made = plan_proxy(wanted, observed.children, settings, auth_keys)
-    problem = proxy_problem(wanted, observed.children, auth_keys)
+def plan(
+    service: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
+) -> Plan:
+    """Return what *service* needs, for which `wanted` says *wanted*; *keys* are the auth keys of the replicas."""
+    if isinstance(wanted, Plan):
+        return wanted
+    if isinstance(keys, Refusal):
+        return failed(service, keys)
+    devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
+    made = plan_proxy(wanted, observed.children, settings, keys, devices)
+    problem = proxy_problem(wanted, observed.children, keys)
     pending = condition(CONDITION_PROXY_READY, False, "ProxyPending", problem) if problem else None
     if exposure.asks(service, settings):
-        device = proxy_device(observed.children)
-        shown = exposure.shown(service, device, settings)
-        status = _with_condition(service, pending or shown.condition)
-        if shown.entries is not None or exposure.shows(service, device):
-            status["loadBalancer"] = exposure.load_balancer(service, shown.entries or ())
-        policy = exposure.policy_notes(service, made, settings, wanted.tags)
-        return replace(made, status=status, notes=[*made.notes, *shown.notes, *policy])
-    name = proxy_key(wanted, observed.children, settings).name
-    told = pending or condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
-    return _pointed(service, name, made, told, observed.rivalry, settings)
+        shown = _exposed(service, wanted, made, pending, observed, settings)
+    else:
+        told = pending or condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
+        shown = _pointed(service, wanted.key.name, made, told, observed.reverts, settings)
+    return with_findings(shown, devices.findings, condition=CONDITION_PROXY_READY, reasons=DEVICE_REASONS)
+
+
+def _exposed(
+    service: Object, proxy: Proxy, made: Plan, pending: Object | None, observed: Observed, settings: Settings
+) -> Plan:
+    """Return *made* with what an exposed *service* shows of its proxy, which may be *pending*."""
+    device = proxy_device(observed.children)
+    shown = exposure.shown(service, device, settings)
+    status = _with_condition(service, pending or shown.condition)
+    if shown.entries is not None or exposure.shows(service, device):
+        status["loadBalancer"] = exposure.load_balancer(service, shown.entries or ())
+    policy = exposure.policy_notes(service, made, settings, proxy.tags)
+    return replace(made, status=status, notes=[*made.notes, *shown.notes, *policy])
 
 
 def rewrites(plan: Plan, service: Object) -> bool:
     """Tell whether *plan* points *service* at its proxy."""
-    patched = (step for step in plan.apply if isinstance(step, Patch))
+    patched = (step for step in plan.steps if isinstance(step, Patch))
     return any((step.resource, step.key) == (SERVICE, key_of(service)) for step in patched)
 
 
-def _pointed(service: Object, proxy_name: str, made: Plan, told: Object, rivalry: Rivalry, settings: Settings) -> Plan:
-    """Return *made* with what points an egress *service* at its proxy, as far as a *rivalry* lets it; *told* is the
-    condition where there is none.
+def _pointed(service: Object, proxy_name: str, made: Plan, told: Object, reverts: Reverts, settings: Settings) -> Plan:
+    """Return *made* with what points an egress *service* at its proxy, unless *reverts* say to wait.
+
+    *told* is the condition if no other writer reverts the Service.
     """
     notes = list(made.notes)
-    if rivalry.fields:
-        message = egress.overwritten(rivalry, proxy_name)
+    if reverts.fields:
+        message = egress.overwritten(reverts, proxy_name)
         notes.append(Note("Warning", "ExternalNameOverwritten", message))
-        if rivalry.settles:
+        if reverts.settles:
             told = condition(CONDITION_PROXY_READY, False, "ProxyPending", message)
-    pauses = [pause for pause in (rivalry.wait or rivalry.settles, made.requeue_after) if pause]
     return replace(
         made,
-        apply=[*made.apply, *([] if rivalry.wait else egress.rewrite(service, proxy_name, settings))],
+        steps=[*made.steps, *([] if reverts.wait else egress.rewrite(service, proxy_name, settings))],
         status=_with_condition(service, told) | {"loadBalancer": {}},
         notes=notes,
-        requeue_after=min(pauses, default=None),
+        requeue_after=earliest(reverts.wait or reverts.settles or None, made.requeue_after),
     )
 
 
 def plan_deletion(service: Object, observed: Observed) -> Plan:
-    """Return the next step of taking away what was made for *service*, but for what a ProxyGroup made for it."""
+    """Return the next step of removing what was made for *service*, except for what a ProxyGroup made for it."""
     held = has_finalizer(service, FINALIZER)
-    removal = plan_removal(observed.children) if held else Plan()
+    removal = plan_removal(owner(key_of(service)), observed.children) if held else Plan()
     step = group.without_the_groups(service, observed.children, removal)
     if is_deleting(service):
         return step
@@ -182,10 +204,14 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     return step if left == status["conditions"] else replace(step, status={**status, "conditions": left})
 
 
-def failed(service: Object, message: str, reason: str = "") -> Plan:
-    """Return the plan that says why nothing could be made for *service*; it is tried again."""
-    named = reason or "ProxyFailed"
-    return Plan(status=not_ready(service, named, message), notes=[Note("Warning", named, message)])
+def failed(service: Object, refusal: Refusal) -> Plan:
+    """Return the plan that says on *service* why nothing could be made for it; it is tried again."""
+    reason = refusal.reason or "ProxyFailed"
+    return Plan(
+        status=not_ready(service, reason, refusal.message),
+        notes=[Note("Warning", reason, refusal.message)],
+        error=refusal.error,
+    )
 
 
 def not_ready(service: Object, reason: str, message: str) -> Object:

@@ -1,7 +1,9 @@
 """Egress Services: which tailnet device one leads to, and how it is pointed at its proxy (standalone-proxies.md 5)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
+from tsoperator.api.device import lookup_name
 from tsoperator.api.names import (
     ANNOTATION_TAILNET_FQDN,
     ANNOTATION_TAILNET_IP,
@@ -11,9 +13,12 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import SERVICE, Object, annotations, key_of
 from tsoperator.api.rules import child_base_name, fqdn_error, ip_error
 from tsoperator.desired.plan import Patch
-from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, Target
-from tsoperator.reconcilers.service.rewrites import Rivalry
+from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
+from tsoperator.reconcilers.service.rewrites import Reverts
 from tsoperator.settings import Settings
+
+BY_DESTINATION: Final = "destination"
+"""The index of Services by the device that they lead to."""
 
 
 def asks(service: Object) -> bool:
@@ -40,15 +45,22 @@ def magic_dns_name(service: Object) -> str:
     return annotations(service).get(ANNOTATION_TAILNET_FQDN, "").removesuffix(".")
 
 
-def target(service: Object) -> Target:
-    """Return where the proxy of a valid *service* leads."""
+def pod(service: Object) -> ProxyPod:
+    """Return the Pods of the proxy of a valid *service*."""
     fqdn = magic_dns_name(service)
-    return EgressByFQDN(f"{fqdn}.") if fqdn else EgressByIP(_target_ip(service))
+    return egress_to_name(f"{fqdn}.") if fqdn else egress_to_ip(_target_ip(service))
 
 
 def destination(service: Object) -> str:
     """Return the MagicDNS name or address that *service* leads to; empty if it names none."""
     return magic_dns_name(service) or _target_ip(service)
+
+
+def by_destination(service: Object) -> Iterable[str]:
+    """Index Services by the names of the devices that they lead to; Headscale gives the first label only."""
+    if text := destination(service):
+        name = lookup_name(text)
+        yield from {name, name.partition(".")[0]}
 
 
 def strays(service: Object, proxy_name: str, settings: Settings) -> list[str]:
@@ -66,11 +78,11 @@ def rewrite(service: Object, proxy_name: str, settings: Settings) -> list[Patch]
     return [Patch(SERVICE, key_of(service), body)]
 
 
-def overwritten(rivalry: Rivalry, proxy_name: str) -> str:
-    """Return what to tell of a *rivalry* about a Service that is to point at the proxy called *proxy_name*."""
-    fields = " and ".join(rivalry.fields)
+def overwritten(reverts: Reverts, proxy_name: str) -> str:
+    """Return what to tell of *reverts* on a Service that is to point at the proxy called *proxy_name*."""
+    fields = " and ".join(reverts.fields)
     return (
-        f"{rivalry.who} keeps setting {fields} back, so that clients don't get to the proxy {proxy_name}: "
+        f"{reverts.who} keeps setting {fields} back, so that clients don't get to the proxy {proxy_name}: "
         "leave spec.type, spec.externalName and spec.selector out of what it applies, or let it ignore them. Argo CD: "
         "ignoreDifferences for /spec/type, /spec/externalName and /spec/selector with the sync option "
         "RespectIgnoreDifferences=true. Flux: ignore rules for these paths in the Kustomization, or the annotation "

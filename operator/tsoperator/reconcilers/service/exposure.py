@@ -13,8 +13,8 @@ from tsoperator.api.objects import Object, annotations
 from tsoperator.api.rules import is_true
 from tsoperator.desired import advice
 from tsoperator.desired.plan import Note, Plan
+from tsoperator.desired.proxypod import ProxyPod, exposed_ip, exposed_name, served_service
 from tsoperator.desired.secret import ReportedDevice
-from tsoperator.desired.statefulset import ExposeIP, ExposeName, ServeService, Target
 from tsoperator.reconcilers.service import egress, funnel
 from tsoperator.settings import Settings
 
@@ -46,12 +46,12 @@ def violations(service: Object, settings: Settings) -> list[str]:
     return funnel.violations(service) if _is_public(service, settings) else []
 
 
-def target(service: Object, settings: Settings) -> Target:
-    """Return where the proxy of a valid *service* leads."""
+def pod(service: Object, settings: Settings) -> ProxyPod:
+    """Return the Pods of the proxy of a valid *service*."""
     if _is_public(service, settings):
-        return ServeService()
+        return served_service()
     spec = service["spec"]
-    return ExposeIP(spec["clusterIP"]) if spec.get("clusterIP") else ExposeName(spec["externalName"])
+    return exposed_ip(spec["clusterIP"]) if spec.get("clusterIP") else exposed_name(spec["externalName"])
 
 
 def serve_config(service: Object, settings: Settings) -> Object | None:

@@ -24,14 +24,14 @@ def without_the_groups(service: Object, children: Children, step: Plan) -> Plan:
     condition, which goes last; where nothing tells, it stays until *service* is deleted.
     """
     going = [Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.grouped if is_deleting(obj)]
-    step = replace(step, delete=[*step.delete, *going]) if going else step
+    step = replace(step, steps=[*step.steps, *going]) if going else step
     if not step.release:
         return step
     if not children.grouped:
         ours = is_deleting(service) or not is_grouped(service) or _was_ours(service, children)
-        return step if ours else replace(step, release=False)
+        return step if ours else replace(step, release="")
     notes = [_unreleased(service, children.grouped[0])] if is_deleting(service) else []
-    return replace(step, release=False, notes=notes)
+    return replace(step, release="", notes=notes)
 
 
 def _was_ours(service: Object, children: Children) -> bool:

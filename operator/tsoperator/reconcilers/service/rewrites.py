@@ -1,4 +1,4 @@
-"""How often a Service is pointed at its proxy while something else keeps setting it back."""
+"""How often a Service is pointed at its proxy while another writer keeps reverting that."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -6,21 +6,22 @@ from dataclasses import dataclass
 from tsoperator.api.objects import Key, Object, key_of, uid
 
 AT_ONCE = 3
-"""Times in a row that a Service which was set back is pointed at its proxy again without waiting."""
+"""Times in a row that a reverted Service is pointed at its proxy again without waiting."""
 LONGEST = 60.0
-"""Seconds between two rewrites at the most; what is set back more seldom than that is always mended at once."""
+"""Seconds between two rewrites at most; a Service that is reverted less often than that is rewritten at once."""
 MEMORY = 3600.0
-"""Seconds without being set back after which those times are forgotten."""
+"""Seconds without a revert after which earlier ones are forgotten."""
 LAG = 5.0
-"""Seconds for which a Service that looks as it did before it was rewritten may be the cache's delay."""
+"""Seconds for which the cache may still show a Service as it was before it was rewritten."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rivalry:
-    """What is to be heeded of somebody who sets a Service back; by default there is nobody.
+class Reverts:
+    """How to react when another writer keeps reverting a Service.
 
-    *who* does it, if that is known, to which *fields*; both are empty unless it was done too often to keep quiet about.
-    The Service may be rewritten in *wait* seconds. It is believed in once it has stayed as it is for *settles* seconds.
+    *fields* are those that the writer *who*, if it is known, reverts; both are empty unless that happened too often to
+    keep quiet about it. The Service may be rewritten in *wait* seconds. The rewrite counts as lasting once the Service
+    has stayed as it is for *settles* seconds.
     """
 
     fields: Sequence[str] = ()
@@ -29,58 +30,58 @@ class Rivalry:
     settles: float = 0.0
 
 
-PEACE = Rivalry()
-"""Nobody sets the Service back."""
+NO_REVERTS = Reverts()
+"""No other writer reverts the Service."""
 
 
 @dataclass(slots=True)
 class _Pointed:
-    """A Service that was pointed at its proxy: when, and what has been made of it since."""
+    """A Service that was pointed at its proxy: when, and how often it was reverted since."""
 
     uid: str
     version: str
     at: float
-    is_set_back: bool = False
+    is_reverted: bool = False
     quick: int = 0
-    """Times in a row that it was set back within `LONGEST` seconds."""
+    """Times in a row that it was reverted within `LONGEST` seconds."""
     total: int = 0
     last: float = float("-inf")
-    """When it was last set back."""
+    """When it was last reverted."""
     fields: Sequence[str] = ()
     who: str = ""
 
 
 class Rewrites:
-    """Remembers which Services were pointed at their proxies, and paces doing it again; *clock* is monotonic."""
+    """Remembers which Services were pointed at their proxies, and says when to do that again; *clock* is monotonic."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._pointed: dict[Key, _Pointed] = {}
 
-    def look(self, service: Object, fields: Sequence[str]) -> Rivalry:
-        """Return what is to be heeded of *service*, whose *fields* don't point at its proxy; empty: all do."""
+    def look(self, service: Object, fields: Sequence[str]) -> Reverts:
+        """Return how to react to *service*, whose *fields* don't point at its proxy; none if all of them do."""
         known = self._pointed.get(key_of(service))
         if known is None or known.uid != uid(service):
-            return PEACE
+            return NO_REVERTS
         now = self._clock()
         lag = known.at + LAG - now if known.version == service["metadata"]["resourceVersion"] else 0.0
         if fields and lag > 0:
-            return Rivalry(wait=lag)
-        if fields and not known.is_set_back:
+            return Reverts(wait=lag)
+        if fields and not known.is_reverted:
             _count(known, fields, now)
-        known.is_set_back = bool(fields)
+        known.is_reverted = bool(fields)
         pause = _pause(known.quick)
         left = max(0.0, known.at + pause - now)
-        told = known.total > AT_ONCE and bool(fields or left)
-        return Rivalry(
-            known.fields if told else (),
-            known.who if told else "",
+        is_loud = known.total > AT_ONCE and bool(fields or left)
+        return Reverts(
+            known.fields if is_loud else (),
+            known.who if is_loud else "",
             wait=left if fields else 0.0,
             settles=pause if fields else left,
         )
 
-    def blame(self, service: Object, who: str) -> None:
-        """Remember *who* sets *service* back."""
+    def remember_writer(self, service: Object, who: str) -> None:
+        """Remember *who* reverts *service*."""
         self._pointed[key_of(service)].who = who
 
     def rewritten(self, service: Object) -> None:
@@ -89,15 +90,15 @@ class Rewrites:
         known = self._pointed.get(key)
         if known is None or known.uid != uid(service):
             known = self._pointed[key] = _Pointed(uid(service), version, self._clock())
-        known.version, known.at, known.is_set_back = version, self._clock(), False
+        known.version, known.at, known.is_reverted = version, self._clock(), False
 
     def forget(self, key: Key) -> None:
-        """Forget the Service named *key*: it is gone, or no longer to be pointed anywhere."""
+        """Forget the Service named *key*, which is gone or needs no rewrites any more."""
         self._pointed.pop(key, None)
 
 
 def _count(known: _Pointed, fields: Sequence[str], now: float) -> None:
-    """Note that *fields* were set back."""
+    """Count that *fields* were reverted."""
     known.quick = known.quick + 1 if now - known.at < LONGEST else 1
     known.total = known.total + 1 if now - known.last < MEMORY else 1
     known.last, known.fields = now, fields
@@ -106,5 +107,5 @@ def _count(known: _Pointed, fields: Sequence[str], now: float) -> None:
 
 
 def _pause(times: int) -> float:
-    """Return the seconds from one rewrite to the next of what was set back so many *times* in a row."""
+    """Return the seconds between two rewrites of a Service that was reverted so many *times* in a row."""
     return 0.0 if times <= AT_ONCE else min(2.0 ** min(times - AT_ONCE - 1, 10), LONGEST)

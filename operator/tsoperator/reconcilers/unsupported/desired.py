@@ -21,7 +21,7 @@ from tsoperator.api.objects import (
     Resource,
     is_deleting,
 )
-from tsoperator.desired.plan import Plan
+from tsoperator.desired.plan import Note, Plan, Refusal
 
 CONDITIONS: Final[Mapping[Resource, str]] = {
     PEERRELAY: CONDITION_PEERRELAY_READY,
@@ -53,3 +53,8 @@ def plan(obj: Object, type_: str) -> Plan:
     wanted = condition(type_, False, REASON, message, int(obj["metadata"].get("generation", 0)))
     status = obj.get("status") or {}
     return Plan(status={**status, "conditions": set_condition(status.get("conditions") or [], [wanted], now="")})
+
+
+def failed(_obj: Object, refusal: Refusal) -> Plan:
+    """Return the plan that says by an Event why nothing could be written on an object."""
+    return Plan(notes=[Note("Warning", REASON, refusal.message)], error=refusal.error)

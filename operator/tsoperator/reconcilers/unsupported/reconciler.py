@@ -25,5 +25,6 @@ class UnsupportedReconciler:
         obj = self._cache.get(self._resource, key)
         if obj is None:
             return DONE
-        await self._applier.report(obj, desired.plan(obj, desired.CONDITIONS[self._resource]))
-        return DONE
+        plan = desired.plan(obj, desired.CONDITIONS[self._resource])  # decide: there is nothing else to look at
+        stored = await self._applier.act(obj, plan, desired.failed)  # act
+        return await self._applier.report(stored, plan, desired.failed)  # report

@@ -1,22 +1,38 @@
 """What a Connector needs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Key, Object
 from tsoperator.api.v1alpha1.connector import Connector
+from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.desired.children import Owner
-from tsoperator.desired.plan import Note, Plan
-from tsoperator.desired.proxy import Children
-from tsoperator.desired.statefulset import ConnectNetworks
+from tsoperator.desired.devices import TailnetView
+from tsoperator.desired.login import NO_KEYS, Keys
+from tsoperator.desired.plan import Note, Plan, Refusal
+from tsoperator.desired.proxy import Children, Proxy
+from tsoperator.desired.proxypod import connected_networks
 from tsoperator.reconcilers.connector import desired
 from tsoperator.reconcilers.connector.desired import Observed
+from tsoperator.settings import Settings
 
-from tests.support.objects import children_of, connector, held, proxy_class, settings, slim_secret, stored
+from tests.support.objects import (
+    children_of,
+    connector,
+    deleted_devices,
+    deleting,
+    held,
+    proxy_class,
+    settings,
+    slim_secret,
+    stored,
+)
 
 SETTINGS = settings()
 NOTHING = Observed(Children())
@@ -32,18 +48,23 @@ def parsed(obj: Object) -> Connector:
     return made
 
 
-def plan(obj: Object, observed: Observed = NOTHING) -> Plan:
-    assert desired.refusal(obj, parsed(obj), observed) is None
-    return desired.plan(obj, parsed(obj), observed, SETTINGS, {})
+def plan(obj: Object, observed: Observed = NOTHING, keys: Keys | Refusal = NO_KEYS, of: Settings = SETTINGS) -> Plan:
+    made = Connector.parse(obj)
+    return desired.plan(obj, desired.wanted(obj, made, observed, of), made, observed, of, keys)
 
 
-def status_of(made: Plan | None) -> Object:
-    assert made is not None
+def proxy(spec: Object) -> Proxy:
+    made = desired.wanted(connector(spec), parsed(connector(spec)), NOTHING, SETTINGS)
+    assert isinstance(made, Proxy), made
+    return made
+
+
+def status_of(made: Plan) -> Object:
     assert made.status is not None
     return made.status
 
 
-def ready(made: Plan | None) -> tuple[str, str, str]:
+def ready(made: Plan) -> tuple[str, str, str]:
     (condition,) = status_of(made)["conditions"]
     assert condition["type"] == "ConnectorReady"
     return condition["status"], condition["reason"], condition["message"]
@@ -95,7 +116,7 @@ class Role(NamedTuple):
     ids=["subnet router", "exit node", "both", "app connector", "app connector with routes", "no exit node"],
 )
 def test_a_role_is_told_to_the_proxy_and_shown(case: Role) -> None:
-    config = desired.proxy(parsed(connector(case.spec)), SETTINGS).config
+    config = proxy(case.spec).config
     assert (config.routes, config.app_connector) == (case.routes, case.app_connector)
     nothing = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devices": []}
     status = status_of(plan(connector(case.spec)))
@@ -114,9 +135,9 @@ def test_a_role_is_told_to_the_proxy_and_shown(case: Role) -> None:
     ],
 )
 def test_the_devices_have_these_hostnames(spec: Object, hostnames: list[str]) -> None:
-    made = desired.proxy(parsed(connector({**EXIT, **spec})), SETTINGS)
-    assert made.target == ConnectNetworks(len(hostnames))
-    assert [made.config_of(number).hostname for number in range(len(hostnames))] == hostnames
+    made = proxy({**EXIT, **spec})
+    assert made.pod == connected_networks()
+    assert [made.config_of(each).hostname for each in made.replicas] == hostnames
 
 
 @pytest.mark.parametrize(
@@ -124,7 +145,7 @@ def test_the_devices_have_these_hostnames(spec: Object, hostnames: list[str]) ->
     [({}, ("tag:k8s",)), ({"tags": []}, ("tag:k8s",)), ({"tags": ["tag:a", "tag:b"]}, ("tag:a", "tag:b"))],
 )
 def test_without_tags_the_devices_get_the_operators(spec: Object, tags: tuple[str, ...]) -> None:
-    assert tuple(desired.proxy(parsed(connector({**EXIT, **spec})), SETTINGS).tags) == tags
+    assert tuple(proxy({**EXIT, **spec}).tags) == tags
 
 
 def test_children_are_found_by_the_labels_that_they_always_had() -> None:
@@ -140,7 +161,7 @@ def test_children_are_found_by_the_labels_that_they_always_had() -> None:
 
 def test_a_connector_is_ready_as_soon_as_it_is_made() -> None:
     made = plan(connector(generation=7))
-    assert made.hold
+    assert made.hold == FINALIZER
     assert ready(made) == ("True", "ConnectorCreated", "ConnectorCreated")
     assert status_of(made)["conditions"][0]["observedGeneration"] == 7
 
@@ -155,8 +176,7 @@ def test_devices_are_shown_in_the_order_of_replicas() -> None:
 @pytest.mark.parametrize(("key", "words"), [("new-authkey", "A new auth key has been given"), ("", "within 30 s")])
 def test_a_connector_whose_replica_logs_in_anew_is_not_ready_and_says_which(key: str, words: str) -> None:
     secrets = [secret(0, device_id="n0"), secret(1, device_id="n1", reissue_authkey="")]
-    obj = connector({**EXIT, "replicas": 2})
-    made = desired.plan(obj, parsed(obj), Observed(Children(secrets=secrets)), SETTINGS, {1: key})
+    made = plan(connector({**EXIT, "replicas": 2}), Observed(Children(secrets=secrets)), Keys({1: key}))
     status, reason, message = ready(made)
     assert (status, reason) == ("False", "ConnectorCreating")
     assert message.startswith("replica 1 could not log in")
@@ -197,8 +217,7 @@ BAD = [
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.words)
 def test_a_bad_connector_is_told_why_and_keeps_what_runs(case: Bad) -> None:
     before: Object = {"subnetRoutes": "", "isExitNode": True, "isAppConnector": False, "devices": [{"hostname": "a"}]}
-    obj = connector(case.spec) | {"status": before}
-    refusal = desired.refusal(obj, parsed(obj), NOTHING)
+    refusal = plan(connector(case.spec) | {"status": before})
     status, reason, message = ready(refusal)
     assert (status, reason) == ("False", "ConnectorInvalid")
     assert case.words in message
@@ -217,9 +236,11 @@ def test_an_exit_node_may_say_a_default_route_itself() -> None:
 
 
 def test_a_connector_that_was_never_made_shows_zero_values_with_what_is_wrong() -> None:
-    status = status_of(desired.invalid(connector(), "words"))
-    assert ready(desired.invalid(connector(), "words"))[2] == "this Connector is invalid: words"
-    assert {name: value for name, value in status.items() if name != "conditions"} == {
+    made = desired.wanted(connector(), Invalid("words"), NOTHING, SETTINGS)
+    assert isinstance(made, Plan)
+    assert ready(made)[2] == "this Connector is invalid: words"
+    assert desired.plan(connector(), made, Invalid("words"), NOTHING, SETTINGS) == made
+    assert {name: value for name, value in status_of(made).items() if name != "conditions"} == {
         "subnetRoutes": "",
         "isExitNode": False,
         "isAppConnector": False,
@@ -227,37 +248,33 @@ def test_a_connector_that_was_never_made_shows_zero_values_with_what_is_wrong() 
     }
 
 
-def refusal_for_class(**found: Object) -> Plan | None:
+def plan_with_class(found: Object | None = None) -> Plan:
     obj = connector({**EXIT, "proxyClass": "prod"}, labels={"tailscale.com/proxy-class": "other"})
     assert desired.class_name(obj) == "prod"
-    return desired.refusal(obj, parsed(obj), Observed(Children(), **found))
+    return plan(obj, Observed(Children(), found))
 
 
 def test_a_class_that_is_not_there_is_told() -> None:
-    refusal = refusal_for_class()
+    refusal = plan_with_class()
     assert ready(refusal)[:2] == ("False", "ConnectorCreationFailed")
     assert "'prod' does not exist" in ready(refusal)[2]
-    assert refusal is not None
     assert [note.reason for note in refusal.notes] == ["ConnectorCreationFailed"]
 
 
 def test_a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event() -> None:
-    refusal = refusal_for_class(proxy_class=proxy_class("prod"))
+    refusal = plan_with_class(proxy_class("prod"))
     assert ready(refusal)[:2] == ("False", "ConnectorCreating")
     assert "'prod'" in ready(refusal)[2]
-    assert refusal is not None
-    assert (refusal.notes, refusal.apply, refusal.hold) == ([], (), False)
+    assert (refusal.notes, refusal.steps, refusal.hold) == ([], (), "")
 
 
 def test_a_class_that_changes_is_no_news() -> None:
-    assert refusal_for_class(proxy_class=proxy_class("prod", ready=True, generation=2)) == Plan()
+    assert plan_with_class(proxy_class("prod", ready=True, generation=2)) == Plan()
 
 
 def test_there_is_no_default_class_for_connectors() -> None:
     assert desired.class_name(connector(EXIT)) == ""
-    obj = connector(EXIT)
-    made = desired.plan(obj, parsed(obj), NOTHING, settings(proxy_class="prod"), {})
-    assert ready(made)[0] == "True"
+    assert ready(plan(connector(EXIT), of=settings(proxy_class="prod")))[0] == "True"
 
 
 @pytest.mark.parametrize("spec", [None, ["prod"], {"proxyClass": 7}])
@@ -265,11 +282,26 @@ def test_a_broken_connector_names_no_class(spec: object) -> None:
     assert desired.class_name({**connector(), "spec": spec}) == ""
 
 
-def test_another_tailnet_is_refused_for_now() -> None:
-    obj = connector({**EXIT, "tailnet": "other"})
-    refusal = desired.refusal(obj, parsed(obj), NOTHING)
-    assert ready(refusal)[:2] == ("False", "ConnectorCreationFailed")
-    assert "'other'" in ready(refusal)[2]
+UNUSABLE = TailnetView("other", refusal=Refusal("Tailnet 'other' can't be used"))
+
+
+@pytest.mark.parametrize(("spec", "name"), [(None, ""), ({}, ""), ({"tailnet": 7}, ""), ({"tailnet": "a"}, "a")])
+def test_a_connector_names_its_tailnet_or_is_in_the_operators(spec: object, name: str) -> None:
+    assert desired.tailnet_name({**connector(), "spec": spec}) == name
+
+
+def test_a_tailnet_that_cannot_be_used_is_told() -> None:
+    refusal = plan(connector({**EXIT, "tailnet": "other"}), Observed(Children(), tailnet=UNUSABLE))
+    message = "Tailnet 'other' can't be used: make a Connector without spec.tailnet"
+    assert ready(refusal) == ("False", "ConnectorCreationFailed", message)
+    assert refusal == Plan(status=refusal.status, notes=[Note("Warning", "ConnectorCreationFailed", message)])
+
+
+def test_the_proxies_join_the_tailnet_of_the_connector() -> None:
+    observed = Observed(Children(), tailnet=TailnetView("other", "https://headscale.example.org"))
+    made = desired.wanted(connector(EXIT), parsed(connector(EXIT)), observed, SETTINGS)
+    assert isinstance(made, Proxy)
+    assert (made.tailnet, made.config.server_url) == ("other", "https://headscale.example.org")
 
 
 def test_a_connector_that_was_never_held_goes_without_a_plan() -> None:
@@ -277,27 +309,29 @@ def test_a_connector_that_was_never_held_goes_without_a_plan() -> None:
 
 
 def test_a_connector_goes_after_its_devices() -> None:
-    made = desired.plan_deletion(held(connector()), joined(0, 1))
-    assert (made.devices, made.release) == (["n0", "n1"], True)
+    made = plan(deleting(held(connector())), joined(0, 1))
+    assert (deleted_devices(made), made.release) == (["n0", "n1"], FINALIZER)
 
 
 @pytest.mark.parametrize("spec", [None, {"subnetRouter": []}])
 def test_a_broken_connector_goes_too(spec: object) -> None:
-    assert desired.plan_deletion(held({**connector(), "spec": spec}), NOTHING).release
+    assert plan(deleting(held({**connector(), "spec": spec}))).release == FINALIZER
 
 
 def test_devices_of_another_tailnet_are_not_forgotten() -> None:
-    obj = held(connector({**EXIT, "tailnet": "other"}))
-    made = desired.plan_deletion(obj, joined(0))
-    assert (made.delete, made.devices, made.release) == ((), (), False)
+    obj = deleting(held(connector({**EXIT, "tailnet": "other"})))
+    made = plan(obj, replace(joined(0), tailnet=UNUSABLE))
+    assert (made.steps, made.release) == ((), "")
     assert "delete this Connector's devices there" in ready(made)[2]
-    assert desired.plan_deletion(obj, Observed(Children(secrets=[secret(0)]))).release
+    assert plan(obj, Observed(Children(secrets=[secret(0)]), tailnet=UNUSABLE)).release == FINALIZER
 
 
-def test_what_went_wrong_is_told() -> None:
-    made = desired.failed(connector(), "the control server is away")
+def test_what_went_wrong_is_told_and_tried_again() -> None:
+    refusal = Refusal("the control server is away", error=ValueError("503"))
+    made = plan(connector(), keys=refusal)
     assert ready(made) == ("False", "ConnectorCreationFailed", "the control server is away")
-    assert made.notes == [Note("Warning", "ConnectorCreationFailed", "the control server is away")]
+    notes = [Note("Warning", "ConnectorCreationFailed", "the control server is away")]
+    assert made == Plan(status=made.status, notes=notes, error=refusal.error)
 
 
 SPECS = st.fixed_dictionaries(
@@ -318,6 +352,6 @@ SPECS = st.fixed_dictionaries(
 def test_every_connector_has_a_plan(spec: dict[str, Any]) -> None:
     obj = stored(held(connector(spec)))
     made = Connector.parse(obj)
-    if isinstance(made, Connector) and not desired.refusal(obj, made, NOTHING):
-        assert len(children_of(desired.plan(obj, made, NOTHING, SETTINGS, {}))) == 2 + made.spec.replicas
-    assert desired.plan_deletion(obj, NOTHING).release
+    if isinstance(made, Connector) and isinstance(desired.wanted(obj, made, NOTHING, SETTINGS), Proxy):
+        assert len(children_of(plan(obj))) == 2 + made.spec.replicas
+    assert plan(deleting(obj)).release == FINALIZER

@@ -8,16 +8,17 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tsoperator.api.conditions import condition
+from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, POD, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import nameserver_labels
-from tsoperator.desired.plan import Note, Plan
+from tsoperator.desired.plan import Note, Plan, Refusal
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.reconcilers.dnsconfig.desired import Observed
 from tsoperator.settings import Settings
 
-from tests.support.objects import children_of, dnsconfig, obj, settings
+from tests.support.objects import children_of, deleting, dnsconfig, held, obj, settings
 
 SETTINGS = settings()
 OURS = settings(nameserver_image="example.org/tsnameserver:v1")
@@ -51,7 +52,7 @@ def live_service(**spec: str) -> Object:
 
 def test_every_child_is_the_dnsconfigs_in_the_operators_namespace() -> None:
     made = plan(dnsconfig())
-    assert made.hold
+    assert made.hold == FINALIZER
     assert [found["kind"] for found in children_of(made)] == [
         "ServiceAccount",
         "Role",
@@ -373,7 +374,7 @@ def test_of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays() -> None:
     assert (condition["status"], condition["reason"]) == ("False", "MultipleDNSConfigsPresent")
     assert "'old' is older: delete one of the two" in condition["message"]
     assert condition["observedGeneration"] == 2
-    assert plan(old, new).apply == plan(old).apply
+    assert plan(old, new).steps == plan(old).steps
 
 
 def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs() -> None:
@@ -383,6 +384,23 @@ def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs() -> None:
     assert "spec.nameserver.replicas must be at least 0" in condition["message"]
     assert made.status is not None
     assert made.status["nameserver"] == {"ip": "192.0.2.53"}
+
+
+@pytest.mark.parametrize(("given", "told"), [("", "NameserverCreationFailed"), ("Other", "Other")])
+def test_a_refusal_is_told_beside_what_runs_and_tried_again(given: str, told: str) -> None:
+    status = {"nameserver": {"ip": "192.0.2.53"}}
+    refusal = Refusal("no Deployments for you", given, ValueError("403"))
+    made = desired.failed({**dnsconfig(generation=4), "status": status}, refusal)
+    wanted = condition("NameserverReady", False, told, "no Deployments for you", 4)
+    assert made.status == {**status, "conditions": [{**wanted, "lastTransitionTime": ""}]}
+    assert made == Plan(
+        status=made.status, notes=[Note("Warning", told, "no Deployments for you")], error=refusal.error
+    )
+
+
+def test_what_was_made_for_a_dnsconfig_goes_with_it() -> None:
+    leaving = deleting(held(dnsconfig(nameserver={"replicas": -1})))
+    assert plan(leaving, dnsconfig("other")) == Plan(release=FINALIZER)
 
 
 VALUES = st.recursive(
@@ -395,4 +413,4 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from(["image", "pod", "replicas", "service"]), VALUES))
 def test_every_dnsconfig_has_a_plan(nameserver: Object) -> None:
     made = plan(dnsconfig(nameserver=nameserver))
-    assert (len(made.apply) == 5) is not bool(made.notes)
+    assert (len(made.steps) == 5) is not bool(made.notes)

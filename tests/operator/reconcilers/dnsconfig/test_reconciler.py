@@ -5,11 +5,13 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import pytest
+from clustersim.faults import Ban
 from prometheus_client import CollectorRegistry
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEPLOYMENT,
+    EVENT,
     ROLE,
     ROLEBINDING,
     SERVICE,
@@ -23,16 +25,16 @@ from tsoperator.api.objects import (
 )
 from tsoperator.app import sources
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
-from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
-from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.manager import Manager
+from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running
-from tests.support.manifests import FQDN, dnsconfig, egress
+from tests.support.manifests import FQDN, backend, dnsconfig, egress
 from tests.support.objects import settings
-from tests.support.operator import NAMESPACE, World, running_operator
+from tests.support.operator import NAMESPACE, Condition, World, running_operator
+from tests.support.tailnets import applier
 
 READY = "NameserverReady"
 CHILDREN = {
@@ -253,15 +255,88 @@ async def test_names_that_are_left_out_are_told_until_there_is_room(cluster: Wor
 async def running_dnsconfigs(world: World) -> AsyncIterator[None]:
     """Run the reconciler of DNSConfigs alone, so that a test can be the one that writes records."""
     cache = Cache(sources(NAMESPACE))
-    applier = Applier(world.api, cache, EventRecorder(world.api, instance="test"), no_device)
-    reconciler = DNSConfigReconciler(cache, applier, settings())
+    reconciler = DNSConfigReconciler(cache, applier(world.api, cache, Tailnets([])), settings())
     async with running(Manager(cache, [reconciler], ControllerMetrics(CollectorRegistry())).run(world.api, None)):
         yield
 
 
-async def no_device(device: str) -> None:
-    """Take no device off a tailnet: a nameserver has none."""
-    raise AssertionError(device)
+class Obstacle(NamedTuple):
+    """What keeps a nameserver from being made: an object in the way, or what is forbidden; and what is said of it."""
+
+    cause: Object | Ban
+    words: str
+
+    async def put(self, world: World) -> None:
+        """Put it in the way."""
+        if isinstance(self.cause, Ban):
+            world.sim.faults.forbid(self.cause)
+        else:
+            await world.apply(self.cause)
+
+    async def remove(self, world: World) -> None:
+        """Take it away."""
+        if isinstance(self.cause, Ban):
+            world.sim.faults.clear()
+        else:
+            await world.delete(self.cause)
+
+
+ADDRESS = "10.96.4.3"
+
+
+def strangers(resource: Resource, spec: Object) -> Object:
+    """Return an object that has the name of one of the nameserver's, and is somebody else's."""
+    metadata = {"namespace": NAMESPACE, "name": "nameserver"}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
+
+
+PODS = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "x", "image": "example.org/x"}]}}
+OBSTACLES = {
+    "taken address": Obstacle(backend("taker", clusterIP=ADDRESS), "provided IP is already allocated"),
+    "stranger's Deployment": Obstacle(
+        strangers(DEPLOYMENT, {"replicas": 0, "selector": {"matchLabels": {"app": "x"}}, "template": PODS}),
+        "Deployment tailscale/nameserver is in the way: it is not the operator's",
+    ),
+    "stranger's Service": Obstacle(
+        strangers(SERVICE, {"ports": [{"port": 80}]}),
+        "Service tailscale/nameserver is in the way: it is not the operator's",
+    ),
+}
+FORBIDDEN = Obstacle(
+    Ban("deployments", NAMESPACE, "create"),
+    'cannot create resource "deployments" in API group "apps" in the namespace "tailscale"',
+)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        # On a real API server the operator's rights stay as they are.
+        pytest.param(FORBIDDEN, id="forbidden", marks=pytest.mark.simulated),
+        *(pytest.param(case, id=name) for name, case in OBSTACLES.items()),
+    ],
+)
+async def test_a_nameserver_that_cannot_be_made_is_told_of_until_it_can(world: World, case: Obstacle) -> None:
+    asked = dnsconfig(service={"clusterIP": ADDRESS})
+    await case.put(world)
+    await world.apply(asked)
+    await world.becomes(lambda: world.reason(asked, READY), "NameserverCreationFailed")
+    told = await world.condition(asked, READY)
+    assert told is not None
+    assert (told.status, case.words in told.message) == ("False", True)
+    assert ("Warning", told.reason, told.message) in await events(world, asked)
+    assert "nameserver" not in (await world.look(asked))["status"]
+    await case.remove(world)
+    assert (await made(world, asked))["status"]["nameserver"] == {"ip": ADDRESS}
+    assert await world.condition(asked, READY) == Condition("True", "NameserverCreated", "NameserverCreated")
+    assert not await world.writes_when_left_alone()
+
+
+async def events(world: World, obj: Object) -> list[tuple[str, str, str]]:
+    """Return types, reasons and messages of the Events on *obj*."""
+    found = (await world.api.list(EVENT)).items
+    ours = [event for event in found if event["involvedObject"]["name"] == key_of(obj).name]
+    return [(event["type"], event["reason"], event["message"]) for event in ours]
 
 
 class Edit(NamedTuple):

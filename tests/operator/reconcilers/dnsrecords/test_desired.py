@@ -12,14 +12,24 @@ from tsnameserver.records import Records, merge, parse
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object
 from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, nameserver_labels
-from tsoperator.desired.plan import Creation, Deletion, Patch, Plan
+from tsoperator.desired.plan import Child, Deletion, Note, Patch, Plan, Refusal, Step
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.desired import Observed
 from tsoperator.reconcilers.dnsrecords.records import Record
 from tsoperator.reconcilers.dnsrecords.shards import Limits, configmap_name, shard_named
 from tsoperator.reconcilers.dnsrecords.table import Bucket, Table
 
-from tests.support.objects import FQDN, children_of, deleting, dnsconfig, obj, patches_of, rolled_out, settings
+from tests.support.objects import (
+    FQDN,
+    children_of,
+    deleting,
+    deletions_of,
+    dnsconfig,
+    obj,
+    patches_of,
+    rolled_out,
+    settings,
+)
 
 SETTINGS = settings()
 OURS = settings(nameserver_image="example.org/tsnameserver:v1")
@@ -30,6 +40,8 @@ METADATA: Object = {
 }
 UP = Record(FQDN, ("192.0.2.1",), ())
 BOTH = Record(FQDN, ("192.0.2.1",), ("2001:db8::1",))
+RIGHT = Plan(steps=[])
+"""The plan for what is as it should be."""
 
 
 def buckets(records: Iterable[Record]) -> tuple[Bucket, ...]:
@@ -59,17 +71,14 @@ def document_of(made: Plan) -> Object:
 
 
 def test_a_configmap_that_is_missing_is_made_whole() -> None:
-    assert list(plan(UP).apply) == [
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"namespace": "tailscale", "name": "dnsrecords", **METADATA},
-            "data": {
-                "records.json": '{"version":"v1alpha1","ip4":{"db.tail1234.ts.net":["192.0.2.1"]},'
-                '"zones":["ts.net"],"serial":1}'
-            },
-        }
-    ]
+    text = '{"version":"v1alpha1","ip4":{"db.tail1234.ts.net":["192.0.2.1"]},"zones":["ts.net"],"serial":1}'
+    made = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "tailscale", "name": "dnsrecords", **METADATA},
+        "data": {"records.json": text},
+    }
+    assert plan(UP).steps == [Child(made)]
 
 
 def test_without_proxies_the_document_is_there_and_empty() -> None:
@@ -80,7 +89,7 @@ SERVED = '{"version":"v1alpha1","ip4":{"db.tail1234.ts.net":["192.0.2.1"]},"zone
 
 
 def test_records_that_are_right_are_not_written() -> None:
-    assert plan(UP, configmap=configmap(SERVED)) == Plan()
+    assert plan(UP, configmap=configmap(SERVED)) == RIGHT
 
 
 def test_a_change_moves_the_serial_and_takes_only_our_fields() -> None:
@@ -93,7 +102,7 @@ def test_a_change_moves_the_serial_and_takes_only_our_fields() -> None:
         Key("tailscale", "dnsrecords"),
         {"metadata": {**METADATA, "resourceVersion": "1"}, "data": patch.body["data"]},
     )
-    assert list(made.apply) == [patch]
+    assert made.steps == [patch]
 
 
 def test_the_serial_starts_over_past_its_end_and_is_never_0() -> None:
@@ -130,7 +139,7 @@ def test_a_configmap_without_its_labels_gets_them_back() -> None:
 def test_other_keys_and_labels_of_the_configmap_are_not_ours_to_change() -> None:
     found = configmap(SERVED, labels={**METADATA["labels"], "more": "x"})
     found["data"]["other"] = "kept"
-    assert plan(UP, configmap=found) == Plan()
+    assert plan(UP, configmap=found) == RIGHT
 
 
 def test_a_configmap_on_its_way_out_is_waited_for() -> None:
@@ -168,17 +177,17 @@ def sharded(cluster: Cluster, records: Iterable[Record], of: object = OURS) -> P
 def states(cluster: Cluster, made: Plan) -> Iterator[Cluster]:
     """Yield the cluster before *made*, and after each of its writes and deletions."""
     yield cluster
-    for step in (*made.apply, *made.delete):
+    for step in made.steps:
         cluster = after(cluster, step)
         yield cluster
 
 
-def after(cluster: Cluster, step: Object | Creation | Patch | Deletion) -> Cluster:
+def after(cluster: Cluster, step: Step) -> Cluster:
     """The cluster after one write or deletion."""
-    assert not isinstance(step, Creation), "nobody else writes records"
     if isinstance(step, Deletion):
         return {shard: live for shard, live in cluster.items() if live is not step.obj}
-    name, body = (step.key.name, step.body) if isinstance(step, Patch) else (step["metadata"]["name"], step)
+    assert isinstance(step, Child | Patch), "nobody else writes records"
+    name, body = (step.key.name, step.body) if isinstance(step, Patch) else (step.obj["metadata"]["name"], step.obj)
     shard = shard_named(name)
     assert shard is not None
     notes = {key: value for key, value in (body["metadata"].get("annotations") or {}).items() if value}
@@ -216,14 +225,14 @@ def test_there_are_as_many_configmaps_as_the_records_take(names: int, configmaps
 @pytest.mark.parametrize("names", [0, 20, 30, 220, 3000])
 def test_shards_that_are_right_are_not_written(names: int) -> None:
     cluster = carried_out({}, sharded({}, named(names)))
-    assert sharded(cluster, named(names)) == Plan()
+    assert sharded(cluster, named(names)) == RIGHT
 
 
 def test_a_change_of_one_name_rewrites_its_shard_with_the_next_serial() -> None:
     cluster = carried_out({}, sharded({}, named(100)))
     changed = [*named(99), Record("db-99.tail1234.ts.net", ("192.0.2.2",), ())]
     made = sharded(cluster, changed)
-    assert (document_of(made)["serial"], len(patches_of(made)), made.delete) == (2, 1, ())
+    assert (document_of(made)["serial"], made.steps) == (2, patches_of(made))
     records = read(carried_out(cluster, made))
     assert records is not None
     assert (records.ip4, records.serial) == (ip4(changed), 2)
@@ -236,7 +245,7 @@ def test_a_shard_that_is_deleted_or_edited_is_put_right_and_no_other_is_written(
     edited = {**cluster, shard: {**cluster[shard], "data": {"records.json": "{}"}}}
     for harmed in (without, edited):
         made = sharded(harmed, named(110))
-        assert (len(made.apply), made.delete) == (1, ())
+        assert (len(made.steps), deletions_of(made)) == (1, [])
         assert document_of(made) == {**json.loads(cluster[shard]["data"]["records.json"]), "serial": 2}
 
 
@@ -251,8 +260,8 @@ def test_a_shard_without_its_owner_gets_it_back() -> None:
 def test_a_configmap_past_the_last_shard_is_deleted() -> None:
     cluster = carried_out({}, sharded({}, named(110)))
     more = obj(CONFIGMAP, Key("tailscale", "dnsrecords-8"), {"data": cluster[3]["data"]}, **METADATA)
-    assert sharded({**cluster, 8: more}, named(110)) == Plan(delete=(Deletion(CONFIGMAP, more, unchanged=True),))
-    assert sharded({**cluster, 8: deleting(more)}, named(110)) == Plan()
+    assert sharded({**cluster, 8: more}, named(110)) == Plan(steps=[Deletion(CONFIGMAP, more, unchanged=True)])
+    assert sharded({**cluster, 8: deleting(more)}, named(110)) == RIGHT
 
 
 def test_a_shard_on_its_way_out_is_waited_for() -> None:
@@ -289,11 +298,11 @@ def test_at_every_write_of_another_split_a_reader_sees_one_whole_set_or_waits(ch
     made = sharded(start, named(change.after, "192.0.2.2"))
     seen = [read(cluster) for cluster in states(start, made)]
     old, new = ip4(named(change.before)), ip4(named(change.after, "192.0.2.2"))
-    switch = len(made.apply)  # shard 0 comes last
+    switch = len(made.steps) - len(deletions_of(made))  # shard 0 is written last
     assert [records.ip4 for records in seen[:switch] if records] == [old] * len(
         [1 for records in seen[:switch] if records]
     )
-    assert [records.ip4 if records else None for records in seen[switch:]] == [new] * (1 + len(made.delete))
+    assert [records.ip4 if records else None for records in seen[switch:]] == [new] * (1 + len(deletions_of(made)))
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -307,7 +316,7 @@ def test_a_reader_that_has_a_set_goes_from_the_old_to_the_new_wherever_a_crash_c
             assert held is not None
             assert held.ip4 in (ip4(named(change.before)), ip4(later))
         assert held is not None
-        assert (held.ip4, sharded(cluster, later)) == (ip4(later), Plan())
+        assert (held.ip4, sharded(cluster, later)) == (ip4(later), RIGHT)
 
 
 @pytest.mark.parametrize("change", [Change(1, 30), Change(30, 1), Change(1, 400), Change(400, 1)])
@@ -351,7 +360,7 @@ def test_the_go_operators_image_gets_one_configmap_and_what_is_left_out_is_count
     assert [*cluster] == [0]
     assert LIMITS.full - 160 < len(cluster[0]["data"]["records.json"]) <= LIMITS.full
     assert noted(cluster) == str(100 - len(records.ip4)) != "100"
-    assert sharded(cluster, named(100), of=SETTINGS) == Plan()
+    assert sharded(cluster, named(100), of=SETTINGS) == RIGHT
 
 
 def test_with_one_full_configmap_names_that_are_served_stay_and_others_take_the_room_that_is_left() -> None:
@@ -376,7 +385,7 @@ def test_past_the_last_split_shards_grow_and_then_names_are_left_out_and_counted
     assert records is not None
     assert noted(full) == str(2000 - len(records.ip4)) != "0"
     assert {record.name for record in named(1000)} <= records.ip4.keys()
-    assert sharded(full, named(2000)) == Plan()
+    assert sharded(full, named(2000)) == RIGHT
 
 
 @pytest.mark.parametrize(
@@ -398,8 +407,8 @@ def test_there_are_shards_only_once_all_of_the_nameserver_reads_them(nameserver:
 
     one = carried_out({}, planned({}))
     several = carried_out({}, sharded({}, named(40)))
-    assert (sorted(one), noted(one), planned(one)) == ([0], None, Plan())
-    assert planned(several) == Plan()  # what is split stays so: it was read, and the next version is being rolled out
+    assert (sorted(one), noted(one), planned(one)) == ([0], None, RIGHT)
+    assert planned(several) == RIGHT  # what is split stays so: it was read, and the next version is being rolled out
 
 
 def test_another_image_merges_the_shards_or_splits_the_document() -> None:
@@ -423,3 +432,13 @@ def test_each_shard_is_named_after_its_number() -> None:
     assert {shard: live["metadata"]["name"] for shard, live in cluster.items()} == {
         shard: configmap_name(shard) for shard in range(4)
     }
+
+
+def test_without_a_dnsconfig_nothing_is_written() -> None:
+    assert desired.plan(None, Observed(buckets([UP]), {0: configmap(SERVED)}), SETTINGS) == Plan()
+
+
+def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
+    refusal = Refusal("no ConfigMaps for you", error=ValueError("403"))
+    notes = [Note("Warning", "RecordsNotWritten", "no ConfigMaps for you")]
+    assert desired.failed(DNSCONFIG_OBJ, refusal) == Plan(notes=notes, error=refusal.error)

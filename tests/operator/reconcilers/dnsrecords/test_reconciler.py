@@ -21,16 +21,16 @@ from tsoperator.desired.service import headless_service
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.dnsrecords.shards import Limits, configmap_name
-from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
-from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.manager import Manager
+from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
+from tests.support.tailnets import applier
 
 SECOND = f"second.{DOMAIN}"
 
@@ -195,6 +195,21 @@ async def test_records_come_with_a_dnsconfig_that_is_made_later(world: World) ->
     await made(world, egress())
 
 
+async def test_records_that_cannot_be_written_are_told_of_on_the_dnsconfig_until_they_can(world: World) -> None:
+    metadata = {"namespace": NAMESPACE, "name": CONFIGMAP_NAME}
+    strangers = {"apiVersion": CONFIGMAP.api_version, "kind": CONFIGMAP.kind, "metadata": metadata}
+    await world.apply(strangers, dnsconfig(), egress())
+    told = await world.eventually(lambda: not_written(world))
+    assert "ConfigMap tailscale/dnsrecords is in the way: it is not the operator's" in told
+    await world.delete(strangers)
+    await made(world, egress())
+
+
+async def not_written(world: World) -> str:
+    """Return why the records were not written, if that was told."""
+    return (await world.events(dnsconfig())).get("RecordsNotWritten", "")
+
+
 @pytest.mark.simulated  # a controller manager makes some 5 StatefulSets' Pods a second
 async def test_a_hundred_services_are_named_by_a_few_requests_each_and_then_nothing_is_written(world: World) -> None:
     services = [egress(f"db-{number}", f"db-{number}.{DOMAIN}") for number in range(100)]
@@ -244,16 +259,10 @@ SMALL = Limits(split=2048, full=8192)
 async def following_records(world: World) -> AsyncIterator[None]:
     """Run the records' reconciler alone, with small shards, so that a test can be the one that makes proxies."""
     cache = Cache(sources(NAMESPACE))
-    applier = Applier(world.api, cache, EventRecorder(world.api, instance="test"), no_device)
-    reconciler = DNSRecordsReconciler(cache, applier, SHARDED, SMALL)
+    reconciler = DNSRecordsReconciler(cache, applier(world.api, cache, Tailnets([])), SHARDED, SMALL)
     manager = Manager(cache, [reconciler], ControllerMetrics(CollectorRegistry()), coalesce={reconciler.name: 0.02})
     async with running(manager.run(world.api, None)):
         yield
-
-
-async def no_device(device: str) -> None:
-    """Take no device off a tailnet: the records' reconciler has none."""
-    raise AssertionError(device)
 
 
 async def prepared(world: World, count: int) -> None:

@@ -30,7 +30,7 @@ class Case(NamedTuple):
     certificate: Certificate
     missed_for: float | None
     reasons: list[tuple[str, str]]
-    look_again: float | None
+    requeue_after: float | None
 
 
 PENDING, FAILING = ("Normal", "CertificatePending"), ("Warning", "CertificateMissing")
@@ -58,10 +58,10 @@ READY, OLD = ("Normal", "CertificateReady"), ("Warning", "CertificateNotRenewed"
         Case(TIMELESS, 1, [READY], None),
     ],
 )
-def test_what_is_told_and_when_to_look_again(case: Case) -> None:
+def test_what_is_told_and_when_to_requeue_after(case: Case) -> None:
     found = told(case.certificate, case.missed_for)
     assert [(note.type, note.reason) for note in found.notes] == case.reasons
-    assert found.look_again == case.look_again
+    assert found.requeue_after == case.requeue_after
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,22 @@ from tsoperator.api.names import FINALIZER, PROXY_CLASS
 from tsoperator.api.objects import INGRESSCLASS, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.desired.classref import class_name
-from tsoperator.desired.plan import Plan
-from tsoperator.desired.proxy import Children
+from tsoperator.desired.login import NO_KEYS, Keys
+from tsoperator.desired.plan import Note, Plan, Refusal
+from tsoperator.desired.proxy import Children, Proxy
+from tsoperator.desired.proxypod import served_ingress
 from tsoperator.desired.secret import Certificate
-from tsoperator.desired.statefulset import ServeIngress, proxy_statefulset
 from tsoperator.reconcilers.ingress import desired
 from tsoperator.reconcilers.ingress.certificate import Seen
 from tsoperator.reconcilers.ingress.desired import Observed
+from tsoperator.settings import Settings
 
 from tests.support.objects import (
     backend_service,
     children_of,
+    deleted_devices,
     deleting,
+    deletions_of,
     headless,
     held,
     ingress,
@@ -51,6 +55,17 @@ CURRENT = {**DEVICE, "tailscale_capver": "110", "pod_uid": "P"}
 """What the Pod that runs has reported."""
 HTTPS = {"port": 443, "protocol": "TCP"}
 HTTP = {"port": 80, "protocol": "TCP"}
+KEY = Keys({0: "new-authkey"})
+
+
+def planned(parent: Object, observed: Observed = NEW, keys: Keys | Refusal = NO_KEYS, of: Settings = SETTINGS) -> Plan:
+    return desired.plan(parent, desired.wanted(parent, observed, of), observed, of, keys)
+
+
+def proxy(parent: Object, observed: Observed = NEW) -> Proxy:
+    made = desired.wanted(parent, observed, SETTINGS)
+    assert isinstance(made, Proxy), made
+    return made
 
 
 def logged_in(data: dict[str, str]) -> Observed:
@@ -66,8 +81,8 @@ def shown(plan: Plan) -> list[Object]:
     return entries
 
 
-def reasons(plan: Plan | None) -> list[str]:
-    return [] if plan is None else [note.reason for note in plan.notes]
+def reasons(plan: Plan) -> list[str]:
+    return [note.reason for note in plan.notes]
 
 
 @pytest.mark.parametrize(
@@ -106,10 +121,6 @@ def test_tags_are_the_annotations_trimmed_or_the_operators() -> None:
     assert desired.tags(ingress(), SETTINGS) == ("tag:k8s",)
 
 
-def test_a_valid_ingress_is_not_refused() -> None:
-    assert desired.refusal(ingress(), NEW, SETTINGS) is None
-
-
 class Refused(NamedTuple):
     annotations: dict[str, str]
     host: str
@@ -130,8 +141,7 @@ class Refused(NamedTuple):
     ],
 )
 def test_an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs(case: Refused) -> None:
-    plan = desired.refusal(ingress(case.annotations, host=case.host), NEW, SETTINGS)
-    assert plan is not None
+    plan = planned(ingress(case.annotations, host=case.host))
     assert reasons(plan) == case.reasons
     assert case.words in plan.notes[0].message
     assert plan == Plan(notes=plan.notes)
@@ -139,27 +149,24 @@ def test_an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs(case: 
 
 def test_an_ingress_waits_for_its_proxy_class() -> None:
     found = Observed(Children(), WEB, proxy_class("prod"))
-    plan = desired.refusal(ingress({"tailscale.com/proxy-class": "prod"}), found, SETTINGS)
+    plan = planned(ingress({"tailscale.com/proxy-class": "prod"}), found)
     assert reasons(plan) == ["ProxyPending"]
 
 
 def test_an_ingress_waits_quietly_while_its_proxy_class_is_looked_at_again() -> None:
     found = Observed(Children(), WEB, proxy_class("prod", ready=True, generation=2))
-    assert desired.refusal(ingress({"tailscale.com/proxy-class": "prod"}), found, SETTINGS) == Plan(notes=[])
+    assert planned(ingress({"tailscale.com/proxy-class": "prod"}), found) == Plan(notes=[])
 
 
 def test_an_ingress_is_not_kept_from_its_proxy_by_a_class_that_is_ready() -> None:
     spec = {"tailscale": {"acceptRoutes": True}}
     found = Observed(Children(), WEB, proxy_class("prod", spec, ready=True))
-    parent = ingress({"tailscale.com/proxy-class": "prod"})
-    assert desired.refusal(parent, found, SETTINGS) is None
-    made = desired.proxy(parent, found, SETTINGS)
+    made = proxy(ingress({"tailscale.com/proxy-class": "prod"}), found)
     assert (made.proxy_class is not None, made.config.accept_routes) == (True, True)
 
 
 def test_without_a_usable_backend_what_runs_stays() -> None:
-    plan = desired.refusal(ingress(spec=missing()), logged_in(CURRENT), SETTINGS)
-    assert plan is not None
+    plan = planned(ingress(spec=missing()), logged_in(CURRENT))
     assert reasons(plan) == ["InvalidIngressBackend", "NoValidBackends"]
     assert plan == Plan(notes=plan.notes)
 
@@ -170,22 +177,19 @@ def missing() -> Object:
 
 @pytest.mark.parametrize(("annotations", "forward"), [({}, False), (FORWARD, True)])
 def test_the_proxy_serves_and_forwards_only_if_asked(annotations: dict[str, str], forward: bool) -> None:
-    proxy = desired.proxy(ingress(annotations), NEW, SETTINGS)
-    assert (str(proxy.owner), proxy.parent_uid, proxy.target) == (
-        "ingress:default/web",
-        "web-uid",
-        ServeIngress(forward),
-    )
-    assert proxy.config.serve_config is not None
+    made = proxy(ingress(annotations))
+    assert (str(made.owner), made.parent_uid) == ("ingress:default/web", "web-uid")
+    assert made.pod == served_ingress(forward_cluster_traffic=forward)
+    assert made.config.serve_config is not None
 
 
 def test_a_new_ingress_gets_its_proxy_and_an_empty_status() -> None:
-    plan = desired.plan(ingress(), NEW, SETTINGS, {0: "new-authkey"})
+    plan = planned(ingress(), keys=KEY)
     assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
     files = texts(children_of(plan)[1])
     assert json.loads(files["serve-config"])["TCP"] == {"443": {"HTTPS": True}}
     assert json.loads(files["cap-107.hujson"])["AuthKey"] == "new-authkey"
-    assert (plan.hold, plan.status, list(plan.notes)) == (True, {"loadBalancer": {}}, [])
+    assert (plan.hold, plan.status, list(plan.notes)) == (FINALIZER, {"loadBalancer": {}}, [])
 
 
 class Reported(NamedTuple):
@@ -211,43 +215,42 @@ class Reported(NamedTuple):
     ],
 )
 def test_status_and_name_are_what_the_device_reports(case: Reported) -> None:
-    plan = desired.plan(ingress(), logged_in(case.data), SETTINGS, {})
+    plan = planned(ingress(), logged_in(case.data))
     wanted = [{"hostname": case.shown, "ports": [HTTPS]}] if case.shown else []
     assert shown(plan) == wanted
-    assert desired.proxy(ingress(), logged_in(case.data), SETTINGS).magic_dns_name == case.name
+    assert proxy(ingress(), logged_in(case.data)).magic_dns_name == case.name
     assert reasons(plan) == [*case.notes]
 
 
 @pytest.mark.parametrize(("key", "reason"), [("new-authkey", "AuthKeyReissued"), ("", "AuthKeyDelayed")])
 def test_an_ingress_whose_proxy_logs_in_anew_says_so_by_an_event(key: str, reason: str) -> None:
-    plan = desired.plan(ingress(), logged_in({**DEVICE, "reissue_authkey": ""}), SETTINGS, {0: key})
+    plan = planned(ingress(), logged_in({**DEVICE, "reissue_authkey": ""}), Keys({0: key}))
     assert reasons(plan) == [reason]
     assert shown(plan) == [{"hostname": "web.tail1234.ts.net", "ports": [HTTPS]}]
 
 
 def test_with_a_redirect_port_80_is_shown_second() -> None:
-    plan = desired.plan(ingress({"tailscale.com/http-redirect": "true"}), logged_in(DEVICE), SETTINGS, {})
+    plan = planned(ingress({"tailscale.com/http-redirect": "true"}), logged_in(DEVICE))
     assert shown(plan)[0]["ports"] == [HTTPS, HTTP]
 
 
 def test_a_status_that_is_out_of_date_is_cleared() -> None:
     old = {**ingress(), "status": {"loadBalancer": {"ingress": [{"hostname": "old.tail1234.ts.net"}]}, "more": 1}}
-    assert desired.plan(old, NEW, SETTINGS, {}).status == {"loadBalancer": {}, "more": 1}
+    assert planned(old).status == {"loadBalancer": {}, "more": 1}
 
 
 def test_a_path_that_is_left_out_is_told_while_the_rest_is_served() -> None:
     spec = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}
-    assert desired.refusal(ingress(spec=spec), NEW, SETTINGS) is None
-    assert reasons(desired.plan(ingress(spec=spec), NEW, SETTINGS, {})) == ["InvalidIngressBackend"]
+    plan = planned(ingress(spec=spec))
+    assert (reasons(plan), len(children_of(plan))) == (["InvalidIngressBackend"], 3)
 
 
 @pytest.mark.parametrize(
     ("host", "told"), [("web", []), ("web.tail1234.ts.net", []), ("web.example.org", ["IgnoredTLSHosts"])]
 )
 def test_a_host_of_another_domain_than_the_tailnets_is_told(host: str, told: list[str]) -> None:
-    plan = desired.plan(ingress(host=host), logged_in(DEVICE), SETTINGS, {})
-    assert reasons(plan) == told
-    assert reasons(desired.plan(ingress(host=host), NEW, SETTINGS, {})) == []
+    assert reasons(planned(ingress(host=host), logged_in(DEVICE))) == told
+    assert reasons(planned(ingress(host=host))) == []
 
 
 class Staged(NamedTuple):
@@ -272,8 +275,7 @@ def test_certificates_come_from_where_the_class_says_that_counts(case: Staged) -
     classes = {name: proxy_class(name, {STAGING: name == "staging"}, ready=True) for name in ("staging", "plain")}
     parent, chosen = ingress(case.annotations, labels=case.labels), settings(proxy_class=case.default)
     found = Observed(Children(), WEB, classes.get(class_name(parent, case.default)))
-    assert desired.refusal(parent, found, chosen) is None
-    (made,) = [obj for obj in children_of(desired.plan(parent, found, chosen, {})) if obj["kind"] == "StatefulSet"]
+    (made,) = [obj for obj in children_of(planned(parent, found, of=chosen)) if obj["kind"] == "StatefulSet"]
     names = {variable["name"] for variable in made["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert ("TS_DEBUG_ACME_DIRECTORY_URL" in names) is case.staging
 
@@ -281,7 +283,7 @@ def test_certificates_come_from_where_the_class_says_that_counts(case: Staged) -
 @pytest.mark.parametrize(("missed_for", "told", "again"), [(0, [], 600), (601, ["CertificatePending"], None)])
 def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: float | None) -> None:
     seen = Seen("web.tail1234.ts.net", Certificate(is_there=False), datetime(2026, 1, 2, tzinfo=UTC), missed_for)
-    plan = desired.plan(ingress(), replace(logged_in(DEVICE), certificate=seen), SETTINGS, {})
+    plan = planned(ingress(), replace(logged_in(DEVICE), certificate=seen))
     assert (reasons(plan), plan.requeue_after) == (told, again)
 
 
@@ -290,14 +292,14 @@ def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: 
     ("value", "told"), [("true", []), ("false", []), ("True", ["IgnoredAnnotation"]), ("", ["IgnoredAnnotation"])]
 )
 def test_a_switch_that_is_neither_on_nor_off_is_told(name: str, value: str, told: list[str]) -> None:
-    plan = desired.plan(ingress({f"tailscale.com/{name}": value}), NEW, SETTINGS, {})
+    plan = planned(ingress({f"tailscale.com/{name}": value}))
     ignored = [note for note in plan.notes if note.reason != "FunnelNeedsPolicy"]
     assert [note.reason for note in ignored] == told
     assert [f'tailscale.com/{name} is "{value}"' in note.message for note in ignored] == [True] * len(told)
 
 
 def test_plain_http_without_a_group_is_told_to_have_no_effect() -> None:
-    (note,) = desired.plan(ingress({"tailscale.com/http-endpoint": "enabled"}), NEW, SETTINGS, {}).notes
+    (note,) = planned(ingress({"tailscale.com/http-endpoint": "enabled"})).notes
     assert "has no effect without a ProxyGroup" in note.message
 
 
@@ -305,7 +307,7 @@ def test_plain_http_without_a_group_is_told_to_have_no_effect() -> None:
 def test_a_name_that_is_too_long_for_labels_is_told(length: int, told: list[str]) -> None:
     parent = ingress()
     parent["metadata"]["name"] = "a" * length
-    assert reasons(desired.refusal(parent, NEW, SETTINGS)) == told
+    assert reasons(planned(parent)) == told
 
 
 def ingress_class(controller: str = "tailscale.com/ts-ingress", **annotations: str) -> Object:
@@ -342,8 +344,7 @@ def test_an_ingress_that_we_never_held_is_left_alone() -> None:
 
 
 def test_removal_takes_three_steps() -> None:
-    key = Key("tailscale", NAME)
-    pods = stored(proxy_statefulset(key, OWNER, "web-uid", ServeIngress(False), SETTINGS, None))
+    pods = stored(children_of(planned(ingress(), keys=KEY))[2])
     rest = logged_in(DEVICE).children
     steps = [
         desired.plan_deletion(
@@ -351,10 +352,10 @@ def test_removal_takes_three_steps() -> None:
         )
         for statefulsets in ([pods], [deleting(pods)], [])
     ]
-    assert [(len(step.delete), list(step.devices), step.release) for step in steps] == [
-        (1, [], False),
-        (0, [], False),
-        (2, ["n1"], True),
+    assert [(len(deletions_of(step)), deleted_devices(step), step.release) for step in steps] == [
+        (1, [], ""),
+        (0, [], ""),
+        (2, ["n1"], FINALIZER),
     ]
     assert [step.status for step in steps] == [None, None, None]
 
@@ -364,17 +365,25 @@ def test_removal_takes_three_steps() -> None:
 )
 def test_of_an_ingress_of_another_class_only_our_status_goes(host: str, status: Object | None) -> None:
     plan = desired.plan_deletion(leaving(host), logged_in(DEVICE))
-    assert (plan.release, plan.status) == (True, status)
+    assert (plan.release, plan.status) == (FINALIZER, status)
 
 
 @pytest.mark.parametrize("status", [{}, {"loadBalancer": None}, {"loadBalancer": {"ingress": None}}])
 def test_an_ingress_that_shows_nothing_goes_too(status: Object) -> None:
     plan = desired.plan_deletion({**leaving(""), "status": status}, Observed(Children(), WEB))
-    assert (plan.release, plan.status) == (True, None)
+    assert (plan.release, plan.status) == (FINALIZER, None)
 
 
-def test_a_failure_is_told_by_an_event() -> None:
-    assert desired.failed(ingress(), "the control server is away").notes[0].message == "the control server is away"
+def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
+    refusal = Refusal("the control server is away", error=ValueError("503"))
+    plan = Plan(notes=[Note("Warning", "ProxyFailed", refusal.message)], error=refusal.error)
+    assert planned(ingress(), keys=refusal) == plan
+
+
+def test_an_ingress_whose_services_cannot_be_seen_keeps_what_runs_and_is_looked_at_again() -> None:
+    unseen = Observed(Children(), {}, knows_services=False)
+    assert planned(ingress(), unseen) == Plan(requeue_after=60)
+    assert planned(deleting(held(ingress())), unseen).release == FINALIZER
 
 
 NOTHING: st.SearchStrategy[Object | None] = st.none() | st.just({})
@@ -421,9 +430,10 @@ ANNOTATIONS = st.dictionaries(
 def test_every_ingress_has_a_plan(annotations: dict[str, str], spec: Object, data: dict[str, str]) -> None:
     found = ingress(annotations, spec=spec, finalizers=[FINALIZER])
     observed = logged_in(data) if data else NEW
-    assert desired.plan_deletion(found, observed).release
-    if (refusal := desired.refusal(found, observed, SETTINGS)) is not None:
-        assert refusal == Plan(notes=refusal.notes)
-        assert refusal.notes
+    assert desired.plan_deletion(found, observed).release == FINALIZER
+    plan, wanted = planned(found, observed, KEY), desired.wanted(found, observed, SETTINGS)
+    if isinstance(wanted, Plan):
+        assert plan == wanted == Plan(notes=wanted.notes)
+        assert wanted.notes
     else:
-        assert desired.plan(found, observed, SETTINGS, {0: "new-authkey"}).apply
+        assert plan.steps

@@ -32,17 +32,20 @@ def test_the_range_is_read_if_it_is_the_only_one(text: str, found: tuple[int, in
 
 async def test_the_api_server_tells_its_node_ports(cluster: World) -> None:
     node_ports = NodePorts(cluster.api, NAMESPACE)
+    assert (node_ports.asked, node_ports.range) == (False, None)
     before = cluster.requests()
-    assert await node_ports.range() == await node_ports.range() == Range(30000, 32767)
+    await node_ports.find()
+    assert (node_ports.asked, node_ports.range) == (True, Range(30000, 32767))
     assert (await cluster.api.list(SERVICE, NAMESPACE)).items == []
     assert sum((cluster.requests() - before).values()) <= 2  # the list, and one question if it is seen
 
 
 @pytest.mark.simulated
-async def test_a_cluster_that_refuses_to_tell_is_asked_once(cluster: World) -> None:
+async def test_a_cluster_that_refuses_to_tell_counts_as_asked(cluster: World) -> None:
     cluster.sim.faults.fail(Failure(403, verb="create", plural="services"))
     node_ports = NodePorts(cluster.api, NAMESPACE)
-    assert await node_ports.range() is await node_ports.range() is None
+    await node_ports.find()
+    assert (node_ports.asked, node_ports.range) == (True, None)
 
 
 @pytest.mark.simulated
@@ -50,5 +53,7 @@ async def test_a_cluster_that_can_not_be_asked_is_asked_again(cluster: World) ->
     cluster.sim.faults.fail(Failure(500, verb="create", plural="services"))
     node_ports = NodePorts(cluster.api, NAMESPACE)
     with pytest.raises(StatusError):
-        await node_ports.range()
-    assert await node_ports.range() == Range(30000, 32767)
+        await node_ports.find()
+    assert not node_ports.asked
+    await node_ports.find()
+    assert (node_ports.asked, node_ports.range) == (True, Range(30000, 32767))

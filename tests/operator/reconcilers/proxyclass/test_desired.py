@@ -3,14 +3,15 @@
 from typing import NamedTuple
 
 import pytest
+from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
-from tsoperator.desired.plan import Plan
+from tsoperator.desired.plan import FindNodePorts, Note, Plan, Refusal
 from tsoperator.reconcilers.proxyclass import desired
 from tsoperator.reconcilers.proxyclass.desired import Observed
 from tsoperator.reconcilers.proxyclass.ports import Range
 
-from tests.support.objects import proxy_class
+from tests.support.objects import deleting, held, proxy_class
 
 READY = {
     "type": "ProxyClassReady",
@@ -63,7 +64,7 @@ def in_pod(**pod: object) -> Object:
 def test_a_class_that_is_valid_is_ready_and_held(spec: Object) -> None:
     made = plan(spec)
     assert condition_of(made) == READY
-    assert (made.hold, [*made.notes]) == (True, [])
+    assert (made.hold, [*made.notes]) == (FINALIZER, [])
 
 
 class Invalid(NamedTuple):
@@ -133,8 +134,8 @@ def test_several_errors_are_a_list_in_which_each_stands_once() -> None:
 
 
 def test_a_class_that_can_not_be_read_is_not_held() -> None:
-    assert not plan({"metrics": {}}).hold
-    assert plan({"statefulSet": {"labels": {"a b": "x"}}}).hold
+    assert plan({"metrics": {}}).hold == ""
+    assert plan({"statefulSet": {"labels": {"a b": "x"}}}).hold == FINALIZER
 
 
 def test_service_monitors_can_be_asked_for_where_there_are_some() -> None:
@@ -203,10 +204,20 @@ def test_variables_are_warned_of_one_by_one() -> None:
     assert condition_of(made) == READY
 
 
+NODE_PORTS = {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001}]}}}
+
+
+@pytest.mark.parametrize("spec", [NODE_PORTS, {}])
+def test_the_cluster_is_asked_for_its_node_ports_by_the_first_class_that_needs_them(spec: Object) -> None:
+    asking = Plan(hold=FINALIZER, steps=[FindNodePorts()], requeue_after=0)
+    made = plan(spec, Observed(asked_for_ports=False))
+    assert (made == asking) is bool(spec)
+    assert spec or condition_of(made) == READY
+
+
 def test_node_ports_are_those_of_the_cluster() -> None:
-    spec = {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001}]}}}
-    assert condition_of(plan(spec)) == READY
-    message = condition_of(plan(spec, Observed(node_ports=Range(30000, 32767))))["message"]
+    assert condition_of(plan(NODE_PORTS)) == READY
+    message = condition_of(plan(NODE_PORTS, Observed(node_ports=Range(30000, 32767))))["message"]
     assert 'ports: Invalid value: "3001": 3001 is not among the cluster' in message
 
 
@@ -222,3 +233,19 @@ def test_a_status_keeps_the_conditions_of_others() -> None:
     status = desired.plan(obj, ProxyClass.parse(obj), Observed()).status
     assert status is not None
     assert [condition["type"] for condition in status["conditions"]] == ["Other", "ProxyClassReady"]
+
+
+@pytest.mark.parametrize("spec", [{}, NODE_PORTS, {"metrics": {}}])
+def test_a_class_that_is_deleted_is_let_go(spec: Object) -> None:
+    obj = deleting(held(proxy_class(spec=spec)))
+    assert desired.plan(obj, ProxyClass.parse(obj), Observed(asked_for_ports=False)) == Plan(release=FINALIZER)
+
+
+def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
+    refusal = Refusal("no finalizers for you", error=ValueError("403"))
+    notes = [Note("Warning", "ProxyClassNotWritten", "no finalizers for you")]
+    assert desired.failed(proxy_class(ready=True), refusal) == Plan(notes=notes, error=refusal.error)
+    new = desired.failed(proxy_class(), refusal)
+    assert new.status is not None
+    [told] = new.status["conditions"]
+    assert (told["status"], told["reason"], told["message"]) == ("False", "ProxyClassNotWritten", refusal.message)

@@ -6,27 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
-from tsoperator.api.names import PROXY_GROUP
+from tsoperator.api.names import FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object
 from tsoperator.api.rules import child_name
-from tsoperator.desired.plan import Note, Patch, Plan
-from tsoperator.desired.proxy import Children
-from tsoperator.desired.statefulset import (
-    EgressByFQDN,
-    ExposeIP,
-    ExposeName,
-    ServeService,
-    Target,
-    proxy_statefulset,
-)
+from tsoperator.desired.devices import TailnetView
+from tsoperator.desired.login import NO_KEYS, Keys
+from tsoperator.desired.plan import Note, Patch, Plan, Refusal
+from tsoperator.desired.proxy import Children, Proxy
+from tsoperator.desired.proxypod import ProxyPod, egress_to_name, exposed_ip, exposed_name, served_service
 from tsoperator.reconcilers.service import desired
 from tsoperator.reconcilers.service.desired import Observed
-from tsoperator.reconcilers.service.rewrites import Rivalry
+from tsoperator.reconcilers.service.rewrites import Reverts
+from tsoperator.settings import Settings
 
 from tests.support.objects import (
     FQDN,
     children_of,
+    deleted_devices,
     deleting,
+    deletions_of,
     egress_service,
     headless,
     held,
@@ -55,9 +53,23 @@ NAME = child_name("db", "db-uid")
 READY = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": "ProxyCreated"}
 
 
-def condition_of(plan: Plan | None) -> Object:
+KEY = Keys({0: "new-authkey"})
+
+
+def planned(
+    service: Object, observed: Observed = NOTHING, keys: Keys | Refusal = NO_KEYS, of: Settings = SETTINGS
+) -> Plan:
+    return desired.plan(service, desired.wanted(service, observed, of), observed, of, keys)
+
+
+def proxy(service: Object, of: Settings = SETTINGS) -> Proxy:
+    made = desired.wanted(service, NOTHING, of)
+    assert isinstance(made, Proxy), made
+    return made
+
+
+def condition_of(plan: Plan) -> Object:
     """The one condition that *plan* sets, without its time."""
-    assert plan is not None
     assert plan.status is not None
     (condition,) = plan.status["conditions"]
     return {name: value for name, value in condition.items() if name != "lastTransitionTime"}
@@ -66,11 +78,11 @@ def condition_of(plan: Plan | None) -> Object:
 class Asks(NamedTuple):
     annotations: dict[str, str]
     spec: Object
-    target: Target | None
+    pod: ProxyPod | None
     """None: it asks for nothing."""
 
 
-TO_FQDN = EgressByFQDN(f"{FQDN}.")
+TO_FQDN = egress_to_name(f"{FQDN}.")
 
 
 @pytest.mark.parametrize(
@@ -81,28 +93,26 @@ TO_FQDN = EgressByFQDN(f"{FQDN}.")
         Asks({IP_KEY: "", FQDN_KEY: ""}, BY_NAME, None),
         Asks({}, CLUSTER_IP, None),
         Asks({FQDN_KEY: FQDN, **GROUP}, BY_NAME, None),
-        Asks(EXPOSE, CLUSTER_IP, ExposeIP("192.0.2.4")),
+        Asks(EXPOSE, CLUSTER_IP, exposed_ip("192.0.2.4")),
         Asks({**EXPOSE, **GROUP}, CLUSTER_IP, None),
-        Asks(EXPOSE, BY_NAME, ExposeName("db.example.org")),
-        Asks({}, LOAD_BALANCER, ExposeIP("192.0.2.4")),
+        Asks(EXPOSE, BY_NAME, exposed_name("db.example.org")),
+        Asks({}, LOAD_BALANCER, exposed_ip("192.0.2.4")),
         Asks(GROUP, LOAD_BALANCER, None),
-        Asks(FUNNEL, PUBLIC, ServeService()),
-        Asks({FQDN_KEY: FQDN, **EXPOSE}, CLUSTER_IP, ExposeIP("192.0.2.4")),
-        Asks({FQDN_KEY: FQDN, **EXPOSE}, BY_NAME, ExposeName("db.example.org")),
-        Asks({IP_KEY: "100.66.66.66"}, LOAD_BALANCER, ExposeIP("192.0.2.4")),
+        Asks(FUNNEL, PUBLIC, served_service()),
+        Asks({FQDN_KEY: FQDN, **EXPOSE}, CLUSTER_IP, exposed_ip("192.0.2.4")),
+        Asks({FQDN_KEY: FQDN, **EXPOSE}, BY_NAME, exposed_name("db.example.org")),
+        Asks({IP_KEY: "100.66.66.66"}, LOAD_BALANCER, exposed_ip("192.0.2.4")),
     ],
 )
 def test_a_service_asks_for_one_proxy_or_none(case: Asks) -> None:
     service = egress_service(case.annotations, spec=case.spec)
-    assert desired.is_leaving(service, SETTINGS) is (case.target is None)
-    if case.target is not None:
-        assert desired.proxy(service, SETTINGS).target == case.target
+    assert desired.is_leaving(service, SETTINGS) is (case.pod is None)
+    if case.pod is not None:
+        assert proxy(service).pod == case.pod
 
 
 def test_only_an_egress_service_has_a_name_of_the_tailnet() -> None:
-    names = [
-        desired.proxy(egress_service(given, spec=CLUSTER_IP), SETTINGS).magic_dns_name for given in (None, EXPOSED)
-    ]
+    names = [proxy(egress_service(given, spec=CLUSTER_IP)).magic_dns_name for given in (None, EXPOSED)]
     assert names == [FQDN, ""]
 
 
@@ -213,21 +223,23 @@ def test_tags_are_the_annotations_trimmed_or_the_operators() -> None:
 
 
 def test_the_proxy_belongs_to_the_service() -> None:
-    proxy = desired.proxy(egress_service(), settings(login_server="https://headscale.example.org"))
-    assert str(proxy.owner) == "svc:default/db"
-    assert proxy.parent_uid == "db-uid"
-    assert (proxy.config.hostname, proxy.config.server_url) == ("default-db", "https://headscale.example.org")
-    assert proxy.config.serve_config is None
+    made = proxy(egress_service())
+    assert str(made.owner) == "svc:default/db"
+    assert made.parent_uid == "db-uid"
+    assert made.config.hostname == "default-db"
+    assert made.config.serve_config is None
 
 
-def test_a_valid_service_is_not_refused() -> None:
-    assert desired.refusal(egress_service(), NOTHING, SETTINGS) is None
+def test_the_proxy_logs_in_where_its_tailnet_is() -> None:
+    observed = Observed(Children(), tailnet=TailnetView(login_url="https://headscale.example.org"))
+    made = desired.wanted(egress_service(), observed, SETTINGS)
+    assert isinstance(made, Proxy)
+    assert made.config.server_url == "https://headscale.example.org"
 
 
 def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
-    plan = desired.refusal(egress_service({IP_KEY: "bad", "tailscale.com/hostname": ""}), NOTHING, SETTINGS)
+    plan = planned(egress_service({IP_KEY: "bad", "tailscale.com/hostname": ""}))
     condition = condition_of(plan)
-    assert plan is not None
     assert (condition["status"], condition["reason"]) == ("False", "ProxyInvalid")
     assert condition["message"].startswith("unable to provision proxy resources: invalid Service: invalid value of")
     assert ", invalid value of annotation tailscale.com/hostname" in condition["message"]
@@ -237,15 +249,14 @@ def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
 def test_a_class_that_changes_is_no_news_to_a_service() -> None:
     service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
     changing = Observed(Children(), proxy_class("prod", ready=True, generation=2))
-    assert desired.refusal(service, changing, SETTINGS) == Plan()
+    assert planned(service, changing) == Plan()
 
 
 @pytest.mark.parametrize(("found", "reason"), [(None, "ProxyFailed"), (proxy_class("prod"), "ProxyPending")])
 def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | None, reason: str) -> None:
     service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
-    plan = desired.refusal(service, Observed(Children(), found), SETTINGS)
+    plan = planned(service, Observed(Children(), found))
     condition = condition_of(plan)
-    assert plan is not None
     assert (condition["status"], condition["reason"]) == ("False", reason)
     assert "'prod'" in condition["message"]
     assert plan == Plan(status=plan.status)
@@ -255,34 +266,33 @@ def test_a_service_has_a_proxy_as_its_class_says_once_that_is_ready() -> None:
     spec = {"tailscale": {"acceptRoutes": True}, "statefulSet": {"labels": {"team": "db"}}}
     observed = Observed(Children(), proxy_class("prod", spec, ready=True))
     service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
-    assert desired.refusal(service, observed, SETTINGS) is None
-    made = children_of(desired.plan(service, observed, SETTINGS, {0: "new-authkey"}))
+    made = children_of(planned(service, observed, KEY))
     assert made[2]["metadata"]["labels"]["team"] == "db"
     assert '"acceptRoutes":true' in texts(made[1])["cap-107.hujson"]
 
 
 def test_a_service_is_pointed_at_its_proxy_and_is_ready_at_once() -> None:
     service = egress_service(spec={**CLUSTER_IP, "selector": {"app": "db"}})
-    plan = desired.plan(service, NOTHING, SETTINGS, {0: "new-authkey"})
+    plan = planned(service, keys=KEY)
     spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local", "selector": None}
     assert patches_of(plan) == [Patch(SERVICE, Key("default", "db"), {"spec": spec})]
     assert condition_of(plan) == READY
     assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
-    assert plan.hold
+    assert plan.hold == FINALIZER
 
 
 def test_a_service_that_points_at_its_proxy_is_not_written() -> None:
     spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local"}
-    assert patches_of(desired.plan(egress_service(spec=spec), NOTHING, SETTINGS, {})) == []
+    assert patches_of(planned(egress_service(spec=spec))) == []
 
 
-def under(rivalry: Rivalry) -> Plan:
-    """The plan for a Service that leads elsewhere while somebody sets it back."""
-    return desired.plan(egress_service(), Observed(Children(), rivalry=rivalry), SETTINGS, {0: "new-authkey"})
+def under(reverts: Reverts) -> Plan:
+    """The plan for a Service that leads elsewhere while another writer reverts it."""
+    return planned(egress_service(), Observed(Children(), reverts=reverts), KEY)
 
 
 def test_a_service_that_is_set_back_all_the_time_waits_and_says_so() -> None:
-    plan = under(Rivalry(("spec.externalName",), "argocd-controller", wait=7, settles=8))
+    plan = under(Reverts(("spec.externalName",), "argocd-controller", wait=7, settles=8))
     (note,) = plan.notes
     assert (note.type, note.reason, note.message.startswith("argocd-controller keeps")) == (
         "Warning",
@@ -295,38 +305,38 @@ def test_a_service_that_is_set_back_all_the_time_waits_and_says_so() -> None:
 
 
 def test_a_service_that_has_just_been_set_right_has_yet_to_stay_so() -> None:
-    plan = under(Rivalry(("spec.externalName",), "something", settles=8))
+    plan = under(Reverts(("spec.externalName",), "something", settles=8))
     assert desired.rewrites(plan, egress_service())
     assert (condition_of(plan)["reason"], plan.requeue_after) == ("ProxyPending", 8)
 
 
 def test_a_service_that_is_set_back_now_and_then_is_ready_and_says_so() -> None:
-    plan = under(Rivalry(("spec.externalName",), "something"))
+    plan = under(Reverts(("spec.externalName",), "something"))
     assert (condition_of(plan), [note.reason for note in plan.notes]) == (READY, ["ExternalNameOverwritten"])
     assert (desired.rewrites(plan, egress_service()), plan.requeue_after) == (True, None)
 
 
 def test_a_cache_that_may_be_behind_is_waited_for_without_a_word() -> None:
-    plan = under(Rivalry(wait=3))
+    plan = under(Reverts(wait=3))
     assert (patches_of(plan), condition_of(plan), plan.notes, plan.requeue_after) == ([], READY, [], 3)
 
 
 def test_the_patch_of_a_secret_is_no_rewrite() -> None:
-    plan = desired.plan(egress_service({}, spec=LOAD_BALANCER), logged_in(), SETTINGS, {})
+    plan = planned(egress_service({}, spec=LOAD_BALANCER), logged_in())
     assert patches_of(plan)
     assert not desired.rewrites(plan, egress_service())
 
 
 def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> None:
     child = headless(desired.owner(Key("default", "db")), "db-uid", "ts-db-x7k2p")
-    plan = desired.plan(egress_service(), Observed(Children([child])), settings(cluster_domain="k8s.example.org"), {})
+    plan = planned(egress_service(), Observed(Children([child])), of=settings(cluster_domain="k8s.example.org"))
     assert patches_of(plan)[0].body["spec"]["externalName"] == "ts-db-x7k2p.tailscale.svc.k8s.example.org"
 
 
 def test_other_conditions_and_the_rest_of_the_status_stay() -> None:
     other = {"type": "Other", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "t"}
     service = {**egress_service(), "status": {"loadBalancer": {}, "conditions": [other]}}
-    status = desired.plan(service, NOTHING, SETTINGS, {}).status
+    status = planned(service).status
     assert status is not None
     assert status["loadBalancer"] == {}
     assert [condition["type"] for condition in status["conditions"]] == ["Other", "TailscaleProxyReady"]
@@ -348,7 +358,7 @@ def with_status(service: Object, **status: Object) -> Object:
 
 
 def test_a_load_balancer_shows_its_device_and_is_not_rewritten() -> None:
-    plan = desired.plan(egress_service({}, spec=LOAD_BALANCER), logged_in(), SETTINGS, {})
+    plan = planned(egress_service({}, spec=LOAD_BALANCER), logged_in())
     assert plan.status is not None
     assert (plan.status["loadBalancer"], condition_of(plan)) == (SHOWN, READY)
     assert [patch.resource for patch in patches_of(plan)] == [SECRET]
@@ -362,7 +372,7 @@ def test_a_service_whose_proxy_logs_in_anew_says_so_and_keeps_what_it_shows(
 ) -> None:
     data = {**LOGGED_IN, "reissue_authkey": ""}
     observed = Observed(Children(secrets=[slim_secret(f"{NAME}-0", data, OURS.labels)]))
-    plan = desired.plan(egress_service(annotations, spec=spec), observed, SETTINGS, {0: "new-authkey"})
+    plan = planned(egress_service(annotations, spec=spec), observed, KEY)
     condition = condition_of(plan)
     assert (condition["status"], condition["reason"]) == ("False", "ProxyPending")
     assert "A new auth key has been given" in condition["message"]
@@ -372,15 +382,13 @@ def test_a_service_whose_proxy_logs_in_anew_says_so_and_keeps_what_it_shows(
 
 def test_a_load_balancer_whose_proxy_has_no_device_shows_nothing_and_waits() -> None:
     service = with_status(egress_service({}, spec=LOAD_BALANCER), loadBalancer=SHOWN)
-    plan = desired.plan(service, NOTHING, SETTINGS, {0: "new-authkey"})
+    plan = planned(service, keys=KEY)
     assert plan.status is not None
     assert (plan.status["loadBalancer"], condition_of(plan)["reason"]) == ({}, "ProxyPending")
 
 
 def test_an_exposed_service_is_ready_at_once_and_shows_nothing() -> None:
-    plan = desired.plan(
-        with_status(egress_service(EXPOSE, spec=CLUSTER_IP), loadBalancer={}), logged_in(), SETTINGS, {}
-    )
+    plan = planned(with_status(egress_service(EXPOSE, spec=CLUSTER_IP), loadBalancer={}), logged_in())
     assert plan.status is not None
     assert (plan.status["loadBalancer"], condition_of(plan)) == ({}, READY)
 
@@ -388,28 +396,31 @@ def test_an_exposed_service_is_ready_at_once_and_shows_nothing() -> None:
 @pytest.mark.parametrize(("shown", "left"), [(SHOWN, {}), ({"ingress": [{"ip": "192.0.2.9"}]}, None)])
 def test_an_exposed_load_balancer_of_another_class_keeps_what_that_shows(shown: Object, left: Object | None) -> None:
     spec = {**LOAD_BALANCER, "loadBalancerClass": "other"}
-    plan = desired.plan(with_status(egress_service(EXPOSE, spec=spec), loadBalancer=shown), logged_in(), SETTINGS, {})
+    plan = planned(with_status(egress_service(EXPOSE, spec=spec), loadBalancer=shown), logged_in())
     assert plan.status is not None
     assert plan.status["loadBalancer"] == (shown if left is None else left)
 
 
 def test_a_load_balancer_that_becomes_egress_shows_nothing() -> None:
     service = with_status(egress_service(spec={**LOAD_BALANCER, "loadBalancerClass": "other"}), loadBalancer=SHOWN)
-    status = desired.plan(service, logged_in(), SETTINGS, {}).status
+    status = planned(service, logged_in()).status
     assert status is not None
     assert status["loadBalancer"] == {}
 
 
 def test_a_public_service_has_a_serve_config() -> None:
-    proxy = desired.proxy(egress_service(FUNNEL, spec=PUBLIC), SETTINGS)
-    assert proxy.config.serve_config is not None
-    assert desired.proxy(egress_service({}, spec=PUBLIC), SETTINGS).config.serve_config is None
+    assert proxy(egress_service(FUNNEL, spec=PUBLIC)).config.serve_config is not None
+    assert proxy(egress_service({}, spec=PUBLIC)).config.serve_config is None
 
 
-def test_a_failure_is_told_in_the_condition() -> None:
-    condition = condition_of(desired.failed(egress_service(), "the control server refuses the credentials"))
-    assert (condition["status"], condition["reason"]) == ("False", "ProxyFailed")
-    assert condition["message"] == "the control server refuses the credentials"
+@pytest.mark.parametrize(
+    ("given", "told"), [("", "ProxyFailed"), ("UnsupportedByControlServer", "UnsupportedByControlServer")]
+)
+def test_a_refusal_is_told_and_tried_again(given: str, told: str) -> None:
+    refusal = Refusal("the control server refuses the credentials", given, ValueError("401"))
+    plan = planned(egress_service(), keys=refusal)
+    assert condition_of(plan) == {**READY, "status": "False", "reason": told, "message": refusal.message}
+    assert plan == Plan(status=plan.status, notes=[Note("Warning", told, refusal.message)], error=refusal.error)
 
 
 def gone() -> Object:
@@ -426,18 +437,17 @@ def test_a_service_that_we_never_held_only_loses_its_condition() -> None:
 def test_removal_takes_three_steps_and_the_condition_goes_with_the_last() -> None:
     owner = desired.owner(Key("default", "db"))
     service = held(gone())
-    target = desired.proxy(egress_service(), SETTINGS).target
-    pods = stored(proxy_statefulset(Key("tailscale", NAME), owner, "db-uid", target, SETTINGS, None))
+    pods = stored(children_of(planned(egress_service(), keys=KEY))[2])
     secret = slim_secret(f"{NAME}-0", {"device_id": "n1"}, owner.labels)
     rest = Children([headless(owner, "db-uid", NAME)], [], [secret])
     steps = [
         desired.plan_deletion(service, Observed(Children(rest.services, statefulsets, rest.secrets)))
         for statefulsets in ([pods], [deleting(pods)], [])
     ]
-    assert [(len(step.delete), list(step.devices), step.release) for step in steps] == [
-        (1, [], False),
-        (0, [], False),
-        (2, ["n1"], True),
+    assert [(len(deletions_of(step)), deleted_devices(step), step.release) for step in steps] == [
+        (1, [], ""),
+        (0, [], ""),
+        (2, ["n1"], FINALIZER),
     ]
     assert [step.status for step in steps] == [None, None, {"loadBalancer": {}, "conditions": []}]
 
@@ -447,7 +457,7 @@ def test_a_load_balancer_that_is_no_longer_ours_stops_showing_our_device(shown: 
     service = with_status(held(egress_service(GROUP, spec=LOAD_BALANCER)), loadBalancer=shown)
     step = desired.plan_deletion(service, logged_in())
     assert step.status == (None if left is None else {"loadBalancer": left})
-    assert step.release is (left is None)
+    assert step.release == (FINALIZER if left is None else "")
 
 
 GROUPED = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
@@ -455,7 +465,7 @@ GROUPED = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
 
 def test_a_service_handed_to_a_proxy_group_loses_its_own_proxy() -> None:
     assert desired.is_leaving(GROUPED, SETTINGS)
-    assert desired.plan_deletion(GROUPED, logged_in()).release
+    assert planned(GROUPED, logged_in()).release == FINALIZER
 
 
 OTHER_KEYS = [f"tailscale.com/{name}" for name in ("hostname", "tags", "proxy-class")]
@@ -471,9 +481,10 @@ ANNOTATIONS = st.dictionaries(
 @given(ANNOTATIONS, st.sampled_from([CLUSTER_IP, LOAD_BALANCER, PUBLIC, BY_NAME, {}, {"clusterIP": "None"}]))
 def test_every_service_has_a_plan(annotations: dict[str, str], spec: Object) -> None:
     service = held(egress_service(annotations, spec=spec))
+    plan, wanted = planned(service), desired.wanted(service, NOTHING, SETTINGS)
     if desired.is_leaving(service, SETTINGS):
-        assert desired.plan_deletion(service, NOTHING).release is (PROXY_GROUP not in annotations)
-    elif (refusal := desired.refusal(service, NOTHING, SETTINGS)) is not None:
-        assert (refusal.apply, refusal.delete, refusal.release) == ((), (), False)
+        assert bool(plan.release) is (PROXY_GROUP not in annotations)
+    elif isinstance(wanted, Plan):
+        assert (plan, plan.steps, plan.release) == (wanted, (), "")
     else:
-        assert len(children_of(desired.plan(service, NOTHING, SETTINGS, {}))) == 3
+        assert len(children_of(plan)) == 3

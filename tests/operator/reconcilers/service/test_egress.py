@@ -5,9 +5,9 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.objects import SERVICE, Key, Object
 from tsoperator.desired.plan import Patch
-from tsoperator.desired.statefulset import EgressByFQDN, EgressByIP, Target
+from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
 from tsoperator.reconcilers.service import egress
-from tsoperator.reconcilers.service.rewrites import Rivalry
+from tsoperator.reconcilers.service.rewrites import Reverts
 
 from tests.support.objects import FQDN, egress_service, settings
 
@@ -21,24 +21,24 @@ EXTERNAL_NAME = f"{PROXY}.tailscale.svc.cluster.local"
 
 class Targeted(NamedTuple):
     annotations: dict[str, str]
-    target: Target
+    pod: ProxyPod
     name: str = ""
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        Targeted({FQDN_KEY: FQDN}, EgressByFQDN(f"{FQDN}."), FQDN),
-        Targeted({FQDN_KEY: f"{FQDN}."}, EgressByFQDN(f"{FQDN}."), FQDN),
-        Targeted({IP_KEY: "100.66.66.66"}, EgressByIP("100.66.66.66")),
-        Targeted({OLD_IP_KEY: "100.66.66.66"}, EgressByIP("100.66.66.66")),
-        Targeted({IP_KEY: "100.66.66.66", OLD_IP_KEY: "100.77.77.77"}, EgressByIP("100.66.66.66")),
+        Targeted({FQDN_KEY: FQDN}, egress_to_name(f"{FQDN}."), FQDN),
+        Targeted({FQDN_KEY: f"{FQDN}."}, egress_to_name(f"{FQDN}."), FQDN),
+        Targeted({IP_KEY: "100.66.66.66"}, egress_to_ip("100.66.66.66")),
+        Targeted({OLD_IP_KEY: "100.66.66.66"}, egress_to_ip("100.66.66.66")),
+        Targeted({IP_KEY: "100.66.66.66", OLD_IP_KEY: "100.77.77.77"}, egress_to_ip("100.66.66.66")),
     ],
 )
 def test_the_proxy_goes_where_the_annotation_says(case: Targeted) -> None:
     service = egress_service(case.annotations)
     assert egress.asks(service)
-    assert (egress.target(service), egress.magic_dns_name(service)) == (case.target, case.name)
+    assert (egress.pod(service), egress.magic_dns_name(service)) == (case.pod, case.name)
 
 
 @pytest.mark.parametrize("annotations", [{}, {IP_KEY: "", FQDN_KEY: ""}, {"tailscale.com/expose": "true"}])
@@ -89,9 +89,9 @@ def test_the_fields_that_lead_elsewhere_are_named(spec: Object, fields: list[str
         "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent",
     ],
 )
-def test_a_rivalry_is_told_with_what_ends_it(words: str) -> None:
-    rivalry = Rivalry(("spec.externalName", "spec.type"), "argocd-controller")
-    assert words in egress.overwritten(rivalry, PROXY)
+def test_reverts_are_told_with_what_ends_them(words: str) -> None:
+    reverts = Reverts(("spec.externalName", "spec.type"), "argocd-controller")
+    assert words in egress.overwritten(reverts, PROXY)
 
 
 def managed(manager: str, time: str, *fields: str) -> Object:

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.objects import Object
+from tsoperator.desired.proxypod import exposed_ip, exposed_name, served_service
 from tsoperator.desired.secret import ReportedDevice
-from tsoperator.desired.statefulset import ExposeIP, ExposeName, ServeService
 from tsoperator.reconcilers.service import exposure
 
 from tests.support.objects import egress_service, settings
@@ -56,14 +56,14 @@ def test_a_service_is_exposed_by_its_class_or_its_annotation(case: Asks) -> None
 
 def test_the_proxy_leads_to_the_cluster_ip_or_else_to_the_name() -> None:
     specs = (CLUSTER_IP, {**LOAD_BALANCER, "clusterIP": "2001:db8::4"}, BY_NAME)
-    targets = [exposure.target(egress_service(EXPOSE, spec=spec), SETTINGS) for spec in specs]
-    assert targets == [ExposeIP("192.0.2.4"), ExposeIP("2001:db8::4"), ExposeName("db.example.org")]
+    pods = [exposure.pod(egress_service(EXPOSE, spec=spec), SETTINGS) for spec in specs]
+    assert pods == [exposed_ip("192.0.2.4"), exposed_ip("2001:db8::4"), exposed_name("db.example.org")]
 
 
 def test_funnel_is_served_on_our_load_balancers_only() -> None:
     specs = (LOAD_BALANCER, CLUSTER_IP, {**LOAD_BALANCER, "loadBalancerClass": "other"})
     services = [egress_service({**EXPOSE, **FUNNEL}, spec=spec) for spec in specs]
-    assert [exposure.target(service, SETTINGS) == ServeService() for service in services] == [True, False, False]
+    assert [exposure.pod(service, SETTINGS) == served_service() for service in services] == [True, False, False]
     assert [exposure.serve_config(service, SETTINGS) is None for service in services] == [False, True, True]
 
 

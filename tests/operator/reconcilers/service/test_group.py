@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from tsoperator.api.names import DNS_FINALIZER
+from tsoperator.api.names import DNS_FINALIZER, FINALIZER
 from tsoperator.api.objects import SERVICE, Key, Object, is_deleting, key_of
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import Deletion, Plan
 from tsoperator.desired.proxy import Children, plan_removal
 from tsoperator.reconcilers.service.group import without_the_groups
 
-from tests.support.objects import deleting, egress_service, headless, held, slim_secret
+from tests.support.objects import deleting, deletions_of, egress_service, headless, held, slim_secret
 
 OWNER = Owner("svc", Key("default", "db"))
 PLAIN = held(egress_service())
@@ -21,12 +21,12 @@ OURS = Children(secrets=[slim_secret("ts-db-0", {"device_id": "n1"}, OWNER.label
 
 def step(service: Object, children: Children) -> Plan:
     """The step of removal of what is ours."""
-    return without_the_groups(service, children, plan_removal(children))
+    return without_the_groups(service, children, plan_removal(OWNER, children))
 
 
 def test_our_proxy_of_a_service_that_has_gone_to_a_proxygroup_goes_with_our_finalizer() -> None:
-    assert step(GROUPED, OURS) == plan_removal(OURS)
-    assert step(GROUPED, OURS).release
+    assert step(GROUPED, OURS) == plan_removal(OWNER, OURS)
+    assert step(GROUPED, OURS).release == FINALIZER
 
 
 def test_where_nothing_tells_whose_the_finalizer_is_it_stays_until_the_service_is_deleted() -> None:
@@ -38,7 +38,7 @@ def test_where_nothing_tells_whose_the_finalizer_is_it_stays_until_the_service_i
 @pytest.mark.parametrize("service", [GROUPED, PLAIN, deleting(GROUPED), deleting(PLAIN)])
 def test_what_a_proxygroup_made_stays_and_the_finalizer_with_it(service: Object) -> None:
     left = step(service, replace(OURS, grouped=[MADE]))
-    assert (left.release, [key_of(each.obj).name for each in left.delete]) == (False, ["ts-db-0"])
+    assert (left.release, [key_of(each.obj).name for each in deletions_of(left)]) == ("", ["ts-db-0"])
     assert [note.reason for note in left.notes] == ["ProxyGroupUnsupported"] * is_deleting(service)
 
 
@@ -54,4 +54,4 @@ def test_a_service_that_waits_says_what_for_and_how_to_end_it() -> None:
 
 def test_what_a_proxygroup_made_goes_where_it_is_deleted() -> None:
     going = deleting(MADE)
-    assert step(GROUPED, Children(grouped=[going])).delete == [Deletion(SERVICE, going, release=DNS_FINALIZER)]
+    assert deletions_of(step(GROUPED, Children(grouped=[going]))) == [Deletion(SERVICE, going, release=DNS_FINALIZER)]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from tsoperator.api.objects import Object, key_of
-from tsoperator.reconcilers.service.rewrites import AT_ONCE, LAG, LONGEST, MEMORY, Rewrites, Rivalry
+from tsoperator.reconcilers.service.rewrites import AT_ONCE, LAG, LONGEST, MEMORY, Reverts, Rewrites
 
 from tests.support.objects import egress_service
 
@@ -27,19 +27,19 @@ class Fight:
     def service(self) -> Object:
         return egress_service(resourceVersion=str(self.version), uid=self.uid)
 
-    def seen(self, *fields: str) -> Rivalry:
+    def seen(self, *fields: str) -> Reverts:
         """Look at a version of the Service that was not seen before."""
         self.version += 1
         return self.rewrites.look(self.service, fields)
 
-    def set_back(self, after: float = 1.0) -> Rivalry:
+    def set_back(self, after: float = 1.0) -> Reverts:
         """Look at the Service that is set back some seconds *after* it was rewritten."""
         self.now += after
         return self.seen(*FIELDS)
 
-    def mend(self, rivalry: Rivalry) -> None:
+    def mend(self, reverts: Reverts) -> None:
         """Wait for as long as is to be waited, and rewrite the Service."""
-        self.now += rivalry.wait
+        self.now += reverts.wait
         assert self.seen(*FIELDS).wait == 0
         self.rewrites.rewritten(self.service)
 
@@ -56,7 +56,7 @@ class Fight:
 def fight() -> Fight:
     """A Service that was pointed at its proxy just now."""
     begun = Fight()
-    assert begun.seen(*FIELDS) == Rivalry()
+    assert begun.seen(*FIELDS) == Reverts()
     begun.rewrites.rewritten(begun.service)
     return begun
 
@@ -68,17 +68,17 @@ def test_who_sets_a_service_back_is_waited_for_longer_and_longer_up_to_a_minute(
 def test_what_is_set_back_a_few_times_is_nobody_elses_business() -> None:
     begun = fight()
     for _ in range(AT_ONCE):
-        rivalry = begun.set_back()
-        assert rivalry == Rivalry()
-        begun.mend(rivalry)
+        reverts = begun.set_back()
+        assert reverts == Reverts()
+        begun.mend(reverts)
 
 
 def test_it_is_told_from_the_time_on_that_it_is_waited() -> None:
     begun = fight()
     begun.lose(AT_ONCE)
-    rivalry = begun.set_back(0.25)
-    assert rivalry == Rivalry(FIELDS, wait=0.75, settles=1)
-    begun.rewrites.blame(begun.service, "argocd-controller")
+    reverts = begun.set_back(0.25)
+    assert reverts == Reverts(FIELDS, wait=0.75, settles=1)
+    begun.rewrites.remember_writer(begun.service, "argocd-controller")
     assert begun.seen(*FIELDS).who == "argocd-controller"
 
 
@@ -86,9 +86,9 @@ def test_a_service_is_believed_in_again_once_it_has_stayed_as_it_is() -> None:
     begun = fight()
     begun.lose(AT_ONCE + 2)
     begun.now += 0.5
-    assert begun.seen() == Rivalry(FIELDS, settles=1.5)
+    assert begun.seen() == Reverts(FIELDS, settles=1.5)
     begun.now += 1.5
-    assert begun.seen() == Rivalry()
+    assert begun.seen() == Reverts()
 
 
 def test_the_same_setback_counts_once() -> None:
@@ -100,8 +100,8 @@ def test_the_same_setback_counts_once() -> None:
 def test_a_rewrite_that_failed_is_tried_again_at_once() -> None:
     begun = fight()
     begun.lose(AT_ONCE + 1)
-    rivalry = begun.set_back()
-    begun.now += rivalry.wait
+    reverts = begun.set_back()
+    begun.now += reverts.wait
     assert [begun.seen(*FIELDS).wait for _ in range(3)] == [0] * 3
 
 
@@ -109,21 +109,21 @@ def test_a_rewrite_that_failed_is_tried_again_at_once() -> None:
 def test_who_comes_seldom_is_mended_at_once_and_told_of_all_the_same(every: float) -> None:
     begun = fight()
     assert begun.lose(2 * AT_ONCE, after=every) == [every] * 2 * AT_ONCE
-    assert begun.set_back(every) == Rivalry(FIELDS)
+    assert begun.set_back(every) == Reverts(FIELDS)
 
 
 def test_who_was_not_there_for_an_hour_is_forgotten() -> None:
     begun = fight()
     begun.lose(2 * AT_ONCE)
-    begun.rewrites.blame(begun.service, "kustomize-controller")
-    assert begun.set_back(MEMORY) == Rivalry()
+    begun.rewrites.remember_writer(begun.service, "kustomize-controller")
+    assert begun.set_back(MEMORY) == Reverts()
     begun.lose(AT_ONCE)
     assert begun.set_back().who == ""
 
 
 def test_a_service_that_looks_as_before_it_was_rewritten_may_be_the_caches_delay() -> None:
     begun = fight()
-    assert begun.rewrites.look(begun.service, FIELDS) == Rivalry(wait=LAG)
+    assert begun.rewrites.look(begun.service, FIELDS) == Reverts(wait=LAG)
     begun.lose(AT_ONCE)
     begun.now += LAG
     assert begun.rewrites.look(begun.service, FIELDS).fields == FIELDS
@@ -131,7 +131,7 @@ def test_a_service_that_looks_as_before_it_was_rewritten_may_be_the_caches_delay
 
 def test_a_service_that_was_never_pointed_anywhere_is_no_fight() -> None:
     begun = Fight()
-    assert [begun.set_back() for _ in range(10)] == [Rivalry()] * 10
+    assert [begun.set_back() for _ in range(10)] == [Reverts()] * 10
 
 
 @pytest.mark.parametrize("end", ["forgotten", "made anew"])
@@ -141,6 +141,6 @@ def test_the_fight_ends_with_the_service(end: str) -> None:
     if end == "forgotten":
         begun.rewrites.forget(key_of(begun.service))
     begun.uid = "other-uid" if end == "made anew" else begun.uid
-    assert begun.set_back() == Rivalry()
+    assert begun.set_back() == Reverts()
     begun.rewrites.rewritten(begun.service)
     assert begun.lose(AT_ONCE) == [1] * AT_ONCE

@@ -1,6 +1,7 @@
 import pytest
 from tsoperator.api.crds import DEFINITIONS
 from tsoperator.api.objects import PROXYGROUPPOLICY, Object, Resource
+from tsoperator.desired.plan import Note, Plan, Refusal
 from tsoperator.reconcilers.unsupported import desired
 
 
@@ -22,7 +23,7 @@ def test_an_object_is_told_that_nothing_is_done_for_it() -> None:
     assert (ready["status"], ready["reason"], ready["observedGeneration"]) == ("False", "NotSupportedYet", 3)
     assert "does nothing for a ProxyGroup" in ready["message"]
     assert plan.status["url"] == "https://api.example.org"
-    assert (plan.hold, plan.release, plan.apply, plan.delete) == (False, False, (), ())
+    assert plan == Plan(status=plan.status)
 
 
 def test_one_that_is_held_by_another_operator_is_told_the_way_out() -> None:
@@ -38,6 +39,12 @@ def test_one_that_is_held_by_another_operator_is_told_the_way_out() -> None:
 def test_one_that_goes_and_is_held_by_nobody_for_the_tailnet_is_told_as_others_are() -> None:
     leaving = group(deletionTimestamp="2026-01-02T03:04:05Z", finalizers=["example.org/held"])
     assert desired.plan(leaving, "ProxyGroupReady") == desired.plan(group(), "ProxyGroupReady")
+
+
+def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
+    refusal = Refusal("no status for you", error=ValueError("403"))
+    notes = [Note("Warning", "NotSupportedYet", "no status for you")]
+    assert desired.failed(group(), refusal) == Plan(notes=notes, error=refusal.error)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import pytest
 from clustersim.control import Control
 from tsoperator.runtime.events import MESSAGE_LIMIT
-from tsoperator.tsclient.advice import lacking, trouble
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import (
     BadRequest,
@@ -19,6 +18,7 @@ from tsoperator.tsclient.errors import (
     Unauthorized,
     Unavailable,
 )
+from tsoperator.tsclient.explanations import explain, lacking
 
 TAILSCALE, HEADSCALE = "https://controlplane.tailscale.com", "https://headscale.example.org"
 TOKEN, KEYS, DEVICE = "/api/v2/oauth/token", "/api/v2/tailnet/-/keys", "/api/v2/device/n1"
@@ -106,7 +106,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_each_trouble_says_what_to_do(case: Case) -> None:
-    told = trouble(case.error)
+    told = explain(case.error)
     assert [words for words in case.words if words not in told.message] == []
     assert case.not_said not in told.message
     assert told.reason == case.reason
@@ -133,20 +133,20 @@ async def test_what_a_server_really_answers_leads_to_the_lines_to_add(client: Ta
     control.policy_tags = {"tag:k8s"}
     with pytest.raises(BadRequest) as refused:
         await client.create_auth_key(["tag:db"])
-    assert OWNERS in trouble(refused.value).message
-    assert control.client_secret not in trouble(refused.value).message
+    assert OWNERS in explain(refused.value).message
+    assert control.client_secret not in explain(refused.value).message
 
 
 async def test_tags_of_others_lead_to_the_lines_too_whatever_the_code(client: TailnetClient, control: Control) -> None:
     control.client_tags = {"tag:k8s"}
     with pytest.raises((BadRequest, Forbidden)) as refused:
         await client.create_auth_key(["tag:db"])
-    assert OWNERS in trouble(refused.value).message
+    assert OWNERS in explain(refused.value).message
 
 
 async def test_a_scope_that_the_client_lacks_is_named_not_the_tags(client: TailnetClient, control: Control) -> None:
     control.scopes.remove("auth_keys")
     with pytest.raises(Forbidden) as refused:
         await client.create_auth_key(["tag:db"])
-    assert "scope Auth Keys (auth_keys)" in trouble(refused.value).message
-    assert "tagOwners" not in trouble(refused.value).message
+    assert "scope Auth Keys (auth_keys)" in explain(refused.value).message
+    assert "tagOwners" not in explain(refused.value).message

@@ -1,4 +1,4 @@
-"""Says in words for users what to do when the control server could not be used, error by error."""
+"""Explains errors of the control server to users: what is wrong, and what they can do about it."""
 
 from typing import Final, NamedTuple
 
@@ -19,51 +19,51 @@ AUTH_KEYS: Final = "auth_keys"
 DEVICES: Final = "devices:core"
 
 NEEDED: Final = {AUTH_KEYS: "Auth Keys", DEVICES: "Devices Core"}
-"""The OAuth scopes that the operator needs, each with write access, and what Tailscale's admin console calls them."""
+"""The OAuth scopes that the operator needs with write access, by the names of Tailscale's admin console."""
 
 _SCOPES = {"/keys": AUTH_KEYS, "/device": DEVICES, "/vip-services": "services"}  # by part of a call's path
-_BROAD = {"all", "devices"}  # "devices" is of before the scopes were split: clients of then still have it
+_BROAD = {"all", "devices"}  # clients from before the scopes were split still have "devices"
 _AGAIN = "It is tried again by itself, within the hour at the latest, and at once when this object changes"
 _CREDENTIALS = "the files of CLIENT_ID_FILE and CLIENT_SECRET_FILE (the chart takes them from Secret operator-oauth)"
 
 _PROJECTED = "a token of the operator's ServiceAccount must be projected there (oauth.audience of the chart does)"
 
 
-class Trouble(NamedTuple):
-    """What is wrong and what to do about it; *reason* names it where the failed object's own word says less."""
+class Explanation(NamedTuple):
+    """What is wrong and what to do about it; *reason* is that of the condition, if it says more than the kind's own."""
 
     message: str
     reason: str = ""
 
 
-def trouble(error: Exception) -> Trouble:
-    """Return what to say of *error*, on the object for which something failed."""
+def explain(error: Exception) -> Explanation:
+    """Return what the object for which something failed says of *error*."""
     match error:
         case IdentityUnreadable():
-            return Trouble(f"{error}; {_PROJECTED}")
+            return Explanation(f"{error}; {_PROJECTED}")
         case CredentialsUnreadable():
-            return Trouble(f"{error}; {_CREDENTIALS} must hold the ID and the secret of an OAuth client")
+            return Explanation(f"{error}; {_CREDENTIALS} must hold the ID and the secret of an OAuth client")
         case Unauthorized() if error.call.path == TOKEN_EXCHANGE:
-            return Trouble(_untrusted_cluster(error))
+            return Explanation(_untrusted_cluster(error))
         case Unauthorized():
-            return Trouble(_unknown_client(error))
+            return Explanation(_unknown_client(error))
         case NotSupported() if error.call.path == TOKEN_EXCHANGE:
-            return Trouble(_no_workload_identity(error), UNSUPPORTED)
+            return Explanation(_no_workload_identity(error), UNSUPPORTED)
         case NotSupported():
-            return Trouble(_unsupported(error), UNSUPPORTED)
+            return Explanation(_unsupported(error), UNSUPPORTED)
         case Forbidden() if error.call.granted.scopes is None:
-            return Trouble(f"{_scope_missing(error)}. {_AGAIN}")
+            return Explanation(f"{_scope_missing(error)}. {_AGAIN}")
         case Forbidden() | BadRequest() if error.call.tags and not lacking(error.call.granted, _scope_of(error)):
-            return Trouble(f"{_tags_refused(error)}. {_AGAIN}")
+            return Explanation(f"{_tags_refused(error)}. {_AGAIN}")
         case Forbidden():
-            return Trouble(f"{_scope_missing(error)}. {_AGAIN}")
+            return Explanation(f"{_scope_missing(error)}. {_AGAIN}")
         case BadRequest():
-            return Trouble(f"{error}. {_AGAIN}")
-    return Trouble(str(error))
+            return Explanation(f"{error}. {_AGAIN}")
+    return Explanation(str(error))
 
 
 def lacking(granted: Granted, scope: str) -> bool:
-    """Tell whether the OAuth client is known not to have *scope* with write access."""
+    """Tell whether the OAuth client certainly lacks *scope* with write access."""
     return granted.scopes is not None and _BROAD.isdisjoint(granted.scopes) and scope not in granted.scopes
 
 

@@ -1,0 +1,58 @@
+"""A device of a tailnet, as far as the operator reads what the control server says of it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from ipaddress import ip_address
+from typing import Annotated
+
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field
+
+Time = Annotated[datetime | None, BeforeValidator(lambda value: value or None)]
+"""A time of the control server, which writes an empty string for none."""
+
+_Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device; *node_id* is the stable ID that its proxy writes to its Secret.
+
+    Headscale gives the short name in *name*, and neither *last_seen* nor *connected*. An *external* device belongs to
+    another tailnet, which shares it with this one. This is a dataclass, because tens of thousands of models would take
+    too much memory.
+    """
+
+    # Headscale's IDs look like numbers.
+    __pydantic_config__ = ConfigDict(coerce_numbers_to_str=True, hide_input_in_errors=True)
+
+    node_id: Annotated[str, Field(validation_alias=AliasChoices("nodeId", "id"))]
+    name: str
+    hostname: str = ""
+    addresses: _Words = ()
+    tags: _Words = ()
+    authorized: bool = True
+    external: Annotated[bool, Field(validation_alias="isExternal")] = False
+    last_seen: Annotated[Time, Field(validation_alias="lastSeen")] = None
+    connected: Annotated[bool | None, Field(validation_alias="connectedToControl")] = None
+
+    @property
+    def short_name(self) -> str:
+        """The first label of its MagicDNS name, which both kinds of control server give."""
+        return self.name.partition(".")[0]
+
+
+def lookup_name(text: str) -> str:
+    """Return the form of a MagicDNS name or address by which devices are looked up: lower case, no dot at the end."""
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        return text.lower().removesuffix(".")
+
+
+def lookup_names(device: Device) -> frozenset[str]:
+    """Return all names by which *device* is looked up.
+
+    These are its MagicDNS name and its addresses, and the first label of the name if the device is in this tailnet.
+    """
+    label = () if device.external else (device.short_name.lower(),)
+    return frozenset({lookup_name(device.name), *map(lookup_name, device.addresses), *label})

@@ -1,0 +1,106 @@
+"""What each kind of proxy makes of its Pods; `statefulset` adds what all proxies share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tsoperator.api.names import (
+    ANNOTATION_LAST_CLUSTER_DNS_NAME,
+    ANNOTATION_LAST_CLUSTER_IP,
+    ANNOTATION_LAST_TAILNET_TARGET_FQDN,
+    ANNOTATION_LAST_TAILNET_TARGET_IP,
+    APP_CONNECTOR,
+    APP_EGRESS_SERVICE,
+    APP_INGRESS,
+    APP_INGRESS_SERVICE,
+    TYPE_CONNECTOR,
+    TYPE_EGRESS_SERVICE,
+    TYPE_INGRESS_RESOURCE,
+    TYPE_INGRESS_SERVICE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPod:
+    """The Pods of one kind of proxy.
+
+    *app* and *type* are what the image and the metrics call that kind. *modes* and *target* are variables of the image:
+    how the proxy works, and where it leads. A proxy that is *userspace* needs no privileges. One that *serves* has a
+    serve config, and one that also *serves_https* asks for certificates. One that is *measurable* can serve metrics; a
+    proxy that forwards all that comes to its Pod's address can't.
+    """
+
+    app: str
+    type: str
+    modes: Mapping[str, str] = field(default_factory=dict)
+    target: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    userspace: bool = False
+    serves: bool = False
+    serves_https: bool = False
+    measurable: bool = True
+
+
+def egress_to_name(fqdn: str) -> ProxyPod:
+    """Return the Pods that forward to the tailnet device with this MagicDNS name."""
+    return ProxyPod(
+        APP_EGRESS_SERVICE,
+        TYPE_EGRESS_SERVICE,
+        target={"TS_TAILNET_TARGET_FQDN": fqdn},
+        annotations={ANNOTATION_LAST_TAILNET_TARGET_FQDN: fqdn},
+        measurable=False,
+    )
+
+
+def egress_to_ip(ip: str) -> ProxyPod:
+    """Return the Pods that forward to this tailnet address."""
+    return ProxyPod(
+        APP_EGRESS_SERVICE,
+        TYPE_EGRESS_SERVICE,
+        target={"TS_TAILNET_TARGET_IP": ip},
+        annotations={ANNOTATION_LAST_TAILNET_TARGET_IP: ip},
+        measurable=False,
+    )
+
+
+def exposed_ip(ip: str) -> ProxyPod:
+    """Return the Pods that forward what comes from the tailnet to this cluster IP, on every port."""
+    return ProxyPod(
+        APP_INGRESS_SERVICE,
+        TYPE_INGRESS_SERVICE,
+        target={"TS_DEST_IP": ip},
+        annotations={ANNOTATION_LAST_CLUSTER_IP: ip},
+    )
+
+
+def exposed_name(name: str) -> ProxyPod:
+    """Return the Pods that forward what comes from the tailnet to the addresses of this DNS name, on every port."""
+    return ProxyPod(
+        APP_INGRESS_SERVICE,
+        TYPE_INGRESS_SERVICE,
+        target={"TS_EXPERIMENTAL_DEST_DNS_NAME": name},
+        annotations={ANNOTATION_LAST_CLUSTER_DNS_NAME: name},
+    )
+
+
+def served_service() -> ProxyPod:
+    """Return the Pods that serve ports of a Service by their serve config."""
+    return ProxyPod(APP_INGRESS_SERVICE, TYPE_INGRESS_SERVICE, userspace=True, serves=True)
+
+
+def served_ingress(*, forward_cluster_traffic: bool) -> ProxyPod:
+    """Return the Pods that serve an Ingress; *forward_cluster_traffic* adds what reaches the Pod's own address."""
+    forwarding = {"EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS": "true"}
+    return ProxyPod(
+        APP_INGRESS,
+        TYPE_INGRESS_RESOURCE,
+        modes=forwarding if forward_cluster_traffic else {},
+        userspace=not forward_cluster_traffic,
+        serves=True,
+        serves_https=True,
+        measurable=not forward_cluster_traffic,
+    )
+
+
+def connected_networks() -> ProxyPod:
+    """Return the Pods that connect networks to the tailnet as their config says."""
+    return ProxyPod(APP_CONNECTOR, TYPE_CONNECTOR)

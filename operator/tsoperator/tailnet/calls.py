@@ -1,0 +1,169 @@
+"""The calls of a control server that reconciles ask for, none of which holds a worker up for long.
+
+A worker waits for a call for a quarter of a second. A call that takes longer goes on by itself, and the key comes back
+when it has ended; so a control server that accepts connections and then hangs keeps nobody else waiting. Once a call
+got no answer, the server is asked one call at a time, and whoever else asks is told of that failure at once. The first
+answer ends that.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from tsoperator.desired.children import Owner
+from tsoperator.runtime.result import Pending
+from tsoperator.tsclient.errors import ControlError, CredentialsUnreadable, RateLimited, Unavailable
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call for *wanted*: it waits for its turn, runs, or has ended with an *answer* or an *error*.
+
+    One that nobody waits for has a function to *give_up* with; any other is kept until somebody takes its result.
+    """
+
+    owner: Owner
+    about: Hashable
+    wanted: Hashable
+    make: Callable[[], Awaitable[Any]]
+    give_up: Callable[[ControlError], None] | None
+    ended: "asyncio.Future[None]"
+    started: bool = False
+    answer: Any = None
+    error: Exception | None = None
+
+
+class Calls:
+    """Makes the calls of one control server in the background, while `run` runs."""
+
+    def __init__(self, at_once: int = 16, patience: float = 0.25) -> None:
+        """So many calls run *at_once*; a reconcile waits for one for *patience* seconds."""
+        self._at_once = at_once
+        self._patience = patience
+        self._of_owner: dict[Owner, dict[Hashable, _Call]] = defaultdict(dict)
+        self._waiting: deque[_Call] = deque()
+        self._running = 0
+        self._failure: ControlError | None = None
+        self._turns: asyncio.Queue[_Call] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Make calls until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                tasks.create_task(self._make(await self._turns.get()))
+
+    async def result(
+        self, owner: Owner, about: Hashable, wanted: Hashable, make: Callable[[], Awaitable[Answer]]
+    ) -> Answer:
+        """Return what *make* returns, which is called once for each *wanted* thing *about* something of *owner*.
+
+        Raises what it raises; Pending while it hasn't ended; the last failure while the control server gives no answer.
+        """
+        call = self._call(owner, about, wanted, make)
+        if not call.ended.done() and call.started:
+            await asyncio.wait({call.ended}, timeout=self._patience)
+        if not call.ended.done():
+            raise Pending(call.ended)
+        self._drop(call)
+        if call.wanted != wanted:  # it was for something that is no longer wanted
+            return await self.result(owner, about, wanted, make)
+        if call.error is not None:
+            raise call.error.with_traceback(None)
+        return cast("Answer", call.answer)
+
+    def start(
+        self,
+        owner: Owner,
+        about: Hashable,
+        wanted: Hashable,
+        make: Callable[[], Awaitable[None]],
+        give_up: Callable[[ControlError], None],
+    ) -> None:
+        """Call *make* soon, unless a call *about* that is under way.
+
+        Call *give_up* instead with the last failure, if the control server gives no answer before it is the turn of
+        *make*.
+        """
+        try:
+            self._call(owner, about, wanted, make, give_up)
+        except ControlError as error:
+            give_up(error)
+
+    def forget(self, owner: Owner) -> None:
+        """Forget the calls for *owner*; those that run end by themselves."""
+        for call in self._of_owner.pop(owner, {}).values():
+            if call in self._waiting:
+                self._waiting.remove(call)
+            if not call.ended.done():
+                call.ended.cancel()
+
+    def _call(
+        self,
+        owner: Owner,
+        about: Hashable,
+        wanted: Hashable,
+        make: Callable[[], Awaitable[Any]],
+        give_up: Callable[[ControlError], None] | None = None,
+    ) -> _Call:
+        """Return the call *about* something of *owner* that is under way or has ended, or a new one."""
+        there = self._of_owner.get(owner, {}).get(about)
+        if there is not None and not there.started and there.wanted != wanted:
+            there.wanted, there.make = wanted, make
+        if there is not None:
+            return there
+        if self._failure is not None and self._running:
+            raise self._failure.with_traceback(None)
+        call = _Call(owner, about, wanted, make, give_up, asyncio.get_running_loop().create_future())
+        self._of_owner[owner][about] = call
+        self._waiting.append(call)
+        self._give_turns()
+        return call
+
+    def _drop(self, call: _Call) -> None:
+        calls = self._of_owner.get(call.owner, {})
+        if calls.get(call.about) is call:
+            del calls[call.about]
+        if not calls:
+            self._of_owner.pop(call.owner, None)
+
+    def _give_turns(self) -> None:
+        """Start the calls that waited longest, as many as there is room for."""
+        while self._waiting and self._running < (self._at_once if self._failure is None else 1):
+            call = self._waiting.popleft()
+            call.started = True
+            self._running += 1
+            self._turns.put_nowait(call)
+
+    async def _make(self, call: _Call) -> None:
+        try:
+            call.answer = await call.make()
+        except Exception as error:  # noqa: BLE001 (whoever asked for the call gets the error)
+            call.error = error
+        self._running -= 1
+        self._note(call.error)
+        self._end(call)
+        self._give_turns()
+
+    def _end(self, call: _Call) -> None:
+        if call.give_up is not None:
+            self._drop(call)
+        if not call.ended.done():
+            call.ended.set_result(None)
+
+    def _note(self, error: Exception | None) -> None:
+        """Note whether the control server answers; if not, all that wait for their turn end in the same failure."""
+        if isinstance(error, CredentialsUnreadable):
+            return  # it was not asked
+        self._failure = error if isinstance(error, Unavailable | RateLimited) else None
+        if self._failure is None:
+            return
+        while self._waiting:
+            call = self._waiting.popleft()
+            call.error = self._failure
+            self._end(call)
+            if call.give_up is not None:
+                call.give_up(self._failure)

@@ -1,0 +1,256 @@
+"""What the devices of a proxy need, and what is told of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.device import Device
+from tsoperator.api.objects import Key, Object
+from tsoperator.desired.children import Owner
+from tsoperator.desired.devices import (
+    NAME,
+    TAGS,
+    Destination,
+    DevicePlan,
+    Failed,
+    ProxyDevices,
+    TailnetView,
+    destination_findings,
+    is_numbered,
+    is_stuck,
+    plan_devices,
+)
+from tsoperator.desired.findings import Effect, Finding
+from tsoperator.desired.plan import ForgetFailure, FreeName, SetTags, TakeName
+from tsoperator.desired.replica import Replica
+
+from tests.support.objects import FQDN, pod
+
+OWNER = Owner("svc", Key("default", "db"))
+OURS = ("tag:k8s",)
+OTHERS = ("tag:a",)
+DEVICE = Device("n1", FQDN, "db", ("100.64.0.9", "fd7a:115c:a1e0::9"), OURS)
+NUMBERED = replace(DEVICE, name="db-1.tail1234.ts.net")
+TAGGED = Finding(Effect.NEWS, "TagsChanged", "other tags")
+SET_TAGS = SetTags("staging", OWNER, "n1", OTHERS)
+TAKE_NAME = TakeName("staging", OWNER, "n1", "db", OURS)
+FREE_NAME = FreeName("staging", OWNER, "db", OURS)
+
+Failures = Mapping[tuple[str, str], Failed]
+
+
+def proxy(*reported: str, new: int = 0, tags: Sequence[str] = OURS) -> ProxyDevices:
+    """A proxy whose replicas have *reported* these devices, with so many *new* ones."""
+    names = [Key("tailscale", f"ts-db-abcde-{ordinal}") for ordinal in range(len(reported) + new)]
+    replicas = [Replica(ordinal, name, name, "db", tags) for ordinal, name in enumerate(names)]
+    return ProxyDevices(OWNER, replicas, dict(enumerate(reported)))
+
+
+def view(*devices: Device, failures: Failures | None = None, news: Sequence[Finding] = ()) -> TailnetView:
+    found = {device.node_id: device for device in devices}
+    return TailnetView("staging", devices=found, failures=failures or {}, news=news)
+
+
+def planned(wanted: ProxyDevices, seen: TailnetView) -> DevicePlan:
+    """The plan where names are taken over."""
+    return plan_devices(wanted, seen, take_over_names=True)
+
+
+NOTHING = DevicePlan([], [], [])
+
+
+@pytest.mark.parametrize("tags", [("tag:a", "tag:b"), ("tag:b", "tag:a"), ("tag:b", "tag:a", "tag:b")])
+def test_tags_in_another_order_are_the_same(tags: tuple[str, ...]) -> None:
+    assert planned(proxy("n1", tags=("tag:a", "tag:b")), view(replace(DEVICE, tags=tags))) == NOTHING
+
+
+@pytest.mark.parametrize("reported", ["n1", ""])
+def test_a_device_that_is_not_known_is_left_alone(reported: str) -> None:
+    assert planned(proxy(reported, tags=OTHERS), view()) == NOTHING
+
+
+def test_every_replica_gets_the_tags() -> None:
+    devices = [DEVICE, replace(DEVICE, node_id="n2", tags=())]
+    made = planned(proxy("n1", "n2", tags=OTHERS), view(*devices))
+    assert made == DevicePlan([], [SET_TAGS, replace(SET_TAGS, device="n2")], [])
+
+
+def test_a_name_is_freed_for_each_new_replica_before_it_is_made() -> None:
+    made = planned(proxy("n1", new=2), view(DEVICE))
+    assert made == DevicePlan([FREE_NAME, FREE_NAME], [], [])
+
+
+def test_a_name_that_another_device_had_is_taken_with_the_proxys_tags() -> None:
+    assert planned(proxy("n1"), view(NUMBERED)) == DevicePlan([], [TAKE_NAME], [])
+    both = planned(proxy("n1", tags=OTHERS), view(NUMBERED))
+    assert both.after == [SET_TAGS, replace(TAKE_NAME, tags=OTHERS)]
+
+
+def test_names_are_left_as_they_are_unless_they_are_to_be_taken_over() -> None:
+    made = plan_devices(proxy("n1", new=1, tags=OTHERS), view(NUMBERED), take_over_names=False)
+    assert made == DevicePlan([], [SET_TAGS], [])
+
+
+def test_of_devices_that_share_a_hostname_none_takes_the_name() -> None:
+    made = planned(replace(proxy("n1", tags=OTHERS), shares_hostname=True), view(NUMBERED))
+    assert made == DevicePlan([], [SET_TAGS], [])
+
+
+TAGS_REFUSED = Finding(Effect.FAILED, "TagsRefused", "not permitted")
+NAME_HELD = Finding(Effect.NOTICE, "NameHeld", "held by another")
+
+
+def failed_tags(seconds: float) -> Failures:
+    return {("n1", TAGS): Failed(OTHERS, TAGS_REFUSED, seconds)}
+
+
+def failed_name(seconds: float) -> Failures:
+    return {("n1", NAME): Failed("db", NAME_HELD, seconds)}
+
+
+class Failure(NamedTuple):
+    wanted: ProxyDevices
+    device: Device
+    failures: Failures
+    steps: Sequence[SetTags | TakeName | ForgetFailure]
+    findings: Sequence[Finding]
+
+
+FAILURES = {
+    "tags": Failure(proxy("n1", tags=OTHERS), DEVICE, failed_tags(595), [], [replace(TAGS_REFUSED, requeue_after=595)]),
+    "name": Failure(proxy("n1"), NUMBERED, failed_name(595), [], [replace(NAME_HELD, requeue_after=595)]),
+    "tags, long ago": Failure(proxy("n1", tags=OTHERS), DEVICE, failed_tags(0), [SET_TAGS], [TAGS_REFUSED]),
+    "name, long ago": Failure(proxy("n1"), NUMBERED, failed_name(-1), [TAKE_NAME], [NAME_HELD]),
+    "other tags": Failure(
+        proxy("n1", tags=("tag:b",)), DEVICE, failed_tags(595), [replace(SET_TAGS, tags=("tag:b",))], []
+    ),
+    "another name": Failure(proxy("n1"), NUMBERED, {("n1", NAME): Failed("web", NAME_HELD, 595)}, [TAKE_NAME], []),
+    "another device": Failure(
+        proxy("n2", tags=OTHERS), replace(DEVICE, node_id="n2"), failed_tags(595), [replace(SET_TAGS, device="n2")], []
+    ),
+    "tags that it has": Failure(
+        proxy("n1"), DEVICE, failed_tags(595), [ForgetFailure("staging", OWNER, "n1", TAGS)], []
+    ),
+    "a name that it has": Failure(
+        proxy("n1"), DEVICE, failed_name(595), [ForgetFailure("staging", OWNER, "n1", NAME)], []
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES.values(), ids=FAILURES)
+def test_what_failed_is_told_and_left_alone_for_a_while(case: Failure) -> None:
+    made = planned(case.wanted, view(case.device, failures=case.failures))
+    assert made == DevicePlan([], case.steps, case.findings)
+
+
+def test_what_was_done_is_told_once_and_first() -> None:
+    seen = view(replace(DEVICE, authorized=False), failures=failed_tags(595), news=[TAGGED])
+    findings = planned(proxy("n1", tags=OTHERS), seen).findings
+    assert [each.reason for each in findings] == ["TagsChanged", "DeviceApprovalNeeded", "TagsRefused"]
+    assert planned(proxy(), view(news=[TAGGED])).findings == [TAGGED]
+
+
+def test_a_device_that_waits_for_approval_is_looked_at_again_soon() -> None:
+    (found,) = planned(proxy("n1"), view(replace(DEVICE, authorized=False))).findings
+    assert (found.effect, found.reason, found.requeue_after) == (Effect.PENDING, "DeviceApprovalNeeded", 30)
+    assert f"device {FQDN} is not approved" in found.message
+
+
+class Name(NamedTuple):
+    name: str
+    wanted: str = "db"
+    hostname: str = "db"
+    numbered: bool = False
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Name("db-1", numbered=True),
+        Name("db-12", numbered=True),
+        Name("DB-1", "Db", "dB", numbered=True),
+        Name("db-1-1", "db-1", "db-1", numbered=True),
+        Name("db"),
+        Name("orders"),
+        Name("db-x"),
+        Name("db-²"),
+        Name("db-"),
+        Name("db1"),
+        Name("db-1-1"),
+        Name("db-1", hostname="web"),
+        Name("db-1", wanted="web"),
+        Name("db-1", wanted="db-1"),
+    ],
+    ids=str,
+)
+def test_other_names_than_the_hostname_with_a_number_are_somebodys_wish(case: Name) -> None:
+    for name in (case.name, f"{case.name}.tail1234.ts.net"):
+        assert is_numbered(Device("n1", name, case.hostname), case.wanted) is case.numbered
+
+
+class Move(NamedTuple):
+    text: str
+    now: Device | None
+    words: str
+
+
+RENAMED = replace(DEVICE, name="orders.tail1234.ts.net")
+READDRESSED = replace(DEVICE, addresses=("100.64.0.10", "fd7a:115c:a1e0::a"))
+ADDRESSES = "any more: name 100.64.0.10 or fd7a:115c:a1e0::a instead"
+MOVES = {
+    "gone": Move(FQDN, None, f"device {FQDN}, to which this leads, is not in the tailnet any more"),
+    "address gone": Move("100.64.0.9", None, "100.64.0.9, to which this leads, is not in the tailnet any more"),
+    "renamed": Move("DB.tail1234.ts.net", RENAMED, "name orders.tail1234.ts.net instead"),
+    "readdressed": Move("100.64.0.9", READDRESSED, f"device {FQDN} does not have the address 100.64.0.9 {ADDRESSES}"),
+    "IPv6": Move(
+        "FD7A:115C:A1E0:0::9", READDRESSED, f"{FQDN} does not have the address FD7A:115C:A1E0:0::9 {ADDRESSES}"
+    ),
+}
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+def test_a_destination_that_moves_is_told(move: Move, *, stuck: bool) -> None:
+    (found,) = destination_findings(Destination(move.text, None, DEVICE, move.now), OURS, is_stuck=stuck)
+    assert (found.effect, found.reason, found.requeue_after) == (Effect.NOTICE, "TargetGone", None)
+    assert move.words in found.message
+
+
+@pytest.mark.parametrize("stuck", [False, True])
+@pytest.mark.parametrize("destination", [None, Destination(FQDN, DEVICE), Destination(FQDN, RENAMED, DEVICE, RENAMED)])
+def test_a_destination_that_is_found_is_no_news(destination: Destination | None, *, stuck: bool) -> None:
+    assert destination_findings(destination, OURS, is_stuck=stuck) == []
+
+
+def test_a_destination_that_was_never_found_is_told_of_a_proxy_that_is_stuck() -> None:
+    assert destination_findings(Destination(FQDN), OURS, is_stuck=False) == []
+    (found,) = destination_findings(Destination(FQDN), ("tag:b", "tag:a"), is_stuck=True)
+    assert (found.effect, found.reason) == (Effect.NOTICE, "TargetNotFound")
+    assert f"finds no device {FQDN} in the tailnet" in found.message
+    assert "lets tag:a, tag:b reach it" in found.message
+
+
+class Report(NamedTuple):
+    restarts: Sequence[int] = (1,)
+    device_id: str = "n1"
+    fqdn: str = ""
+    stuck: bool = False
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report(stuck=True),
+        Report(restarts=(0, 2), stuck=True),
+        Report(restarts=(0,)),
+        Report(restarts=()),
+        Report(device_id=""),
+        Report(fqdn=FQDN),
+    ],
+    ids=str,
+)
+def test_a_proxy_that_starts_again_and_again_with_a_device_without_a_name_is_stuck(report: Report) -> None:
+    statuses: list[Object] = [{"containerStatuses": [{"restartCount": count}]} for count in report.restarts]
+    pods = [{**pod("ts-db-0", "pod-uid"), "status": status} for status in statuses]
+    assert is_stuck([pod("ts-db-1", "new"), *pods], report.device_id, report.fqdn) is report.stuck

@@ -1,0 +1,174 @@
+"""A tailnet as one object: what the proxies of a parent see of it, and which changes of devices are told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+from clustersim.sim import ClusterSim
+from clustersim.tailnet import Device, NewKey
+from tsoperator.api.device import Device as Known
+from tsoperator.api.objects import DEVICE, SECRET, Key, Object
+from tsoperator.app import sources
+from tsoperator.desired.children import Owner
+from tsoperator.desired.devices import TAGS, Destination, TailnetView
+from tsoperator.desired.login import Login
+from tsoperator.desired.plan import DeleteDevice, SetTags
+from tsoperator.desired.replica import Replica
+from tsoperator.kube.client import KubeClient
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.result import Pending
+from tsoperator.tailnet.devices import Pace
+from tsoperator.tailnet.tailnet import OWN, Tailnets, UnknownTailnet, device_object
+
+from tests.support.cluster import until
+from tests.support.objects import FQDN, OPERATOR_NAMESPACE, settings
+from tests.support.tailnets import running_tailnets, tailnet_client
+
+OWNER = Owner("svc", Key("default", "db"))
+QUICK = Pace(first=0.01, longest=0.01, interval=0.01)
+
+
+@pytest.fixture
+async def tailnets(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Tailnets]:
+    cache = Cache(sources(OPERATOR_NAMESPACE))
+    async with (
+        tailnet_client(sim.control, sim.control_url) as opened,
+        running_tailnets(opened, client, cache, settings(), QUICK) as made,
+    ):
+        yield made
+
+
+async def join(sim: ClusterSim, tailnets: Tailnets, hostname: str = "db") -> Device:
+    """Let a device join, and wait until the list has it."""
+    device = sim.control.register(sim.control.create_key(NewKey(("tag:k8s",))).key, hostname)
+    await until(lambda: device.node_id in view(tailnets, device.node_id).devices)
+    return device
+
+
+def view(tailnets: Tailnets, *ids: str, destination: str = "") -> TailnetView:
+    return tailnets.at(OWN).view(OWNER, ids, destination)
+
+
+async def test_a_parent_sees_those_of_its_devices_that_are_known(sim: ClusterSim, tailnets: Tailnets) -> None:
+    device = await join(sim, tailnets)
+    seen = view(tailnets, device.node_id, "n000009CNTRL")
+    assert seen == TailnetView(OWN, sim.control_url, {device.node_id: seen.devices[device.node_id]})
+    assert seen.devices[device.node_id].name == FQDN
+
+
+async def test_a_parent_sees_what_failed_and_once_what_was_done(sim: ClusterSim, tailnets: Tailnets) -> None:
+    device, seen = await join(sim, tailnets), list[TailnetView]()
+    step = SetTags(OWN, OWNER, device.node_id, ("tag:a",))
+    sim.control.fail(400, path="/tags")
+    for _ in range(2):
+        told = asyncio.Event()
+        tailnets.listen(DEVICE, lambda *_, told=told: told.set())
+        await tailnets.carry_out(step)
+        await told.wait()
+        seen.append(view(tailnets))
+        tailnets.news_told(OWNER)
+        seen.append(view(tailnets))
+    assert [list(each.failures) for each in seen] == [[(device.node_id, TAGS)]] * 2 + [[]] * 2
+    assert [[news.reason for news in each.news] for each in seen] == [[], [], ["TagsChanged"], []]
+
+
+class Move(NamedTuple):
+    """What the device at a destination becomes, and what is seen of that."""
+
+    destination: str
+    becomes: Object | None
+    has_device: bool = False
+    has_moved: bool = False
+
+
+GONE, RENAMED, READDRESSED = None, {"name": "orders.tail1234.ts.net"}, {"addresses": ("100.64.0.99",)}
+MOVES = {
+    "there": Move("DB.tail1234.ts.net.", {}, has_device=True),
+    "gone": Move("DB.tail1234.ts.net.", GONE),
+    "address gone": Move("100.64.0.1", GONE),
+    "IPv6 address gone": Move("FD7A:115C:A1E0:0::1", GONE),
+    "renamed": Move(FQDN, RENAMED, has_moved=True),
+    "renamed, by its address": Move("100.64.0.1", RENAMED, has_device=True),
+    "readdressed": Move("100.64.0.1", READDRESSED, has_moved=True),
+    "readdressed, by its name": Move(FQDN, READDRESSED, has_device=True),
+}
+
+
+@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
+async def test_a_destination_is_the_device_there_or_the_one_that_was_there(
+    sim: ClusterSim, tailnets: Tailnets, move: Move
+) -> None:
+    device = await join(sim, tailnets)
+    before = view(tailnets, device.node_id).devices[device.node_id]
+    sim.control.delete_device(device)
+    if move.becomes is not None:
+        sim.control.update(replace(device, **move.becomes))
+    await join(sim, tailnets, "later")
+    now = view(tailnets, device.node_id).devices.get(device.node_id)
+    departed = None if move.has_device else before
+    wanted = Destination(move.destination, now if move.has_device else None, departed, now if move.has_moved else None)
+    assert view(tailnets, destination=move.destination).destination == wanted
+
+
+async def test_who_leads_nowhere_has_no_destination(tailnets: Tailnets) -> None:
+    assert view(tailnets).destination is None
+
+
+async def test_a_new_replica_gets_an_auth_key_until_its_parent_is_forgotten(
+    sim: ClusterSim, tailnets: Tailnets
+) -> None:
+    key = Key(OPERATOR_NAMESPACE, "ts-db-0")
+    login = Login(OWNER, "uid", [Replica(0, key, key, "db", ("tag:k8s",))], frozenset({0}), {})
+    first = await tailnets.at(OWN).auth_keys(login)
+    assert await tailnets.at(OWN).auth_keys(login) == first
+    tailnets.forget(OWNER)
+    second = await tailnets.at(OWN).auth_keys(login)
+    assert [each.key for each in sim.control.keys.values()] == [first.by_ordinal[0], second.by_ordinal[0]]
+
+
+async def test_failures_are_forgotten_with_their_parent(sim: ClusterSim, tailnets: Tailnets) -> None:
+    device = await join(sim, tailnets)
+    sim.control.fail(400, path="/tags")
+    await tailnets.carry_out(SetTags(OWN, OWNER, device.node_id, ("tag:a",)))
+    await until(lambda: view(tailnets).failures)
+    tailnets.forget(OWNER)
+    assert not view(tailnets).failures
+
+
+async def test_a_parent_that_is_forgotten_waits_for_no_call(sim: ClusterSim, tailnets: Tailnets) -> None:
+    sim.control.latency = 3600
+    with pytest.raises(Pending) as raised:
+        await tailnets.carry_out(DeleteDevice(OWN, OWNER, "n9"))
+    tailnets.forget(OWNER)
+    assert raised.value.until.cancelled()
+
+
+async def test_a_tailnet_that_is_not_known_is_an_error(tailnets: Tailnets) -> None:
+    with pytest.raises(UnknownTailnet, match="can't use Tailnet 'lab'"):
+        tailnets.at("lab")
+    with pytest.raises(UnknownTailnet):
+        await tailnets.carry_out(SetTags("lab", OWNER, "n1", ("tag:a",)))
+
+
+async def test_a_change_of_a_device_is_one_of_an_object(sim: ClusterSim, tailnets: Tailnets) -> None:
+    changes: list[tuple[Object | None, Object | None]] = []
+    tailnets.listen(DEVICE, lambda old, new: changes.append((old, new)))
+    tailnets.listen(SECRET, lambda old, new: pytest.fail(f"no device: {old} {new}"))
+    device = await join(sim, tailnets)
+    known = view(tailnets, device.node_id).devices[device.node_id]
+    sim.control.delete_device(device)
+    await until(lambda: len(changes) == 2)
+    seen = device_object(OWN, known)
+    assert changes == [(None, seen), (seen, None)]
+    assert tailnets.all(DEVICE) == []
+
+
+def test_the_object_of_a_device_has_the_names_by_which_it_is_found() -> None:
+    device = Known("n1", "DB.tail1234.ts.net", addresses=("100.64.0.9", "FD7A:115C:A1E0:0::9"))
+    assert device_object("lab", device) == {
+        "kind": "Device",
+        "metadata": {"namespace": "lab", "name": "n1"},
+        "aliases": ["100.64.0.9", "db", "db.tail1234.ts.net", "fd7a:115c:a1e0::9"],
+    }

@@ -1,0 +1,52 @@
+"""Tailnets, and what reconcilers of proxies need of them, on a simulated control server."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+from clustersim.control import Control
+from pydantic import SecretStr
+from tsoperator.desired.plan import Errand, FindNodePorts
+from tsoperator.kube.client import KubeClient
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.events import EventRecorder
+from tsoperator.settings import Settings
+from tsoperator.tailnet.devices import Devices, Pace
+from tsoperator.tailnet.preflight import Preflight
+from tsoperator.tailnet.refusals import refusal_of
+from tsoperator.tailnet.tailnet import Tailnet, Tailnets
+from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tsclient.oauth import Credentials
+from tsoperator.tsclient.transport import Retry
+
+from tests.support.cluster import running
+
+
+@asynccontextmanager
+async def tailnet_client(control: Control, url: str, retry: Retry | None = None) -> AsyncIterator[TailnetClient]:
+    """Yield a client of the control server at *url*."""
+    credentials = Credentials(control.client_id, SecretStr(control.client_secret))
+    async with aiohttp.ClientSession() as session:
+        yield TailnetClient(session, url, lambda: credentials, retry=retry)
+
+
+@asynccontextmanager
+async def running_tailnets(
+    client: TailnetClient, kube: KubeClient, cache: Cache, settings: Settings, pace: Pace | None = None
+) -> AsyncIterator[Tailnets]:
+    """Yield the operator's own tailnet, which runs until the end of the block."""
+    preflight = Preflight(client, kube, EventRecorder(kube), settings)
+    tailnets = Tailnets([Tailnet(client, kube, cache, preflight, devices=Devices(client, pace))])
+    async with running(tailnets.run()):
+        yield tailnets
+
+
+def applier(kube: KubeClient, cache: Cache, tailnets: Tailnets) -> Applier:
+    """Return an Applier that asks those *tailnets*."""
+
+    async def run_errand(step: Errand) -> None:
+        assert not isinstance(step, FindNodePorts)
+        await tailnets.carry_out(step)
+
+    return Applier(kube, cache, EventRecorder(kube), run_errand, refusal_of)
