@@ -39,13 +39,15 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how soon a request is sent again, and how long a call may take in all; times are in seconds."""
+    """How often and how soon a request is sent again, and how long a try and a whole call may take, in seconds."""
 
     tries: int = 4
     first_pause: float = 0.5
     longest_pause: float = 15
     """Caps what a server may ask for in Retry-After too."""
     call: float = 60
+    silence: float = 15
+    """How long a try waits while the server sends nothing. The next try uses another connection."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     jitter: Callable[[], float] = random.random
 
@@ -167,9 +169,9 @@ class Transport:
         self._observe = observe
 
     async def send(self, request: Request) -> Answer:
-        """Return the answer to *request*, tried again on 429, 5xx and lost connections.
+        """Return the answer to *request*, which is sent again after 429, 5xx, silence or a lost connection.
 
-        Bounded in tries, not in time: the caller owns the time-out. Raises Unavailable, RateLimited.
+        The caller limits the time for all tries together. Raises Unavailable, RateLimited.
         """
         tried = 1
         while True:
@@ -194,11 +196,14 @@ class Transport:
                 headers={"User-Agent": USER_AGENT, "Accept": "application/json", **request.headers},
                 # A redirect would take the credentials elsewhere.
                 allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS),
+                timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=self._retry.silence),
             ) as response:
                 answer = Answer(where, response.status, await response.read(), request.secret, call)
                 code = str(response.status)
                 retry_after = _seconds(response.headers.get("Retry-After", ""))
+        except aiohttp.SocketTimeoutError:
+            words = f"the control server did not answer within {self._retry.silence:g} s"
+            return _Failure(Unavailable(f"{where}: {words}"))
         except aiohttp.ClientError as error:
             return _Failure(Unavailable(f"{where}: {str(error) or type(error).__name__}"))
         finally:

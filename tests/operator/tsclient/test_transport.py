@@ -129,6 +129,27 @@ async def test_a_dropped_connection_is_tried_again(transport: Transport, control
     assert len(pauses.seconds) == 3
 
 
+async def test_a_server_that_falls_silent_is_asked_again(session: aiohttp.ClientSession) -> None:
+    control = Control()
+    control.latency = 3600
+
+    async def heal(_: float) -> None:
+        control.heal()
+
+    async with control.serve() as url:
+        assert (await Transport(session, url, Retry(silence=0.05, sleep=heal)).send(ASKED)).status == 401
+    assert control.requests.total() == 2
+
+
+async def test_a_server_that_stays_silent_is_unavailable(session: aiohttp.ClientSession, pauses: Pauses) -> None:
+    control = Control()
+    control.latency = 3600
+    async with control.serve() as url:
+        with pytest.raises(Unavailable, match=r"/name: the control server did not answer within 0\.05 s"):
+            await Transport(session, url, Retry(silence=0.05, sleep=pauses)).send(ASKED)
+    assert control.requests.total() == 4
+
+
 async def test_tries_are_bounded(transport: Transport, control: Control) -> None:
     control.fail(503, count=10)
     with pytest.raises(Unavailable, match="HTTP 503: failing with 503"):
