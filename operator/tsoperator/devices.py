@@ -157,13 +157,12 @@ class Devices:
 
     async def _read(self) -> None:
         try:
-            devices = await self._tailnet.devices()
+            found = await self._tailnet.devices()
         except ControlError as error:
             self._fail(error)
             raise
         self._failure = None
         self._not_before = self._now() + self._spacing
-        found = {device.node_id: device for device in devices}
         changed = frozenset().union(*(self._take(gone, None) for gone in self._table.keys() - found.keys()))
         changed = changed.union(*(self._take(node_id, device) for node_id, device in found.items()))
         if changed:

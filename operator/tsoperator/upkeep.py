@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -85,7 +85,7 @@ class Upkeep:
 
         async def change() -> Finding:
             await self._tailnet.set_tags(device.node_id, tags)
-            self._devices.put(device.model_copy(update={"tags": tuple(tags)}))
+            self._devices.put(replace(device, tags=tuple(tags)))
             log.info("device %s has the tags %s now", device.name, _listed(tags))
             return Finding(Effect.NEWS, "TagsChanged", f"device {device.name} has {_change(device.tags, tags)}")
 

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import aiohttp
 
+from tsoperator.tsclient.devicelist import DeviceListReader
 from tsoperator.tsclient.errors import Forbidden, Granted, NotFound, NotSupported, Unavailable
-from tsoperator.tsclient.models import AuthKey, Device, DeviceList
+from tsoperator.tsclient.models import AuthKey, Device
 from tsoperator.tsclient.oauth import ClientCredentials, TokenSource
 from tsoperator.tsclient.transport import Answer, Request, Retry, Transport
 
@@ -20,10 +21,9 @@ _DEVICE_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 class TailnetClient:
     """One tailnet, as an OAuth client may see and change it.
 
-    Every call ends within ``retry.call`` seconds, waiting for a token and repeated tries included, and raises
-    ControlError.
-    *base_url* has no slash at its end; *clock* counts seconds and never goes back; *observe* is told the method of each
-    request, repeated ones too, and the status of its answer, ``none`` without one.
+    Every call takes at most ``retry.call`` seconds, including all tries and the request for a token. It raises
+    ControlError if it fails. *base_url* has no slash at its end. *clock* counts seconds and never goes back. *observe*
+    is called for each try with the method and the status of the answer, ``none`` if there was no answer.
     """
 
     def __init__(
@@ -39,10 +39,11 @@ class TailnetClient:
         self._retry = retry or Retry()
         self._transport = Transport(session, base_url, self._retry, observe)
         self._tokens = TokenSource(self._transport, credentials, clock)
+        self._device_lists = DeviceListReader()
 
     async def create_auth_key(self, tags: Sequence[str]) -> AuthKey:
         """Create an auth key for one device with *tags*: single-use, preauthorized, not ephemeral."""
-        # Headscale wants every field of "create"; Tailscale takes an expiry of 0 for its default.
+        # Headscale needs every field of "create". An expiry of 0 means the default to Tailscale.
         create = {"reusable": False, "ephemeral": False, "tags": list(tags), "preauthorized": True}
         body = {"capabilities": {"devices": {"create": create}}, "expirySeconds": 0, "description": ""}
         return (await self._call("POST", "/api/v2/tailnet/-/keys", body, tags)).read(AuthKey)
@@ -51,28 +52,31 @@ class TailnetClient:
         """Return the device with that node ID. Raises NotFound."""
         return (await self._call("GET", _device_path(device_id))).read(Device)
 
-    async def devices(self) -> list[Device]:
-        """Return all devices of the tailnet."""
-        return list((await self._call("GET", "/api/v2/tailnet/-/devices")).read(DeviceList).devices)
+    async def devices(self) -> dict[str, Device]:
+        """Return all devices of the tailnet by node ID.
+
+        A device that has not changed since the last call is the same object.
+        """
+        return await self._device_lists.read(await self._call("GET", "/api/v2/tailnet/-/devices"))
 
     async def delete_device(self, device_id: str) -> None:
-        """Delete the device with that node ID; one that is gone already counts as deleted."""
+        """Delete the device with that node ID. It is no error if there is no such device any more."""
         with suppress(NotFound):
             (await self._call("DELETE", _device_path(device_id))).check()
 
     async def set_tags(self, device_id: str, tags: Sequence[str]) -> None:
-        """Give the device with that node ID *tags* in place of those that it has. Raises NotFound."""
+        """Replace the tags of the device with that node ID by *tags*. Raises NotFound."""
         (await self._call("POST", f"{_device_path(device_id)}/tags", {"tags": list(tags)}, tags)).check()
 
     async def set_name(self, device_id: str, name: str) -> None:
-        """Give the device with that node ID the *name*, or for an empty one that which follows from its hostname.
+        """Give the device with that node ID the *name*. Raises NotFound.
 
-        A name that was given stays when the hostname changes. Raises NotFound.
+        The device keeps this name when its hostname changes. With an empty *name* it is named after its hostname again.
         """
         (await self._call("POST", f"{_device_path(device_id)}/name", {"name": name})).check()
 
     async def granted(self) -> Granted:
-        """Return what the OAuth client may do, as the server says with an access token."""
+        """Return what the OAuth client may do, as the server says when it issues an access token."""
         try:
             async with asyncio.timeout(self._retry.call):
                 await self._tokens.token()
@@ -81,7 +85,7 @@ class TailnetClient:
         return self._tokens.granted
 
     async def has_services(self) -> bool:
-        """Tell whether the control server knows Tailscale Services, whether or not they may be seen."""
+        """Tell whether the control server has Tailscale Services, even if the OAuth client may not see them."""
         try:
             (await self._call("GET", "/api/v2/tailnet/-/vip-services")).check()
         except NotSupported:
@@ -91,11 +95,11 @@ class TailnetClient:
         return True
 
     async def _call(self, method: str, path: str, body: Any = None, tags: Sequence[str] = ()) -> Answer:
-        """Call; *tags* are those that *body* asks for, to be told with a refusal."""
+        """Return the answer to a request. A refusal of it names the *tags* that *body* asks for."""
         try:
             async with asyncio.timeout(self._retry.call):
                 answer = await self._send(method, path, body, tags)
-                # The token was dropped with the first 401: it may have been revoked, or the server lost it.
+                # The token may have been revoked, or the server forgot it: try once with another token.
                 return await self._send(method, path, body, tags) if answer.status == 401 else answer
         except TimeoutError:
             raise Unavailable(
@@ -110,13 +114,13 @@ class TailnetClient:
             Request(method, path, secret=token, json=body, headers=headers, tags=tuple(tags), granted=granted)
         )
         if answer.status in (401, 403):
-            # A token keeps the scopes it was issued with: the next call shall see those that were added since.
+            # A token keeps the scopes that it was issued with. The next call gets one with scopes added since.
             self._tokens.drop(token)
         return answer
 
 
 def _device_path(device_id: str) -> str:
-    """Return the path of a device; what can't be an ID is no device's: it would lead to another path."""
+    """Return the path of a device. Raises NotFound for text that can't be an ID, as it could lead to another path."""
     if not _DEVICE_ID.fullmatch(device_id):
         raise NotFound(f"no device has the ID {device_id!r}", 404, "not a device ID")
     return f"/api/v2/device/{device_id}"

@@ -1,7 +1,8 @@
-"""What the control server says, in JSON, as far as the operator reads it."""
+"""The fields that the operator reads of the control server's JSON."""
 
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
@@ -13,43 +14,46 @@ _Split = Annotated[
 ]
 
 
-class _Body(BaseModel):
-    """A body whose other fields are ignored; an ID may be a number, which Headscale's IDs look like."""
+# Other fields are ignored. An ID may be a number, which Headscale's IDs look like.
+_CONFIG: Final = ConfigDict(frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True)
 
-    model_config = ConfigDict(frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True)
+
+class _Body(BaseModel):
+    model_config = _CONFIG
 
 
 class AuthKey(_Body):
-    """A new auth key; *key* is never shown in a repr or a log."""
+    """A new auth key. No repr and no log shows *key*."""
 
     id: str
     key: _Secret
     expires: _Time = None
 
 
-class Device(_Body):
-    """A device; *node_id* is the stable ID that its proxy writes to its Secret.
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What the operator reads of a device; *node_id* is the stable ID that its proxy writes to its Secret.
 
-    Headscale gives the short name in *name*, and neither *last_seen* nor *connected*. An *external* one is another
-    tailnet's, shared with this one.
+    Headscale gives the short name in *name*, and neither *last_seen* nor *connected*. An *external* device belongs to
+    another tailnet, which shares it with this one. This is a dataclass, as tens of thousands of models would take too
+    much memory.
     """
 
-    id: str
-    node_id: str = Field(validation_alias=AliasChoices("nodeId", "id"))
+    __pydantic_config__ = _CONFIG
+
+    node_id: Annotated[str, Field(validation_alias=AliasChoices("nodeId", "id"))]
     name: str
     hostname: str = ""
     addresses: _Words = ()
     tags: _Words = ()
     authorized: bool = True
-    external: bool = Field(default=False, validation_alias="isExternal")
-    key_expiry_disabled: bool = Field(default=False, validation_alias="keyExpiryDisabled")
-    created: _Time = None
-    last_seen: _Time = Field(default=None, validation_alias="lastSeen")
-    connected: bool | None = Field(default=None, validation_alias="connectedToControl")
+    external: Annotated[bool, Field(validation_alias="isExternal")] = False
+    last_seen: Annotated[_Time, Field(validation_alias="lastSeen")] = None
+    connected: Annotated[bool | None, Field(validation_alias="connectedToControl")] = None
 
     @property
     def short_name(self) -> str:
-        """The first label of its MagicDNS name, which both servers know."""
+        """The first label of its MagicDNS name, which both servers give."""
         return self.name.partition(".")[0]
 
 
@@ -62,7 +66,7 @@ class DeviceList(_Body):
 class AccessToken(_Body):
     """An OAuth access token (RFC 6749, section 5.1); *expires_in* is in seconds.
 
-    *scopes* and *tags* are the OAuth client's, None where the server doesn't tell: Headscale tells no tags.
+    *scopes* and *tags* are those of the OAuth client, None if the server doesn't give them. Headscale gives no tags.
     """
 
     access_token: _Secret
@@ -89,7 +93,7 @@ class Problem(BaseModel):
 
     @property
     def words(self) -> str:
-        """What the server says, in one line, empty if it says nothing."""
+        """The server's message in one line, empty if there is none."""
         said = self.message or ": ".join(filter(None, (self.error, self.error_description)))
         reasons = "; ".join(str(reason) for details in self.data for reason in details.errors)
         return ": ".join(filter(None, (said, reasons)))

@@ -1,14 +1,15 @@
-"""Carries requests to the control server: time-outs, repeated tries, and answers read into models or errors."""
+"""Sends requests to the control server, with time limits and several tries, and reads answers as models or errors."""
 
 import asyncio
 import random
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import aiohttp
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import SecretStr, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from tsoperator.tsclient.errors import (
@@ -34,7 +35,9 @@ _CONNECT_SECONDS: Final = 10
 _EXCERPT: Final = 120
 _KEY_LIKE: Final = re.compile(r"\b(?:ts|hs)key-[\w-]+")
 
-Model = TypeVar("Model", bound=BaseModel)
+_BLOCK: Final = 1 << 17  # bytes
+
+Model = TypeVar("Model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ class Retry:
     tries: int = 4
     first_pause: float = 0.5
     longest_pause: float = 15
-    """Caps what a server may ask for in Retry-After too."""
+    """This limits what a server may ask for in Retry-After, too."""
     call: float = 60
     silence: float = 15
     """How long a try waits while the server sends nothing. The next try uses another connection."""
@@ -52,16 +55,16 @@ class Retry:
     jitter: Callable[[], float] = random.random
 
     def pause(self, tried: int, asked: float | None) -> float:
-        """Return how long to wait after *tried* tries, where the server may have *asked* for a time."""
+        """Return how long to wait after *tried* tries. *asked* is what the server asked for, if it did."""
         wanted = self.first_pause * 2 ** (tried - 1) * (0.5 + self.jitter() / 2) if asked is None else asked
         return min(wanted, self.longest_pause)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request; *secret* is what it proves itself with, and is kept out of every message.
+    """A request. *secret* authenticates it, and is kept out of every message.
 
-    *tags* and *granted* are told with a refusal: the tags asked for, and what the token allows.
+    *tags* are the tags that it asks for, and *granted* is what its token allows. Both are part of a refusal.
     """
 
     method: str
@@ -76,33 +79,56 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer that is neither 429 nor 5xx; *where* is the method and URL that it is to."""
+    """An answer that is neither 429 nor 5xx. *where* is the method and URL of the request.
+
+    The body is in *blocks*: to join tens of megabytes would hold the event loop for too long.
+    """
 
     where: str
     status: int
-    body: bytes = field(repr=False)
+    blocks: Sequence[bytes] = field(repr=False)
     secret: SecretStr
     call: Call = UNKNOWN_CALL
 
+    @property
+    def body(self) -> bytes:
+        """The whole body."""
+        return b"".join(self.blocks)
+
     def read(self, model: type[Model]) -> Model:
         """Return the body as *model*. Raises ControlError."""
-        self.check()
+        self.check_status()
+        body = self.body
         try:
-            return model.model_validate_json(self.body)
+            found: Model = _adapter(model).validate_json(body)  # type: ignore[arg-type]  # a class is hashable
         except ValidationError as error:
-            raise UnexpectedAnswer(f"{self.where}: not an answer of the API ({self._fault(error)})") from None
+            if not _is_json(body):
+                raise self._not_json() from None
+            # Without the values, which may be secrets.
+            fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            raise self.unexpected(fault["loc"], fault["msg"]) from None
+        return found
 
     def check(self) -> None:
-        """Raise ControlError unless this is a success: 2xx, and JSON or nothing at all in its body."""
+        """Raise ControlError unless this is a success: the status is 2xx, and the body is JSON or empty."""
+        self.check_status()
+        if (body := self.body).strip() and not _is_json(body):
+            raise self._not_json()
+
+    def check_status(self) -> None:
+        """Raise ControlError unless the status is 2xx."""
         if self.status >= 400:
             raise self.refusal()
         if self.status >= 300:
             raise UnexpectedAnswer(f"{self.where}: HTTP {self.status}, a redirect; give the control server's own URL")
-        if self.body.strip() and not _is_json(self.body):
-            raise UnexpectedAnswer(f"{self.where}: not an answer of the API but {self._excerpt()}")
+
+    def unexpected(self, path: Sequence[str | int], message: str) -> UnexpectedAnswer:
+        """Return the error for JSON of another shape. *message* says what is wrong with the field at *path*."""
+        place = ".".join(map(str, path)) or "the answer"
+        return UnexpectedAnswer(f"{self.where}: not an answer of the API ({place}: {message})")
 
     def refusal(self) -> Refused:
-        """Return the error for an answer of 400 and more, of Tailscale or Headscale."""
+        """Return the error for an answer of 400 or more, from Tailscale or Headscale."""
         problem = _problem(self.body)
         detail = self._redact(problem.words) if problem else self._excerpt()
         said = f"{self.where}: HTTP {self.status}: {detail}"
@@ -122,17 +148,14 @@ class Answer:
                 return NotFound(said, self.status, detail, self.call)
         return BadRequest(said, self.status, detail, self.call)
 
-    def _fault(self, error: ValidationError) -> str:
-        """Say what is wrong with the body without its values, which may be secrets."""
-        if not _is_json(self.body):
-            return self._excerpt()
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        return f"{'.'.join(map(str, first['loc'])) or 'the answer'}: {first['msg']}"
+    def _not_json(self) -> UnexpectedAnswer:
+        return UnexpectedAnswer(f"{self.where}: not an answer of the API but {self._excerpt()}")
 
     def _excerpt(self) -> str:
-        # Redacted before it is cut, since half a secret would not be recognised; broken JSON may hold one to come.
-        text = self._redact(" ".join(self.body.decode(errors="replace").split()))
-        return "broken JSON" if text.startswith("{") else repr(text[:_EXCERPT])
+        if self.body.lstrip().startswith(b"{"):
+            return "broken JSON"  # which may hold secrets that we don't know yet
+        # Redacted before it is cut: half a secret would not be recognised.
+        return repr(self._redact(" ".join(self.body.decode(errors="replace").split()))[:_EXCERPT])
 
     def _redact(self, text: str) -> str:
         secret = self.secret.get_secret_value()
@@ -141,7 +164,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A try that may be repeated; *retry_after* is the pause in seconds that the server asked for."""
+    """A failed try that may be repeated. *retry_after* is the pause in seconds that the server asked for."""
 
     error: ControlError
     retry_after: float | None = None
@@ -150,9 +173,8 @@ class _Failure:
 class Transport:
     """Sends requests to one control server.
 
-    Whatever is asked of a control server here may be asked again when no answer came: reading, deleting and setting
-    are idempotent, an access token too many ends by itself, and an auth key whose value was lost on the way can never
-    be used by anyone: it is single-use, known to nobody, and expires.
+    Every request may be sent again if no answer came. Reading, deleting and setting are idempotent. An access token too
+    many expires. So does an auth key whose answer was lost, and nobody can use it before, because nobody knows it.
     """
 
     def __init__(
@@ -162,7 +184,7 @@ class Transport:
         retry: Retry,
         observe: Callable[[str, str], None] = lambda method, code: None,
     ) -> None:
-        """*observe* is told the method of each try and the status of its answer, ``none`` without one."""
+        """*observe* is called for each try with the method and the status, which is ``none`` without an answer."""
         self._session = session
         self._base_url = base_url
         self._retry = retry
@@ -194,11 +216,11 @@ class Transport:
                 json=request.json,
                 data=request.form,
                 headers={"User-Agent": USER_AGENT, "Accept": "application/json", **request.headers},
-                # A redirect would take the credentials elsewhere.
+                # A redirect would send the credentials elsewhere.
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=self._retry.silence),
             ) as response:
-                answer = Answer(where, response.status, await response.read(), request.secret, call)
+                answer = Answer(where, response.status, await _blocks(response.content), request.secret, call)
                 code = str(response.status)
                 retry_after = _seconds(response.headers.get("Retry-After", ""))
         except aiohttp.SocketTimeoutError:
@@ -215,8 +237,25 @@ class Transport:
         return answer
 
 
+async def _blocks(content: aiohttp.StreamReader) -> tuple[bytes, ...]:
+    """Read a body into blocks of at least *_BLOCK* bytes, of which the last one may be smaller."""
+    blocks: list[bytes] = []
+    block: list[bytes] = []
+    async for data in content.iter_any():
+        block.append(data)
+        if sum(map(len, block)) >= _BLOCK:
+            blocks.append(b"".join(block))
+            block.clear()
+    return (*blocks, b"".join(block))
+
+
+@cache
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(model)
+
+
 def _seconds(header: str) -> float | None:
-    """Read a Retry-After in seconds; the form with a date is left to the usual back-off."""
+    """Return a Retry-After in seconds; None for the form with a date, so that the usual back-off applies."""
     return float(header) if header.isascii() and header.isdigit() else None
 
 

@@ -30,7 +30,7 @@ def transport(session: aiohttp.ClientSession, url: str, retry: Retry) -> Transpo
 
 
 def answer(status: int, body: str) -> Answer:
-    return Answer("GET https://control.example.org/x", status, body.encode(), SecretStr("swordfish"))
+    return Answer("GET https://control.example.org/x", status, [body.encode()], SecretStr("swordfish"))
 
 
 class Refusal(NamedTuple):
@@ -103,7 +103,7 @@ def test_a_success_needs_no_body(body: str) -> None:
 
 
 def test_an_empty_secret_leaves_messages_readable() -> None:
-    refusal = Answer("GET /", 400, b'{"message": "no"}', SecretStr("")).refusal()
+    refusal = Answer("GET /", 400, [b'{"message": "no"}'], SecretStr("")).refusal()
     assert refusal.detail == "no"
 
 

@@ -1,0 +1,128 @@
+"""Reads lists of devices, and decodes only the devices that have changed since the last list.
+
+The list of a large tailnet is tens of megabytes of JSON, and little of it changes from one read to the next. So it is
+split where one device ends and the next one begins, which is ``},{"`` in compact JSON. Each piece is looked up by its
+hash among the pieces of the last list. Only the pieces that are not found there are parsed.
+
+The same bytes may occur inside a device: in a nested list, or where a string ends in ``},{``. A piece that ends there
+is not valid JSON, since a brace or a quote is still open. It is joined with the pieces after it until they are valid
+together, which happens at the end of the device and not before. If the server does not always write the same white
+space between two devices, a piece holds several devices. So a piece is parsed as a list.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from tsoperator.tsclient.models import Device, DeviceList
+from tsoperator.tsclient.timeslice import TimeSlice
+from tsoperator.tsclient.transport import Answer
+
+_SPACE: Final = rb"[ \t\r\n]*"
+_HEAD: Final = re.compile(rb' \{ "devices" : \[ \{( )"'.replace(b" ", _SPACE))
+_BETWEEN: Final = rb"\} , \{".replace(b" ", _SPACE)
+_TAIL: Final = re.compile(rb"\} \] \} \Z".replace(b" ", _SPACE))
+_COMPACT: Final = b'},{"'
+_LONGEST: Final = 1 << 18
+"""How many bytes a piece may have."""
+_VAIN: Final = 1 << 22
+"""How many bytes may be parsed in vain for one device, in all tries together."""
+_DEVICES: Final = TypeAdapter(list[Device])
+
+
+class _NotSplit(Exception):
+    """The body is not a list of devices, or is not written as the control servers write it."""
+
+
+class DeviceListReader:
+    """Reads one list of devices after another."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Device] = {}  # the last list, by a keyed hash of 64 bits of the JSON
+
+    async def read(self, answer: Answer) -> dict[str, Device]:
+        """Return the devices by node ID. If several have the same ID, the last one counts. Raises ControlError.
+
+        A device that has not changed since the last list is the same object.
+        """
+        answer.check_status()
+        try:
+            return await self._read(answer)
+        except _NotSplit:
+            return {device.node_id: device for device in answer.read(DeviceList).devices}
+
+    async def _read(self, answer: Answer) -> dict[str, Device]:
+        known: dict[int, Device] = {}
+        found: dict[str, Device] = {}
+        count, text, vain = 0, None, 0
+        pieces = _Pieces.of(answer.blocks)
+        time_slice = TimeSlice()
+        for piece in pieces:
+            text = piece if text is None else text + pieces.separator + piece
+            device = self._known.get(hash(text))
+            devices = [device] if device else _decoded(text, count, answer)
+            if devices:
+                if len(devices) == 1:
+                    known[hash(text)] = devices[0]
+                for each in devices:
+                    found[each.node_id] = each
+                count, text, vain = count + len(devices), None, 0
+            elif (vain := vain + len(text)) > _VAIN:
+                raise _NotSplit
+            await time_slice.pause()
+        if text is not None:
+            raise _NotSplit
+        self._known = known
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """The pieces of a body: text from the first letter of a device, without ``{"``, to its end, without ``}``.
+
+    The first device begins at *start*. The others are preceded by the *separator*.
+    """
+
+    blocks: Sequence[bytes]
+    start: int
+    separator: bytes
+
+    @classmethod
+    def of(cls, blocks: Sequence[bytes]) -> Self:
+        """Learn from the first block how devices are separated. Raises _NotSplit."""
+        first = blocks[0] if blocks else b""
+        head = _HEAD.match(first)
+        if head is None:
+            raise _NotSplit
+        # In indented JSON the space after the brace tells a device from an object inside it.
+        separator = re.compile(_BETWEEN + head[1] + b'"').search(first, head.end())
+        return cls(blocks, head.end(), separator[0] if separator else _COMPACT)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the pieces, splitting one block after the other. Raises _NotSplit."""
+        *pieces, rest = self.blocks[0][self.start :].split(self.separator)
+        yield from pieces
+        for block in self.blocks[1:]:
+            *pieces, rest = (rest + block).split(self.separator)
+            yield from pieces
+            if len(rest) > _LONGEST:
+                raise _NotSplit
+        tail = _TAIL.search(rest)
+        if tail is None:
+            raise _NotSplit
+        yield rest[: tail.start()]
+
+
+def _decoded(text: bytes, count: int, answer: Answer) -> list[Device]:
+    """Return the devices in *text*, none if it is not JSON. Raises UnexpectedAnswer; *count* devices came before."""
+    try:
+        return _DEVICES.validate_json(b'[{"' + text + b"}]")
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        if fault["type"] == "json_invalid":
+            return []
+        number, *field = fault["loc"]
+        raise answer.unexpected(["devices", count + int(number), *field], fault["msg"]) from None
