@@ -44,7 +44,7 @@ from tsoperator.desired.children import (
     by_owner,
     within,
 )
-from tsoperator.devices import Devices, ProxyDevices, mark_of
+from tsoperator.devices import Devices, ProxyDevices, lookup_name, lookup_names
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
@@ -72,6 +72,7 @@ from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
+from tsoperator.tsclient.models import Device
 from tsoperator.tsclient.oauth import ClientCredentials, CredentialFiles, IdentityFile
 from tsoperator.upkeep import Upkeep
 
@@ -131,7 +132,7 @@ async def run(settings: Settings) -> None:
             coalesce={DNSRecordsReconciler.name: _GATHER},
             beside=[devices.follow, preflight.run],
         )
-        devices.listen(lambda marks: _look_again(manager, cache, marks))
+        devices.listen(lambda old, new: _look_again(manager, cache, old, new))
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             if address:
                 log.info("probes and metrics on %s", address)
@@ -211,14 +212,15 @@ def _request_observers(registry: CollectorRegistry) -> list[Callable[[str, str],
     return [observer("kubernetes"), observer("control")]
 
 
-def _look_again(manager: Manager, cache: Cache, marks: frozenset[str]) -> None:
-    """Let the reconcilers look at whom a change of the devices with these *marks* concerns."""
+def _look_again(manager: Manager, cache: Cache, old: Device | None, new: Device | None) -> None:
+    """Let the reconcilers look at whom a change of a device concerns."""
+    names = frozenset[str]().union(*({each.node_id, *lookup_names(each)} for each in (old, new) if each))
     for each in cache.all(SECRET):
-        if secret.device_of(each, None).id in marks:
+        if secret.device_of(each, None).id in names:
             manager.look_again(each)
     for service in cache.all(SERVICE):
-        name = mark_of(egress.destination(service))
-        if name in marks or name.partition(".")[0] in marks:
+        name = lookup_name(egress.destination(service))
+        if name in names or name.partition(".")[0] in names:
             manager.look_again(service)
 
 

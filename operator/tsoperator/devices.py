@@ -1,9 +1,9 @@
-"""The devices of the tailnet, as the control server listed them last, and those that have gone since."""
+"""The devices of the tailnet as the control server last listed them, and the devices that have gone since."""
 
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -19,22 +19,24 @@ from tsoperator.runtime.workqueue import nine_to_ten_tenths
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError, Forbidden
 from tsoperator.tsclient.models import Device
+from tsoperator.tsclient.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)
 
 DEPARTED = 4096
-"""How many marks of devices that have gone are remembered."""
+"""How many lookup names of devices that have gone are remembered."""
 
-Listener = Callable[[frozenset[str]], None]
-"""Called with the node IDs and marks of devices that have come, gone or changed."""
+Listener = Callable[[Device | None, Device | None], None]
+"""Called with a device as it was and as it is: None before it came, and after it has gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many seconds lie between two reads of the list.
+    """How many seconds to wait between two reads of the list.
 
-    *first* if a device that isn't in it is asked for, doubled up to *longest* while that goes on; *interval* if nobody
-    asks; *denied* after the control server said that it is not for us.
+    *first* applies after somebody asked for a device that is not in the list, and doubles up to *longest* as long as
+    that goes on. *interval* applies when nobody asks. *denied* applies after the control server refused to show the
+    list.
     """
 
     first: float = 0.5
@@ -44,28 +46,32 @@ class Pace:
     jitter: Callable[[], float] = nine_to_ten_tenths
 
 
-def mark_of(text: str) -> str:
-    """Return how the device with a MagicDNS name or address is found: in lower case without the last dot."""
+def lookup_name(text: str) -> str:
+    """Return the form of a MagicDNS name or address by which devices are looked up: lower case, no dot at the end."""
     try:
-        return str(ip_address(text))
+        name = str(ip_address(text))
     except ValueError:
-        return text.lower().removesuffix(".")
+        name = text.lower().removesuffix(".")
+    return text if text == name else name  # not two equal strings for each of many devices
 
 
-def marks_of(device: Device) -> frozenset[str]:
-    """Return what *device* is found by: name and addresses, in this tailnet the name's first label too."""
+def lookup_names(device: Device) -> frozenset[str]:
+    """Return all names by which *device* is looked up.
+
+    These are its MagicDNS name and its addresses, and the first label of the name if the device is in this tailnet.
+    """
     label = () if device.external else (device.short_name.lower(),)
-    return frozenset({mark_of(device.name), *map(mark_of, device.addresses), *label})
+    return frozenset({lookup_name(device.name), *map(lookup_name, device.addresses), *label})
 
 
 class ProxyDevices(Collector):
-    """Counts the devices of proxies, as their Secrets tell."""
+    """Counts the devices of proxies that have written their device's ID to their Secret."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
     def collect(self) -> Iterator[Metric]:
-        """Count (the contract of prometheus_client's collectors)."""
+        """Yield the counts; prometheus_client calls this for each scrape."""
         family = GaugeMetricFamily(
             "tsoperator_devices", "Devices of proxies, by the kind of object that asked for them.", labels=["parent"]
         )
@@ -78,54 +84,60 @@ class ProxyDevices(Collector):
 
 
 class Devices:
-    """A table of the tailnet's devices: one list for all proxies, read in the background; a look at it never waits."""
+    """A table of the tailnet's devices.
+
+    One list serves all proxies. It is read in the background, so that looking a device up never waits.
+    """
 
     def __init__(self, tailnet: TailnetClient, pace: Pace | None = None) -> None:
         self._tailnet = tailnet
         self._pace = pace or Pace()
-        self._table: dict[str, Device] = {}  # by node ID
-        self._ids: dict[str, str] = {}  # by mark
-        self._departed: OrderedDict[str, Device] = OrderedDict()  # by mark
+        self._by_id: dict[str, Device] = {}
+        self._ids: dict[str, tuple[str, ...]] = {}  # by lookup name; the last one has it, the others claim it too
+        self._departed: OrderedDict[str, Device] = OrderedDict()  # by lookup name
+        self._written: set[str] = set()  # IDs of devices that were put or dropped since the last read began
         self._listeners: list[Listener] = []
         self._wanted = asyncio.Event()
         self._reading = asyncio.Lock()
         self._spacing = self._pace.first
         self._not_before = 0.0  # of the event loop's clock
-        self._failure: ControlError | None = None
+        self._failure: ControlError | None = None  # of the last read
 
     def listen(self, listener: Listener) -> None:
-        """Call *listener* whenever the list tells of changes."""
+        """Call *listener* for each device that comes, goes, or changes in what matters to a proxy."""
         self._listeners.append(listener)
 
     def get(self, node_id: str) -> Device | None:
-        """Return the device; if it isn't known, or not approved yet, the list is read again soon."""
+        """Return the device. If it isn't known, or not approved yet, the list is read again soon."""
         device = self.known(node_id)
         if device is None or not device.authorized:
             self._wanted.set()
         return device
 
     def known(self, node_id: str) -> Device | None:
-        """Return the device as the list has it."""
-        return self._table.get(node_id)
+        """Return the device as it is in the list."""
+        return self._by_id.get(node_id)
 
     def at(self, text: str) -> Device | None:
-        """Return the device that has that MagicDNS name, first label of one, or address."""
-        return _find(text, lambda mark: self._table.get(self._ids.get(mark, "")))
+        """Return the device that has this MagicDNS name, first label of one, or address."""
+        return _find(text, lambda name: self._by_id.get(self._ids.get(name, ("",))[-1]))
 
     def departed(self, text: str) -> Device | None:
-        """Return the device that once had that MagicDNS name or address, as it was then; now nobody has it."""
+        """Return the last device that had this MagicDNS name or address, as it was then, if no device has it now."""
         return _find(text, self._departed.get)
 
     def put(self, device: Device) -> None:
-        """Take in what has just become of *device*."""
-        self._take(device.node_id, device)
+        """Enter *device*, which the caller has just changed or read."""
+        self._written.add(device.node_id)
+        self._replace(device.node_id, device)
 
     def drop(self, node_id: str) -> None:
-        """Forget a device that has just been deleted."""
-        self._take(node_id, None)
+        """Remove a device that has just been deleted."""
+        self._written.add(node_id)
+        self._replace(node_id, None)
 
     async def refresh(self) -> None:
-        """See to it that the list is but seconds old. Raises ControlError."""
+        """Read the list unless that was done in the last seconds. Raises ControlError."""
         async with self._reading:
             if self._now() >= self._not_before:
                 await self._read()
@@ -133,7 +145,7 @@ class Devices:
                 raise self._failure.with_traceback(None)
 
     async def follow(self) -> None:
-        """Keep the table up to date until cancelled: from when it is first asked."""
+        """Keep the table up to date until cancelled, starting when somebody first asks for a device."""
         await self._wanted.wait()
         while True:
             await asyncio.sleep(self._not_before - self._now())
@@ -147,7 +159,7 @@ class Devices:
             self._spacing = min(self._spacing * 2, self._pace.longest) if asked else self._pace.first
 
     async def _is_wanted(self) -> bool:
-        """Wait until the next read is due; tell whether it was asked for."""
+        """Wait until the next read is due, and tell whether somebody asked for it."""
         try:
             async with asyncio.timeout(self._pace.interval * self._pace.jitter()):
                 await self._wanted.wait()
@@ -156,21 +168,18 @@ class Devices:
         return True
 
     async def _read(self) -> None:
+        self._written.clear()
         try:
-            found = await self._tailnet.devices()
+            listed = await self._tailnet.devices()
         except ControlError as error:
             self._fail(error)
             raise
         self._failure = None
+        await self._update(listed)
         self._not_before = self._now() + self._spacing
-        changed = frozenset().union(*(self._take(gone, None) for gone in self._table.keys() - found.keys()))
-        changed = changed.union(*(self._take(node_id, device) for node_id, device in found.items()))
-        if changed:
-            for listener in self._listeners:
-                listener(changed)
 
     def _fail(self, error: ControlError) -> None:
-        """Remember *error*, and say it if it is news."""
+        """Remember *error*, and log it if it differs from the last one."""
         denied = isinstance(error, Forbidden)
         if str(error) != str(self._failure):
             hint = "; tags and names of devices are left as they are without the scope devices:core" if denied else ""
@@ -178,23 +187,55 @@ class Devices:
         self._failure = error
         self._not_before = self._now() + (self._pace.denied if denied else self._pace.longest)
 
-    def _take(self, node_id: str, new: Device | None) -> frozenset[str]:
-        """Put *new* in the place of the device with that ID; return what both are found by, if a proxy has to know."""
-        old = self._table.pop(node_id, None)
-        lost, found = marks_of(old) if old else frozenset[str](), marks_of(new) if new else frozenset[str]()
-        for mark in lost - found:
-            if old is not None and self._ids.get(mark) == node_id:  # else another device took it over
-                del self._ids[mark]
-                self._departed[mark] = old
+    async def _update(self, listed: Mapping[str, Device]) -> None:
+        """Make the table like what was *listed*, by node ID. An unchanged device is the same object in both."""
+        time_slice = TimeSlice()
+        for node_id in self._by_id.keys() - listed.keys():
+            self._correct(node_id, None)
+            await time_slice.pause()
+        for node_id, device in listed.items():
+            if self._by_id.get(node_id) is not device:
+                self._correct(node_id, device)
+            await time_slice.pause()
+
+    def _correct(self, node_id: str, listed: Device | None) -> None:
+        if node_id not in self._written:  # the list may be older than what was written
+            self._replace(node_id, listed)
+
+    def _replace(self, node_id: str, new: Device | None) -> None:
+        """Replace the device with this ID, and tell the listeners if a proxy has to know."""
+        old = self._by_id.pop(node_id, None)
         if new is not None:
-            self._table[node_id] = new
-        for mark in found:
-            self._ids[mark] = node_id
-            self._departed.pop(mark, None)
+            self._by_id[node_id] = new
+        if old is None and new is None:
+            return
+        if old is None or new is None or _named(old) != _named(new):
+            self._index(node_id, old, new)
+        if old is None or new is None or _relevant(old) != _relevant(new):
+            for listener in self._listeners:
+                listener(old, new)
+
+    def _index(self, node_id: str, old: Device | None, new: Device | None) -> None:
+        """Let the device with this ID be found by the names of *new*, no longer by those of *old*."""
+        found = lookup_names(new) if new else frozenset[str]()
+        alone = (node_id,)
+        for name in found:
+            others = self._others(name, node_id)
+            self._ids[name] = (*others, node_id) if others else alone
+            self._departed.pop(name, None)
+        if old is None:
+            return
+        for name in lookup_names(old) - found:
+            if others := self._others(name, node_id):
+                self._ids[name] = others
+            else:
+                del self._ids[name]
+                self._departed[name] = old
         while len(self._departed) > DEPARTED:
             self._departed.popitem(last=False)
-        same = old is not None and new is not None and _told(old) == _told(new)
-        return frozenset() if same else lost | found | {node_id}
+
+    def _others(self, name: str, node_id: str) -> tuple[str, ...]:
+        return tuple(each for each in self._ids.get(name, ()) if each != node_id)
 
     @staticmethod
     def _now() -> float:
@@ -202,13 +243,19 @@ class Devices:
 
 
 def _find(text: str, get: Callable[[str], Device | None]) -> Device | None:
-    """Return the device that *text* names among those that *get* returns by mark."""
-    mark = mark_of(text)
-    if device := get(mark):
+    """Return the device that *text* names, where *get* looks up a name."""
+    name = lookup_name(text)
+    if device := get(name):
         return device
-    short = get(mark.partition(".")[0])
-    return short if short and short.name == short.short_name else None  # Headscale tells first labels only
+    short = get(name.partition(".")[0])
+    return short if short and short.name == short.short_name else None  # Headscale gives only the first label
 
 
-def _told(device: Device) -> tuple[object, ...]:
-    return device.name, device.authorized, device.external, frozenset(device.tags), device.addresses
+def _named(device: Device) -> tuple[object, ...]:
+    """Return what the lookup names of *device* follow from."""
+    return device.name, device.external, device.addresses
+
+
+def _relevant(device: Device) -> tuple[object, ...]:
+    """Return what proxies have to know of *device*."""
+    return *_named(device), device.authorized, frozenset(device.tags)

@@ -1,4 +1,5 @@
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -9,8 +10,10 @@ from clustersim.tailnet import Device, NewKey
 from pydantic import SecretStr
 from tsoperator import devices as module
 from tsoperator.devices import Devices, Pace
+from tsoperator.tsclient import timeslice
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import Forbidden, Unavailable
+from tsoperator.tsclient.models import Device as Listed
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
 
@@ -106,24 +109,85 @@ async def test_a_device_that_waits_for_approval_is_looked_at_again(control: Cont
 
 
 async def test_listeners_are_told_of_what_matters_and_of_nothing_else(control: Control, client: TailnetClient) -> None:
-    changes: list[frozenset[str]] = []
+    changes: list[tuple[Listed | None, Listed | None]] = []
     device, other = join(control), join(control, "web")
     devices = Devices(client, QUICK)
-    devices.listen(changes.append)
+    devices.listen(lambda old, new: changes.append((old, new)))
     async with running(devices.follow()):
         devices.get(device.node_id)
-        await until(lambda: len(changes) == 1)
-        control.update(replace(device, tags=("tag:other",)))
         await until(lambda: len(changes) == 2)
-        control.delete_device(control.devices[device.node_id])
+        control.update(replace(device, tags=("tag:other",)))
         await until(lambda: len(changes) == 3)
+        control.delete_device(control.devices[device.node_id])
+        await until(lambda: len(changes) == 4)
         count = control.requests[LIST]
         control.disconnect(other.node_id, seconds=60)
         await until(lambda: control.requests[LIST] > count + 2)
-    marks = {device.node_id, "db", *device.addresses}
-    assert changes[0] >= marks | {other.node_id}
-    assert all(marks <= change and other.node_id not in change for change in changes[1:])
-    assert len(changes) == 3
+    first, changed = changes[0][1], changes[2][1]
+    assert (first and first.tags, changed and changed.tags) == (("tag:k8s",), ("tag:other",))
+    assert [(old, new and new.node_id) for old, new in changes[:2]] == [(None, device.node_id), (None, other.node_id)]
+    assert changes[2:] == [(first, changed), (changed, None)]
+
+
+async def test_listeners_are_told_what_is_put_and_dropped(control: Control, client: TailnetClient) -> None:
+    changes: list[tuple[Listed | None, Listed | None]] = []
+    device = join(control)
+    devices = Devices(client)
+    await devices.refresh()
+    old = devices.known(device.node_id)
+    assert old is not None
+    new = replace(old, tags=("tag:other",))
+    devices.listen(lambda old, new: changes.append((old, new)))
+    devices.put(new)
+    devices.put(replace(new, hostname="other"))
+    devices.drop(device.node_id)
+    devices.drop(device.node_id)
+    assert changes == [(old, new), (replace(new, hostname="other"), None)]
+
+
+async def test_what_is_put_or_dropped_while_a_list_is_read_is_newer_than_the_list(
+    control: Control, client: TailnetClient
+) -> None:
+    devices = Devices(client, Pace(first=0))
+    first, second, third = (join(control, name) for name in ("db", "web", "api"))
+    await devices.refresh()
+    put = devices.known(second.node_id)
+    assert put is not None
+
+    def write(_: Listed | None, new: Listed | None) -> None:
+        if new and new.node_id == first.node_id:
+            devices.put(replace(put, tags=("tag:put",)))
+            devices.drop(third.node_id)
+
+    devices.listen(write)
+    for each in (first, second, third):
+        control.update(replace(each, tags=("tag:listed",)))
+    for tags in (("tag:listed",), ("tag:put",), None), (("tag:listed",),) * 3:
+        await devices.refresh()
+        found = [devices.known(each.node_id) for each in (first, second, third)]
+        assert tuple(each and each.tags for each in found) == tags
+
+
+async def test_other_tasks_run_while_many_devices_change(
+    control: Control, client: TailnetClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeslice, "SECONDS", 0)
+    turn = 0
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    turns: set[int] = set()
+    devices = Devices(client)
+    devices.listen(lambda old, new: turns.add(turn))
+    for _ in range(20):
+        join(control)
+    async with running(count()):
+        await devices.refresh()
+    assert len(turns) == 20
 
 
 async def test_what_has_gone_is_remembered_until_somebody_has_its_name(control: Control, client: TailnetClient) -> None:
@@ -153,6 +217,18 @@ async def test_a_name_that_moves_to_another_device_is_that_devices(control: Cont
     assert devices.departed("db") is None
 
 
+async def test_a_name_that_two_devices_claim_stays_with_the_one_that_stays(
+    control: Control, client: TailnetClient
+) -> None:
+    one, other = ({"id": number, "name": "db.tail.example.org"} for number in ("1", "2"))
+    devices = Devices(client, Pace(first=0))
+    for listed in [one], [one, other], [one]:
+        control.answer(json.dumps({"devices": listed}), path=LIST[1])
+        await devices.refresh()
+        assert devices.at("db") is devices.known(listed[-1]["id"]) is not None
+    assert devices.departed("db") is None
+
+
 async def test_only_so_much_of_what_has_gone_is_remembered(
     control: Control, client: TailnetClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,8 +239,8 @@ async def test_only_so_much_of_what_has_gone_is_remembered(
     for device in gone:
         control.delete_device(device)
     await devices.refresh()
-    marks = [mark for device in gone for mark in (device.hostname, *device.addresses)]
-    assert sum(devices.departed(mark) is not None for mark in marks) <= 1
+    names = [name for device in gone for name in (device.hostname, *device.addresses)]
+    assert sum(devices.departed(name) is not None for name in names) <= 1
 
 
 async def test_a_list_that_is_seconds_old_is_not_read_again(control: Control, client: TailnetClient) -> None:
@@ -202,6 +278,16 @@ async def test_a_failure_passes(control: Control, client: TailnetClient, status:
     async with running(devices.follow()):
         assert devices.get(device.node_id) is None
         await until(lambda: devices.known(device.node_id) is not None)
+
+
+async def test_a_failure_is_forgotten_after_a_good_read(control: Control, client: TailnetClient) -> None:
+    control.fail(500, path=LIST[1])
+    devices = Devices(client, Pace(first=3600, longest=0))
+    with pytest.raises(Unavailable):
+        await devices.refresh()
+    await devices.refresh()
+    await devices.refresh()
+    assert control.requests[LIST] == 2
 
 
 async def test_a_control_server_that_is_away_is_not_asked_by_everybody(control: Control, client: TailnetClient) -> None:
