@@ -46,13 +46,13 @@ class Pace:
 
 
 class ProxyDevices(Collector):
-    """Counts the devices of proxies, as their Secrets tell."""
+    """Counts the devices of proxies that have written their device's ID to their Secret."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
     def collect(self) -> Iterator[Metric]:
-        """Count (the contract of prometheus_client's collectors)."""
+        """Yield the counts; prometheus_client calls this for each scrape."""
         family = GaugeMetricFamily(
             "tsoperator_devices", "Devices of proxies, by the kind of object that asked for them.", labels=["parent"]
         )
@@ -162,8 +162,8 @@ class Devices:
             self._fail(error)
             raise
         self._failure = None
-        self._not_before = self._now() + self._spacing
         await self._update(listed)
+        self._not_before = self._now() + self._spacing
 
     def _fail(self, error: ControlError) -> None:
         """Remember *error*, and log it if it differs from the last one."""
@@ -178,14 +178,14 @@ class Devices:
         """Make the table like what was *listed*, by node ID. An unchanged device is the same object in both."""
         time_slice = TimeSlice()
         for node_id in self._by_id.keys() - listed.keys():
-            self._take_over(node_id, None)
+            self._correct(node_id, None)
             await time_slice.pause()
         for node_id, device in listed.items():
             if self._by_id.get(node_id) is not device:
-                self._take_over(node_id, device)
+                self._correct(node_id, device)
             await time_slice.pause()
 
-    def _take_over(self, node_id: str, listed: Device | None) -> None:
+    def _correct(self, node_id: str, listed: Device | None) -> None:
         if node_id not in self._written:  # the list may be older than what was written
             self._replace(node_id, listed)
 

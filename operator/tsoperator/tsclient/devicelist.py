@@ -1,13 +1,13 @@
 """Reads lists of devices, and decodes only the devices that have changed since the last list.
 
-The list of a large tailnet is tens of megabytes of JSON in which little changes from one read to the next. So the body
-is split where one device ends and the next one begins, which is ``},{"`` in compact JSON. Each piece is looked up by its
-hash among the pieces of the last list, and only the pieces that are not there are parsed.
+The list of a large tailnet is tens of megabytes of JSON, and little of it changes from one read to the next. So it is
+split where one device ends and the next one begins, which is ``},{"`` in compact JSON. Each piece is looked up by its
+hash among the pieces of the last list. Only the pieces that are not found there are parsed.
 
-The same bytes may occur inside a device: in a nested list, or where a string ends in ``},{``. The piece that ends there
+The same bytes may occur inside a device: in a nested list, or where a string ends in ``},{``. A piece that ends there
 is not valid JSON, since a brace or a quote is still open. It is joined with the pieces after it until they are valid
-together, which they are at the end of the device and not before. If a server does not always write the same white space
-between two devices, a piece holds several devices, and is parsed as a list.
+together, which happens at the end of the device and not before. If the server does not always write the same white
+space between two devices, a piece holds several devices. So a piece is parsed as a list.
 """
 
 import re
@@ -30,7 +30,7 @@ _COMPACT: Final = b'},{"'
 _LONGEST: Final = 1 << 18
 """How many bytes a piece may have."""
 _VAIN: Final = 1 << 22
-"""How many bytes are parsed in vain until a device is given up, counting each try."""
+"""How many bytes may be parsed in vain for one device, in all tries together."""
 _DEVICES: Final = TypeAdapter(list[Device])
 
 
@@ -58,11 +58,11 @@ class DeviceListReader:
     async def _read(self, answer: Answer) -> dict[str, Device]:
         known: dict[int, Device] = {}
         found: dict[str, Device] = {}
-        count, text, vain = 0, b"", 0
+        count, text, vain = 0, None, 0
         pieces = _Pieces.of(answer.blocks)
         time_slice = TimeSlice()
         for piece in pieces:
-            text = text + pieces.separator + piece if text else piece
+            text = piece if text is None else text + pieces.separator + piece
             device = self._known.get(hash(text))
             devices = [device] if device else _decoded(text, count, answer)
             if devices:
@@ -70,11 +70,11 @@ class DeviceListReader:
                     known[hash(text)] = devices[0]
                 for each in devices:
                     found[each.node_id] = each
-                count, text, vain = count + len(devices), b"", 0
+                count, text, vain = count + len(devices), None, 0
             elif (vain := vain + len(text)) > _VAIN:
                 raise _NotSplit
             await time_slice.pause()
-        if text:
+        if text is not None:
             raise _NotSplit
         self._known = known
         return found

@@ -109,6 +109,10 @@ def failed_name(seconds: float) -> Failures:
     return {("n1", NAME): Failed("db", NAME_HELD, seconds)}
 
 
+def forget(what: str) -> ForgetFailure:
+    return ForgetFailure("staging", OWNER, "n1", what)
+
+
 class Failure(NamedTuple):
     wanted: ProxyDevices
     device: Device

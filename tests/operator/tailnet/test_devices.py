@@ -7,6 +7,7 @@ from clustersim.control import Control
 from clustersim.tailnet import Device, NewKey
 from tsoperator.api.device import Device as Known
 from tsoperator.tailnet.devices import DEPARTED, Devices, Pace
+from tsoperator.tsclient import timeslice
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import Forbidden, Unavailable
 from tsoperator.tsclient.transport import Retry
@@ -255,3 +256,35 @@ async def test_a_control_server_that_is_away_is_not_asked_by_everybody(control: 
         with pytest.raises(Unavailable):
             await devices.refresh()
     assert control.requests[LIST] == 1
+
+
+async def test_other_tasks_run_while_many_devices_change(
+    control: Control, client: TailnetClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeslice, "SECONDS", 0)
+    turn = 0
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    turns: set[int] = set()
+    devices = Devices(client)
+    devices.listen(lambda old, new: turns.add(turn))
+    for _ in range(20):
+        join(control)
+    async with running(count()):
+        await devices.refresh()
+    assert len(turns) == 20
+
+
+async def test_a_failure_is_forgotten_after_a_good_read(control: Control, client: TailnetClient) -> None:
+    control.fail(500, path=LIST[1])
+    devices = Devices(client, Pace(first=3600, longest=0))
+    with pytest.raises(Unavailable):
+        await devices.refresh()
+    await devices.refresh()
+    await devices.refresh()
+    assert control.requests[LIST] == 2

@@ -90,7 +90,7 @@ async def made() -> AsyncIterator[Making]:
             client = TailnetClient(
                 session, world.control_url, lambda: Credentials(client_id, secret), retry=Retry(tries=1)
             )
-            settings = Settings(NAMESPACE, Path(), Path(), login_server=world.control_url, pod_name=OPERATOR)
+            settings = Settings(NAMESPACE, Path(), Path(), pod_name=OPERATOR)
             nap = Nap()
             return Ground(Preflight(client, world.api, EventRecorder(world.api), settings, nap), nap)
 

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from typing import NamedTuple
 
 import aiohttp
@@ -108,20 +107,6 @@ def test_an_empty_secret_leaves_messages_readable() -> None:
     assert refusal.detail == "no"
 
 
-def test_a_body_is_whatever_its_blocks_are_together() -> None:
-    answer = Answer("GET /", 200, [b'{"id": "7", "na', b"", b'me": "db"}'], SecretStr(""))
-    assert answer.read(Device) == Device("7", "db")
-
-
-async def test_a_large_body_is_kept_in_blocks(transport: Transport, control: Control) -> None:
-    text = f'{{"message": "{"x" * 1_000_000}"}}'
-    control.answer(text)
-    found = await transport.send(ASKED)
-    assert found.body == text.encode()
-    assert len(found.blocks) > 3
-    assert min(map(len, found.blocks[:-1])) >= 1 << 17
-
-
 async def test_requests_name_the_operator(transport: Transport, control: Control) -> None:
     await transport.send(ASKED)
     assert control.user_agents == {"tailscale-k8s-operator"}
@@ -144,12 +129,24 @@ async def test_a_dropped_connection_is_tried_again(transport: Transport, control
     assert len(pauses.seconds) == 3
 
 
-async def test_a_try_that_gets_no_answer_gives_way_to_another(
-    session: aiohttp.ClientSession, url: str, control: Control, retry: Retry
-) -> None:
+async def test_a_server_that_falls_silent_is_asked_again(session: aiohttp.ClientSession) -> None:
+    control = Control()
     control.latency = 3600
-    with pytest.raises(Unavailable, match=r"the control server did not answer within 0\.01 s"):
-        await Transport(session, url, replace(retry, silence=0.01)).send(ASKED)
+
+    async def heal(_: float) -> None:
+        control.heal()
+
+    async with control.serve() as url:
+        assert (await Transport(session, url, Retry(silence=0.05, sleep=heal)).send(ASKED)).status == 401
+    assert control.requests.total() == 2
+
+
+async def test_a_server_that_stays_silent_is_unavailable(session: aiohttp.ClientSession, pauses: Pauses) -> None:
+    control = Control()
+    control.latency = 3600
+    async with control.serve() as url:
+        with pytest.raises(Unavailable, match=r"/name: the control server did not answer within 0\.05 s"):
+            await Transport(session, url, Retry(silence=0.05, sleep=pauses)).send(ASKED)
     assert control.requests.total() == 4
 
 
