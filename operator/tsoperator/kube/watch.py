@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tsoperator.api.objects import Object, Resource, labels
 from tsoperator.kube.client import KubeClient, ObjectList
-from tsoperator.kube.errors import Denied, Gone, KubeError, NotFound, error_of
+from tsoperator.kube.errors import Denied, Gone, KubeError, NotFound, Rewound, error_of
 
 log = logging.getLogger(__name__)
 
@@ -101,13 +101,14 @@ async def updates(
     slim: Callable[[Object], Object] = lambda obj: obj,
 ) -> AsyncIterator[Update]:
     """Yield a Listed, then every change, and a Watching as each watch begins; resume where a watch ended. List again
-    when the server has forgotten that version, or has let us in again. Never ends.
+    when the server has forgotten that version, was restored from a backup, or has let us in again. Never ends.
 
     *slim* returns what to keep of an object that is listed or has changed.
     """
     pace = pace or Pace()
     failures = 0
     version = ""
+    broken = False  # the last watch did not end in good order
     served = True
     loop = asyncio.get_running_loop()
     while True:
@@ -117,19 +118,21 @@ async def updates(
                 listing = await _list(client, selection, slim)
                 version, served = listing.resource_version, True
                 yield Listed(listing.items, version)
-            resumed_from = version
+            elif broken:  # if etcd was restored, a watch would tell nothing until the server reaches *version* again
+                _check_order(version, await _current_version(client, selection))
+            resumed_from, broken = version, True
             async with _watch(client, selection, version, pace) as events:
                 watching = loop.time()
                 yield Watching()
                 async for event in events:
-                    version, update = _read(event, selection, slim)
+                    version, update = _read(event, selection, version, slim)
                     failures = 0
                     if update is not None:
                         yield update
-            failures = 0
+            failures, broken = 0, False
             if version == resumed_from:  # an idle watch ended: never spin on a server that ends them at once
                 await asyncio.sleep(pace.first_retry)
-        except Gone as error:
+        except (Gone, Rewound) as error:
             log.info("%s: listing again: %s", selection, error)
             version = ""
             await asyncio.sleep(pace.first_retry)
@@ -148,10 +151,21 @@ async def updates(
             await asyncio.sleep(_delay(selection, pace, failures, error))
 
 
+def version_number(version: str) -> int:
+    """Return a resourceVersion as the number that the API server counts up over all objects of a kind; 0 if it is none
+    of its.
+    """
+    return int(version) if version.isdecimal() else 0
+
+
 async def _list(client: KubeClient, selection: Selection, slim: Callable[[Object], Object]) -> ObjectList:
     return await client.list(
         selection.resource, selection.namespace, selection.label_selector, selection.field_selector, slim
     )
+
+
+async def _current_version(client: KubeClient, selection: Selection) -> str:
+    return await client.current_version(selection.resource, selection.namespace, selection.field_selector)
 
 
 def _watch(
@@ -165,6 +179,12 @@ def _watch(
         pace.watch,
         selection.field_selector,
     )
+
+
+def _check_order(earlier: str, later: str) -> None:
+    """Raise Rewound if resourceVersions went back."""
+    if 0 < version_number(later) < version_number(earlier):
+        raise Rewound(f"resourceVersions went back from {earlier} to {later}")
 
 
 async def _is_unserved(client: KubeClient, resource: Resource) -> bool:
@@ -189,7 +209,9 @@ def _delay(selection: Selection, pace: Pace, failures: int, error: KubeError) ->
     return delay
 
 
-def _read(event: Object, selection: Selection, slim: Callable[[Object], Object]) -> tuple[str, Update | None]:
+def _read(
+    event: Object, selection: Selection, after: str, slim: Callable[[Object], Object]
+) -> tuple[str, Update | None]:
     """Return the version to resume from after *event*, and what it tells; a bookmark moves the version only."""
     kind, obj = event.get("type"), event.get("object")
     if not isinstance(obj, dict):
@@ -200,6 +222,7 @@ def _read(event: Object, selection: Selection, slim: Callable[[Object], Object])
         version = obj["metadata"]["resourceVersion"]
     except (KeyError, TypeError) as error:
         raise KubeError(f"watch of {selection}: an object without a resourceVersion") from error
+    _check_order(after, version)
     if kind == "BOOKMARK":
         return version, None
     return version, Deleted(obj) if kind == "DELETED" else Changed(slim(obj))

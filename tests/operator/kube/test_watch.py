@@ -207,6 +207,23 @@ async def test_a_gateway_that_answers_404_to_everything_takes_no_kind_away(
     assert told(seen) == [("Listed",), ("Changed", "a")]
 
 
+async def test_a_server_whose_etcd_was_restored_is_listed_and_followed_again(
+    sim: ClusterSim, client: KubeClient
+) -> None:
+    sim.store.create(kinds.CONFIGMAP, configmap("a"))
+    backup = sim.store.revision
+    sim.store.create(kinds.CONFIGMAP, configmap("b"))
+    async with following(client) as seen:
+        await watches(sim, 1)
+        sim.faults.leave()
+        sim.store.restore(backup)
+        await retries(sim)
+        sim.faults.clear()
+        await until(lambda: told(seen)[-1] == ("Listed", "a"))
+        sim.store.delete(kinds.CONFIGMAP, "default", "a")
+        await until(lambda: told(seen)[-1] == ("Deleted", "a"))
+
+
 async def test_a_server_that_is_away_is_tried_ever_more_seldom(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -339,6 +356,13 @@ async def test_a_failure_in_a_watch_resumes_it() -> None:
     script = Script([event("ADDED", "5"), FAILURE], [], current="5")
     assert told(await script.follow(2)) == [("Listed",), ("Changed", "a")]
     assert script.versions[:2] == ["1", "5"]
+
+
+@pytest.mark.parametrize("last", [FAILURE, event("ADDED", "4"), event("DELETED", "4"), event("BOOKMARK", "4")])
+async def test_versions_that_go_back_are_listed_again(last: Object) -> None:
+    script = Script([event("ADDED", "5"), last], [], current="4")
+    assert told(await script.follow(2)) == [("Listed",), ("Changed", "a"), ("Listed",)]
+    assert script.versions[:2] == ["1", "1"]
 
 
 async def test_after_a_good_watch_the_next_failure_is_a_first_one(caplog: pytest.LogCaptureFixture) -> None:
