@@ -88,16 +88,16 @@ class KubeClient:
     ) -> ObjectList:
         """Return all objects that match, read in pages; each carries its apiVersion and kind, which lists leave out.
 
-        *slim* returns what to keep of an object. It is called page by page, so that at most one page is held whole.
+        *slim* returns what to keep of an object. It is called page by page, so that no more than a page is held whole.
         """
         items: list[Object] = []
         query = {"limit": str(_PAGE), "labelSelector": label_selector, "fieldSelector": field_selector}
         while True:
             page = await self._page(resource, namespace, query)
-            for item in page.get("items") or ():
-                item["apiVersion"], item["kind"] = resource.api_version, resource.kind
-                items.append(slim(item))
+            kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+            items += [slim(item | kind) for item in page.get("items") or ()]
             metadata = page["metadata"]
+            del page  # it is large: not two at a time
             if not metadata.get("continue"):
                 return ObjectList(items, metadata["resourceVersion"])
             query["continue"] = metadata["continue"]
