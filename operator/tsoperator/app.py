@@ -34,7 +34,7 @@ from tsoperator.api.objects import (
     Resource,
 )
 from tsoperator.authkeys import AuthKeys
-from tsoperator.desired import secret
+from tsoperator.desired import pod, secret
 from tsoperator.desired.children import (
     BY_GROUPED_OWNER,
     BY_METRICS_OWNER,
@@ -167,7 +167,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
         Source(Selection(SECRET, namespace, managed), owned, secret.slim),
         Source(Selection(STATEFULSET, namespace, managed), owned),
-        Source(Selection(POD, namespace, managed), owned),
+        Source(Selection(POD, namespace, managed), owned, pod.slim),
         Source(Selection(ENDPOINTSLICE, namespace, managed), {BY_SERVICE: by_service}),
         *(
             Source(Selection(resource, namespace, managed))
