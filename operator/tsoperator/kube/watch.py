@@ -118,6 +118,7 @@ async def updates(
                 listing = await _list(client, selection, slim)
                 version, served = listing.resource_version, True
                 yield Listed(listing.items, version)
+                del listing  # or objects that change or go from then on would stay here
             elif broken:  # if etcd was restored, a watch would tell nothing until the server reaches *version* again
                 _check_order(version, await _current_version(client, selection))
             resumed_from, broken = version, True

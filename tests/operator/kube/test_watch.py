@@ -3,9 +3,10 @@
 import asyncio
 import json
 import logging
+import weakref
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -84,6 +85,26 @@ async def test_the_objects_that_there_are_come_first_and_then_every_change(sim: 
         sim.store.delete(kinds.CONFIGMAP, "default", "a")
         await until(lambda: len(seen) == 4)
     assert told(seen) == [("Listed", "a"), ("Changed", "b"), ("Changed", "a"), ("Deleted", "a")]
+
+
+async def test_what_was_listed_is_held_no_longer_than_it_is_told(sim: ClusterSim, client: KubeClient) -> None:
+    class Held(dict[str, Any]):
+        """An object that can be referred to weakly."""
+
+    held: list[weakref.ref[Object]] = []
+
+    def slim(obj: Object) -> Object:
+        made = Held(obj)
+        held.append(weakref.ref(made))
+        return made
+
+    sim.store.create(kinds.CONFIGMAP, configmap("a"))
+    stream = updates(client, CONFIGMAPS, PACE, slim)
+    assert isinstance(stream, AsyncGenerator)
+    async with aclosing(stream):
+        assert isinstance(await anext(stream), Listed)
+        assert await anext(stream) == Watching()
+        assert [each() for each in held] == [None]
 
 
 async def test_what_leaves_the_selection_is_deleted_to_it(sim: ClusterSim, client: KubeClient) -> None:
