@@ -94,6 +94,8 @@ class ApiServer:
             return _hang_up(request)
         if self._faults.nonsense:
             return web.Response(text="<html><body>Welcome</body></html>", content_type="text/html")
+        if self._faults.missing:
+            raise _no_such_path()
         await self._faults.strike(verb, plural)
         if target is None:
             return self._answer_document(request)

@@ -16,20 +16,22 @@ def encode(value: Any) -> bytes:
 
 
 class Encoder:
-    """Encodes objects, remembering the latest by their ``resourceVersion``, which no two objects share."""
+    """Encodes objects, remembering the latest by their ``resourceVersion``; two share one only after a restore."""
 
     def __init__(self, remembered: int = _REMEMBERED) -> None:
-        self._encoded: dict[str, bytes] = {}
+        self._encoded: dict[str, tuple[Object, bytes]] = {}
         self._remembered = remembered
 
     def __call__(self, obj: Object) -> bytes:
         """Return *obj*, which lies in the store, as JSON."""
         version = obj["metadata"]["resourceVersion"]
-        encoded = self._encoded.get(version)
-        if encoded is None:
-            encoded = self._encoded[version] = encode(obj)
-            if len(self._encoded) > self._remembered:
-                del self._encoded[next(iter(self._encoded))]
+        remembered = self._encoded.get(version)
+        if remembered is not None and remembered[0] is obj:
+            return remembered[1]
+        encoded = encode(obj)
+        self._encoded[version] = obj, encoded
+        if len(self._encoded) > self._remembered:
+            del self._encoded[next(iter(self._encoded))]
         return encoded
 
 

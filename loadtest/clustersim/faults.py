@@ -14,7 +14,7 @@ from clustersim.store import Store
 from clustersim.traffic import MUTATING
 
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
-_FIELDS = {"latency", "away", "nonsense", "fail", "forbid", "drop_watches", "expire_history", "clear"}
+_FIELDS = {"latency", "away", "nonsense", "missing", "fail", "forbid", "drop_watches", "expire_history", "clear"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,15 @@ class Failure:
 
 
 class Faults:
-    """What is wrong with the API server now; *away* closes connections, *nonsense* answers HTML."""
+    """What is wrong with the API server now; *away* closes connections, *nonsense* answers HTML, *missing* answers 404
+    to everything, as a gateway in front of it may.
+    """
 
     def __init__(self, store: Store, seed: int = 0) -> None:
         self.latency = 0.0
         self.away = False
         self.nonsense = False
+        self.missing = False
         self.watches: set[Subscription] = set()
         self._failures: list[Failure] = []
         self._bans: list[Ban] = []
@@ -87,7 +90,7 @@ class Faults:
     def clear(self) -> None:
         """Be well again."""
         self.latency = 0.0
-        self.away = self.nonsense = False
+        self.away = self.nonsense = self.missing = False
         self._failures.clear()
         self._bans.clear()
 
@@ -126,6 +129,7 @@ class Faults:
         self._failures += failures
         self._bans += bans
         self.nonsense = bool(wanted.get("nonsense", self.nonsense))
+        self.missing = bool(wanted.get("missing", self.missing))
         self.away = bool(wanted.get("away", self.away))
         if self.away:
             self.leave()
@@ -145,6 +149,7 @@ class Faults:
             "latency": self.latency,
             "away": self.away,
             "nonsense": self.nonsense,
+            "missing": self.missing,
             "fail": failures,
             "forbid": [asdict(ban) for ban in self._bans],
         }

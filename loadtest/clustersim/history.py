@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -109,6 +110,11 @@ class History:
             if change.resource == resource:
                 recent.append(change)
         return recent[::-1]
+
+    def undo(self, revision: int) -> Iterator[Change]:
+        """Take back the changes after *revision*, the last one first."""
+        while self._changes and self._changes[-1].revision > revision:
+            yield self._changes.pop()
 
     def forget(self, revision: int) -> None:
         """Forget everything up to *revision*: watches from before it get a 410."""

@@ -80,6 +80,17 @@ class Store:
         self.revision += 1
         self._history.forget(self.revision)
 
+    def restore(self, revision: int) -> None:
+        """Be as of *revision* again, as after a restore of etcd; Services keep what was allocated since."""
+        for change in self._history.undo(revision):
+            objects, key = self._objects[change.resource], (namespace_of(change.object), name_of(change.object))
+            self._population[key[0]] += (change.old is not None) - (key in objects)
+            if change.old is None:
+                del objects[key]
+            else:
+                objects[key] = change.old
+        self.revision = revision
+
     def create(self, resource: Resource, obj: Object, *, dry_run: bool = False) -> Object:
         """Add an object, with its defaults, and return it."""
         new = self._prepare_create(resource, obj)

@@ -57,9 +57,6 @@ def _catch_up(watch: Watch, store: Store) -> list[bytes]:
     if not watch.revision:
         objects = store.list(resource, watch.target.namespace)
         return [event("ADDED", watch.view.one(obj)) for obj in objects if watch.selector.matches(obj)]
-    if watch.revision > store.revision:
-        message = f"Too large resource version: {watch.revision}, current: {store.revision}"
-        raise ApiError(504, "Timeout", message, {"retryAfterSeconds": 1})
     return _lines(watch, store.changes_since(resource, watch.revision))
 
 
@@ -72,7 +69,8 @@ async def _follow(response: web.StreamResponse, watch: Watch, store: Store, chan
             async with asyncio.timeout_at(min(deadline, now() + pause)):
                 lines = _lines(watch, await changes.batch())
         except TimeoutError:
-            lines = [_bookmark(watch.target.resource, store.revision)] if watch.bookmark_interval else []
+            due = watch.bookmark_interval and store.revision >= watch.revision
+            lines = [_bookmark(watch.target.resource, store.revision)] if due else []
             if changes.pending:  # the version of a bookmark promises that nothing before it is outstanding
                 continue
         if lines:
@@ -80,7 +78,8 @@ async def _follow(response: web.StreamResponse, watch: Watch, store: Store, chan
 
 
 def _lines(watch: Watch, changes: Iterable[Change]) -> list[bytes]:
-    return [line for change in changes if (line := _line(watch, change))]
+    """Return *changes* as the client sees them: none yet where it is ahead of the server, as with Kubernetes."""
+    return [line for change in changes if change.revision > watch.revision and (line := _line(watch, change))]
 
 
 def _line(watch: Watch, change: Change) -> bytes:

@@ -33,7 +33,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
 )
-from tsoperator.desired import secret
+from tsoperator.desired import pod, secret
 from tsoperator.desired.children import (
     BY_GROUPED_OWNER,
     BY_METRICS_OWNER,
@@ -137,11 +137,11 @@ async def run(settings: Settings) -> None:
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             if address:
                 log.info("probes and metrics on %s", address)
-            pod = Key(settings.namespace, settings.pod_name)
+            own_pod = Key(settings.namespace, settings.pod_name)
             await manager.run(
                 client,
                 _elector(client, settings) if settings.leader_election else None,
-                before=partial(predecessor.gone, client, pod) if settings.pod_name else None,
+                before=partial(predecessor.gone, client, own_pod) if settings.pod_name else None,
                 beside=[tailnets.run],
             )
 
@@ -170,7 +170,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
         Source(Selection(SECRET, namespace, managed), {**owned, secret.BY_DEVICE: secret.by_device}, secret.slim),
         Source(Selection(STATEFULSET, namespace, managed), owned),
-        Source(Selection(POD, namespace, managed), owned),
+        Source(Selection(POD, namespace, managed), owned, pod.slim),
         Source(Selection(ENDPOINTSLICE, namespace, managed), {BY_SERVICE: by_service}),
         *(
             Source(Selection(resource, namespace, managed))

@@ -35,6 +35,11 @@ class Resource:
         """The ``apiVersion`` of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def is_custom(self) -> bool:
+        """Whether a CRD defines the kind: the groups of Kubernetes itself are one word, or end in ``.k8s.io``."""
+        return "." in self.group and not self.group.endswith(".k8s.io")
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the URL path of an object, or of the collection without a *name*."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]

@@ -5,7 +5,7 @@ kubernetes.aio loads configuration and credentials, and its REST client (an aioh
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -17,7 +17,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 
 from tsoperator.api.names import FIELD_MANAGER
 from tsoperator.api.objects import Key, Object, Resource, key_of
-from tsoperator.kube.errors import KubeError, StatusError, Unreachable, error_of
+from tsoperator.kube.errors import KubeError, NotFound, StatusError, Unreachable, error_of
 
 USER_AGENT = FIELD_MANAGER
 _MERGE_PATCH = "application/merge-patch+json"
@@ -79,22 +79,45 @@ class KubeClient:
         return await self._call("GET", resource.path(key.namespace, key.name))
 
     async def list(
-        self, resource: Resource, namespace: str = "", label_selector: str = "", field_selector: str = ""
+        self,
+        resource: Resource,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        slim: Callable[[Object], Object] = lambda obj: obj,
     ) -> ObjectList:
-        """Return all objects that match, read in pages; each carries its apiVersion and kind, which lists leave out."""
+        """Return all objects that match, read in pages; each carries its apiVersion and kind, which lists leave out.
+
+        *slim* returns what to keep of an object. It is called page by page, so that no more than a page is held whole.
+        """
         items: list[Object] = []
         query = {"limit": str(_PAGE), "labelSelector": label_selector, "fieldSelector": field_selector}
         while True:
-            page = await self._call("GET", resource.path(namespace), query)
-            for item in page.get("items") or ():
-                item["apiVersion"], item["kind"] = resource.api_version, resource.kind
-                items.append(item)
-            metadata = page.get("metadata") or {}
-            if not metadata.get("resourceVersion"):  # taken for an empty list it would delete all that is known
-                raise KubeError(f"list of {resource}: not an API server's answer (no resourceVersion)")
+            page = await self._page(resource, namespace, query)
+            kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+            items += [slim(item | kind) for item in page.get("items") or ()]
+            metadata = page["metadata"]
+            del page  # it is large: not two at a time
             if not metadata.get("continue"):
                 return ObjectList(items, metadata["resourceVersion"])
             query["continue"] = metadata["continue"]
+
+    async def current_version(self, resource: Resource, namespace: str = "", field_selector: str = "") -> str:
+        """Return the resourceVersion that a list would have now."""
+        page = await self._page(resource, namespace, {"limit": "1", "fieldSelector": field_selector})
+        version: str = page["metadata"]["resourceVersion"]
+        return version
+
+    async def serves(self, resource: Resource) -> bool:
+        """Tell by discovery whether the kind of a CRD is served. Raises a KubeError if the answer is no API server's:
+        a gateway may answer 404 to everything.
+        """
+        try:
+            kinds = await self._discover(f"/apis/{resource.api_version}", "resources")
+        except NotFound:
+            groups = await self._discover("/apis", "groups")
+            return any(each["groupVersion"] == resource.api_version for group in groups for each in group["versions"])
+        return any(each["name"] == resource.plural for each in kinds)
 
     @asynccontextmanager
     async def watch(
@@ -161,6 +184,20 @@ class KubeClient:
         if propagation:
             options["propagationPolicy"] = propagation
         await self._call("DELETE", resource.path(key.namespace, key.name), body=options)
+
+    async def _page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Object:
+        page = await self._call("GET", resource.path(namespace), query)
+        if not (page.get("metadata") or {}).get(
+            "resourceVersion"
+        ):  # as an empty list it would delete all that is known
+            raise KubeError(f"list of {resource}: not an API server's answer (no resourceVersion)")
+        return page
+
+    async def _discover(self, path: str, field: str) -> Sequence[Object]:
+        found = (await self._call("GET", path)).get(field)
+        if not isinstance(found, list):
+            raise KubeError(f"GET {path}: not an API server's answer (no {field})")
+        return found
 
     async def _call(
         self,

@@ -2,6 +2,7 @@
 
 KubeError
 ├── Unreachable           no answer: refused, reset, timed out
+├── Rewound               resourceVersions went back: list again
 └── StatusError           an answer that is a Status
     ├── NotFound          404: the object, or its kind, is not there
     ├── Conflict          409: somebody else was faster; look again
@@ -20,6 +21,10 @@ class KubeError(Exception):
 
 class Unreachable(KubeError):
     """The API server gave no answer in time."""
+
+
+class Rewound(KubeError):
+    """The API server's resourceVersions are lower than before: its etcd was restored from a backup."""
 
 
 class StatusError(KubeError):

@@ -5,11 +5,12 @@ import logging
 import math
 import random
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from tsoperator.api.objects import Object, Resource, labels
-from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import Denied, Gone, KubeError, NotFound, error_of
+from tsoperator.kube.client import KubeClient, ObjectList
+from tsoperator.kube.errors import Denied, Gone, KubeError, NotFound, Rewound, error_of
 
 log = logging.getLogger(__name__)
 
@@ -93,68 +94,125 @@ class Pace:
     jitter: Callable[[], float] = random.random
 
 
-async def updates(client: KubeClient, selection: Selection, pace: Pace | None = None) -> AsyncIterator[Update]:
-    """Yield a Listed, then every change, and a Watching as each watch begins; resume where a watch ended, list again
-    when the server has forgotten or has let us in again. Never ends.
+async def updates(
+    client: KubeClient,
+    selection: Selection,
+    pace: Pace | None = None,
+    slim: Callable[[Object], Object] = lambda obj: obj,
+) -> AsyncIterator[Update]:
+    """Yield a Listed, then every change, and a Watching as each watch begins; resume where a watch ended. List again
+    when the server has forgotten that version, was restored from a backup, or has let us in again. Never ends.
+
+    *slim* returns what to keep of an object that is listed or has changed.
     """
     pace = pace or Pace()
     failures = 0
     version = ""
+    broken = False  # the last watch did not end in good order
+    served = True
     loop = asyncio.get_running_loop()
     while True:
         watching = math.inf  # since when
         try:
             if not version:
-                listing = await client.list(
-                    selection.resource, selection.namespace, selection.label_selector, selection.field_selector
-                )
-                version = listing.resource_version
+                listing = await _list(client, selection, slim)
+                version, served = listing.resource_version, True
                 yield Listed(listing.items, version)
-            resumed_from = version
-            async with client.watch(
-                selection.resource,
-                selection.namespace,
-                selection.label_selector,
-                version,
-                pace.watch,
-                selection.field_selector,
-            ) as events:
+                del listing  # or objects that change or go from then on would stay here
+            elif broken:  # if etcd was restored, a watch would tell nothing until the server reaches *version* again
+                _check_order(version, await _current_version(client, selection))
+            resumed_from, broken = version, True
+            async with _watch(client, selection, version, pace) as events:
                 watching = loop.time()
                 yield Watching()
                 async for event in events:
-                    version, update = _read(event, selection)
+                    version, update = _read(event, selection, version, slim)
                     failures = 0
                     if update is not None:
                         yield update
-            failures = 0
+            failures, broken = 0, False
             if version == resumed_from:  # an idle watch ended: never spin on a server that ends them at once
                 await asyncio.sleep(pace.first_retry)
-        except NotFound:
-            version = ""
-            yield Unserved()
-            await asyncio.sleep(pace.unserved)
-        except Gone:
-            log.info("%s: listing again, the version to resume from is gone", selection)
+        except (Gone, Rewound) as error:
+            log.info("%s: listing again: %s", selection, error)
             version = ""
             await asyncio.sleep(pace.first_retry)
         except KubeError as error:
-            denied = isinstance(error, Denied)
-            if denied:
+            if isinstance(error, NotFound) and (not served or await _is_unserved(client, selection.resource)):
+                version, served = "", False
+                yield Unserved()
+                await asyncio.sleep(pace.unserved)
+                continue
+            if isinstance(error, Denied):
                 version = ""  # whoever is let in again must know what is there, not only what changes from then on
                 yield Refused(str(error))
             if loop.time() - watching > pace.last_retry:  # it worked, though nothing happened
                 failures = 0
             failures += 1
-            # A server that starts refuses for a moment what it allows; a refusal that lasts is somebody's will.
-            longest = pace.refused if denied else pace.last_retry
-            delay = min(pace.first_retry * 2 ** min(failures - 1, 16), longest) * (0.5 + pace.jitter() / 2)
-            loud = not denied and (failures in (1, 10) or failures % 100 == 0)
-            level = logging.WARNING if loud else logging.DEBUG
-            log.log(level, "%s: watch failed (%d in a row), again in %.1f s: %s", selection, failures, delay, error)
-            await asyncio.sleep(delay)
+            await asyncio.sleep(_delay(selection, pace, failures, error))
 
 
-def _read(event: Object, selection: Selection) -> tuple[str, Update | None]:
+def version_number(version: str) -> int:
+    """Return a resourceVersion as the number that the API server counts up over all objects of a kind; 0 if it is none
+    of its.
+    """
+    return int(version) if version.isdecimal() else 0
+
+
+async def _list(client: KubeClient, selection: Selection, slim: Callable[[Object], Object]) -> ObjectList:
+    return await client.list(
+        selection.resource, selection.namespace, selection.label_selector, selection.field_selector, slim
+    )
+
+
+async def _current_version(client: KubeClient, selection: Selection) -> str:
+    return await client.current_version(selection.resource, selection.namespace, selection.field_selector)
+
+
+def _watch(
+    client: KubeClient, selection: Selection, version: str, pace: Pace
+) -> AbstractAsyncContextManager[AsyncIterator[Object]]:
+    return client.watch(
+        selection.resource,
+        selection.namespace,
+        selection.label_selector,
+        version,
+        pace.watch,
+        selection.field_selector,
+    )
+
+
+def _check_order(earlier: str, later: str) -> None:
+    """Raise Rewound if resourceVersions went back."""
+    if 0 < version_number(later) < version_number(earlier):
+        raise Rewound(f"resourceVersions went back from {earlier} to {later}")
+
+
+async def _is_unserved(client: KubeClient, resource: Resource) -> bool:
+    """Tell whether a 404 means that the server does not serve the kind: a gateway in front of it may answer so, too."""
+    if not resource.is_custom:
+        return False
+    try:
+        return not await client.serves(resource)
+    except KubeError:
+        return False
+
+
+def _delay(selection: Selection, pace: Pace, failures: int, error: KubeError) -> float:
+    """Log the last of *failures* in a row, and return how long to wait."""
+    denied = isinstance(error, Denied)
+    # A server that starts refuses for a moment what it allows; a refusal that lasts is somebody's will.
+    longest = pace.refused if denied else pace.last_retry
+    delay: float = min(pace.first_retry * 2 ** min(failures - 1, 16), longest) * (0.5 + pace.jitter() / 2)
+    loud = not denied and (failures in (1, 10) or failures % 100 == 0)
+    level = logging.WARNING if loud else logging.DEBUG
+    log.log(level, "%s: watch failed (%d in a row), again in %.1f s: %s", selection, failures, delay, error)
+    return delay
+
+
+def _read(
+    event: Object, selection: Selection, after: str, slim: Callable[[Object], Object]
+) -> tuple[str, Update | None]:
     """Return the version to resume from after *event*, and what it tells; a bookmark moves the version only."""
     kind, obj = event.get("type"), event.get("object")
     if not isinstance(obj, dict):
@@ -165,6 +223,7 @@ def _read(event: Object, selection: Selection) -> tuple[str, Update | None]:
         version = obj["metadata"]["resourceVersion"]
     except (KeyError, TypeError) as error:
         raise KubeError(f"watch of {selection}: an object without a resourceVersion") from error
+    _check_order(after, version)
     if kind == "BOOKMARK":
         return version, None
-    return version, Deleted(obj) if kind == "DELETED" else Changed(obj)
+    return version, Deleted(obj) if kind == "DELETED" else Changed(slim(obj))

@@ -12,7 +12,18 @@ from prometheus_client.registry import Collector
 
 from tsoperator.api.objects import Key, Object, Resource, key_of
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.watch import Changed, Deleted, Listed, Pace, Refused, Selection, Update, Watching, updates
+from tsoperator.kube.watch import (
+    Changed,
+    Deleted,
+    Listed,
+    Pace,
+    Refused,
+    Selection,
+    Update,
+    Watching,
+    updates,
+    version_number,
+)
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +46,8 @@ def without_managed_fields(obj: Object) -> Object:
 class Source:
     """What to keep of one kind: which objects, what of them, and how else than by key they are found.
 
-    An *optional* one holds nobody up while the API server does not let us see its objects.
+    Several Sources of one kind may select the same object; an index of one finds the objects of all. An *optional* one
+    holds nobody up while the API server does not let us see its objects.
     """
 
     selection: Selection
@@ -45,8 +57,8 @@ class Source:
 
 
 class Cache:
-    """Holds the objects of every Source; those of one kind, each Source of another namespace, answer as one. Objects
-    are shared: build a changed copy, never change one.
+    """Holds the objects of every Source; those of one kind answer as one. An object is there while one of the Sources
+    selects it. Objects are shared: build a changed copy, never change one.
     """
 
     def __init__(self, sources: Iterable[Source]) -> None:
@@ -76,12 +88,13 @@ class Cache:
         """Tell whether the selected objects in *namespace* have been listed: what isn't among them was not there when
         the API server last let us see them.
         """
-        return any(part.known and part.reaches(namespace) for part in self._kinds[resource].parts)
+        parts = self._kinds[resource].reaching(namespace)
+        return bool(parts) and all(part.known for part in parts)
 
     def sees(self, resource: Resource, namespace: str) -> bool:
         """Tell whether the selected objects in *namespace* are known, and the API server lets us see them now."""
-        parts = self._kinds[resource].parts
-        return any(part.known and not part.refused and part.reaches(namespace) for part in parts)
+        parts = self._kinds[resource].reaching(namespace)
+        return bool(parts) and all(part.known and not part.refused for part in parts)
 
     def written(self, resource: Resource, obj: Object) -> None:
         """Take *obj* as the API server has just stored it, so that nobody decides by what was before his own write.
@@ -132,13 +145,13 @@ class CacheMetrics(Collector):
         refused = GaugeMetricFamily(
             "tsoperator_watch_refused", "Objects that the operator may not see.", labels=["resource", "namespace"]
         )
-        for selection in self._cache.refused():
-            refused.add_metric([str(selection.resource), selection.namespace], 1)
+        for resource, namespace in {(str(each.resource), each.namespace) for each in self._cache.refused()}:
+            refused.add_metric([resource, namespace], 1)
         yield refused
 
 
 class _Kind:
-    """The objects of one kind."""
+    """The objects of one kind. Under each key it shows the newest object that a part holds."""
 
     def __init__(self) -> None:
         self.parts: list[_Part] = []
@@ -146,28 +159,41 @@ class _Kind:
         self.found: dict[str, dict[str, set[Key]]] = {}
         self.listeners: list[Listener] = []
         self.served = True
+        self._indexes: dict[str, Index] = {}
 
     def add(self, source: Source) -> None:
         """Hold the objects of *source*, too."""
         self.parts.append(_Part(self, source))
+        self._indexes.update(source.indexes)
         for index in source.indexes:
             self.found.setdefault(index, defaultdict(set))
 
-    def put(self, source: Source, key: Key, obj: Object | None) -> None:
-        """Hold *obj*, which is of *source*, under *key* from now on."""
-        old = self.objects.pop(key, None)
-        new = source.slim(obj) if obj is not None else None
+    def reaching(self, namespace: str) -> list["_Part"]:
+        """Return the parts that select objects in *namespace*."""
+        return [part for part in self.parts if part.source.selection.namespace in ("", namespace)]
+
+    def show(self, key: Key) -> None:
+        """Show what the parts hold under *key* now, and tell the listeners if that has changed."""
+        old, new = self.objects.get(key), None
+        for part in self.parts:
+            held = part.objects.get(key)
+            if held is not None and (new is None or _number(held) > _number(new)):
+                new = held
+        if old is new:
+            return
         if old is not None:
-            self._reindex(source, key, old, set.discard)
-        if new is not None:
+            self._reindex(key, old, set.discard)
+        if new is None:
+            del self.objects[key]
+        else:
             self.objects[key] = new
-            self._reindex(source, key, new, set.add)
+            self._reindex(key, new, set.add)
         if _version(old) != _version(new):
             for listener in self.listeners:
                 listener(old, new)
 
-    def _reindex(self, source: Source, key: Key, obj: Object, change: Callable[[set[Key], Key], None]) -> None:
-        for index, values_of in source.indexes.items():
+    def _reindex(self, key: Key, obj: Object, change: Callable[[set[Key], Key], None]) -> None:
+        for index, values_of in self._indexes.items():
             found = self.found[index]
             for value in values_of(obj):
                 change(found[value], key)
@@ -180,17 +206,15 @@ class _Part:
 
     def __init__(self, kind: _Kind, source: Source) -> None:
         self.source = source
+        self.objects: dict[Key, Object] = {}
         self.synced = asyncio.Event()
         self.known = False
         self.refused = False
         self._kind = kind
         self._told = 0  # the version up to which the watch has told all
 
-    def reaches(self, namespace: str) -> bool:
-        return self.source.selection.namespace in ("", namespace)
-
     async def follow(self, client: KubeClient, pace: Pace | None) -> None:
-        async for update in updates(client, self.source.selection, pace):
+        async for update in updates(client, self.source.selection, pace, self.source.slim):
             self._take(update)
             if self.known or self.source.optional:
                 self.synced.set()
@@ -198,7 +222,7 @@ class _Part:
     def written(self, obj: Object) -> None:
         # What the watch has told already may have been followed by a deletion.
         if self.synced.is_set() and _number(obj) > self._told:
-            self._kind.put(self.source, key_of(obj), obj)
+            self._hold(key_of(obj), self.source.slim(obj))
 
     def _take(self, update: Update) -> None:
         match update:
@@ -208,8 +232,8 @@ class _Part:
                 self._tell(obj, None)
             case Listed(items, version):
                 self._note_served(True)
-                self._told = int(version) if version.isdecimal() else 0
-                self._put_all(items)
+                self._told = version_number(version)  # lower than before after a restore of etcd
+                self._hold_only(items)
             case Watching():
                 self._note_let_in()
             case Refused(why):
@@ -217,7 +241,7 @@ class _Part:
             case _:
                 self._note_let_in()
                 self._note_served(False)
-                self._put_all([])
+                self._hold_only([])
 
     def _note_refused(self, why: str) -> None:
         if not self.refused:
@@ -247,27 +271,30 @@ class _Part:
 
     def _tell(self, last: Object, obj: Object | None) -> None:
         """Take what the watch tells, unless a write of ours has come after it."""
-        self._told = max(self._told, _number(last))
-        held = self._kind.objects.get(key_of(last))
-        if held is None or _number(held) <= _number(last):
-            self._kind.put(self.source, key_of(last), obj)
+        number = _number(last)
+        self._told = max(self._told, number)
+        key = key_of(last)
+        held = self.objects.get(key)
+        if held is None or _number(held) <= number:
+            self._hold(key, obj)
 
-    def _put_all(self, items: Iterable[Object]) -> None:
-        fresh = {key_of(obj): obj for obj in items}
-        held = [key for key in self._kind.objects if self.reaches(key.namespace)]
-        for key in held:
-            if key not in fresh:
-                self._kind.put(self.source, key, None)
-        for key, obj in fresh.items():
-            self._kind.put(self.source, key, obj)
+    def _hold(self, key: Key, obj: Object | None) -> None:
+        if obj is None:
+            self.objects.pop(key, None)
+        else:
+            self.objects[key] = obj
+        self._kind.show(key)
+
+    def _hold_only(self, items: Iterable[Object]) -> None:
+        held, self.objects = self.objects, {key_of(obj): obj for obj in items}
+        for key in held.keys() - self.objects.keys():
+            self._kind.show(key)
+        for key in self.objects:
+            self._kind.show(key)
 
 
 def _number(obj: Object) -> int:
-    """Return the resourceVersion of *obj*, which the API server counts up over all objects of a kind; 0 if it is none
-    of its.
-    """
-    version = obj["metadata"]["resourceVersion"]
-    return int(version) if version.isdecimal() else 0
+    return version_number(obj["metadata"]["resourceVersion"])
 
 
 def _is_newer(one: Object, other: Object) -> bool:

@@ -73,6 +73,11 @@ async def test_nonsense_is_html_with_status_200(api: Api) -> None:
         assert (response.status, response.content_type) == (200, "text/html")
 
 
+async def test_a_missing_server_answers_404_to_everything(api: Api) -> None:
+    await api.call("POST", "/_sim/faults", {"missing": True})
+    assert [(await api.call("GET", path))[0] for path in (CONFIGMAPS, "/apis", "/version")] == [404, 404, 404]
+
+
 async def test_latency_delays_an_answer(api: Api) -> None:
     api.faults.latency = 30
     with pytest.raises(TimeoutError):
@@ -109,7 +114,14 @@ async def test_the_state_can_be_read(api: Api) -> None:
     await api.call("POST", "/_sim/faults", wanted)
     _, state = await api.call("GET", "/_sim/faults")
     failure = {"status": 500, "times": 3, "verb": "", "plural": "secrets"}
-    assert state == {"latency": 0.001, "away": False, "nonsense": False, "fail": [failure], "forbid": [ban]}
+    assert state == {
+        "latency": 0.001,
+        "away": False,
+        "nonsense": False,
+        "missing": False,
+        "fail": [failure],
+        "forbid": [ban],
+    }
 
 
 @pytest.mark.parametrize(

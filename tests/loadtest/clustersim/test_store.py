@@ -244,6 +244,19 @@ def test_history_is_forgotten_past_its_window() -> None:
         store.changes_since(CONFIGMAP, start - 1)
 
 
+def test_a_restore_takes_back_what_came_after() -> None:
+    store = Store()
+    kept, changed = (store.create(CONFIGMAP, configmap(name)) for name in ("kept", "changed"))
+    revision = store.revision
+    store.merge(CONFIGMAP, "default", "changed", {"data": {"a": "2"}})
+    store.delete(CONFIGMAP, "default", "changed")
+    store.delete(CONFIGMAP, "default", "kept")
+    store.create(CONFIGMAP, configmap("later"))
+    store.restore(revision)
+    assert (store.revision, store.list(CONFIGMAP)) == (revision, [changed, kept])
+    assert store.changes_since(CONFIGMAP, revision) == []
+
+
 class Refused(NamedTuple):
     resource: Resource
     obj: Object

@@ -73,6 +73,10 @@ def test_only_the_operators_own_kinds_crds_and_ingress_classes_have_no_namespace
     }
 
 
+def test_the_kinds_of_crds_are_the_operators_own_and_those_of_prometheus() -> None:
+    assert {kind.group for kind in RESOURCES.values() if kind.is_custom} == {"tailscale.com", "monitoring.coreos.com"}
+
+
 def test_an_object_is_known_by_namespace_name_and_uid() -> None:
     obj = {"metadata": {"namespace": "default", "name": "a", "uid": "1-2"}}
     assert key_of(obj) == Key("default", "a")

@@ -86,6 +86,53 @@ async def test_an_empty_list_is_one(client: KubeClient) -> None:
     assert (await client.list(DNSCONFIG)).items == []
 
 
+async def test_a_list_keeps_of_an_object_what_it_is_told_to(sim: ClusterSim, client: KubeClient) -> None:
+    sim.store.create(kinds.CONFIGMAP, configmap("a"))
+    listing = await client.list(CONFIGMAP, "default", slim=lambda obj: {"name": obj["metadata"]["name"]})
+    assert listing.items == [{"name": "a"}]
+
+
+async def test_the_current_version_is_that_of_a_list(sim: ClusterSim, client: KubeClient) -> None:
+    for name in ("a", "b"):
+        sim.store.create(kinds.CONFIGMAP, configmap(name))
+    assert await client.current_version(CONFIGMAP, "default") == str(sim.store.revision)
+    assert await client.current_version(DNSCONFIG) == str(sim.store.revision)
+
+
+async def test_discovery_tells_which_kinds_of_crds_are_served(sim: ClusterSim, client: KubeClient) -> None:
+    assert await client.serves(DNSCONFIG)
+    sim.kinds.withdraw(kinds.DNSCONFIG)
+    assert not await client.serves(DNSCONFIG)
+    for kind in kinds.CUSTOM_RESOURCES:
+        sim.kinds.withdraw(kind)
+    assert not await client.serves(DNSCONFIG)
+
+
+class Discovery(NamedTuple):
+    of_version: tuple[int, Object]
+    of_groups: tuple[int, Object]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Discovery((404, {}), (404, {})),
+        Discovery((404, {}), (503, {})),
+        Discovery((404, {}), (200, {"kind": "Status"})),
+        Discovery((403, {}), (200, {"groups": []})),
+        Discovery((200, {"kind": "Status"}), (200, {"groups": []})),
+    ],
+)
+async def test_what_is_no_discovery_tells_nothing(case: Discovery) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        status, answer = case.of_groups if request.path == "/apis" else case.of_version
+        return web.json_response(answer, status=status)
+
+    async with client_of(handler) as client:
+        with pytest.raises(KubeError):
+            await client.serves(DNSCONFIG)
+
+
 async def test_a_list_is_of_all_namespaces_or_of_one(sim: ClusterSim, client: KubeClient) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a", "default"))
     sim.store.create(kinds.CONFIGMAP, configmap("b", "tailscale"))
@@ -236,8 +283,9 @@ async def test_a_web_page_is_no_answer(sim: ClusterSim, client: KubeClient) -> N
 @pytest.mark.parametrize("text", ["[]", '"ok"', "{}", '{"metadata": {}, "items": []}'])
 async def test_what_is_no_list_is_not_taken_for_an_empty_one(text: str) -> None:
     async with client_of(always(text=text)) as client:
-        with pytest.raises(KubeError, match="not an API server's answer"):
-            await client.list(CONFIGMAP)
+        for request in (client.list(CONFIGMAP), client.current_version(CONFIGMAP)):
+            with pytest.raises(KubeError, match="not an API server's answer"):
+                await request
 
 
 @pytest.mark.parametrize("text", ["<html>Bad Gateway</html>", "[]", "null", ""])

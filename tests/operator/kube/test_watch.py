@@ -3,9 +3,10 @@
 import asyncio
 import json
 import logging
+import weakref
 from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import pytest
 from aiohttp import web
 from clustersim import objects as kinds
 from clustersim.faults import Ban
+from clustersim.objects import Resource
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Object
 from tsoperator.kube.client import KubeClient
@@ -85,6 +87,26 @@ async def test_the_objects_that_there_are_come_first_and_then_every_change(sim: 
     assert told(seen) == [("Listed", "a"), ("Changed", "b"), ("Changed", "a"), ("Deleted", "a")]
 
 
+async def test_what_was_listed_is_held_no_longer_than_it_is_told(sim: ClusterSim, client: KubeClient) -> None:
+    class Held(dict[str, Any]):
+        """An object that can be referred to weakly."""
+
+    held: list[weakref.ref[Object]] = []
+
+    def slim(obj: Object) -> Object:
+        made = Held(obj)
+        held.append(weakref.ref(made))
+        return made
+
+    sim.store.create(kinds.CONFIGMAP, configmap("a"))
+    stream = updates(client, CONFIGMAPS, PACE, slim)
+    assert isinstance(stream, AsyncGenerator)
+    async with aclosing(stream):
+        assert isinstance(await anext(stream), Listed)
+        assert await anext(stream) == Watching()
+        assert [each() for each in held] == [None]
+
+
 async def test_what_leaves_the_selection_is_deleted_to_it(sim: ClusterSim, client: KubeClient) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a", team="x"))
     sim.store.create(kinds.CONFIGMAP, configmap("b", team="y"))
@@ -111,6 +133,11 @@ async def watches(sim: ClusterSim, count: int) -> None:
     await until(lambda: watching(sim) >= count)
 
 
+async def retries(sim: ClusterSim, plural: str = "configmaps") -> None:
+    """Wait until more has been asked for than a first list, its watch, and another watch when that one ended."""
+    await until(lambda: sim.requests["tsoperator", "list", plural] + watching(sim, plural) > 4)
+
+
 async def test_dropped_watches_neither_miss_nor_repeat_a_change(sim: ClusterSim, client: KubeClient) -> None:
     async with following(client) as seen:
         await watches(sim, 1)
@@ -122,6 +149,7 @@ async def test_dropped_watches_neither_miss_nor_repeat_a_change(sim: ClusterSim,
         await until(lambda: len(seen) > 60)
     assert told(seen) == [("Listed",), *(("Changed", f"a{number}") for number in range(60))]
     assert watching(sim) == 11
+    assert sim.requests["tsoperator", "list", "configmaps"] == 1
 
 
 async def test_short_watches_follow_on_one_another(sim: ClusterSim, client: KubeClient) -> None:
@@ -138,7 +166,7 @@ async def test_a_server_that_was_away_is_resumed_from_where_it_was(sim: ClusterS
         sim.faults.leave()
         sim.store.create(kinds.CONFIGMAP, configmap("a"))
         sim.store.delete(kinds.CONFIGMAP, "default", "a")
-        await watches(sim, 3)
+        await retries(sim)
         sim.faults.clear()
         await until(lambda: len(seen) == 3)
     assert told(seen) == [("Listed",), ("Changed", "a"), ("Deleted", "a")]
@@ -182,6 +210,39 @@ async def test_a_kind_that_is_taken_away_is_listed_when_it_is_back(sim: ClusterS
         sim.kinds.serve(kinds.DNSCONFIG)
         await until(lambda: ("Listed",) in told(seen)[2:])
     assert told(seen)[:2] == [("Listed",), ("Unserved",)]
+
+
+@pytest.mark.parametrize("kind", [kinds.CONFIGMAP, kinds.DNSCONFIG], ids=lambda kind: kind.plural)
+async def test_a_gateway_that_answers_404_to_everything_takes_no_kind_away(
+    sim: ClusterSim, client: KubeClient, kind: Resource
+) -> None:
+    selection = CONFIGMAPS if kind == kinds.CONFIGMAP else Selection(DNSCONFIG)
+    async with following(client, selection) as seen:
+        await until(lambda: watching(sim, kind.plural))
+        sim.faults.missing = True
+        sim.faults.drop_watches()
+        await retries(sim, kind.plural)
+        sim.faults.clear()
+        sim.store.create(kind, configmap("a"))
+        await until(lambda: told(seen)[-1] == ("Changed", "a"))
+    assert told(seen) == [("Listed",), ("Changed", "a")]
+
+
+async def test_a_server_whose_etcd_was_restored_is_listed_and_followed_again(
+    sim: ClusterSim, client: KubeClient
+) -> None:
+    sim.store.create(kinds.CONFIGMAP, configmap("a"))
+    backup = sim.store.revision
+    sim.store.create(kinds.CONFIGMAP, configmap("b"))
+    async with following(client) as seen:
+        await watches(sim, 1)
+        sim.faults.leave()
+        sim.store.restore(backup)
+        await retries(sim)
+        sim.faults.clear()
+        await until(lambda: told(seen)[-1] == ("Listed", "a"))
+        sim.store.delete(kinds.CONFIGMAP, "default", "a")
+        await until(lambda: told(seen)[-1] == ("Deleted", "a"))
 
 
 async def test_a_server_that_is_away_is_tried_ever_more_seldom(
@@ -257,18 +318,21 @@ async def test_who_is_shut_out_asks_ever_more_seldom_and_without_a_word(
 
 
 class Script:
-    """An API server that lists nothing and gives one watch after the other, the last again and again; None is a 500."""
+    """An API server that lists nothing and gives one watch after the other, the last again and again; None is a 500.
 
-    def __init__(self, *watches: list[Object] | None) -> None:
+    Lists are of version 1; who asks for the version alone is told *current*.
+    """
+
+    def __init__(self, *watches: list[Object] | None, current: str = "1") -> None:
         self.versions: list[str] = []
         self.times: list[float] = []
-        self.lists = 0
         self._watches = deque(watches)
+        self._current = current
 
     async def answer(self, request: web.Request) -> web.Response:
         if "watch" not in request.query:
-            self.lists += 1
-            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+            version = self._current if request.query["limit"] == "1" else "1"
+            return web.json_response({"metadata": {"resourceVersion": version}, "items": []})
         self.versions.append(request.query["resourceVersion"])
         self.times.append(asyncio.get_running_loop().time())
         watch = self._watches.popleft() if len(self._watches) > 1 else self._watches[0]
@@ -306,11 +370,20 @@ async def test_a_version_that_is_gone_is_listed_again() -> None:
     assert told(seen) == [("Listed",), ("Changed", "a"), ("Listed",), ("Changed", "a")]
 
 
+FAILURE = {"type": "ERROR", "object": {"code": 500, "reason": "InternalError", "message": "etcd"}}
+
+
 async def test_a_failure_in_a_watch_resumes_it() -> None:
-    failure = {"type": "ERROR", "object": {"code": 500, "reason": "InternalError", "message": "etcd"}}
-    script = Script([event("ADDED", "5"), failure], [])
+    script = Script([event("ADDED", "5"), FAILURE], [], current="5")
     assert told(await script.follow(2)) == [("Listed",), ("Changed", "a")]
     assert script.versions[:2] == ["1", "5"]
+
+
+@pytest.mark.parametrize("last", [FAILURE, event("ADDED", "4"), event("DELETED", "4"), event("BOOKMARK", "4")])
+async def test_versions_that_go_back_are_listed_again(last: Object) -> None:
+    script = Script([event("ADDED", "5"), last], [], current="4")
+    assert told(await script.follow(2)) == [("Listed",), ("Changed", "a"), ("Listed",)]
+    assert script.versions[:2] == ["1", "1"]
 
 
 async def test_after_a_good_watch_the_next_failure_is_a_first_one(caplog: pytest.LogCaptureFixture) -> None:
