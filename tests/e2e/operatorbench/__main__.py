@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dnsbench.machine import facts
 
-from tests.e2e.operatorbench import bench, operators, report
+from tests.e2e.operatorbench import bench, burst, operators, report
 from tests.e2e.operatorbench.goals import Verdict, judged
 from tests.e2e.operatorbench.measure import Kind, Sample
 from tests.e2e.testbed import preflight
@@ -62,11 +62,11 @@ def run(arguments: argparse.Namespace, paths: Paths, progress: Progress) -> list
         BedError: something can't be built or doesn't work.
     """
     build(paths, progress, [named(name) for name in ("kubernetes", "control")], whole=False)
-    load = bench.Load(arguments.services, arguments.idle)
+    load = burst.Load(arguments.services, arguments.idle)
     samples: list[Sample] = []
     for kind in arguments.operators * arguments.repeat:
         operator = _operator(kind, arguments, paths, progress)
-        samples.append(bench.run(Bed(paths, True, bench.CONTROLLERS), operator, load, len(samples) + 1, progress))
+        samples.append(burst.run(Bed(paths, True, bench.CONTROLLERS), operator, load, len(samples) + 1, progress))
     verdicts = judged(samples)
     print(f"{report.runs(samples)}\n\n{report.writes(samples)}\n\n{report.verdicts(verdicts)}\n")
     if arguments.results:
