@@ -18,6 +18,17 @@ from tests.e2e.testbed.management import CLIENT_ID, CLIENT_SECRET
 USER = "operatorbench"  # whom the API server takes an operator for
 NAME = "operator"
 
+_PROFILED = """
+import cProfile, sys, time
+from tsoperator.__main__ import main
+file, profile = sys.argv.pop(), cProfile.Profile(time.process_time)
+try:
+    profile.runcall(main)
+finally:
+    profile.dump_stats(file)
+"""
+"""Runs ours under a profiler that counts CPU time, so that waiting is not in it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operator:
@@ -59,11 +70,11 @@ class Operator:
 
 def ours(profile: Path | None = None) -> Operator:
     """Return ours as the image runs it, or under cProfile, which writes *profile* when it stops."""
-    profiler: tuple[Word, ...] = ("-m", "cProfile", "-o", profile) if profile else ()
+    words: tuple[Word, ...] = ("-c", _PROFILED, profile) if profile else ("-m", "tsoperator")
     return Operator(
         Kind.OURS,
         TREE / "charts" / "tailscale-operator" / "files" / "crds",
-        (sys.executable, *profiler, "-m", "tsoperator"),
+        (sys.executable, *words),
         {"OPERATOR_HEALTH_ADDR": f"127.0.0.1:{free_ports(1)[0]}"},
     )
 
