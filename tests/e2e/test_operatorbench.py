@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.e2e.operatorbench.__main__ import main, parser
-from tests.e2e.operatorbench.cluster import is_ready
-from tests.e2e.operatorbench.goals import GOALS, Verdict, judged
-from tests.e2e.operatorbench.measure import Kind, Sample, Step, by_write
+from tests.e2e.operatorbench.cluster import addressed, is_ready
+from tests.e2e.operatorbench.goals import GOALS, STEADY_GOALS, Verdict, judged
+from tests.e2e.operatorbench.measure import Kind, Sample, Steady, Step, by_write, configmap_bytes
 from tests.e2e.operatorbench.process import busy_seconds, peak_mb
-from tests.e2e.operatorbench.report import document, runs, verdicts, writes
+from tests.e2e.operatorbench.report import document, runs, steady, verdicts, writes
+from tests.support.audit import Entry
 
 WRITES = {"create secrets": 10, "patch services": 20, "create events": 5, "update leases": 3}
 
@@ -28,6 +29,15 @@ def sample(kind: Kind = Kind.OURS, run: int = 1, **changes: Any) -> Sample:
     return Sample(kind=kind, run=run, **{**figures, **changes})
 
 
+def pair(run: int = 1, **changes: Any) -> Steady:
+    """Return the figures of a leader and a standby."""
+    figures: dict[str, Any] = {
+        "services": 10, "made": step(), "rss_mb": 90.0, "every_seconds": 0.25, "standby_cpu_seconds": 0.02,
+        "standby_rss_mb": 80.0, "configmap_bytes": 50_000,
+    }  # fmt: skip
+    return Steady(kind=Kind.OURS, run=run, **{**figures, **changes})
+
+
 def cells(table: str) -> list[list[str]]:
     """Return the cells of a Markdown table's lines, its head and rule left out."""
     lines = [line for line in table.splitlines() if line.startswith("|")][2:]
@@ -35,7 +45,7 @@ def cells(table: str) -> list[list[str]]:
 
 
 def verdict(text: str, *samples: Sample) -> Verdict:
-    return next(each for each in judged(samples) if each.goal.text == text)
+    return next(each for each in judged(samples, GOALS) if each.goal.text == text)
 
 
 def test_events_and_leases_are_not_counted_as_writes() -> None:
@@ -46,6 +56,29 @@ def test_events_and_leases_are_not_counted_as_writes() -> None:
 def test_figures_are_by_the_service() -> None:
     seen = sample(made=step(cpu_seconds=0.12), removed=step(cpu_seconds=0.03, writes={"delete secrets": 5}))
     assert (seen.cpu_ms, seen.removal_cpu_ms, seen.removal_writes) == pytest.approx((12.0, 3.0, 0.5))
+
+
+def test_figures_of_a_pair_are_by_the_service() -> None:
+    seen = pair(made=step(cpu_seconds=0.12, writes={"patch configmaps": 19, "create configmaps": 1, "create pods": 9}))
+    figures = (seen.cpu_ms, seen.standby_cpu_ms, seen.configmap_writes, seen.configmap_kb)
+    assert figures == pytest.approx((12.0, 2.0, 2.0, 5.0))
+
+
+def entry(verb: str = "patch", user: str = "operatorbench", resource: str = "configmaps", **more: Any) -> Entry:
+    return {"verb": verb, "user": {"username": user}, "objectRef": {"resource": resource}, **more}
+
+
+def test_bytes_of_configmaps_are_those_that_the_operator_sent() -> None:
+    sent = {"data": {"records.json": "ä"}}  # 30 bytes
+    log = [
+        entry("create", requestObject=sent),
+        entry(requestObject=sent),
+        entry(user="controllers", requestObject=sent),
+        entry(resource="secrets"),
+        entry("delete", requestObject={"preconditions": {}}),
+        entry("watch"),
+    ]
+    assert configmap_bytes(log, "operatorbench") == 2 * 30
 
 
 def test_writes_are_listed_from_the_most_frequent() -> None:
@@ -86,6 +119,22 @@ def test_writes_are_judged_by_themselves(count: int, missed: bool) -> None:
     assert verdict("API writes a Service made", ours).missed is missed
 
 
+@pytest.mark.parametrize(
+    ("run", "missed"),
+    [
+        (pair(made=step(cpu_seconds=0.15), standby_cpu_seconds=0.03), [False, False]),
+        (pair(made=step(cpu_seconds=0.16), standby_cpu_seconds=0.03), [True, False]),
+        (pair(made=step(cpu_seconds=0.15), standby_cpu_seconds=0.04), [False, True]),
+    ],
+)
+def test_the_leader_and_the_standby_are_judged_by_themselves(run: Steady, missed: list[bool]) -> None:
+    assert [each.missed for each in judged([run], STEADY_GOALS)] == missed
+
+
+def test_a_scenario_that_was_not_run_is_not_judged() -> None:
+    assert judged([], STEADY_GOALS) == []
+
+
 @pytest.mark.parametrize(("written", "missed"), [({"update leases": 9}, False), ({"patch services": 1}, True)])
 def test_a_single_write_when_idle_misses_the_goal(written: dict[str, int], missed: bool) -> None:
     assert verdict("API writes when idle", sample(idle=step(30, writes=written))).missed is missed
@@ -106,7 +155,7 @@ def test_without_the_other_operator_a_share_is_not_measured() -> None:
 
 def test_the_table_of_goals_names_the_runs() -> None:
     samples = [sample(run=1, made=step(1)), sample(Kind.GO, 2, made=step(10))]
-    lines = cells(verdicts(judged(samples)))
+    lines = cells(verdicts(judged(samples, GOALS)))
     assert lines[0] == ["all StatefulSets made", "1.00 s (run 1)", "10.00 s (run 2)", "0.100", "≤ 0.125 x", "met"]
     assert [line[-1] for line in lines] == ["met", "met", "MISSED", "met", "met", "met"]
 
@@ -118,6 +167,19 @@ def test_the_table_of_runs_has_a_column_for_each() -> None:
     assert cells(text)[0] == ["all StatefulSets made, s", "1.00", "12.35"]
 
 
+def test_the_table_of_pairs_has_a_column_for_each() -> None:
+    text = steady([pair(run=5), pair(run=6, standby_cpu_seconds=0.031)])
+    assert text.startswith("### 10 egress Services, one every 0.25 s, with a DNSConfig, leader and standby\n")
+    assert "run 5: ours | run 6: ours" in text
+    assert ["standby: CPU, ms a Service made", "2.0", "3.1"] in cells(text)
+    assert ["kB of ConfigMap written a Service made", "5.0", "5.0"] in cells(text)
+    assert ["cores busy with other work meanwhile", "0.2", "0.2"] in cells(text)
+
+
+def test_the_table_of_writes_leaves_out_a_removal_that_was_not_measured() -> None:
+    assert {line[0].split(":")[0] for line in cells(writes([pair()]))} == {"made"}
+
+
 def test_the_table_of_writes_has_shares_of_a_service() -> None:
     lines = cells(writes([sample(made=step(writes={"create secrets": 10}), removed=step(writes={})), sample(Kind.GO)]))
     assert ["made: create secrets", "1.00", "1.00"] in lines
@@ -126,16 +188,18 @@ def test_the_table_of_writes_has_shares_of_a_service() -> None:
 
 def test_what_is_kept_is_json_with_all_figures() -> None:
     samples = [sample(run=1), sample(Kind.GO, 2)]
-    kept = json.loads(json.dumps(document({"cores": 2}, samples, judged(samples))))
+    kept = json.loads(json.dumps(document({"cores": 2}, samples, [pair(run=3)], judged(samples, GOALS))))
     assert [goal["met"] for goal in kept["goals"]] == [False, True, False, True, True, True]
     assert kept["goals"][0]["go"] == {"measured": 1.0, "run": 2}
     assert kept["runs"][0]["made"]["writes"] == WRITES
+    assert kept["steady"][0]["standby_cpu_seconds"] == 0.02
 
 
 def test_there_is_a_goal_for_each_promise() -> None:
     assert [(goal.limit, goal.relative) for goal in GOALS] == [
         (1 / 8, True), (1.2, True), (1 / 10, True), (6, False), (0, False), (1.3, True),
     ]  # fmt: skip
+    assert [(goal.limit, goal.relative) for goal in STEADY_GOALS] == [(15, False), (3, False)]
 
 
 def test_a_service_is_ready_when_its_status_says_so() -> None:
@@ -143,6 +207,11 @@ def test_a_service_is_ready_when_its_status_says_so() -> None:
     assert is_ready({"status": {"conditions": conditions}})
     assert not is_ready({"status": {"conditions": conditions[:1]}})
     assert not is_ready({"status": {}})
+
+
+def test_a_name_counts_as_resolved_once_it_has_an_address() -> None:
+    records = {"version": "v1alpha1", "ip4": {"a.tail1234.ts.net": ["10.244.0.1"], "b.tail1234.ts.net": []}}
+    assert addressed({"data": {"records.json": json.dumps(records)}}) == 1
 
 
 def test_memory_and_cpu_are_read_from_the_kernels_tables() -> None:
@@ -157,3 +226,8 @@ def test_operators_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> Non
         main(["--operators", "rust"])
     assert failure.value.code == 2
     assert "choose from ours, go" in capsys.readouterr().err
+
+
+def test_both_scenarios_run_unless_one_is_chosen() -> None:
+    assert parser().parse_args([]).scenarios == ["burst", "steady"]
+    assert parser().parse_args(["--scenarios", "steady"]).scenarios == ["steady"]

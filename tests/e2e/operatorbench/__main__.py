@@ -6,15 +6,17 @@ import platform
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
+from typing import TypeVar
 
 from dnsbench.machine import facts
 
-from tests.e2e.operatorbench import bench, operators, report
-from tests.e2e.operatorbench.goals import Verdict, judged
-from tests.e2e.operatorbench.measure import Kind, Sample
+from tests.e2e.operatorbench import bench, burst, operators, report, steady
+from tests.e2e.operatorbench.goals import GOALS, STEADY_GOALS, Verdict, judged
+from tests.e2e.operatorbench.measure import Kind, Sample, Steady
 from tests.e2e.testbed import preflight
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.build import build, build_program
@@ -24,35 +26,61 @@ from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
 
 EPILOG = """
-Each run has an API server of its own, without a node: StatefulSets and Secrets are made, and no Pod runs. The control
-server is the same, and real enough for the Go operator's own device to log in. CPU is counted until the operator has
-written nothing for two seconds; writes are those in the API server's audit log.
+The scenarios are "burst", all Services made at once, left alone and removed at once, and "steady", one Service every
+quarter of a second with a DNSConfig, which only ours runs, as a leader and a standby. Each run has an API server of its
+own, without a node: StatefulSets and Secrets are made, and no Pod runs; in "steady" the benchmark gives each proxy an
+address two seconds after it was made. The control server is the same, and real enough for the Go operator's own device
+to log in. CPU is counted until the operator has written nothing for two seconds; writes are those in the API server's
+audit log.
 """
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+class Scenario(StrEnum):
+    """What the operators are given to do."""
+
+    BURST = "burst"
+    STEADY = "steady"
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     top = argparse.ArgumentParser(
         "operatorbench",
-        description="Compare the operator with the Go one on a real API server: egress Services made and removed.",
+        description="Compare the operator with the Go one on a real API server, and measure it beside its standby.",
         epilog=EPILOG,
     )
-    top.add_argument("--operators", type=_kinds, default=list(Kind), metavar="NAMES", help="of ours,go; default: both")
+    scenarios, kinds = _chosen("scenario", Scenario), _chosen("operator", Kind)
+    top.add_argument(
+        "--scenarios", type=scenarios, default=list(Scenario), metavar="NAMES", help="of burst,steady; default: both"
+    )
+    top.add_argument("--operators", type=kinds, default=list(Kind), metavar="NAMES", help="of ours,go; default: both")
     top.add_argument("--services", type=int, default=200, metavar="N", help="default: %(default)s")
     top.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each, in turn; default: %(default)s")
     top.add_argument("--idle", type=float, default=30, metavar="S", help="seconds left alone; default: %(default)s")
-    top.add_argument("--profile", type=Path, metavar="FILE", help="run ours under cProfile, which writes this file")
+    top.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FILE",
+        help='run ours under cProfile, which writes FILE; in "steady" leader-FILE, standby-FILE',
+    )
     top.add_argument("--no-goals", action="store_true", help="exit with 0 whether or not the goals are met")
     top.add_argument("--results", type=Path, metavar="DIR", help="where the JSON goes (default: nowhere)")
     return top
 
 
-def _kinds(text: str) -> list[Kind]:
-    known = {kind.lower(): kind for kind in Kind}
-    try:
-        return [known[name.strip().lower()] for name in text.split(",")]
-    except KeyError as error:
-        raise argparse.ArgumentTypeError(f"there is no operator {error}: choose from {', '.join(known)}") from error
+def _chosen(what: str, choices: type[Choice]) -> Callable[[str], list[Choice]]:
+    """Return what reads names of *choices* with commas between them."""
+    known = {choice.lower(): choice for choice in choices}
+
+    def read(text: str) -> list[Choice]:
+        try:
+            return [known[name.strip().lower()] for name in text.split(",")]
+        except KeyError as error:
+            raise argparse.ArgumentTypeError(f"there is no {what} {error}: choose from {', '.join(known)}") from error
+
+    return read
 
 
 def run(arguments: argparse.Namespace, paths: Paths, progress: Progress) -> list[Verdict]:
@@ -62,17 +90,33 @@ def run(arguments: argparse.Namespace, paths: Paths, progress: Progress) -> list
         BedError: something can't be built or doesn't work.
     """
     build(paths, progress, [named(name) for name in ("kubernetes", "control")], whole=False)
-    load = bench.Load(arguments.services, arguments.idle)
+    bed = Bed(paths, True, bench.CONTROLLERS)
+    load = burst.Load(arguments.services, arguments.idle)
     samples: list[Sample] = []
-    for kind in arguments.operators * arguments.repeat:
+    for kind in arguments.operators * arguments.repeat if Scenario.BURST in arguments.scenarios else ():
         operator = _operator(kind, arguments, paths, progress)
-        samples.append(bench.run(Bed(paths, True, bench.CONTROLLERS), operator, load, len(samples) + 1, progress))
-    verdicts = judged(samples)
-    print(f"{report.runs(samples)}\n\n{report.writes(samples)}\n\n{report.verdicts(verdicts)}\n")
+        samples.append(burst.run(bed, operator, load, len(samples) + 1, progress))
+    pairs: list[Steady] = []
+    for _ in range(arguments.repeat if Scenario.STEADY in arguments.scenarios else 0):
+        number = len(samples) + len(pairs) + 1
+        pairs.append(steady.run(bed, arguments.services, arguments.profile, number, progress))
+    verdicts = [*judged(samples, GOALS), *judged(pairs, STEADY_GOALS)]
+    print("\n\n".join(_tables(samples, pairs, verdicts)) + "\n")
     if arguments.results:
-        _write(arguments.results / "operator.json", report.document(_facts(), samples, verdicts))
+        _write(arguments.results / "operator.json", report.document(_facts(), samples, pairs, verdicts))
         progress.say(f"written: {arguments.results}/operator.json")
     return verdicts
+
+
+def _tables(samples: Sequence[Sample], pairs: Sequence[Steady], verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Yield the tables of the scenarios that were run, and that of all goals."""
+    if samples:
+        yield report.runs(samples)
+        yield report.writes(samples)
+    if pairs:
+        yield report.steady(pairs)
+        yield report.writes(pairs)
+    yield report.verdicts(verdicts)
 
 
 def _operator(kind: Kind, arguments: argparse.Namespace, paths: Paths, progress: Progress) -> operators.Operator:

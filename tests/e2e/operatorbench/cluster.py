@@ -5,8 +5,17 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from tsoperator.api.names import CONDITION_PROXY_READY, LABEL_MANAGED, MANAGED
-from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, key_of
+from tsnameserver.records import RECORDS_KEY, parse
+from tsoperator.api.names import (
+    CONDITION_PROXY_READY,
+    LABEL_MANAGED,
+    LABEL_SERVICE_NAME,
+    MANAGED,
+    PARENT_NAMESERVER,
+    PARENT_SERVICE,
+)
+from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, SECRET, SERVICE, STATEFULSET, Key, Object, key_of, labels
+from tsoperator.desired.children import Owner, owner_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, updates
@@ -21,7 +30,9 @@ _LOOK = 1.0  # s between two looks whether the operator still runs
 _MANAGED = f"{LABEL_MANAGED}={MANAGED}"
 _SERVICES = Selection(SERVICE, USERS)
 _STATEFULSETS = Selection(STATEFULSET, NAMESPACE, _MANAGED)
-_FOLLOWED = (_SERVICES, _STATEFULSETS, Selection(SERVICE, NAMESPACE, _MANAGED), Selection(SECRET, NAMESPACE, _MANAGED))
+_HEADLESS = Selection(SERVICE, NAMESPACE, _MANAGED)
+_RECORDS = Selection(CONFIGMAP, NAMESPACE, _MANAGED)
+_FOLLOWED = (_SERVICES, _STATEFULSETS, _HEADLESS, Selection(SECRET, NAMESPACE, _MANAGED), _RECORDS)
 
 
 class Cluster:
@@ -70,8 +81,37 @@ class Cluster:
         return sum(map(is_ready, self._objects[_SERVICES].values())) >= count
 
     def gone(self) -> bool:
-        """Tell whether neither Services nor anything that was made for them is left."""
-        return not any(self._objects.values())
+        """Tell whether neither Services nor anything that was made for them is left; the nameserver's objects stay."""
+        owners = (owner_of(obj) for objects in self._objects.values() for obj in objects.values())
+        return all(owner is not None and owner.type == PARENT_NAMESERVER for owner in owners)
+
+    def has_proxy(self, name: str) -> bool:
+        """Tell whether the Service called *name* has the headless Service of its proxy."""
+        return self._headless(name) is not None
+
+    async def give_address(self, name: str, address: str) -> None:
+        """Give the proxy of the Service called *name* an EndpointSlice, as if its Pod were ready at *address*."""
+        headless = self._headless(name)
+        if headless is None:
+            raise BedError(f"the Service {name} has no proxy")
+        key = key_of(headless)
+        marks = {LABEL_SERVICE_NAME: key.name, "endpointslice.kubernetes.io/managed-by": USERS}
+        endpoint_slice = {
+            "apiVersion": ENDPOINTSLICE.api_version,
+            "kind": ENDPOINTSLICE.kind,
+            "metadata": {"namespace": key.namespace, "name": key.name, "labels": {**labels(headless), **marks}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        }
+        await self._client.create(ENDPOINTSLICE, endpoint_slice)
+
+    def _headless(self, name: str) -> Object | None:
+        owner = Owner(PARENT_SERVICE, Key(USERS, name))
+        return next((obj for obj in self._objects[_HEADLESS].values() if owner_of(obj) == owner), None)
+
+    def resolved(self, count: int) -> bool:
+        """Tell whether the records have an address for each of *count* names."""
+        return sum(map(addressed, self._objects[_RECORDS].values())) >= count
 
     async def until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
         """Wait until *holds*.
@@ -96,6 +136,11 @@ def is_ready(service: Object) -> bool:
     """Tell whether the status of *service* says that its proxy was made."""
     conditions = (service.get("status") or {}).get("conditions") or ()
     return any(each["type"] == CONDITION_PROXY_READY and each["status"] == "True" for each in conditions)
+
+
+def addressed(configmap: Object) -> int:
+    """Return how many names have an address in a ConfigMap of records."""
+    return sum(map(bool, parse(configmap["data"][RECORDS_KEY]).ip4.values()))
 
 
 @asynccontextmanager

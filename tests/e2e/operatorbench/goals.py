@@ -2,19 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic
 
-from tests.e2e.operatorbench.measure import Kind, Sample, of
-
-Figure = Callable[[Sample], float]
+from tests.e2e.operatorbench.measure import AnyRun, Kind, Sample, Steady, of
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class Goal(Generic[AnyRun]):
     """A figure of ours that mustn't be above *limit*: *relative*, divided by the Go operator's."""
 
     text: str
     unit: str
-    figure: Figure
+    figure: Callable[[AnyRun], float]
     limit: float
     relative: bool = True
     worst: bool = False
@@ -33,7 +32,7 @@ class Measured:
 class Verdict:
     """What a goal came to; None is what wasn't measured."""
 
-    goal: Goal
+    goal: Goal[Any]
     ours: Measured | None
     theirs: Measured | None
 
@@ -57,7 +56,7 @@ class Verdict:
         return self.judged is not None and self.judged > self.goal.limit
 
 
-GOALS = (
+GOALS: Sequence[Goal[Sample]] = (
     Goal("all StatefulSets made", "s", lambda sample: sample.made.seconds, 1 / 8),
     Goal("CPU a Service made", "ms", lambda sample: sample.cpu_ms, 1.2),
     Goal("all Services removed", "s", lambda sample: sample.removed.seconds, 1 / 10),
@@ -66,14 +65,21 @@ GOALS = (
     Goal("memory with all of them", "MB", lambda sample: sample.rss_mb, 1.3, worst=True),
 )
 
+STEADY_GOALS: Sequence[Goal[Steady]] = (
+    Goal("one by one: leader's CPU a Service made", "ms", lambda run: run.cpu_ms, 15, relative=False),
+    Goal("one by one: standby's CPU a Service made", "ms", lambda run: run.standby_cpu_ms, 3, relative=False),
+)
 
-def judged(samples: Sequence[Sample], goals: Sequence[Goal] = GOALS) -> list[Verdict]:
-    """Return the verdict on each goal."""
+
+def judged(samples: Sequence[AnyRun], goals: Sequence[Goal[AnyRun]]) -> list[Verdict]:
+    """Return the verdict on each of *goals*; none where the scenario was not run."""
+    if not samples:
+        return []
     ours, theirs = of(Kind.OURS, samples), of(Kind.GO, samples)
     return [Verdict(goal, _measured(goal, ours), _measured(goal, theirs)) for goal in goals]
 
 
-def _measured(goal: Goal, runs: Sequence[Sample]) -> Measured | None:
+def _measured(goal: Goal[AnyRun], runs: Sequence[AnyRun]) -> Measured | None:
     if not runs:
         return None
     figures = [Measured(goal.figure(run), run.run) for run in runs]

@@ -1,10 +1,15 @@
 """What one run of an operator came to (pure)."""
 
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import TypeVar
 
+from clustersim.traffic import MUTATING
 from pydantic import BaseModel, ConfigDict
+
+from tests.support.audit import Entry
 
 _NOT_OF_A_SERVICE = frozenset({"events", "leases"})
 """What an operator writes besides what its objects need: these are shown, and not counted."""
@@ -18,7 +23,7 @@ class Kind(StrEnum):
 
 
 class Step(BaseModel):
-    """One part of a run: all Services made, left alone, or removed."""
+    """One part of a run: Services made, left alone, or removed."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -39,24 +44,18 @@ class Step(BaseModel):
         return sum(count for write, count in self.writes.items() if write.split()[1] not in _NOT_OF_A_SERVICE)
 
 
-class Sample(BaseModel):
-    """The figures of one run."""
+class Run(BaseModel):
+    """The figures of one run that all scenarios have."""
 
     model_config = ConfigDict(frozen=True)
 
     kind: Kind
     run: int
-    """Runs are numbered from 1 on, all operators' together."""
+    """Runs are numbered from 1 on, those of all scenarios together."""
     services: int
     made: Step
-    ready_seconds: float
-    """Until the last Service said that it is ready, as `made.seconds` until the last StatefulSet was there."""
-    idle: Step
-    removed: Step
     rss_mb: float
     """Resident memory of the operator when it has made all and is idle."""
-    peak_mb: float
-    """The most that it ever had."""
 
     @property
     def cpu_ms(self) -> float:
@@ -64,14 +63,25 @@ class Sample(BaseModel):
         return 1000 * self.made.cpu_seconds / self.services
 
     @property
-    def removal_cpu_ms(self) -> float:
-        """CPU a Service removed, milliseconds."""
-        return 1000 * self.removed.cpu_seconds / self.services
-
-    @property
     def writes(self) -> float:
         """Writes a Service made."""
         return self.made.counted / self.services
+
+
+class Sample(Run):
+    """The figures of one run of the first scenario: all Services at once."""
+
+    ready_seconds: float
+    """Until the last Service said that it is ready, as `made.seconds` until the last StatefulSet was there."""
+    idle: Step
+    removed: Step
+    peak_mb: float
+    """The most that it ever had."""
+
+    @property
+    def removal_cpu_ms(self) -> float:
+        """CPU a Service removed, milliseconds."""
+        return 1000 * self.removed.cpu_seconds / self.services
 
     @property
     def removal_writes(self) -> float:
@@ -79,11 +89,55 @@ class Sample(BaseModel):
         return self.removed.counted / self.services
 
 
+class Steady(Run):
+    """The figures of one run of the second scenario: one Service after another; the operator is the leader of two.
+
+    Writes and reads of the leader and the standby are counted together.
+    """
+
+    every_seconds: float
+    """From one Service to the next."""
+    standby_cpu_seconds: float
+    """CPU of the standby, for as long as that of the leader is counted."""
+    standby_rss_mb: float
+    configmap_bytes: int
+    """Of ConfigMaps, in the bodies of requests."""
+
+    @property
+    def standby_cpu_ms(self) -> float:
+        """CPU of the standby a Service made, milliseconds."""
+        return 1000 * self.standby_cpu_seconds / self.services
+
+    @property
+    def configmap_writes(self) -> float:
+        """Writes of ConfigMaps a Service made."""
+        return sum(count for write, count in self.made.writes.items() if write.endswith(" configmaps")) / self.services
+
+    @property
+    def configmap_kb(self) -> float:
+        """Kilobytes of ConfigMaps written a Service made."""
+        return self.configmap_bytes / 1e3 / self.services
+
+
+AnyRun = TypeVar("AnyRun", bound=Run)
+
+
+def configmap_bytes(entries: Iterable[Entry], user: str) -> int:
+    """Return the bytes of ConfigMaps in all that *user* sent, as JSON without spaces; deletions send none."""
+    return sum(
+        len(json.dumps(entry["requestObject"], separators=(",", ":"), ensure_ascii=False).encode())
+        for entry in entries
+        if entry["user"]["username"] == user
+        and entry["verb"] in MUTATING - {"delete", "deletecollection"}
+        and entry.get("objectRef", {}).get("resource") == "configmaps"
+    )
+
+
 def by_write(requests: Mapping[tuple[str, str], int]) -> dict[str, int]:
     """Return writes as results have them, the most frequent first: ``"create secrets": 200``."""
     return {f"{verb} {plural}": count for (verb, plural), count in Counter(requests).most_common() if count}
 
 
-def of(kind: Kind, samples: Sequence[Sample]) -> list[Sample]:
+def of(kind: Kind, samples: Sequence[AnyRun]) -> list[AnyRun]:
     """Return the runs of one operator."""
     return [sample for sample in samples if sample.kind is kind]

@@ -5,13 +5,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from dnsbench.report import table
 
 from tests.e2e.operatorbench.goals import Measured, Verdict
-from tests.e2e.operatorbench.measure import Sample, Step
+from tests.e2e.operatorbench.measure import AnyRun, Sample, Steady, Step
 
 
 def runs(samples: Sequence[Sample]) -> str:
-    """Return the table of all figures, a column a run."""
+    """Return the table of all figures of the first scenario, a column a run."""
     head = ("", *(f"run {sample.run}: {sample.kind}" for sample in samples))
     return f"### {samples[0].services} egress Services\n\n{table(head, _lines(samples))}"
+
+
+def steady(samples: Sequence[Steady]) -> str:
+    """Return the table of all figures of the second scenario, a column a run."""
+    head = ("", *(f"run {sample.run}: {sample.kind}" for sample in samples))
+    what = f"{samples[0].services} egress Services, one every {samples[0].every_seconds:g} s, with a DNSConfig"
+    return f"### {what}, leader and standby\n\n{table(head, _steady_lines(samples))}"
+
+
+def _steady_lines(samples: Sequence[Steady]) -> Iterator[tuple[str, ...]]:
+    for text, figures in (
+        ("all names have addresses, s", [f"{each.made.seconds:.2f}" for each in samples]),
+        ("leader: CPU, ms a Service made", [f"{each.cpu_ms:.1f}" for each in samples]),
+        ("standby: CPU, ms a Service made", [f"{each.standby_cpu_ms:.1f}" for each in samples]),
+        ("ConfigMap writes a Service made", [f"{each.configmap_writes:.2f}" for each in samples]),
+        ("kB of ConfigMap written a Service made", [f"{each.configmap_kb:.1f}" for each in samples]),
+        ("API writes a Service made", [f"{each.writes:.2f}" for each in samples]),
+        ("API reads a Service made", [f"{each.made.reads / each.services:.2f}" for each in samples]),
+        ("cores busy with other work meanwhile", [f"{each.made.others:.1f}" for each in samples]),
+        ("leader: memory with all, MB", [f"{each.rss_mb:.0f}" for each in samples]),
+        ("standby: memory with all, MB", [f"{each.standby_rss_mb:.0f}" for each in samples]),
+    ):
+        yield (text, *figures)
 
 
 def _lines(samples: Sequence[Sample]) -> Iterator[tuple[str, ...]]:
@@ -35,15 +58,16 @@ def _lines(samples: Sequence[Sample]) -> Iterator[tuple[str, ...]]:
         yield (text, *figures)
 
 
-def writes(samples: Sequence[Sample]) -> str:
-    """Return the table of writes by verb and kind, per Service, in the making and in the removal."""
+def writes(samples: Sequence[AnyRun]) -> str:
+    """Return the table of writes by verb and kind, per Service, in the making and, if there is one, in the removal."""
     head = ("writes a Service", *(f"run {sample.run}: {sample.kind}" for sample in samples))
     lines = [*_writes("made", samples, [each.made for each in samples])]
-    lines += _writes("removed", samples, [each.removed for each in samples])
+    removed = [each.removed for each in samples if isinstance(each, Sample)]
+    lines += _writes("removed", samples, removed) if removed else ()
     return table(head, lines)
 
 
-def _writes(word: str, samples: Sequence[Sample], steps: Sequence[Step]) -> Iterator[tuple[str, ...]]:
+def _writes(word: str, samples: Sequence[AnyRun], steps: Sequence[Step]) -> Iterator[tuple[str, ...]]:
     for write in sorted({write for step in steps for write in step.writes}):
         shares = (step.writes.get(write, 0) / sample.services for step, sample in zip(steps, samples, strict=True))
         yield (f"{word}: {write}", *(f"{share:.2f}" if share else "-" for share in shares))
@@ -77,13 +101,16 @@ def _figure(measured: Measured | None, unit: str) -> str:
     return "-" if measured is None else f"{measured.value:.2f} {unit}".rstrip() + f" (run {measured.run})"
 
 
-def document(facts: Mapping[str, object], samples: Sequence[Sample], all_: Sequence[Verdict]) -> dict[str, object]:
-    """Return what is kept of all runs."""
+def document(
+    facts: Mapping[str, object], samples: Sequence[Sample], steady: Sequence[Steady], all_: Sequence[Verdict]
+) -> dict[str, object]:
+    """Return what is kept of all runs of both scenarios."""
     return {
         "machine": dict(facts),
         "note": "times and CPU are the least of all runs, memory and writes the most",
         "goals": [_goal(each) for each in all_],
         "runs": [sample.model_dump(mode="json") for sample in samples],
+        "steady": [sample.model_dump(mode="json") for sample in steady],
     }
 
 

@@ -27,6 +27,7 @@ _AUDIT_POLICY = {
     "kind": "Policy",
     "omitStages": ["RequestReceived", "ResponseStarted"],
     "rules": [
+        {"level": "Request", "users": ["operatorbench"], "resources": [{"resources": ["configmaps"]}]},
         {"level": "Metadata", "users": ["operator", "operatorbench"]},
         {"level": "Metadata", "userGroups": ["system:serviceaccounts:tailscale"]},
         {"level": "None"},

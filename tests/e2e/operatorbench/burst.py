@@ -1,0 +1,96 @@
+"""The first scenario: all Services made at once, left alone, and removed at once."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from tests.e2e.operatorbench.bench import LIMIT, Watched, measured, prepared, running
+from tests.e2e.operatorbench.measure import Sample, Step
+from tests.e2e.operatorbench.operators import Operator
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.progress import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How many Services, and for how many seconds they are left alone."""
+
+    services: int
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """The scenario with one operator at work."""
+
+    watched: Watched
+    load: Load
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the Services."""
+        return [f"db-{number}" for number in range(self.load.services)]
+
+    async def measure(self, number: int, operator: Operator, progress: Progress) -> Sample:
+        """Measure all steps."""
+        await self.watched.warm()
+        progress.say(f"  making {self.load.services} Services")
+        made, ready_seconds = await self._make()
+        progress.say(f"  made in {made.seconds:.1f} s with {made.cpu_seconds:.2f} s of CPU; leaving them alone")
+        idle = await self._leave_alone()
+        rss_mb = self.watched.spending.rss_mb
+        removed = await self.watched.step(self._remove)
+        progress.say(f"  removed in {removed.seconds:.1f} s with {removed.cpu_seconds:.2f} s of CPU")
+        return Sample(
+            kind=operator.kind,
+            run=number,
+            services=self.load.services,
+            made=made,
+            ready_seconds=ready_seconds,
+            idle=idle,
+            removed=removed,
+            rss_mb=rss_mb,
+            peak_mb=self.watched.spending.peak_mb,
+        )
+
+    async def _make(self) -> tuple[Step, float]:
+        ready_seconds = 0.0
+        cluster = self.watched.cluster
+
+        async def make() -> float:
+            nonlocal ready_seconds
+            started, count = time.monotonic(), self.load.services
+            async with asyncio.TaskGroup() as group:
+                group.create_task(cluster.create(self.names))
+                await cluster.until(lambda: cluster.made(count), LIMIT, "all StatefulSets are there")
+                seconds = time.monotonic() - started
+            await cluster.until(lambda: cluster.ready(count), LIMIT, "all Services are ready")
+            ready_seconds = time.monotonic() - started
+            return seconds
+
+        return await self.watched.step(make), ready_seconds
+
+    async def _leave_alone(self) -> Step:
+        async def wait() -> float:
+            await asyncio.sleep(self.load.idle_seconds)
+            return self.load.idle_seconds
+
+        return await self.watched.step(wait, settle=False)
+
+    async def _remove(self) -> float:
+        started, cluster = time.monotonic(), self.watched.cluster
+        async with asyncio.TaskGroup() as group:
+            group.create_task(cluster.delete(self.names))
+            await cluster.until(cluster.gone, LIMIT, "all Services and what was made for them are gone")
+        return time.monotonic() - started
+
+
+def run(bed: Bed, operator: Operator, load: Load, number: int, progress: Progress) -> Sample:
+    """Run *operator* on a fresh cluster.
+
+    Raises:
+        BedError: something didn't start, or the operator didn't do its work: says what, with the end of its log.
+    """
+    progress.say(f"run {number}: {operator.kind}")
+    with prepared(bed, operator, progress) as login_server, running(bed, operator, login_server) as daemon:
+        return measured(bed, [daemon], lambda watched: Burst(watched, load).measure(number, operator, progress))

@@ -1,0 +1,123 @@
+"""The second scenario: one Service after another in a cluster with a DNSConfig; ours alone, a leader and a standby."""
+
+import asyncio
+import json
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.operatorbench import operators
+from tests.e2e.operatorbench.bench import LIMIT, Watched, measured, prepared, running
+from tests.e2e.operatorbench.measure import Kind, Steady, configmap_bytes
+from tests.e2e.operatorbench.process import Spending
+from tests.e2e.product import NAMESPACE
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.daemons import Daemon
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.progress import Progress
+from tests.support.audit import entries
+
+_EVERY = 0.25  # s from one Service to the next
+_POD = 2.1  # s after which a proxy has an address, as if its Pod had started: not just when another Service is made
+_PATIENCE = 30.0  # s that an operator may take to lead, or to follow as the standby
+_DNSCONFIG = {
+    "apiVersion": "tailscale.com/v1alpha1",
+    "kind": "DNSConfig",
+    "metadata": {"name": "ts-dns"},
+    "spec": {"nameserver": {}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OneByOne:
+    """The scenario with both operators at work; the leader is the one that is watched."""
+
+    leader: Watched
+    standby: Spending
+    services: int
+
+    async def measure(self, number: int) -> Steady:
+        """Measure the making of all Services."""
+        await self.leader.warm()
+        written, spent = self._configmap_bytes(), self.standby.cpu_seconds
+        made = await self.leader.step(self._make)
+        return Steady(
+            kind=Kind.OURS,
+            run=number,
+            services=self.services,
+            made=made,
+            rss_mb=self.leader.spending.rss_mb,
+            every_seconds=_EVERY,
+            standby_cpu_seconds=self.standby.cpu_seconds - spent,
+            standby_rss_mb=self.standby.rss_mb,
+            configmap_bytes=self._configmap_bytes() - written,
+        )
+
+    async def _make(self) -> float:
+        started, cluster, count = time.monotonic(), self.leader.cluster, self.services
+        async with asyncio.TaskGroup() as group:
+            for number in range(count):
+                await asyncio.sleep(started + number * _EVERY - time.monotonic())
+                group.create_task(self._serve(number))
+        await cluster.until(lambda: cluster.ready(count), LIMIT, "all Services are ready")
+        await cluster.until(lambda: cluster.resolved(count), LIMIT, "all names have addresses")
+        return time.monotonic() - started
+
+    async def _serve(self, number: int) -> None:
+        """Create a Service, and give its proxy an address some time after that was made."""
+        name, cluster = f"db-{number}", self.leader.cluster
+        await cluster.create([name])
+        await cluster.until(lambda: cluster.has_proxy(name), LIMIT, f"{name} has a proxy")
+        await asyncio.sleep(_POD)
+        await cluster.give_address(name, f"10.244.{number // 250}.{number % 250 + 1}")
+
+    def _configmap_bytes(self) -> int:
+        return configmap_bytes(entries(self.leader.spending.bed.plane.audit_log), operators.USER)
+
+
+def run(bed: Bed, services: int, profile: Path | None, number: int, progress: Progress) -> Steady:
+    """Run ours on a fresh cluster: a leader, which is profiled as ``leader-FILE``, and a standby, ``standby-FILE``.
+
+    Raises:
+        BedError: something didn't start, or the operator didn't do its work: says what, with the end of its log.
+    """
+    leader, standby = (
+        operators.ours(profile and profile.with_name(f"{name}-{profile.name}"), name) for name in ("leader", "standby")
+    )
+    progress.say(f"run {number}: {services} Services, one every {_EVERY:g} s, {Kind.OURS} with a standby")
+    with prepared(bed, leader, progress) as login_server:
+        bed.kubectl("create", "-f", "-", stdin=json.dumps(_DNSCONFIG))
+        with running(bed, leader, login_server) as leading:
+            bed.daemons.wait_for(leading, lambda: bool(_holder(bed)), _PATIENCE, "a Lease of its own")
+            with running(bed, standby, login_server) as waiting:
+                _wait_until_ready(bed, waiting, standby)
+                holder = _holder(bed)
+                figures = measured(
+                    bed,
+                    [leading, waiting],
+                    lambda watched: OneByOne(watched, Spending(waiting, bed), services).measure(number),
+                )
+                if _holder(bed) != holder:
+                    raise BedError("another operator leads now than at the start: the machine is too busy to measure")
+    each = f"{figures.cpu_ms:.1f} ms of CPU a Service for the leader, {figures.standby_cpu_ms:.1f} for the standby"
+    progress.say(f"  made in {figures.made.seconds:.1f} s with {each}")
+    return figures
+
+
+def _holder(bed: Bed) -> str:
+    """Return who holds the operator's Lease; empty if nobody does."""
+    return bed.kubectl("get", "leases", "--namespace", NAMESPACE, "-o", "jsonpath={.items[*].spec.holderIdentity}")
+
+
+def _wait_until_ready(bed: Bed, daemon: Daemon, operator: operators.Operator) -> None:
+    url = f"http://{operator.environment['OPERATOR_HEALTH_ADDR']}/readyz"
+
+    def ready() -> bool:
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return True
+        except OSError:
+            return False
+
+    bed.daemons.wait_for(daemon, ready, _PATIENCE, "/readyz")
