@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help demo test test-real test-charts e2e e2e-full bench bench-operator soak lint format crds manifests clean
+.PHONY: help demo test test-real test-scale test-charts e2e e2e-full bench bench-operator soak lint format crds manifests clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -28,6 +28,9 @@ test-real: .venv/.dev ## Run the operator's loop tests on a real API server
 	beds=; for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed up --api-only & beds="$$beds $$!"; done; \
 	failed=; for bed in $$beds; do wait $$bed || failed=1; done; test -z "$$failed" || exit 1; \
 	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) tests/operator tests/docs $(if $(FULL),,-m "$(MARKS)") $(ARGS)
+
+test-scale: .venv/.dev ## Run the operator on 10,000 Services of a simulated cluster, or on SIZE, and print what it costs
+	SCALE_SIZE=$(or $(SIZE),10000) $(BIN)/python -m pytest tests/operator/test_at_scale.py -m scale $(ARGS)
 
 test-charts: .venv/.dev ## Run the tests of the chart and the CRDs (Go, the first time)
 	@export TESTBED_WORK=$(WORK)-charts; \

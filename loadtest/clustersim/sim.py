@@ -25,7 +25,9 @@ class SimOptions:
     """How the cluster is to be: *listen* as HOST:PORT, port 0 takes a free one.
 
     *absent* are the plurals of custom kinds that aren't served yet; *bookmark_interval* is in seconds; *history* is
-    how many changes a watch can resume from; *families* are those of the Pods' addresses, in their order.
+    how many changes a watch can resume from; *families* are those of the Pods' addresses, in their order. Without
+    *controllers* there are no Pods but those that somebody creates, and nothing runs them: for more objects than the
+    simulated controllers and kubelet can look after.
     """
 
     listen: str = "127.0.0.1:0"
@@ -38,6 +40,7 @@ class SimOptions:
     bookmark_interval: float = 30.0
     history: int = HISTORY_WINDOW
     families: tuple[str, ...] = FAMILIES
+    controllers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +107,10 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
         server.serve(*_address(options.listen)) as api_url,
         asyncio.TaskGroup() as tasks,
     ):
-        programs = [
-            tasks.create_task(program)
-            for program in (workloads.run(store), kubelet.run(store, control, options.families), crds.run(store, kinds))
-        ]
+        programs = [tasks.create_task(crds.run(store, kinds))]
+        if options.controllers:
+            programs.append(tasks.create_task(workloads.run(store)))
+            programs.append(tasks.create_task(kubelet.run(store, control, options.families)))
         yield ClusterSim(api_url, control_url, store, control, faults, traffic, kinds)
         for program in programs:
             program.cancel()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import aiohttp
 import yaml
-from clustersim.objects import CRD, DNSCONFIG, INGRESSCLASS, POD, ROLE, SERVICE, STATEFULSET
+from clustersim.objects import CRD, DNSCONFIG, INGRESSCLASS, NODE, POD, ROLE, SERVICE, STATEFULSET
 from clustersim.sim import SimOptions, cluster_sim
 
 from tests.loadtest.clustersim.running import statefulset, until
@@ -28,6 +28,15 @@ async def test_controllers_and_kubelets_run() -> None:
             sim.store,
             lambda: [pod["status"]["phase"] for pod in sim.store.list(POD, "default")] == ["Running", "Running"],
         )
+
+
+async def test_without_controllers_a_workload_has_no_pods() -> None:
+    options = SimOptions(controllers=False)
+    async with cluster_sim(options) as sim, aiohttp.ClientSession(sim.api_url) as session:
+        sim.store.create(STATEFULSET, statefulset())
+        async with session.get("/api/v1/pods") as response:
+            assert (await response.json())["items"] == []
+        assert sim.store.list(NODE) == []
 
 
 async def test_a_kind_can_come_later() -> None:

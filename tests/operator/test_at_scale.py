@@ -1,0 +1,163 @@
+"""10,000 egress Services: a restart, reads of the device list, a take-over of all names; prints what each costs.
+
+The operator is a process of its own, so that the simulated cluster does not count. `make test-scale` runs this.
+"""
+
+import json
+import os
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from clustersim import objects as kinds
+from clustersim.sim import SimOptions
+from tsoperator.api.names import CONFIG_KEY, LABEL_PARENT_TYPE, PARENT_SERVICE, SECRET_DEVICE_ID
+from tsoperator.api.objects import Object
+
+from tests.support import fleet
+from tests.support.cluster import until
+from tests.support.manifests import DOMAIN
+from tests.support.operator import NAMESPACE, World, new_world
+from tests.support.process import Cost, OperatorProcess, operator_process
+
+SIZE = int(os.environ.get("SCALE_SIZE", "10000"))
+READS = 3
+"""Reads of the device list, of which the mean is printed."""
+PATIENCE = 900.0
+"""Seconds that an operator may take to look at everything."""
+
+_NEXT_READ = 60.0  # s: the operator waits 10 s at most before it reads a list again that it needs
+_OFFLINE = 3600.0  # s for which the dead devices have been offline
+_HELD = 1.0  # s of CPU: fifty times what a callback should take
+
+LIST = ("GET", "/api/v2/tailnet/-/devices")
+LOOK = ("GET", "/api/v2/device/{id}")
+DELETE = ("DELETE", "/api/v2/device/{id}")
+MINT = ("POST", "/api/v2/tailnet/-/keys")
+
+Figures = dict[str, Cost]
+
+BEFORE: Figures = {
+    "first start, two writes a proxy": Cost(31.76, 4.93, 913.27, 913.27, 51.40, ""),
+    "restart": Cost(18.01, 4.39, 678.15, 710.21, 32.54, ""),
+    "read of 10000 devices": Cost(1.20, 1.95, 684.11, 710.74, 0, ""),
+    "read that finds 40000 more": Cost(7.28, 5.84, 898.38, 1044.64, 0, ""),
+    "read of 50000 devices": Cost(4.00, 4.60, 900.58, 1046.62, 0, ""),
+    "take-over of 2500 names": Cost(71.21, 1.31, 178.70, 178.70, 74.16, ""),
+    # Extrapolated from 1,000 (14.6 s), 2,500 and 4,000 names (189.4 s): it was quadratic.
+    "take-over of 10000 names": Cost(1150, 0, 0, 0, 0, ""),
+}
+"""What each step of 10,000 Services cost while each name that was taken over decoded every Secret; on two cores."""
+
+pytestmark = [
+    pytest.mark.scale,
+    pytest.mark.timeout(3 * PATIENCE),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+
+@pytest.fixture(scope="module")
+def figures(pytestconfig: pytest.Config) -> Iterator[Figures]:
+    """What each step has cost; it is printed after the last test."""
+    found: Figures = {}
+    yield found
+    plugins = pytestconfig.pluginmanager
+    reporter, capture = plugins.getplugin("terminalreporter"), plugins.getplugin("capturemanager")
+    assert reporter
+    assert capture
+    with capture.global_and_fixture_disabled():
+        reporter.ensure_newline()
+        for line in table(found):
+            reporter.write_line(line)
+
+
+def table(figures: Figures) -> Iterator[str]:
+    """Show *figures*, and in brackets those from before, which are of 10,000 Services."""
+    columns = ("CPU, s", "longest callback, CPU s", "memory, MB", "at most, MB", "duration, s")
+    yield "  ".join([f"{f'{SIZE} egress Services':36}", *(f"{column:>23}" for column in columns), "longest callback"])
+    for step, cost in figures.items():
+        before = BEFORE.get(step) if SIZE == 10_000 else None
+        pairs = zip(cost.figures, before.figures if before else [0.0] * len(columns), strict=True)
+        cells = ((f"{now:.2f}" if now else "") + (f" ({then:.2f})" if then else "") for now, then in pairs)
+        yield "  ".join([f"{step:36}", *(f"{cell:>23}" for cell in cells), cost.holder])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def proxies() -> AsyncIterator[World]:
+    """A cluster with the proxies of all Services, as an operator left them."""
+    async with new_world(SimOptions(controllers=False)) as world:
+        await fleet.plant(world, SIZE)
+        yield world
+
+
+def secrets(world: World) -> list[Object]:
+    """Return the Secrets of the Services' proxies."""
+    return world.store.list(kinds.SECRET, NAMESPACE, {LABEL_PARENT_TYPE: PARENT_SERVICE})
+
+
+async def cost_of_a_read(world: World, operator: OperatorProcess, times: int = READS) -> Cost:
+    """Let the operator read the device list so often, and return what one read cost."""
+    since, first = operator.now(), world.control.requests[LIST]
+    for _ in range(times):
+        await ask_for_a_read(world)
+        await operator.quiet()
+    cost, reads = operator.cost(since), world.control.requests[LIST] - first
+    return cost._replace(cpu_seconds=cost.cpu_seconds / reads, seconds=0)
+
+
+async def ask_for_a_read(world: World) -> None:
+    """Let a proxy report a device that the operator doesn't know, and wait for a read of the list."""
+    before = world.control.requests[LIST]
+    device = b64encode(f"nUnknown{world.store.revision}".encode()).decode()
+    name = secrets(world)[0]["metadata"]["name"]
+    world.store.merge(kinds.SECRET, NAMESPACE, name, {"data": {SECRET_DEVICE_ID: device}})
+    await until(lambda: world.control.requests[LIST] > before, _NEXT_READ)
+
+
+def join_with_their_keys(world: World) -> list[str]:
+    """Let all proxies join the tailnet as their Secrets say, and return the MagicDNS names that they got."""
+    configs = [json.loads(b64decode(secret["data"][CONFIG_KEY])) for secret in secrets(world)]
+    return sorted(world.control.register(config["AuthKey"], config["Hostname"]).name for config in configs)
+
+
+async def test_a_restarted_operator_writes_nothing(proxies: World, figures: Figures, tmp_path: Path) -> None:
+    async with operator_process(proxies, tmp_path / "first") as operator:
+        await operator.done(SIZE, PATIENCE)
+        figures["first start, two writes a proxy"] = operator.cost(operator.start)
+    before = Counter(proxies.sim.writes)
+    async with operator_process(proxies, tmp_path / "second") as operator:
+        await operator.done(SIZE, PATIENCE)
+        figures["restart"] = operator.cost(operator.start)
+    assert proxies.sim.writes_since(before) == Counter()
+
+
+async def test_no_read_of_the_device_list_holds_the_event_loop(
+    proxies: World, figures: Figures, tmp_path: Path
+) -> None:
+    async with operator_process(proxies, tmp_path / "operator") as operator:
+        await operator.done(SIZE, PATIENCE)
+        figures[f"read of {SIZE} devices"] = await cost_of_a_read(proxies, operator)
+        others = [*map(fleet.target, range(SIZE)), *(f"laptop-{number}" for number in range(3 * SIZE))]
+        fleet.join(proxies.control, others, "tag:other")
+        figures[f"read that finds {4 * SIZE} more"] = await cost_of_a_read(proxies, operator, 1)
+        figures[f"read of {5 * SIZE} devices"] = unchanged = await cost_of_a_read(proxies, operator)
+    assert unchanged.held_seconds < _HELD
+
+
+@pytest.mark.parametrize("names", [SIZE // 4, SIZE])
+async def test_a_name_is_taken_over_with_few_requests_however_many_there_are(
+    names: int, figures: Figures, tmp_path: Path
+) -> None:
+    async with new_world(SimOptions(controllers=False)) as world:
+        fleet.rebuild(world, names, _OFFLINE)
+        async with operator_process(world, tmp_path / "operator", OPERATOR_TAKE_OVER_NAMES="true") as operator:
+            await operator.done(names, PATIENCE)
+            figures[f"take-over of {names} names"] = operator.cost(operator.start)
+        asked = world.control.requests
+        assert (asked[DELETE], asked[MINT]) == (names, names)
+        assert asked[LOOK] <= 2 * names
+        assert sum(world.sim.writes.values()) <= 12 * names
+        assert join_with_their_keys(world) == [f"{fleet.hostname(number)}.{DOMAIN}" for number in range(names)]

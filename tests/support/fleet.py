@@ -1,0 +1,141 @@
+"""Thousands of egress Services: with proxies that an operator left, or new ones on a cluster that was rebuilt.
+
+An operator makes one proxy, whichever operator is tested; the others are copies of that one under other names. The
+copies lack our digest, which would be wrong, as the objects of the Go operator do. So the first start of an operator on
+them adds the digests, and the second one has nothing to write.
+"""
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Any
+from uuid import uuid4
+
+from clustersim import objects as kinds
+from clustersim.control import Control, Device
+from clustersim.tailnet import NewKey
+from tsoperator.api.names import ANNOTATION_DIGEST
+from tsoperator.api.objects import Object
+
+from tests.support.manifests import DOMAIN, egress
+from tests.support.operator import World, new_world, running_operator
+
+TAG = "tag:k8s"
+"""The tag of proxies' devices."""
+
+_KINDS = (kinds.SERVICE, kinds.SECRET, kinds.STATEFULSET, kinds.POD, kinds.ENDPOINTSLICE)
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """What there is of the first egress Service: its objects, its proxy's among them, and its device."""
+
+    objects: list[tuple[kinds.Resource, Object]]
+    device: Device
+    control_url: str
+
+    @property
+    def pod_ips(self) -> list[str]:
+        """The addresses of its Pod."""
+        (pod,) = (obj for kind, obj in self.objects if kind == kinds.POD)
+        return [entry["ip"] for entry in pod["status"]["podIPs"]]
+
+
+def service(number: int) -> Object:
+    """Return an egress Service."""
+    return egress(_name(number), f"{target(number)}.{DOMAIN}")
+
+
+def target(number: int) -> str:
+    """Return the hostname of the device that this Service leads to."""
+    return f"target-{_name(number)}"
+
+
+def hostname(number: int) -> str:
+    """Return the hostname of the proxy of that Service."""
+    return f"default-{_name(number)}"
+
+
+def join(control: Control, hostnames: list[str], tag: str = TAG) -> list[Device]:
+    """Let devices join the tailnet."""
+    key = control.create_key(NewKey((tag,), reusable=True)).key
+    return [control.register(key, each) for each in hostnames]
+
+
+async def original() -> Original:
+    """Let an operator make the proxy of the first Service on a cluster of its own."""
+    async with new_world() as world, running_operator(world):
+        await world.apply(service(0))
+        await world.eventually(lambda: world.proxy(service(0)))
+        await world.settled()
+        found = [(kind, obj) for kind in _KINDS for obj in world.store.list(kind) if _name(0) in str(obj["metadata"])]
+        (device,) = world.control.devices.values()
+        return Original([(kind, _open(obj)) for kind, obj in found], device, world.control_url)
+
+
+async def plant(world: World, count: int) -> None:
+    """Put so many Services with their proxies and devices into *world*."""
+    first = await original()
+    devices = join(world.control, [hostname(number) for number in range(count)])
+    for number, device in enumerate(devices):
+        copied = _copier(first, number, device, world.control_url)
+        for kind, obj in first.objects:
+            world.store.adopt(kind, _closed(copied(obj)))
+
+
+def rebuild(world: World, count: int, offline: float) -> None:
+    """Put so many new Services into *world*, whose hostnames dead devices have: *offline* for so many seconds."""
+    for device in join(world.control, [hostname(number) for number in range(count)]):
+        world.control.disconnect(device.node_id, offline)
+    for number in range(count):
+        world.store.create(kinds.SERVICE, service(number))
+
+
+def _name(number: int) -> str:
+    return f"db-{number:05}"
+
+
+def _copier(first: Original, number: int, device: Device, control_url: str) -> Callable[[Any], Any]:
+    """Return what makes an object of the first Service into that of another."""
+    words = {
+        _name(0): _name(number),
+        first.control_url: control_url,
+        first.device.node_id: device.node_id,
+        **dict(zip(first.device.addresses, device.addresses, strict=True)),
+        **{obj["metadata"]["uid"]: str(uuid4()) for _, obj in first.objects},
+        **{ip: str(ip_address(ip) + number) for ip in first.pod_ips},
+    }
+    pattern = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))))
+    return lambda value: _copy(value, pattern, words)
+
+
+def _copy(value: Any, pattern: re.Pattern[str], words: Mapping[str, str]) -> Any:
+    """Return *value* with other words; what has none of them is shared."""
+    match value:
+        case str():
+            new: Any = pattern.sub(lambda match: words[match[0]], value)
+        case dict():
+            new = {name: _copy(each, pattern, words) for name, each in value.items()}
+        case list():
+            new = [_copy(each, pattern, words) for each in value]
+        case _:
+            return value
+    return value if new == value else new
+
+
+def _open(obj: Object) -> Object:
+    """Return *obj* without our digest, and a Secret's data decoded."""
+    annotations = {**(obj["metadata"].get("annotations") or {})}
+    annotations.pop(ANNOTATION_DIGEST, None)
+    opened = {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+    if obj["kind"] == kinds.SECRET.kind:
+        opened["data"] = {name: b64decode(value).decode() for name, value in obj["data"].items()}
+    return opened
+
+
+def _closed(obj: Object) -> Object:
+    if obj["kind"] != kinds.SECRET.kind:
+        return obj
+    return {**obj, "data": {name: b64encode(value.encode()).decode() for name, value in obj["data"].items()}}

@@ -1,0 +1,152 @@
+"""The operator as a process of its own, and what it costs."""
+
+import asyncio
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import aiohttp
+from dnsbench.process import Stat
+
+from tests.support.cluster import until
+from tests.support.operator import NAMESPACE, World
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_START = 60.0  # s until the operator says where its metrics are
+_LOOK = 0.25  # s between two looks at the CPU that the operator has used
+_QUIET = 3.0  # s without work that count as the end of it
+_IDLE = 0.05  # cores: what is less is no work
+_METRIC = re.compile(r"(\w+)(?:\{.*\})? (\S+)")
+_ADDRESS = re.compile(r"probes and metrics on (\S+)")
+_MEMORY = re.compile(r"^(Vm\w+):\s+(\d+) kB$", re.MULTILINE)
+
+
+class Moment(NamedTuple):
+    """From when on a cost is counted: by `time.monotonic`, and the CPU used until then."""
+
+    when: float
+    cpu_seconds: float
+
+
+class Cost(NamedTuple):
+    """What a step took of the operator."""
+
+    cpu_seconds: float
+    """Of all its threads."""
+    held_seconds: float
+    """CPU of the callback that kept the event loop longest."""
+    rss_mb: float
+    """The memory that it has now, 10⁶ bytes."""
+    peak_mb: float
+    """The most that it ever had."""
+    seconds: float
+    """From the beginning of the step until the operator was quiet."""
+    holder: str
+    """The task that kept the event loop longest."""
+
+    @property
+    def figures(self) -> tuple[float, ...]:
+        """All that are numbers, in their order."""
+        return self[:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorProcess:
+    """The operator as it runs; *holds* is the file of `loopwatch`, *start* when the process began."""
+
+    child: asyncio.subprocess.Process
+    log: Path
+    holds: Path
+    url: str
+    start: Moment
+
+    def now(self) -> Moment:
+        """Return the present, to count a cost from."""
+        stat = Stat.parse(Path(f"/proc/{self.child.pid}/stat").read_text())
+        return Moment(time.monotonic(), stat.cpu_ticks / _TICKS)
+
+    def cost(self, since: Moment) -> Cost:
+        """Return what the operator has used since then; it has been quiet for a moment now."""
+        now = self.now()
+        lines = [line.split(" ", 2) for line in self.holds.read_text().splitlines()]
+        holds = [(float(held), what) for when, held, what in lines if float(when) > since.when]
+        held, holder = max(holds, default=(0.0, ""))
+        memory = dict(_MEMORY.findall(Path(f"/proc/{self.child.pid}/status").read_text()))
+        rss, peak = (int(memory[name]) * 1024 / 1e6 for name in ("VmRSS", "VmHWM"))
+        return Cost(now.cpu_seconds - since.cpu_seconds, held, rss, peak, now.when - since.when - _QUIET, holder)
+
+    async def quiet(self) -> None:
+        """Wait until the process has used no CPU for a moment."""
+        last = self.now()
+        while (now := self.now()).when - last.when < _QUIET:
+            assert self.child.returncode is None, self.log.read_text()[-2000:]
+            if now.cpu_seconds - last.cpu_seconds > _IDLE * _QUIET:
+                last = now
+            await asyncio.sleep(_LOOK)
+
+    async def done(self, reconciles: int, seconds: float) -> None:
+        """Wait until the operator has reconciled so many times at least, and has nothing left to do."""
+        async with asyncio.timeout(seconds):
+            while True:
+                await self.quiet()
+                now = await self.metrics()
+                busy = now["tsoperator_queue_depth"] + now["tsoperator_active_workers"]
+                if now["tsoperator_reconciles_total"] >= reconciles and not busy:
+                    return
+
+    async def metrics(self) -> Mapping[str, float]:
+        """Return the operator's metrics by name, added up over their labels."""
+        async with aiohttp.ClientSession() as session, session.get(f"{self.url}/metrics") as response:
+            lines = (await response.text()).splitlines()
+        found: dict[str, float] = {}
+        for match in filter(None, map(_METRIC.fullmatch, lines)):
+            found[match[1]] = found.get(match[1], 0) + float(match[2])
+        return found
+
+
+@asynccontextmanager
+async def operator_process(world: World, folder: Path, **environment: str) -> AsyncIterator[OperatorProcess]:
+    """Run the operator on the cluster of *world* with more *environment*; *folder*, which is made, takes its files."""
+    log, holds = folder / "log", folder / "holds"
+    settings = _settings(world, folder) | {"LOOP_HOLDS": str(holds)} | environment
+    start = Moment(time.monotonic(), 0.0)
+    with log.open("wb") as file:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.support.loopwatch", env=settings, stderr=file
+        )
+    try:
+        await until(lambda: child.returncode is not None or _ADDRESS.search(log.read_text()), _START)
+        address = _ADDRESS.search(log.read_text())
+        assert address, log.read_text()
+        yield OperatorProcess(child, log, holds, f"http://{address[1]}", start)
+    finally:
+        if child.returncode is None:
+            child.terminate()
+        await child.wait()
+
+
+def _settings(world: World, folder: Path) -> dict[str, str]:
+    """Return the environment of an operator on the cluster of *world*; *folder* takes the files that it names."""
+    files = {
+        "KUBECONFIG": world.kubeconfig,
+        "CLIENT_ID_FILE": world.control.client_id,
+        "CLIENT_SECRET_FILE": world.control.client_secret,
+    }
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return {
+        "HOME": str(folder),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "OPERATOR_NAMESPACE": NAMESPACE,
+        "OPERATOR_LOGIN_SERVER": world.control_url,
+        "OPERATOR_LEADER_ELECTION": "false",
+        "OPERATOR_HEALTH_ADDR": "127.0.0.1:0",
+        **{name: str(folder / name) for name in files},
+    }
