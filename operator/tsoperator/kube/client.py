@@ -4,7 +4,6 @@ kubernetes.aio loads configuration and credentials, and its REST client (an aioh
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
@@ -14,6 +13,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
+from pydantic_core import from_json
 
 from tsoperator.api.names import FIELD_MANAGER
 from tsoperator.api.objects import Key, Object, Resource, key_of
@@ -305,7 +305,7 @@ def _with_query(path: str, query: Mapping[str, str]) -> str:
 
 def _decoded(raw: bytes, where: str) -> Object:
     try:
-        obj: Any = json.loads(raw)
+        obj: Any = from_json(raw)  # twice as fast as json.loads, and equal strings are one
     except ValueError as error:
         raise KubeError(f"{where}: not an API server's answer (no JSON): {raw[:80]!r}") from error
     if not isinstance(obj, dict):
@@ -316,7 +316,7 @@ def _decoded(raw: bytes, where: str) -> Object:
 async def _refusal(response: aiohttp.ClientResponse, where: str) -> StatusError:
     raw = await response.read()
     try:
-        body = json.loads(raw)
+        body = from_json(raw)
     except ValueError:
         body = None
     if not isinstance(body, dict):
