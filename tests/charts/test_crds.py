@@ -12,7 +12,7 @@ from tsoperator.api.crds import DEFINITIONS, crd
 from tsoperator.api.objects import RESOURCES, Resource, key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
-from tsoperator.kube.errors import Invalid
+from tsoperator.kube.errors import Rejected
 
 from tests.charts.crd_cases import CASES, CHANGES, LEAST, ONLY_OURS, STATUSES, Case, Change, Status
 from tests.e2e.testbed.bed import Bed
@@ -102,7 +102,7 @@ async def answer(request: Awaitable[Object]) -> Answer:
     """Return what became of a request."""
     try:
         return Answer(await request)
-    except Invalid as refusal:
+    except Rejected as refusal:
         return Answer({}, str(refusal))
 
 

@@ -20,7 +20,7 @@ from clustersim.store import Store
 from tsoperator.api.objects import POD, Key, Object, Resource, key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
-from tsoperator.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from tsoperator.kube.errors import AlreadyExists, Conflict, NotFound, Rejected
 from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, Unserved, updates
 
 from tests.support.audit import AuditLog
@@ -116,7 +116,7 @@ class Mirror(Store):
         """Send what the nodes write to the API server, in order."""
         while True:
             write = await self._queue.get()
-            with suppress(NotFound, Conflict, Invalid):  # it is gone, or another one has its name now
+            with suppress(NotFound, Conflict, Rejected):  # it is gone, or another one has its name now
                 await write.send(client)
             self._unconfirmed.remove(write)
 

@@ -8,7 +8,7 @@ KubeError
     ├── Conflict          409: somebody else was faster; look again
     │   └── AlreadyExists 409 on create
     ├── Gone              410: the version to watch from is too old
-    ├── Invalid           400, 422: the object is not acceptable as it is
+    ├── Rejected          400, 422: the object is not acceptable as it is
     └── Denied            401, 403: credentials or RBAC
 """
 
@@ -52,7 +52,7 @@ class Gone(StatusError):
     """The resourceVersion to list or watch from is no longer kept."""
 
 
-class Invalid(StatusError):
+class Rejected(StatusError):
     """The API server does not accept the object."""
 
 
@@ -61,13 +61,13 @@ class Denied(StatusError):
 
 
 _BY_STATUS: dict[int, type[StatusError]] = {
-    400: Invalid,
+    400: Rejected,
     401: Denied,
     403: Denied,
     404: NotFound,
     409: Conflict,
     410: Gone,
-    422: Invalid,
+    422: Rejected,
 }
 
 

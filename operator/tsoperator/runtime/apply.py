@@ -30,7 +30,7 @@ from tsoperator.desired.plan import (
     write_for,
 )
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import AlreadyExists, Invalid, KubeError, NotFound
+from tsoperator.kube.errors import AlreadyExists, KubeError, NotFound, Rejected
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.result import Result
@@ -155,7 +155,7 @@ class Applier:
     async def _create(self, desired: Object) -> None:
         """Create *desired*; one of its name that lost the labels by which the cache finds it is given them back.
 
-        Raises Invalid if it is a stranger's, AlreadyExists otherwise.
+        Raises Rejected if it is a stranger's, AlreadyExists otherwise.
         """
         resource, obj = resource_of(desired), to_create(desired)
         try:
@@ -216,8 +216,8 @@ class Applier:
         return {**wanted, "conditions": conditions}
 
 
-def _in_the_way(stranger: Object) -> Invalid:
+def _in_the_way(stranger: Object) -> Rejected:
     """Return the error about an object that has the name of one of ours."""
     what = f"{stranger['kind']} {key_of(stranger)}"
     words = "is in the way: it is not the operator's, which leaves it alone; delete it, or give it another name"
-    return Invalid(409, "AlreadyExists", f"{what} {words}")
+    return Rejected(409, "AlreadyExists", f"{what} {words}")

@@ -13,11 +13,11 @@ from tsoperator.desired.plan import earliest
 from tsoperator.desired.replica import Replica, ReplicaSecrets
 from tsoperator.desired.secret import Reissue, auth_key_of, device_id_of, reissue_of, slim
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import NotFound as NoSecret
+from tsoperator.kube.errors import NotFound
 from tsoperator.runtime.tokenbucket import TokenBucket
 from tsoperator.tailnet.calls import Calls
 from tsoperator.tsclient.client import TailnetClient
-from tsoperator.tsclient.errors import NotFound as NoDevice
+from tsoperator.tsclient.errors import Missing
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class AuthKeys:
     async def _secret(self, key: Key) -> Object | None:
         try:
             return await self._client.get(SECRET, key)
-        except NoSecret:
+        except NotFound:
             return None
 
     async def _reissued(self, parent: _Parent, replica: Replica, live: _Live, device: str) -> str | None:
@@ -174,7 +174,7 @@ class AuthKeys:
         async def ask() -> bool:
             try:
                 return (await self._tailnet.device(device)).connected is True
-            except NoDevice:
+            except Missing:
                 return False
 
         return await self._calls.result(parent.owner, ("connected", replica.ordinal), device, ask)

@@ -1,14 +1,14 @@
 """Which errors are refusals that the user has to hear of, on the object for which something was asked."""
 
 from tsoperator.desired.plan import Refusal
-from tsoperator.kube.errors import Denied, Invalid
+from tsoperator.kube.errors import Denied, Rejected
 from tsoperator.tsclient.errors import ControlError
 from tsoperator.tsclient.explanations import explain
 
 
 def refusal_of(error: Exception) -> Refusal | None:
     """Return why the API server or a control server refused; None for an *error* that may pass by itself."""
-    if isinstance(error, ControlError | Denied | Invalid):
+    if isinstance(error, ControlError | Denied | Rejected):
         explanation = explain(error)
         return Refusal(explanation.message, explanation.reason, error)
     return None

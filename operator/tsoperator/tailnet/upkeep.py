@@ -20,7 +20,7 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.tailnet.calls import Calls
 from tsoperator.tailnet.devices import Devices
 from tsoperator.tsclient.client import TailnetClient
-from tsoperator.tsclient.errors import ControlError, NotFound, Refused
+from tsoperator.tsclient.errors import ControlError, Missing, Refused
 from tsoperator.tsclient.explanations import explain
 
 log = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class DeviceUpkeep:
         async def attempt() -> None:
             try:
                 found = await change()
-            except NotFound:
+            except Missing:
                 self._devices.announce(about[0])  # the device is gone: the next list says so
             except ControlError as error:
                 give_up(error)
@@ -233,7 +233,7 @@ class DeviceUpkeep:
         if not (why := self._why_kept(holder, tags)):
             try:
                 live = await self._tailnet.device(holder.node_id)  # the list is seconds old, or minutes
-            except NotFound:
+            except Missing:
                 self._devices.drop(holder.node_id)
                 return None
             self._devices.put(live)

@@ -11,7 +11,7 @@ import aiohttp
 
 from tsoperator.api.device import Device
 from tsoperator.tsclient.devicelist import DeviceListReader
-from tsoperator.tsclient.errors import Forbidden, Granted, NotFound, NotSupported, Unavailable
+from tsoperator.tsclient.errors import Forbidden, Granted, Missing, NotSupported, Unavailable
 from tsoperator.tsclient.models import AuthKey
 from tsoperator.tsclient.oauth import ClientCredentials, TokenSource
 from tsoperator.tsclient.transport import Answer, Request, Retry, Transport
@@ -51,7 +51,7 @@ class TailnetClient:
         return (await self._call("POST", "/api/v2/tailnet/-/keys", body, tags)).read(AuthKey)
 
     async def device(self, device_id: str) -> Device:
-        """Return the device with that node ID. Raises NotFound."""
+        """Return the device with that node ID. Raises Missing."""
         return (await self._call("GET", _device_path(device_id))).read(Device)
 
     async def devices(self) -> dict[str, Device]:
@@ -63,15 +63,15 @@ class TailnetClient:
 
     async def delete_device(self, device_id: str) -> None:
         """Delete the device with that node ID. It is no error if there is no such device any more."""
-        with suppress(NotFound):
+        with suppress(Missing):
             (await self._call("DELETE", _device_path(device_id))).check()
 
     async def set_tags(self, device_id: str, tags: Sequence[str]) -> None:
-        """Replace the tags of the device with that node ID by *tags*. Raises NotFound."""
+        """Replace the tags of the device with that node ID by *tags*. Raises Missing."""
         (await self._call("POST", f"{_device_path(device_id)}/tags", {"tags": list(tags)}, tags)).check()
 
     async def set_name(self, device_id: str, name: str) -> None:
-        """Give the device with that node ID the *name*. Raises NotFound.
+        """Give the device with that node ID the *name*. Raises Missing.
 
         The device keeps this name when its hostname changes. With an empty *name* it is named after its hostname again.
         """
@@ -122,7 +122,7 @@ class TailnetClient:
 
 
 def _device_path(device_id: str) -> str:
-    """Return the path of a device. Raises NotFound for text that can't be an ID, as it could lead to another path."""
+    """Return the path of a device. Raises Missing for text that can't be an ID, as it could lead to another path."""
     if not _DEVICE_ID.fullmatch(device_id):
-        raise NotFound(f"no device has the ID {device_id!r}", 404, "not a device ID")
+        raise Missing(f"no device has the ID {device_id!r}", 404, "not a device ID")
     return f"/api/v2/device/{device_id}"

@@ -10,7 +10,7 @@ ControlError
     ├── BadRequest         400, 409, 422: not as asked, such as a tag that is not permitted
     ├── Unauthorized       401: the OAuth client is not, or no longer, accepted
     ├── Forbidden          403: the OAuth client lacks a scope or a tag
-    ├── NotFound           404 of the API: no such device
+    ├── Missing            404 of the API: no such device
     └── NotSupported       404 in plain text: this control server has no such call
 """
 
@@ -87,7 +87,7 @@ class Forbidden(Refused):
     """The OAuth client may not do this: it lacks a scope or a tag."""
 
 
-class NotFound(Refused):
+class Missing(Refused):
     """The control server knows no such thing."""
 
 

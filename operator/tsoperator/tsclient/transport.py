@@ -20,7 +20,7 @@ from tsoperator.tsclient.errors import (
     ControlError,
     Forbidden,
     Granted,
-    NotFound,
+    Missing,
     NotSupported,
     RateLimited,
     Refused,
@@ -145,7 +145,7 @@ class Answer:
                 hint = "this control server does not have that call"
                 return NotSupported(f"{said}; {hint}", self.status, detail, self.call)
             case 404:
-                return NotFound(said, self.status, detail, self.call)
+                return Missing(said, self.status, detail, self.call)
         return BadRequest(said, self.status, detail, self.call)
 
     def _not_json(self) -> UnexpectedAnswer:

@@ -18,9 +18,9 @@ from tsoperator.kube.errors import (
     Conflict,
     Denied,
     Gone,
-    Invalid,
     KubeError,
     NotFound,
+    Rejected,
     StatusError,
     Unreachable,
 )
@@ -237,7 +237,7 @@ async def test_a_taken_name_is_told(client: KubeClient) -> None:
 
 
 async def test_an_unacceptable_object_is_told(client: KubeClient) -> None:
-    with pytest.raises(Invalid):
+    with pytest.raises(Rejected):
         await client.create(CONFIGMAP, configmap("NOT_A_NAME"))
 
 
@@ -253,7 +253,7 @@ class Refusal(NamedTuple):
         Refusal(401, "Unauthorized", Denied),
         Refusal(403, "Forbidden", Denied),
         Refusal(410, "Expired", Gone),
-        Refusal(422, "Invalid", Invalid),
+        Refusal(422, "Invalid", Rejected),
         Refusal(429, "TooManyRequests", StatusError),
         Refusal(503, "ServiceUnavailable", StatusError),
     ],

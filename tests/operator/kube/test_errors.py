@@ -6,9 +6,9 @@ from tsoperator.kube.errors import (
     Conflict,
     Denied,
     Gone,
-    Invalid,
     KubeError,
     NotFound,
+    Rejected,
     StatusError,
     error_of,
 )
@@ -23,7 +23,7 @@ class Case(NamedTuple):
 @pytest.mark.parametrize(
     "case",
     [
-        Case(400, "BadRequest", Invalid),
+        Case(400, "BadRequest", Rejected),
         Case(401, "Unauthorized", Denied),
         Case(403, "Forbidden", Denied),
         Case(404, "NotFound", NotFound),
@@ -33,7 +33,7 @@ class Case(NamedTuple):
         Case(410, "Gone", Gone),
         Case(410, "Expired", Gone),
         Case(500, "Expired", Gone),
-        Case(422, "Invalid", Invalid),
+        Case(422, "Invalid", Rejected),
         Case(429, "TooManyRequests", StatusError),
         Case(500, "InternalError", StatusError),
         Case(503, "", StatusError),

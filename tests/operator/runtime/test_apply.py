@@ -41,7 +41,7 @@ from tsoperator.desired.plan import (
     to_create,
 )
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import AlreadyExists, Conflict, Denied, Invalid, StatusError
+from tsoperator.kube.errors import AlreadyExists, Conflict, Denied, Rejected, StatusError
 from tsoperator.kube.watch import Selection
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, Source
@@ -195,7 +195,7 @@ async def test_what_lost_its_labels_is_given_them_back(ground: Ground) -> None:
 @pytest.mark.parametrize("wanted", [Creation, Child], ids=["unseen", "seen"])
 async def test_what_is_a_strangers_is_in_the_way_and_left_alone(ground: Ground, wanted: Any) -> None:
     theirs = ground.put({"metadata": {"namespace": "tailscale", "name": "new"}, "kind": "Secret", "apiVersion": "v1"})
-    with pytest.raises(Invalid, match="Secret tailscale/new is in the way: it is not the operator's"):
+    with pytest.raises(Rejected, match="Secret tailscale/new is in the way: it is not the operator's"):
         await ground.apply(wanted(secret("new")))
     assert ground.live(SECRET, Key("tailscale", "new")) == theirs
 

@@ -8,7 +8,7 @@ from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import (
     BadRequest,
     Forbidden,
-    NotFound,
+    Missing,
     NotSupported,
     RateLimited,
     Unauthorized,
@@ -56,7 +56,7 @@ async def test_a_deleted_device_is_gone(client: TailnetClient, control: Control)
     device = register(control)
     await client.delete_device(device.node_id)
     assert not control.devices
-    with pytest.raises(NotFound, match="device not found"):
+    with pytest.raises(Missing, match="device not found"):
         await client.device(device.node_id)
 
 
@@ -97,7 +97,7 @@ async def test_what_cannot_be_an_id_is_no_device_and_no_path(
     client: TailnetClient, control: Control, device_id: str
 ) -> None:
     await client.delete_device(device_id)
-    with pytest.raises(NotFound):
+    with pytest.raises(Missing):
         await client.device(device_id)
     assert not control.requests
 
@@ -243,9 +243,9 @@ async def test_a_device_is_renamed_or_named_after_its_hostname(
 
 
 async def test_a_device_that_is_gone_can_be_given_nothing(client: TailnetClient) -> None:
-    with pytest.raises(NotFound):
+    with pytest.raises(Missing):
         await client.set_tags("n000009CNTRL", ["tag:k8s"])
-    with pytest.raises(NotFound):
+    with pytest.raises(Missing):
         await client.set_name("n000009CNTRL", "db")
 
 

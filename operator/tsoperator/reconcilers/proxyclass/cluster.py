@@ -10,7 +10,7 @@ from typing import Final
 
 from tsoperator.api.objects import SERVICE, Object, key_of
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import AlreadyExists, Denied, Invalid
+from tsoperator.kube.errors import AlreadyExists, Denied, Rejected
 from tsoperator.reconcilers.proxyclass.ports import LAST_PORT, Range
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class NodePorts:
         service = _impossible_service(self._namespace)
         try:
             await self._client.create(SERVICE, service)
-        except Invalid as refusal:
+        except Rejected as refusal:
             self.range = range_in(str(refusal))
         except (AlreadyExists, Denied) as refusal:
             log.info("the cluster's node ports are not known, so ProxyClasses may ask for others: %s", refusal)
