@@ -1,5 +1,6 @@
 """A device of a tailnet, as far as the operator reads what the control server says of it."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_address
@@ -43,10 +44,10 @@ class Device:
 
 def lookup_name(text: str) -> str:
     """Return the form of a MagicDNS name or address by which devices are looked up: lower case, no dot at the end."""
-    try:
-        return str(ip_address(text))
-    except ValueError:
-        return text.lower().removesuffix(".")
+    if ":" in text or text[-1:].isdigit():  # most names can't be an address, and to try takes its time
+        with suppress(ValueError):
+            return str(ip_address(text))
+    return text.lower().removesuffix(".")
 
 
 def lookup_names(device: Device) -> frozenset[str]:

@@ -38,7 +38,7 @@ from tsoperator.reconcilers.dnsrecords.table import Table
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
-from tsoperator.runtime.result import Result
+from tsoperator.runtime.result import DONE, Result
 from tsoperator.settings import Settings
 
 BY_SERVICE: Final = "service"
@@ -75,38 +75,49 @@ class DNSRecordsReconciler:
         self._key = Key(settings.namespace, CONFIGMAP_NAME)
         self._table = Table()
         self._changed: set[Key] = set()
+        self._stale = True  # whether something has changed that the ConfigMaps follow from
+        self._writer: asyncio.Task[object] | None = None  # while it writes ConfigMaps
         self._render = lru_cache(maxsize=2 * MAX_SHARDS)(document)
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._of_service,
             ENDPOINTSLICE: self._of_slice,
             INGRESS: self._of_ingress,
-            DNSCONFIG: lambda _dnsconfig: (self._key,),
+            DNSCONFIG: self._of_anything_else,
             CONFIGMAP: self._of_configmap,
             DEPLOYMENT: self._of_deployment,
         }
 
     async def reconcile(self, _key: Key) -> Result:
         """Make the records match the proxies that there are."""
-        dnsconfig, observed = await self._observe()  # look
+        await self._look_at_changed()
+        if not self._stale:
+            return DONE  # a Pod that comes up changes its Service and slices several times, and its record once
+        dnsconfig, observed = self._observe()  # look
         plan = desired.plan(dnsconfig, observed, self._settings, self._limits, self._render)  # decide
-        stored = await self._applier.act(dnsconfig or {}, plan, desired.failed)  # act
-        return await self._applier.report(stored, plan, desired.failed)  # report
+        self._stale, self._writer = False, asyncio.current_task()
+        try:
+            stored = await self._applier.act(dnsconfig or {}, plan, desired.failed)  # act
+            return await self._applier.report(stored, plan, desired.failed)  # report
+        except Exception:
+            self._stale = True
+            raise
+        finally:
+            self._writer = None
 
-    async def _observe(self) -> tuple[Object | None, desired.Observed]:
-        """Return the DNSConfig that the records belong to, and all records.
-
-        Only the proxies that have changed are looked at. At the start these are all proxies, so others get their turn
-        in between.
-        """
+    async def _look_at_changed(self) -> None:
+        """Look at the proxies that have changed; at the start, when these are all, let other tasks run in between."""
         looked = 0
         while self._changed:
             key = next(iter(self._changed))
             proxy = self._proxy(key)
-            self._table.put(key, record_of(proxy, self._settings) if proxy else None)
+            self._stale |= self._table.put(key, record_of(proxy, self._settings) if proxy else None)
             self._changed.remove(key)
             looked += 1
             if looked % _AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+    def _observe(self) -> tuple[Object | None, desired.Observed]:
+        """Return the DNSConfig that the records belong to, and all records."""
         nameserver = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
         observed = desired.Observed(self._table.buckets(), self._configmaps(), nameserver)
         return elected(self._cache.all(DNSCONFIG)), observed
@@ -154,14 +165,21 @@ class DNSRecordsReconciler:
 
     def _noting(self, proxies: Iterable[Key]) -> Iterable[Key]:
         """Note which proxies a change concerns."""
+        before = len(self._changed)
         self._changed.update(proxies)
+        return (self._key,) if len(self._changed) > before else ()
+
+    def _of_anything_else(self, _obj: Object) -> Iterable[Key]:
+        """Note that the ConfigMaps may have to change."""
+        self._stale = True
         return (self._key,)
 
     def _of_configmap(self, configmap: Object) -> Iterable[Key]:
-        return (self._key,) if _shard(configmap) is not None else ()
+        ours = self._writer is not None and asyncio.current_task() is self._writer  # just written, by us
+        return self._of_anything_else(configmap) if _shard(configmap) is not None and not ours else ()
 
     def _of_deployment(self, deployment: Object) -> Iterable[Key]:
-        return (self._key,) if key_of(deployment).name == NAMESERVER else ()
+        return self._of_anything_else(deployment) if key_of(deployment).name == NAMESERVER else ()
 
 
 def _shard(configmap: Object) -> int | None:

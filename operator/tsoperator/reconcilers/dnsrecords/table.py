@@ -52,13 +52,13 @@ class Table:
         self._proxies: list[dict[str, set[Key]]] = [defaultdict(set) for _ in range(MAX_SHARDS)]
         self._buckets: dict[int, Bucket] = {}
 
-    def put(self, proxy: Key, record: Record | None) -> None:
-        """Take *record* as the one of *proxy*, None if it has none now."""
+    def put(self, proxy: Key, record: Record | None) -> bool:
+        """Take *record* as the one of *proxy*, None if it has none now; tell whether that changes anything."""
         old = self._records.pop(proxy, None)
         if record is not None:
             self._records[proxy] = record
         if record == old:
-            return
+            return False
         if old is not None:
             proxies = self._touched(old.name)
             proxies[old.name].remove(proxy)
@@ -66,6 +66,7 @@ class Table:
                 del proxies[old.name]
         if record is not None:
             self._touched(record.name)[record.name].add(proxy)
+        return True
 
     def buckets(self) -> tuple[Bucket, ...]:
         """Return all records; proxies of one name share it."""

@@ -182,6 +182,21 @@ async def test_who_sets_a_service_back_is_told_and_the_service_wins_in_the_end(w
     assert not await world.writes_when_left_alone()
 
 
+@pytest.mark.simulated
+async def test_a_rewrite_counts_even_if_it_cannot_be_reported(world: World) -> None:
+    world.sim.faults.fail(Failure(status=409, times=10**9, verb="update", plural="services"))
+    await world.apply(egress())
+    async with asyncio.TaskGroup() as tasks:
+        rival = tasks.create_task(set_back(world))
+        await world.eventually(lambda: overwritten(world))
+        rival.cancel()
+
+
+async def overwritten(world: World) -> bool:
+    """Tell whether it is said that somebody sets the Service back."""
+    return "ExternalNameOverwritten" in await world.events(egress())
+
+
 async def test_a_service_that_is_set_back_once_is_mended_without_a_word(world: World) -> None:
     await world.apply(egress())
     await made(world, egress())
