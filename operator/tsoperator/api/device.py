@@ -24,7 +24,7 @@ class Device:
     """
 
     # Headscale's IDs look like numbers.
-    __pydantic_config__ = ConfigDict(coerce_numbers_to_str=True, hide_input_in_errors=True)
+    __pydantic_config__ = ConfigDict(coerce_numbers_to_str=True)
 
     node_id: Annotated[str, Field(validation_alias=AliasChoices("nodeId", "id"))]
     name: str

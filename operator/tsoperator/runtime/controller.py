@@ -146,6 +146,7 @@ class Controller:
             finally:
                 self._queue.done(key)
             self._metrics.count(self._name, outcome, loop.time() - start)
+            await asyncio.sleep(0)  # a reconcile that finds all as it should be waits for nothing: let others run
 
     async def _attempt(self, key: Key) -> Outcome:
         try:

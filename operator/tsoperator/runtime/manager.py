@@ -1,6 +1,7 @@
 """Runs the watches, the leader election and the controllers, and tells the controllers what changes concern them."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,6 +128,7 @@ class Manager:
             following = tasks.create_task(self._cache.follow(client), name="watches")
             try:
                 await self._cache.synced()  # a process that can't see the cluster leaves the Lease to another
+                gc.freeze()  # objects of the cluster have no cycles: a search among 10,000 holds the loop for a second
                 if before is not None:
                     await before()
                 if elector is None:

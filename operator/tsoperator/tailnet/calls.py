@@ -132,7 +132,7 @@ class Calls:
 
     def _give_turns(self) -> None:
         """Start the calls that waited longest, as many as there is room for."""
-        while self._waiting and self._running < (self._at_once if self._failure is None else 1):
+        while self._waiting and self._running < self._at_once:
             call = self._waiting.popleft()
             call.started = True
             self._running += 1

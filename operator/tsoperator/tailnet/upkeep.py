@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -116,9 +115,13 @@ class DeviceUpkeep:
             case DeleteDevice(_, owner, device):
                 await self._calls.result(owner, step, None, lambda: self._delete(device))
             case FreeName(_, owner, hostname, _):
-                # What fails is told by a warning, and the proxy gets another name then.
-                with suppress(ControlError):
+                try:
                     await self._calls.result(owner, ("free", hostname), step.tags, lambda: self._free(step))
+                except ControlError as error:  # the proxy gets another name then
+                    words = f"the name {hostname} may be that of a dead device, which could not be looked for"
+                    finding = _because(Finding(Effect.WARNING, "NameNotTakenOver", words), error)
+                    log.warning("%s", finding.message)
+                    self._memories.setdefault(owner, _Memory()).news.append(finding)
             case SetTags(_, owner, device, tags):
                 failing = self._tags_refused(device, tags)
                 self._begin(owner, (device, TAGS), tags, lambda: self._set_tags(step), failing)
@@ -205,16 +208,9 @@ class DeviceUpkeep:
 
     async def _free(self, step: FreeName) -> None:
         """Free the name that a new proxy is about to ask for, if a dead device has it."""
-        try:
-            await self._devices.refresh()
-            holder = self._devices.at(step.hostname)
-            found = await self._remove(holder, step.hostname, step.tags) if holder else None
-        except ControlError as error:
-            words = f"the name {step.hostname} may be that of a dead device, which could not be looked for"
-            finding = _because(Finding(Effect.WARNING, "NameNotTakenOver", words), error)
-            log.warning("%s", finding.message)
-            self._memories.setdefault(step.owner, _Memory()).news.append(finding)
-            raise
+        await self._devices.refresh()
+        holder = self._devices.at(step.hostname)
+        found = await self._remove(holder, step.hostname, step.tags) if holder else None
         if found is not None and found.effect is Effect.NEWS:  # a notice is told once the proxy has another name
             self._memories.setdefault(step.owner, _Memory()).news.append(found)
 
