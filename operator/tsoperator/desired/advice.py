@@ -1,4 +1,4 @@
-"""Says what to set up in a tailnet for what is asked of it, with the very lines for its policy file."""
+"""Says what the user has to set up in a tailnet, with the exact lines for its policy file."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from tsoperator.desired.plan import Creation, Note, Patch, Plan
 from tsoperator.desired.secret import ReportedDevice
 
 UNSUPPORTED: Final = "UnsupportedByControlServer"
-"""The reason that names what this control server does not have, and no waiting brings."""
+"""The reason for a feature that this control server does not have, so that waiting doesn't help."""
 
 OPERATOR_TAG: Final = "tag:k8s-operator"
 """The tag that the OAuth client has unless somebody chose another."""
@@ -50,10 +50,10 @@ def funnel_attribute(tags: Sequence[str]) -> str:
 
 
 def funnel_notes(made: Plan, tags: Sequence[str]) -> list[Note]:
-    """Return what is to be said of Funnel whenever *made* tells a proxy with *tags* what to serve.
+    """Return the Events about Funnel, if *made* writes what a proxy with *tags* serves.
 
-    Whether the policy allows it nobody tells us: tailscaled takes such a config without it, and to read the policy is
-    another scope.
+    The operator can't find out whether the policy allows Funnel: tailscaled accepts such a config in any case, and
+    reading the policy needs another scope.
     """
     if not _writes_serve_config(made):
         return []
@@ -81,7 +81,7 @@ def no_https(device: ReportedDevice, feature: str) -> Note:
 
 
 def is_headscales(device: ReportedDevice) -> bool:
-    """Tell whether Headscale gave *device* its ID: there it is a number, at Tailscale it never is."""
+    """Tell whether Headscale gave *device* its ID: Headscale's IDs are numbers, Tailscale's never are."""
     return device.id.isdecimal()
 
 

@@ -1,4 +1,4 @@
-"""What belongs to a parent: the labels that say so, and the children that are there."""
+"""The children of a parent: the labels that mark them, and the indexes that find them."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -38,7 +38,7 @@ BY_METRICS_OWNER = "metrics-owner"
 """The index of metrics Services and ServiceMonitors, which have labels of their own; its values are `str(Owner)`."""
 
 BY_GROUPED_OWNER = "grouped-owner"
-"""The index of what a ProxyGroup's reconcilers made for a parent; its values are `str(Owner)`."""
+"""The index of the objects that a ProxyGroup's reconcilers made for a parent; its values are `str(Owner)`."""
 
 _PARENTS = {
     TYPE_EGRESS_SERVICE: PARENT_SERVICE,
@@ -74,19 +74,19 @@ class Owner:
 
 
 def owner_of(child: Object) -> Owner | None:
-    """Return the owner that the labels of *child* name; None if it is nobody's, or a ProxyGroup serves the parent."""
+    """Return the owner that the labels of *child* name; None if they name none, or a ProxyGroup serves the parent."""
     return None if labels(child).get(PROXY_GROUP) else _labelled_owner(child)
 
 
 def grouped_owner_of(child: Object) -> Owner | None:
-    """Return the parent for which a ProxyGroup's reconcilers made *child*; None if it isn't of their making."""
+    """Return the parent for which a ProxyGroup's reconcilers made *child*; None if they didn't make it."""
     return _labelled_owner(child) if labels(child).get(PROXY_GROUP) else None
 
 
 def metrics_owner_of(child: Object) -> Owner | None:
     """Return the owner of the proxy whose metrics *child* leads to; None if it leads to none.
 
-    Its labels have the whole names: whoever has longer ones than fit there has no proxy.
+    Its labels have the whole names, because a parent whose names don't fit in labels has no proxy.
     """
     found = labels(child)
     kind = _PARENTS.get(found.get(LABEL_PROXY_TYPE, ""))
@@ -96,7 +96,7 @@ def metrics_owner_of(child: Object) -> Owner | None:
 
 
 def within(namespace: str, index: Callable[[Object], Iterable[str]]) -> Callable[[Object], Iterable[str]]:
-    """Return *index* of the objects in *namespace*, the operator's: labels elsewhere are somebody else's."""
+    """Restrict *index* to the objects in the operator's *namespace*, because labels elsewhere are somebody else's."""
 
     def restricted(child: Object) -> Iterable[str]:
         return index(child) if key_of(child).namespace == namespace else ()
@@ -111,7 +111,7 @@ def by_owner(child: Object) -> Iterable[str]:
 
 
 def by_grouped_owner(child: Object) -> Iterable[str]:
-    """Index what a ProxyGroup's reconcilers made by the parent that it is for."""
+    """Index the objects that a ProxyGroup's reconcilers made, by the parent for which they made them."""
     owner = grouped_owner_of(child)
     return (str(owner),) if owner else ()
 
@@ -134,8 +134,10 @@ def owned_keys(child: Object, owner_type: str, namespace: str) -> Iterable[Key]:
 
 
 def is_marked(obj: Object) -> bool:
-    """Tell whether an operator made *obj*, by its labels or annotations, or a proxy, by what only these write into a
-    Secret: under the Go operator's Role they may make one that is deleted anew.
+    """Tell whether an operator or a proxy made *obj*.
+
+    An operator leaves its labels or annotations. A proxy leaves keys in a Secret that only proxies write: under the Go
+    operator's Role, a proxy may create its Secret again after somebody has deleted it.
     """
     if {ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME} & annotations(obj).keys() or _MARKS & labels(obj).keys():
         return True
@@ -143,8 +145,9 @@ def is_marked(obj: Object) -> bool:
 
 
 def is_named_after(child: Object, parent_name: str) -> bool:
-    """Tell whether *child* has a name that children of *parent_name* get from us or the Go operator: labels alone can
-    be edited to claim another's child.
+    """Tell whether *child* has a name that we or the Go operator give to children of *parent_name*.
+
+    Labels alone prove nothing, because somebody can edit them to claim the child of another parent.
     """
     name, stem = key_of(child).name, child_base_name(parent_name)
     return name.startswith(stem) and _AFTER_STEM.fullmatch(name, len(stem)) is not None
@@ -163,7 +166,10 @@ def owner_reference(resource: Resource, name: str, uid: str) -> Object:
 
 
 def first(objects: Iterable[Object]) -> Object | None:
-    """Return the one child of a kind: one that stays before one that goes, the oldest of several, so that all agree."""
+    """Return the child of a kind that counts, if there are several.
+
+    A child that isn't being deleted comes before one that is, and then the oldest comes first, so that all agree.
+    """
     ranked = sorted(
         objects,
         key=lambda obj: (is_deleting(obj), obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]),

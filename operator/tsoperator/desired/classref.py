@@ -13,7 +13,7 @@ from tsoperator.api.v1alpha1.proxyclass import ProxyClass, ProxyClassSpec
 class ClassProblem:
     """Why a proxy can't be made as its ProxyClass says.
 
-    A problem that *is_passing* need not be told: the class was valid before its last change, and is being checked.
+    A problem that *is_passing* need not be reported: the class was valid before its last change, and is being checked.
     """
 
     reason: str
@@ -22,7 +22,7 @@ class ClassProblem:
 
 
 def class_name(parent: Object, default: str) -> str:
-    """Return the ProxyClass that *parent* names: its label, else its annotation, else *default*; named empty, none."""
+    """Return the class that *parent* names by label, else by annotation, else *default*; an empty name is no class."""
     for given in (labels(parent), annotations(parent)):
         if PROXY_CLASS in given:
             return given[PROXY_CLASS]
@@ -30,7 +30,7 @@ def class_name(parent: Object, default: str) -> str:
 
 
 def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> ProxyClassSpec | ClassProblem | None:
-    """Return what the class that *parent* names says, None if it names none, or why its proxy can't be made yet.
+    """Return the spec of the class that *parent* names, None if it names none, or why its proxy can't be made yet.
 
     *proxy_class* is the object of that class, if there is one.
     """

@@ -21,7 +21,7 @@ _SOON: Final = 30.0  # s until another look at a device that somebody may have a
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A control server did not do what was *wanted*: what to tell, and in how many *seconds* to ask it again."""
+    """A control server did not do what was *wanted*: the *finding* says so, and we ask again in *seconds*."""
 
     wanted: object
     finding: Finding
@@ -30,10 +30,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """The device that an egress proxy leads to, by the *text* with which its parent names it.
+    """The device that an egress proxy leads to.
 
-    *device* has that name or address now. *departed* is the device that had it last, and *moved* that same device as it
-    is now.
+    *text* is the name or address that the proxy's parent gives. *device* has that name or address now. *departed* is
+    the device that had it last, as it was then, and *moved* is the same device as it is now.
     """
 
     text: str
@@ -46,9 +46,9 @@ class Destination:
 class TailnetView:
     """A tailnet as the proxies of one parent see it.
 
-    *devices* are those of the proxies, by ID, and *failures* has what the control server didn't do for a device, by its
-    ID and `TAGS` or `NAME`. *news* is what has been done since the last look. *refusal* says why the tailnet can't be
-    used.
+    *devices* are the devices of the proxies, by ID. *failures* says what the control server didn't do for a device, by
+    its ID and `TAGS` or `NAME`. *news* is what has been done since the last look. *refusal* says why the tailnet can't
+    be used.
     """
 
     name: str = ""
@@ -127,7 +127,7 @@ def _upkeep(
 
 
 def _unless_it_failed(step: Step, wanted: object, failed: Failed | None) -> tuple[list[Step], list[Finding]]:
-    """Return *step*, unless what it wants has just failed, and what to tell of an earlier failure."""
+    """Return *step* and the finding of an earlier failure; no step while it is too early to try the same again."""
     if failed is None or failed.wanted != wanted:
         return [step], []
     if failed.seconds <= 0:
@@ -166,7 +166,7 @@ def destination_findings(destination: Destination | None, tags: Sequence[str], *
 
 
 def is_stuck(pods: Iterable[Object], device_id: str, fqdn: str) -> bool:
-    """Tell whether a proxy has a device but ends again and again before it reports its name (13.3, IMG 1)."""
+    """Tell whether a proxy has a device but exits again and again before it reports its name (13.3, IMG 1)."""
     statuses = [each for pod in pods for each in (pod.get("status") or {}).get("containerStatuses") or ()]
     return any(each.get("restartCount", 0) for each in statuses) and bool(device_id) and not fqdn
 

@@ -1,7 +1,7 @@
-"""The address family of a proxy's Pods, which it has to know where it listens at its Pod's own address.
+"""The address family of a proxy's Pods, which a proxy that listens at the address of its Pod has to know.
 
-The image takes an address and a port together: one of IPv6 wants brackets, and one of IPv4 may have none. With the
-wrong ones the proxy doesn't start, and a Pod that never was ready isn't replaced when its template is put right.
+The image takes an address and a port together: an IPv6 address needs brackets, and an IPv4 address must have none. With
+the wrong format the proxy doesn't start. A Pod that was never ready isn't replaced when its template is corrected.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,10 +15,10 @@ _HOSTS: Final = {POD_IPV4: False, POD_IPV6: True}
 
 
 def pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service: Object | None) -> bool | None:
-    """Tell whether the first address of a proxy's Pods is of IPv6; None if that isn't known yet.
+    """Tell whether the first address of a proxy's Pods is an IPv6 address; None if that isn't known yet.
 
-    The Pods themselves say it best. While there are none the *statefulset* stays as it is, or its template would change
-    to and fro; before that the headless *service* tells, which has the cluster's families in their order.
+    The Pods themselves know best. While there are none, the *statefulset* decides, so that its template doesn't change
+    to and fro. Before the StatefulSet exists, the headless *service* decides: it has the cluster's families in order.
     """
     for pod in pods:
         if address := (pod.get("status") or {}).get("podIP"):
@@ -33,7 +33,7 @@ def pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service: 
 
 
 def _hosts(statefulset: Object) -> Iterable[str]:
-    """Yield what the containers listen at."""
+    """Yield the hosts that the containers listen at, among other texts."""
     for container in statefulset["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or ():
             yield str(variable.get("value", "")).rpartition(":")[0]

@@ -1,4 +1,4 @@
-"""What the tailnet says of a proxy's devices, told on the proxy's parent: Events, and words in its condition."""
+"""Findings about a proxy's devices, which the proxy's parent reports by Events and in its condition."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,8 @@ from tsoperator.desired.plan import Note, Plan, earliest
 class Effect(IntEnum):
     """What a finding means for the parent, the worst last.
 
-    News and a warning are told by an Event alone; a notice stays in sight; the others are why the parent isn't ready.
+    An Event alone reports news and a warning. A notice also stays in the condition. The others are why the parent isn't
+    ready.
     """
 
     NEWS = 0
@@ -24,7 +25,7 @@ class Effect(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something to tell of a device; *reason* is that of its Event. Its parent is requeued after *requeue_after* s."""
+    """Something to tell of a device; its Event has this *reason*. The parent is requeued after *requeue_after* s."""
 
     effect: Effect
     reason: str
@@ -37,8 +38,8 @@ def with_findings(
 ) -> Plan:
     """Return *plan* with *findings* in its Events and in the *condition* of its status, if it has one.
 
-    A finding that lasts and whose effect has one of *reasons* makes the condition false for that reason, the worst of
-    several; another that lasts adds its words to the message.
+    If *reasons* has a reason for the worst finding that is more than a warning, the condition becomes false for that
+    reason. Otherwise the messages of such findings are added to that of the condition.
     """
     if not findings:
         return plan

@@ -1,5 +1,6 @@
-"""Labels and annotations that a ProxyClass gives a child. Others may put theirs on it too, so which are given is
-written on it: those go again with the class.
+"""Labels and annotations that a ProxyClass gives a child.
+
+Others may put theirs on the child, too. So an annotation on the child lists the given ones, which go with the class.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ _NOTES = (ANNOTATION_DIGEST, ANNOTATION_GIVEN)
 
 
 def with_given(child: Object, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
-    """Return *child* with these on its metadata, except where it has the key itself, or it is one of our notes."""
+    """Return *child* with these on its metadata, except for keys that it has itself and for the keys of our notes."""
     metadata = child["metadata"]
     given = {
         field: {key: value for key, value in more.items() if key not in {*metadata.get(field, {}), *_NOTES}}
@@ -39,7 +40,7 @@ def without_given(child: Object) -> Object:
 
 
 def given_names(child: Object) -> set[tuple[str, str]]:
-    """Return which labels and annotations of *child* are given, as field and key, and the note of that."""
+    """Return the labels and annotations of *child* that are given, and the note that lists them, as field and key."""
     noted = annotations(child).get(ANNOTATION_GIVEN)
     if noted is None:
         return set()

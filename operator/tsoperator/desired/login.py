@@ -11,7 +11,7 @@ from tsoperator.desired.secret import Reissue
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What is known of the logins of a parent's *replicas*, of which those *in_need* may get an auth key.
+    """What is known of the logins of a parent's *replicas*; those *in_need* may get an auth key.
 
     *devices* has the IDs of the devices that the replicas have, by ordinal.
     """
@@ -27,8 +27,8 @@ class Login:
 class Keys:
     """The auth keys with which replicas are to log in, by ordinal.
 
-    A replica with an empty key gets one later, because its parent has had too many: in *requeue_after* seconds, after
-    which a doubtful request for a key is also looked at again.
+    A replica with an empty key gets one in *requeue_after* seconds, because its parent has had too many. A doubtful
+    request for a key is also looked at again after that time.
     """
 
     by_ordinal: Mapping[int, str] = field(default_factory=dict)
@@ -48,15 +48,15 @@ _LATER = (
 
 
 def login_problem(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> str:
-    """Say which replicas, whose requests are in *asking*, can't log in yet, and what comes of it; empty if all can.
+    """Say which replicas, whose requests are in *asking*, can't log in yet, and what happens next; empty if all can.
 
-    An empty one of *auth_keys* is to be had later.
+    An empty key in *auth_keys* means that the replica gets one later.
     """
     return " ".join(note.message for note in _told(asking, auth_keys, [*asking]))
 
 
 def login_notes(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> Sequence[Note]:
-    """Return the Events for the requests that are looked at now: one when a key is given, one while none can be."""
+    """Return the Events for unanswered requests: one for those that get a key now, one for those that have to wait."""
     return _told(asking, auth_keys, [number for number in asking if asking[number] is Reissue.ASKED])
 
 

@@ -28,7 +28,7 @@ METRICS_PORT_NAME: Final = "metrics"
 def metrics_objects(
     proxy: Key, owner: Owner, pod: ProxyPod, metrics: Metrics | None, there: Sequence[Object]
 ) -> list[Object]:
-    """Return what leads to the metrics of the proxy named *proxy*; *there* is what is there of it.
+    """Return the objects that lead to the metrics of the proxy named *proxy*; *there* are those that exist.
 
     The ServiceMonitor belongs to the Service, so it comes once the Service is there.
     """

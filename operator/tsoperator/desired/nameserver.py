@@ -15,28 +15,28 @@ from tsoperator.desired.children import Owner
 from tsoperator.settings import Settings
 
 ANNOTATION_LEFT_OUT: Final = "tailscale.com/records-left-out"
-"""On the ConfigMap of records: how many names it has no room for; without it there are none."""
+"""On the ConfigMap of records: the number of names that it has no room for; absent if all names fit."""
 
 _UPSTREAM_IMAGE: Final = "k8s-nameserver"
 
 
 def elected(dnsconfigs: Sequence[Object]) -> Object | None:
-    """Return the one DNSConfig that counts: the oldest that stays, so that a second one takes nothing away."""
+    """Return the DNSConfig that counts: the oldest that isn't being deleted, so a second one takes nothing away."""
     staying = [obj for obj in dnsconfigs if not is_deleting(obj)]
     ranked = sorted(staying, key=lambda obj: (obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]))
     return ranked[0] if ranked else None
 
 
 def nameserver_labels(dnsconfig: str, namespace: str) -> dict[str, str]:
-    """Return the labels of the children of a DNSConfig, which has no *namespace*: they carry their own."""
+    """Return the labels of the children of a DNSConfig; *namespace* is theirs, because a DNSConfig has none."""
     owner = Owner(PARENT_NAMESERVER, Key(namespace, dnsconfig))
     return {**owner.labels, LABEL_APP_NAME: "tailscale", LABEL_APP_COMPONENT: NAMESERVER}
 
 
 def nameserver_image(dnsconfig: DNSConfig, settings: Settings) -> str:
-    """Return the image that serves: repository and tag fall back to the operator's default each on its own.
+    """Return the image of the nameserver: its repository and its tag each fall back to the operator's default.
 
-    A default by digest has no tag.
+    A default that names a digest has no tag to fall back to.
     """
     image = dnsconfig.spec.nameserver.image
     if not (image.repo or image.tag):
@@ -54,7 +54,7 @@ def is_upstream(image: str) -> bool:
 
 
 def reads_shards(deployment: Object | None) -> bool:
-    """Tell whether all that serves as the nameserver reads shards: *deployment* has our image, and is rolled out."""
+    """Tell whether every Pod of the nameserver reads shards: *deployment* has our image, and is rolled out."""
     if deployment is None:
         return False
     spec, status = deployment["spec"], deployment.get("status") or {}

@@ -1,6 +1,7 @@
 """A ProxyClass laid over the StatefulSet of a proxy (standalone-proxies.md 8).
 
-What it leaves out or clears counts as much as what it sets: Pods that the Go operator made would restart otherwise.
+The fields that this leaves out or clears matter as much as those that it sets: with any difference, Pods that the Go
+operator made would restart.
 """
 
 import re
@@ -21,8 +22,9 @@ _REFERENCE = re.compile(r"\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 
 
 def overlaid(statefulset: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, *, ipv6: bool = False) -> Object:
-    """Return the *statefulset* of a proxy with Pods like *proxy_pod*, as the class *spec* wants it; with *ipv6* the
-    first address of its Pods is of that family.
+    """Return the *statefulset* of a proxy with Pods like *proxy_pod*, as the class *spec* wants it.
+
+    *ipv6* says that the first address of its Pods is an IPv6 address.
     """
     template = statefulset["spec"]["template"]
     metadata, pod_spec = template["metadata"], _with_endpoints(template["spec"], spec, proxy_pod, ipv6)
@@ -71,7 +73,7 @@ def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6
 
 
 def _debugs(spec: ProxyClassSpec) -> bool:
-    """Tell whether the debug endpoint is on: if nothing is said of it, as the metrics are."""
+    """Tell whether the debug endpoint is on; if the class doesn't say, it is on if the metrics are."""
     container = spec.stateful_set and spec.stateful_set.pod and spec.stateful_set.pod.tailscale_container
     debug: Debug | None = container.debug if container else None
     return debug.enable if debug is not None else _is_measured(spec)
@@ -82,7 +84,7 @@ def _is_measured(spec: ProxyClassSpec) -> bool:
 
 
 def _pod_metadata(metadata: Object, pod: Pod) -> Object:
-    """Return the metadata of Pods; keys of ours win, but for one that existing Pods of such a class don't have."""
+    """Return the metadata of Pods; our keys win, except for one that existing Pods of such a class don't have."""
     made = {**metadata, "labels": {**pod.labels, **metadata["labels"]}}
     if pod.annotations:
         ours = {
@@ -95,7 +97,7 @@ def _pod_metadata(metadata: Object, pod: Pod) -> Object:
 
 
 def _with_pod_fields(spec: Object, pod: Pod) -> Object:
-    """Return the Pods' *spec* with the fields of the class, of which most clear what they don't set."""
+    """Return the Pods' *spec* with the fields of the class; most fields that the class doesn't set are cleared."""
     assigned = {
         "affinity": pod.affinity,
         "imagePullSecrets": [*pod.image_pull_secrets],
@@ -135,7 +137,7 @@ def _with_container_fields(container: Object, given: Container | None) -> Object
 
 
 def _amounts(resources: Object) -> Object:
-    """Return requests and limits as text, which is how the API server keeps them; claims can't be met."""
+    """Return requests and limits as text, as the API server keeps them; claims are left out, as they can't be met."""
     named = {field: resources.get(field) or {} for field in ("requests", "limits")}
     return {
         field: {name: str(amount) for name, amount in amounts.items()} for field, amounts in named.items() if amounts
@@ -145,8 +147,8 @@ def _amounts(resources: Object) -> Object:
 def _unique(env: Sequence[Object]) -> list[Object]:
     """Return each variable once, with its last value.
 
-    It stands where its name came first, so that what refers to it still finds it, or later, after what it refers to.
-    One that extends its own earlier value needs that before it.
+    A variable stands where its name came first, so that variables that refer to it still find it, or later, after the
+    variables that it refers to. If it extends its own earlier value, that value stays before it.
     """
     last = {variable["name"]: variable for variable in env}
     made: list[Object] = []

@@ -15,14 +15,14 @@ from tsoperator.desired.given import given_names, without_given
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A child of ours as it should be, whole: it is created, or replaced if the live one differs."""
+    """A whole child of ours as it should be: it is created, or it replaces a live one that differs."""
 
     obj: Object
 
 
 @dataclass(frozen=True, slots=True)
 class Creation:
-    """A child that others write too: it is created; one that turns out to be there is never replaced."""
+    """A child that others write too: it is created, but it never replaces one that turns out to be there."""
 
     obj: Object
 
@@ -96,7 +96,7 @@ class TakeName:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFailure:
-    """Forget that the control server did not do *what* was asked for a device: it is right now without that."""
+    """Forget that the control server did not do *what* was asked for a device: the device no longer needs it."""
 
     tailnet: str
     owner: Owner
@@ -105,7 +105,7 @@ class ForgetFailure:
 
 
 ControlStep = DeleteDevice | SetTags | FreeName | TakeName | ForgetFailure
-"""What is asked of the control server of a tailnet, for the proxies of an owner, or remembered of it."""
+"""A step that asks something of the control server of a tailnet for the proxies of an owner, or forgets a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class FindNodePorts:
 
 
 Errand = ControlStep | FindNodePorts
-"""A step that is no write to an object of the plan."""
+"""A step that doesn't write an object of the plan."""
 
 Step = Child | Creation | Patch | Deletion | Errand
 
@@ -132,8 +132,8 @@ class Note:
 class Refusal:
     """What the API server or a control server did not do for an object.
 
-    *message* says why, and what the user can do. *reason* is the condition's where it says more than that of the kind.
-    *error* is what was raised.
+    *message* says why, and what the user can do. *reason* is the reason for the condition, if it says more than that of
+    the kind. *error* is what was raised.
     """
 
     message: str
@@ -164,7 +164,7 @@ class Plan:
 
 
 def earliest(*seconds: float | None) -> float | None:
-    """Return the least of *seconds*, of which those that are None don't count."""
+    """Return the least of *seconds* that isn't None; None if there is none."""
     return min((each for each in seconds if each is not None), default=None)
 
 
@@ -176,8 +176,8 @@ def digest_of(value: Any) -> str:
 def contains(live: Any, desired: Any) -> bool:
     """Tell whether *live* has all that *desired* says; the API server may have added fields to any map, but to no list.
 
-    An empty map, list or string that the API server leaves out counts as there. Of a repeated environment name the last
-    one counts. Amounts of resources are compared as numbers: the API server writes them its own way.
+    An empty map, list or string that the API server leaves out counts as there. If an environment name is repeated, the
+    last one counts. Amounts of resources are compared as numbers, because the API server writes them its own way.
     """
     if live is None:
         return desired in (None, "", {}, [])
@@ -197,10 +197,10 @@ def contains(live: Any, desired: Any) -> bool:
 def write_for(desired: Object, live: Object | None) -> Object | None:
     """Return the object to create (it has no resourceVersion) or to replace *live* with; None if nothing is to do.
 
-    A live object without our digest that contains the desired one (made by the Go operator) only gets the digest, so
-    that no Pod restarts. A replace keeps the labels, annotations and finalizers that others put on the metadata, and a
-    spec that is right but for what others added. What is on its way out is left alone: its end is a change that brings
-    us back.
+    A live object without our digest that contains the desired one (the Go operator made it) only gets the digest, so
+    that no Pod restarts. A replacement keeps the labels, annotations and finalizers that others put on the metadata. It
+    also keeps a spec that differs only by what others added. An object that is being deleted is left alone, because the
+    end of its deletion queues its parent again.
     """
     if live is None:
         return to_create(desired)
@@ -244,7 +244,7 @@ def _no_longer_given(live: Object, desired: Object) -> set[tuple[str, str]]:
 
 
 def _with_fields_of(live: Object, desired: Object) -> Object:
-    """Return *desired* with those fields of *live* that have all that it says: only another wish takes from them."""
+    """Return *desired* with those fields of *live* that contain the desired ones, so that additions by others stay."""
     kept = {
         name: live[name]
         for name, value in desired.items()
@@ -274,7 +274,7 @@ def _with_metadata(obj: Object, metadata: Object) -> Object:
 
 
 def _comparable(name: str, value: Any) -> Any:
-    """Return *value* of the field *name* so that equal ones are the same."""
+    """Return *value* of the field *name* in a form in which equal values compare equal."""
     if name == "env" and isinstance(value, list):
         return {variable["name"]: variable for variable in value}
     if name in ("requests", "limits") and isinstance(value, dict):

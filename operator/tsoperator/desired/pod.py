@@ -6,8 +6,9 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "deletionT
 
 
 def slim(pod: Object) -> Object:
-    """Return what the cache keeps of a Pod: its identity, its labels, the kinds of its owners, its address, and how
-    often its containers have been restarted. That is a tenth of it.
+    """Return what the cache keeps of a Pod, which is a tenth of it.
+
+    This is its identity, its labels, the kinds of its owners, its address, and how often its containers have restarted.
     """
     metadata, status = pod["metadata"], pod.get("status") or {}
     kept = {name: metadata[name] for name in _METADATA if name in metadata}

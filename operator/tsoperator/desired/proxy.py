@@ -1,4 +1,4 @@
-"""A standalone proxy: headless Service, Secrets, StatefulSet; what makes them right, and what takes them away."""
+"""A standalone proxy: its headless Service, Secrets and StatefulSet, and the plans that make or remove them."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -41,14 +41,15 @@ from tsoperator.desired.statefulset import proxy_pod_spec, proxy_statefulset, se
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.settings import Settings
 
-_ORDINAL = re.compile(r"-\d+$")  # of a replica, at the end of the name of its Pod and Secret
+_ORDINAL = re.compile(r"-\d+$")  # the ordinal of a replica, at the end of the names of its Pod and Secret
 _STILL_THERE = 5.0  # s until another look at a deletion that should have ended by a watch event
 
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """The children of one proxy that are there, Secrets slim; *metrics* are its metrics Service and ServiceMonitor,
-    *grouped* Services of the same parent that are a ProxyGroup's.
+    """The children of one proxy that are there; its Secrets are slim.
+
+    *metrics* are its metrics Service and ServiceMonitor, *grouped* are a ProxyGroup's Services for the same parent.
     """
 
     services: Sequence[Object] = ()
@@ -75,7 +76,7 @@ class Proxy:
     """A proxy as it should be; *key* names its headless Service and StatefulSet.
 
     Each of its replicas has a device with the *tags* in the Tailnet called *tailnet*; with a *hostname_prefix* each has
-    a hostname of its own. *notes* are Events that say what of the parent's wishes is left out.
+    a hostname of its own. *notes* are Events that say which of the parent's wishes are left out.
     """
 
     owner: Owner
@@ -92,7 +93,7 @@ class Proxy:
     notes: Sequence[Note] = ()
 
     def config_of(self, replica: Replica) -> ProxyConfig:
-        """Return what the replica is told."""
+        """Return the configuration of the replica."""
         return replace(self.config, hostname=replica.hostname)
 
     @property
@@ -119,7 +120,7 @@ def proxy_key(owner: Owner, parent_uid: str, children: Children, settings: Setti
 
 
 def proxy_login(proxy: Proxy, children: Children) -> Login:
-    """Return which replicas of *proxy* may need an auth key: their live Secrets must be read before planning."""
+    """Return which replicas of *proxy* may need an auth key; read their live Secrets before you plan."""
     replicas = proxy.replicas
     secrets = {each.ordinal: children.secrets_of(each) for each in replicas}
     in_need = frozenset(
@@ -135,7 +136,7 @@ def _may_need_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
 
 
 def proxy_problem(proxy: Proxy, children: Children, keys: Keys) -> str:
-    """Say why *proxy*, planned with *keys*, can't log in any more, and what comes of it; empty if it can."""
+    """Say why *proxy*, planned with *keys*, can't log in any more, and what happens next; empty if it can."""
     return login_problem(_asking(proxy, children), keys.by_ordinal)
 
 
@@ -162,13 +163,14 @@ def plan_proxy(
     keys: Keys = NO_KEYS,
     devices: DevicePlan = NO_DEVICES,
 ) -> Plan:
-    """Return what brings the *children* of *proxy* up to date, and its *devices* as `proxy_devices` says; *keys* are
-    those that `proxy_login` asks for.
+    """Return what brings the *children* of *proxy* up to date, and its devices.
+
+    *keys* are the auth keys that `proxy_login` asks for, and *devices* is what `proxy_devices` returned.
     """
     service = next((obj for obj in children.services if key_of(obj) == proxy.key), None)
     statefulset = next((obj for obj in children.statefulsets if key_of(obj) == proxy.key), None)
     if statefulset is not None and not selects(statefulset, proxy.parent_uid):
-        # The parent was made anew: the selector can't be changed, so the StatefulSet goes first and comes back.
+        # The parent was recreated. The selector can't be changed, so the StatefulSet is deleted and made again.
         return Plan(hold=FINALIZER, steps=_in_foreground(statefulset), requeue_after=_STILL_THERE)
     metrics = proxy.proxy_class.metrics if proxy.proxy_class else None
     measured = metrics_objects(proxy.key, proxy.owner, proxy.pod, metrics, children.metrics)
@@ -196,11 +198,13 @@ def plan_proxy(
 
 
 def plan_removal(owner: Owner, children: Children, tailnet: str = "") -> Plan:
-    """Return the next step of removing the proxy of *owner*: first its Pods, then its devices in the *tailnet*, then
-    the rest and our finalizer on the parent.
+    """Return the next step of removing the proxy of *owner*.
 
-    Pods are waited for here: in the foreground a StatefulSet takes the garbage collector several more requests, of
-    which it makes twenty a second. One that has lost its StatefulSet (kubectl delete --cascade=orphan) isn't.
+    Its Pods go first, then its devices in the *tailnet*, then the rest and our finalizer on the parent.
+
+    The plan waits for the Pods here, because deleting a StatefulSet in the foreground costs the garbage collector
+    several more requests, of which it makes twenty a second. The plan doesn't wait for a Pod that has lost its
+    StatefulSet (kubectl delete --cascade=orphan).
     """
     if children.statefulsets or any(map(_is_managed, children.pods)):
         going = [Deletion(STATEFULSET, obj) for obj in children.statefulsets if not is_deleting(obj)]
@@ -245,7 +249,7 @@ def replica_devices(proxy: Proxy, children: Children) -> list[ReportedDevice]:
 
 
 def _secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
-    """Yield what makes the Secret of each replica, or brings its config up to date."""
+    """Yield the steps that make the Secret of each replica, or bring its config up to date."""
     for replica in proxy.replicas:
         secrets, config = children.secrets_of(replica), proxy.config_of(replica)
         auth_key = keys.by_ordinal.get(replica.ordinal, "")
@@ -258,8 +262,9 @@ def _secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step
 def _statefulset_steps(
     proxy: Proxy, children: Children, settings: Settings, live: Object | None, service: Object | None
 ) -> list[Step]:
-    """Return what makes the StatefulSet as the proxy's class wants it; nothing until it is known where its Pods are to
-    listen.
+    """Return what makes the StatefulSet as the proxy's class wants it.
+
+    Return nothing until the address family is known at which its Pods should listen.
     """
     spec = proxy_pod_spec(proxy.pod, proxy.replicas, settings, live)
     statefulset = proxy_statefulset(
@@ -269,7 +274,7 @@ def _statefulset_steps(
         return [Child(statefulset)]
     ipv6 = pods_have_ipv6(children.pods, live, service)
     if ipv6 is None and has_endpoints(proxy.proxy_class, proxy.pod):
-        return []  # the headless Service, which has just been asked for, will say it
+        return []  # the headless Service, which this plan makes, will tell
     return [Child(overlaid(statefulset, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6)))]
 
 
@@ -278,13 +283,13 @@ def _asking(proxy: Proxy, children: Children) -> dict[int, Reissue]:
 
 
 def _is_surplus(secret: Object, proxy: Proxy) -> bool:
-    """Tell whether *secret* is that of a replica which *proxy* is not to have any more."""
+    """Tell whether *secret* belongs to a replica that *proxy* should not have any more."""
     stem, _, ordinal = key_of(secret).name.rpartition("-")
     return stem == proxy.key.name and ordinal.isdecimal() and int(ordinal) >= proxy.replica_count
 
 
 def _is_released(secret: Object, statefulset: Object | None, proxy: Proxy, children: Children) -> bool:
-    """Tell whether no Pod has *secret* any more: its own is gone, and the others, which mounted it too, are new."""
+    """Tell whether no Pod mounts *secret* any more: its own is gone, and the others, which mounted it too, are new."""
     if statefulset is None or any(key_of(pod) == key_of(secret) for pod in children.pods):
         return False
     status = statefulset.get("status") or {}

@@ -1,4 +1,4 @@
-"""What each kind of proxy makes of its Pods; `statefulset` adds what all proxies share."""
+"""The Pods of each kind of proxy; `statefulset` adds what all proxies share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

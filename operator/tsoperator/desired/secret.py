@@ -57,12 +57,12 @@ _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report 
 
 
 class Reissue(StrEnum):
-    """How far a proxy is that can't log in any more and asks for another auth key (standalone-proxies.md 10.3)."""
+    """The state of the request of a proxy that can't log in for another auth key (standalone-proxies.md 10.3)."""
 
     NOT_ASKED = ""
     ASKED = "asked"
     ANSWERED = "answered"
-    """Its config has another key than was refused, which it has yet to take."""
+    """Its config has another key than the refused one, and the proxy has yet to take it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,9 @@ class ReportedDevice:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate that the proxy's tailscaled gets at the first HTTPS request for it: whether it *is_there*, when it
-    is valid if that can be told, and whether a missing one is known to have been *asked* for.
+    """A certificate, which the proxy's tailscaled gets at the first HTTPS request for it.
+
+    *validity* is None if it can't be read. *asked* says that the proxy is known to have asked for a missing one.
     """
 
     is_there: bool
@@ -90,9 +91,9 @@ class Certificate:
 def slim(secret: Object) -> Object:
     """Return what the cache keeps of a proxy's Secret.
 
-    These are the device keys, and digests of the config, of the auth key in it, and of the auth key in whose place the
-    proxy asks for another; the names of configs for other images than we write, and of what tailscaled was last told
-    to serve; and for its certificates when they are valid.
+    These are the device keys; digests of the config, of the auth key in it, and of the refused auth key that the proxy
+    asks to replace; the names of configs that aren't ours, for other images; the names of what tailscaled was last told
+    to serve; and when the certificates are valid.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -124,7 +125,7 @@ def auth_key_of(secret: Object) -> str:
 def needs_auth_key(secrets: ReplicaSecrets) -> bool:
     """Tell whether a replica can't log in without an auth key that its Secrets don't hold.
 
-    It can with the state of an earlier login, even if the ID of its device was taken from the Secret.
+    A replica can log in with the state of an earlier login, even if the ID of its device was removed from the Secret.
     """
     has_key = secrets.config is not None and secrets.config[_AUTH_KEY_DIGEST]
     return not (has_key or device_id_of(secrets))
@@ -155,10 +156,10 @@ def device_id_of(secrets: ReplicaSecrets) -> str:
 
 
 def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
-    """Return the device that a *slim* Secret reports, its capability version believed only of the *pod* that wrote it.
+    """Return the device that a *slim* Secret reports; its capability version counts only if *pod* wrote it.
 
-    An old image doesn't report an HTTPS endpoint: its MagicDNS name serves (standalone-proxies.md 4.8). A proxy that
-    was stopped between its login and its first report is known by the state of its tailscaled alone.
+    An old image doesn't report an HTTPS endpoint, so its MagicDNS name is taken (standalone-proxies.md 4.8). If a proxy
+    was stopped between its login and its first report, only the state of its tailscaled has the ID of the device.
     """
     data = secret["data"]
     id_ = _text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE]
@@ -183,7 +184,7 @@ def by_device(secret: Object) -> Iterable[str]:
 def certificate_of(secret: Object, domain: str) -> Certificate:
     """Return what is known of the certificate for *domain* in a *slim* Secret."""
     found: Mapping[str, Validity | None] = secret[_CERTIFICATES]
-    # The account stays from the first request for any name: it tells of this one only where there was no other.
+    # The account exists from the first request for any name, so it only means this name if no certificate is there.
     return Certificate(domain in found, found.get(domain), not found and secret[_ASKED_FOR_CERTIFICATE])
 
 
@@ -199,12 +200,12 @@ def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> 
 
 
 def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) -> Patch | None:
-    """Return the patch that brings the config of a replica up to date; None if it is, or has no Secret yet.
+    """Return the patch that brings the config of a replica up to date; None if it is, or if it has no Secret yet.
 
     *auth_key* is the one that the replica has yet to use. Once it has a device the key is removed from the Secret,
     unless the proxy has lost that device and asks for another key. A config that another operator wrote for newer
-    images is removed, because those images would read it in place of ours. A proxy that is no longer to serve anything
-    also loses what tailscaled remembers of it: it would serve that again after a restart.
+    images is removed, because those images would read it in place of ours. If a proxy should no longer serve anything,
+    what tailscaled remembers to serve is removed, too, because it would serve that again after a restart.
     """
     secret = secrets.config
     if secret is None:
@@ -235,13 +236,13 @@ def _config_digest(data: Mapping[str, str]) -> str:
 
 
 def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
-    """Return when the certificates in *data* that have their key are valid, by domain."""
+    """Return the validity of each certificate in *data* whose key is there, by domain."""
     domains = [name.removesuffix(".crt") for name in data if name.endswith(".crt")]
     return {domain: validity(_text(data, f"{domain}.crt")) for domain in domains if f"{domain}.key" in data}
 
 
 def _device_in_state(data: Mapping[str, str]) -> str:
-    """Return the device that the login profile of tailscaled in *data* is of; empty if there is none."""
+    """Return the ID of the device in tailscaled's login profile in *data*; empty if there is none."""
     profile = _json_or_empty(_text(data, _text(data, SECRET_CURRENT_PROFILE)))
     config = profile.get("Config")
     node = config.get("NodeID") if isinstance(config, dict) else None

@@ -8,8 +8,8 @@ from tsoperator.desired.children import Owner
 def headless_service(key: Key, owner: Owner, parent_uid: str, magic_dns_name: str = "") -> Object:
     """Return the Service whose endpoints are the proxy's Pods.
 
-    A proxy with a *magic_dns_name* carries the Go operator's bookkeeping of it, so that one that takes over finds it
-    right.
+    The Service of a proxy with a *magic_dns_name* has the Go operator's bookkeeping of that name, so that a Go operator
+    that takes over finds it correct.
     """
     metadata: Object = {"namespace": key.namespace, "name": key.name, "labels": owner.labels}
     if magic_dns_name:

@@ -93,7 +93,7 @@ def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:
 
 
 def _mounts(pod: ProxyPod, replicas: Sequence[Replica]) -> list[Object]:
-    """Every Pod mounts the Secrets of all replicas, because all have one template."""
+    """Return the mounts: every Pod mounts the Secrets of all replicas, because all Pods have one template."""
     mounts = [_mount(f"tailscaledconfig-{each.ordinal}", _CONFIGS, each) for each in replicas]
     return [*mounts, _mount("serve-config-0", _SERVE_CONFIGS, replicas[0])] if pod.serves else mounts
 
@@ -125,9 +125,7 @@ def _sysctler(settings: Settings, live: Object | None) -> Object:
 
 
 def _sysctl_script(live: Object | None) -> str:
-    """Return the script that a *live* StatefulSet runs if it does the same as ours: another wording would restart its
-    Pods.
-    """
+    """Return the script of a *live* StatefulSet if it does the same as ours: another text would restart the Pods."""
     for container in live["spec"]["template"]["spec"].get("initContainers") or () if live else ():
         for script in container.get("args") or ():
             if container["name"] == SYSCTL_CONTAINER and _SYSCTL_FILE in script:

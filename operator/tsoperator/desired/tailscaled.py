@@ -9,9 +9,9 @@ from tsoperator.api.objects import Object
 
 @dataclass(frozen=True, slots=True)
 class ProxyConfig:
-    """What a proxy is told by files that it reloads, unlike its environment.
+    """The configuration of a proxy that is in files: unlike its environment, a proxy reloads these.
 
-    *routes* are advertised to the tailnet; None says nothing of them, and leaves a proxy that runs those that it has.
+    *routes* are advertised to the tailnet; with None, a running proxy keeps the routes that it has.
     """
 
     hostname: str

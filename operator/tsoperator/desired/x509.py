@@ -1,4 +1,4 @@
-"""What a certificate says of its own time (RFC 5280 4.1.2.5), which is all that we read of it."""
+"""Reads the validity of a certificate (RFC 5280 4.1.2.5), which is all that we need of it."""
 
 import base64
 import binascii
@@ -22,7 +22,7 @@ class Validity:
 
 
 def validity(pem: str) -> Validity | None:
-    """Return when the first certificate in *pem*, a server's own, is valid; None if that can't be read."""
+    """Return the validity of the first certificate in *pem*, which is the server's own; None if it can't be read."""
     match = _PEM.search(pem)
     if match is None:
         return None
@@ -30,7 +30,7 @@ def validity(pem: str) -> Validity | None:
         certificate = base64.b64decode(match[1])
         (_, signed) = next(_elements(certificate))
         (_, fields) = next(_elements(signed))
-        # Before it stand the version, the serial number, the algorithm and the issuer, of which two are sequences.
+        # The version, the serial number, the algorithm and the issuer come before it; two of these are sequences.
         times = [content for tag, content in _elements(fields) if tag == _SEQUENCE][2]
         starts, ends = (datetime.strptime(text.decode(), _FORMATS[tag]) for tag, text in _elements(times))
     except (binascii.Error, ValueError, IndexError, KeyError, StopIteration):

@@ -1,1 +1,1 @@
-"""One folder a kind: reconciler.py looks, acts and reports; desired.py decides."""
+"""One folder for each kind: reconciler.py looks, acts and reports; desired.py decides."""

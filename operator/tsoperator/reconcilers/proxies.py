@@ -1,4 +1,4 @@
-"""What the reconcilers of proxies share: the look at a proxy and its tailnet, its auth keys, and its end."""
+"""What the reconcilers of proxies share: a view of a proxy and its tailnet, its auth keys, and its removal."""
 
 import logging
 import time
@@ -34,7 +34,7 @@ from tsoperator.tsclient.errors import ControlError
 log = logging.getLogger(__name__)
 
 ORPHANED_FOR = 3600.0
-"""Seconds for which a proxy outlives a parent that vanished: a restore from a backup brings such a parent back."""
+"""Seconds for which a proxy outlives a parent that vanished, because a restore from a backup may bring it back."""
 
 
 class Proxies:
@@ -54,11 +54,11 @@ class Proxies:
         self._applier = applier
         self._tailnets = tailnets
         self._clock = clock
-        self._orphaned: dict[Owner, float] = {}  # since when the parent has been gone, as far as was seen
-        self._unseen: set[str] = set()  # namespaces with parents of which nothing is known
+        self._orphaned: dict[Owner, float] = {}  # when we first saw that the parent was gone
+        self._unseen: set[str] = set()  # namespaces that aren't watched, but have proxies
 
     def children(self, owner: Owner) -> Children:
-        """Return what there is of the proxy of *owner* alone."""
+        """Return the children that the proxy of *owner* has."""
 
         def found(resource: Resource, index: str = BY_OWNER) -> list[Object]:
             labelled = self.cache.indexed(resource, index, str(owner))
@@ -86,9 +86,9 @@ class Proxies:
         return self.cache.get(PROXYCLASS, Key("", name))
 
     async def auth_keys(self, wanted: Proxy | Plan, children: Children) -> Keys | Refusal:
-        """Return the auth keys that a *wanted* proxy needs, minted if need be, or why there is none.
+        """Return the auth keys that a *wanted* proxy needs, minting them if necessary, or why there are none.
 
-        A parent for which there is another plan needs none. Raises KubeError, Pending.
+        If *wanted* is a plan instead of a proxy, it needs no keys. Raises KubeError, Pending.
         """
         if isinstance(wanted, Plan):
             return NO_KEYS
@@ -100,7 +100,7 @@ class Proxies:
             raise
 
     async def report(self, owner: Owner, parent: Object, plan: Plan, failed: Failed) -> Result:
-        """Report what *plan* says of *parent* as `Applier.report` does; forget its *owner* if that lets go of it."""
+        """Report what *plan* says of *parent* as `Applier.report` does; forget its *owner* if *plan* releases it."""
         result = await self._applier.report(parent, plan, failed)
         self._tailnets.news_told(owner)
         if plan.release:
@@ -119,7 +119,8 @@ class Proxies:
     async def remove_orphan(self, resource: Resource, owner: Owner) -> Result:
         """Remove, step by step, the proxy of *owner*, a *resource* that vanished without waiting for our finalizer.
 
-        It stays for a while, and as long as the parent may be there unseen. Raises KubeError, ControlError, Pending.
+        The proxy stays for `ORPHANED_FOR` seconds, and as long as the parent may exist without our seeing it.
+        Raises KubeError, ControlError, Pending.
         """
         children = self.children(owner)
         if children == replace(NO_CHILDREN, grouped=children.grouped):

@@ -37,10 +37,10 @@ CREATING = "ConnectorCreating"
 FAILED = "ConnectorCreationFailed"
 INVALID = "ConnectorInvalid"
 DEVICE_REASONS = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
-"""Those of the condition, by what is found of a device."""
+"""The reasons of the condition, by the effect of a finding about a device."""
 
 _LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
-_REASONS = {"ProxyPending": CREATING, "ProxyFailed": FAILED}  # by those of a ProxyClass's problem
+_REASONS = {"ProxyPending": CREATING, "ProxyFailed": FAILED}  # by the reason of a problem with the ProxyClass
 _NO_STATUS: Object = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devices": []}
 
 
@@ -71,7 +71,7 @@ def tailnet_name(obj: Object) -> str:
 
 
 def violations(connector: Connector) -> list[str]:
-    """Return what is wrong with *connector*, each as a sentence with the words to mend it (7.3)."""
+    """Return what is wrong with *connector*; each violation is a sentence that says how to fix it (7.3)."""
     spec, name = connector.spec, connector.metadata.name
     routes = _routes(spec)
     found = [error for route in routes if (error := route_error(route))]
@@ -91,8 +91,10 @@ def violations(connector: Connector) -> list[str]:
 
 
 def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the proxy that the Connector *obj*, parsed as *connector*, should have, or the plan for one that goes or
-    can't be made as it is. What runs stays as it is then.
+    """Return the proxy that the Connector *obj*, parsed as *connector*, should have.
+
+    Return a plan instead if the Connector is being deleted, or if its proxy can't be made: then a running proxy stays
+    as it is.
     """
     if is_deleting(obj):
         return plan_deletion(obj, observed)
@@ -135,8 +137,9 @@ def plan(
     settings: Settings,
     keys: Keys | Refusal = NO_KEYS,
 ) -> Plan:
-    """Return what the Connector *obj* needs, parsed as *connector*, for which `wanted` says *wanted*; *keys* are the
-    auth keys of its replicas.
+    """Return what the Connector *obj*, parsed as *connector*, needs.
+
+    *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas.
     """
     if isinstance(wanted, Plan) or isinstance(connector, Invalid):
         return wanted if isinstance(wanted, Plan) else Plan()
@@ -163,7 +166,7 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
 
 
 def failed(obj: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says on the Connector *obj* why nothing could be made for it; it is tried again."""
+    """Return the plan that says on the Connector *obj* why nothing could be made for it, and tries again."""
     return replace(_refused(obj, refusal.reason or FAILED, refusal.message), error=refusal.error)
 
 
@@ -190,7 +193,7 @@ def _routes(spec: ConnectorSpec) -> Sequence[str]:
 
 
 def _status(obj: Object, spec: ConnectorSpec, devices: Sequence[ReportedDevice]) -> Object:
-    """Return the status of a Connector that is made; the printer columns want the zero values, too."""
+    """Return the status of a Connector whose proxy is made; the printer columns need the zero values, too."""
     shown = [{"hostname": each.fqdn} | ({"tailnetIPs": list(each.ips)} if each.ips else {}) for each in devices]
     first = {name: value for name, value in shown[0].items() if value} if shown else {}
     return {

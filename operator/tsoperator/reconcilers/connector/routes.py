@@ -15,7 +15,7 @@ _CIDR = re.compile(r"[0-9A-Fa-f.:]+/(0|[1-9][0-9]*)")
 
 
 def route_error(value: str) -> str | None:
-    """Say why *value* is no network in CIDR notation that can be advertised."""
+    """Say why *value* is not a network in CIDR notation that can be advertised."""
     interface = _parsed(value)
     if interface is None:
         return f'"{value}" is not a network in CIDR notation: write one such as 10.40.0.0/14 or 2001:db8::/32'
@@ -33,7 +33,7 @@ def route_error(value: str) -> str | None:
 
 
 def default_route_error(routes: Iterable[str]) -> str | None:
-    """Say what is wrong with *routes* of which just one is a default route."""
+    """Say what is wrong with *routes* if they have the default route of only one address family."""
     found = sorted({"0.0.0.0/0", "::/0"} & set(advertised(routes, exit_node=False)))
     if len(found) != 1:
         return None
@@ -41,7 +41,7 @@ def default_route_error(routes: Iterable[str]) -> str | None:
 
 
 def advertised(routes: Iterable[str], *, exit_node: bool) -> tuple[str, ...]:
-    """Return the valid of *routes*, and an exit node's, once each: larger networks first, then by address."""
+    """Return the valid *routes*, and those of an exit node, each once: larger networks first, then by address."""
     found = {interface.network for route in routes if (interface := _parsed(route))}
     if exit_node:
         found |= {_ALL_IPV4, _ALL_IPV6}

@@ -44,20 +44,20 @@ from tsoperator.desired.nameserver import (
 from tsoperator.desired.plan import Child, Note, Plan, Refusal
 from tsoperator.settings import Settings
 
-_PORT: Final = 1053  # unprivileged; the Service takes 53 to it
+_PORT: Final = 1053  # unprivileged; the Service forwards port 53 to it
 _HEALTH_PORT: Final = 9002
 _METRICS_PORT: Final = 9153
 
 CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
-"""On a DNSConfig whose nameserver is Tailscale's, which lacks something; it is False, or not there."""
+"""The condition of a DNSConfig whose nameserver is Tailscale's, which lacks something; it is False or absent."""
 _DRAIN: Final = 10
-"""Seconds for which a Pod goes on answering that is told to stop. It isn't ready then: once the kubelet has seen that,
-in 6 s, nodes send it nothing more, not even from a client whose earlier packets went there."""
+"""Seconds for which a Pod goes on answering after it is told to stop. It isn't ready then. Once the kubelet has seen
+that, within 6 s, nodes send the Pod nothing more, not even from a client whose earlier packets went there."""
 _SETTLE: Final = 5
-"""Seconds for which a new Pod is ready before one that it replaces is stopped: that long a node may take to know it."""
+"""Seconds for which a new Pod is ready before the one that it replaces stops: nodes may take that long to know it."""
 
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
-"""On a DNSConfig whose nameserver doesn't know all names; it is False, or not there."""
+"""The condition of a DNSConfig whose nameserver doesn't know all names; it is False or absent."""
 
 _UPSTREAM_ZONE: Final = "ts.net"
 
@@ -71,13 +71,13 @@ class Observed:
     records: Object | None = None
     deployment: Object | None = None
     pods: Sequence[Object] = ()
-    """Of our nameserver: those of the Go operator's have no label to be found by."""
+    """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
 
 
 def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings) -> Plan:
     """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs."""
     if is_deleting(obj):
-        return Plan(release=FINALIZER)  # the children go by their owner references
+        return Plan(release=FINALIZER)  # the children are deleted by their owner references
     if isinstance(dnsconfig, Invalid):
         return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}")
     first = elected(observed.dnsconfigs)
@@ -100,7 +100,7 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
 
 
 def failed(obj: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says on the DNSConfig *obj* why its nameserver could not be made; it is tried again."""
+    """Return the plan that says on the DNSConfig *obj* why its nameserver could not be made, and tries again."""
     return replace(_refused(obj, refusal.reason or "NameserverCreationFailed", refusal.message), error=refusal.error)
 
 
@@ -110,7 +110,7 @@ def _refused(obj: Object, reason: str, message: str) -> Plan:
 
 
 def _status(obj: Object, dnsconfig: DNSConfig, observed: Observed, settings: Settings) -> Object | None:
-    """Return the status once the Service has its address; it tells of what is incomplete only while it is."""
+    """Return the status once the Service has its address; it says what is incomplete only while that lasts."""
     cluster_ip = (observed.service or {}).get("spec", {}).get("clusterIP")
     if not cluster_ip or cluster_ip == "None":
         return None
@@ -129,7 +129,7 @@ def _status(obj: Object, dnsconfig: DNSConfig, observed: Observed, settings: Set
 
 
 def _words_for_upstream(image: str, settings: Settings) -> str:
-    """What Tailscale's nameserver does worse than ours (dns-crds-chart.md 1.5), and how to get ours."""
+    """Say what Tailscale's nameserver does worse than ours (dns-crds-chart.md 1.5), and how to get ours."""
     lost = [
         "changes reach it up to two minutes late",
         "all names must fit in one ConfigMap",
@@ -198,7 +198,7 @@ def _role_binding(dnsconfig: DNSConfig, settings: Settings) -> Object:
 
 
 def _service(dnsconfig: DNSConfig, settings: Settings, observed: Observed) -> Object:
-    """The cluster IP counts at creation only: the API server changes it for nobody."""
+    """Return the Service; the cluster IP in the DNSConfig counts only at creation, because it can't be changed."""
     live = observed.service
     spec: Object = {
         "selector": {LABEL_APP: NAMESERVER, **({LABEL_MANAGED: MANAGED} if _replaces_another(observed) else {})},
@@ -216,8 +216,8 @@ def _service(dnsconfig: DNSConfig, settings: Settings, observed: Observed) -> Ob
 def _replaces_another(observed: Observed) -> bool:
     """Tell whether a Pod of ours is ready, and one of the Go operator's nameserver is about to be stopped.
 
-    That one ends at once while nodes still send to it, so they are told before to send to ours alone. Only for these
-    seconds: the Go operator, if it comes back, leaves the Service's selector as it is.
+    The Go operator's Pod exits at once, while nodes still send to it. So the Service selects only our Pods before that,
+    but only for these seconds: a Go operator that comes back leaves the selector as it is.
     """
     if observed.deployment is None:
         return False
@@ -275,12 +275,13 @@ def _deployment(dnsconfig: DNSConfig, settings: Settings) -> Object:
 
 
 def _our_container(settings: Settings) -> Object:
-    """What our nameserver's image offers beyond upstream's: probes, a log as ours is, and no need of root or a writable
-    file system.
+    """Return the fields of the container that only our nameserver's image supports.
+
+    It has probes and the operator's log format, and needs neither root nor a writable file system.
     """
     log_format = {"env": [{"name": "TSNAMESERVER_LOG_FORMAT", "value": settings.log_format}]}
     return {
-        **(log_format if settings.log_format != "text" else {}),  # the default unsaid: no Pod starts anew for it
+        **(log_format if settings.log_format != "text" else {}),  # leaving the default out restarts no Pod
         "args": [f"--drain={_DRAIN}"],
         "ports": [
             {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
@@ -303,7 +304,7 @@ def _our_container(settings: Settings) -> Object:
 
 
 def _shard_source(shard: int) -> Object:
-    """Mount the records of one shard, once there are so many, beside those of the others."""
+    """Return the volume source for the records of one shard, which is optional, beside those of the others."""
     suffix = f"-{shard}" if shard else ""
     items = [{"key": RECORDS_KEY, "path": RECORDS_KEY.replace(".", f"{suffix}.")}]
     return {"configMap": {"name": f"{CONFIGMAP_NAME}{suffix}", "items": items, "optional": True}}

@@ -32,7 +32,7 @@ from tsoperator.settings import Settings
 
 
 class DNSConfigReconciler:
-    """Makes the nameserver of a DNSConfig right. Its ConfigMap is the records reconciler's."""
+    """Makes the nameserver of a DNSConfig right. The records reconciler writes its ConfigMaps."""
 
     name = "dnsconfig"
 
@@ -71,9 +71,9 @@ class DNSConfigReconciler:
         )
 
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:
-        """Map a DNSConfig to all of them: whether one counts depends on the others."""
+        """Map a DNSConfig to all DNSConfigs, because whether one counts depends on the others."""
         return {key_of(dnsconfig), *map(key_of, self._cache.all(DNSCONFIG))}
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
-        """The namespace on children of a DNSConfig is their own; their parent has none."""
+        """Map a child to its DNSConfig, which has no namespace: the labels of the child have the child's namespace."""
         return [Key("", key.name) for key in owned_keys(child, PARENT_NAMESERVER, self._settings.namespace)]

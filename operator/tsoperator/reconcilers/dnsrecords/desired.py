@@ -1,11 +1,14 @@
 """Decides which ConfigMaps hold the records (dns-crds-chart.md 1.3).
 
-What fits one ConfigMap is one document, as the Go operator writes it; more is spread over shards (`shards`). A reader
-counts a set when all its shards are there, and every set needs shard 0, whose ConfigMap all sets share. When the number
-of shards changes that one is written last, so by one write the new set takes the old one's place: before it the new set
-is not whole, after it the old one is not. What is left of the old set goes after that. Where both have several shards,
-those that both have are overwritten on the way: a nameserver that has the old set goes on with it, but one that starts
-just then finds no whole set, and is not ready, until shard 0 is written.
+Records that fit in one ConfigMap are one document, as the Go operator writes it. More records are spread over shards
+(`shards`). A reader uses a set of shards once all of them are there. Every set includes shard 0, whose ConfigMap all
+sets share.
+
+When the number of shards changes, shard 0 is written last, so this one write replaces the old set with the new one:
+the new set is incomplete before it, and the old set is incomplete after it. Then the surplus ConfigMaps of the old set
+are deleted. If both sets have several shards, the writes before shard 0 overwrite ConfigMaps of the old set. A
+nameserver that has read the old set keeps serving it. A nameserver that starts at that moment finds no complete set,
+and is not ready until shard 0 is written.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -50,7 +53,7 @@ Render = Callable[[Part, int], str]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All records, by shard the ConfigMaps that hold them, and the Deployment that serves them."""
+    """All records, the ConfigMaps that hold them, by shard, and the Deployment that serves them."""
 
     buckets: tuple[Bucket, ...]
     configmaps: Mapping[int, Object] = field(default_factory=dict)
@@ -65,17 +68,17 @@ class _Live:
 
     @property
     def count(self) -> int:
-        """Over how many shards the records are spread: the first that says so knows."""
+        """The number of shards of the records, as the first document that states it says."""
         marks = (mark_of(self.texts[shard]) for shard in sorted(self.texts))
         return next((mark.shards for mark in marks if mark), 1)
 
     @property
     def serial(self) -> int:
-        """The newest serial, 0 without one."""
+        """The newest serial; 0 if there is none."""
         return max((mark.serial for text in self.texts.values() if (mark := mark_of(text))), default=0)
 
     def names(self, shard: int) -> Collection[str]:
-        """Return the names in one document, none if it can't be read."""
+        """Return the names in one document; there are none if it can't be read."""
         try:
             return parse(self.texts.get(shard, "")).ip4
         except RecordsError:
@@ -89,7 +92,7 @@ def plan(
     limits: Limits = DEFAULT_LIMITS,
     render: Render = document,
 ) -> Plan:
-    """Return what brings the ConfigMaps, which belong to *dnsconfig*, up to date; without one nobody asks for names."""
+    """Return what brings the ConfigMaps of *dnsconfig* up to date; without a DNSConfig nobody asks for names."""
     if dnsconfig is None:
         return Plan()
     found = observed.configmaps
@@ -97,7 +100,7 @@ def plan(
     most = MAX_SHARDS if _may_split(dnsconfig, observed.nameserver, settings, live) else 1
     parts, left_out = _parts(observed.buckets, live, settings.zones, limits, most)
     if any(is_deleting(configmap) for shard, configmap in found.items() if shard < len(parts)):
-        return Plan()  # its end brings us back
+        return Plan()  # the end of the deletion queues the records again
     configmaps = [
         _configmap(dnsconfig, settings, shard, text) for shard, text in enumerate(_documents(parts, live, render))
     ]
@@ -117,7 +120,7 @@ def failed(_dnsconfig: Object, refusal: Refusal) -> Plan:
 def _parts(
     buckets: tuple[Bucket, ...], live: _Live, zones: tuple[str, ...], limits: Limits, most: int
 ) -> tuple[list[Part], int]:
-    """Return the records by shard, of which there may be *most*, and how many names there is no room for."""
+    """Return the records by shard, for at most *most* shards, and the number of names that don't fit."""
     frame = frame_of(zones)
     whole = parts_of(buckets, min(count_for(buckets, frame, live.count, limits), most), zones)
     room = limits.full - frame
@@ -126,10 +129,10 @@ def _parts(
 
 
 def _may_split(dnsconfig: Object, nameserver: Object | None, settings: Settings, live: _Live) -> bool:
-    """Tell whether there may be shards.
+    """Tell whether the records may be spread over shards.
 
-    There are none before all of the nameserver reads them: until its rollout ends, which an image that can't be pulled
-    puts off for ever, one that doesn't may still serve. An invalid DNSConfig leaves it as it was.
+    They may once every Pod of the nameserver reads shards. Until its rollout ends, a Pod that doesn't may still serve;
+    if the new image can't be pulled, the rollout never ends. An invalid DNSConfig changes nothing about this.
     """
     parsed = DNSConfig.parse(dnsconfig)
     if isinstance(parsed, Invalid):
@@ -138,9 +141,9 @@ def _may_split(dnsconfig: Object, nameserver: Object | None, settings: Settings,
 
 
 def _documents(parts: list[Part], live: _Live, render: Render) -> list[str]:
-    """Return the documents: what has not changed keeps its serial, what has gets the next.
+    """Return the documents: a document that has not changed keeps its serial, a changed one gets the next serial.
 
-    The newest serial counts, so when it starts over, all do.
+    The newest serial counts. When it starts over, every document gets it.
     """
     serial = (live.serial + 1) % SERIALS or 1
     texts = []
@@ -168,7 +171,7 @@ def _configmap(dnsconfig: Object, settings: Settings, shard: int, text: str) -> 
 
 
 def _with_left_out(configmap: Object, live: Object | None, left_out: int) -> Object:
-    """Note how many names are *left_out*; a note of the past is taken off."""
+    """Add the annotation that says how many names are *left_out*; remove it if it is there without need."""
     if not left_out and ANNOTATION_LEFT_OUT not in (annotations(live) if live else ()):
         return configmap
     note = {ANNOTATION_LEFT_OUT: str(left_out) if left_out else None}
@@ -176,7 +179,7 @@ def _with_left_out(configmap: Object, live: Object | None, left_out: int) -> Obj
 
 
 def _write(desired: Object, live: Object | None) -> Child | Patch | None:
-    """Return what creates the *desired* ConfigMap or makes the *live* one so; None if it is."""
+    """Return what creates the *desired* ConfigMap, or makes the *live* one like it; None if nothing differs."""
     if live is None:
         return Child(desired)
     if contains(live, desired):

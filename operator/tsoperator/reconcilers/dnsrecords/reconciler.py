@@ -45,7 +45,7 @@ BY_SERVICE: Final = "service"
 """The index of EndpointSlices by the name of their Service."""
 
 _AT_ONCE: Final = 500
-"""Proxies to look at before others get their turn, some 20 ms of them."""
+"""The number of proxies to look at before other tasks get their turn: about 20 ms."""
 
 _PARENTS: Final = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
 
@@ -57,10 +57,10 @@ def by_service(endpoint_slice: Object) -> Iterable[str]:
 
 
 class DNSRecordsReconciler:
-    """Makes the ConfigMaps of records right: its one key stands for all of them, and it alone writes them.
+    """Makes the ConfigMaps of records right. Its one key stands for all of them, and nobody else writes them.
 
-    Of 100,000 proxies a change concerns one or two. As a change queues the one key it also notes those proxies, and
-    only they are looked at again, in the cache, when the key's turn comes.
+    A change concerns one or two of 100,000 proxies. It queues the key, and also notes these proxies. When the turn of
+    the key comes, the reconciler looks only at the noted proxies again, in the cache.
     """
 
     name = "dnsrecords"
@@ -123,7 +123,7 @@ class DNSRecordsReconciler:
         return elected(self._cache.all(DNSCONFIG)), observed
 
     def _proxy(self, key: Key) -> NamedProxy | None:
-        """Return the proxy whose Service is named *key*, None if it is none that can have a name."""
+        """Return the proxy whose Service is named *key*; None if there is no such proxy that can have a name."""
         service = self._cache.get(SERVICE, key)
         owner = self._owner(service) if service else None
         if service is None or owner is None:
@@ -133,7 +133,7 @@ class DNSRecordsReconciler:
         return NamedProxy(service, self._cache.get(kind, owner.key), slices, watched)
 
     def _owner(self, service: Object) -> Owner | None:
-        """Return whose proxy's Service *service* is, None if that is none that can have a name."""
+        """Return the owner of the proxy that *service* leads to; None if no proxy that can have a name is there."""
         owner = owner_of(service) or grouped_owner_of(service)
         here = key_of(service).namespace == self._settings.namespace
         return owner if here and owner and owner.type in _PARENTS else None
@@ -183,6 +183,6 @@ class DNSRecordsReconciler:
 
 
 def _shard(configmap: Object) -> int | None:
-    """Return the shard of records that *configmap* holds, None if it isn't one of the nameserver's."""
+    """Return the shard of records that *configmap* holds; None if it isn't one of the nameserver's ConfigMaps."""
     owner = owner_of(configmap)
     return shard_named(configmap["metadata"]["name"]) if owner and owner.type == PARENT_NAMESERVER else None

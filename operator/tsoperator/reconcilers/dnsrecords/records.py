@@ -1,6 +1,7 @@
 """Which name a proxy answers to, and at which addresses, from live objects (dns-crds-chart.md 1.4).
 
-A name that the proxies of a ProxyGroup lead to has the cluster IPs of its Service, which maps its ports to theirs.
+A name that the proxies of a ProxyGroup lead to gets the cluster IPs of its Service, because this Service maps its ports
+to those of the proxies.
 """
 
 import ipaddress
@@ -21,8 +22,11 @@ from tsoperator.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class NamedProxy:
-    """A proxy's headless Service, or the one that leads to a ProxyGroup's proxies; the object that it is for, if that
-    is there; its EndpointSlices; and whether the namespace of what it is for is *watched*: else it may well be there.
+    """A proxy that may have a name, and what its record depends on.
+
+    *service* is the headless Service of the proxy, or the Service that leads to a ProxyGroup's proxies. *parent* is the
+    object that the proxy is for, if it is found. If the namespace of the parent is not *watched*, a parent that is not
+    found may exist. *slices* are the EndpointSlices of the Service.
     """
 
     service: Object
@@ -41,7 +45,7 @@ class Record:
 
 
 def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
-    """Return the record of *proxy*, None if it has no name; one that is down has no address, but its name exists."""
+    """Return the record of *proxy*; None if it has no name. A proxy that is down keeps its name, without addresses."""
     name = _name(proxy, settings)
     if not name:
         return None
@@ -50,9 +54,9 @@ def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
 
 
 def _name(proxy: NamedProxy, settings: Settings) -> str:
-    """Return the name that *proxy* answers to, folded; empty if it has none, or what it is for is going.
+    """Return the name that *proxy* answers to, folded; empty if it has none, or if its parent is being deleted.
 
-    While nothing is known of what it is for, it is the one that was noted last.
+    While nothing is known of the parent, this is the name that was last noted on the Service.
     """
     parent = proxy.parent
     if is_deleting(proxy.service) or (parent is not None and is_deleting(parent)):
@@ -66,7 +70,7 @@ def _name(proxy: NamedProxy, settings: Settings) -> str:
     if grouped:
         asks = _is_grouped_egress(proxy.service) and bool(given.get(PROXY_GROUP))
         fqdn = given.get(ANNOTATION_TAILNET_FQDN, "")
-        return _folded(noted or fqdn) if asks and fqdn else ""  # noted: to where its proxies were last told to lead
+        return _folded(noted or fqdn) if asks and fqdn else ""  # noted: where the proxies were last told to lead
     if resource_of(parent) == INGRESS:
         asks = parent["spec"].get("ingressClassName") == settings.ingress_class and not given.get(PROXY_GROUP)
     else:
@@ -96,7 +100,7 @@ def _ready_addresses(slices: Iterable[Object]) -> Iterator[str]:
 
 
 def _is_ready(conditions: Object) -> bool:
-    """What a condition doesn't say counts as good."""
+    """Tell whether an endpoint is ready by its *conditions*; a condition that is missing counts as good."""
     return (
         conditions.get("ready") is not False
         and conditions.get("serving") is not False
@@ -105,7 +109,7 @@ def _is_ready(conditions: Object) -> bool:
 
 
 def in_order(addresses: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the IPv4 and the IPv6 ones of *addresses*, by number; a zone or a name is no address to serve."""
+    """Return the IPv4 and the IPv6 addresses among *addresses*, sorted, without names and addresses with a zone."""
     of4: set[ipaddress.IPv4Address] = set()
     of6: set[ipaddress.IPv6Address] = set()
     for address in addresses:

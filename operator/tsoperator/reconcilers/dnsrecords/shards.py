@@ -1,8 +1,8 @@
-"""How records are spread over ConfigMaps: over how many, what is in which, and what there is no room for (pure).
+"""How records are spread over ConfigMaps: how many there are, what each holds, and which names don't fit (pure).
 
-Which shard a name is in depends on the name and the number of shards alone, so that a change of one name rewrites one
-ConfigMap. The number is a power of two. It grows before a document passes a limit, and shrinks only when half of that
-is enough, so that one name more or less never splits and merges by turns.
+The shard of a name depends only on the name and the number of shards, so a change of one name rewrites one ConfigMap.
+The number is a power of two. It grows before a document passes a limit. It shrinks only when half of that limit is
+enough, so that a name that comes and goes doesn't split and merge the shards by turns.
 """
 
 import re
@@ -28,14 +28,14 @@ _TAIL_MOST: Final = 80  # characters
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bytes of a document: past *split* there are more of them; past *full* a ConfigMap (of 1 MiB) has no room."""
+    """Bytes of a document: above *split* there are more shards; above *full* a ConfigMap (of 1 MiB) has no room."""
 
     split: int = 256 * 1024
     full: int = 1008 * 1024
 
 
 class Mark(NamedTuple):
-    """What the end of a document says: its serial, and of how many shards it is one."""
+    """What the end of a document says: its serial, and the number of shards in its set."""
 
     serial: int
     shards: int
@@ -73,7 +73,7 @@ def shard_named(configmap: str) -> int | None:
 
 
 def mark_of(document: str) -> Mark | None:
-    """Return what *document* is marked with, None if it isn't one of ours; only its end is read."""
+    """Return the mark at the end of *document*, without reading the rest; None if it isn't one of our documents."""
     match = _TAIL.search(document[-_TAIL_MOST:])
     if match is None or int(match[2] or 1) not in _COUNTS:
         return None
@@ -81,13 +81,13 @@ def mark_of(document: str) -> Mark | None:
 
 
 def frame_of(zones: Sequence[str]) -> int:
-    """Return the bytes that a document takes without its names, at most."""
+    """Return the most bytes that a document takes besides its names."""
     longest = Records(ip6={"": []}, zones=[*zones], serial=SERIALS, shard=MAX_SHARDS, shards=MAX_SHARDS)
     return len(render(longest).encode())
 
 
 def count_for(buckets: Sequence[Bucket], frame: int, now: int, limits: Limits) -> int:
-    """Return over how many shards to spread *buckets*, which are over *now*."""
+    """Return the number of shards for *buckets*, which are spread over *now* shards at present."""
     weights = [bucket.weight for bucket in buckets]
     largest = {count: frame + max(sum(weights[shard::count]) for shard in range(count)) for count in _COUNTS}
     if largest[now] > limits.split:
@@ -96,12 +96,12 @@ def count_for(buckets: Sequence[Bucket], frame: int, now: int, limits: Limits) -
 
 
 def parts_of(buckets: tuple[Bucket, ...], count: int, zones: tuple[str, ...]) -> list[Part]:
-    """Return *buckets* over *count* shards."""
+    """Return *buckets* spread over *count* shards."""
     return [Part(shard, count, buckets[shard::count], zones) for shard in range(count)]
 
 
 def fitting(part: Part, room: int, served: Collection[str]) -> Part:
-    """Return of *part* what *room* bytes are enough for: first the names *served* already, then by name."""
+    """Return *part* with only the names that fit in *room* bytes: those *served* already come first, then by name."""
     weights = _joined(bucket.weights for bucket in part.buckets)
     ip4 = _joined(bucket.ip4 for bucket in part.buckets)
     ip6 = _joined(bucket.ip6 for bucket in part.buckets)
@@ -114,9 +114,9 @@ def fitting(part: Part, room: int, served: Collection[str]) -> Part:
 
 
 def document(part: Part, serial: int) -> str:
-    """Return the document of *part*; the one shard of one says nothing of shards, which is the Go operator's form.
+    """Return the document of *part*; a single shard doesn't mention shards, which is the Go operator's format.
 
-    The records are not validated again, which would cost as much as all else.
+    The records are not validated again, which would cost as much as everything else.
     """
     alone = part.count == 1
     return render(

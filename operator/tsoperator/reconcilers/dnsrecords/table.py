@@ -1,4 +1,4 @@
-"""All records as they are now, in buckets of names, so that a change of one costs no more than its bucket."""
+"""All records as they are now, in buckets of names, so that a change of one record only rebuilds its bucket."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from tsoperator.reconcilers.dnsrecords.records import Record, in_order
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bucket:
-    """Names and their addresses, and the bytes that each takes in a document; it is itself while nothing changes."""
+    """Names with their addresses, and the bytes of each in a document; an unchanged bucket stays the same object."""
 
     ip4: Mapping[str, list[str]]
     ip6: Mapping[str, list[str]]
@@ -27,7 +27,7 @@ def bucket_number(name: str) -> int:
 
 
 def bucket_of(records: Iterable[Record]) -> Bucket:
-    """Return the bucket of *records*, each of another name; IPv4 has every name, be it without an address."""
+    """Return the bucket of *records*, whose names all differ; *ip4* has every name, even one without addresses."""
     ip4, ip6, weights = {}, {}, {}
     for record in records:
         name = record.name
@@ -40,7 +40,7 @@ def bucket_of(records: Iterable[Record]) -> Bucket:
 
 
 def _weight(name: str, addresses: Sequence[str]) -> int:
-    """Count an entry with its quotes, brackets and commas, of names and addresses as DNS has them."""
+    """Count the bytes of an entry with its quotes, brackets and commas; *name* and *addresses* are as DNS has them."""
     return len(name.encode()) + 6 + sum(map(len, addresses)) + 3 * len(addresses)
 
 
@@ -69,14 +69,14 @@ class Table:
         return True
 
     def buckets(self) -> tuple[Bucket, ...]:
-        """Return all records; proxies of one name share it."""
+        """Return all records; proxies that have the same name share one record."""
         for number in range(MAX_SHARDS):
             if number not in self._buckets:
                 self._buckets[number] = bucket_of(map(self._shared, self._proxies[number].values()))
         return tuple(self._buckets[number] for number in range(MAX_SHARDS))
 
     def _touched(self, name: str) -> dict[str, set[Key]]:
-        """Return the names of the bucket of *name*, which is about to change."""
+        """Drop the bucket of *name*, which is about to change; return the proxies in it, by name."""
         number = bucket_number(name)
         self._buckets.pop(number, None)
         return self._proxies[number]

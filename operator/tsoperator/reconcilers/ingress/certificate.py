@@ -16,7 +16,8 @@ from tsoperator.desired.x509 import Validity
 PATIENCE: Final = 600.0
 """Seconds that a certificate may take before the Ingress says that it is missing; it usually takes one minute."""
 
-_RENEWED_BEFORE: Final = timedelta(days=14)  # the end, at the latest, or a quarter of a short life
+_RENEWED_BEFORE: Final = timedelta(days=14)
+"""A certificate is renewed this long before it expires at the latest; a short-lived one, at a quarter of its life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class News:
 
 
 class Missed:
-    """Remembers since when Ingresses have had no certificate, to tell that one has come, or does not."""
+    """Remembers since when Ingresses have had no certificate, to tell whether one has come or is overdue."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """*clock* is monotonic, in seconds."""
@@ -49,7 +50,7 @@ class Missed:
         """Return for how many seconds the certificate has been missing, or was missing until it came; None if it was
         never missing.
 
-        A new time begins when the proxy asks for the certificate, or for another one.
+        The time starts again when the proxy asks for the certificate, or needs one for another domain.
         """
         since = self._since.get(key)
         now = self._clock()

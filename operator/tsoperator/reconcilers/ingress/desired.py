@@ -49,8 +49,8 @@ _SWITCHES = (ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT, ANNOTATION_FORWARD_CLU
 class Observed:
     """What an Ingress's plan depends on besides the Ingress.
 
-    *services* are those of its namespace that it names, as far as the operator *knows_services* of that namespace.
-    *certificate* is None where there is to be none.
+    *services* are the Services of its namespace that it names. *knows_services* tells whether the operator sees the
+    Services of that namespace. *certificate* is None if there is to be no certificate.
     """
 
     children: Children
@@ -110,8 +110,9 @@ def tags(ingress: Object, settings: Settings) -> Sequence[str]:
 
 
 def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the proxy that *ingress* should have, or the plan for one that goes or can't be served as it is. What runs
-    stays as it is then.
+    """Return the proxy that *ingress* should have, or the plan for an Ingress that is leaving or can't be served.
+
+    If it can't be served, a running proxy stays as it is.
     """
     if is_leaving(ingress, settings):
         return plan_deletion(ingress, observed)
@@ -147,7 +148,7 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
 def plan(
     ingress: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return what *ingress* needs, for which `wanted` says *wanted*; *keys* are the auth keys of the replicas."""
+    """Return what *ingress* needs; *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas."""
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
@@ -180,12 +181,12 @@ def plan_deletion(ingress: Object, observed: Observed) -> Plan:
 
 
 def failed(_ingress: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says by an Event why nothing could be made for an Ingress; it is tried again."""
+    """Return the plan that says by an Event why nothing could be made for an Ingress, and tries again."""
     return Plan(notes=[Note("Warning", refusal.reason or "ProxyFailed", refusal.message)], error=refusal.error)
 
 
 def _violations(ingress: Object, settings: Settings) -> list[Note]:
-    """Return what is wrong with *ingress*, with the words to correct it."""
+    """Return what is wrong with *ingress*, and how to fix it."""
     notes: list[Note] = []
     if len(name := key_of(ingress).name) > _LABEL_MAX:
         words = f"its name must have at most {_LABEL_MAX} characters, not {len(name)}: make it anew with another"
@@ -200,7 +201,7 @@ def _violations(ingress: Object, settings: Settings) -> list[Note]:
 
 
 def _magic_dns_name(device: ReportedDevice | None) -> str:
-    """A proxy that starts again reports its HTTPS name anew: until then it keeps the name of its device."""
+    """Return the HTTPS name that the proxy reports, or the name of its device until a restarted proxy reports it."""
     if device is None or device.serves_no_https:
         return ""
     return device.https_name or device.fqdn

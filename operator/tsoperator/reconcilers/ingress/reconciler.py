@@ -110,7 +110,7 @@ class IngressReconciler:
         )
 
     def _certificate(self, key: Key, children: Children) -> Seen | None:
-        """Return what there is of the certificate; None where there is to be none."""
+        """Return what is known of the certificate; None if there is to be none."""
         device, secret = proxy_device(children), first(children.secrets)
         if device is None or secret is None or not device.https_name:
             return None
@@ -127,7 +127,7 @@ class IngressReconciler:
         self._class_warning = warning
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a proxy's own Services to its parent, any other to the Ingresses that name it."""
+        """Map a proxy's own Services to its parent, and any other Service to the Ingresses that name it."""
         if is_child(service, self._settings.namespace):
             return self._parent_keys(service)
         backend = str(key_of(service))

@@ -14,7 +14,7 @@ _REDIRECT: Final = "301:https://${HOST}${REQUEST_URI}"  # tailscaled expands the
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What an Ingress serves: its serve config, None without a usable backend; and what is wrong with the rest."""
+    """What an Ingress serves: its serve config (None without a usable backend), and what is wrong with the rest."""
 
     config: Object | None
     notes: tuple[Note, ...]
@@ -142,7 +142,7 @@ def _port(wanted: Object, service: Object) -> int:
 
 
 def _missing_port(wanted: Object, service: Object) -> str | None:
-    """Say that *service* lacks the port that is given by number, which the proxy tries all the same."""
+    """Say that *service* doesn't have the port with the given number, which the proxy tries all the same."""
     number = (wanted.get("port") or {}).get("number")
     there = [each["port"] for each in service["spec"].get("ports") or () if each.get("protocol", "TCP") == "TCP"]
     if (wanted.get("port") or {}).get("name") or number in there:
@@ -176,7 +176,7 @@ def _backends(spec: Object) -> Iterator[Object]:
 
 
 def _ignored_tls(ingress: Object) -> Iterator[Note]:
-    """Say what of spec.tls has no effect."""
+    """Say which parts of spec.tls have no effect."""
     entries = ingress["spec"].get("tls") or ()
     hosts = [host for entry in entries for host in entry.get("hosts") or ()]
     if unused := list(dict.fromkeys(host for host in hosts if host != tls_host(ingress))):

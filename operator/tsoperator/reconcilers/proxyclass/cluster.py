@@ -24,7 +24,7 @@ class NodePorts:
     """Finds out the node ports of the cluster."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
-        """*namespace* is where a Service may be asked for."""
+        """*namespace* is a namespace in which the operator may request a Service."""
         self._client = client
         self._namespace = namespace
         self.asked = False

@@ -39,7 +39,7 @@ _STOPS_THE_PROXY: Final = frozenset(
         "AUDIENCE",
     )
 )  # fmt: skip
-"""What the image refuses beside the config file that every proxy has."""
+"""The variables that the image refuses together with the config file that every proxy has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Observed:
 def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> Plan:
     """Return what the ProxyClass *obj*, parsed as *proxy_class*, needs: a finalizer, and a condition."""
     if is_deleting(obj):
-        return Plan(release=FINALIZER)  # objects that name it say so, and keep the proxies that run
+        return Plan(release=FINALIZER)  # objects that name the class say that it is gone; their proxies go on
     if isinstance(proxy_class, Invalid):
         return replace(_refused(obj, [proxy_class.message], []), hold="")  # it can't be written as it is
     if ports.ranges(proxy_class) and not observed.asked_for_ports:
@@ -74,7 +74,7 @@ def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> 
 def failed(obj: Object, refusal: Refusal) -> Plan:
     """Return the plan that says on the ProxyClass *obj* why it could not be written.
 
-    A condition that is there stays: whether the class can be used does not depend on that.
+    An existing condition stays, because whether the class can be used does not depend on the refusal.
     """
     status = None if (obj.get("status") or {}).get("conditions") else _status(obj, False, _NOT_WRITTEN, refusal.message)
     return Plan(status=status, notes=[Note("Warning", _NOT_WRITTEN, refusal.message)], error=refusal.error)
@@ -90,7 +90,7 @@ def asks_for_monitors(obj: Object) -> bool:
 
 
 def violations(obj: Object, proxy_class: ProxyClass, observed: Observed) -> list[str]:
-    """Return what is wrong with the class, each as path, value and words to mend it."""
+    """Return what is wrong with the class; each violation gives the path and the value, and says how to fix it."""
     spec = proxy_class.spec
     found: list[str] = []
     if spec.stateful_set is not None:
@@ -175,7 +175,7 @@ def _metrics_violations(metrics: Metrics, observed: Observed) -> Iterable[str]:
 
 
 def _invalid(path: str, error: str) -> str:
-    """Return the words for an *error* that begins with the value."""
+    """Return the message for an *error* that begins with the value."""
     return f"{path}: Invalid value: {error}"
 
 

@@ -1,4 +1,4 @@
-"""Node ports that a ProxyClass keeps for static endpoints: no two classes may have one of them."""
+"""Node ports that a ProxyClass keeps for static endpoints: no two classes may have the same port."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -46,8 +46,9 @@ def text(found: Iterable[Range]) -> str:
 def violation(
     obj: Object, proxy_class: ProxyClass, proxy_classes: Sequence[Object], cluster: Range | None = None
 ) -> str | None:
-    """Say what is wrong with the node ports of the ProxyClass *obj*, parsed as *proxy_class*, among all the others;
-    *cluster* are those that there are, None if that isn't known.
+    """Say what is wrong with the node ports of the ProxyClass *obj*, parsed as *proxy_class*, among all the others.
+
+    *cluster* are the node ports of the cluster; None if they aren't known.
     """
     own = ranges(proxy_class)
     if cluster and (outside := [each for each in own if not cluster.covers(each)]):
@@ -66,7 +67,10 @@ def violation(
 
 
 def _comes_before(other: Object, obj: Object) -> bool:
-    """Tell whether *other* keeps the ports that both have: one in use does, of two the older, so that both agree."""
+    """Tell whether *other* keeps the ports that both classes have.
+
+    A class that is ready keeps them. If both are ready, the older one does, so both come to the same result.
+    """
     if other["metadata"]["uid"] == obj["metadata"]["uid"] or is_deleting(other) or not is_ready(other):
         return False
     return not is_ready(obj) or _age(other) < _age(obj)

@@ -13,7 +13,7 @@ from tsoperator.runtime.result import DONE, Result
 
 
 class ProxyClassReconciler:
-    """Says of ProxyClasses whether they can be used; the proxies that use one are others' to make."""
+    """Says whether ProxyClasses can be used; other reconcilers make the proxies that use them."""
 
     name = "proxyclass"
 
@@ -24,7 +24,7 @@ class ProxyClassReconciler:
         self.watches: Mapping[Resource, Mapper] = {PROXYCLASS: self._keys_of_class, CRD: self._keys_with_monitors}
 
     async def reconcile(self, key: Key) -> Result:
-        """Tell the user of the ProxyClass named *key* whether it can be used."""
+        """Tell the user whether the ProxyClass named *key* can be used."""
         obj = self._cache.get(PROXYCLASS, key)
         if obj is None:
             return DONE
@@ -41,7 +41,7 @@ class ProxyClassReconciler:
         )
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
-        """Map a class to itself, and one with node ports to all with some: whether they clash depends on the others."""
+        """Map a class to itself; a class with node ports also maps to all other such classes, as they may clash."""
         if not ports.ranges(ProxyClass.parse(proxy_class)):
             return [key_of(proxy_class)]
         others = (key_of(obj) for obj in self._cache.all(PROXYCLASS) if ports.ranges(ProxyClass.parse(obj)))

@@ -1,1 +1,1 @@
-"""Services that leave the cluster for the tailnet, or that the tailnet reaches, each by a proxy of its own."""
+"""Services that lead to the tailnet (egress) or are exposed to it, each by a proxy of its own."""

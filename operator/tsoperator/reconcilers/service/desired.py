@@ -1,4 +1,4 @@
-"""Decides what a Service needs that leaves the cluster or is exposed to the tailnet (standalone-proxies.md 5)."""
+"""Decides what an egress Service or an exposed Service needs (standalone-proxies.md 5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
 
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
-"""Those of the condition, by what is found of the device."""
+"""The reasons of the condition, by the effect of a finding about the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ def owner(key: Key) -> Owner:
 
 
 def is_leaving(service: Object, settings: Settings) -> bool:
-    """Tell whether *service* asks for no proxy of its own, so that the one that was made for it has to go."""
+    """Tell whether *service* asks for no proxy of its own, so that a proxy that was made for it has to go."""
     asks = egress.asks(service) or exposure.asks(service, settings)
     return is_deleting(service) or PROXY_GROUP in annotations(service) or not asks
 
 
 def violations(service: Object, settings: Settings) -> list[str]:
-    """Return what is wrong with *service*, each as a sentence's part with the words to mend it (5.5)."""
+    """Return what is wrong with *service*; each violation is part of a sentence, and says how to fix it (5.5)."""
     exposed = exposure.asks(service, settings)
     given = annotations(service)
     found: list[str] = []
@@ -101,7 +101,7 @@ def tags(service: Object, settings: Settings) -> Sequence[str]:
 
 
 def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the proxy that *service* should have, or the plan for one that goes or can't be served as it is."""
+    """Return the proxy that *service* should have, or the plan for a Service that is leaving or can't have one."""
     if is_leaving(service, settings):
         return plan_deletion(service, observed)
     if wrong := violations(service, settings):
@@ -111,7 +111,7 @@ def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | P
     chosen = chosen_class(service, observed.proxy_class, settings.proxy_class)
     if isinstance(chosen, ClassProblem):
         return Plan() if chosen.is_passing else Plan(status=not_ready(service, chosen.reason, chosen.message))
-    exposed = exposure.asks(service, settings)  # comes before egress
+    exposed = exposure.asks(service, settings)  # takes precedence over egress
     serve_config = exposure.serve_config(service, settings) if exposed else None
     own = owner(key_of(service))
     return Proxy(
@@ -131,7 +131,7 @@ def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | P
 def plan(
     service: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
-    """Return what *service* needs, for which `wanted` says *wanted*; *keys* are the auth keys of the replicas."""
+    """Return what *service* needs; *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas."""
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
@@ -151,7 +151,10 @@ def plan(
 def _exposed(
     service: Object, proxy: Proxy, made: Plan, pending: Object | None, observed: Observed, settings: Settings
 ) -> Plan:
-    """Return *made* with what an exposed *service* shows of its proxy, which may be *pending*."""
+    """Return *made* with what an exposed *service* shows of its proxy.
+
+    *pending* is the condition of a proxy that can't log in.
+    """
     device = proxy_device(observed.children)
     shown = exposure.shown(service, device, settings)
     status = _with_condition(service, pending or shown.condition)
@@ -168,7 +171,7 @@ def rewrites(plan: Plan, service: Object) -> bool:
 
 
 def _pointed(service: Object, proxy_name: str, made: Plan, told: Object, reverts: Reverts, settings: Settings) -> Plan:
-    """Return *made* with what points an egress *service* at its proxy, unless *reverts* say to wait.
+    """Return *made* with the steps that point an egress *service* at its proxy, unless *reverts* say to wait.
 
     *told* is the condition if no other writer reverts the Service.
     """
@@ -196,16 +199,16 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
         return step
     status = service.get("status") or {}
     if exposure.shows(service, proxy_device(observed.children)):
-        # Before the Secret goes, which alone tells that the device shown is ours.
+        # This comes before the Secret is deleted, because only the Secret tells that the device shown is ours.
         return replace(Plan() if removal.release else step, status={**status, "loadBalancer": {}})
     if "conditions" not in status or (held and not removal.release) or (step.release and group.is_grouped(service)):
-        return step  # beside a ProxyGroup's annotation the condition tells that the finalizer is ours: it goes last
+        return step  # the condition goes last: beside a ProxyGroup's annotation it tells that the finalizer is ours
     left = remove_condition(status["conditions"], CONDITION_PROXY_READY)
     return step if left == status["conditions"] else replace(step, status={**status, "conditions": left})
 
 
 def failed(service: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says on *service* why nothing could be made for it; it is tried again."""
+    """Return the plan that says on *service* why nothing could be made for it, and tries again."""
     reason = refusal.reason or "ProxyFailed"
     return Plan(
         status=not_ready(service, reason, refusal.message),

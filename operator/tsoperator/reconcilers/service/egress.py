@@ -1,4 +1,4 @@
-"""Egress Services: which tailnet device one leads to, and how it is pointed at its proxy (standalone-proxies.md 5)."""
+"""Egress Services: to which tailnet device they lead, and how they point at their proxies (standalone-proxies.md 5)."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -41,7 +41,7 @@ def violations(service: Object, zones: Sequence[str]) -> list[str]:
 
 
 def magic_dns_name(service: Object) -> str:
-    """Return the MagicDNS name of the device, empty where an address is given."""
+    """Return the MagicDNS name of the device; empty if *service* gives an address."""
     return annotations(service).get(ANNOTATION_TAILNET_FQDN, "").removesuffix(".")
 
 
@@ -57,20 +57,20 @@ def destination(service: Object) -> str:
 
 
 def by_destination(service: Object) -> Iterable[str]:
-    """Index Services by the names of the devices that they lead to; Headscale gives the first label only."""
+    """Index Services by the device that they lead to, also by the first label of its name, all that Headscale gives."""
     if text := destination(service):
         name = lookup_name(text)
         yield from {name, name.partition(".")[0]}
 
 
 def strays(service: Object, proxy_name: str, settings: Settings) -> list[str]:
-    """Return the fields by which *service* doesn't point at the proxy called *proxy_name*."""
+    """Return the fields of *service* that don't point at the proxy called *proxy_name*."""
     wanted = {"externalName": f"{proxy_name}{_proxies_domain(settings)}", "type": "ExternalName"}
     return [f"spec.{name}" for name, value in wanted.items() if service["spec"].get(name) != value]
 
 
 def rewrite(service: Object, proxy_name: str, settings: Settings) -> list[Patch]:
-    """Return what points *service* at the proxy called *proxy_name*; nothing if it does."""
+    """Return what points *service* at the proxy called *proxy_name*; nothing if it already does."""
     if not strays(service, proxy_name, settings):
         return []
     external_name = f"{proxy_name}{_proxies_domain(settings)}"
@@ -79,7 +79,7 @@ def rewrite(service: Object, proxy_name: str, settings: Settings) -> list[Patch]
 
 
 def overwritten(reverts: Reverts, proxy_name: str) -> str:
-    """Return what to tell of *reverts* on a Service that is to point at the proxy called *proxy_name*."""
+    """Return what to tell the user about *reverts* of a Service that should point at the proxy called *proxy_name*."""
     fields = " and ".join(reverts.fields)
     return (
         f"{reverts.who} keeps setting {fields} back, so that clients don't get to the proxy {proxy_name}: "
@@ -91,7 +91,7 @@ def overwritten(reverts: Reverts, proxy_name: str) -> str:
 
 
 def last_writer(live: Object) -> str:
-    """Return who, of all but us, last wrote where the *live* Service points, as its managedFields tell; or nothing."""
+    """Return who else last wrote where the *live* Service points, by its managedFields; empty if they name nobody."""
     writers = [
         (entry.get("time", ""), entry.get("manager", ""))
         for entry in live["metadata"].get("managedFields") or ()
@@ -119,7 +119,7 @@ def _target_ip(service: Object) -> str:
 
 
 def _ip_annotation(service: Object) -> str:
-    """Return the annotation that counts: the deprecated one only where the other says nothing."""
+    """Return the annotation that counts: the deprecated one counts only if the other is empty."""
     given = annotations(service)
     deprecated = given.get(ANNOTATION_TAILNET_TARGET_IP_DEPRECATED) and not given.get(ANNOTATION_TAILNET_IP)
     return ANNOTATION_TAILNET_TARGET_IP_DEPRECATED if deprecated else ANNOTATION_TAILNET_IP

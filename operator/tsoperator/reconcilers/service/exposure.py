@@ -1,4 +1,4 @@
-"""Exposed Services: which they are, where their proxies lead, and what they show (standalone-proxies.md 5).
+"""Exposed Services: which ask for it, where their proxies lead, and what they show (standalone-proxies.md 5).
 
 A proxy forwards to one address family only, that of the Service's first cluster IP.
 """
@@ -21,7 +21,7 @@ from tsoperator.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a Service tells of its proxy: its condition, the entries of its load balancer if it is ours, Events."""
+    """What a Service shows of its proxy: a condition, the load balancer's entries (None if it isn't ours), Events."""
 
     condition: Object
     entries: Sequence[Object] | None = ()
@@ -29,7 +29,7 @@ class Shown:
 
 
 def asks(service: Object, settings: Settings) -> bool:
-    """Tell whether *service* asks to be reachable from the tailnet; a headless one does too, in vain."""
+    """Tell whether *service* asks to be reachable from the tailnet; a headless one may ask, but can't be exposed."""
     spec = service["spec"]
     exposed = is_true(annotations(service).get(ANNOTATION_EXPOSE))
     by_name = exposed and spec.get("type") == "ExternalName" and bool(spec.get("externalName"))
@@ -37,7 +37,7 @@ def asks(service: Object, settings: Settings) -> bool:
 
 
 def violations(service: Object, settings: Settings) -> list[str]:
-    """Return why *service*, which asks for it, can't be exposed."""
+    """Return why *service* can't be exposed, though it asks for that."""
     if egress.is_rewritten(service, settings):
         return [
             f"spec.externalName {service['spec']['externalName']} is this Service's own proxy, from when it led to the "
@@ -73,7 +73,7 @@ def shown(service: Object, device: ReportedDevice | None, settings: Settings) ->
 
 
 def _public(device: ReportedDevice | None) -> Shown:
-    """Tailnet addresses are of no use to the Internet: only the name is shown."""
+    """Return what a Service with Funnel shows: only the name, because the Internet can't use tailnet addresses."""
     if device is not None and device.serves_no_https:
         note = advice.no_https(device, "Funnel")
         pending = note.reason if note.reason == advice.UNSUPPORTED else "ProxyPending"
@@ -84,13 +84,14 @@ def _public(device: ReportedDevice | None) -> Shown:
 
 
 def policy_notes(service: Object, made: Plan, settings: Settings, tags: Sequence[str]) -> list[Note]:
-    """Return what the policy must say for what *made* makes of *service*, whose proxy has *tags*."""
+    """Return what the policy must say, if *made* writes what the proxy of *service* serves; the proxy has *tags*."""
     return advice.funnel_notes(made, tags) if _is_public(service, settings) else []
 
 
 def load_balancer(service: Object, entries: Sequence[Object]) -> Object:
-    """Return the ``loadBalancer`` of a status that shows *entries*: the one there if it has but the API server's
-    defaults besides.
+    """Return the ``loadBalancer`` of a status that shows *entries*.
+
+    This is the live one if it differs only by defaults of the API server.
     """
     there: Object = (service.get("status") or {}).get("loadBalancer") or {}
     plain = [{name: value for name, value in entry.items() if name != "ipMode"} for entry in there.get("ingress") or ()]
@@ -100,7 +101,7 @@ def load_balancer(service: Object, entries: Sequence[Object]) -> Object:
 
 
 def shows(service: Object, device: ReportedDevice | None) -> bool:
-    """Tell whether the status of *service* shows *device*: another's load balancer is not ours to clear."""
+    """Tell whether the status of *service* shows *device*; only then may we clear its load balancer."""
     if device is None:
         return False
     ours = {device.fqdn, device.https_name, *device.ips} - {""}
@@ -120,7 +121,7 @@ def _is_public(service: Object, settings: Settings) -> bool:
 
 
 def _version(ip: str) -> int:
-    """Return the version of an address; 0 of what is none."""
+    """Return the IP version of an address; 0 if it isn't an address."""
     try:
         return ip_address(ip).version
     except ValueError:

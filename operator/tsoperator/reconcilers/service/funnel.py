@@ -44,7 +44,7 @@ def serve_config(service: Object) -> Object:
 
 
 def ignored() -> Note:
-    """Say that Funnel is asked for where there is none."""
+    """Say that the Service asks for Funnel, but can't have it."""
     message = (
         f"annotation {ANNOTATION_FUNNEL} has no effect: Funnel works on Services of type LoadBalancer and class "
         f"{LOAD_BALANCER_CLASS} only, and this one is reachable from the tailnet alone"

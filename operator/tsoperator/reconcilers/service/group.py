@@ -1,7 +1,7 @@
-"""Services that a ProxyGroup serves, whose objects and finalizer are of its reconcilers (proxygroup-family.md 7).
+"""Services that a ProxyGroup serves; its reconcilers own their objects and finalizer (proxygroup-family.md 7).
 
-Such a Service carries the finalizer that ours do, and what was made for it the labels of a proxy's children. This
-operator makes no ProxyGroups: what it finds of them it leaves as it is.
+Such a Service has the same finalizer as our Services, and the objects that were made for it have the labels of a
+proxy's children. This operator makes no ProxyGroups, so it leaves what it finds of them as it is.
 """
 
 from dataclasses import replace
@@ -18,10 +18,10 @@ def is_grouped(service: Object) -> bool:
 
 
 def without_the_groups(service: Object, children: Children, step: Plan) -> Plan:
-    """Return *step* of taking our proxy of *service* away so that it takes nothing from a ProxyGroup.
+    """Return *step*, which removes our proxy of *service*, changed so that it takes nothing from a ProxyGroup.
 
-    The finalizer is the ProxyGroup's while its Service is there. Else it is ours if our children are there, or our
-    condition, which goes last; where nothing tells, it stays until *service* is deleted.
+    While a Service of the ProxyGroup is there, the finalizer is the ProxyGroup's. Otherwise it is ours if our children
+    are there, or our condition, which goes last. If nothing tells whose it is, it stays until *service* is deleted.
     """
     going = [Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.grouped if is_deleting(obj)]
     step = replace(step, steps=[*step.steps, *going]) if going else step

@@ -33,7 +33,7 @@ from tsoperator.tailnet.tailnet import OWN
 
 
 class ServiceReconciler:
-    """Makes Services that leave the cluster or are exposed to the tailnet, and their proxies, right."""
+    """Makes egress Services, exposed Services and their proxies right."""
 
     name = "service"
 
@@ -80,7 +80,7 @@ class ServiceReconciler:
         )
 
     async def _reverts(self, service: Object, children: Children) -> Reverts:
-        """Return whether another writer keeps reverting an egress *service*; who that is takes a live read, rarely."""
+        """Return how another writer keeps reverting an egress *service*; a live read, which is rare, tells its name."""
         if desired.is_leaving(service, self._settings) or exposure.asks(service, self._settings):
             self._rewrites.forget(key_of(service))
             return NO_REVERTS
@@ -102,7 +102,7 @@ class ServiceReconciler:
         ]
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a proxy's own Services to its parent, any other to itself."""
+        """Map a proxy's own Services to its parent, and any other Service to itself."""
         return self._parent_keys(service) if is_child(service, self._settings.namespace) else (key_of(service),)
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:

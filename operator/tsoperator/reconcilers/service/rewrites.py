@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from tsoperator.api.objects import Key, Object, key_of, uid
 
 AT_ONCE = 3
-"""Times in a row that a reverted Service is pointed at its proxy again without waiting."""
+"""How many times in a row a reverted Service is pointed at its proxy again without waiting."""
 LONGEST = 60.0
-"""Seconds between two rewrites at most; a Service that is reverted less often than that is rewritten at once."""
+"""The most seconds between two rewrites; a Service that is reverted less often than that is rewritten at once."""
 MEMORY = 3600.0
 """Seconds without a revert after which earlier ones are forgotten."""
 LAG = 5.0
@@ -19,9 +19,9 @@ LAG = 5.0
 class Reverts:
     """How to react when another writer keeps reverting a Service.
 
-    *fields* are those that the writer *who*, if it is known, reverts; both are empty unless that happened too often to
-    keep quiet about it. The Service may be rewritten in *wait* seconds. The rewrite counts as lasting once the Service
-    has stayed as it is for *settles* seconds.
+    *fields* are the fields that the other writer reverts, and *who* is its name, if known. Both are empty until this
+    has happened often enough to tell the user. The Service may be rewritten in *wait* seconds. The rewrite counts as
+    lasting once the Service has stayed as it is for *settles* seconds.
     """
 
     fields: Sequence[str] = ()
@@ -43,7 +43,7 @@ class _Pointed:
     at: float
     is_reverted: bool = False
     quick: int = 0
-    """Times in a row that it was reverted within `LONGEST` seconds."""
+    """How many times in a row it was reverted within `LONGEST` seconds."""
     total: int = 0
     last: float = float("-inf")
     """When it was last reverted."""
@@ -59,7 +59,7 @@ class Rewrites:
         self._pointed: dict[Key, _Pointed] = {}
 
     def look(self, service: Object, fields: Sequence[str]) -> Reverts:
-        """Return how to react to *service*, whose *fields* don't point at its proxy; none if all of them do."""
+        """Return how to react to *service*, whose *fields* don't point at its proxy; they are empty if all do."""
         known = self._pointed.get(key_of(service))
         if known is None or known.uid != uid(service):
             return NO_REVERTS

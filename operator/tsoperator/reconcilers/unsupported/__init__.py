@@ -1,1 +1,1 @@
-"""Kinds that are installed, and that this version does nothing for."""
+"""Kinds that are installed, but that this version does nothing for."""

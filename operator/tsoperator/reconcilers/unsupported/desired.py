@@ -1,4 +1,4 @@
-"""Decides what an object is told that this version does nothing for."""
+"""Decides what to say on an object that this version does nothing for."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -30,12 +30,12 @@ CONDITIONS: Final[Mapping[Resource, str]] = {
     RECORDER: CONDITION_RECORDER_READY,
     TAILNET: CONDITION_TAILNET_READY,
 }
-"""The condition of each kind that says so."""
+"""By kind, the condition that says that nothing is done for an object."""
 
 REASON: Final = "NotSupportedYet"
 
 _FINALIZERS: Final = "tailscale.com/"
-"""What those of other operators for the tailnet begin with: a ProxyGroup can have two."""
+"""The prefix of the finalizers of other operators for the tailnet; a ProxyGroup can have two of them."""
 
 
 def plan(obj: Object, type_: str) -> Plan:

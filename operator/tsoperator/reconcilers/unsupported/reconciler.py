@@ -1,4 +1,4 @@
-"""Looks, decides and reports for one object at a time of a kind that this version does nothing for."""
+"""Looks, decides and reports for one object at a time, of a kind that this version does nothing for."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from tsoperator.runtime.result import DONE, Result
 
 
 class UnsupportedReconciler:
-    """Tells the users of one kind that nothing is done for it, rather than nothing at all."""
+    """Tells the users of one kind that nothing is done for it, instead of leaving them without an answer."""
 
     def __init__(self, cache: Cache, applier: Applier, resource: Resource) -> None:
         self.name = resource.kind.lower()
