@@ -1,4 +1,4 @@
-"""Settings in, exit code out."""
+"""The command line: reads the settings, runs the operator or a check, and returns an exit code."""
 
 import argparse
 import asyncio
@@ -104,7 +104,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 async def _until_stopped(settings: Settings) -> int:
-    """Run until SIGTERM or SIGINT, or until something that can't be mended here; return the exit code."""
+    """Run until SIGTERM or SIGINT, or until an error that the operator can't recover from; return the exit code."""
     log = logging.getLogger("tsoperator")
     operator = asyncio.create_task(run(settings))
     loop = asyncio.get_running_loop()

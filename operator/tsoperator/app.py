@@ -90,16 +90,17 @@ PATIENCE: Mapping[type[Exception], Backoff] = {
 """The back-off after errors that a retry cannot fix. The user has to act, so we retry rarely; an edit of the object
 triggers a retry at once.
 
-After a refusal the first retries come within seconds, because somebody may be writing the policy just now. A call that
-the server lacks needs another server, or a web proxy before a server that is still starting.
+After a refusal, the first retries come within seconds, because somebody may be editing the policy at this moment. A
+call that the server does not have is first retried after a minute. It can succeed if the server is replaced, or if the
+answer came from a web proxy in front of a server that was still starting.
 """
 
-_WORKERS = 16  # keys of one kind at once: some wait for the API server or, for a moment, for a control server
-_GATHER = 0.02  # s for which changes of names are gathered into one write: a burst is one document
+_WORKERS = 16  # how many keys of one kind are reconciled at once; many of them wait for an answer of a server
+_GATHER = 0.02  # s for which changes of names are gathered, so that a burst of changes becomes one write
 
 
 async def run(settings: Settings) -> None:
-    """Run the operator until cancelled. Raises KubeError, ListenError; LeadershipLost in a group."""
+    """Run the operator until cancelled. Raises KubeError and ListenError, and LeadershipLost in an exception group."""
     configuration = await load_configuration(settings.kubeconfig)
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -147,8 +148,10 @@ async def run(settings: Settings) -> None:
 
 
 def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
-    """Return what to watch: our objects in the operator's *namespace*, and users' objects there and in the *watched*
-    namespaces, or everywhere if there are none.
+    """Return what to watch.
+
+    We watch our own objects in the operator's *namespace*. We watch users' objects in that namespace and in the
+    *watched* ones, or in all namespaces if *watched* is empty.
     """
     places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
     managed = f"{LABEL_MANAGED}={MANAGED}"

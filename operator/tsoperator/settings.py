@@ -23,18 +23,21 @@ _FIREWALL_MODES: Final = ("", "auto", "iptables", "nftables")
 
 
 class InvalidSetting(Exception):
-    """A setting is wrong; the message names the variable and says what it takes."""
+    """A setting is wrong. The message names the variable and says which values are valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operator was told at its start."""
+    """The settings that the operator was started with."""
 
     namespace: str
     client_id_file: Path
     client_secret_file: Path
     client_id: str = ""
-    """Asks for workload identity in place of the two files: *identity_token* is a token of our ServiceAccount."""
+    """If this is set, the operator uses workload identity instead of the two files.
+
+    *identity_token* is then the file with a token of our ServiceAccount.
+    """
     identity_token: Path = _IDENTITY_TOKEN
     login_server: str = ""
     proxy_image: str = "tailscale/tailscale:latest"
@@ -48,7 +51,7 @@ class Settings:
     nameserver_image: str = "tailscale/k8s-nameserver:stable"
     zones: tuple[str, ...] = ("ts.net",)
     watch_namespaces: tuple[str, ...] = ()
-    """Those of users' objects, besides our own; none means all."""
+    """The namespaces of users' objects, besides the operator's own. If there are none, we watch all namespaces."""
     cluster_domain: str = _DEFAULT_CLUSTER_DOMAIN
     kubeconfig: str = ""
     leader_election: bool = True
@@ -56,7 +59,7 @@ class Settings:
     health_address: str = ":9002"
     log_level: str = "INFO"
     log_format: Literal["text", "json"] = "text"
-    """Of the operator's log and of the nameserver's."""
+    """The format of the operator's log and of the nameserver's."""
 
     @property
     def control_url(self) -> str:
@@ -99,7 +102,7 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
 
 
 def resolv_conf() -> str:
-    """Return this Pod's ``resolv.conf``; empty if it can't be read or is larger than one can be."""
+    """Return this Pod's ``resolv.conf``; empty if it can't be read or is larger than 10 KiB."""
     return _read(_RESOLV_CONF)
 
 
@@ -205,7 +208,7 @@ def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def _address(environ: Mapping[str, str], name: str, default: str) -> str:
-    """An empty variable turns the endpoint off, unlike an unset one."""
+    """Return the address in a variable. An empty variable turns the endpoint off; an unset one means *default*."""
     value = environ.get(name, default)
     host, colon, port = value.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")

@@ -1,1 +1,1 @@
-"""Types and names; no I/O; imports nothing else of tsoperator."""
+"""Types and names. This package does no I/O and imports nothing else of tsoperator."""

@@ -1,7 +1,7 @@
-"""Models to CRDs: ``python -m tsoperator.api.crds DIR`` writes one YAML file a kind into DIR.
+"""Turns models into CRDs: ``python -m tsoperator.api.crds DIR`` writes one YAML file per kind into DIR.
 
-A structural schema is pydantic's JSON schema with references inlined, titles and the code's defaults left out, and
-``null`` not among the types.
+A structural schema is pydantic's JSON schema with references inlined, and without titles, the defaults of the code, and
+the type ``null``.
 """
 
 import sys
@@ -64,7 +64,7 @@ class Definition:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes out what is the same object in several places, rather than refer to the first."""
+    """Writes an object that occurs in several places in full each time, without YAML aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -219,7 +219,7 @@ def _structural(node: Object, definitions: Mapping[str, Object]) -> Object:
 
 
 def _resolved(node: Object, definitions: Mapping[str, Object]) -> Object:
-    """Return *node* with what it refers to, or is optional of, put in its place; what it says itself wins."""
+    """Return *node* with its reference, or its only type besides ``null``, inlined. Its own keywords win."""
     choices = [choice for choice in node.get("anyOf", ()) if choice != {"type": "null"}]
     if "$ref" in node:
         inner = definitions[node["$ref"].rpartition("/")[2]]

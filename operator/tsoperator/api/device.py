@@ -1,4 +1,4 @@
-"""A device of a tailnet, as far as the operator reads what the control server says of it."""
+"""A device of a tailnet, with the fields that the operator reads from the control server's JSON."""
 
 from contextlib import suppress
 from dataclasses import dataclass

@@ -11,23 +11,23 @@ from typing import Final
 
 VALUE_MAX: Final = 63
 ANNOTATIONS_MAX: Final = 256 * 1024
-"""Bytes of an object's annotations, keys and values together."""
+"""How many bytes an object's annotations may have, keys and values together."""
 
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _PREFIX_MAX: Final = 253
-_KEPT: Final = 54  # characters of a value that is too long; a hyphen and 8 of a digest follow
+_KEPT: Final = 54  # characters that we keep of a value that is too long; a hyphen and 8 digits of a digest follow
 
 
 def label_value(text: str) -> str:
-    """Return *text* as a label's value: the same for the same text, another for another, cut if it is too long."""
+    """Return *text* as a label's value. A text that is too long is cut and gets a digest, which keeps it unique."""
     if len(text) <= VALUE_MAX:
         return text
     return f"{text[:_KEPT]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def label_errors(labels: Mapping[str, str]) -> list[str]:
-    """Say what is wrong with *labels*: one entry a key or value, with the value that is wrong."""
+    """Say what is wrong with *labels*. Each entry is about one key or value, and quotes it."""
     keys = [error for key in labels if (error := _key_error(key))]
     return keys + [error for value in labels.values() if (error := _value_error(value))]
 

@@ -14,7 +14,7 @@ LABEL_PARENT_TYPE: Final = "tailscale.com/parent-resource-type"
 LABEL_PARENT_NAME: Final = "tailscale.com/parent-resource"
 LABEL_PARENT_NAMESPACE: Final = "tailscale.com/parent-resource-ns"
 LABEL_SERVICE_TYPE: Final = "tailscale.com/svc-type"
-"""On what a ProxyGroup's reconcilers make of a Service."""
+"""On the objects that a ProxyGroup's reconcilers make for a Service."""
 LABEL_APP: Final = "app"
 LABEL_APP_NAME: Final = "app.kubernetes.io/name"
 LABEL_APP_COMPONENT: Final = "app.kubernetes.io/component"
@@ -23,11 +23,11 @@ LABEL_PROXY_TYPE: Final = "ts_proxy_type"
 LABEL_PROXY_PARENT_NAME: Final = "ts_proxy_parent_name"
 LABEL_PROXY_PARENT_NAMESPACE: Final = "ts_proxy_parent_namespace"
 LABEL_PROMETHEUS_JOB: Final = "ts_prom_job"
-"""On metrics Services and ServiceMonitors, as those before: names that Prometheus takes for labels of its own."""
+"""On metrics Services and ServiceMonitors, like the three labels before it. Prometheus takes labels from them."""
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
 """On an EndpointSlice: the Service that it belongs to."""
 LABEL_OPERATOR: Final = "tailscale.com/operator"
-"""On the operator's own Pods: no values of the chart can give them another, and the Go operator's have none."""
+"""On the operator's own Pods. No value of the chart can change it, and the Go operator's Pods don't have it."""
 
 # Values of LABEL_MANAGED and LABEL_PARENT_TYPE.
 MANAGED: Final = "true"
@@ -48,8 +48,8 @@ TYPE_INGRESS_SERVICE: Final = "ingress_service"
 TYPE_INGRESS_RESOURCE: Final = "ingress_resource"
 TYPE_CONNECTOR: Final = "connector"
 
-# Keys of labels and annotations both: a parent's class is its label or else its annotation; the group annotates parents
-# and labels children.
+# Keys of both labels and annotations. A parent names its class in the label or, without one, in the annotation. The
+# group is an annotation on the parent, and a label on its children.
 PROXY_CLASS: Final = "tailscale.com/proxy-class"
 PROXY_GROUP: Final = "tailscale.com/proxy-group"
 
@@ -72,12 +72,12 @@ ANNOTATION_DIGEST: Final = "tailscale.com/desired-digest"
 ANNOTATION_LAST_CLUSTER_IP: Final = "tailscale.com/operator-last-set-cluster-ip"
 ANNOTATION_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-cluster-dns-name"
 ANNOTATION_GIVEN: Final = "tailscale.com/from-proxy-class"
-"""The labels and annotations on a child that its ProxyClass gave it, for them to go with the class."""
+"""Lists the labels and annotations that a child has from its ProxyClass, so that they can go with the class."""
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
 
 FIELD_MANAGER: Final = "tsoperator"
-"""Whose the fields are that we write: the API server takes it from the program's name in requests."""
+"""The manager of the fields that we write. The API server takes it from the program's name in our requests."""
 
 FINALIZER: Final = "tailscale.com/finalizer"
 DNS_FINALIZER: Final = "tailscale.com/dns-records-reconciler"
@@ -90,7 +90,7 @@ INGRESS_CONTROLLER: Final = "tailscale.com/ts-ingress"
 """The controller that our IngressClass names."""
 ANNOTATION_DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 
-# What a proxy is for, as the image is told by TS_INTERNAL_APP.
+# What a proxy is for. The environment variable TS_INTERNAL_APP tells the image.
 APP_EGRESS_SERVICE: Final = "k8s-operator-egress-proxy"
 APP_INGRESS_SERVICE: Final = "k8s-operator-ingress-proxy"
 APP_INGRESS: Final = "k8s-operator-ingress-resource"
@@ -105,21 +105,21 @@ SECRET_POD_UID: Final = "pod_uid"  # noqa: S105
 SECRET_CAPABILITY_VERSION: Final = "tailscale_capver"  # noqa: S105
 SECRET_HTTPS_ENDPOINT: Final = "https_endpoint"  # noqa: S105
 SECRET_REISSUE: Final = "reissue_authkey"  # noqa: S105
-"""While the proxy can't log in and asks for another auth key: the one that it has, empty if it has none."""
+"""Is there while the proxy can't log in and asks for another auth key. It holds the present key, or is empty."""
 NO_HTTPS: Final = "no-https"
 """The value of SECRET_HTTPS_ENDPOINT for a proxy that serves no HTTPS."""
 SERVE_CONFIG_KEY: Final = "serve-config"
 SERVE_STATE_PREFIX: Final = "_serve_"
-"""Of the keys in which tailscaled remembers what it was last told to serve."""
+"""The prefix of the keys in which tailscaled remembers what it was last told to serve."""
 ACME_ACCOUNT_KEY: Final = "acme-account.key.pem"
 """The key under which tailscaled keeps its account with the certificate authority, made before the first request."""
 CERT_DOMAIN: Final = "${TS_CERT_DOMAIN}"
-"""In a serve config: the proxy image puts the device's own name here."""
+"""A placeholder in a serve config. The proxy image replaces it by the device's own name."""
 CONFIG_KEY: Final = "cap-107.hujson"
 CONFIG_KEY_WITHOUT_APP_CONNECTOR: Final = "cap-95.hujson"
 """The same config for images that don't know ``AppConnector``."""
 
-# The objects of the nameserver, but for its records (tsnameserver.records).
+# The name of the nameserver's objects. tsnameserver.records has the names of its records.
 NAMESERVER: Final = "nameserver"
 
 # Condition types.

@@ -28,7 +28,8 @@ class Resource:
     kind: str
     namespaced: bool = True
     patchable: bool = True
-    """Whether the operator's RBAC rules in existing installations let it patch the objects; it may replace all."""
+    """Whether the RBAC rules in existing installations let the operator patch the objects. It may replace them anyway.
+    """
 
     @property
     def api_version(self) -> str:
@@ -37,7 +38,7 @@ class Resource:
 
     @property
     def is_custom(self) -> bool:
-        """Whether a CRD defines the kind: the groups of Kubernetes itself are one word, or end in ``.k8s.io``."""
+        """Whether a CRD defines the kind. The groups of Kubernetes itself are one word, or end in ``.k8s.io``."""
         return "." in self.group and not self.group.endswith(".k8s.io")
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
@@ -77,9 +78,10 @@ RECORDER = Resource("tailscale.com", "v1alpha1", "recorders", "Recorder", namesp
 TAILNET = Resource("tailscale.com", "v1alpha1", "tailnets", "Tailnet", namespaced=False, patchable=False)
 
 DEVICE = Resource("", "", "devices", "Device")
-"""Devices of tailnets, which are no objects of the cluster: a change of theirs is a watch event like any other.
+"""Devices of tailnets. They are no objects of the cluster, but a change of one is a watch event like any other.
 
-The namespace of one is the name of its Tailnet, its name the ID of the device; ``aliases`` has what it is found by.
+The namespace of such an object is the name of its Tailnet, and its name is the ID of the device. ``aliases`` has the
+names and addresses by which the device is found.
 """
 
 RESOURCES = {

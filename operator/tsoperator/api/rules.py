@@ -12,7 +12,10 @@ from collections.abc import Iterable
 from typing import Final
 
 PARENT_NAME_MAX: Final = 43
-"""Characters of a parent's name in a child's, which then has at most 52: StatefulSets derive labels from it."""
+"""How many characters of a parent's name are in a child's name.
+
+The child's name then has at most 52 characters, because StatefulSets derive labels from it.
+"""
 DNS_LABEL_MAX: Final = 63
 DNS_NAME_MAX: Final = 253
 

@@ -1,1 +1,1 @@
-"""What a person runs beside the operator, and what its log looks like."""
+"""The commands that a person runs besides the operator itself, and the format of its log."""

@@ -1,5 +1,6 @@
-"""Looks from outside whether an installed operator and its nameserver answer: what `helm test` runs, in a Pod that has
-no rights in the cluster.
+"""Checks from outside whether an installed operator and its nameserver answer.
+
+`helm test` runs this in a Pod that has no rights in the cluster.
 """
 
 import http.client
@@ -16,11 +17,11 @@ from tsoperator.api.names import LABEL_OPERATOR, OPERATOR
 from tsoperator.settings import cluster_domain
 
 _ANSWER: Final = 2.0  # s that one answer may take
-_PAUSE: Final = 1.0  # s between two looks
+_PAUSE: Final = 1.0  # s between two rounds of checks
 _OUR_PODS: Final = f"{LABEL_OPERATOR}={OPERATOR}"
 _NOERROR: Final = 0
 _NOTIMP: Final = 4
-"""What the Go operator's nameserver says to questions for anything but addresses."""
+"""The Go operator's nameserver answers this to questions for anything but addresses."""
 _WHY: Final = {
     2: "SERVFAIL: it has no records yet, which the operator writes",
     5: "REFUSED: it doesn't serve that zone, which the operator puts into its records",
@@ -38,7 +39,7 @@ class Endpoint(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at; where it isn't good the words say what to do."""
+    """The result of one check. If it isn't good, *words* say what to do."""
 
     good: bool
     words: str
@@ -49,7 +50,10 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What to look at: *operator* stands for the probes of all its Pods, *zone* is one that *nameserver* must serve."""
+    """What to check. *operator* resolves to all Pods of the operator, and has the port of their probes.
+
+    *zone* is a zone that *nameserver* must serve.
+    """
 
     namespace: str
     operator: Endpoint
@@ -70,7 +74,10 @@ def endpoint(text: str) -> Endpoint:
 
 
 def in_cluster(service: str, namespace: str, resolv_conf: str) -> str:
-    """Return the whole name of a Service, as a Pod with that *resolv_conf* has it: nobody else is asked for it then."""
+    """Return the full name of a Service, from the *resolv_conf* of a Pod.
+
+    It ends in a dot, so that the resolver does not try its search path.
+    """
     return f"{service}.{namespace}.svc.{cluster_domain(resolv_conf, namespace)}."
 
 
@@ -80,7 +87,10 @@ def addresses(of: Endpoint) -> list[str]:
 
 
 def check(installation: Installation, seconds: float, resolve: Resolve = addresses) -> list[Finding]:
-    """Look until all is good, for *seconds* at most and one look more, and return what was found last."""
+    """Check until all is good or *seconds* have passed, and return the last findings.
+
+    A round of checks that has begun is always completed.
+    """
     deadline = time.monotonic() + seconds
     while True:
         findings = [*_operator(installation, resolve), _nameserver(installation)]

@@ -1,4 +1,4 @@
-"""The log on stderr: lines for people, or one object a line for machines, as the nameserver has both."""
+"""The log on stderr: text for people, or one JSON object a line for machines, like the nameserver's log."""
 
 import json
 import logging
@@ -27,7 +27,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def start_logging(level: str, log_format: Literal["text", "json"]) -> None:
-    """Log from now on, warnings and an exception that ends the process too."""
+    """Start to log, including Python's warnings and an exception that ends the process."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=level, handlers=[handler])

@@ -22,8 +22,8 @@ from tsoperator.kube.errors import KubeError, NotFound, StatusError, Unreachable
 USER_AGENT = FIELD_MANAGER
 _MERGE_PATCH = "application/merge-patch+json"
 _PAGE = 500
-_WATCH = "WATCH"  # what observers are told of a GET that is a watch
-_QUIET_LIMIT = 60.0  # s without a byte on a watch beyond the time it was asked to last: the connection is dead
+_WATCH = "WATCH"  # the method that observers see for a watch, which is a GET
+_QUIET_LIMIT = 60.0  # s: a watch that is silent for its own time and this much longer has a dead connection
 
 
 class ObjectList(NamedTuple):
@@ -37,7 +37,7 @@ class KubeClient:
     """Talks to one API server. Use it as an async context manager, or close() it.
 
     Every method raises a KubeError: Unreachable when there is no answer within *request_timeout* seconds, a StatusError
-    when the request is refused, a plain one when the answer is no API server's.
+    when the request is refused, and a plain KubeError when the answer does not come from an API server.
     """
 
     def __init__(
@@ -48,14 +48,15 @@ class KubeClient:
         request_timeout: float = 30.0,
         observe: Callable[[str, str], None] = lambda method, code: None,
     ) -> None:
-        """*reload* reads the configuration again when the credentials are refused (rotated certificates, exec
-        tokens). *observe* is told the method (WATCH for a watch) and the status of the answer to each request, ``none``
-        without one; one that is sent again with fresh credentials is two.
+        """*reload* reads the configuration again when the credentials are refused (rotated certificates, exec tokens).
+
+        *observe* is called for each request with its method (WATCH for a watch) and the status of the answer, ``none``
+        if there was no answer. A request that is sent again with fresh credentials counts as two.
         """
         self._configuration = configuration
         self._reload = reload
         self._rest = _connections(configuration)
-        self._retired: RESTClientObject | None = None  # had the credentials before these; may still carry answers
+        self._retired: RESTClientObject | None = None  # has the credentials before these, and may still carry answers
         self._timeout = request_timeout
         self._observe = observe
         self._renewing = asyncio.Lock()
@@ -86,9 +87,10 @@ class KubeClient:
         field_selector: str = "",
         slim: Callable[[Object], Object] = lambda obj: obj,
     ) -> ObjectList:
-        """Return all objects that match, read in pages; each carries its apiVersion and kind, which lists leave out.
+        """Return all objects that match, read in pages.
 
-        *slim* returns what to keep of an object. It is called page by page, so that no more than a page is held whole.
+        Each object gets its apiVersion and kind, which the API server leaves out of lists. *slim* returns the part of
+        an object to keep. It is called page by page, so that at most one page is in memory as a whole.
         """
         items: list[Object] = []
         query = {"limit": str(_PAGE), "labelSelector": label_selector, "fieldSelector": field_selector}
@@ -97,7 +99,7 @@ class KubeClient:
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
             items += [slim(item | kind) for item in page.get("items") or ()]
             metadata = page["metadata"]
-            del page  # it is large: not two at a time
+            del page  # it is large: never hold two pages at a time
             if not metadata.get("continue"):
                 return ObjectList(items, metadata["resourceVersion"])
             query["continue"] = metadata["continue"]
@@ -109,8 +111,9 @@ class KubeClient:
         return version
 
     async def serves(self, resource: Resource) -> bool:
-        """Tell by discovery whether the kind of a CRD is served. Raises a KubeError if the answer is no API server's:
-        a gateway may answer 404 to everything.
+        """Tell by discovery whether the API server serves the kind of a CRD.
+
+        Raises a KubeError if the answer does not come from an API server: a gateway may answer 404 to everything.
         """
         try:
             kinds = await self._discover(f"/apis/{resource.api_version}", "resources")
@@ -129,8 +132,9 @@ class KubeClient:
         seconds: int,
         field_selector: str = "",
     ) -> AsyncIterator[AsyncIterator[Object]]:
-        """Open a watch for about *seconds*, and yield its events (``type``, ``object``) after *resource_version*,
-        bookmarks among them.
+        """Open a watch for about *seconds*, and yield its events after *resource_version*.
+
+        An event has a ``type`` and an ``object``. Bookmarks are events, too.
         """
         query = {
             "watch": "true",
@@ -151,7 +155,7 @@ class KubeClient:
             yield _events(response, where)
         finally:
             if response.connection is not None and (transport := response.connection.transport) is not None:
-                transport.abort()  # closed in good order, TLS would wait for the server's goodbye
+                transport.abort()  # a graceful close of TLS would wait for the server
             response.close()
 
     async def create(self, resource: Resource, obj: Object) -> Object:
@@ -159,12 +163,12 @@ class KubeClient:
         return await self._call("POST", resource.path(obj["metadata"].get("namespace", "")), body=obj)
 
     async def replace(self, resource: Resource, obj: Object) -> Object:
-        """Replace an object; its resourceVersion, if given, must still hold."""
+        """Replace an object. If *obj* has a resourceVersion, it must be current (else Conflict)."""
         key = key_of(obj)
         return await self._call("PUT", resource.path(key.namespace, key.name), body=obj)
 
     async def replace_status(self, resource: Resource, obj: Object) -> Object:
-        """Replace the status of an object; its resourceVersion, if given, must still hold."""
+        """Replace the status of an object. If *obj* has a resourceVersion, it must be current (else Conflict)."""
         key = key_of(obj)
         return await self._call("PUT", resource.path(key.namespace, key.name, "status"), body=obj)
 
@@ -187,9 +191,8 @@ class KubeClient:
 
     async def _page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Object:
         page = await self._call("GET", resource.path(namespace), query)
-        if not (page.get("metadata") or {}).get(
-            "resourceVersion"
-        ):  # as an empty list it would delete all that is known
+        # If it were taken for an empty list, the cache would drop all its objects.
+        if not (page.get("metadata") or {}).get("resourceVersion"):
             raise KubeError(f"list of {resource}: not an API server's answer (no resourceVersion)")
         return page
 
@@ -218,7 +221,7 @@ class KubeClient:
     async def _send(
         self, method: str, target: str, body: Object | None, content_type: str, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        """Send a request; once more with fresh credentials if those it had are refused."""
+        """Send a request. If its credentials are refused, send it again with fresh ones."""
         used = self._rest
         response = await self._send_once(method, target, body, content_type, limits)
         if response.status != 401 or self._reload is None:
@@ -248,9 +251,10 @@ class KubeClient:
         return response
 
     async def _renew(self, refused: RESTClientObject, reload: Callable[[], Awaitable[Configuration]]) -> None:
-        """Take credentials afresh, once for all requests that the old ones were refused for.
+        """Load fresh credentials, once for all requests whose old ones were refused.
 
-        What is under way with the old ones goes on: the API server may have taken it before they ran out.
+        Other requests with the old credentials go on: the API server may have accepted them before the credentials
+        expired.
         """
         async with self._renewing:
             if self._rest is not refused:
@@ -284,7 +288,7 @@ async def _events(response: aiohttp.ClientResponse, where: str) -> AsyncIterator
 
 @contextmanager
 def _reaching(where: str) -> Iterator[None]:
-    """Raise Unreachable for what goes wrong between the API server and us."""
+    """Raise Unreachable for errors of the connection to the API server."""
     try:
         yield
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -305,7 +309,7 @@ def _with_query(path: str, query: Mapping[str, str]) -> str:
 
 def _decoded(raw: bytes, where: str) -> Object:
     try:
-        obj: Any = from_json(raw)  # twice as fast as json.loads, and equal strings are one
+        obj: Any = from_json(raw)  # twice as fast as json.loads, and keeps equal strings once
     except ValueError as error:
         raise KubeError(f"{where}: not an API server's answer (no JSON): {raw[:80]!r}") from error
     if not isinstance(obj, dict):
@@ -325,4 +329,4 @@ async def _refusal(response: aiohttp.ClientResponse, where: str) -> StatusError:
 
 
 def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__  # a time-out has no words of its own
+    return str(error) or type(error).__name__  # a TimeoutError has no text

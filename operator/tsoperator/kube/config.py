@@ -1,6 +1,4 @@
-"""Where the API server is and how to prove who we are: kubeconfig or the Pod's ServiceAccount, read by
-kubernetes.aio.
-"""
+"""Loads the address of the API server and our credentials, from a kubeconfig or the Pod's ServiceAccount."""
 
 import os
 from pathlib import Path
@@ -42,9 +40,9 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
             f"cannot find the API server: {' '.join(str(error).split())}; "
             "set KUBECONFIG to a kubeconfig file, or run in a Pod with a ServiceAccount"
         ) from error
-    # 0 is no limit: each watch holds a connection, and the more namespaces are watched, the more watches there are.
+    # 0 means no limit. Each watch holds a connection, and each namespace that is watched adds watches.
     configuration.connection_pool_maxsize = 0
-    # The session would ask the environment for a proxy, in a thread, before each request.
+    # Otherwise the session would look for a proxy in the environment, in a thread, before each request.
     configuration.client_session_kwargs = {"trust_env": False}
     configuration.proxy = configuration.proxy or _proxy_from_environment(configuration.host)
     return configuration
@@ -56,7 +54,10 @@ def _proxy_from_environment(url: str) -> str | None:
 
 
 def _existing(paths: str) -> str:
-    """Return *paths* if a file is at one of them; the loader would miss a key of the file, not the file."""
+    """Return *paths* if there is a file at one of them. Raises FileNotFoundError.
+
+    Without a file, the loader would complain of a missing key instead.
+    """
     if not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep)):
         raise FileNotFoundError(f"there is no file {paths}")
     return paths

@@ -5,7 +5,7 @@ KubeError
 ├── Rewound               resourceVersions went back: list again
 └── StatusError           an answer that is a Status
     ├── NotFound          404: the object, or its kind, is not there
-    ├── Conflict          409: somebody else was faster; look again
+    ├── Conflict          409: the object has changed since it was read; requeue its key
     │   └── AlreadyExists 409 on create
     ├── Gone              410: the version to watch from is too old
     ├── Rejected          400, 422: the object is not acceptable as it is
@@ -16,7 +16,7 @@ from tsoperator.api.objects import Object
 
 
 class KubeError(Exception):
-    """The API server could not be used as asked."""
+    """A request to the API server failed."""
 
 
 class Unreachable(KubeError):
@@ -72,7 +72,10 @@ _BY_STATUS: dict[int, type[StatusError]] = {
 
 
 def error_of(status: int, body: Object, where: str) -> StatusError:
-    """Return the error for an answer with HTTP code *status* and a decoded Status *body*; *where* is verb and path."""
+    """Return the error for an answer with HTTP code *status*.
+
+    *body* is the decoded Status, *where* the verb and the path of the request.
+    """
     reason = str(body.get("reason", ""))
     kind = AlreadyExists if reason == "AlreadyExists" else _BY_STATUS.get(status, StatusError)
     if reason == "Expired":

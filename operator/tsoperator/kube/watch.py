@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The objects to follow: a resource, within a namespace, by labels and by fields where that is enough."""
+    """The objects to follow: those of a resource, or only those in one namespace or with some labels or fields."""
 
     resource: Resource
     namespace: str = ""
@@ -25,7 +25,10 @@ class Selection:
     field_selector: str = ""
 
     def covers(self, obj: Object) -> bool:
-        """Tell whether *obj* of this resource is surely selected, where labels are selected by ``name=value``."""
+        """Tell whether *obj*, which is of this resource, is certainly selected.
+
+        The label selector must consist of ``name=value`` terms. With a field selector, the answer is no.
+        """
         metadata = obj["metadata"]
         wanted = dict(term.partition("=")[::2] for term in self.label_selector.split(",") if term)
         return (
@@ -42,7 +45,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """All objects there are as of *version*; what was known before and is not among them is gone."""
+    """All objects that exist as of *version*. An object that was known before and is not among them is gone."""
 
     items: list[Object]
     version: str = ""
@@ -50,7 +53,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """A watch is open: it tells of every change after what was listed or told last."""
+    """A watch is open. It yields every change since the list or the update before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ Update = Listed | Watching | Changed | Deleted | Unserved | Refused
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long things last and rest, in seconds."""
+    """How long a watch lasts, and how long to wait before the next try, in seconds."""
 
     watch: int = 300
     first_retry: float = 0.2
@@ -100,25 +103,28 @@ async def updates(
     pace: Pace | None = None,
     slim: Callable[[Object], Object] = lambda obj: obj,
 ) -> AsyncIterator[Update]:
-    """Yield a Listed, then every change, and a Watching as each watch begins; resume where a watch ended. List again
-    when the server has forgotten that version, was restored from a backup, or has let us in again. Never ends.
+    """Yield the changes of the selected objects, and never end.
 
-    *slim* returns what to keep of an object that is listed or has changed.
+    A list yields a Listed. Then a watch yields a Watching as it begins, and every change. The next watch resumes where
+    the last one ended. The objects are listed again when the server has forgotten that version, when its etcd was
+    restored from a backup, and when the server has denied us access and now allows it again.
+
+    *slim* returns the part to keep of an object that is listed or has changed.
     """
     pace = pace or Pace()
     failures = 0
     version = ""
-    broken = False  # the last watch did not end in good order
+    broken = False  # the last watch ended with an error
     served = True
     loop = asyncio.get_running_loop()
     while True:
-        watching = math.inf  # since when
+        watching = math.inf  # when the watch began
         try:
             if not version:
                 listing = await _list(client, selection, slim)
                 version, served = listing.resource_version, True
                 yield Listed(listing.items, version)
-                del listing  # or objects that change or go from then on would stay here
+                del listing  # otherwise it would keep the old states of objects in memory
             elif broken:  # if etcd was restored, a watch would tell nothing until the server reaches *version* again
                 _check_order(version, await _current_version(client, selection))
             resumed_from, broken = version, True
@@ -131,7 +137,7 @@ async def updates(
                     if update is not None:
                         yield update
             failures, broken = 0, False
-            if version == resumed_from:  # an idle watch ended: never spin on a server that ends them at once
+            if version == resumed_from:  # no event came: don't spin if the server ends watches at once
                 await asyncio.sleep(pace.first_retry)
         except (Gone, Rewound) as error:
             log.info("%s: listing again: %s", selection, error)
@@ -144,17 +150,18 @@ async def updates(
                 await asyncio.sleep(pace.unserved)
                 continue
             if isinstance(error, Denied):
-                version = ""  # whoever is let in again must know what is there, not only what changes from then on
+                version = ""  # once we have access again, we need all objects, not just the changes
                 yield Refused(str(error))
-            if loop.time() - watching > pace.last_retry:  # it worked, though nothing happened
+            if loop.time() - watching > pace.last_retry:  # the watch worked, although no event came
                 failures = 0
             failures += 1
             await asyncio.sleep(_delay(selection, pace, failures, error))
 
 
 def version_number(version: str) -> int:
-    """Return a resourceVersion as the number that the API server counts up over all objects of a kind; 0 if it is none
-    of its.
+    """Return a resourceVersion as a number, or 0 if it is not a number.
+
+    The API server counts this number up over all objects of a kind.
     """
     return int(version) if version.isdecimal() else 0
 
@@ -189,7 +196,10 @@ def _check_order(earlier: str, later: str) -> None:
 
 
 async def _is_unserved(client: KubeClient, resource: Resource) -> bool:
-    """Tell whether a 404 means that the server does not serve the kind: a gateway in front of it may answer so, too."""
+    """Tell whether a 404 means that the server does not serve the kind.
+
+    A gateway in front of the server may answer 404, too.
+    """
     if not resource.is_custom:
         return False
     try:
@@ -199,9 +209,9 @@ async def _is_unserved(client: KubeClient, resource: Resource) -> bool:
 
 
 def _delay(selection: Selection, pace: Pace, failures: int, error: KubeError) -> float:
-    """Log the last of *failures* in a row, and return how long to wait."""
+    """Log *error*, the last of so many *failures* in a row, and return how many seconds to wait."""
     denied = isinstance(error, Denied)
-    # A server that starts refuses for a moment what it allows; a refusal that lasts is somebody's will.
+    # A server that is starting may deny for a moment what RBAC allows. A denial that lasts is intended.
     longest = pace.refused if denied else pace.last_retry
     delay: float = min(pace.first_retry * 2 ** min(failures - 1, 16), longest) * (0.5 + pace.jitter() / 2)
     loud = not denied and (failures in (1, 10) or failures % 100 == 0)
@@ -213,7 +223,7 @@ def _delay(selection: Selection, pace: Pace, failures: int, error: KubeError) ->
 def _read(
     event: Object, selection: Selection, after: str, slim: Callable[[Object], Object]
 ) -> tuple[str, Update | None]:
-    """Return the version to resume from after *event*, and what it tells; a bookmark moves the version only."""
+    """Return the version to resume from after *event*, and its update; a bookmark has none."""
     kind, obj = event.get("type"), event.get("object")
     if not isinstance(obj, dict):
         raise KubeError(f"watch of {selection}: an event without an object")

@@ -1,1 +1,1 @@
-"""The machinery of controllers; knows no kind."""
+"""The machinery of controllers. Nothing here depends on the kind of an object."""

@@ -1,4 +1,4 @@
-"""Acts on a Plan and reports: finalizer, steps and Events, then the status; refusals become conditions and Events."""
+"""Carries out a Plan, then writes the status. A refusal becomes a condition and an Event."""
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -36,7 +36,7 @@ from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.result import Result
 
 Failed = Callable[[Object, Refusal], Plan]
-"""Returns the plan that tells of a refusal on an object: its condition, and an Event."""
+"""Returns the plan that reports a refusal on an object, by a condition and an Event."""
 
 
 def utc_now() -> datetime:
@@ -45,11 +45,10 @@ def utc_now() -> datetime:
 
 
 class Applier:
-    """Acts on the plans of all reconcilers, and reports: whatever is written for an object is written here.
+    """Carries out the plans of all reconcilers and writes statuses. All writes for an object happen here.
 
-    It writes what differs between a Plan and the cluster as the cache has it, and nothing if nothing differs. Its
-    methods raise KubeError (Conflict when the cache was behind, so the object has to be looked at anew), what
-    *run_errand* raises, among that Pending.
+    It compares a Plan with the cache and writes only what differs. Its methods raise KubeError, and what *run_errand*
+    raises, such as Pending. A Conflict means that the cache was behind, so the object has to be reconciled again.
     """
 
     def __init__(
@@ -61,7 +60,7 @@ class Applier:
         explain: Callable[[Exception], Refusal | None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """*run_errand* carries out the steps that are no writes; *explain* says which errors are refusals, and why."""
+        """*run_errand* carries out the steps that are not writes; *explain* says which errors are refusals, and why."""
         self._client = client
         self._cache = cache
         self._events = events
@@ -70,10 +69,10 @@ class Applier:
         self._now = now
 
     async def act(self, parent: Object, plan: Plan, failed: Failed) -> Object:
-        """Carry out *plan* but for its status; return the parent as it is stored then.
+        """Carry out *plan* except for its status, and return the parent as it is stored now.
 
-        When the API server or a control server refuses, carry out and report what *failed* makes of that, and raise the
-        error, so that the object is tried again.
+        If the API server or a control server refuses, carry out and report the plan that *failed* returns. Then raise
+        the error, so that the object is retried.
         """
         try:
             return await self.apply(parent, plan)
@@ -89,10 +88,10 @@ class Applier:
             raise
 
     async def report(self, parent: Object, plan: Plan, failed: Failed) -> Result:
-        """Write the status that *plan* wants if it is another, conditions stamped; then let go of the parent.
+        """Write the status of *plan* if it differs, then remove the finalizer that *plan* releases.
 
-        Raises the error that *plan* tells of, now that it has been told. When the API server refuses, write the Events
-        of what *failed* makes of that, and raise the error.
+        Conditions get their times here. If *plan* has an error, raise it after that. If the API server refuses, write
+        the Events of the plan that *failed* returns, and raise the error.
         """
         try:
             await self._report(parent, plan)
@@ -114,11 +113,11 @@ class Applier:
                 )
         if plan.release and has_finalizer(parent, plan.release):
             left = [name for name in parent["metadata"]["finalizers"] if name != plan.release]
-            with contextlib.suppress(NotFound):  # somebody else let it go
+            with contextlib.suppress(NotFound):  # somebody else removed the finalizer
                 await self._set_finalizers(parent, left)
 
     async def apply(self, parent: Object, plan: Plan) -> Object:
-        """Put on the finalizer, carry out the steps, and write the Events; return the parent as it is stored then."""
+        """Add the finalizer, carry out the steps, and write the Events; return the parent as it is stored now."""
         if plan.hold and not has_finalizer(parent, plan.hold):
             parent = await self._set_finalizers(parent, [*(parent["metadata"].get("finalizers") or ()), plan.hold])
         for step in plan.steps:
@@ -153,9 +152,9 @@ class Applier:
             self._stored(resource, await self._client.replace(resource, obj))
 
     async def _create(self, desired: Object) -> None:
-        """Create *desired*; one of its name that lost the labels by which the cache finds it is given them back.
+        """Create *desired*. Raises AlreadyExists, or Rejected if somebody else's object has its name.
 
-        Raises Rejected if it is a stranger's, AlreadyExists otherwise.
+        If an object of ours has the name but lost the labels by which the cache finds it, they are restored before.
         """
         resource, obj = resource_of(desired), to_create(desired)
         try:
@@ -177,7 +176,7 @@ class Applier:
 
     async def _delete(self, deletion: Deletion) -> None:
         obj = deletion.obj
-        with contextlib.suppress(NotFound):  # gone is what was wanted
+        with contextlib.suppress(NotFound):  # it is gone already
             if deletion.release and has_finalizer(obj, deletion.release):
                 left = [name for name in obj["metadata"]["finalizers"] if name != deletion.release]
                 obj = await self._set_finalizers(obj, left)
@@ -200,7 +199,7 @@ class Applier:
         return self._stored(resource, await self._client.patch(resource, key_of(obj), {"metadata": metadata}))
 
     def _stored(self, resource: Resource, obj: Object) -> Object:
-        """Return *obj*, which has just been written; the cache has it from now on."""
+        """Put *obj*, which was just written, into the cache, and return it."""
         self._cache.written(resource, obj)
         return obj
 
@@ -217,7 +216,7 @@ class Applier:
 
 
 def _in_the_way(stranger: Object) -> Rejected:
-    """Return the error about an object that has the name of one of ours."""
+    """Return the error for somebody else's object that has the name of one of ours."""
     what = f"{stranger['kind']} {key_of(stranger)}"
     words = "is in the way: it is not the operator's, which leaves it alone; delete it, or give it another name"
     return Rejected(409, "AlreadyExists", f"{what} {words}")

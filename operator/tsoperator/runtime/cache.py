@@ -28,10 +28,10 @@ from tsoperator.kube.watch import (
 log = logging.getLogger(__name__)
 
 Listener = Callable[[Object | None, Object | None], None]
-"""Called with the old and the new object; None is one that was not there, or is there no more."""
+"""Called with the old and the new object. An object that was not there, or is no longer there, is None."""
 
 Index = Callable[[Object], Iterable[str]]
-"""The values under which an object is found in an index."""
+"""Returns the values under which an index finds an object."""
 
 
 def without_managed_fields(obj: Object) -> Object:
@@ -44,10 +44,10 @@ def without_managed_fields(obj: Object) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What to keep of one kind: which objects, what of them, and how else than by key they are found.
+    """What the cache keeps of one kind: which objects, which part of each object, and in which indexes.
 
-    Several Sources of one kind may select the same object; an index of one finds the objects of all. An *optional* one
-    holds nobody up while the API server does not let us see its objects.
+    Several Sources of one kind may select the same object. An index of one Source finds the objects of all of them.
+    Nobody waits for an *optional* Source while the API server does not let us see its objects.
     """
 
     selection: Selection
@@ -57,8 +57,10 @@ class Source:
 
 
 class Cache:
-    """Holds the objects of every Source; those of one kind answer as one. An object is there while one of the Sources
-    selects it. Objects are shared: build a changed copy, never change one.
+    """Holds the objects of every Source.
+
+    It does not tell apart the Sources of one kind: an object is there while at least one of them selects it. Callers
+    share the objects, so build a changed copy and never change an object.
     """
 
     def __init__(self, sources: Iterable[Source]) -> None:
@@ -71,7 +73,7 @@ class Cache:
         return self._kinds[resource].objects.get(key)
 
     def newest(self, resource: Resource, obj: Object) -> Object:
-        """Return the newer of *obj* and the copy of it that is held, if there is one."""
+        """Return the newer of *obj* and the copy of it in the cache, if there is one."""
         held = self.get(resource, key_of(obj)) if resource in self._kinds else None
         return held if held is not None and _is_newer(held, obj) else obj
 
@@ -85,8 +87,9 @@ class Cache:
         return [kind.objects[key] for key in sorted(kind.found[index].get(value, ()))]
 
     def knows(self, resource: Resource, namespace: str) -> bool:
-        """Tell whether the selected objects in *namespace* have been listed: what isn't among them was not there when
-        the API server last let us see them.
+        """Tell whether the selected objects in *namespace* have been listed.
+
+        If so, an object that is not in the cache did not exist when the API server last let us see them.
         """
         parts = self._kinds[resource].reaching(namespace)
         return bool(parts) and all(part.known for part in parts)
@@ -97,9 +100,10 @@ class Cache:
         return bool(parts) and all(part.known and not part.refused for part in parts)
 
     def written(self, resource: Resource, obj: Object) -> None:
-        """Take *obj* as the API server has just stored it, so that nobody decides by what was before his own write.
+        """Put *obj* into the cache as the API server has just stored it.
 
-        The watch tells of it too: whichever is first. What isn't followed is left out.
+        So no reconcile decides by the state before its own write. The watch yields this state, too, earlier or later.
+        An object that no Source selects is ignored.
         """
         for part in self._kinds[resource].parts if resource in self._kinds else ():
             if part.source.selection.covers(obj):
@@ -110,16 +114,18 @@ class Cache:
         self._kinds[resource].listeners.append(listener)
 
     def unsynced(self) -> list[str]:
-        """Return whose objects have not been listed yet."""
+        """Return the selections whose objects have not been listed yet."""
         return [str(part.source.selection) for part in self._parts() if not part.synced.is_set()]
 
     def refused(self) -> list[Selection]:
-        """Return whose objects the API server does not let us see now."""
+        """Return the selections whose objects the API server does not let us see now."""
         return [part.source.selection for part in self._parts() if part.refused]
 
     async def synced(self) -> None:
-        """Wait until everything has been listed once, or the API server has said that it does not serve the kind, or
-        does not let us see what is optional.
+        """Wait until every Source is synced.
+
+        A Source is synced when its objects have been listed once, or the API server has said that it does not serve the
+        kind. An optional Source is also synced when the API server does not let us see its objects.
         """
         for part in self._parts():
             await part.synced.wait()
@@ -135,13 +141,13 @@ class Cache:
 
 
 class CacheMetrics(Collector):
-    """Shows what the cache may not see."""
+    """Exports the resources and namespaces that the operator may not see."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
     def collect(self) -> Iterator[Metric]:
-        """Read the cache (the contract of prometheus_client's collectors)."""
+        """Read the cache; prometheus_client calls this for each scrape."""
         refused = GaugeMetricFamily(
             "tsoperator_watch_refused", "Objects that the operator may not see.", labels=["resource", "namespace"]
         )
@@ -202,7 +208,7 @@ class _Kind:
 
 
 class _Part:
-    """What one Source adds to its kind."""
+    """The objects of one Source."""
 
     def __init__(self, kind: _Kind, source: Source) -> None:
         self.source = source
@@ -211,7 +217,7 @@ class _Part:
         self.known = False
         self.refused = False
         self._kind = kind
-        self._told = 0  # the version up to which the watch has told all
+        self._told = 0  # the version up to which the watch has yielded every change
 
     async def follow(self, client: KubeClient, pace: Pace | None) -> None:
         async for update in updates(client, self.source.selection, pace, self.source.slim):
@@ -220,7 +226,7 @@ class _Part:
                 self.synced.set()
 
     def written(self, obj: Object) -> None:
-        # What the watch has told already may have been followed by a deletion.
+        # If the watch is past this version, it may have yielded the deletion of the object, too.
         if self.synced.is_set() and _number(obj) > self._told:
             self._hold(key_of(obj), self.source.slim(obj))
 
@@ -232,7 +238,7 @@ class _Part:
                 self._tell(obj, None)
             case Listed(items, version):
                 self._note_served(True)
-                self._told = version_number(version)  # lower than before after a restore of etcd
+                self._told = version_number(version)  # after a restore of etcd, it is lower than before
                 self._hold_only(items)
             case Watching():
                 self._note_let_in()
@@ -258,7 +264,7 @@ class _Part:
         self.refused = False
 
     def _note_served(self, served: bool) -> None:
-        """Note that it is known what is there, and whether the API server serves the kind."""
+        """Note that the objects are known now, and whether the API server serves the kind."""
         self.known = True
         if served and not self._kind.served:
             log.info("%s is served now", self.source.selection.resource)
@@ -270,7 +276,7 @@ class _Part:
         self._kind.served = served
 
     def _tell(self, last: Object, obj: Object | None) -> None:
-        """Take what the watch tells, unless a write of ours has come after it."""
+        """Hold what the watch yields, unless a write of ours is newer."""
         number = _number(last)
         self._told = max(self._told, number)
         key = key_of(last)

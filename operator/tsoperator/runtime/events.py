@@ -1,4 +1,4 @@
-"""Events on objects, written once for as long as they repeat themselves."""
+"""Writes Events on objects. An Event that repeats itself is written again only after a while."""
 
 import asyncio
 import hashlib
@@ -44,8 +44,8 @@ class EventClient(Protocol):
 class Quiet:
     """How long an event that repeats itself is not written again: *first* seconds, doubled up to *longest*.
 
-    The longest is well within the hour that the API server keeps an event after its last write, so one that goes on
-    stays in sight. *memory* is how many events are remembered; those seen longest ago are forgotten first.
+    *longest* is well below the hour for which the API server keeps an event after its last write. So an event that goes
+    on stays visible. *memory* is how many events are remembered; those seen longest ago are forgotten first.
     """
 
     first: float = 600.0
@@ -63,7 +63,7 @@ class _Seen:
 
 
 class _Identity(NamedTuple):
-    """What makes two events the same."""
+    """The fields that two events have in common if they count as the same event."""
 
     uid: str
     type: str
@@ -78,9 +78,9 @@ def _utc_now() -> datetime:
 class EventRecorder:
     """Writes core/v1 Events on objects.
 
-    An event that is the same as one before (object, type, reason and message) is only counted. When it has been quiet
-    for long enough, the next one brings the written count and time up to date. An event's name is made from what it
-    says, so the same holds across restarts and replicas.
+    An event that repeats an earlier one (same object, type, reason and message) is only counted. Once the quiet time is
+    over, the next repetition updates the count and the time of the written event. The name of an event is made from its
+    content, so this also works across restarts and replicas.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class EventRecorder:
         self._failing = False
 
     async def event(self, obj: Object, event_type: EventType, reason: str, message: str) -> None:
-        """Tell of *obj*, in its namespace; a failure to write is logged and nothing else.
+        """Write an event on *obj*, in its namespace. A failure to write it is only logged.
 
         *obj* carries its ``apiVersion`` and ``kind``; *reason* is one CamelCase word.
         """
@@ -115,7 +115,7 @@ class EventRecorder:
             async with asyncio.timeout(CALL_TIMEOUT):
                 await self._write(obj, identity, seen.count)
         except (KubeError, TimeoutError) as error:
-            self._seen.pop(identity, None)  # not written: the next one is the first again
+            self._seen.pop(identity, None)  # it was not written, so the next one counts as the first
             self._log_failure(obj, reason, error)
         else:
             self._failing = False
@@ -138,7 +138,7 @@ class EventRecorder:
         return seen
 
     async def _write(self, obj: Object, identity: _Identity, count: int) -> None:
-        """Create the event, or bring up to date the one that is there."""
+        """Create the event, or update the one that exists."""
         event = self._event(obj, identity, count)
         key = Key(event["metadata"]["namespace"], event["metadata"]["name"])
         if count > 1:
@@ -157,7 +157,7 @@ class EventRecorder:
         await self._client.patch(EVENT, key, {"count": count, "lastTimestamp": _rfc3339(self._wall())})
 
     def _event(self, obj: Object, identity: _Identity, count: int) -> Object:
-        """Return the Event, in the object's namespace or, for one without, in ``default``."""
+        """Return the Event. It is in the object's namespace, or in ``default`` if the object has none."""
         metadata = obj["metadata"]
         now = _rfc3339(self._wall())
         involved = {
@@ -188,7 +188,7 @@ class EventRecorder:
         }
 
     def _log_failure(self, obj: Object, reason: str, error: Exception) -> None:
-        """Warn that events cannot be written, once until one can."""
+        """Log a failure to write: a warning for the first one, and DEBUG until an event can be written again."""
         level = logging.DEBUG if self._failing else logging.WARNING
         self._failing = True
         log.log(level, "event %s on %s not written: %r", reason, obj["metadata"]["name"], error)

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 Check = Callable[[], str]
-"""Returns what is wrong, in words, or nothing."""
+"""Returns words for what is wrong, or an empty string."""
 
 
 class ListenError(Exception):
@@ -16,10 +16,10 @@ class ListenError(Exception):
 
 
 class HealthServer:
-    """Serves probes and metrics on *listen* while it is entered; an empty *listen* turns it off.
+    """Serves probes and metrics on *listen* while the context is open. An empty *listen* turns it off.
 
-    ``/readyz`` passes when each of *checks* does and names those that do not; ``/healthz`` likewise by *alive*, without
-    which it says no more than that the event loop turns. A check that raises has failed.
+    ``/readyz`` passes when all of *checks* pass, and names those that fail. ``/healthz`` does the same for *alive*;
+    without *alive* it only shows that the event loop runs. A check that raises has failed.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class HealthServer:
         """Listen, and return the bound ``ADDR:PORT``, empty if turned off.
 
         Raises:
-            ListenError: *listen* is not an address, or it is not to be had.
+            ListenError: *listen* is not an address, or we can't listen there.
         """
         if not self._listen:
             return ""

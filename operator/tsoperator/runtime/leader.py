@@ -1,13 +1,13 @@
 """Leader election by Lease: a leader that cannot renew has stopped before another starts.
 
-Everything is timed on the process's own monotonic clock; the times written in the Lease are for people, and are
-compared with nothing. The holder counts from before it sent its last good renewal, an observer from after it saw the
-record change, which is later by whatever the network took. So, counted from one renewal:
+All timing uses the process's own monotonic clock. The times in the Lease are for people, and nothing compares them.
+The holder counts from the moment before it sent its last successful renewal. An observer counts from the moment after
+it saw the record change, which is later by the time that the network took. So, counted from one renewal:
 
     0               renew_deadline           last resort              duration
     |--- working ---|--- stopping the work ---|--- process is gone ---|--- another may lead
 
-The record is the one that client-go writes, so either can take over from the other.
+The record has the format of client-go, so this elector and client-go's can take over from each other.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class LeaseClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The seconds that an elector goes by: ``retry_period < renew_deadline < duration``."""
+    """The times of an elector, in seconds: ``retry_period < renew_deadline < duration``."""
 
     duration: float = 15.0
     renew_deadline: float = 10.0
@@ -59,12 +59,12 @@ class Timing:
 
     @property
     def call(self) -> float:
-        """How long one look and one write may take together, so that a hanging one leaves time for another."""
+        """How long one read and one write may take together, so that there is time for another try if one hangs."""
         return self.renew_deadline / 2
 
     @property
     def last_resort(self) -> float:
-        """When the process must be gone if its work has not stopped: midway to where another may start."""
+        """When the process must end if its work has not stopped: halfway from *renew_deadline* to *duration*."""
         return (self.renew_deadline + self.duration) / 2
 
 
@@ -80,8 +80,8 @@ def end_process() -> None:
 class LeaderElector:
     """Leads while it holds the Lease *key*.
 
-    *identity* is unique to the process, not just to the Pod: a record that bears it is taken for our own. *abort* is
-    called if the work has not stopped when another may soon lead, and must not return to the work.
+    *identity* is unique to the process, not just to the Pod: we take a record with this name for our own. *abort* is
+    called if the work has not stopped when another process may soon lead. It must not let the work go on.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class LeaderElector:
         self._timing = timing or Timing()
         self._wall = wall
         self._abort = abort
-        self._lease: Object | None = None  # as last read or written; None if another look is due
+        self._lease: Object | None = None  # as last read or written; None if it has to be read again
         self._seen: tuple[Object, float] | None = None  # another's record, and when we first saw it like that
         self._claimed = False  # the record may bear our name
         self._renewed = -math.inf  # when the last good write was sent
@@ -112,12 +112,12 @@ class LeaderElector:
         return self._last_resort is not None
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease and run *work* under it; return when it has ended and the lease is free for the next.
+        """Wait for the lease and run *work* while we hold it; return when the work has ended and the lease is released.
 
-        Cancelled, it cancels the work, keeps renewing until that has stopped, and then releases the lease.
+        If this is cancelled, it cancels the work, renews the lease until the work has stopped, and then releases it.
 
         Raises:
-            LeadershipLost: the work was cancelled for that, and has stopped.
+            LeadershipLost: we lost the lease, so the work was cancelled, and it has stopped.
         """
         try:
             await self._acquire()
@@ -134,11 +134,14 @@ class LeaderElector:
 
     async def _acquire(self) -> None:
         self._lease = self._seen = None
-        while not await self._bounded(self._try_to_take, self._timing.call):  # noqa: ASYNC110 (another process's doing)
+        while not await self._bounded(self._try_to_take, self._timing.call):  # noqa: ASYNC110 (no event tells us)
             await asyncio.sleep(self._timing.retry_period)
 
     async def _work_while_renewing(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run *work* in this task: the group cancels it when renewing fails, and outlives it when we are cancelled."""
+        """Run *work* in this task, and renew the lease until the work has stopped.
+
+        If renewing fails, the group cancels the work.
+        """
         try:
             async with asyncio.TaskGroup() as group:
                 renewing = group.create_task(self._renew(), name="renew the lease")
@@ -184,7 +187,7 @@ class LeaderElector:
         """Renew the lease if it still bears our name.
 
         Raises:
-            LeadershipLost: it does not.
+            LeadershipLost: it bears another name, or was deleted.
         """
         lease = self._lease
         if lease is None:
@@ -210,10 +213,13 @@ class LeaderElector:
         return silence >= float(spec.get("leaseDurationSeconds") or self._timing.duration)
 
     async def _write(self, lease: Object) -> None:
-        """Put our name and the time into *lease*, as read, and count from before the write is sent."""
+        """Write *lease*, as it was read, with our name and the time.
+
+        The renewal counts from before the write is sent.
+        """
         sent = asyncio.get_running_loop().time()
         new = {**lease, "spec": self._claim(lease.get("spec") or {})}
-        self._claimed = True  # from here on, even if we never learn of it
+        self._claimed = True  # from here on: the write may succeed even if we get no answer
         if "resourceVersion" in lease["metadata"]:
             self._lease = await self._client.replace(LEASE, new)
         else:
@@ -223,7 +229,7 @@ class LeaderElector:
         self._arm(sent + self._timing.last_resort)
 
     def _claim(self, spec: Object) -> Object:
-        """Return the record *spec* as ours from now on."""
+        """Return the record *spec* with us as its holder."""
         now = _micro_time(self._wall())
         new = {
             **spec,
@@ -244,7 +250,7 @@ class LeaderElector:
         }
 
     async def _release(self) -> None:
-        """Take our name out of the lease, so that a standby need not wait; the work has stopped."""
+        """Remove our name from the lease after the work has stopped, so that a standby need not wait."""
         try:
             async with asyncio.timeout(self._timing.call):
                 while self._claimed:
@@ -261,7 +267,7 @@ class LeaderElector:
             try:
                 await self._client.replace(LEASE, {**lease, "spec": {**lease["spec"], **free}})
             except Conflict:
-                return  # a renewal that we had given up came through, or somebody else: look again
+                return  # a renewal that we gave up on, or somebody else's write, came first: read again
         self._claimed = False
 
     def _arm(self, when: float) -> None:
@@ -279,7 +285,7 @@ class LeaderElector:
         self._abort()
 
     def _complain(self, error: Exception) -> None:
-        """Warn of what keeps us from the lease, once as long as it stays the same; a conflict is no trouble."""
+        """Log *error*, which keeps us from the lease; warn unless it is a conflict or the same as the last one."""
         complaint = f"{type(error).__name__}: {error}"
         quiet = isinstance(error, Conflict) or complaint == self._complaint
         log.log(logging.DEBUG if quiet else logging.WARNING, "%s: %s", self._key, complaint)

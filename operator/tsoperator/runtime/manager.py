@@ -22,7 +22,7 @@ RESYNC = 10 * 3600.0
 """Seconds after which everything is enqueued again, for changes that no watch announces."""
 
 SLICE: Final = 0.01
-"""Seconds for which everything is enqueued at a time, before other tasks get their turn."""
+"""Seconds for which a task that enqueues everything may hold the event loop, before other tasks get their turn."""
 
 Mapper = Callable[[Object], Iterable[Key]]
 """Returns the keys to reconcile when an object changes."""
@@ -75,7 +75,7 @@ class _Watch:
 
 
 class Manager:
-    """Enqueues what changes concern, and runs the reconcilers, while this process leads.
+    """Enqueues the keys that changes concern, and runs the reconcilers, while this process leads.
 
     A standby keeps the cache up to date, but its queues stay empty and no mapper is called. A process that begins to
     lead enqueues everything.
@@ -150,7 +150,7 @@ class Manager:
         self._leading = True  # before everything is enqueued, so that no change in between is lost
         try:
             with self._metrics.leading.track_inprogress():
-                # All of it first: the records reconciler would write too few names if it began when half is enqueued.
+                # Enqueue everything first. A records reconciler that began earlier would write too few names.
                 await self._enqueue_all()
                 await self._work(beside)
         finally:

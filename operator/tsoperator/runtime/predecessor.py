@@ -34,7 +34,7 @@ async def gone(client: KubeClient, own: Key) -> None:
 async def _pods_of_go(client: KubeClient, own: Key) -> str:
     """Return what to wait for, empty if nothing: the names of the Pods, or why they can't be listed now.
 
-    If RBAC does not let us see the Pods, that would never end: we log a warning and don't wait.
+    If RBAC does not let us see the Pods, the wait would never end. So we log a warning and don't wait.
     """
     try:
         app = labels(await client.get(POD, own)).get(LABEL_APP, "")

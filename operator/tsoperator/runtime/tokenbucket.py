@@ -1,10 +1,11 @@
-"""A limit that lets some through at once, and then one every so often."""
+"""A rate limit that allows a burst, and then one action per interval."""
 
 
 class TokenBucket:
-    """Holds tokens that come back one every *interval* seconds; *now* is of any clock that never goes back.
+    """Holds tokens, of which one comes back every *interval* seconds.
 
-    How many it holds at most is said at each look: a bucket that may hold more than before is not filled up by that.
+    *now* is the time of any clock that never goes back. Each call of `wait` gives the size of the bucket, which is the
+    most tokens that it holds. A larger size than before adds no tokens at once.
     """
 
     def __init__(self, interval: float, size: int, now: float) -> None:
@@ -20,5 +21,5 @@ class TokenBucket:
         return max(0.0, (1 - self._tokens) * self._interval)
 
     def take(self) -> None:
-        """Take a token, which `wait` has found."""
+        """Take a token. Call `wait` first, to see that there is one."""
         self._tokens -= 1

@@ -42,7 +42,7 @@ class WorkQueue:
 
     A key has two timers that add it later. They are independent of each other and of plain adds:
 
-    - `add_after` announces a change. Of two times the earlier one counts, and nothing takes it away.
+    - `add_after` announces a change. The earlier of two times counts, and no reconcile cancels it.
     - `requeue` and `retry` say when the last reconcile wants the next one. The next `requeue` replaces that time.
     """
 
@@ -90,9 +90,9 @@ class WorkQueue:
     def requeue(self, key: Key, seconds: float | None) -> None:
         """Add *key* when *seconds* have passed, or not at all, in place of any earlier `requeue` or `retry`.
 
-        This is the word of a reconcile that succeeded. It may take away a pending retry: the reconcile began after the
-        failed one had ended and looked at everything anew, so it did what the failed one left undone. It takes away no
-        change: a change that was announced while it ran is a plain add or an `add_after`.
+        A reconcile that succeeded ends with this. It may cancel a pending retry: the reconcile began after the failed
+        one had ended and looked at everything anew, so it did what the failed one left undone. It cancels no change: a
+        change that was announced while the reconcile ran is a plain add or an `add_after`.
         """
         if timer := self._requeued.pop(key, None):
             timer.cancel()
@@ -102,7 +102,7 @@ class WorkQueue:
     def retry(self, key: Key, backoff: Backoff | None = None) -> None:
         """Count a failure of *key*, and add it again after the back-off: *backoff*, or that of the queue.
 
-        An earlier `requeue` or `retry` that would come sooner stands.
+        The timer of an earlier `requeue` or `retry` stays if it is due sooner.
         """
         failures = self.failures(key)
         self._failures[key] = failures + 1
@@ -117,7 +117,7 @@ class WorkQueue:
         return self._failures.get(key, 0)
 
     async def get(self) -> Key:
-        """Return the key that has waited longest, as soon as there is one. The caller owes a `done` for it."""
+        """Return the key that has waited longest, as soon as there is one. The caller must call `done` for it."""
         key = await self._ready.get()
         self._working.add(key)
         self._observe_wait(asyncio.get_running_loop().time() - self._since.pop(key))

@@ -1,4 +1,4 @@
-"""Auth keys, with which the replicas of proxies log in to a tailnet, for the first time or anew."""
+"""The auth keys with which the replicas of proxies log in to a tailnet, for the first time or again."""
 
 import logging
 import time
@@ -21,12 +21,12 @@ from tsoperator.tsclient.errors import Missing
 
 log = logging.getLogger(__name__)
 
-_CONNECTED = 30.0  # s for which a device may still count as connected after its proxy has let go
+_CONNECTED = 30.0  # s for which a device may still count as connected after its proxy has disconnected
 
 
 @dataclass(frozen=True, slots=True)
 class _Minted:
-    """A key that is in no Secret yet, as far as is known."""
+    """A key that was minted, and that we have not seen in a Secret yet."""
 
     tags: tuple[str, ...]
     key: str = field(repr=False)
@@ -34,7 +34,10 @@ class _Minted:
 
 @dataclass(slots=True)
 class _Parent:
-    """What is remembered of the *replicas* of one parent; *devices* are those last seen, by ordinal."""
+    """What we remember of one parent. *replicas* is how many replicas it has.
+
+    The dictionaries are by ordinal; *devices* has the device IDs that we saw last.
+    """
 
     owner: Owner
     uid: str
@@ -48,7 +51,7 @@ class _Parent:
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """The Secrets of a replica as the API server has them now; *config* is whole, *state* has its resourceVersion."""
+    """The whole Secrets of a replica, as the API server has them now."""
 
     config: Object | None
     state: Object | None
@@ -66,10 +69,11 @@ class _Live:
 class AuthKeys:
     """Finds the auth keys that replicas have yet to use, or mints them.
 
-    A key is minted for a replica that is new, or that asks for another key because the one it had was refused, or its
-    device was deleted or has expired. Before that the device that it had is deleted, so that the new one gets its name.
-    The Secrets are read live, so that a cache that is behind costs no key. A key that could not be stored is returned
-    again.
+    A new replica gets a key. A replica also gets one if it asks for another key because its own was refused, or because
+    its device was deleted or has expired. Its old device is deleted first, so that the new device gets the name.
+
+    The Secrets are read live, so that no key is minted just because the cache is behind. If a key could not be stored,
+    the next call returns the same key.
     """
 
     def __init__(
@@ -100,7 +104,7 @@ class AuthKeys:
                 parent.connected_since.pop(replica.ordinal, None)
             elif (key := await self._obtain(parent, replica)) is not None:
                 found[replica.ordinal] = key
-        # A Secret that is missing, or tells of no device any more, is remembered by the one that it had.
+        # If a Secret is missing or names no device any more, we still remember the device that it named before.
         seen = {**parent.devices, **login.devices}
         parent.devices = {ordinal: device for ordinal, device in seen.items() if ordinal < count}
         return Keys(found, parent.requeue_after)
@@ -110,7 +114,7 @@ class AuthKeys:
         self._parents.pop(owner, None)
 
     async def _obtain(self, parent: _Parent, replica: Replica) -> str | None:
-        """Return the key that the replica is to log in with, empty if it is due later, None if it needs none."""
+        """Return the key for the replica to log in with: empty if it gets one later, None if it needs none."""
         live = await self._live(replica)
         found, key = live.slim, live.auth_key
         device = device_id_of(found)
@@ -134,7 +138,7 @@ class AuthKeys:
             return None
 
     async def _reissued(self, parent: _Parent, replica: Replica, live: _Live, device: str) -> str | None:
-        """Return another key than that in the *live* Secret; None if it needs none after all."""
+        """Return a key to replace that in the *live* Secret: empty if the replica gets it later, None if not needed."""
         if minted := _unstored(parent, replica):
             return minted.key
         now = self._clock()
@@ -152,18 +156,18 @@ class AuthKeys:
         return key
 
     async def _doubt(self, parent: _Parent, replica: Replica, live: _Live, now: float) -> None:
-        """Look again later at a request of a proxy that is connected to its control server, then take it back.
+        """Withdraw the request of a proxy that is still connected after `_CONNECTED` seconds; until then, requeue.
 
-        The image lets go of the control server before it asks. A request that nobody answered in time stays in the
-        Secret, even if the proxy could log in after its next start: to answer it then would cost a working proxy its
-        device.
+        The proxy image disconnects from the control server before it asks for a key. But a request that nobody answered
+        in time stays in the Secret, even if the proxy can log in after its next start. If we answered such a request, a
+        working proxy would lose its device.
         """
         since = parent.connected_since.setdefault(replica.ordinal, now)
         if now - since < _CONNECTED:
             parent.requeue_after = earliest(parent.requeue_after, _CONNECTED - (now - since))
             return
         log.info("%s asks for another auth key, and is logged in: taking back its request", replica.state_secret)
-        assert live.state is not None  # noqa: S101 (only a state Secret asks)
+        assert live.state is not None  # noqa: S101 (the request is in the state Secret)
         metadata = {"resourceVersion": live.state["metadata"]["resourceVersion"]}
         await self._client.patch(SECRET, replica.state_secret, {"metadata": metadata, "data": {SECRET_REISSUE: None}})
         del parent.connected_since[replica.ordinal]
@@ -180,8 +184,9 @@ class AuthKeys:
         return await self._calls.result(parent.owner, ("connected", replica.ordinal), device, ask)
 
     async def _new_key(self, parent: _Parent, replica: Replica, device: str) -> str:
-        """Return a key for a replica that has lost *device*, if it had one: a key that could not be stored, or a new
-        one.
+        """Return a key for a replica: one that could not be stored before, or a new one.
+
+        *device* is the device that the replica has lost, or empty. It is deleted before a new key is minted.
         """
         if minted := _unstored(parent, replica):
             return minted.key

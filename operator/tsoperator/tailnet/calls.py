@@ -1,9 +1,11 @@
-"""The calls of a control server that reconciles ask for, none of which holds a worker up for long.
+"""Makes the calls of a control server that reconciles ask for, without holding a worker up for long.
 
-A worker waits for a call for a quarter of a second. A call that takes longer goes on by itself, and the key comes back
-when it has ended; so a control server that accepts connections and then hangs keeps nobody else waiting. Once a call
-got no answer, the server is asked one call at a time, and whoever else asks is told of that failure at once. The first
-answer ends that.
+A worker waits for a call for a quarter of a second. A call that takes longer goes on in the background, and the key is
+reconciled again when the call has ended. So a control server that accepts connections and then hangs keeps no other key
+waiting.
+
+After a call got no answer, the server is asked one call at a time. Any other call fails at once with the same error.
+The first answer ends that.
 """
 
 import asyncio
@@ -23,7 +25,8 @@ Answer = TypeVar("Answer")
 class _Call:
     """A call for *wanted*: it waits for its turn, runs, or has ended with an *answer* or an *error*.
 
-    One that nobody waits for has a function to *give_up* with; any other is kept until somebody takes its result.
+    A call that has *give_up* is dropped when it ends, because nobody waits for it. Any other call is kept until
+    somebody takes its result.
     """
 
     owner: Owner
@@ -41,7 +44,7 @@ class Calls:
     """Makes the calls of one control server in the background, while `run` runs."""
 
     def __init__(self, at_once: int = 16, patience: float = 0.25) -> None:
-        """So many calls run *at_once*; a reconcile waits for one for *patience* seconds."""
+        """At most *at_once* calls run at the same time. A reconcile waits for a call for *patience* seconds."""
         self._at_once = at_once
         self._patience = patience
         self._of_owner: dict[Owner, dict[Hashable, _Call]] = defaultdict(dict)
@@ -59,9 +62,10 @@ class Calls:
     async def result(
         self, owner: Owner, about: Hashable, wanted: Hashable, make: Callable[[], Awaitable[Answer]]
     ) -> Answer:
-        """Return what *make* returns, which is called once for each *wanted* thing *about* something of *owner*.
+        """Return what *make* returns. It is called once for each *wanted* value.
 
-        Raises what it raises; Pending while it hasn't ended; the last failure while the control server gives no answer.
+        *owner* and *about* identify the call. Raises what *make* raises, Pending while it hasn't ended, and the last
+        failure while the control server gives no answer.
         """
         call = self._call(owner, about, wanted, make)
         if not call.ended.done() and call.started:
@@ -83,10 +87,9 @@ class Calls:
         make: Callable[[], Awaitable[None]],
         give_up: Callable[[ControlError], None],
     ) -> None:
-        """Call *make* soon, unless a call *about* that is under way.
+        """Call *make* soon, unless a call with the same *owner* and *about* is under way.
 
-        Call *give_up* instead with the last failure, if the control server gives no answer before it is the turn of
-        *make*.
+        If other calls get no answer before it is the turn of *make*, *give_up* is called with their failure instead.
         """
         try:
             self._call(owner, about, wanted, make, give_up)
@@ -109,7 +112,7 @@ class Calls:
         make: Callable[[], Awaitable[Any]],
         give_up: Callable[[ControlError], None] | None = None,
     ) -> _Call:
-        """Return the call *about* something of *owner* that is under way or has ended, or a new one."""
+        """Return the call that *owner* and *about* identify, or a new one. Raises ControlError."""
         there = self._of_owner.get(owner, {}).get(about)
         if there is not None and not there.started and there.wanted != wanted:
             there.wanted, there.make = wanted, make
@@ -155,9 +158,9 @@ class Calls:
             call.ended.set_result(None)
 
     def _note(self, error: Exception | None) -> None:
-        """Note whether the control server answers; if not, all that wait for their turn end in the same failure."""
+        """Note whether the control server answers. If not, end all calls that wait for their turn with this *error*."""
         if isinstance(error, CredentialsUnreadable):
-            return  # it was not asked
+            return  # the control server was not asked
         self._failure = error if isinstance(error, Unavailable | RateLimited) else None
         if self._failure is None:
             return

@@ -23,10 +23,10 @@ from tsoperator.tsclient.timeslice import TimeSlice
 log = logging.getLogger(__name__)
 
 DEPARTED = 4096
-"""How many lookup names of devices that have gone are remembered."""
+"""How many lookup names of departed devices the table remembers."""
 
 Listener = Callable[[Device | None, Device | None], None]
-"""Called with a device as it was and as it is: None before it came, and after it has gone."""
+"""Called with a device as it was and as it is now: None if it was not there before, or is no longer there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +74,18 @@ class Devices:
         self._tailnet = tailnet
         self._pace = pace or Pace()
         self._by_id: dict[str, Device] = {}
-        self._ids: dict[str, tuple[str, ...]] = {}  # by lookup name; the last one has it, the others claim it too
+        self._ids: dict[str, tuple[str, ...]] = {}  # by lookup name; if several devices share it, `at` finds the last
         self._departed: OrderedDict[str, Device] = OrderedDict()  # by lookup name
         self._written: set[str] = set()  # IDs of devices that were put or dropped since the last read began
         self._listeners: list[Listener] = []
         self._wanted = asyncio.Event()
         self._reading = asyncio.Lock()
         self._spacing = self._pace.first
-        self._not_before = 0.0  # of the event loop's clock
-        self._failure: ControlError | None = None  # of the last read
+        self._not_before = 0.0  # when the list may be read again, by the event loop's clock
+        self._failure: ControlError | None = None  # the error of the last read, if it failed
 
     def listen(self, listener: Listener) -> None:
-        """Call *listener* for each device that comes, goes, or changes in what matters to a proxy."""
+        """Call *listener* for each device that is added, is removed, or changes in a field that matters to a proxy."""
         self._listeners.append(listener)
 
     def get(self, node_id: str) -> Device | None:
@@ -118,13 +118,13 @@ class Devices:
         self._replace(node_id, None)
 
     def announce(self, node_id: str) -> None:
-        """Tell the listeners of the device as if it had changed."""
+        """Call the listeners as if the device had changed."""
         if (device := self.known(node_id)) is not None:
             for listener in self._listeners:
                 listener(device, device)
 
     async def refresh(self) -> None:
-        """Read the list unless that was done in the last seconds. Raises ControlError."""
+        """Read the list, unless it was read a few seconds ago. Raises ControlError."""
         async with self._reading:
             if self._now() >= self._not_before:
                 await self._read()
@@ -175,7 +175,7 @@ class Devices:
         self._not_before = self._now() + (self._pace.denied if denied else self._pace.longest)
 
     async def _update(self, listed: Mapping[str, Device]) -> None:
-        """Make the table like what was *listed*, by node ID. An unchanged device is the same object in both."""
+        """Update the table to *listed*, by node ID. An unchanged device is the same object in both."""
         time_slice = TimeSlice()
         for node_id in self._by_id.keys() - listed.keys():
             self._correct(node_id, None)
@@ -190,7 +190,7 @@ class Devices:
             self._replace(node_id, listed)
 
     def _replace(self, node_id: str, new: Device | None) -> None:
-        """Replace the device with this ID, and tell the listeners if a proxy has to know."""
+        """Replace the device with this ID, and call the listeners if the change matters to a proxy."""
         old = self._by_id.pop(node_id, None)
         if new is not None:
             self._by_id[node_id] = new
@@ -203,7 +203,7 @@ class Devices:
                 listener(old, new)
 
     def _index(self, node_id: str, old: Device | None, new: Device | None) -> None:
-        """Let the device with this ID be found by the names of *new*, no longer by those of *old*."""
+        """Index the device with this ID by the names of *new*, and no longer by those of *old*."""
         found = lookup_names(new) if new else frozenset[str]()
         alone = (node_id,)
         for name in found:
@@ -239,10 +239,10 @@ def _find(text: str, get: Callable[[str], Device | None]) -> Device | None:
 
 
 def _named(device: Device) -> tuple[object, ...]:
-    """Return what the lookup names of *device* follow from."""
+    """Return the fields that the lookup names of *device* are made from."""
     return device.name, device.external, device.addresses
 
 
 def _relevant(device: Device) -> tuple[object, ...]:
-    """Return what proxies have to know of *device*."""
+    """Return the fields of *device* that matter to a proxy."""
     return *_named(device), device.authorized, frozenset(device.tags)

@@ -1,4 +1,4 @@
-"""Looks whether the tailnet is set up for the operator, at its start and now and then, and tells what is missing."""
+"""Looks whether the tailnet is set up for the operator, at the start and regularly, and reports what is missing."""
 
 import asyncio
 import logging
@@ -25,14 +25,17 @@ from tsoperator.tsclient.explanations import AUTH_KEYS, DEVICES, NEEDED, client_
 log = logging.getLogger(__name__)
 
 _DAY: Final = 24 * 3600.0  # s until the next look when all is well
-_HOUR: Final = 3600.0  # s when something is missing, which somebody may have mended
+_HOUR: Final = 3600.0  # s until the next look when something is missing: somebody may have fixed it
 _CALL: Final = 10.0  # s that reading our own Pod may take
 _SCOPE_CHECKS = {"auth_keys": AUTH_KEYS, "devices": DEVICES}
 
 
 @dataclass(slots=True)
 class Findings:
-    """What a look found: which checks passed, those that could not be made left out; what to say; which server it is.
+    """The result of a look.
+
+    *passed* says by check whether it passed; it leaves out the checks that could not be made. *notes* are to be
+    reported. *server* is the kind of control server.
 
     The checks are ``api`` (it answers as a control server), ``credentials``, ``auth_keys`` and ``devices`` (the OAuth
     scopes) and ``tags`` (the OAuth client has one).
@@ -44,7 +47,7 @@ class Findings:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing that somebody should mend."""
+        """Whether no check has failed, so that nobody has to fix anything."""
         return all(self.passed.values())
 
     def note(self, check: str, message: str) -> None:
@@ -54,9 +57,10 @@ class Findings:
 
 
 class Preflight(Collector):
-    """Looks at the tailnet again and again, and tells by log, by Events on the operator's Pod, and by metrics.
+    """Looks at the tailnet regularly, and reports in the log, in Events on the operator's Pod, and in metrics.
 
-    It stops and delays nothing: what is found missing fails where it is needed, too, and is said there.
+    It stops and delays nothing. If something is missing, the call that needs it fails, and the object that needs the
+    call reports that, too.
     """
 
     def __init__(
@@ -80,12 +84,12 @@ class Preflight(Collector):
             try:
                 self._findings = await self.look()
                 await self._tell(self._findings)
-            except Exception:  # whatever is wrong with this look, the operator works on
+            except Exception:  # the operator goes on, whatever is wrong with this look
                 log.exception("preflight: could not look whether the tailnet is set up")
             await self._sleep((_DAY if self._findings.complete else _HOUR) * nine_to_ten_tenths())
 
     async def look(self) -> Findings:
-        """Return what is missing; asks for a token and reads, and changes nothing."""
+        """Return what is missing. This asks for an access token and reads; it changes nothing."""
         findings = Findings()
         try:
             await self._look(findings)
@@ -96,7 +100,7 @@ class Preflight(Collector):
         return findings
 
     def collect(self) -> Iterator[Metric]:
-        """Show the last findings (the contract of prometheus_client's collectors)."""
+        """Yield the last findings; prometheus_client calls this for each scrape."""
         checks = GaugeMetricFamily(
             "tsoperator_preflight", "Whether the tailnet is set up for the operator, by check.", labels=["check"]
         )
@@ -108,7 +112,7 @@ class Preflight(Collector):
         yield from (checks, server)
 
     async def _look(self, findings: Findings) -> None:
-        """Fill in *findings*, in an order in which each check needs those before. Raises ControlError."""
+        """Fill in *findings*. Each check needs the ones before it. Raises ControlError."""
         url = self._tailnet.url
         granted = await self._tailnet.granted()
         findings.passed |= {"api": True, "credentials": True}

@@ -1,4 +1,4 @@
-"""Which errors are refusals that the user has to hear of, on the object for which something was asked."""
+"""Tells which errors are refusals. The affected object reports a refusal to the user."""
 
 from tsoperator.desired.plan import Refusal
 from tsoperator.kube.errors import Denied, Rejected

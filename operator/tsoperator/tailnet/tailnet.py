@@ -40,7 +40,7 @@ class Tailnet:
         name: str = OWN,
         devices: Devices | None = None,
     ) -> None:
-        """Secrets of proxies are read live by *kube*, and found by device in *cache*."""
+        """*kube* reads Secrets of proxies live; *cache* finds them by device."""
         self.name = name
         self.devices = devices or Devices(client)
         self._login_url = client.url
@@ -57,9 +57,10 @@ class Tailnet:
             tasks.create_task(self.devices.follow())
 
     def view(self, owner: Owner, device_ids: Iterable[str], destination: str = "") -> TailnetView:
-        """Return the tailnet as the proxies of *owner* see it, which have the devices with these IDs.
+        """Return what the proxies of *owner* have to know of the tailnet.
 
-        *destination* is the MagicDNS name or address that an egress proxy leads to.
+        *device_ids* are the IDs of their devices. *destination* is the MagicDNS name or address that an egress proxy
+        leads to.
         """
         found = {node_id: device for node_id in device_ids if (device := self.devices.get(node_id)) is not None}
         return TailnetView(
@@ -80,7 +81,7 @@ class Tailnet:
         await self._upkeep.carry_out(step)
 
     def news_told(self, owner: Owner) -> None:
-        """Forget the news that *owner* has told since it was last shown the tailnet."""
+        """Forget the news that `view` returned last to *owner*, because *owner* has reported them."""
         self._upkeep.news_told(owner)
 
     def forget(self, owner: Owner) -> None:
@@ -118,12 +119,12 @@ class Tailnets:
         await self.at(step.tailnet).carry_out(step)
 
     def news_told(self, owner: Owner) -> None:
-        """Forget the news that *owner* has told since it was last shown a tailnet."""
+        """Forget the news that `Tailnet.view` returned last to *owner*, because *owner* has reported them."""
         for each in self._tailnets.values():
             each.news_told(owner)
 
     def forget(self, owner: Owner) -> None:
-        """Forget the proxies of *owner* wherever they were."""
+        """Forget the proxies of *owner* in every tailnet."""
         for each in self._tailnets.values():
             each.forget(owner)
 
@@ -133,7 +134,7 @@ class Tailnets:
             each.devices.listen(_telling(each.name, listener))
 
     def all(self, resource: Resource) -> list[Object]:
-        """Return nothing: whom a device concerns is looked at by itself when all is looked at."""
+        """Return nothing. A resync enqueues the objects that devices concern by their own kinds."""
         del resource
         return []
 

@@ -1,4 +1,4 @@
-"""The upkeep of proxies' devices: carries out what is asked of the control server for them, and remembers failures."""
+"""The upkeep of proxies' devices: makes the changes that Plans ask of the control server, and remembers failures."""
 
 import asyncio
 import logging
@@ -30,8 +30,10 @@ DEAD_FOR: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Seconds until the control server is asked again: *soon* after no answer, *later* after a refusal, because an
-    admin may have changed the policy.
+    """Seconds until the control server is asked again.
+
+    *soon* applies if it gave no answer. *later* applies after a refusal, because an admin may have changed the policy
+    by then.
     """
 
     soon: float = 30.0
@@ -40,7 +42,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What was *wanted* of the control server in vain; it may be asked again at *until*, by the event loop's clock."""
+    """A change that failed. *wanted* is what we asked for; we may ask again at *until*, by the event loop's clock."""
 
     wanted: object
     finding: Finding
@@ -49,7 +51,11 @@ class _Failure:
 
 @dataclass(slots=True)
 class _Memory:
-    """What is remembered for one parent: news, of which so many were *shown*; failures by device and what was asked."""
+    """The news and the failures of one parent.
+
+    `DeviceUpkeep.news` has returned the first *shown* of the news. The failures are by device ID and by what should
+    change, `TAGS` or `NAME`.
+    """
 
     news: list[Finding] = field(default_factory=list)
     shown: int = 0
@@ -59,9 +65,9 @@ class _Memory:
 class DeviceUpkeep:
     """Looks after the devices of proxies in one tailnet.
 
-    Tags and names are set in the background. What comes of it is remembered, and the change or the failure brings the
-    parent of the proxy back, which tells it then. *now* gives the time to compare with the one at which the control
-    server last saw a device.
+    Tags and names are set in the background. We remember the outcome and enqueue the parent of the proxy, whose
+    reconcile reports it. *now* returns the time, to compare with the time at which the control server last saw a
+    device.
     """
 
     def __init__(
@@ -82,14 +88,14 @@ class DeviceUpkeep:
         self._memories: dict[Owner, _Memory] = {}
 
     def failures(self, owner: Owner) -> dict[tuple[str, str], Failed]:
-        """Return what could not be done for the devices of *owner*, with the seconds until it may be asked again."""
+        """Return the changes that failed for the devices of *owner*, with the seconds until we may retry them."""
         now = asyncio.get_running_loop().time()
         there = self._memories.get(owner)
         found = there.failures if there else {}
         return {about: Failed(each.wanted, each.finding, each.until - now) for about, each in found.items()}
 
     def news(self, owner: Owner) -> Sequence[Finding]:
-        """Return what has been done for the devices of *owner*, again and again until `news_told`."""
+        """Return what was done for the devices of *owner*. This news stays until `news_told` is called."""
         there = self._memories.get(owner)
         if there is None:
             return ()
@@ -97,7 +103,7 @@ class DeviceUpkeep:
         return [*there.news]
 
     def news_told(self, owner: Owner) -> None:
-        """Forget the news of *owner* that were returned last, because the owner has told them."""
+        """Forget the news that `news` returned last, because *owner* has reported them."""
         if (there := self._memories.get(owner)) is not None:
             del there.news[: there.shown]
             there.shown = 0
@@ -137,7 +143,7 @@ class DeviceUpkeep:
         change: Callable[[], Awaitable[Finding | None]],
         failing: Finding,
     ) -> None:
-        """Begin a *change* about a device; remember what it finds, or *failing* with the reason."""
+        """Begin a *change* of a device. Remember what it finds, or *failing* with the reason if it fails."""
 
         def give_up(error: ControlError) -> None:
             found = _because(failing, error)
@@ -148,7 +154,7 @@ class DeviceUpkeep:
             try:
                 found = await change()
             except Missing:
-                self._devices.announce(about[0])  # the device is gone: the next list says so
+                self._devices.announce(about[0])  # the device is gone, as the next list will show
             except ControlError as error:
                 give_up(error)
                 raise
@@ -160,8 +166,9 @@ class DeviceUpkeep:
     def _remember(
         self, owner: Owner, about: tuple[str, str], wanted: object, found: Finding | None, seconds: float = 0.0
     ) -> None:
-        """Remember what was *found*: news, or a failure after which to ask again in so many *seconds*. Bring the parent
-        back, unless it knows of that failure already.
+        """Remember what was *found*, and enqueue the parent unless it knows of that failure already.
+
+        *found* is news or a failure. After a failure, we may ask again in *seconds* seconds.
         """
         memory = self._memories.setdefault(owner, _Memory())
         last = memory.failures.pop(about, None)
@@ -225,7 +232,10 @@ class DeviceUpkeep:
         return Finding(Effect.NEWS, "NameTakenOver", "; ".join([found.message, renamed] if found else [renamed]))
 
     async def _remove(self, holder: Device, hostname: str, tags: Sequence[str]) -> Finding | None:
-        """Delete *holder*, which has the name *hostname*, if it is dead; a notice says why not. None if it is gone."""
+        """Delete *holder*, which has the name *hostname*, if it is dead.
+
+        Return news of the deletion, a notice that says why the device is kept, or None if it was gone already.
+        """
         if not (why := self._why_kept(holder, tags)):
             try:
                 live = await self._tailnet.device(holder.node_id)  # the list is seconds old, or minutes
@@ -245,7 +255,7 @@ class DeviceUpkeep:
         return Finding(Effect.NEWS, "NameTakenOver", words)
 
     def _why_kept(self, holder: Device, tags: Sequence[str]) -> str:
-        """Say why *holder* must not be deleted; empty if it is dead and like a proxy with *tags*."""
+        """Say why *holder* must not be deleted; empty if it is dead and has exactly these *tags*."""
         if self._cache.indexed(SECRET, BY_DEVICE, holder.node_id):
             return "is another proxy of this cluster"
         if set(holder.tags) != set(tags):
@@ -259,9 +269,9 @@ class DeviceUpkeep:
         return ""
 
     async def _rename(self, node_id: str, hostname: str) -> str:
-        """Give a device the name *hostname*, and say so."""
+        """Give a device the name *hostname*, and return words that say so."""
         old = self._devices.known(node_id)
-        await self._tailnet.set_name(node_id, "")  # not by its name, or it wouldn't follow the hostname any more
+        await self._tailnet.set_name(node_id, "")  # it follows the hostname again; a name that we set would not
         renamed = await self._tailnet.device(node_id)
         if renamed.short_name != hostname.lower():
             await self._tailnet.set_name(node_id, hostname)

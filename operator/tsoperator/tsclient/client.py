@@ -45,7 +45,7 @@ class TailnetClient:
 
     async def create_auth_key(self, tags: Sequence[str]) -> AuthKey:
         """Create an auth key for one device with *tags*: single-use, preauthorized, not ephemeral."""
-        # Headscale needs every field of "create". An expiry of 0 means the default to Tailscale.
+        # Headscale needs every field of "create". Tailscale takes an expiry of 0 as its default.
         create = {"reusable": False, "ephemeral": False, "tags": list(tags), "preauthorized": True}
         body = {"capabilities": {"devices": {"create": create}}, "expirySeconds": 0, "description": ""}
         return (await self._call("POST", "/api/v2/tailnet/-/keys", body, tags)).read(AuthKey)
@@ -116,7 +116,7 @@ class TailnetClient:
             Request(method, path, secret=token, json=body, headers=headers, tags=tuple(tags), granted=granted)
         )
         if answer.status in (401, 403):
-            # A token keeps the scopes that it was issued with. The next call gets one with scopes added since.
+            # A token keeps the scopes that it was issued with. The next call gets one with the present scopes.
             self._tokens.drop(token)
         return answer
 

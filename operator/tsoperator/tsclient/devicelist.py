@@ -30,7 +30,7 @@ _COMPACT: Final = b'},{"'
 _LONGEST: Final = 1 << 18
 """How many bytes a piece may have."""
 _VAIN: Final = 1 << 22
-"""How many bytes may be parsed in vain for one device, in all tries together."""
+"""How many bytes may be parsed without success for one device, in all tries together."""
 _DEVICES: Final = TypeAdapter(list[Device])
 
 
@@ -42,7 +42,7 @@ class DeviceListReader:
     """Reads one list of devices after another."""
 
     def __init__(self) -> None:
-        self._known: dict[int, Device] = {}  # the last list, by a keyed hash of 64 bits of the JSON
+        self._known: dict[int, Device] = {}  # the devices of the last list, by a keyed 64-bit hash of their JSON
 
     async def read(self, answer: Answer) -> dict[str, Device]:
         """Return the devices by node ID. If several have the same ID, the last one counts. Raises ControlError.

@@ -5,9 +5,9 @@ ControlError
 ├── RateLimited            429 in every try: try again later
 ├── UnexpectedAnswer       a redirect, a web page, JSON of another shape: that is not the API
 ├── CredentialsUnreadable  the files of the OAuth client are missing or empty
-│   └── IdentityUnreadable the ServiceAccount token of workload identity is
+│   └── IdentityUnreadable the ServiceAccount token of workload identity is missing or empty
 └── Refused                an answer that says no; *status* and *detail* as the server gave them
-    ├── BadRequest         400, 409, 422: not as asked, such as a tag that is not permitted
+    ├── BadRequest         400, 409, 422: a request that is not acceptable, such as one for a tag that is not permitted
     ├── Unauthorized       401: the OAuth client is not, or no longer, accepted
     ├── Forbidden          403: the OAuth client lacks a scope or a tag
     ├── Missing            404 of the API: no such device
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What an access token is good for, as the server said with it: None where it said nothing of it."""
+    """What an access token allows, as the server said when it issued the token. A field is None if it did not say."""
 
     scopes: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
@@ -30,7 +30,7 @@ UNTOLD = Granted()
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What was asked of which server: *tags* are those asked for, *granted* is what the token used allows."""
+    """A call of a *server*. *tags* are the tags that it asked for; *granted* is what its access token allows."""
 
     server: str = ""
     path: str = ""
@@ -42,7 +42,7 @@ UNKNOWN_CALL = Call()
 
 
 class ControlError(Exception):
-    """The control server could not be used as asked; the text says what to do, and holds no secret."""
+    """A call of the control server failed. The text says what to do, and contains no secret."""
 
 
 class Unavailable(ControlError):
@@ -76,7 +76,7 @@ class Refused(ControlError):
 
 
 class BadRequest(Refused):
-    """The control server does not accept what was asked, such as a tag that is not permitted."""
+    """The control server does not accept the request, such as one for a tag that is not permitted."""
 
 
 class Unauthorized(Refused):
@@ -88,7 +88,7 @@ class Forbidden(Refused):
 
 
 class Missing(Refused):
-    """The control server knows no such thing."""
+    """The control server knows no such device."""
 
 
 class NotSupported(Refused):

@@ -19,10 +19,10 @@ AUTH_KEYS: Final = "auth_keys"
 DEVICES: Final = "devices:core"
 
 NEEDED: Final = {AUTH_KEYS: "Auth Keys", DEVICES: "Devices Core"}
-"""The OAuth scopes that the operator needs with write access, by the names of Tailscale's admin console."""
+"""The OAuth scopes that the operator needs with write access, with their names in Tailscale's admin console."""
 
-_SCOPES = {"/keys": AUTH_KEYS, "/device": DEVICES, "/vip-services": "services"}  # by part of a call's path
-_BROAD = {"all", "devices"}  # clients from before the scopes were split still have "devices"
+_SCOPES = {"/keys": AUTH_KEYS, "/device": DEVICES, "/vip-services": "services"}  # by a part of a call's path
+_BROAD = {"all", "devices"}  # OAuth clients that are older than the split of "devices" still have it
 _AGAIN = "It is tried again by itself, within the hour at the latest, and at once when this object changes"
 _CREDENTIALS = "the files of CLIENT_ID_FILE and CLIENT_SECRET_FILE (the chart takes them from Secret operator-oauth)"
 
@@ -30,14 +30,14 @@ _PROJECTED = "a token of the operator's ServiceAccount must be projected there (
 
 
 class Explanation(NamedTuple):
-    """What is wrong and what to do about it; *reason* is that of the condition, if it says more than the kind's own."""
+    """What is wrong and what to do about it. *reason* is for the condition; empty means the kind's own reason."""
 
     message: str
     reason: str = ""
 
 
 def explain(error: Exception) -> Explanation:
-    """Return what the object for which something failed says of *error*."""
+    """Return what the status of the affected object says about *error*."""
     match error:
         case IdentityUnreadable():
             return Explanation(f"{error}; {_PROJECTED}")
@@ -68,7 +68,7 @@ def lacking(granted: Granted, scope: str) -> bool:
 
 
 def client_words(url: str) -> str:
-    """Return which OAuth client the operator needs of the control server at *url*."""
+    """Return words for the OAuth client that the operator needs at the control server with this *url*."""
     scopes = " and ".join(NEEDED.values())
     return f"an OAuth client of {clients_place(url)} with write access to {scopes}, and with the tag {OPERATOR_TAG}"
 

@@ -12,7 +12,7 @@ _Split = Annotated[
 ]
 
 
-# Other fields are ignored. An ID may be a number, which Headscale's IDs look like.
+# Other fields are ignored. An ID may be written as a number: Headscale's IDs look like numbers.
 _CONFIG: Final = ConfigDict(frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""Access tokens of an OAuth client, or of workload identity: asked for when needed, kept until they nearly end."""
+"""Access tokens of an OAuth client or of workload identity: requested when needed, kept until they nearly expire."""
 
 import asyncio
 from collections.abc import Callable
@@ -43,19 +43,21 @@ class Identity(NamedTuple):
     jwt: SecretStr
 
     def request(self) -> Request:
-        """Return the request for an access token in exchange for ours (standalone-proxies.md 2.3)."""
+        """Return the request for an access token in exchange for *jwt* (standalone-proxies.md 2.3)."""
         form = {"client_id": self.client_id, "jwt": self.jwt.get_secret_value()}
         return Request("POST", TOKEN_EXCHANGE, secret=self.jwt, form=form)
 
 
 ClientCredentials = Callable[[], Credentials | Identity]
-"""Returns the credentials as they are now; asked before every use of a token, so that a rotation is noticed at once.
-Raises CredentialsUnreadable."""
+"""Returns the present credentials. Raises CredentialsUnreadable.
+
+It is called before every use of a token, so that a rotation is noticed at once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialFiles:
-    """Credentials in two mounted files, whose ends are trimmed: a last newline belongs to no secret."""
+    """Credentials in two mounted files. White space around them, such as a final newline, is removed."""
 
     client_id: Path
     client_secret: Path
@@ -69,7 +71,7 @@ class CredentialFiles:
 
 @dataclass(frozen=True, slots=True)
 class IdentityFile:
-    """Workload identity: a ServiceAccount token in a mounted file, which the kubelet renews before it ends."""
+    """Workload identity: a ServiceAccount token in a mounted file, which the kubelet renews before it expires."""
 
     client_id: str
     jwt: Path
@@ -84,7 +86,7 @@ class IdentityFile:
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """An access token, whose it is, when the clock says to ask for another, and what it allows."""
+    """An access token, its credentials, the time from which to ask for another one, and what it allows."""
 
     value: SecretStr
     credentials: Credentials | Identity
@@ -93,7 +95,7 @@ class _Token:
 
 
 class TokenSource:
-    """Access tokens for the credentials as they are now, asked for once however many wait."""
+    """Returns access tokens for the present credentials. Callers that wait at the same time share one request."""
 
     def __init__(self, transport: Transport, credentials: ClientCredentials, clock: Callable[[], float]) -> None:
         self._transport = transport
@@ -102,17 +104,18 @@ class TokenSource:
         self._token: _Token | None = None
         self._renewal = asyncio.Lock()
         self._failures = 0
-        self._failure: ControlError | None = None  # how the last request for a token ended
+        self._failure: ControlError | None = None  # the error of the last request for a token, if it failed
 
     @property
     def granted(self) -> Granted:
-        """What the token in hand allows; nothing is known of it without one."""
+        """What the present token allows; `UNTOLD` if there is none."""
         return self._token.granted if self._token else UNTOLD
 
     async def token(self) -> SecretStr:
-        """Return a token that is good for a while.
+        """Return a token that does not expire soon.
 
-        Raises ControlError: the same to all that waited for a request that failed, instead of one try after the other.
+        Raises ControlError. If a request for a token fails, all callers that waited for it get that error, so that they
+        don't try one after the other.
         """
         failures = self._failures
         async with self._renewal:

@@ -8,7 +8,7 @@ SECONDS: Final = 0.005
 
 
 class TimeSlice:
-    """How long a task that does not wait for anything has held the event loop; it may do so for SECONDS at a time."""
+    """Measures how long a task holds the event loop without waiting. It may do so for SECONDS at a time."""
 
     def __init__(self) -> None:
         self._end = perf_counter() + SECONDS

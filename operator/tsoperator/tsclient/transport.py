@@ -104,7 +104,7 @@ class Answer:
         except ValidationError as error:
             if not _is_json(body):
                 raise self._not_json() from None
-            # Without the values, which may be secrets.
+            # The message leaves out the values, which may be secrets.
             fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
             raise self.unexpected(fault["loc"], fault["msg"]) from None
         return found
@@ -154,7 +154,7 @@ class Answer:
     def _excerpt(self) -> str:
         if self.body.lstrip().startswith(b"{"):
             return "broken JSON"  # which may hold secrets that we don't know yet
-        # Redacted before it is cut: half a secret would not be recognised.
+        # The text is redacted before it is cut, because half a secret would not be recognised.
         return repr(self._redact(" ".join(self.body.decode(errors="replace").split()))[:_EXCERPT])
 
     def _redact(self, text: str) -> str:
@@ -173,8 +173,8 @@ class _Failure:
 class Transport:
     """Sends requests to one control server.
 
-    Every request may be sent again if no answer came. Reading, deleting and setting are idempotent. An access token too
-    many expires. So does an auth key whose answer was lost, and nobody can use it before, because nobody knows it.
+    Every request may be sent again if no answer came. Reading, deleting and setting are idempotent. A repeated request
+    may create one access token or auth key too many. Nobody can use that one, because nobody knows it, and it expires.
     """
 
     def __init__(
