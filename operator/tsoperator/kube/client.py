@@ -23,6 +23,7 @@ USER_AGENT = FIELD_MANAGER
 _MERGE_PATCH = "application/merge-patch+json"
 _PAGE = 500
 _WATCH = "WATCH"  # the method that observers see for a watch, which is a GET
+_LONGEST_EVENT = 16 << 20  # bytes: etcd keeps objects of 1.5 MiB
 _QUIET_LIMIT = 60.0  # s: a watch that is silent for its own time and this much longer has a dead connection
 
 
@@ -131,10 +132,12 @@ class KubeClient:
         resource_version: str,
         seconds: int,
         field_selector: str = "",
+        rest: Callable[[], float] = lambda: 0.0,
     ) -> AsyncIterator[AsyncIterator[Object]]:
         """Open a watch for about *seconds*, and yield its events after *resource_version*.
 
-        An event has a ``type`` and an ``object``. Bookmarks are events, too.
+        An event has a ``type`` and an ``object``. Bookmarks are events, too. After each read the watch rests for the
+        seconds that *rest* returns: events that come meanwhile wait in the socket, and are read together.
         """
         query = {
             "watch": "true",
@@ -152,7 +155,7 @@ class KubeClient:
             if response.status != 200:
                 with _reaching(where):
                     raise await _refusal(response, where)
-            yield _events(response, where)
+            yield _events(response, where, rest)
         finally:
             if response.connection is not None and (transport := response.connection.transport) is not None:
                 transport.abort()  # a graceful close of TLS would wait for the server
@@ -277,13 +280,29 @@ class KubeClient:
             return _decoded(await response.read(), where)
 
 
-async def _events(response: aiohttp.ClientResponse, where: str) -> AsyncIterator[Object]:
-    try:
-        with _reaching(where):
-            while line := await response.content.readline():
+async def _events(response: aiohttp.ClientResponse, where: str, rest: Callable[[], float]) -> AsyncIterator[Object]:
+    begun = b""
+    with _reaching(where):
+        while chunk := await response.content.readany():
+            *lines, begun = (begun + chunk).split(b"\n")
+            if len(begun) > _LONGEST_EVENT:
+                raise Unreachable(f"{where}: an event of more than {_LONGEST_EVENT} bytes")
+            for line in filter(None, lines):
                 yield _decoded(line, where)
-    except ValueError as error:  # a line longer than any object
-        raise Unreachable(f"{where}: {_words(error)}") from error
+            if seconds := rest():
+                await _pause(response, seconds)
+    if begun:
+        yield _decoded(begun, where)
+
+
+async def _pause(response: aiohttp.ClientResponse, seconds: float) -> None:
+    """Read nothing for so many *seconds*."""
+    transport = response.connection.transport if response.connection is not None else None
+    if transport is None:  # the watch has ended
+        return
+    transport.pause_reading()
+    await asyncio.sleep(seconds)
+    transport.resume_reading()
 
 
 @contextmanager

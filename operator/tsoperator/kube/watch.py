@@ -95,6 +95,8 @@ class Pace:
     unserved: float = 10.0
     refused: float = 20.0
     jitter: Callable[[], float] = random.random
+    rest: Callable[[], float] = lambda: 0.0
+    """Returns how long a watch rests after each read, so that events are read together."""
 
 
 async def updates(
@@ -186,6 +188,7 @@ def _watch(
         version,
         pace.watch,
         selection.field_selector,
+        pace.rest,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from tsoperator.api.objects import Key, Object, Resource
 from tsoperator.kube.client import KubeClient
+from tsoperator.kube.watch import Pace
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
 from tsoperator.runtime.leader import LeaderElector
@@ -20,6 +21,11 @@ log = logging.getLogger(__name__)
 
 RESYNC = 10 * 3600.0
 """Seconds after which everything is enqueued again, for changes that no watch announces."""
+
+STANDBY_REST: Final = 1.0
+LEADER_REST: Final = 0.02
+"""Seconds for which a watch rests after each read. A change brings several events, many of them echoes of our writes,
+and to read them together costs less than to read each one. A standby is in no hurry."""
 
 SLICE: Final = 0.01
 """Seconds for which a task that enqueues everything may hold the event loop, before other tasks get their turn."""
@@ -125,7 +131,7 @@ class Manager:
         """
         lead = partial(self._lead, beside)
         async with asyncio.TaskGroup() as tasks:
-            following = tasks.create_task(self._cache.follow(client), name="watches")
+            following = tasks.create_task(self._cache.follow(client, Pace(rest=self._rest)), name="watches")
             try:
                 await self._cache.synced()  # a process that can't see the cluster leaves the Lease to another
                 gc.freeze()  # objects of the cluster have no cycles: a search among 10,000 holds the loop for a second
@@ -137,6 +143,9 @@ class Manager:
                     await elector.lead(lead)
             finally:
                 following.cancel()
+
+    def _rest(self) -> float:
+        return LEADER_REST if self._leading else STANDBY_REST
 
     def _changed(self, watch: _Watch, old: Object | None, new: Object | None) -> None:
         """Enqueue the keys that the old and the new object concern, if this process leads."""

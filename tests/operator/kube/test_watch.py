@@ -7,6 +7,7 @@ import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -85,6 +86,25 @@ async def test_the_objects_that_there_are_come_first_and_then_every_change(sim: 
         sim.store.delete(kinds.CONFIGMAP, "default", "a")
         await until(lambda: len(seen) == 4)
     assert told(seen) == [("Listed", "a"), ("Changed", "b"), ("Changed", "a"), ("Deleted", "a")]
+
+
+async def test_a_watch_that_rests_reads_together_what_came_meanwhile(sim: ClusterSim, client: KubeClient) -> None:
+    loop, rest = asyncio.get_running_loop(), 0.3
+    times: list[float] = []
+
+    async def follow() -> None:
+        async for update in updates(client, CONFIGMAPS, replace(PACE, rest=lambda: rest)):
+            if isinstance(update, Changed):
+                times.append(loop.time())
+
+    async with running(follow()):
+        await until(lambda: watching(sim))
+        for name in "abc":
+            sim.store.create(kinds.CONFIGMAP, configmap(name))
+            await until(lambda: times)
+        await until(lambda: len(times) == 3)
+    first, second, third = times
+    assert second - first > 0.9 * rest > third - second
 
 
 async def test_what_was_listed_is_held_no_longer_than_it_is_told(sim: ClusterSim, client: KubeClient) -> None:
