@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tsoperator.api.objects import STATEFULSET, Object
-from tsoperator.kube.client import KubeClient
+from tsoperator.kube.client import KubeClient, WatchTimes
 
 from tests.e2e import product
 from tests.e2e.cluster import Answer, Cluster, dig, is_ready, pod_ip
@@ -76,7 +76,7 @@ async def kill_after(api: KubeClient, victim: Process, count: int) -> None:
     """Kill a process as soon as *count* StatefulSets were added."""
     version = (await api.list(STATEFULSET, NAMESPACE)).resource_version
     added = 0
-    async with api.watch(STATEFULSET, NAMESPACE, "", version, 60) as events:
+    async with api.watch(STATEFULSET, NAMESPACE, "", version, WatchTimes(60)) as events:
         async for event in events:
             added += event["type"] == "ADDED"
             if added == count:

@@ -6,6 +6,7 @@ kubernetes.aio loads configuration and credentials, and its REST client (an aioh
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlencode
@@ -25,6 +26,17 @@ _PAGE = 500
 _WATCH = "WATCH"  # the method that observers see for a watch, which is a GET
 _LONGEST_EVENT = 16 << 20  # bytes: etcd keeps objects of 1.5 MiB
 _QUIET_LIMIT = 60.0  # s: a watch that is silent for its own time and this much longer has a dead connection
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTimes:
+    """The *duration* of a watch, and how long it rests after each read, in seconds.
+
+    Events that come while it rests wait in the socket, and are read together.
+    """
+
+    duration: int
+    rest: Callable[[], float] = lambda: 0.0
 
 
 class ObjectList(NamedTuple):
@@ -130,14 +142,12 @@ class KubeClient:
         namespace: str,
         label_selector: str,
         resource_version: str,
-        seconds: int,
+        times: WatchTimes,
         field_selector: str = "",
-        rest: Callable[[], float] = lambda: 0.0,
     ) -> AsyncIterator[AsyncIterator[Object]]:
-        """Open a watch for about *seconds*, and yield its events after *resource_version*.
+        """Open a watch, and yield its events after *resource_version*.
 
-        An event has a ``type`` and an ``object``. Bookmarks are events, too. After each read the watch rests for the
-        seconds that *rest* returns: events that come meanwhile wait in the socket, and are read together.
+        An event has a ``type`` and an ``object``. Bookmarks are events, too.
         """
         query = {
             "watch": "true",
@@ -145,9 +155,9 @@ class KubeClient:
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
             "resourceVersion": resource_version,
-            "timeoutSeconds": str(seconds),
+            "timeoutSeconds": str(times.duration),
         }
-        limits = aiohttp.ClientTimeout(total=None, connect=self._timeout, sock_read=seconds + _QUIET_LIMIT)
+        limits = aiohttp.ClientTimeout(total=None, connect=self._timeout, sock_read=times.duration + _QUIET_LIMIT)
         path = resource.path(namespace)
         where = f"watch {path}"
         response = await self._send(_WATCH, _with_query(path, query), None, "application/json", limits)
@@ -155,7 +165,7 @@ class KubeClient:
             if response.status != 200:
                 with _reaching(where):
                     raise await _refusal(response, where)
-            yield _events(response, where, rest)
+            yield _events(response, where, times.rest)
         finally:
             if response.connection is not None and (transport := response.connection.transport) is not None:
                 transport.abort()  # a graceful close of TLS would wait for the server

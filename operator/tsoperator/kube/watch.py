@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from tsoperator.api.objects import Object, Resource, labels
-from tsoperator.kube.client import KubeClient, ObjectList
+from tsoperator.kube.client import KubeClient, ObjectList, WatchTimes
 from tsoperator.kube.errors import Denied, Gone, KubeError, NotFound, Rewound, error_of
 
 log = logging.getLogger(__name__)
@@ -186,9 +186,8 @@ def _watch(
         selection.namespace,
         selection.label_selector,
         version,
-        pace.watch,
+        WatchTimes(pace.watch, pace.rest),
         selection.field_selector,
-        pace.rest,
     )
 
 

@@ -12,7 +12,7 @@ from clustersim import objects as kinds
 from clustersim.sim import ClusterSim
 from kubernetes.aio.client import Configuration
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SERVICE, Key, Object
-from tsoperator.kube.client import KubeClient
+from tsoperator.kube.client import KubeClient, WatchTimes
 from tsoperator.kube.errors import (
     AlreadyExists,
     Conflict,
@@ -54,7 +54,7 @@ def always(status: int = 200, **answer: Any) -> Handler:
 
 
 async def first_event(client: KubeClient, version: str = "1") -> Object:
-    async with client.watch(CONFIGMAP, "default", "", version, 30) as events:
+    async with client.watch(CONFIGMAP, "default", "", version, WatchTimes(30)) as events:
         async for event in events:
             return event
     raise AssertionError("the watch ended without an event")
@@ -379,7 +379,7 @@ async def test_a_watch_tells_what_came_after_a_version(sim: ClusterSim, client: 
 
 
 async def test_a_watch_is_open_before_it_tells_anything(sim: ClusterSim, client: KubeClient) -> None:
-    async with asyncio.timeout(10), client.watch(CONFIGMAP, "default", "", str(sim.store.revision), 30):
+    async with asyncio.timeout(10), client.watch(CONFIGMAP, "default", "", str(sim.store.revision), WatchTimes(30)):
         assert sim.requests["tsoperator", "watch", "configmaps"] == 1
 
 
@@ -393,7 +393,7 @@ async def test_a_watch_outlives_the_time_of_other_requests(sim: ClusterSim) -> N
     async with kube_client(sim.api_url, request_timeout=1) as client:
         loop = asyncio.get_running_loop()
         start = loop.time()
-        async with client.watch(CONFIGMAP, "default", "", str(sim.store.revision), 2) as events:
+        async with client.watch(CONFIGMAP, "default", "", str(sim.store.revision), WatchTimes(2)) as events:
             assert [event["type"] async for event in events] == ["BOOKMARK"]
     assert loop.time() - start > 1.5
 
