@@ -83,8 +83,8 @@ class Applier:
             if plan.way_out and not isinstance(error, KubeError):
                 refusal = replace(refusal, message=f"{refusal.message}; {plan.way_out}")
             parent = self._cache.newest(resource_of(parent), parent)  # the finalizer may have been put on it just now
-            told = failed(parent, refusal)
-            await self.report(await self.apply(parent, told), told, failed)
+            refused = failed(parent, refusal)
+            await self.report(await self.apply(parent, refused), refused, failed)
             raise
 
     async def report(self, parent: Object, plan: Plan, failed: Failed) -> Result:

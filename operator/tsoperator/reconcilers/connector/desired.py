@@ -150,8 +150,8 @@ def plan(
     status = _status(obj, connector.spec, replica_devices(wanted, observed.children))
     if problem := proxy_problem(wanted, observed.children, keys):
         status["conditions"] = _conditions(obj, False, CREATING, problem)
-    told = replace(made, status=status)
-    return with_findings(told, devices.findings, condition=CONDITION_CONNECTOR_READY, reasons=DEVICE_REASONS)
+    complete = replace(made, status=status)
+    return with_findings(complete, devices.findings, condition=CONDITION_CONNECTOR_READY, reasons=DEVICE_REASONS)
 
 
 def plan_deletion(obj: Object, observed: Observed) -> Plan:

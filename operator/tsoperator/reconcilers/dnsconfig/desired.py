@@ -115,17 +115,17 @@ def _status(obj: Object, dnsconfig: DNSConfig, observed: Observed, settings: Set
     if not cluster_ip or cluster_ip == "None":
         return None
     generation, image = _generation(obj), nameserver_image(dnsconfig, settings)
-    told = [condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", generation)]
+    conditions = [condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", generation)]
     if is_upstream(image):
         message = _words_for_upstream(image, settings)
-        told.append(condition(CONDITION_NAMESERVER_COMPLETE, False, "UpstreamImage", message, generation))
+        conditions.append(condition(CONDITION_NAMESERVER_COMPLETE, False, "UpstreamImage", message, generation))
     if left_out := annotations(observed.records).get(ANNOTATION_LEFT_OUT) if observed.records else None:
         message = _words_for(left_out, image, observed.deployment)
-        told.append(condition(CONDITION_RECORDS_COMPLETE, False, "TooManyNames", message, generation))
+        conditions.append(condition(CONDITION_RECORDS_COMPLETE, False, "TooManyNames", message, generation))
     status = obj.get("status") or {}
-    mended = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE} - {each["type"] for each in told}
-    kept = [each for each in status.get("conditions") or [] if each["type"] not in mended]
-    return {**status, "conditions": set_condition(kept, told, now=""), "nameserver": {"ip": cluster_ip}}
+    resolved = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE} - {each["type"] for each in conditions}
+    kept = [each for each in status.get("conditions") or [] if each["type"] not in resolved]
+    return {**status, "conditions": set_condition(kept, conditions, now=""), "nameserver": {"ip": cluster_ip}}
 
 
 def _words_for_upstream(image: str, settings: Settings) -> str:

@@ -39,8 +39,8 @@ from tsoperator.reconcilers.dnsrecords.shards import (
     document,
     fitting,
     frame_of,
-    mark_of,
     parts_of,
+    trailer_of,
 )
 from tsoperator.reconcilers.dnsrecords.table import Bucket
 from tsoperator.settings import Settings
@@ -69,13 +69,13 @@ class _Live:
     @property
     def count(self) -> int:
         """The number of shards of the records, as the first document that states it says."""
-        marks = (mark_of(self.texts[shard]) for shard in sorted(self.texts))
-        return next((mark.shards for mark in marks if mark), 1)
+        trailers = (trailer_of(self.texts[shard]) for shard in sorted(self.texts))
+        return next((trailer.shards for trailer in trailers if trailer), 1)
 
     @property
     def serial(self) -> int:
         """The newest serial; 0 if there is none."""
-        return max((mark.serial for text in self.texts.values() if (mark := mark_of(text))), default=0)
+        return max((trailer.serial for text in self.texts.values() if (trailer := trailer_of(text))), default=0)
 
     def names(self, shard: int) -> Collection[str]:
         """Return the names in one document; there are none if it can't be read."""
@@ -149,8 +149,8 @@ def _documents(parts: list[Part], live: _Live, render: Render) -> list[str]:
     texts = []
     for part in parts:
         text = live.texts.get(part.shard, "")
-        mark = mark_of(text)
-        kept = mark is not None and mark.serial and serial > 1 and render(part, mark.serial) == text
+        trailer = trailer_of(text)
+        kept = trailer is not None and trailer.serial and serial > 1 and render(part, trailer.serial) == text
         texts.append(text if kept else render(part, serial))
     return texts
 

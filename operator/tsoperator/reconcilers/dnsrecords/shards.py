@@ -34,7 +34,7 @@ class Limits:
     full: int = 1008 * 1024
 
 
-class Mark(NamedTuple):
+class Trailer(NamedTuple):
     """What the end of a document says: its serial, and the number of shards in its set."""
 
     serial: int
@@ -72,12 +72,12 @@ def shard_named(configmap: str) -> int | None:
     return int(match[1] or 0) if match else None
 
 
-def mark_of(document: str) -> Mark | None:
-    """Return the mark at the end of *document*, without reading the rest; None if it isn't one of our documents."""
+def trailer_of(document: str) -> Trailer | None:
+    """Return the trailer at the end of *document*, without reading the rest; None if it isn't one of our documents."""
     match = _TAIL.search(document[-_TAIL_MOST:])
     if match is None or int(match[2] or 1) not in _COUNTS:
         return None
-    return Mark(int(match[1]) % SERIALS, int(match[2] or 1))
+    return Trailer(int(match[1]) % SERIALS, int(match[2] or 1))
 
 
 def frame_of(zones: Sequence[str]) -> int:

@@ -158,13 +158,13 @@ def plan(
     device = proxy_device(observed.children)
     certificate = news(observed.certificate) if observed.certificate else News()
     policy = advice.funnel_notes(made, wanted.tags) if funnels(ingress) else []
-    told = replace(
+    complete = replace(
         made,
         status=_status(ingress, device),
         notes=[*made.notes, *_device_notes(ingress, device), *policy, *certificate.notes],
         requeue_after=earliest(made.requeue_after, certificate.requeue_after),
     )
-    return with_findings(told, devices.findings)
+    return with_findings(complete, devices.findings)
 
 
 def plan_deletion(ingress: Object, observed: Observed) -> Plan:

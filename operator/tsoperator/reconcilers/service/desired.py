@@ -143,8 +143,8 @@ def plan(
     if exposure.asks(service, settings):
         shown = _exposed(service, wanted, made, pending, observed, settings)
     else:
-        told = pending or condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
-        shown = _pointed(service, wanted.key.name, made, told, observed.reverts, settings)
+        ready = pending or condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
+        shown = _pointed(service, wanted.key.name, made, ready, observed.reverts, settings)
     return with_findings(shown, devices.findings, condition=CONDITION_PROXY_READY, reasons=DEVICE_REASONS)
 
 
@@ -170,21 +170,21 @@ def rewrites(plan: Plan, service: Object) -> bool:
     return any((step.resource, step.key) == (SERVICE, key_of(service)) for step in patched)
 
 
-def _pointed(service: Object, proxy_name: str, made: Plan, told: Object, reverts: Reverts, settings: Settings) -> Plan:
+def _pointed(service: Object, proxy_name: str, made: Plan, ready: Object, reverts: Reverts, settings: Settings) -> Plan:
     """Return *made* with the steps that point an egress *service* at its proxy, unless *reverts* say to wait.
 
-    *told* is the condition if no other writer reverts the Service.
+    *ready* is the condition if no other writer reverts the Service.
     """
     notes = list(made.notes)
     if reverts.fields:
         message = egress.overwritten(reverts, proxy_name)
         notes.append(Note("Warning", "ExternalNameOverwritten", message))
         if reverts.settles:
-            told = condition(CONDITION_PROXY_READY, False, "ProxyPending", message)
+            ready = condition(CONDITION_PROXY_READY, False, "ProxyPending", message)
     return replace(
         made,
         steps=[*made.steps, *([] if reverts.wait else egress.rewrite(service, proxy_name, settings))],
-        status=_with_condition(service, told) | {"loadBalancer": {}},
+        status=_with_condition(service, ready) | {"loadBalancer": {}},
         notes=notes,
         requeue_after=earliest(reverts.wait or reverts.settles or None, made.requeue_after),
     )

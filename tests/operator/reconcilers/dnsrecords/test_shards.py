@@ -12,7 +12,7 @@ from tsoperator.api.objects import Key
 from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.reconcilers.dnsrecords import shards
 from tsoperator.reconcilers.dnsrecords.records import Record
-from tsoperator.reconcilers.dnsrecords.shards import Limits, Mark
+from tsoperator.reconcilers.dnsrecords.shards import Limits, Trailer
 from tsoperator.reconcilers.dnsrecords.table import Bucket, Table, bucket_number
 
 ZONES = ("ts.net",)
@@ -118,33 +118,33 @@ def test_each_of_several_shards_says_which_it_is() -> None:
     }
 
 
-class Marked(NamedTuple):
+class Ending(NamedTuple):
     document: str
-    mark: Mark | None
+    trailer: Trailer | None
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        Marked('{"version":"v1alpha1","ip4":{},"serial":7}', Mark(7, 1)),
-        Marked('{"version":"v1alpha1","ip4":{},"serial":4294967295,"shard":31,"shards":32}', Mark(2**32 - 1, 32)),
-        Marked('{"version":"v1alpha1","ip4":{},"serial":4294967299}', Mark(3, 1)),
-        Marked('{"version":"v1alpha1","ip4":{},"serial":7,"shard":1,"shards":3}', None),
-        Marked('{"version":"v1alpha1","ip4":{},"serial":7,"shard":1,"shards":64}', None),
-        Marked('{"version":"v1alpha1","ip4":{},"serial":-7}', None),
-        Marked('{"version":"v1alpha1","ip4":{}}', None),
-        Marked("nonsense", None),
-        Marked("", None),
+        Ending('{"version":"v1alpha1","ip4":{},"serial":7}', Trailer(7, 1)),
+        Ending('{"version":"v1alpha1","ip4":{},"serial":4294967295,"shard":31,"shards":32}', Trailer(2**32 - 1, 32)),
+        Ending('{"version":"v1alpha1","ip4":{},"serial":4294967299}', Trailer(3, 1)),
+        Ending('{"version":"v1alpha1","ip4":{},"serial":7,"shard":1,"shards":3}', None),
+        Ending('{"version":"v1alpha1","ip4":{},"serial":7,"shard":1,"shards":64}', None),
+        Ending('{"version":"v1alpha1","ip4":{},"serial":-7}', None),
+        Ending('{"version":"v1alpha1","ip4":{}}', None),
+        Ending("nonsense", None),
+        Ending("", None),
     ],
 )
-def test_what_a_document_is_marked_with_is_at_its_end(case: Marked) -> None:
-    assert shards.mark_of(case.document) == case.mark
+def test_what_a_document_is_marked_with_is_at_its_end(case: Ending) -> None:
+    assert shards.trailer_of(case.document) == case.trailer
 
 
 @pytest.mark.parametrize("count", [1, 2, 32])
-def test_the_mark_of_what_is_written_is_found(count: int) -> None:
+def test_the_trailer_of_what_is_written_is_found(count: int) -> None:
     for part in shards.parts_of(buckets(names(40)), count, ZONES):
-        assert shards.mark_of(shards.document(part, 2**32 - 1)) == Mark(2**32 - 1, count)
+        assert shards.trailer_of(shards.document(part, 2**32 - 1)) == Trailer(2**32 - 1, count)
 
 
 class Holder(NamedTuple):
