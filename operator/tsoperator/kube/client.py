@@ -28,15 +28,19 @@ _LONGEST_EVENT = 16 << 20  # bytes: etcd keeps objects of 1.5 MiB
 _QUIET_LIMIT = 60.0  # s: a watch that is silent for its own time and this much longer has a dead connection
 
 
+Rest = Callable[[], Awaitable[None]]
+"""Ends when a watch has rested long enough."""
+
+
 @dataclass(frozen=True, slots=True)
 class WatchTimes:
-    """The *duration* of a watch, and how long it rests after each read, in seconds.
+    """The *duration* of a watch in seconds, and what it waits for after each read, if it rests.
 
     Events that come while it rests wait in the socket, and are read together.
     """
 
     duration: int
-    rest: Callable[[], float] = lambda: 0.0
+    rest: Rest | None = None
 
 
 class ObjectList(NamedTuple):
@@ -290,7 +294,9 @@ class KubeClient:
             return _decoded(await response.read(), where)
 
 
-async def _events(response: aiohttp.ClientResponse, where: str, rest: Callable[[], float]) -> AsyncIterator[Object]:
+async def _events(
+    response: aiohttp.ClientResponse, where: str, rest: Callable[[], Awaitable[None]] | None
+) -> AsyncIterator[Object]:
     begun = b""
     with _reaching(where):
         while chunk := await response.content.readany():
@@ -299,19 +305,19 @@ async def _events(response: aiohttp.ClientResponse, where: str, rest: Callable[[
                 raise Unreachable(f"{where}: an event of more than {_LONGEST_EVENT} bytes")
             for line in filter(None, lines):
                 yield _decoded(line, where)
-            if seconds := rest():
-                await _pause(response, seconds)
+            if rest is not None:
+                await _pause(response, rest)
     if begun:
         yield _decoded(begun, where)
 
 
-async def _pause(response: aiohttp.ClientResponse, seconds: float) -> None:
-    """Read nothing for so many *seconds*."""
+async def _pause(response: aiohttp.ClientResponse, rest: Rest) -> None:
+    """Read nothing until *rest* has ended."""
     transport = response.connection.transport if response.connection is not None else None
     if transport is None:  # the watch has ended
         return
     transport.pause_reading()
-    await asyncio.sleep(seconds)
+    await rest()
     transport.resume_reading()
 
 

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from tsoperator.api.objects import Object, Resource, labels
-from tsoperator.kube.client import KubeClient, ObjectList, WatchTimes
+from tsoperator.kube.client import KubeClient, ObjectList, Rest, WatchTimes
 from tsoperator.kube.errors import Denied, Gone, KubeError, NotFound, Rewound, error_of
 
 log = logging.getLogger(__name__)
@@ -95,8 +95,8 @@ class Pace:
     unserved: float = 10.0
     refused: float = 20.0
     jitter: Callable[[], float] = random.random
-    rest: Callable[[], float] = lambda: 0.0
-    """Returns how long a watch rests after each read, so that events are read together."""
+    rest: Rest | None = None
+    """Waited for after each read of a watch, so that events are read together."""
 
 
 async def updates(

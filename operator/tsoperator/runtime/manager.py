@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -106,7 +107,8 @@ class Manager:
         self._policy = policy
         self._queues: dict[str, WorkQueue] = {}
         self._watches: list[_Watch] = []
-        self._leading = False
+        self._leads = asyncio.Event()
+        self._stands_by = False
         for reconciler in reconcilers:
             queue = WorkQueue(observe_wait=metrics.wait_observer(reconciler.name))
             self._queues[reconciler.name] = queue
@@ -140,30 +142,37 @@ class Manager:
                 if elector is None:
                     await lead()
                 else:
+                    self._stands_by = True
                     await elector.lead(lead)
             finally:
                 following.cancel()
 
-    def _rest(self) -> float:
-        return LEADER_REST if self._leading else STANDBY_REST
+    async def _rest(self) -> None:
+        """Wait as long as a watch rests; a rest as a standby ends when this process begins to lead."""
+        if self._leads.is_set():
+            await asyncio.sleep(LEADER_REST)
+        elif self._stands_by:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STANDBY_REST):
+                    await self._leads.wait()
 
     def _changed(self, watch: _Watch, old: Object | None, new: Object | None) -> None:
         """Enqueue the keys that the old and the new object concern, if this process leads."""
-        if self._leading:
+        if self._leads.is_set():
             for obj in (old, new):
                 if obj is not None:
                     watch.enqueue(obj)
 
     async def _lead(self, beside: Sequence[Program]) -> None:
         log.info("leading: %s", ", ".join(reconciler.name for reconciler in self._reconcilers))
-        self._leading = True  # before everything is enqueued, so that no change in between is lost
+        self._leads.set()  # before everything is enqueued, so that no change in between is lost
         try:
             with self._metrics.leading.track_inprogress():
                 # Enqueue everything first. A records reconciler that began earlier would write too few names.
                 await self._enqueue_all()
                 await self._work(beside)
         finally:
-            self._leading = False
+            self._leads.clear()
             for queue in self._queues.values():
                 queue.clear()
 

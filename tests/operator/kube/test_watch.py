@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -93,7 +94,7 @@ async def test_a_watch_that_rests_reads_together_what_came_meanwhile(sim: Cluste
     times: list[float] = []
 
     async def follow() -> None:
-        async for update in updates(client, CONFIGMAPS, replace(PACE, rest=lambda: rest)):
+        async for update in updates(client, CONFIGMAPS, replace(PACE, rest=partial(asyncio.sleep, rest))):
             if isinstance(update, Changed):
                 times.append(loop.time())
 
