@@ -54,6 +54,7 @@ QUIET = 0.07
 PATIENCE = 30.0
 """Seconds that a condition may take to come true."""
 
+_COMPONENT = "tailscale-operator"  # whose Events are the operator's
 _LOOKS = 3  # for the operator's own writes: a real controller may try again a second later, and be answered
 _LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announces is looked at again
 
@@ -207,10 +208,10 @@ class World:
         return condition.reason if condition else ""
 
     async def events(self, obj: Object) -> dict[str, str]:
-        """Return the messages of the Events on *obj* by reason."""
+        """Return the messages of the operator's Events on *obj* by reason; controllers of the cluster write others."""
         found = (await self.api.list(EVENT)).items
-        ours = (event for event in found if event["involvedObject"]["name"] == key_of(obj).name)
-        return {event["reason"]: event["message"] for event in ours}
+        ours = (event for event in found if event["source"].get("component") == _COMPONENT)
+        return {event["reason"]: event["message"] for event in ours if _involves(event["involvedObject"], obj)}
 
     async def records(self) -> dict[str, list[str]]:
         """Return the addresses by name in the ConfigMap of records, IPv4 first; empty without one."""
@@ -296,6 +297,12 @@ class World:
     def _count(self) -> int:
         """Return how many requests of the operator there were."""
         return sum(count for (agent, _, _), count in self.requests().items() if agent == USER_AGENT)
+
+
+def _involves(reference: Object, obj: Object) -> bool:
+    """Tell whether an Event's *reference* is to *obj*."""
+    key = Key(reference.get("namespace", ""), reference["name"])
+    return (reference["kind"], key) == (obj["kind"], key_of(obj))
 
 
 def _may_be_ours(change: Change) -> bool:
