@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Final, Protocol
 
 from tsoperator.api.objects import Key, Object, Resource
@@ -192,11 +193,10 @@ class Manager:
 
     async def _enqueue_all(self) -> None:
         """Enqueue the keys that each object concerns, in slices between which other tasks get their turn."""
-        loop = asyncio.get_running_loop()
-        start = loop.time()
+        start = perf_counter()
         for watch in self._watches:
             for obj in watch.feed.all(watch.resource):
                 watch.enqueue(obj)
-                if loop.time() - start >= SLICE:
+                if perf_counter() - start >= SLICE:
                     await asyncio.sleep(0)
-                    start = loop.time()
+                    start = perf_counter()

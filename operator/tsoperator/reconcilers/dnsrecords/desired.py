@@ -41,14 +41,15 @@ from tsoperator.reconcilers.dnsrecords.shards import (
     frame_of,
     parts_of,
     trailer_of,
+    with_serial,
 )
 from tsoperator.reconcilers.dnsrecords.table import Bucket
 from tsoperator.settings import Settings
 
 DEFAULT_LIMITS: Final = Limits()
 
-Render = Callable[[Part, int], str]
-"""Returns the document of a part with a serial."""
+Render = Callable[[Part], str]
+"""Returns the document of a part with serial 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +151,9 @@ def _documents(parts: list[Part], live: _Live, render: Render) -> list[str]:
     for part in parts:
         text = live.texts.get(part.shard, "")
         trailer = trailer_of(text)
-        kept = trailer is not None and trailer.serial and serial > 1 and render(part, trailer.serial) == text
-        texts.append(text if kept else render(part, serial))
+        wanted = render(part)
+        kept = trailer is not None and trailer.serial and serial > 1 and with_serial(wanted, trailer.serial) == text
+        texts.append(text if kept else with_serial(wanted, serial))
     return texts
 
 

@@ -80,6 +80,12 @@ def trailer_of(document: str) -> Trailer | None:
     return Trailer(int(match[1]) % SERIALS, int(match[2] or 1))
 
 
+def with_serial(document: str, serial: int) -> str:
+    """Return *document*, whose serial is 0, with *serial*."""
+    before, _, after = document.rpartition('"serial":0')
+    return f'{before}"serial":{serial}{after}'
+
+
 def frame_of(zones: Sequence[str]) -> int:
     """Return the most bytes that a document takes besides its names."""
     longest = Records(ip6={"": []}, zones=[*zones], serial=SERIALS, shard=MAX_SHARDS, shards=MAX_SHARDS)
@@ -113,8 +119,8 @@ def fitting(part: Part, room: int, served: Collection[str]) -> Part:
     return replace(part, buckets=(bucket_of(chosen),))
 
 
-def document(part: Part, serial: int) -> str:
-    """Return the document of *part*; a single shard doesn't mention shards, which is the Go operator's format.
+def document(part: Part) -> str:
+    """Return the document of *part* with serial 0; a single shard doesn't mention shards: the Go operator's format.
 
     The records are not validated again, which would cost as much as everything else.
     """
@@ -124,7 +130,7 @@ def document(part: Part, serial: int) -> str:
             ip4=_joined(bucket.ip4 for bucket in part.buckets),
             ip6=_joined(bucket.ip6 for bucket in part.buckets),
             zones=list(part.zones),
-            serial=serial,
+            serial=0,
             shard=None if alone else part.shard,
             shards=None if alone else part.count,
         )

@@ -106,14 +106,14 @@ def test_a_split_takes_the_names_of_a_shard_apart_and_mixes_none() -> None:
 def test_the_one_shard_of_one_has_the_go_operators_form() -> None:
     (part,) = shards.parts_of(buckets(["a.ts.net"]), 1, ZONES)
     text = '{"version":"v1alpha1","ip4":{"a.ts.net":["192.0.2.1"]},"zones":["ts.net"],"serial":7}'
-    assert shards.document(part, 7) == text
+    assert shards.with_serial(shards.document(part), 7) == text
 
 
 def test_each_of_several_shards_says_which_it_is() -> None:
     part = shards.parts_of(buckets(names(9)), 4, ZONES)[3]
-    read = json.loads(shards.document(part, 7))
+    read = json.loads(shards.with_serial(shards.document(part), 7))
     assert (read["serial"], read["shard"], read["shards"]) == (7, 3, 4)
-    assert parse(shards.document(part, 7)).ip4 == {
+    assert parse(shards.with_serial(shards.document(part), 7)).ip4 == {
         name: ["192.0.2.1"] for bucket in part.buckets for name in bucket.ip4
     }
 
@@ -144,7 +144,7 @@ def test_what_a_document_is_marked_with_is_at_its_end(case: Ending) -> None:
 @pytest.mark.parametrize("count", [1, 2, 32])
 def test_the_trailer_of_what_is_written_is_found(count: int) -> None:
     for part in shards.parts_of(buckets(names(40)), count, ZONES):
-        assert shards.trailer_of(shards.document(part, 2**32 - 1)) == Trailer(2**32 - 1, count)
+        assert shards.trailer_of(shards.with_serial(shards.document(part), 2**32 - 1)) == Trailer(2**32 - 1, count)
 
 
 class Holder(NamedTuple):
@@ -207,4 +207,4 @@ def test_what_fits_stays_as_it_is(room: int, served: set[str]) -> None:
 
 def test_what_fits_keeps_its_addresses() -> None:
     (part,) = shards.parts_of(buckets(names(2)), 1, ZONES)
-    assert shards.document(shards.fitting(part, 2 * WEIGHT, ()), 1) == shards.document(part, 1)
+    assert shards.document(shards.fitting(part, 2 * WEIGHT, ())) == shards.document(part)
