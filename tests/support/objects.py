@@ -107,7 +107,7 @@ def to_path(path: str | None = "/", backend: Object | None = None, path_type: st
     return {**given, "pathType": path_type, "backend": backend or to_service()}
 
 
-def ingress(
+def live_ingress(
     annotations: Mapping[str, str] | None = None, *, host: str = "web", spec: Object | None = None, **metadata: Any
 ) -> Object:
     """Return a user's Ingress of our class; *spec* adds to its class and TLS host, or replaces its default backend."""
@@ -118,7 +118,7 @@ def ingress(
     return obj(INGRESS, Key("default", "web"), content, annotations=dict(annotations or {}), **metadata)
 
 
-def dnsconfig(name: str = "ts-dns", nameserver: Object | None = None, **metadata: Any) -> Object:
+def live_dnsconfig(name: str = "ts-dns", nameserver: Object | None = None, **metadata: Any) -> Object:
     """Return a DNSConfig that asks for *nameserver*, one with the defaults if it isn't given."""
     return obj(DNSCONFIG, Key("", name), {"spec": {"nameserver": nameserver or {}}}, **{"generation": 1, **metadata})
 
@@ -131,13 +131,13 @@ def rolled_out(image: str, **status: int) -> Object:
     return obj(DEPLOYMENT, Key(OPERATOR_NAMESPACE, "nameserver"), content, generation=2)
 
 
-def connector(spec: Object | None = None, *, name: str = "router", **metadata: Any) -> Object:
+def live_connector(spec: Object | None = None, *, name: str = "router", **metadata: Any) -> Object:
     """Return a Connector: a subnet router unless *spec* says otherwise."""
     given = {"subnetRouter": {"advertiseRoutes": ["10.40.0.0/14"]}} if spec is None else spec
     return obj(CONNECTOR, Key("", name), {"spec": given}, **{"generation": 1, **metadata})
 
 
-def proxy_class(
+def live_proxy_class(
     name: str = "prod", spec: Object | None = None, *, ready: bool | None = None, **metadata: Any
 ) -> Object:
     """Return a ProxyClass; with *ready*, one that was found so or not so."""

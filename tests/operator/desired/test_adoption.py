@@ -19,10 +19,10 @@ from tsoperator.reconcilers.service import desired as services
 from tests.support.objects import (
     backend_service,
     children_of,
-    connector,
-    dnsconfig,
     egress_service,
-    ingress,
+    live_connector,
+    live_dnsconfig,
+    live_ingress,
     patches_of,
     settings,
     slim_secret,
@@ -79,7 +79,7 @@ def exposed_plan(made: dict[str, Object], found: Children | None = None) -> Plan
 
 def ingress_plan(made: dict[str, Object], found: Children | None = None) -> Plan:
     spec = {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}
-    parent = moved(ingress(host="nginx", spec=spec), "nginx", uid_of(made))
+    parent = moved(live_ingress(host="nginx", spec=spec), "nginx", uid_of(made))
     backends = {"web": backend_service(cluster_ip="192.0.2.105")}
     observed = ingresses.Observed(found or children(made), backends, tailnet=TAILNET)
     wanted = ingresses.wanted(parent, observed, SETTINGS)
@@ -89,7 +89,7 @@ def ingress_plan(made: dict[str, Object], found: Children | None = None) -> Plan
 
 def nameserver_plan(made: dict[str, Object]) -> Plan:
     image = {"repo": "tailscale/k8s-nameserver", "tag": "stable"}
-    obj = dnsconfig(nameserver={"image": image}, uid="dnsconfig-uid")
+    obj = live_dnsconfig(nameserver={"image": image}, uid="dnsconfig-uid")
     observed = dnsconfigs.Observed([obj], made["service"])
     return dnsconfigs.plan(obj, DNSConfig.parse(obj), observed, SETTINGS)
 
@@ -98,7 +98,7 @@ def connector_plan(made: dict[str, Object], found: Children | None = None, proxy
     """Of a recording without what the ProxyClass of that Connector had added, unless that is given."""
     routes = ["10.40.0.0/14", "192.168.0.0/24"]
     spec = {"hostname": "my-router", "subnetRouter": {"advertiseRoutes": routes}, "exitNode": True}
-    obj = connector(spec | ({"proxyClass": "prod"} if proxy_class else {}), uid=uid_of(made))
+    obj = live_connector(spec | ({"proxyClass": "prod"} if proxy_class else {}), uid=uid_of(made))
     parsed = Connector.parse(obj)
     observed = connectors.Observed(found or children(made), proxy_class, TAILNET)
     wanted = connectors.wanted(obj, parsed, observed, SETTINGS)

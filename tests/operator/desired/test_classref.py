@@ -5,7 +5,7 @@ from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class, class_name, is_ready
 
-from tests.support.objects import egress_service, proxy_class
+from tests.support.objects import egress_service, live_proxy_class
 
 KEY = "tailscale.com/proxy-class"
 
@@ -62,10 +62,10 @@ def test_a_default_class_that_does_not_exist_is_not_named_by_the_object() -> Non
 @pytest.mark.parametrize(
     ("found", "is_passing"),
     [
-        (proxy_class(), False),
-        (proxy_class(ready=False), False),
-        (proxy_class(ready=False, generation=2), False),
-        (proxy_class(ready=True, generation=2), True),
+        (live_proxy_class(), False),
+        (live_proxy_class(ready=False), False),
+        (live_proxy_class(ready=False, generation=2), False),
+        (live_proxy_class(ready=True, generation=2), True),
     ],
     ids=["new", "bad", "bad and changed", "good and changed"],
 )
@@ -77,14 +77,14 @@ def test_a_class_that_is_not_ready_is_waited_for(found: Object, *, is_passing: b
 
 
 def test_a_class_that_cannot_be_read_is_waited_for_whatever_is_said_of_it() -> None:
-    found = proxy_class(spec={"metrics": {"enable": "yes"}}, ready=True)
+    found = live_proxy_class(spec={"metrics": {"enable": "yes"}}, ready=True)
     problem = problem_of(egress_service(), found, "prod")
     assert (problem.reason, problem.is_passing) == ("ProxyPending", False)
 
 
 def test_of_a_class_that_is_ready_it_is_read_what_it_says() -> None:
-    assert spec_of(proxy_class(ready=True)) == ProxyClassSpec()
-    given = proxy_class(spec={"useLetsEncryptStagingEnvironment": True}, ready=True)
+    assert spec_of(live_proxy_class(ready=True)) == ProxyClassSpec()
+    given = live_proxy_class(spec={"useLetsEncryptStagingEnvironment": True}, ready=True)
     assert spec_of(given).use_lets_encrypt_staging_environment
 
 
@@ -93,5 +93,5 @@ def test_of_a_class_that_is_ready_it_is_read_what_it_says() -> None:
     [({}, False), ({"tailscale": {}}, False), ({"tailscale": {"acceptRoutes": True}}, True)],
 )
 def test_routes_are_accepted_only_where_a_class_says_so(spec: Object, accepts: bool) -> None:
-    assert accepts_routes(spec_of(proxy_class(spec=spec, ready=True))) is accepts
+    assert accepts_routes(spec_of(live_proxy_class(spec=spec, ready=True))) is accepts
     assert not accepts_routes(None)

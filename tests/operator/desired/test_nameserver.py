@@ -7,10 +7,10 @@ from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.nameserver import elected, is_upstream, nameserver_image, nameserver_labels
 
-from tests.support.objects import deleting, dnsconfig, settings
+from tests.support.objects import deleting, live_dnsconfig, settings
 
-OLD = dnsconfig("b", creationTimestamp="2026-01-01T00:00:00Z")
-NEW = dnsconfig("a", creationTimestamp="2026-01-02T00:00:00Z")
+OLD = live_dnsconfig("b", creationTimestamp="2026-01-01T00:00:00Z")
+NEW = live_dnsconfig("a", creationTimestamp="2026-01-02T00:00:00Z")
 
 
 def test_the_oldest_dnsconfig_counts() -> None:
@@ -18,7 +18,7 @@ def test_the_oldest_dnsconfig_counts() -> None:
 
 
 def test_of_the_same_second_the_first_name_counts() -> None:
-    twin = dnsconfig("a", creationTimestamp="2026-01-01T00:00:00Z")
+    twin = live_dnsconfig("a", creationTimestamp="2026-01-01T00:00:00Z")
     assert elected([OLD, twin]) == elected([twin, OLD]) == twin
 
 
@@ -61,7 +61,7 @@ class Image(NamedTuple):
     ],
 )
 def test_repository_and_tag_fall_back_each_on_its_own(case: Image) -> None:
-    parsed = DNSConfig.parse(dnsconfig(nameserver={"image": case.asked}))
+    parsed = DNSConfig.parse(live_dnsconfig(nameserver={"image": case.asked}))
     assert isinstance(parsed, DNSConfig)
     assert nameserver_image(parsed, settings(nameserver_image=case.default)) == case.image
 

@@ -18,7 +18,7 @@ from tests.operator.desired.test_adoption import (
     recorded,
 )
 from tests.operator.desired.test_overlay import RECORDED_CLASS
-from tests.support.objects import children_of, proxy_class, texts
+from tests.support.objects import children_of, live_proxy_class, texts
 
 _SPEC = "spec.template.spec"
 _SERVICE = {"clusterIPs", "internalTrafficPolicy", "ipFamilies", "sessionAffinity", "type"}
@@ -72,7 +72,7 @@ PLANS: dict[str, Callable[[dict[str, Object], Children], Plan]] = {
     "exposed": exposed_plan,
     "ingress": ingress_plan,
     "connector": connector_plan,
-    "class": partial(connector_plan, proxy_class=proxy_class(spec=RECORDED_CLASS, ready=True)),
+    "class": partial(connector_plan, proxy_class=live_proxy_class(spec=RECORDED_CLASS, ready=True)),
 }
 
 

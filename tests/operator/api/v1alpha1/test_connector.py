@@ -7,7 +7,7 @@ from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.connector import AppConnector, Connector, ConnectorStatus
 from tsoperator.api.v1alpha1.invalid import Invalid
 
-from tests.support.objects import connector
+from tests.support.objects import live_connector
 
 
 def parsed(obj: Object) -> Connector:
@@ -17,17 +17,17 @@ def parsed(obj: Object) -> Connector:
 
 
 def test_what_is_not_said_has_its_default() -> None:
-    spec = parsed(connector({})).spec
+    spec = parsed(live_connector({})).spec
     assert (spec.subnet_router, spec.app_connector, spec.exit_node) == (None, None, False)
     assert (spec.hostname, spec.hostname_prefix, spec.proxy_class, spec.tailnet) == (None, None, None, None)
     assert (spec.replicas, list(spec.tags)) == (1, [])
-    assert parsed(connector({})).status == ConnectorStatus()
+    assert parsed(live_connector({})).status == ConnectorStatus()
 
 
 def test_every_field_is_read() -> None:
     names = {"hostname": "router", "hostnamePrefix": "ts-prod", "proxyClass": "prod", "tailnet": "other"}
     roles = {"subnetRouter": {"advertiseRoutes": ["10.40.0.0/14"]}, "exitNode": True, "appConnector": {}}
-    spec = parsed(connector({**names, **roles, "replicas": 0, "tags": ["tag:k8s"]})).spec
+    spec = parsed(live_connector({**names, **roles, "replicas": 0, "tags": ["tag:k8s"]})).spec
     assert (spec.hostname, spec.hostname_prefix, spec.proxy_class, spec.tailnet) == tuple(names.values())
     assert spec.subnet_router is not None
     assert spec.subnet_router.advertise_routes == ["10.40.0.0/14"]
@@ -36,7 +36,7 @@ def test_every_field_is_read() -> None:
 
 def test_the_status_is_read() -> None:
     device = {"hostname": "router.tail1234.ts.net", "tailnetIPs": ["100.64.0.1"]}
-    status = parsed(connector() | {"status": {"devices": [device], "isExitNode": True, **device}}).status
+    status = parsed(live_connector() | {"status": {"devices": [device], "isExitNode": True, **device}}).status
     assert (status.hostname, status.tailnet_ips, status.is_exit_node) == (*device.values(), True)
     assert [each.hostname for each in status.devices] == ["router.tail1234.ts.net"]
 
@@ -64,4 +64,4 @@ class Case(NamedTuple):
     ],
 )
 def test_what_is_wrong_is_told_by_field(case: Case) -> None:
-    assert Connector.parse({**connector(), "spec": case.spec}) == Invalid(case.message)
+    assert Connector.parse({**live_connector(), "spec": case.spec}) == Invalid(case.message)

@@ -7,11 +7,11 @@ from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass, ProxyClassSpec
 
-from tests.support.objects import proxy_class
+from tests.support.objects import live_proxy_class
 
 
 def parsed(spec: Object) -> ProxyClassSpec:
-    made = ProxyClass.parse(proxy_class(spec=spec))
+    made = ProxyClass.parse(live_proxy_class(spec=spec))
     assert isinstance(made, ProxyClass), made
     return made.spec
 
@@ -76,7 +76,7 @@ class Case(NamedTuple):
     ],
 )
 def test_what_is_wrong_is_told_by_field(case: Case) -> None:
-    made = ProxyClass.parse(proxy_class(spec=case.spec))
+    made = ProxyClass.parse(live_proxy_class(spec=case.spec))
     assert isinstance(made, Invalid)
     assert case.message in made.message
 

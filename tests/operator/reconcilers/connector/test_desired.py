@@ -24,11 +24,11 @@ from tsoperator.settings import Settings
 
 from tests.support.objects import (
     children_of,
-    connector,
     deleted_devices,
     deleting,
     held,
-    proxy_class,
+    live_connector,
+    live_proxy_class,
     settings,
     slim_secret,
     stored,
@@ -54,7 +54,7 @@ def plan(obj: Object, observed: Observed = NOTHING, keys: Keys | Refusal = NO_KE
 
 
 def proxy(spec: Object) -> Proxy:
-    made = desired.wanted(connector(spec), parsed(connector(spec)), NOTHING, SETTINGS)
+    made = desired.wanted(live_connector(spec), parsed(live_connector(spec)), NOTHING, SETTINGS)
     assert isinstance(made, Proxy), made
     return made
 
@@ -119,7 +119,7 @@ def test_a_role_is_told_to_the_proxy_and_shown(case: Role) -> None:
     config = proxy(case.spec).config
     assert (config.routes, config.app_connector) == (case.routes, case.app_connector)
     nothing = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devices": []}
-    status = status_of(plan(connector(case.spec)))
+    status = status_of(plan(live_connector(case.spec)))
     assert {name: value for name, value in status.items() if name != "conditions"} == {**nothing, **case.shown}
 
 
@@ -149,7 +149,7 @@ def test_without_tags_the_devices_get_the_operators(spec: Object, tags: tuple[st
 
 
 def test_children_are_found_by_the_labels_that_they_always_had() -> None:
-    for child in children_of(plan(connector())):
+    for child in children_of(plan(live_connector())):
         assert child["metadata"]["labels"] == {
             "tailscale.com/managed": "true",
             "tailscale.com/parent-resource": "router",
@@ -160,14 +160,14 @@ def test_children_are_found_by_the_labels_that_they_always_had() -> None:
 
 
 def test_a_connector_is_ready_as_soon_as_it_is_made() -> None:
-    made = plan(connector(generation=7))
+    made = plan(live_connector(generation=7))
     assert made.hold == FINALIZER
     assert ready(made) == ("True", "ConnectorCreated", "ConnectorCreated")
     assert status_of(made)["conditions"][0]["observedGeneration"] == 7
 
 
 def test_devices_are_shown_in_the_order_of_replicas() -> None:
-    status = status_of(plan(connector({**EXIT, "replicas": 3}), joined(2, 0)))
+    status = status_of(plan(live_connector({**EXIT, "replicas": 3}), joined(2, 0)))
     shown = [{"hostname": f"r-{n}.tail1234.ts.net", "tailnetIPs": [f"100.64.0.{n}"]} for n in (0, 2)]
     assert status["devices"] == shown
     assert (status["hostname"], status["tailnetIPs"]) == ("r-0.tail1234.ts.net", ["100.64.0.0"])
@@ -176,7 +176,7 @@ def test_devices_are_shown_in_the_order_of_replicas() -> None:
 @pytest.mark.parametrize(("key", "words"), [("new-authkey", "A new auth key has been given"), ("", "within 30 s")])
 def test_a_connector_whose_replica_logs_in_anew_is_not_ready_and_says_which(key: str, words: str) -> None:
     secrets = [secret(0, device_id="n0"), secret(1, device_id="n1", reissue_authkey="")]
-    made = plan(connector({**EXIT, "replicas": 2}), Observed(Children(secrets=secrets)), Keys({1: key}))
+    made = plan(live_connector({**EXIT, "replicas": 2}), Observed(Children(secrets=secrets)), Keys({1: key}))
     status, reason, message = ready(made)
     assert (status, reason) == ("False", "ConnectorCreating")
     assert message.startswith("replica 1 could not log in")
@@ -184,14 +184,14 @@ def test_a_connector_whose_replica_logs_in_anew_is_not_ready_and_says_which(key:
 
 
 def test_a_device_without_a_name_yet_is_shown_with_an_empty_one() -> None:
-    status = status_of(plan(connector(EXIT), Observed(Children(secrets=[secret(0, device_id="n0")]))))
+    status = status_of(plan(live_connector(EXIT), Observed(Children(secrets=[secret(0, device_id="n0")]))))
     assert status["devices"] == [{"hostname": ""}]
     assert not {"hostname", "tailnetIPs"} & status.keys()
 
 
 def test_what_is_not_so_any_more_is_not_shown_any_more() -> None:
-    before = status_of(plan(connector({**EXIT, "replicas": 1}), joined(0)))
-    after = status_of(plan(connector({**APP, "replicas": 0}) | {"status": {**before, "future": 1}}, joined(0)))
+    before = status_of(plan(live_connector({**EXIT, "replicas": 1}), joined(0)))
+    after = status_of(plan(live_connector({**APP, "replicas": 0}) | {"status": {**before, "future": 1}}, joined(0)))
     assert (after["isExitNode"], after["isAppConnector"], after["devices"]) == (False, True, [])
     assert not {"hostname", "tailnetIPs", "future"} & after.keys()
 
@@ -217,7 +217,7 @@ BAD = [
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.words)
 def test_a_bad_connector_is_told_why_and_keeps_what_runs(case: Bad) -> None:
     before: Object = {"subnetRoutes": "", "isExitNode": True, "isAppConnector": False, "devices": [{"hostname": "a"}]}
-    refusal = plan(connector(case.spec) | {"status": before})
+    refusal = plan(live_connector(case.spec) | {"status": before})
     status, reason, message = ready(refusal)
     assert (status, reason) == ("False", "ConnectorInvalid")
     assert case.words in message
@@ -227,19 +227,19 @@ def test_a_bad_connector_is_told_why_and_keeps_what_runs(case: Bad) -> None:
 
 
 def test_a_name_that_is_too_long_for_labels_is_told() -> None:
-    assert not desired.violations(parsed(connector(name="a" * 63)))
-    assert "63 characters, not 64" in desired.violations(parsed(connector(name="a" * 64)))[0]
+    assert not desired.violations(parsed(live_connector(name="a" * 63)))
+    assert "63 characters, not 64" in desired.violations(parsed(live_connector(name="a" * 64)))[0]
 
 
 def test_an_exit_node_may_say_a_default_route_itself() -> None:
-    assert not desired.violations(parsed(connector({**EXIT, "subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}})))
+    assert not desired.violations(parsed(live_connector({**EXIT, "subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}})))
 
 
 def test_a_connector_that_was_never_made_shows_zero_values_with_what_is_wrong() -> None:
-    made = desired.wanted(connector(), Invalid("words"), NOTHING, SETTINGS)
+    made = desired.wanted(live_connector(), Invalid("words"), NOTHING, SETTINGS)
     assert isinstance(made, Plan)
     assert ready(made)[2] == "this Connector is invalid: words"
-    assert desired.plan(connector(), made, Invalid("words"), NOTHING, SETTINGS) == made
+    assert desired.plan(live_connector(), made, Invalid("words"), NOTHING, SETTINGS) == made
     assert {name: value for name, value in status_of(made).items() if name != "conditions"} == {
         "subnetRoutes": "",
         "isExitNode": False,
@@ -249,7 +249,7 @@ def test_a_connector_that_was_never_made_shows_zero_values_with_what_is_wrong() 
 
 
 def plan_with_class(found: Object | None = None) -> Plan:
-    obj = connector({**EXIT, "proxyClass": "prod"}, labels={"tailscale.com/proxy-class": "other"})
+    obj = live_connector({**EXIT, "proxyClass": "prod"}, labels={"tailscale.com/proxy-class": "other"})
     assert desired.class_name(obj) == "prod"
     return plan(obj, Observed(Children(), found))
 
@@ -262,24 +262,24 @@ def test_a_class_that_is_not_there_is_told() -> None:
 
 
 def test_a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event() -> None:
-    refusal = plan_with_class(proxy_class("prod"))
+    refusal = plan_with_class(live_proxy_class("prod"))
     assert ready(refusal)[:2] == ("False", "ConnectorCreating")
     assert "'prod'" in ready(refusal)[2]
     assert (refusal.notes, refusal.steps, refusal.hold) == ([], (), "")
 
 
 def test_a_class_that_changes_is_no_news() -> None:
-    assert plan_with_class(proxy_class("prod", ready=True, generation=2)) == Plan()
+    assert plan_with_class(live_proxy_class("prod", ready=True, generation=2)) == Plan()
 
 
 def test_there_is_no_default_class_for_connectors() -> None:
-    assert desired.class_name(connector(EXIT)) == ""
-    assert ready(plan(connector(EXIT), of=settings(proxy_class="prod")))[0] == "True"
+    assert desired.class_name(live_connector(EXIT)) == ""
+    assert ready(plan(live_connector(EXIT), of=settings(proxy_class="prod")))[0] == "True"
 
 
 @pytest.mark.parametrize("spec", [None, ["prod"], {"proxyClass": 7}])
 def test_a_broken_connector_names_no_class(spec: object) -> None:
-    assert desired.class_name({**connector(), "spec": spec}) == ""
+    assert desired.class_name({**live_connector(), "spec": spec}) == ""
 
 
 UNUSABLE = TailnetView("other", refusal=Refusal("Tailnet 'other' can't be used"))
@@ -287,11 +287,11 @@ UNUSABLE = TailnetView("other", refusal=Refusal("Tailnet 'other' can't be used")
 
 @pytest.mark.parametrize(("spec", "name"), [(None, ""), ({}, ""), ({"tailnet": 7}, ""), ({"tailnet": "a"}, "a")])
 def test_a_connector_names_its_tailnet_or_is_in_the_operators(spec: object, name: str) -> None:
-    assert desired.tailnet_name({**connector(), "spec": spec}) == name
+    assert desired.tailnet_name({**live_connector(), "spec": spec}) == name
 
 
 def test_a_tailnet_that_cannot_be_used_is_told() -> None:
-    refusal = plan(connector({**EXIT, "tailnet": "other"}), Observed(Children(), tailnet=UNUSABLE))
+    refusal = plan(live_connector({**EXIT, "tailnet": "other"}), Observed(Children(), tailnet=UNUSABLE))
     message = "Tailnet 'other' can't be used: make a Connector without spec.tailnet"
     assert ready(refusal) == ("False", "ConnectorCreationFailed", message)
     assert refusal == Plan(status=refusal.status, notes=[Note("Warning", "ConnectorCreationFailed", message)])
@@ -299,27 +299,27 @@ def test_a_tailnet_that_cannot_be_used_is_told() -> None:
 
 def test_the_proxies_join_the_tailnet_of_the_connector() -> None:
     observed = Observed(Children(), tailnet=TailnetView("other", "https://headscale.example.org"))
-    made = desired.wanted(connector(EXIT), parsed(connector(EXIT)), observed, SETTINGS)
+    made = desired.wanted(live_connector(EXIT), parsed(live_connector(EXIT)), observed, SETTINGS)
     assert isinstance(made, Proxy)
     assert (made.tailnet, made.config.server_url) == ("other", "https://headscale.example.org")
 
 
 def test_a_connector_that_was_never_held_goes_without_a_plan() -> None:
-    assert desired.plan_deletion(connector(), joined(0)) == Plan()
+    assert desired.plan_deletion(live_connector(), joined(0)) == Plan()
 
 
 def test_a_connector_goes_after_its_devices() -> None:
-    made = plan(deleting(held(connector())), joined(0, 1))
+    made = plan(deleting(held(live_connector())), joined(0, 1))
     assert (deleted_devices(made), made.release) == (["n0", "n1"], FINALIZER)
 
 
 @pytest.mark.parametrize("spec", [None, {"subnetRouter": []}])
 def test_a_broken_connector_goes_too(spec: object) -> None:
-    assert plan(deleting(held({**connector(), "spec": spec}))).release == FINALIZER
+    assert plan(deleting(held({**live_connector(), "spec": spec}))).release == FINALIZER
 
 
 def test_devices_of_another_tailnet_are_not_forgotten() -> None:
-    obj = deleting(held(connector({**EXIT, "tailnet": "other"})))
+    obj = deleting(held(live_connector({**EXIT, "tailnet": "other"})))
     made = plan(obj, replace(joined(0), tailnet=UNUSABLE))
     assert (made.steps, made.release) == ((), "")
     assert "delete this Connector's devices there" in ready(made)[2]
@@ -328,7 +328,7 @@ def test_devices_of_another_tailnet_are_not_forgotten() -> None:
 
 def test_what_went_wrong_is_told_and_tried_again() -> None:
     refusal = Refusal("the control server is away", error=ValueError("503"))
-    made = plan(connector(), keys=refusal)
+    made = plan(live_connector(), keys=refusal)
     assert ready(made) == ("False", "ConnectorCreationFailed", "the control server is away")
     notes = [Note("Warning", "ConnectorCreationFailed", "the control server is away")]
     assert made == Plan(status=made.status, notes=notes, error=refusal.error)
@@ -350,7 +350,7 @@ SPECS = st.fixed_dictionaries(
 @examples(deadline=None)
 @given(SPECS)
 def test_every_connector_has_a_plan(spec: dict[str, Any]) -> None:
-    obj = stored(held(connector(spec)))
+    obj = stored(held(live_connector(spec)))
     made = Connector.parse(obj)
     if isinstance(made, Connector) and isinstance(desired.wanted(obj, made, NOTHING, SETTINGS), Proxy):
         assert len(children_of(plan(obj))) == 2 + made.spec.replicas

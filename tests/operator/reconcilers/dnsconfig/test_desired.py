@@ -18,7 +18,7 @@ from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.reconcilers.dnsconfig.desired import Observed
 from tsoperator.settings import Settings
 
-from tests.support.objects import children_of, deleting, dnsconfig, held, obj, settings
+from tests.support.objects import children_of, deleting, held, live_dnsconfig, obj, settings
 
 SETTINGS = settings()
 OURS = settings(nameserver_image="example.org/tsnameserver:v1")
@@ -37,7 +37,7 @@ def child(made: Plan, kind: str) -> Object:
 
 
 def deployment_spec(nameserver: Object | None = None, of: Settings = SETTINGS) -> Object:
-    spec: Object = child(plan(dnsconfig(nameserver=nameserver), of=of), "Deployment")["spec"]
+    spec: Object = child(plan(live_dnsconfig(nameserver=nameserver), of=of), "Deployment")["spec"]
     return spec
 
 
@@ -51,7 +51,7 @@ def live_service(**spec: str) -> Object:
 
 
 def test_every_child_is_the_dnsconfigs_in_the_operators_namespace() -> None:
-    made = plan(dnsconfig())
+    made = plan(live_dnsconfig())
     assert made.hold == FINALIZER
     assert [found["kind"] for found in children_of(made)] == [
         "ServiceAccount",
@@ -70,7 +70,7 @@ def test_every_child_is_the_dnsconfigs_in_the_operators_namespace() -> None:
 
 
 def test_the_nameserver_may_read_configmaps_and_nothing_else() -> None:
-    made = plan(dnsconfig())
+    made = plan(live_dnsconfig())
     rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
     assert child(made, "Role")["rules"] == [rule]
     binding = child(made, "RoleBinding")
@@ -171,7 +171,7 @@ def test_placement_that_is_not_asked_for_is_left_out(pod: Object) -> None:
 
 
 def service_spec(nameserver: Object | None = None, live: Object | None = None) -> Object:
-    spec: Object = child(plan(dnsconfig(nameserver=nameserver), service=live), "Service")["spec"]
+    spec: Object = child(plan(live_dnsconfig(nameserver=nameserver), service=live), "Service")["spec"]
     return spec
 
 
@@ -220,7 +220,7 @@ def test_the_service_leads_past_a_nameserver_of_the_go_operator_that_is_about_to
     deployment = obj(DEPLOYMENT, Key("tailscale", "nameserver"), {"spec": spec}, generation=1)
     counts = {"replicas": case.replicas, "updatedReplicas": case.updated, "readyReplicas": case.ready}
     deployment["status"] = {"observedGeneration": case.seen, **counts}
-    found, pods = dnsconfig(), [obj(POD, Key("tailscale", f"nameserver-{each}")) for each in range(case.pods)]
+    found, pods = live_dnsconfig(), [obj(POD, Key("tailscale", f"nameserver-{each}")) for each in range(case.pods)]
     made = desired.plan(found, DNSConfig.parse(found), Observed([found], deployment=deployment, pods=pods), OURS)
     selector = child(made, "Service")["spec"]["selector"]
     assert selector == {"app": "nameserver", **({"tailscale.com/managed": "true"} if case.alone else {})}
@@ -241,7 +241,7 @@ def test_the_cluster_ip_counts_at_creation_only() -> None:
 
 
 def test_once_the_service_has_its_address_the_dnsconfig_is_ready() -> None:
-    found = dnsconfig(generation=4)
+    found = live_dnsconfig(generation=4)
     status = plan(found, service=live_service(clusterIP="192.0.2.53"), of=OURS).status
     assert status is not None
     (condition,) = status["conditions"]
@@ -258,12 +258,12 @@ def test_once_the_service_has_its_address_the_dnsconfig_is_ready() -> None:
 
 @pytest.mark.parametrize("service", [None, live_service(), live_service(clusterIP=""), live_service(clusterIP="None")])
 def test_until_then_its_status_is_left_alone(service: Object | None) -> None:
-    assert plan(dnsconfig(), service=service).status is None
+    assert plan(live_dnsconfig(), service=service).status is None
 
 
 def status_with(left_out: str | None, of: object = SETTINGS, **conditions: Object) -> Object:
     """The status of a DNSConfig whose ConfigMap of records says how many names it leaves out."""
-    found = {**dnsconfig(generation=4), "status": {"conditions": [*conditions.values()]}}
+    found = {**live_dnsconfig(generation=4), "status": {"conditions": [*conditions.values()]}}
     notes = {} if left_out is None else {"tailscale.com/records-left-out": left_out}
     records = obj(CONFIGMAP, Key("tailscale", "dnsrecords"), annotations=notes)
     deployment = obj(DEPLOYMENT, Key("tailscale", "nameserver"), {"spec": deployment_spec(of=OURS)}, generation=1)
@@ -340,7 +340,7 @@ class Lost(NamedTuple):
     ],
 )
 def test_what_is_lost_by_the_go_nameserver_is_said_in_a_condition(case: Lost) -> None:
-    found = dnsconfig(nameserver={"image": case.image}, generation=4)
+    found = live_dnsconfig(nameserver={"image": case.image}, generation=4)
     observed = Observed([found], live_service(clusterIP="192.0.2.53"))
     status = desired.plan(found, DNSConfig.parse(found), observed, settings(**case.settings)).status
     assert status is not None
@@ -368,8 +368,8 @@ def refused(found: Object, *others: Object) -> tuple[Plan, Object]:
 
 
 def test_of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays() -> None:
-    old = dnsconfig("old", creationTimestamp="2026-01-01T00:00:00Z")
-    new = dnsconfig("new", creationTimestamp="2026-01-02T00:00:00Z", generation=2)
+    old = live_dnsconfig("old", creationTimestamp="2026-01-01T00:00:00Z")
+    new = live_dnsconfig("new", creationTimestamp="2026-01-02T00:00:00Z", generation=2)
     _, condition = refused(new, old)
     assert (condition["status"], condition["reason"]) == ("False", "MultipleDNSConfigsPresent")
     assert "'old' is older: delete one of the two" in condition["message"]
@@ -379,7 +379,7 @@ def test_of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays() -> None:
 
 def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs() -> None:
     status = {"nameserver": {"ip": "192.0.2.53"}}
-    made, condition = refused({**dnsconfig(nameserver={"replicas": -1}), "status": status})
+    made, condition = refused({**live_dnsconfig(nameserver={"replicas": -1}), "status": status})
     assert (condition["status"], condition["reason"]) == ("False", "NameserverInvalid")
     assert "spec.nameserver.replicas must be at least 0" in condition["message"]
     assert made.status is not None
@@ -390,7 +390,7 @@ def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs() -> None:
 def test_a_refusal_is_told_beside_what_runs_and_tried_again(given: str, told: str) -> None:
     status = {"nameserver": {"ip": "192.0.2.53"}}
     refusal = Refusal("no Deployments for you", given, ValueError("403"))
-    made = desired.failed({**dnsconfig(generation=4), "status": status}, refusal)
+    made = desired.failed({**live_dnsconfig(generation=4), "status": status}, refusal)
     wanted = condition("NameserverReady", False, told, "no Deployments for you", 4)
     assert made.status == {**status, "conditions": [{**wanted, "lastTransitionTime": ""}]}
     assert made == Plan(
@@ -399,8 +399,8 @@ def test_a_refusal_is_told_beside_what_runs_and_tried_again(given: str, told: st
 
 
 def test_what_was_made_for_a_dnsconfig_goes_with_it() -> None:
-    leaving = deleting(held(dnsconfig(nameserver={"replicas": -1})))
-    assert plan(leaving, dnsconfig("other")) == Plan(release=FINALIZER)
+    leaving = deleting(held(live_dnsconfig(nameserver={"replicas": -1})))
+    assert plan(leaving, live_dnsconfig("other")) == Plan(release=FINALIZER)
 
 
 VALUES = st.recursive(
@@ -412,5 +412,5 @@ VALUES = st.recursive(
 @examples(deadline=None)
 @given(st.dictionaries(st.sampled_from(["image", "pod", "replicas", "service"]), VALUES))
 def test_every_dnsconfig_has_a_plan(nameserver: Object) -> None:
-    made = plan(dnsconfig(nameserver=nameserver))
+    made = plan(live_dnsconfig(nameserver=nameserver))
     assert (len(made.steps) == 5) is not bool(made.notes)

@@ -24,7 +24,7 @@ from tests.support.objects import (
     children_of,
     deleting,
     deletions_of,
-    dnsconfig,
+    live_dnsconfig,
     obj,
     patches_of,
     rolled_out,
@@ -33,7 +33,7 @@ from tests.support.objects import (
 
 SETTINGS = settings()
 OURS = settings(nameserver_image="example.org/tsnameserver:v1")
-DNSCONFIG_OBJ = dnsconfig()
+DNSCONFIG_OBJ = live_dnsconfig()
 METADATA: Object = {
     "labels": nameserver_labels("ts-dns", "tailscale"),
     "ownerReferences": [owner_reference(DNSCONFIG, "ts-dns", "ts-dns-uid")],
@@ -420,7 +420,7 @@ def test_another_image_merges_the_shards_or_splits_the_document() -> None:
 
 @pytest.mark.parametrize("of", [SETTINGS, OURS])
 def test_an_invalid_dnsconfig_keeps_the_way_that_records_are_held(of: object) -> None:
-    invalid = dnsconfig(nameserver={"replicas": -1})
+    invalid = live_dnsconfig(nameserver={"replicas": -1})
     cluster = carried_out({}, sharded({}, named(60), of=of))
     swapped = OURS if of is SETTINGS else SETTINGS
     made = desired.plan(invalid, Observed(buckets(named(60)), cluster), swapped, LIMITS)

@@ -15,7 +15,7 @@ from tests.support.objects import (
     endpoint,
     endpoint_slice,
     headless,
-    ingress,
+    live_ingress,
     settings,
 )
 
@@ -56,11 +56,11 @@ class Named(NamedTuple):
         Named(egress_service({"tailscale.com/tailnet-fqdn": FQDN, "tailscale.com/proxy-group": "g"}), FQDN, ""),
         Named(egress_service({}), FQDN, ""),
         Named(deleting(egress_service()), FQDN, ""),
-        Named(ingress(), "web.tail1234.ts.net", "web.tail1234.ts.net"),
-        Named(ingress(), "", ""),
-        Named(ingress(spec={"ingressClassName": "nginx"}), "web.tail1234.ts.net", ""),
-        Named(ingress({"tailscale.com/proxy-group": "g"}), "web.tail1234.ts.net", ""),
-        Named(deleting(ingress()), "web.tail1234.ts.net", ""),
+        Named(live_ingress(), "web.tail1234.ts.net", "web.tail1234.ts.net"),
+        Named(live_ingress(), "", ""),
+        Named(live_ingress(spec={"ingressClassName": "nginx"}), "web.tail1234.ts.net", ""),
+        Named(live_ingress({"tailscale.com/proxy-group": "g"}), "web.tail1234.ts.net", ""),
+        Named(deleting(live_ingress()), "web.tail1234.ts.net", ""),
     ],
 )
 def test_a_name_is_served_while_its_parent_asks_for_it(case: Named) -> None:
@@ -123,7 +123,7 @@ class Unknown(NamedTuple):
     "case",
     [
         Unknown(proxy(UP, name=f"{FQDN.upper()}."), {FQDN: ["192.0.2.1"]}),
-        Unknown(proxy(UP, parent=ingress(), name="web.tail1234.ts.net"), {"web.tail1234.ts.net": ["192.0.2.1"]}),
+        Unknown(proxy(UP, parent=live_ingress(), name="web.tail1234.ts.net"), {"web.tail1234.ts.net": ["192.0.2.1"]}),
         Unknown(proxy(EMPTY), {FQDN: []}),
         Unknown(proxy(UP, name=""), {}),
         Unknown(proxy(UP, deletionTimestamp="2026-01-02T03:04:05Z"), {}),
@@ -141,7 +141,7 @@ def test_a_proxys_service_that_goes_takes_the_name_along() -> None:
 
 
 def test_the_class_of_ingresses_can_be_another() -> None:
-    private = proxy(UP, parent=ingress(spec={"ingressClassName": "private"}), name="web.tail1234.ts.net")
+    private = proxy(UP, parent=live_ingress(spec={"ingressClassName": "private"}), name="web.tail1234.ts.net")
     assert record_of(private, settings(ingress_class="private")) == Record("web.tail1234.ts.net", ("192.0.2.1",), ())
 
 

@@ -31,10 +31,10 @@ from tests.support.objects import (
     deletions_of,
     headless,
     held,
-    ingress,
+    live_ingress,
+    live_proxy_class,
     obj,
     pod,
-    proxy_class,
     settings,
     slim_secret,
     stored,
@@ -97,14 +97,14 @@ def reasons(plan: Plan) -> list[str]:
     ],
 )
 def test_an_ingress_of_our_class_is_ours(annotations: dict[str, str], class_: str | None, ours: bool) -> None:
-    found = ingress(annotations, spec={"ingressClassName": class_})
+    found = live_ingress(annotations, spec={"ingressClassName": class_})
     assert desired.is_ours(found, SETTINGS) is ours
     assert desired.is_leaving(found, SETTINGS) is not ours
     assert desired.is_leaving(deleting(found), SETTINGS)
 
 
 def test_the_class_can_be_another() -> None:
-    assert desired.is_ours(ingress(spec={"ingressClassName": "private"}), settings(ingress_class="private"))
+    assert desired.is_ours(live_ingress(spec={"ingressClassName": "private"}), settings(ingress_class="private"))
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_the_class_can_be_another() -> None:
     [("web", "web"), ("web.tail1234.ts.net", "web"), ("", "default-web-ingress"), (".x", "default-web-ingress")],
 )
 def test_the_hostname_is_the_first_label_of_the_tls_host(host: str, name: str) -> None:
-    assert desired.hostname(ingress({"tailscale.com/hostname": "ignored"}, host=host)) == name
+    assert desired.hostname(live_ingress({"tailscale.com/hostname": "ignored"}, host=host)) == name
 
 
 def test_tags_are_the_annotations_trimmed_or_the_operators() -> None:
-    assert desired.tags(ingress({"tailscale.com/tags": "tag:a, tag:b"}), SETTINGS) == ("tag:a", "tag:b")
-    assert desired.tags(ingress({"tailscale.com/tags": ""}), SETTINGS) == ("tag:k8s",)
-    assert desired.tags(ingress(), SETTINGS) == ("tag:k8s",)
+    assert desired.tags(live_ingress({"tailscale.com/tags": "tag:a, tag:b"}), SETTINGS) == ("tag:a", "tag:b")
+    assert desired.tags(live_ingress({"tailscale.com/tags": ""}), SETTINGS) == ("tag:k8s",)
+    assert desired.tags(live_ingress(), SETTINGS) == ("tag:k8s",)
 
 
 class Refused(NamedTuple):
@@ -141,32 +141,32 @@ class Refused(NamedTuple):
     ],
 )
 def test_an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs(case: Refused) -> None:
-    plan = planned(ingress(case.annotations, host=case.host))
+    plan = planned(live_ingress(case.annotations, host=case.host))
     assert reasons(plan) == case.reasons
     assert case.words in plan.notes[0].message
     assert plan == Plan(notes=plan.notes)
 
 
 def test_an_ingress_waits_for_its_proxy_class() -> None:
-    found = Observed(Children(), WEB, proxy_class("prod"))
-    plan = planned(ingress({"tailscale.com/proxy-class": "prod"}), found)
+    found = Observed(Children(), WEB, live_proxy_class("prod"))
+    plan = planned(live_ingress({"tailscale.com/proxy-class": "prod"}), found)
     assert reasons(plan) == ["ProxyPending"]
 
 
 def test_an_ingress_waits_quietly_while_its_proxy_class_is_looked_at_again() -> None:
-    found = Observed(Children(), WEB, proxy_class("prod", ready=True, generation=2))
-    assert planned(ingress({"tailscale.com/proxy-class": "prod"}), found) == Plan(notes=[])
+    found = Observed(Children(), WEB, live_proxy_class("prod", ready=True, generation=2))
+    assert planned(live_ingress({"tailscale.com/proxy-class": "prod"}), found) == Plan(notes=[])
 
 
 def test_an_ingress_is_not_kept_from_its_proxy_by_a_class_that_is_ready() -> None:
     spec = {"tailscale": {"acceptRoutes": True}}
-    found = Observed(Children(), WEB, proxy_class("prod", spec, ready=True))
-    made = proxy(ingress({"tailscale.com/proxy-class": "prod"}), found)
+    found = Observed(Children(), WEB, live_proxy_class("prod", spec, ready=True))
+    made = proxy(live_ingress({"tailscale.com/proxy-class": "prod"}), found)
     assert (made.proxy_class is not None, made.config.accept_routes) == (True, True)
 
 
 def test_without_a_usable_backend_what_runs_stays() -> None:
-    plan = planned(ingress(spec=missing()), logged_in(CURRENT))
+    plan = planned(live_ingress(spec=missing()), logged_in(CURRENT))
     assert reasons(plan) == ["InvalidIngressBackend", "NoValidBackends"]
     assert plan == Plan(notes=plan.notes)
 
@@ -177,14 +177,14 @@ def missing() -> Object:
 
 @pytest.mark.parametrize(("annotations", "forward"), [({}, False), (FORWARD, True)])
 def test_the_proxy_serves_and_forwards_only_if_asked(annotations: dict[str, str], forward: bool) -> None:
-    made = proxy(ingress(annotations))
+    made = proxy(live_ingress(annotations))
     assert (str(made.owner), made.parent_uid) == ("ingress:default/web", "web-uid")
     assert made.pod == served_ingress(forward_cluster_traffic=forward)
     assert made.config.serve_config is not None
 
 
 def test_a_new_ingress_gets_its_proxy_and_an_empty_status() -> None:
-    plan = planned(ingress(), keys=KEY)
+    plan = planned(live_ingress(), keys=KEY)
     assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
     files = texts(children_of(plan)[1])
     assert json.loads(files["serve-config"])["TCP"] == {"443": {"HTTPS": True}}
@@ -215,33 +215,33 @@ class Reported(NamedTuple):
     ],
 )
 def test_status_and_name_are_what_the_device_reports(case: Reported) -> None:
-    plan = planned(ingress(), logged_in(case.data))
+    plan = planned(live_ingress(), logged_in(case.data))
     wanted = [{"hostname": case.shown, "ports": [HTTPS]}] if case.shown else []
     assert shown(plan) == wanted
-    assert proxy(ingress(), logged_in(case.data)).magic_dns_name == case.name
+    assert proxy(live_ingress(), logged_in(case.data)).magic_dns_name == case.name
     assert reasons(plan) == [*case.notes]
 
 
 @pytest.mark.parametrize(("key", "reason"), [("new-authkey", "AuthKeyReissued"), ("", "AuthKeyDelayed")])
 def test_an_ingress_whose_proxy_logs_in_anew_says_so_by_an_event(key: str, reason: str) -> None:
-    plan = planned(ingress(), logged_in({**DEVICE, "reissue_authkey": ""}), Keys({0: key}))
+    plan = planned(live_ingress(), logged_in({**DEVICE, "reissue_authkey": ""}), Keys({0: key}))
     assert reasons(plan) == [reason]
     assert shown(plan) == [{"hostname": "web.tail1234.ts.net", "ports": [HTTPS]}]
 
 
 def test_with_a_redirect_port_80_is_shown_second() -> None:
-    plan = planned(ingress({"tailscale.com/http-redirect": "true"}), logged_in(DEVICE))
+    plan = planned(live_ingress({"tailscale.com/http-redirect": "true"}), logged_in(DEVICE))
     assert shown(plan)[0]["ports"] == [HTTPS, HTTP]
 
 
 def test_a_status_that_is_out_of_date_is_cleared() -> None:
-    old = {**ingress(), "status": {"loadBalancer": {"ingress": [{"hostname": "old.tail1234.ts.net"}]}, "more": 1}}
+    old = {**live_ingress(), "status": {"loadBalancer": {"ingress": [{"hostname": "old.tail1234.ts.net"}]}, "more": 1}}
     assert planned(old).status == {"loadBalancer": {}, "more": 1}
 
 
 def test_a_path_that_is_left_out_is_told_while_the_rest_is_served() -> None:
     spec = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}
-    plan = planned(ingress(spec=spec))
+    plan = planned(live_ingress(spec=spec))
     assert (reasons(plan), len(children_of(plan))) == (["InvalidIngressBackend"], 3)
 
 
@@ -249,8 +249,8 @@ def test_a_path_that_is_left_out_is_told_while_the_rest_is_served() -> None:
     ("host", "told"), [("web", []), ("web.tail1234.ts.net", []), ("web.example.org", ["IgnoredTLSHosts"])]
 )
 def test_a_host_of_another_domain_than_the_tailnets_is_told(host: str, told: list[str]) -> None:
-    assert reasons(planned(ingress(host=host), logged_in(DEVICE))) == told
-    assert reasons(planned(ingress(host=host))) == []
+    assert reasons(planned(live_ingress(host=host), logged_in(DEVICE))) == told
+    assert reasons(planned(live_ingress(host=host))) == []
 
 
 class Staged(NamedTuple):
@@ -272,8 +272,8 @@ class Staged(NamedTuple):
     ],
 )
 def test_certificates_come_from_where_the_class_says_that_counts(case: Staged) -> None:
-    classes = {name: proxy_class(name, {STAGING: name == "staging"}, ready=True) for name in ("staging", "plain")}
-    parent, chosen = ingress(case.annotations, labels=case.labels), settings(proxy_class=case.default)
+    classes = {name: live_proxy_class(name, {STAGING: name == "staging"}, ready=True) for name in ("staging", "plain")}
+    parent, chosen = live_ingress(case.annotations, labels=case.labels), settings(proxy_class=case.default)
     found = Observed(Children(), WEB, classes.get(class_name(parent, case.default)))
     (made,) = [obj for obj in children_of(planned(parent, found, of=chosen)) if obj["kind"] == "StatefulSet"]
     names = {variable["name"] for variable in made["spec"]["template"]["spec"]["containers"][0]["env"]}
@@ -283,7 +283,7 @@ def test_certificates_come_from_where_the_class_says_that_counts(case: Staged) -
 @pytest.mark.parametrize(("missed_for", "told", "again"), [(0, [], 600), (601, ["CertificatePending"], None)])
 def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: float | None) -> None:
     seen = Seen("web.tail1234.ts.net", Certificate(is_there=False), datetime(2026, 1, 2, tzinfo=UTC), missed_for)
-    plan = planned(ingress(), replace(logged_in(DEVICE), certificate=seen))
+    plan = planned(live_ingress(), replace(logged_in(DEVICE), certificate=seen))
     assert (reasons(plan), plan.requeue_after) == (told, again)
 
 
@@ -292,20 +292,20 @@ def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: 
     ("value", "told"), [("true", []), ("false", []), ("True", ["IgnoredAnnotation"]), ("", ["IgnoredAnnotation"])]
 )
 def test_a_switch_that_is_neither_on_nor_off_is_told(name: str, value: str, told: list[str]) -> None:
-    plan = planned(ingress({f"tailscale.com/{name}": value}))
+    plan = planned(live_ingress({f"tailscale.com/{name}": value}))
     ignored = [note for note in plan.notes if note.reason != "FunnelNeedsPolicy"]
     assert [note.reason for note in ignored] == told
     assert [f'tailscale.com/{name} is "{value}"' in note.message for note in ignored] == [True] * len(told)
 
 
 def test_plain_http_without_a_group_is_told_to_have_no_effect() -> None:
-    (note,) = planned(ingress({"tailscale.com/http-endpoint": "enabled"})).notes
+    (note,) = planned(live_ingress({"tailscale.com/http-endpoint": "enabled"})).notes
     assert "has no effect without a ProxyGroup" in note.message
 
 
 @pytest.mark.parametrize(("length", "told"), [(63, []), (64, ["InvalidName"])])
 def test_a_name_that_is_too_long_for_labels_is_told(length: int, told: list[str]) -> None:
-    parent = ingress()
+    parent = live_ingress()
     parent["metadata"]["name"] = "a" * length
     assert reasons(planned(parent)) == told
 
@@ -336,19 +336,19 @@ def test_what_is_wrong_with_the_ingress_class_is_said(found: Object | None, word
 def leaving(host: str) -> Object:
     """An Ingress that has moved to another class, whose status shows *host*."""
     status = {"loadBalancer": {"ingress": [{"hostname": host}]}}
-    return {**held(ingress(spec={"ingressClassName": "nginx"})), "status": status}
+    return {**held(live_ingress(spec={"ingressClassName": "nginx"})), "status": status}
 
 
 def test_an_ingress_that_we_never_held_is_left_alone() -> None:
-    assert desired.plan_deletion(ingress(), logged_in(DEVICE)) == Plan()
+    assert desired.plan_deletion(live_ingress(), logged_in(DEVICE)) == Plan()
 
 
 def test_removal_takes_three_steps() -> None:
-    pods = stored(children_of(planned(ingress(), keys=KEY))[2])
+    pods = stored(children_of(planned(live_ingress(), keys=KEY))[2])
     rest = logged_in(DEVICE).children
     steps = [
         desired.plan_deletion(
-            deleting(held(ingress())), Observed(Children(rest.services, statefulsets, rest.secrets), WEB)
+            deleting(held(live_ingress())), Observed(Children(rest.services, statefulsets, rest.secrets), WEB)
         )
         for statefulsets in ([pods], [deleting(pods)], [])
     ]
@@ -377,13 +377,13 @@ def test_an_ingress_that_shows_nothing_goes_too(status: Object) -> None:
 def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
     refusal = Refusal("the control server is away", error=ValueError("503"))
     plan = Plan(notes=[Note("Warning", "ProxyFailed", refusal.message)], error=refusal.error)
-    assert planned(ingress(), keys=refusal) == plan
+    assert planned(live_ingress(), keys=refusal) == plan
 
 
 def test_an_ingress_whose_services_cannot_be_seen_keeps_what_runs_and_is_looked_at_again() -> None:
     unseen = Observed(Children(), {}, knows_services=False)
-    assert planned(ingress(), unseen) == Plan(requeue_after=60)
-    assert planned(deleting(held(ingress())), unseen).release == FINALIZER
+    assert planned(live_ingress(), unseen) == Plan(requeue_after=60)
+    assert planned(deleting(held(live_ingress())), unseen).release == FINALIZER
 
 
 NOTHING: st.SearchStrategy[Object | None] = st.none() | st.just({})
@@ -428,7 +428,7 @@ ANNOTATIONS = st.dictionaries(
 @examples(deadline=None)
 @given(ANNOTATIONS, SPECS, st.sampled_from([{}, DEVICE, CURRENT, {**CURRENT, "https_endpoint": "no-https"}]))
 def test_every_ingress_has_a_plan(annotations: dict[str, str], spec: Object, data: dict[str, str]) -> None:
-    found = ingress(annotations, spec=spec, finalizers=[FINALIZER])
+    found = live_ingress(annotations, spec=spec, finalizers=[FINALIZER])
     observed = logged_in(data) if data else NEW
     assert desired.plan_deletion(found, observed).release == FINALIZER
     plan, wanted = planned(found, observed, KEY), desired.wanted(found, observed, SETTINGS)

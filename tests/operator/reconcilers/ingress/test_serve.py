@@ -7,7 +7,7 @@ import pytest
 from tsoperator.api.objects import Object
 from tsoperator.reconcilers.ingress.serve import Serving, backend_names, redirects, serving, tls_host
 
-from tests.support.objects import backend_service, ingress, to_path, to_service
+from tests.support.objects import backend_service, live_ingress, to_path, to_service
 
 REDIRECT = {"tailscale.com/http-redirect": "true"}
 FUNNEL = {"tailscale.com/funnel": "true"}
@@ -32,7 +32,7 @@ def rules(*paths: Object, **rule: object) -> Object:
 
 
 def served(spec: Object, host: str = "web") -> Serving:
-    return serving(ingress(host=host, spec=spec), MANY)
+    return serving(live_ingress(host=host, spec=spec), MANY)
 
 
 def proxied(result: Serving) -> dict[str, str]:
@@ -52,7 +52,7 @@ UNDEFINED = ("Normal", "PathUndefined")
 
 
 def test_with_redirect_and_funnel_the_config_is_byte_for_byte_the_go_operators() -> None:
-    result = serving(ingress({**REDIRECT, **FUNNEL}, host="default-test"), WEB)
+    result = serving(live_ingress({**REDIRECT, **FUNNEL}, host="default-test"), WEB)
     assert json.dumps(result.config, separators=(",", ":")) == (
         '{"TCP":{"443":{"HTTPS":true},"80":{"HTTP":true}},'
         '"Web":{"${TS_CERT_DOMAIN}:443":{"Handlers":{"/":{"Proxy":"http://192.0.2.4:8080/"}}},'
@@ -64,21 +64,21 @@ def test_with_redirect_and_funnel_the_config_is_byte_for_byte_the_go_operators()
 
 @pytest.mark.parametrize("annotations", [{}, {"tailscale.com/funnel": "yes", "tailscale.com/http-redirect": "True"}])
 def test_without_them_only_https_is_served(annotations: dict[str, str]) -> None:
-    assert serving(ingress(annotations), WEB).config == {
+    assert serving(live_ingress(annotations), WEB).config == {
         "TCP": {"443": {"HTTPS": True}},
         "Web": {"${TS_CERT_DOMAIN}:443": {"Handlers": {"/": {"Proxy": "http://192.0.2.4:8080/"}}}},
     }
 
 
 def test_funnel_without_redirect_is_for_https_alone() -> None:
-    config = serving(ingress(FUNNEL), WEB).config
+    config = serving(live_ingress(FUNNEL), WEB).config
     assert config is not None
     assert config["AllowFunnel"] == {"${TS_CERT_DOMAIN}:443": True}
-    assert not redirects(ingress(FUNNEL))
+    assert not redirects(live_ingress(FUNNEL))
 
 
 def test_every_path_is_redirected() -> None:
-    config = serving(ingress(REDIRECT, spec=rules(to_path("/a"), to_path("/b"))), WEB).config
+    config = serving(live_ingress(REDIRECT, spec=rules(to_path("/a"), to_path("/b"))), WEB).config
     assert config is not None
     assert list(config["Web"]["${TS_CERT_DOMAIN}:80"]["Handlers"]) == ["/a", "/b"]
 
@@ -166,7 +166,7 @@ def test_the_tls_host_is_compared_whole() -> None:
 )
 def test_an_ingress_that_says_nothing_serves_nothing(spec: Object) -> None:
     assert served(spec) == Serving(None, ())
-    assert list(backend_names(ingress(spec=spec))) == []
+    assert list(backend_names(live_ingress(spec=spec))) == []
 
 
 @pytest.mark.parametrize(
@@ -180,13 +180,13 @@ def test_an_ingress_that_says_nothing_serves_nothing(spec: Object) -> None:
     ],
 )
 def test_only_the_first_host_of_the_first_tls_entry_counts(tls: list[Object] | None, host: str) -> None:
-    assert tls_host(ingress(spec={"tls": tls})) == host
+    assert tls_host(live_ingress(spec={"tls": tls})) == host
 
 
 def test_the_services_that_it_names_are_those_of_every_rule_and_the_default() -> None:
     bucket = to_path("/b", {"resource": {"name": "b"}})
     spec = {"defaultBackend": to_service("web"), **rules(to_path("/a", to_service("six")), bucket, host="other")}
-    assert list(backend_names(ingress(spec=spec))) == ["web", "six"]
+    assert list(backend_names(live_ingress(spec=spec))) == ["web", "six"]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ class Ignored(NamedTuple):
     ],
 )
 def test_what_of_tls_has_no_effect_is_said(case: Ignored) -> None:
-    notes = serving(ingress(spec={"defaultBackend": to_service(), "tls": case.tls}), WEB).notes
+    notes = serving(live_ingress(spec={"defaultBackend": to_service(), "tls": case.tls}), WEB).notes
     assert [(note.reason, words in note.message) for note, (_, words) in zip(notes, case.notes, strict=True)] == [
         (reason, True) for reason, _ in case.notes
     ]

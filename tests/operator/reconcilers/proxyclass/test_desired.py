@@ -11,7 +11,7 @@ from tsoperator.reconcilers.proxyclass import desired
 from tsoperator.reconcilers.proxyclass.desired import Observed
 from tsoperator.reconcilers.proxyclass.ports import Range
 
-from tests.support.objects import deleting, held, proxy_class
+from tests.support.objects import deleting, held, live_proxy_class
 
 READY = {
     "type": "ProxyClassReady",
@@ -24,7 +24,7 @@ MONITORED = {"metrics": {"enable": True, "serviceMonitor": {"enable": True}}}
 
 
 def plan(spec: Object, observed: Observed | None = None) -> Plan:
-    obj = proxy_class(spec=spec)
+    obj = live_proxy_class(spec=spec)
     return desired.plan(obj, ProxyClass.parse(obj), observed or Observed())
 
 
@@ -153,7 +153,7 @@ def test_service_monitors_can_be_asked_for_where_there_are_some() -> None:
     ],
 )
 def test_a_class_asks_for_service_monitors_or_not(spec: Object, asks: bool) -> None:
-    assert desired.asks_for_monitors(proxy_class(spec=spec)) is asks
+    assert desired.asks_for_monitors(live_proxy_class(spec=spec)) is asks
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_status_keeps_the_conditions_of_others() -> None:
         "message": "",
         "lastTransitionTime": "2026-01-02T03:04:05Z",
     }
-    obj = proxy_class() | {"status": {"conditions": [other]}}
+    obj = live_proxy_class() | {"status": {"conditions": [other]}}
     status = desired.plan(obj, ProxyClass.parse(obj), Observed()).status
     assert status is not None
     assert [condition["type"] for condition in status["conditions"]] == ["Other", "ProxyClassReady"]
@@ -237,15 +237,15 @@ def test_a_status_keeps_the_conditions_of_others() -> None:
 
 @pytest.mark.parametrize("spec", [{}, NODE_PORTS, {"metrics": {}}])
 def test_a_class_that_is_deleted_is_let_go(spec: Object) -> None:
-    obj = deleting(held(proxy_class(spec=spec)))
+    obj = deleting(held(live_proxy_class(spec=spec)))
     assert desired.plan(obj, ProxyClass.parse(obj), Observed(asked_for_ports=False)) == Plan(release=FINALIZER)
 
 
 def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
     refusal = Refusal("no finalizers for you", error=ValueError("403"))
     notes = [Note("Warning", "ProxyClassNotWritten", "no finalizers for you")]
-    assert desired.failed(proxy_class(ready=True), refusal) == Plan(notes=notes, error=refusal.error)
-    new = desired.failed(proxy_class(), refusal)
+    assert desired.failed(live_proxy_class(ready=True), refusal) == Plan(notes=notes, error=refusal.error)
+    new = desired.failed(live_proxy_class(), refusal)
     assert new.status is not None
     [told] = new.status["conditions"]
     assert (told["status"], told["reason"], told["message"]) == ("False", "ProxyClassNotWritten", refusal.message)

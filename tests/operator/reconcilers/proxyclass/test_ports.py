@@ -8,7 +8,7 @@ from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tsoperator.reconcilers.proxyclass import ports
 
-from tests.support.objects import deleting, proxy_class
+from tests.support.objects import deleting, live_proxy_class
 
 OLD, NEW = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
 
@@ -16,7 +16,7 @@ OLD, NEW = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
 def with_ports(*given: int | tuple[int, int], name: str = "prod", ready: bool | None = None, at: str = NEW) -> Object:
     each = [{"port": it} if isinstance(it, int) else {"port": it[0], "endPort": it[1]} for it in given]
     spec = {"staticEndpoints": {"nodePort": {"ports": each}}} if each else {}
-    return proxy_class(name, spec, ready=ready, creationTimestamp=at)
+    return live_proxy_class(name, spec, ready=ready, creationTimestamp=at)
 
 
 def violation(obj: Object, *others: Object, cluster: ports.Range | None = None) -> str:
@@ -66,7 +66,7 @@ def test_ports_are_real_and_each_is_there_once(case: Case) -> None:
         (with_ports(32000, name="other"), False),
         (with_ports(32000, name="other", ready=False), False),
         (deleting(with_ports(32000, name="other", ready=True)), False),
-        (proxy_class("other", {"staticEndpoints": {}}, ready=True), False),
+        (live_proxy_class("other", {"staticEndpoints": {}}, ready=True), False),
     ],
 )
 def test_no_port_is_one_that_another_class_has_in_use(other: Object, clashes: bool) -> None:

@@ -28,8 +28,8 @@ from tests.support.objects import (
     egress_service,
     headless,
     held,
+    live_proxy_class,
     patches_of,
-    proxy_class,
     settings,
     slim_secret,
     stored,
@@ -248,11 +248,11 @@ def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
 
 def test_a_class_that_changes_is_no_news_to_a_service() -> None:
     service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
-    changing = Observed(Children(), proxy_class("prod", ready=True, generation=2))
+    changing = Observed(Children(), live_proxy_class("prod", ready=True, generation=2))
     assert planned(service, changing) == Plan()
 
 
-@pytest.mark.parametrize(("found", "reason"), [(None, "ProxyFailed"), (proxy_class("prod"), "ProxyPending")])
+@pytest.mark.parametrize(("found", "reason"), [(None, "ProxyFailed"), (live_proxy_class("prod"), "ProxyPending")])
 def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | None, reason: str) -> None:
     service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
     plan = planned(service, Observed(Children(), found))
@@ -264,7 +264,7 @@ def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | 
 
 def test_a_service_has_a_proxy_as_its_class_says_once_that_is_ready() -> None:
     spec = {"tailscale": {"acceptRoutes": True}, "statefulSet": {"labels": {"team": "db"}}}
-    observed = Observed(Children(), proxy_class("prod", spec, ready=True))
+    observed = Observed(Children(), live_proxy_class("prod", spec, ready=True))
     service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
     made = children_of(planned(service, observed, KEY))
     assert made[2]["metadata"]["labels"]["team"] == "db"
