@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tsoperator.api.objects import LEASE, Key, Object, Resource
 from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Unreachable
 
-from tests.operator.runtime.virtual_time import now
+from tests.support.virtual_time import now
 
 KEY = Key("tailscale", "operator")
 

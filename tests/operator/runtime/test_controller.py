@@ -12,7 +12,7 @@ from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
 from tsoperator.runtime.result import DONE, Pending, Result, TerminalError
 from tsoperator.runtime.workqueue import Backoff, WorkQueue
 
-from tests.operator.runtime.virtual_time import now, run
+from tests.support.virtual_time import now, run
 
 A, B = Key("default", "a"), Key("default", "b")
 

@@ -6,7 +6,7 @@ from tsoperator.api.objects import EVENT, Key, Object, Resource
 from tsoperator.kube.errors import AlreadyExists, Denied, KubeError, NotFound, Unreachable
 from tsoperator.runtime.events import CALL_TIMEOUT, MESSAGE_LIMIT, EventRecorder, Quiet
 
-from tests.operator.runtime.virtual_time import now, run, wall
+from tests.support.virtual_time import now, run, wall
 
 INGRESS: Object = {
     "apiVersion": "networking.k8s.io/v1",

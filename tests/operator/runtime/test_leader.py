@@ -11,7 +11,7 @@ from tsoperator.kube.errors import Denied
 from tsoperator.runtime.leader import LeaderElector, LeadershipLost, Timing
 
 from tests.operator.runtime.lease_server import KEY, Fate, LeaseServer, Link
-from tests.operator.runtime.virtual_time import now, run, wall
+from tests.support.virtual_time import now, run, wall
 
 
 class Diary:

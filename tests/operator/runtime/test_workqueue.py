@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tsoperator.api.objects import Key
 from tsoperator.runtime.workqueue import Backoff, WorkQueue, nine_to_ten_tenths
 
-from tests.operator.runtime.virtual_time import VirtualTimeLoop, now, run
+from tests.support.virtual_time import VirtualTimeLoop, now, run
 
 A, B = Key("default", "a"), Key("default", "b")
 STEADY = Backoff(jitter=lambda: 1.0)

@@ -14,8 +14,8 @@ from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.calls import Calls
 from tsoperator.tsclient.errors import BadRequest, ControlError, CredentialsUnreadable, RateLimited, Unavailable
 
-from tests.operator.runtime.virtual_time import now, run
 from tests.support.cluster import running
+from tests.support.virtual_time import now, run
 
 A, B, C, D = (Owner("svc", Key("default", name)) for name in "abcd")
 REFUSED = BadRequest("no", 400, "no")
