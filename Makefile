@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help demo test test-real test-scale test-charts e2e e2e-full bench bench-operator soak lint format crds manifests clean
+.PHONY: help demo test test-all test-real test-scale test-charts e2e e2e-full bench bench-operator soak lint format crds manifests clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -11,8 +11,15 @@ help: ## Show this list
 demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
 	@$(BIN)/python -m clustersim demo $(if $(KEEP),--keep)
 
-test: .venv/.dev ## Run the tests
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+# Hypothesis draws its examples from this; SEED=... draws those of an earlier run again.
+SEED := $(shell date +%s)
+WORKERS := 3
+
+test: .venv/.dev ## Run the tests: three minutes
+	$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-seed=$(SEED) $(ARGS)
+
+test-all: test ## Run those too that take longer: permutations, processes, large numbers
+	$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-seed=$(SEED) -m thorough $(ARGS)
 
 # Of the tests on real clusters and API servers, those that `make e2e` runs; FULL=1 runs all.
 MARKS := not full
@@ -58,7 +65,8 @@ bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API
 	TESTBED_WORK=$(WORK)-bench \
 	$(BIN)/python -m tests.e2e.operatorbench --repeat 2 --results loadtest/results $(ARGS)
 
-soak: .venv/.dev ## Run the nameserver under load, reloads and malformed packets for MINUTES (10)
+soak: .venv/.dev ## Run the nameserver under load, reloads and malformed packets for MINUTES (10), and Hypothesis on 2,000 examples a test
+	$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-seed=$(SEED) --hypothesis-profile=soak -m hypothesis
 	$(BIN)/python -m dnsbench soak --minutes $(or $(MINUTES),10) --results loadtest/results $(ARGS)
 
 lint: .venv/.dev ## Check style, types, import contracts and the Dockerfile

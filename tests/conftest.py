@@ -4,8 +4,10 @@ With ``--real-api KUBECONFIG`` that is an API server, and only tests that can ru
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -16,9 +18,13 @@ from tests.support.real import prepare, real_world
 
 __all__ = ["client", "sim"]
 
-# How long an example takes is the machine's business: a deadline would fail tests for that.
-settings.register_profile("tests", deadline=None)
+# No deadlines: a busy machine would miss them. `make soak` chooses the second profile.
+settings.register_profile("tests", deadline=None, max_examples=25)
+settings.register_profile("soak", deadline=None, max_examples=2000)
 settings.load_profile("tests")
+
+BUDGET = 3.0
+"""The CPU seconds that a loop test may take on the simulated cluster, unless it is marked ``thorough``."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,6 +53,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = [item for item in items if _is_loop_test(item) and not item.get_closest_marker("simulated")]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a loop test that takes more than `BUDGET`, so that `make test` stays quick."""
+    start = time.process_time()
+    result = yield
+    spent = time.process_time() - start
+    marked = any(item.get_closest_marker(name) for name in ("thorough", "scale"))
+    if spent > BUDGET and _is_loop_test(item) and not marked and not item.config.getoption("real_api"):
+        pytest.fail(f"took {spent:.1f} s of CPU, more than {BUDGET:g}: make it smaller, or mark it `thorough`")
+    return result
 
 
 def _is_loop_test(item: pytest.Item) -> bool:
