@@ -95,10 +95,13 @@ def frame_of(zones: Sequence[str]) -> int:
 def count_for(buckets: Sequence[Bucket], frame: int, now: int, limits: Limits) -> int:
     """Return the number of shards for *buckets*, which are spread over *now* shards at present."""
     weights = [bucket.weight for bucket in buckets]
-    largest = {count: frame + max(sum(weights[shard::count]) for shard in range(count)) for count in _COUNTS}
-    if largest[now] > limits.split:
-        return next((count for count in _COUNTS if count > now and largest[count] <= limits.split), MAX_SHARDS)
-    return next((count for count in _COUNTS if count < now and largest[count] <= limits.split // 2), now)
+
+    def largest(count: int) -> int:
+        return frame + max(sum(weights[shard::count]) for shard in range(count))
+
+    if largest(now) > limits.split:
+        return next((count for count in _COUNTS if count > now and largest(count) <= limits.split), MAX_SHARDS)
+    return next((count for count in _COUNTS if count < now and largest(count) <= limits.split // 2), now)
 
 
 def parts_of(buckets: tuple[Bucket, ...], count: int, zones: tuple[str, ...]) -> list[Part]:
