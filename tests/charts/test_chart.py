@@ -72,12 +72,12 @@ def container(objects: list[Object]) -> Object:
     return only
 
 
-def names(objects: list[Object], *kinds: str) -> set[tuple[str, str]]:
+def named(objects: list[Object], *kinds: str) -> set[tuple[str, str]]:
     """Return the names of the objects of those kinds."""
     return {(obj["kind"], obj["metadata"]["name"]) for obj in objects if obj["kind"] in kinds}
 
 
-def test_it_passes_helms_lint(helm: Path) -> None:
+def test_the_chart_passes_helms_lint(helm: Path) -> None:
     assert "0 chart(s) failed" in run([helm, "lint", "--strict", CHART])
 
 
@@ -91,56 +91,7 @@ def test_every_kind_is_defined_and_kept_when_the_release_goes(render: Render) ->
 
 
 def test_kinds_can_be_left_to_others(render: Render) -> None:
-    assert not names(render(*CREDENTIALS, "installCRDs=false", crds=True), "CustomResourceDefinition")
-
-
-@pytest.mark.parametrize(
-    "sets",
-    [
-        CREDENTIALS,
-        (*CREDENTIALS, "ingressClass.name=tails"),
-        (*CREDENTIALS, "ingressClass.enabled=false"),
-    ],
-)
-def test_everything_that_the_go_operators_chart_makes_is_made_by_the_same_name(
-    render: Render, go_chart: Path, sets: tuple[str, ...]
-) -> None:
-    ours, theirs = render(*sets, crds=True), render(*sets, chart=go_chart, crds=True)
-    assert {(obj["kind"], obj["metadata"]["name"]) for obj in theirs} <= {
-        (obj["kind"], obj["metadata"]["name"]) for obj in ours
-    }
-    selectors = [the("Deployment", objects)["spec"]["selector"] for objects in (ours, theirs)]
-    assert selectors[0] == selectors[1]  # else the Deployment can't be upgraded
-
-
-@pytest.mark.parametrize(
-    "sets",
-    [
-        CREDENTIALS,
-        ("oauth.clientId=client", "oauth.audience=here"),
-        (*CREDENTIALS, "oauthSecretVolume.csi.driver=example.org"),
-        (*CREDENTIALS, "proxyConfig.defaultProxyClass=prod", "loginServer=https://headscale.example.org"),
-        (*CREDENTIALS, "operatorConfig.extraEnv[0].name=A", "operatorConfig.extraEnv[0].value=b"),
-        (*CREDENTIALS, "operatorConfig.defaultTags={tag:a,tag:b}", "operatorConfig.podLabels.team=net"),
-        (*CREDENTIALS, "imagePullSecrets[0].name=pull", "operatorConfig.priorityClassName=high"),
-    ],
-)
-def test_the_deployment_has_every_variable_volume_and_label_of_the_go_operators(
-    render: Render, go_chart: Path, sets: tuple[str, ...]
-) -> None:
-    ours, theirs = (the("Deployment", render(*sets, chart=chart)) for chart in (CHART, go_chart))
-    our_pod, their_pod = (obj["spec"]["template"] for obj in (ours, theirs))
-    assert their_pod["metadata"]["labels"].items() <= our_pod["metadata"]["labels"].items()
-    for field in ("volumes", "serviceAccountName", "imagePullSecrets", "priorityClassName", "nodeSelector"):
-        assert our_pod["spec"].get(field) == their_pod["spec"].get(field), field
-    (our_container,), (their_container,) = (pod["spec"]["containers"] for pod in (our_pod, their_pod))
-    assert our_container["volumeMounts"] == their_container["volumeMounts"]
-    assert "args" not in their_container
-    given, wanted = ({each["name"]: each for each in made["env"]} for made in (our_container, their_container))
-    # Empty where theirs says nothing, which means the same.
-    assert {name: {**each, "value": each.get("value") or ""} for name, each in given.items() if name in wanted} == {
-        name: {**each, "value": each.get("value") or ""} for name, each in wanted.items()
-    }
+    assert not named(render(*CREDENTIALS, "installCRDs=false", crds=True), "CustomResourceDefinition")
 
 
 def test_the_values_of_the_go_operators_chart_render_and_run_our_image(render: Render, go_chart: Path) -> None:
@@ -148,22 +99,19 @@ def test_the_values_of_the_go_operators_chart_render_and_run_our_image(render: R
     assert container(objects)["image"].startswith("tsoperator:")
 
 
-@pytest.mark.parametrize(
-    ("tag", "image"),
-    [
-        ("v1.102.5", "tsoperator:0.1.0"),
-        ("stable", "tsoperator:0.1.0"),
-        ("unstable-v1.103.20", "tsoperator:0.1.0"),
-        ("0.0.9", "tsoperator:0.0.9"),
-    ],
-)
-def test_a_version_of_the_go_operators_image_is_none_of_ours(render: Render, tag: str, image: str) -> None:
-    assert container(render(*CREDENTIALS, f"operatorConfig.image.tag={tag}"))["image"] == image
+DIGEST = f"sha256:{'0' * 64}"
 
 
 @pytest.mark.parametrize(
     ("given", "image"),
     [
+        ("{tag: v2}", "tsoperator:v2"),
+        ("{tag: 0.0.9}", "tsoperator:0.0.9"),
+        ("{tag: v1.102.5}", "tsoperator:0.1.0"),
+        ("{tag: stable}", "tsoperator:0.1.0"),
+        ("{tag: unstable-v1.103.20}", "tsoperator:0.1.0"),
+        (f"{{digest: '{DIGEST}'}}", f"tsoperator@{DIGEST}"),
+        ("{repo: registry.example.org/operator}", "registry.example.org/operator:0.1.0"),
         ("{repository: mine/op, tag: v1.102.5}", "mine/op:0.1.0"),
         ("{repository: mine/op, tag: unstable-v1.103.20}", "mine/op:0.1.0"),
         ("{repository: mine/op, tag: stable}", "mine/op:stable"),
@@ -173,7 +121,7 @@ def test_a_version_of_the_go_operators_image_is_none_of_ours(render: Render, tag
         ("{repo: tailscale/k8s-operator, tag: mine}", "tsoperator:0.1.0"),
     ],
 )
-def test_what_is_left_of_the_go_operators_image_beside_ours_does_no_harm(
+def test_our_image_is_named_by_its_keys_and_never_by_those_of_the_go_operators_image(
     render: Render, tmp_path: Path, given: str, image: str
 ) -> None:
     file = tmp_path / "values.yaml"
@@ -224,8 +172,21 @@ CHANGED = {
 """What isn't as in the objects of the Go operator's chart: why."""
 
 
-@pytest.mark.parametrize("values", ["oauth: {clientId: client, clientSecret: secret}", EVERY_VALUE])
-def test_what_the_go_operators_chart_makes_of_its_values_ours_makes_too(
+BY_SECRET = "oauth: {clientId: client, clientSecret: secret}"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        BY_SECRET,
+        "oauth: {clientId: client, audience: here}",
+        f"{BY_SECRET}\noauthSecretVolume: {{csi: {{driver: example.org}}}}",
+        f"{BY_SECRET}\ningressClass: {{enabled: false}}",
+        EVERY_VALUE,
+    ],
+    ids=["by secret", "by token", "by volume", "no class", "every value"],
+)
+def test_everything_that_the_go_operators_chart_makes_of_its_values_ours_makes_too(
     render: Render, go_chart: Path, tmp_path: Path, values: str
 ) -> None:
     file = tmp_path / "values.yaml"
@@ -234,6 +195,8 @@ def test_what_the_go_operators_chart_makes_of_its_values_ours_makes_too(
     assert theirs.keys() <= ours.keys()
     lost = [f"{name}: {path}" for name, obj in theirs.items() for path in missing(obj, ours[name])]
     assert sorted(lost) == sorted(CHANGED)
+    selectors = [made["Deployment operator"]["spec"]["selector"] for made in (ours, theirs)]
+    assert selectors[0] == selectors[1], "the Deployment can't be upgraded"
 
 
 def by_name(objects: list[Object]) -> dict[str, Object]:
@@ -328,7 +291,7 @@ def test_credentials_come_as_the_values_say(render: Render, case: Credentials) -
     volumes = the("Deployment", objects)["spec"]["template"]["spec"]["volumes"]
     assert {each["name"] for each in container(objects)["env"] if each["name"].startswith("CLIENT_")} == case.variables
     assert [each["secret"]["secretName"] for each in volumes if "secret" in each] == ([case.secret] * bool(case.secret))
-    assert bool(names(objects, "Secret")) is case.made
+    assert bool(named(objects, "Secret")) is case.made
 
 
 class Wrong(NamedTuple):
@@ -366,19 +329,19 @@ def test_values_that_are_wrong_are_refused_with_what_to_do(render: Render, case:
     assert case.said in str(refused.value)
 
 
-def test_what_is_ours_can_be_had_or_not(render: Render) -> None:
+def test_our_additions_can_be_had_or_not(render: Render) -> None:
     more = ("metrics.serviceMonitor.enabled=true", "networkPolicy.enabled=true")
-    assert {kind for kind, _ in names(render(*CREDENTIALS, *more), "ServiceMonitor", "NetworkPolicy")} == {
+    assert {kind for kind, _ in named(render(*CREDENTIALS, *more), "ServiceMonitor", "NetworkPolicy")} == {
         "ServiceMonitor",
         "NetworkPolicy",
     }
     less = ("operatorConfig.replicas=1", "metrics.service=false")
     kinds = ("PodDisruptionBudget", "Service", "ServiceMonitor", "NetworkPolicy", "ConfigMap")
-    assert not names(render(*CREDENTIALS, *less), *kinds)
-    assert not names(render(*CREDENTIALS, "operatorConfig.podDisruptionBudget=null"), "PodDisruptionBudget")
+    assert not named(render(*CREDENTIALS, *less), *kinds)
+    assert not named(render(*CREDENTIALS, "operatorConfig.podDisruptionBudget=null"), "PodDisruptionBudget")
 
 
-def test_what_proxies_of_another_operator_may_stays_when_the_release_goes(render: Render) -> None:
+def test_the_rights_of_another_operators_proxies_stay_when_the_release_goes(render: Render) -> None:
     given, usual = (
         render(*CREDENTIALS, f"apiServerProxyConfig.allowImpersonation={word}") for word in ("true", "false")
     )
@@ -479,7 +442,7 @@ def test_names_follow_the_values(
     assert the("Deployment", objects)["metadata"]["name"] == name
     assert the("Secret", objects)["metadata"]["name"] == f"{name}-oauth"
     assert the("ClusterRole", objects)["metadata"]["name"] == cluster_name
-    assert all(len(name) < 64 for _, name in names(objects, "Service"))
+    assert all(len(name) < 64 for _, name in named(objects, "Service"))
 
 
 USERS_KINDS = {"services", "ingresses", "proxygrouppolicies"}
@@ -577,18 +540,8 @@ def test_the_static_manifests_are_what_the_chart_renders(helm: Path) -> None:
 
 
 @pytest.mark.parametrize("values", golden.VALUES, ids=lambda values: values.stem)
-def test_what_the_main_combinations_render_is_as_written_down(helm: Path, values: Path) -> None:
+def test_the_main_combinations_render_as_written_down(helm: Path, values: Path) -> None:
     before, after = golden.written(values).read_text().splitlines(), golden.rendered(helm, values).splitlines()
     changes = list(difflib.unified_diff(before, after, "written down", "rendered", lineterm=""))
     if changes:
         pytest.fail("\n".join(["look through it, then run: make manifests", *changes]), pytrace=False)
-
-
-def test_an_image_is_named_by_digest_or_tag_or_its_old_key(render: Render) -> None:
-    digest = f"sha256:{'0' * 64}"
-    for given, image in (
-        ("operatorConfig.image.tag=v2", "tsoperator:v2"),
-        (f"operatorConfig.image.digest={digest}", f"tsoperator@{digest}"),
-        ("operatorConfig.image.repo=registry.example.org/operator", "registry.example.org/operator:0.1.0"),
-    ):
-        assert container(render(*CREDENTIALS, given))["image"] == image
