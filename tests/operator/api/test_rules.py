@@ -43,11 +43,6 @@ def test_a_childs_name_is_a_label_that_leaves_room_for_what_statefulsets_add(par
     assert name.startswith(f"{child_base_name(parent)}-")
 
 
-@given(PARENTS, st.uuids().map(str))
-def test_a_childs_name_is_the_same_every_time(parent: str, uid: str) -> None:
-    assert child_name(parent, uid) == child_name(parent, uid)
-
-
 def test_a_childs_name_is_the_same_in_every_version() -> None:
     assert child_name("db", "8f0cbb83-0e5d-4d36-a8bd-8a1c3a3d6a50") == "ts-db-7acy7"
 
