@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME
 from tsoperator.api.objects import SERVICE, Object, annotations
@@ -11,7 +11,6 @@ from tsoperator.desired.plan import Deletion, Plan, contains, digest_of, earlies
 
 from tests.support.objects import deleting, stored
 
-PATIENT = settings(deadline=None)
 NAMES = st.sampled_from(["a", "b", "example.org/c", "x-y"])
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 VALUES = st.recursive(
@@ -109,7 +108,6 @@ def test_amounts_of_resources_are_numbers(live: str, wanted: str, contained: boo
     assert contains({"requests": {"cpu": live}}, {"requests": {"cpu": wanted}}) is contained
 
 
-@PATIENT
 @given(MAPS, MAPS)
 def test_a_map_with_more_fields_contains_the_map(value: Object, more: Object) -> None:
     assert contains({**more, **value}, value)
@@ -127,7 +125,6 @@ def with_defaults(value: Any) -> Any:
     return [with_defaults(inner) for inner in value] if isinstance(value, list) else value
 
 
-@PATIENT
 @given(DESIRED, TEXTS, FINALIZERS)
 def test_a_written_child_is_not_written_again_for_what_the_api_server_or_others_add(
     wanted: Object, words: Object, others: list[str]
@@ -140,7 +137,6 @@ def test_a_written_child_is_not_written_again_for_what_the_api_server_or_others_
     assert write_for(wanted, {**found, "metadata": meta, "spec": with_defaults(found["spec"]), "status": {}}) is None
 
 
-@PATIENT
 @given(DESIRED, DESIRED)
 def test_a_second_write_is_not_needed(wanted: Object, before: Object) -> None:
     found = stored(before)

@@ -50,6 +50,11 @@ DEFAULTS = {
     f"statefulset.{_SPEC}.terminationGracePeriodSeconds",
     f"statefulset.{_SPEC}.volumes.*.secret.defaultMode",
 }
+NAMESERVER_DEFAULTS = {
+    "annotations", "clusterIPs", "defaultMode", "dnsPolicy", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy",
+    "progressDeadlineSeconds", "resourceVersion", "resources", "schedulerName", "securityContext", "sessionAffinity",
+    "terminationGracePeriodSeconds", "terminationMessagePath", "terminationMessagePolicy", "type", "uid",
+}  # fmt: skip
 # Our names follow from the parent, so that of two operators at once both mean the same object.
 NAMES = {"service.metadata.generateName"}
 # The proxy writes these once it runs.
@@ -90,6 +95,12 @@ def lacks(name: str) -> set[str]:
 @EVERY_PROXY
 def test_a_recorded_field_is_in_ours_or_excused(name: str) -> None:
     assert lacks(name) - EXCUSED == set()
+
+
+def test_a_recorded_field_of_the_nameserver_is_in_ours_or_a_default() -> None:
+    found = {obj["kind"]: obj for obj in children_of(nameserver_plan(recorded("nameserver")))}
+    lack = {path for obj in recorded("nameserver").values() for path in lacking(obj, found[obj["kind"]], "")}
+    assert {path.rpartition(".")[2] for path in lack} == NAMESERVER_DEFAULTS
 
 
 def test_an_excused_field_is_lacking_somewhere() -> None:

@@ -178,7 +178,7 @@ class Ready(NamedTuple):
         Ready({"ready": True, "terminating": True}, False),
     ],
 )
-def test_what_a_condition_does_not_say_counts_as_ready(case: Ready) -> None:
+def test_a_condition_that_is_not_given_counts_as_ready(case: Ready) -> None:
     found = endpoint_slice("ts-db", endpoint("192.0.2.1", **case.conditions))
     assert both(proxy(found))[0] == {FQDN: ["192.0.2.1"] if case.ready else []}
 
@@ -202,5 +202,5 @@ def test_addresses_are_in_order_as_numbers_and_once_each() -> None:
 @pytest.mark.parametrize(
     "address", ["2001:db8::1%eth0", "db.example.org", "", "192.0.2.256", "192.0.2.0/24", "192.0.2.01"]
 )
-def test_what_is_no_address_to_serve_is_left_out(address: str) -> None:
+def test_a_text_that_is_no_address_to_serve_is_left_out(address: str) -> None:
     assert both(proxy(endpoint_slice("ts-db", endpoint(address, "192.0.2.1")))) == ({FQDN: ["192.0.2.1"]}, {})

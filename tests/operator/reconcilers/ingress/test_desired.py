@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tsoperator.api.names import FINALIZER, PROXY_CLASS
 from tsoperator.api.objects import INGRESSCLASS, Key, Object
@@ -395,7 +394,6 @@ ANNOTATIONS = st.dictionaries(
 )
 
 
-@examples(deadline=None)
 @given(ANNOTATIONS, SPECS, st.sampled_from([{}, DEVICE, CURRENT, {**CURRENT, "https_endpoint": "no-https"}]))
 def test_every_ingress_has_a_plan(annotations: dict[str, str], spec: Object, data: dict[str, str]) -> None:
     found = live_ingress(annotations, spec=spec, finalizers=[FINALIZER])

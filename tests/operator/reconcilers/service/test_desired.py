@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tsoperator.api.names import FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object
@@ -106,7 +105,8 @@ def test_a_service_asks_for_one_proxy_or_none(case: Asks) -> None:
     service = egress_service(case.annotations, spec=case.spec)
     assert desired.is_leaving(service, SETTINGS) is (case.pod is None)
     if case.pod is not None:
-        assert proxy(service).pod == case.pod
+        made = proxy(service)
+        assert (made.pod, made.config.serve_config is not None) == (case.pod, case.pod == served_service())
 
 
 def test_only_an_egress_service_has_a_name_of_the_tailnet() -> None:
@@ -404,7 +404,6 @@ ANNOTATIONS = st.dictionaries(
 )
 
 
-@examples(deadline=None)
 @given(ANNOTATIONS, st.sampled_from([CLUSTER_IP, LOAD_BALANCER, PUBLIC, BY_NAME, {}, {"clusterIP": "None"}]))
 def test_every_service_has_a_plan(annotations: dict[str, str], spec: Object) -> None:
     service = held(egress_service(annotations, spec=spec))
