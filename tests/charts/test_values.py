@@ -110,7 +110,7 @@ def pod_of(rendered: str, folder: Path) -> Pod:
 
 
 @every_example
-def test_what_is_rendered_is_accepted_by_an_api_server(admitting: Bed, render: Render, values: str) -> None:
+def test_rendered_manifests_are_accepted_by_an_api_server(admitting: Bed, render: Render, values: str) -> None:
     accepted = admitting.kubectl("apply", "--dry-run=server", "-f", "-", stdin=render(values))
     assert "deployment.apps/operator created (server dry run)" in accepted
 
@@ -149,7 +149,7 @@ def test_an_oauth_client_is_read_from_its_volume(render: Render, name: str, tmp_
     assert pod.settings().client_secret_file == tmp_path / "oauth" / "client_secret"
 
 
-def test_by_value_they_are_in_the_secret_under_the_names_that_are_read(render: Render) -> None:
+def test_an_oauth_client_by_value_is_in_the_secret_under_the_names_that_are_read(render: Render) -> None:
     (secret,) = of_kind("Secret", render(example("oauth")))
     given = yaml.safe_load(example("oauth"))["oauth"]
     assert secret["stringData"] == {"client_id": given["clientId"], "client_secret": given["clientSecret"]}

@@ -71,6 +71,23 @@ def deleted_devices(plan: Plan) -> list[str]:
     return [step.device for step in plan.steps if isinstance(step, DeleteDevice)]
 
 
+def status_of(plan: Plan) -> Object:
+    """Return the status that *plan* wants, which must be one."""
+    assert plan.status is not None
+    return plan.status
+
+
+def condition_of(plan: Plan) -> Object:
+    """Return the one condition that *plan* sets, without its time."""
+    (found,) = status_of(plan)["conditions"]
+    return {name: value for name, value in found.items() if name != "lastTransitionTime"}
+
+
+def reasons_of(plan: Plan) -> list[str]:
+    """Return the reasons of the Events of *plan*."""
+    return [note.reason for note in plan.notes]
+
+
 def deleting(live: Object) -> Object:
     """Return *live* on its way out."""
     return {**live, "metadata": {**live["metadata"], "deletionTimestamp": "2026-01-02T03:04:05Z"}}

@@ -36,7 +36,7 @@ def test_a_reference_names_an_image(image: str) -> None:
         ("https://example.org/a", "write"),
     ],
 )
-def test_what_is_no_reference_is_said_to_be_none(image: str, words: str) -> None:
+def test_a_text_that_is_no_reference_is_said_to_be_none(image: str, words: str) -> None:
     error = image_error(image)
     assert error is not None
     assert words in error

@@ -85,7 +85,7 @@ def test_an_object_is_known_by_namespace_name_and_uid() -> None:
 
 
 @pytest.mark.parametrize("metadata", [{}, {"labels": None, "annotations": None, "finalizers": None}])
-def test_what_an_object_does_not_have_is_empty(metadata: Object) -> None:
+def test_a_missing_part_of_an_object_is_empty(metadata: Object) -> None:
     obj = {"metadata": metadata}
     assert not labels(obj)
     assert not annotations(obj)
@@ -93,7 +93,7 @@ def test_what_an_object_does_not_have_is_empty(metadata: Object) -> None:
     assert not is_deleting(obj)
 
 
-def test_what_an_object_has_is_found() -> None:
+def test_the_parts_of_an_object_are_found() -> None:
     obj = {
         "metadata": {
             "labels": {"a": "1"},

@@ -20,6 +20,6 @@ def test_an_amount_is_the_number_that_it_stands_for(value: int | str, number: st
 
 
 @pytest.mark.parametrize("value", ["", "lots", "1 Gi", "1K", "Mi", "1.2.3", "0x1"])
-def test_what_is_no_amount_stays_as_it_is(value: str) -> None:
+def test_a_text_that_is_no_amount_stays_as_it_is(value: str) -> None:
     assert not is_quantity(value)
     assert amount(value) == value

@@ -58,7 +58,7 @@ def test_a_child_is_found_by_its_owner(case: Case) -> None:
     assert list(by_owner(child)) == ([str(case.owner)] if case.owner else [])
 
 
-def test_what_a_proxygroup_made_is_found_by_its_parent_and_is_no_child_of_ours() -> None:
+def test_a_proxygroups_service_is_found_by_its_parent_and_is_no_child_of_ours() -> None:
     made = obj(SERVICE, Key("tailscale", "ts-db"), labels={**LABELS, "tailscale.com/proxy-group": "group"})
     assert (list(by_owner(made)), list(by_grouped_owner(made))) == ([], [str(OWNER)])
     assert list(by_grouped_owner(obj(SERVICE, Key("tailscale", "ts-db"), labels=LABELS))) == []
@@ -77,7 +77,7 @@ def test_a_child_maps_to_a_parent_of_the_kind_asked_for(owner_type: str, keys: l
     assert list(owned_keys(child, owner_type, "tailscale")) == keys
 
 
-def test_what_is_labelled_as_a_child_elsewhere_is_nobodys() -> None:
+def test_an_object_elsewhere_that_is_labelled_as_a_child_is_nobodys() -> None:
     foreign = obj(SERVICE, Key("default", "ts-db"), labels=LABELS)
     assert not is_child(foreign, "tailscale")
     assert list(owned_keys(foreign, "svc", "tailscale")) == []
@@ -120,7 +120,7 @@ MARKED = {
 
 
 @pytest.mark.parametrize("case", MARKED.values(), ids=MARKED)
-def test_what_was_made_by_an_operator_or_a_proxy_is_known(case: Marked) -> None:
+def test_an_object_of_an_operator_or_a_proxy_is_known(case: Marked) -> None:
     secret = obj(SECRET, Key("tailscale", "ts-db-x7k2p-0"), {"data": case.data} if case.data else {}, **case.metadata)
     assert is_marked(secret) is case.ours
 

@@ -143,12 +143,12 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("case", FAILURES.values(), ids=FAILURES)
-def test_what_failed_is_told_and_left_alone_for_a_while(case: Failure) -> None:
+def test_a_failure_is_told_and_left_alone_for_a_while(case: Failure) -> None:
     made = planned(case.wanted, view(case.device, failures=case.failures))
     assert made == DevicePlan([], case.steps, case.findings)
 
 
-def test_what_was_done_is_told_once_and_first() -> None:
+def test_news_are_told_once_and_first() -> None:
     seen = view(replace(DEVICE, authorized=False), failures=failed_tags(595), news=[TAGGED])
     findings = planned(proxy("n1", tags=OTHERS), seen).findings
     assert [each.reason for each in findings] == ["TagsChanged", "DeviceApprovalNeeded", "TagsRefused"]

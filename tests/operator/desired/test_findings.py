@@ -38,7 +38,7 @@ class Case(NamedTuple):
         Case([FAILED], ("False", "ProxyFailed", "not permitted; no hostname"), status(False, "Other", "no hostname")),
     ],
 )
-def test_what_lasts_is_told_in_the_condition_by_the_worst(case: Case) -> None:
+def test_lasting_findings_are_told_in_the_condition_by_the_worst(case: Case) -> None:
     plan = with_findings(Plan(status=case.before), case.findings, condition=READY, reasons=REASONS)
     assert plan.status is not None
     [found] = plan.status["conditions"]
@@ -60,7 +60,7 @@ def test_each_finding_is_an_event_after_those_of_the_plan() -> None:
     ("planned", "findings", "wanted"),
     [(None, [NEWS], None), (5.0, [NEWS], 5.0), (5.0, [FAILED], 5.0), (None, [NOTICE, PENDING], 30)],
 )
-def test_it_is_looked_at_again_at_the_earliest_time(
+def test_a_parent_is_looked_at_again_at_the_earliest_time(
     planned: float | None, findings: list[Finding], wanted: float | None
 ) -> None:
     assert with_findings(Plan(requeue_after=planned), findings).requeue_after == wanted

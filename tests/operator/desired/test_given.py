@@ -19,14 +19,14 @@ def child(**metadata: Any) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ts", **metadata}, "spec": {"a": 1}}
 
 
-def test_what_is_given_is_there_and_noted() -> None:
+def test_given_labels_and_annotations_are_there_and_noted() -> None:
     made = with_given(child(labels={"own": "1"}), {"team": "web"}, {"example.org/note": "x"})
     assert labels(made) == {"own": "1", "team": "web"}
     noted = "annotations.example.org/note labels.team"
     assert annotations(made) == {"example.org/note": "x", ANNOTATION_GIVEN: noted}
 
 
-def test_what_the_child_has_itself_wins() -> None:
+def test_a_childs_own_labels_win() -> None:
     own = child(labels={"team": "ours"}, annotations={"note": "ours"})
     assert with_given(own, {"team": "web"}, {"note": "x"}) == own
 
@@ -45,7 +45,7 @@ def test_a_child_can_be_had_without_what_was_given(own: Object, given_labels: Ob
     assert without_given(with_given(plain, given_labels, given_notes)) == plain
 
 
-def test_nothing_is_given_where_nothing_is_noted() -> None:
+def test_a_child_without_the_note_was_given_nothing() -> None:
     assert given_names(child(labels={"team": "web"})) == set()
 
 
@@ -56,7 +56,7 @@ def written(wanted: Object, found: Object | None) -> Object:
     return stored(result)
 
 
-def test_what_was_given_goes_and_what_others_put_there_stays() -> None:
+def test_given_labels_go_and_those_of_others_stay() -> None:
     live = written(with_given(child(), {"team": "web", "tier": "1"}, {"note": "x"}), None)
     live["metadata"]["labels"]["theirs"] = "1"
     less = written(with_given(child(), {"tier": "1"}, {}), live)
@@ -68,18 +68,18 @@ def test_what_was_given_goes_and_what_others_put_there_stays() -> None:
     assert write_for(child(), none) is None
 
 
-def test_another_value_is_written() -> None:
+def test_a_given_label_takes_a_new_value() -> None:
     live = written(with_given(child(), {"team": "web"}, {}), None)
     assert labels(written(with_given(child(), {"team": "db"}, {}), live)) == {"team": "db"}
 
 
-def test_what_is_given_leaves_a_spec_that_is_right_as_it_is() -> None:
+def test_a_given_label_leaves_a_spec_that_is_right_as_it_is() -> None:
     live = written(child(), None)
     live["spec"]["restarted"] = "by hand"
     assert written(with_given(child(), {"team": "web"}, {}), live)["spec"] == {"a": 1, "restarted": "by hand"}
 
 
-def test_what_another_operator_gave_is_noted_and_no_more() -> None:
+def test_labels_that_another_operator_gave_are_noted_and_no_more() -> None:
     theirs = stored(child(labels={"team": "web"}))
     theirs["spec"] = {"a": 1, "restarted": "by hand"}
     made = written(with_given(child(), {"team": "web"}, {}), theirs)

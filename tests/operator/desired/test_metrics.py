@@ -1,16 +1,13 @@
 """What leads Prometheus to a proxy's metrics."""
 
-import json
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from tsoperator.api.names import ANNOTATION_GIVEN
-from tsoperator.api.objects import Key, Object, annotations, key_of, labels
+from tsoperator.api.objects import Key, Object, annotations, labels
 from tsoperator.api.v1alpha1.proxyclass import Metrics
 from tsoperator.desired.children import Owner, by_metrics_owner, is_child, owned_keys
 from tsoperator.desired.metrics import metrics_objects
-from tsoperator.desired.plan import contains
 from tsoperator.desired.proxypod import (
     ProxyPod,
     connected_networks,
@@ -42,41 +39,17 @@ def metrics(*, monitor: bool | None = None, **monitor_labels: str) -> Metrics:
     return Metrics.model_validate({"enable": True, **given})
 
 
-def made(wanted: Metrics | None, *there: Object, pod: ProxyPod = INGRESS, owner: Owner = OWNER) -> list[Object]:
+def objects_for(wanted: Metrics | None, *there: Object, pod: ProxyPod = INGRESS, owner: Owner = OWNER) -> list[Object]:
     return metrics_objects(PROXY, owner, pod, wanted, there)
 
 
 def service() -> Object:
-    (only,) = made(metrics())
+    (only,) = objects_for(metrics())
     return stored(only)
 
 
-def test_metrics_have_a_service() -> None:
-    assert made(metrics()) == [
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"namespace": "tailscale", "name": "ts-web-abcde-metrics", "labels": LABELS},
-            "spec": {
-                "type": "ClusterIP",
-                "selector": OWNER.labels,
-                "ports": [{"name": "metrics", "port": 9002, "protocol": "TCP"}],
-            },
-        }
-    ]
-
-
-def test_a_metrics_service_is_as_the_go_operators() -> None:
-    theirs: Object = json.loads((Path(__file__).parent / "recorded" / "class.json").read_text())["metrics"]
-    key = Key("tailscale", "ts-router-XXXXX")
-    (ours,) = metrics_objects(key, Owner("connector", Key("", "router")), connected_networks(), metrics(), [])
-    assert contains(theirs["spec"], ours["spec"])
-    assert key_of(ours).name == theirs["metadata"]["name"]
-    assert labels(ours) == labels(theirs)
-
-
 def test_a_service_monitor_belongs_to_the_service() -> None:
-    first, monitor = made(metrics(monitor=True), service())
+    first, monitor = objects_for(metrics(monitor=True), service())
     owner = {"apiVersion": "v1", "kind": "Service", "name": "ts-web-abcde-metrics", "uid": service()["metadata"]["uid"]}
     assert first["kind"] == "Service"
     assert (monitor["apiVersion"], monitor["kind"]) == ("monitoring.coreos.com/v1", "ServiceMonitor")
@@ -96,7 +69,7 @@ def test_a_service_monitor_belongs_to_the_service() -> None:
 
 
 def test_a_service_monitor_has_the_labels_of_its_class_under_ours() -> None:
-    _, monitor = made(metrics(monitor=True, release="prometheus", ts_proxy_type="other"), service())
+    _, monitor = objects_for(metrics(monitor=True, release="prometheus", ts_proxy_type="other"), service())
     assert labels(monitor) == {**LABELS, "release": "prometheus"}
     assert monitor["spec"]["selector"] == {"matchLabels": LABELS}
     assert annotations(monitor) == {ANNOTATION_GIVEN: "labels.release"}
@@ -104,11 +77,11 @@ def test_a_service_monitor_has_the_labels_of_its_class_under_ours() -> None:
 
 @pytest.mark.parametrize("there", [[], [deleting(service())]])
 def test_a_service_monitor_waits_for_the_service(there: list[Object]) -> None:
-    assert [obj["kind"] for obj in made(metrics(monitor=True), *there)] == ["Service"]
+    assert [obj["kind"] for obj in objects_for(metrics(monitor=True), *there)] == ["Service"]
 
 
 def test_without_a_service_monitor_there_is_a_service_alone() -> None:
-    assert [obj["kind"] for obj in made(metrics(monitor=False), service())] == ["Service"]
+    assert [obj["kind"] for obj in objects_for(metrics(monitor=False), service())] == ["Service"]
 
 
 class Nothing(NamedTuple):
@@ -127,7 +100,7 @@ class Nothing(NamedTuple):
     ],
 )
 def test_a_proxy_that_serves_no_metrics_gets_nothing(case: Nothing) -> None:
-    assert made(case.metrics, service(), pod=case.pod) == []
+    assert objects_for(case.metrics, service(), pod=case.pod) == []
 
 
 @pytest.mark.parametrize(
@@ -140,18 +113,18 @@ def test_a_proxy_that_serves_no_metrics_gets_nothing(case: Nothing) -> None:
     ],
 )
 def test_a_proxy_is_labelled_with_its_kind(pod: ProxyPod, kind: str, job: str) -> None:
-    found = labels(made(metrics(), pod=pod)[0])
+    found = labels(objects_for(metrics(), pod=pod)[0])
     assert (found["ts_proxy_type"], found["ts_prom_job"]) == (kind, job)
 
 
 def test_names_that_are_too_long_for_labels_are_cut() -> None:
     long = Owner("ingress", Key("n" * 64, "p" * 64))
-    found = labels(made(metrics(), owner=long)[0])
+    found = labels(objects_for(metrics(), owner=long)[0])
     assert {len(found[name]) for name in ("ts_proxy_parent_name", "ts_proxy_parent_namespace", "ts_prom_job")} == {63}
     assert found["ts_prom_job"].startswith("ts_ingress_resource_nnn")
 
 
-def test_what_leads_to_metrics_is_found_by_its_parent() -> None:
+def test_a_metrics_service_is_found_by_its_parent() -> None:
     assert by_metrics_owner(service()) == (str(OWNER),)
     assert is_child(service(), "tailscale")
     assert owned_keys(service(), "ingress", "tailscale") == (Key("default", "web"),)

@@ -22,7 +22,7 @@ def test_of_the_same_second_the_first_name_counts() -> None:
     assert elected([OLD, twin]) == elected([twin, OLD]) == twin
 
 
-def test_one_that_goes_does_not_count() -> None:
+def test_a_dnsconfig_that_goes_does_not_count() -> None:
     assert elected([deleting(OLD), NEW]) == NEW
     assert elected([deleting(OLD)]) is None
     assert elected([]) is None
@@ -80,5 +80,5 @@ def test_the_go_operators_image_is_known_by_its_name(image: str) -> None:
 
 
 @pytest.mark.parametrize("image", ["example.org/tsnameserver:v1", "k8s-nameserver/ours:v1", "my-k8s-nameserver", ""])
-def test_any_other_image_is_taken_for_ours(image: str) -> None:
+def test_every_other_image_is_taken_for_ours(image: str) -> None:
     assert not is_upstream(image)

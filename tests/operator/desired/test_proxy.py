@@ -12,7 +12,7 @@ from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import Destination, DevicePlan, TailnetView
 from tsoperator.desired.login import Keys
-from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Plan, SetTags, TakeName
+from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Plan, SetTags, Step, TakeName
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
@@ -32,7 +32,6 @@ from tests.support.objects import (
     deleting,
     deletions_of,
     headless,
-    patches_of,
     pod,
     settings,
     slim_secret,
@@ -87,12 +86,6 @@ def test_the_finalizer_holds_the_parent_before_anything_is_made() -> None:
     assert plan_proxy(PROXY, running(), SETTINGS).hold == FINALIZER
 
 
-def test_a_proxy_that_is_right_has_its_secret_left_alone() -> None:
-    plan = plan_proxy(PROXY, running(), SETTINGS)
-    assert kinds_and_names(plan) == [("Service", NAME), ("StatefulSet", NAME)]
-    assert len(plan.steps) == 2
-
-
 @pytest.mark.parametrize(
     "children",
     [
@@ -104,13 +97,6 @@ def test_a_proxy_that_is_right_has_its_secret_left_alone() -> None:
 )
 def test_children_keep_the_name_that_one_of_them_has(children: Children) -> None:
     assert proxy_key(OWNER, PROXY.parent_uid, children, SETTINGS) == KEY
-
-
-def test_a_changed_config_is_patched_into_the_secret() -> None:
-    renamed = replace(PROXY, config=replace(CONFIG, hostname="other"))
-    (patch,) = patches_of(plan_proxy(renamed, running(), SETTINGS))
-    assert patch.key == Key("tailscale", f"{NAME}-0")
-    assert texts(patch.body) == config_files(renamed.config)
 
 
 def test_a_changed_config_does_not_change_the_statefulset() -> None:
@@ -213,36 +199,29 @@ def measured() -> Children:
 
 
 @pytest.mark.parametrize("proxy", [replace(WEB, proxy_class=None), replace(WEB, pod=POD)])
-def test_what_leads_to_metrics_goes_with_them(proxy: Proxy) -> None:
+def test_a_metrics_service_and_its_monitor_go_with_the_metrics(proxy: Proxy) -> None:
     service, monitor = measured().metrics
     plan = plan_proxy(proxy, measured(), SETTINGS)
     assert deletions_of(plan) == [Deletion(SERVICE, service), Deletion(SERVICEMONITOR, monitor)]
     assert len(children_of(plan)) == 2
 
 
-def test_only_what_a_class_no_longer_asks_for_goes() -> None:
+def test_only_the_monitor_that_a_class_no_longer_asks_for_goes() -> None:
     plan = plan_proxy(WEB, measured(), SETTINGS)
     assert deletions_of(plan) == [Deletion(SERVICEMONITOR, measured().metrics[1])]
 
 
-def test_removal_takes_what_leads_to_metrics_with_the_rest() -> None:
+def test_removal_takes_the_metrics_service_with_the_rest() -> None:
     plan = plan_removal(OWNER, replace(measured(), statefulsets=[]))
     assert [deletion.resource for deletion in deletions_of(plan)] == [SERVICE, SECRET, SERVICE, SERVICEMONITOR]
 
 
-def test_a_statefulset_of_a_parent_made_anew_goes_first() -> None:
+@pytest.mark.parametrize("leaving", [False, True])
+def test_a_statefulset_of_a_parent_made_anew_goes_first_and_is_waited_for(*, leaving: bool) -> None:
     old = statefulset(parent_uid="old-UID")
-    plan = plan_proxy(PROXY, replace(running(), statefulsets=[old]), SETTINGS)
-    assert plan.steps == [Deletion(STATEFULSET, old, "Foreground")]
-    assert plan.release == ""
-    assert plan.requeue_after
-
-
-def test_a_statefulset_that_is_on_its_way_out_is_waited_for() -> None:
-    old = deleting(statefulset(parent_uid="old-UID"))
-    plan = plan_proxy(PROXY, replace(running(), statefulsets=[old]), SETTINGS)
-    assert plan.steps == []
-    assert plan.requeue_after
+    plan = plan_proxy(PROXY, replace(running(), statefulsets=[deleting(old) if leaving else old]), SETTINGS)
+    assert plan.steps == ([] if leaving else [Deletion(STATEFULSET, old, "Foreground")])
+    assert (plan.release, bool(plan.requeue_after)) == ("", True)
 
 
 def test_a_service_that_somebody_deleted_is_let_go_to_come_back() -> None:
@@ -251,16 +230,14 @@ def test_a_service_that_somebody_deleted_is_let_go_to_come_back() -> None:
     assert deletions_of(plan) == [Deletion(SERVICE, leaving, release="tailscale.com/dns-records-reconciler")]
 
 
-def test_removal_begins_with_the_pods() -> None:
-    plan = plan_removal(OWNER, running())
-    assert plan.steps == [Deletion(STATEFULSET, statefulset())]
-    assert plan.release == ""
-    assert plan.requeue_after
-
-
-def test_removal_waits_until_the_pods_are_gone() -> None:
-    plan = plan_removal(OWNER, replace(running(), statefulsets=[deleting(statefulset())]))
-    assert (plan.steps, plan.release) == ([], "")
+@pytest.mark.parametrize(
+    ("there", "steps"),
+    [(statefulset(), [Deletion(STATEFULSET, statefulset())]), (deleting(statefulset()), [])],
+    ids=["there", "on its way out"],
+)
+def test_removal_begins_with_the_pods_and_waits_until_they_are_gone(there: Object, steps: list[Step]) -> None:
+    plan = plan_removal(OWNER, replace(running(), statefulsets=[there]))
+    assert (plan.steps, plan.release) == (steps, "")
     assert plan.requeue_after
 
 
@@ -275,34 +252,26 @@ def test_removal_waits_for_pods_whose_statefulset_is_gone_but_not_for_orphans(
     assert bool(deleted_devices(plan)) is not waits
 
 
-def test_removal_then_takes_the_device_and_the_rest_and_lets_the_parent_go() -> None:
+def test_removal_then_takes_the_device_from_its_tailnet_and_the_rest_and_lets_the_parent_go() -> None:
     children = replace(running(), statefulsets=[])
-    plan = plan_removal(OWNER, children)
+    plan = plan_removal(OWNER, children, "staging")
     assert plan.steps == [
-        DeleteDevice("", OWNER, "n1"),
+        DeleteDevice("staging", OWNER, "n1"),
         Deletion(SERVICE, children.services[0], release="tailscale.com/dns-records-reconciler"),
         Deletion(SECRET, children.secrets[0], unchanged=True),
     ]
     assert (plan.release, plan.requeue_after) == (FINALIZER, None)
 
 
-def test_a_proxy_that_never_logged_in_has_no_device_to_remove() -> None:
-    plan = plan_removal(OWNER, Children([service()], [], [secret(auth_key="unused")]))
+@pytest.mark.parametrize("children", [Children(), Children([service()], [], [secret(auth_key="unused")])])
+def test_a_proxy_that_never_logged_in_has_no_device_to_remove(children: Children) -> None:
+    plan = plan_removal(OWNER, children)
     assert (deleted_devices(plan), plan.release, plan.way_out) == ([], FINALIZER, "")
-
-
-def test_a_device_is_deleted_from_the_tailnet_that_it_is_in() -> None:
-    (first, *_) = plan_removal(OWNER, Children(secrets=[secret(device_id="n1")]), "staging").steps
-    assert first == DeleteDevice("staging", OWNER, "n1")
 
 
 def test_the_way_out_names_the_secrets_that_know_the_devices() -> None:
     plan = plan_removal(OWNER, Children(secrets=[secret(device_id="n1"), secret(f"{NAME}-1", device_id="n2")]))
     assert f"delete Secret tailscale/{NAME}-0 and tailscale/{NAME}-1 by hand" in plan.way_out
-
-
-def test_with_nothing_left_the_parent_is_let_go() -> None:
-    assert plan_removal(OWNER, Children()) == Plan(steps=[], release=FINALIZER)
 
 
 def test_the_device_is_believed_of_the_pod_that_is_named_like_the_secret() -> None:
@@ -313,9 +282,6 @@ def test_the_device_is_believed_of_the_pod_that_is_named_like_the_secret() -> No
     assert theirs is not None
     assert own is not None
     assert (theirs.serves_no_https, own.serves_no_https) == (False, True)
-
-
-def test_without_a_secret_there_is_no_device() -> None:
     assert proxy_device(Children()) is None
 
 
@@ -343,7 +309,7 @@ def test_replicas_without_a_prefix_share_their_hostname(count: int, prefix: str,
     assert [isinstance(step, TakeName) for step in made.after] == ([] if shares else [True])
 
 
-def test_what_is_asked_for_devices_is_before_and_after_all_that_is_made() -> None:
+def test_requests_for_devices_stand_before_and_after_all_children() -> None:
     devices = DevicePlan(before=[FREE_NAME], after=[SET_TAGS])
     plain, plan = (plan_proxy(WEB, measured(), SETTINGS, devices=each) for each in (DevicePlan(), devices))
     made = len(children_of(plain))
@@ -360,7 +326,7 @@ def test_a_proxy_that_starts_again_and_again_without_a_destination_is_told(fqdn:
     assert all("tag:k8s" in each.message for each in findings)
 
 
-def test_what_is_left_out_of_a_proxy_and_keys_that_come_later_are_told() -> None:
+def test_wishes_that_are_left_out_and_keys_that_come_later_are_told() -> None:
     proxy = replace(PROXY, notes=[Note("Warning", "Ignored", "left out")])
     asking = Children(secrets=[secret(device_id="n1", reissue_authkey="")])
     plan = plan_proxy(proxy, asking, SETTINGS, Keys({0: ""}, requeue_after=20.0))

@@ -1,24 +1,24 @@
-"""What we make has every field that the Go operator 1.102.5 gave it for the same input, as recorded on a cluster."""
+"""What we make has every field that the Go operator gave it, and what it made is taken over without a restart."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from tsoperator.api.objects import Object
-from tsoperator.desired.plan import Plan, write_for
+from tsoperator.api.names import ANNOTATION_DIGEST
+from tsoperator.api.objects import Object, annotations, key_of
+from tsoperator.desired.plan import Plan, digest_of, write_for
 from tsoperator.desired.proxy import Children
 
-from tests.operator.desired.test_adoption import (
+from tests.operator.desired.recordings import (
+    PLANS,
     connector_plan,
     egress_plan,
     exposed_plan,
-    ingress_plan,
+    nameserver_plan,
     recorded,
 )
-from tests.operator.desired.test_overlay import RECORDED_CLASS
-from tests.support.objects import children_of, live_proxy_class, texts
+from tests.support.objects import children_of, patches_of, stored, texts
 
 _SPEC = "spec.template.spec"
 _SERVICE = {"clusterIPs", "internalTrafficPolicy", "ipFamilies", "sessionAffinity", "type"}
@@ -50,6 +50,11 @@ DEFAULTS = {
     f"statefulset.{_SPEC}.terminationGracePeriodSeconds",
     f"statefulset.{_SPEC}.volumes.*.secret.defaultMode",
 }
+NAMESERVER_DEFAULTS = {
+    "annotations", "clusterIPs", "defaultMode", "dnsPolicy", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy",
+    "progressDeadlineSeconds", "resourceVersion", "resources", "schedulerName", "securityContext", "sessionAffinity",
+    "terminationGracePeriodSeconds", "terminationMessagePath", "terminationMessagePolicy", "type", "uid",
+}  # fmt: skip
 # Our names follow from the parent, so that of two operators at once both mean the same object.
 NAMES = {"service.metadata.generateName"}
 # The proxy writes these once it runs.
@@ -57,29 +62,14 @@ STATE = {f"secret.data.{key}" for key in ("_machinekey", "device_fqdn", "device_
 EXCUSED = DEFAULTS | NAMES | STATE
 
 
-def with_class() -> dict[str, Object]:
-    """What was made for the Connector with its ProxyClass."""
-    made = recorded("class")
-    service = recorded("connector")["service"]
-    service["metadata"]["name"] = made["statefulset"]["metadata"]["name"]
-    service["spec"]["selector"] = made["statefulset"]["spec"]["selector"]["matchLabels"]
-    return made | {"service": service}
-
-
-MADE = {name: partial(recorded, name) for name in ("egress", "exposed", "ingress", "connector")} | {"class": with_class}
-PLANS: dict[str, Callable[[dict[str, Object], Children], Plan]] = {
-    "egress": egress_plan,
-    "exposed": exposed_plan,
-    "ingress": ingress_plan,
-    "connector": connector_plan,
-    "class": partial(connector_plan, proxy_class=live_proxy_class(spec=RECORDED_CLASS, ready=True)),
-}
+EVERY_PROXY = pytest.mark.parametrize("name", PLANS)
 
 
 def ours(name: str) -> dict[str, Object]:
     """What we make, of nothing but a headless Service that gives it its name, by what it is."""
-    made = children_of(PLANS[name](MADE[name](), Children([MADE[name]()["service"]])))
-    service, secret, statefulset, *metrics = made
+    service, secret, statefulset, *metrics = children_of(
+        PLANS[name](recorded(name), Children([recorded(name)["service"]]))
+    )
     secret = {**secret, "data": {key: json.loads(text) for key, text in texts(secret).items()}}
     found = {"service": service, "secret": secret, "statefulset": statefulset}
     return found | ({"metrics": metrics[0]} if metrics else {})
@@ -99,27 +89,88 @@ def lacking(theirs: Any, found: Any, path: str) -> Iterator[str]:
 
 def lacks(name: str) -> set[str]:
     """What is lacking in ours."""
-    return {path for what, obj in ours(name).items() for path in lacking(MADE[name]().get(what, {}), obj, what)}
+    return {path for what, obj in ours(name).items() for path in lacking(recorded(name).get(what, {}), obj, what)}
 
 
-@pytest.mark.parametrize("name", MADE)
-def test_every_field_is_there_or_excused(name: str) -> None:
+@EVERY_PROXY
+def test_a_recorded_field_is_in_ours_or_excused(name: str) -> None:
     assert lacks(name) - EXCUSED == set()
 
 
-def test_nothing_is_excused_that_is_there_everywhere() -> None:
-    assert EXCUSED - {path for name in MADE for path in lacks(name)} == set()
+def test_a_recorded_field_of_the_nameserver_is_in_ours_or_a_default() -> None:
+    found = {obj["kind"]: obj for obj in children_of(nameserver_plan(recorded("nameserver")))}
+    lack = {path for obj in recorded("nameserver").values() for path in lacking(obj, found[obj["kind"]], "")}
+    assert {path.rpartition(".")[2] for path in lack} == NAMESERVER_DEFAULTS
 
 
-def test_a_field_that_is_not_there_is_found() -> None:
+def test_an_excused_field_is_lacking_somewhere() -> None:
+    assert EXCUSED - {path for name in PLANS for path in lacks(name)} == set()
+
+
+def test_a_lacking_field_is_found() -> None:
     theirs = {"a": [{"b": 1, "c": 2}], "d": [1], "e": 3}
     assert [*lacking(theirs, {"a": [{"b": 1}], "d": [], "e": 3, "f": 4}, "pod")] == ["pod.a.*.c", "pod.d"]
 
 
-@pytest.mark.parametrize("what", ["statefulset", "metrics"])
-def test_what_has_a_class_is_taken_over_without_a_restart(what: str) -> None:
-    there = MADE["class"]()[what]
-    live = {**there, "metadata": {**there["metadata"], "namespace": "tailscale", "uid": "u", "resourceVersion": "7"}}
-    written = write_for(ours("class")[what], live)
+def only_marked(plan: Plan, made: dict[str, Object]) -> list[str]:
+    """The kinds of the children that *plan* leaves as they are but for the digest, which all but Secrets must be."""
+    live = {(obj["kind"], key_of(obj)): obj for obj in made.values() if "kind" in obj}
+    adopted = [obj for obj in children_of(plan) if (obj["kind"], key_of(obj)) in live]
+    for desired in adopted:
+        found = live[desired["kind"], key_of(desired)]
+        given = {**annotations(found), ANNOTATION_DIGEST: digest_of(desired)}
+        assert write_for(desired, found) == {**found, "metadata": {**found["metadata"], "annotations": given}}
+    return [obj["kind"] for obj in adopted]
+
+
+@pytest.mark.parametrize("name", ["egress", "exposed", "connector"])
+def test_a_recorded_proxy_only_gets_the_digest(name: str) -> None:
+    made = recorded(name)
+    assert only_marked(PLANS[name](made, None), made) == ["Service", "StatefulSet"]
+
+
+def test_a_recorded_nameserver_only_gets_the_digest() -> None:
+    made = recorded("nameserver")
+    assert only_marked(nameserver_plan(made), made) == ["ServiceAccount", "Deployment", "Service"]
+
+
+@pytest.mark.parametrize(("name", "what"), [("ingress", "statefulset"), ("class", "statefulset"), ("class", "metrics")])
+def test_a_recorded_spec_stays_where_metadata_is_added(name: str, what: str) -> None:
+    live = stored({**recorded(name)[what], "metadata": {**recorded(name)[what]["metadata"], "namespace": "tailscale"}})
+    written = write_for(ours(name)[what], live)
     assert written is not None
     assert written["spec"] == live["spec"]
+
+
+def test_a_script_of_a_newer_go_operator_does_not_restart_pods_either() -> None:
+    made = recorded("egress")
+    script = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"
+    made["statefulset"]["spec"]["template"]["spec"]["initContainers"][0]["args"] = [script]
+    assert only_marked(egress_plan(made), made) == ["Service", "StatefulSet"]
+
+
+@pytest.mark.parametrize("name", ["egress", "exposed", "ingress", "connector"])
+def test_a_recorded_config_is_not_written(name: str) -> None:
+    plan = PLANS[name](recorded(name), None)
+    assert not [patch for patch in patches_of(plan) if patch.resource.kind == "Secret"]
+    assert not [obj for obj in children_of(plan) if obj["kind"] == "Secret"]
+
+
+def test_a_recorded_load_balancers_status_is_not_written() -> None:
+    made = recorded("exposed")
+    assert exposed_plan(made).status == made["status"]
+
+
+def test_a_connectors_status_is_as_the_go_operators() -> None:
+    status = connector_plan(recorded("connector")).status
+    assert status is not None
+    device = {"hostname": "my-router.tail1234.ts.net", "tailnetIPs": ["100.64.0.14", "fd7a:115c:a1e0::e"]}
+    ready = {"type": "ConnectorReady", "status": "True", "reason": "ConnectorCreated", "message": "ConnectorCreated"}
+    assert status == {
+        "conditions": [{**ready, "observedGeneration": 1, "lastTransitionTime": ""}],
+        "devices": [device],
+        "isAppConnector": False,
+        "isExitNode": True,
+        "subnetRoutes": "10.40.0.0/14,192.168.0.0/24",
+        **device,
+    }

@@ -12,7 +12,6 @@ from tsoperator.desired.proxy import (
     Children,
     Proxy,
     plan_proxy,
-    plan_removal,
     proxy_key,
     proxy_login,
     replica_devices,
@@ -99,7 +98,7 @@ def test_with_a_prefix_even_one_replica_has_a_number_and_without_all_have_one_ho
     assert hostnames(proxy(2, prefix="")) == ["router-connector", "router-connector"]
 
 
-def test_what_is_right_is_left_alone() -> None:
+def test_a_proxy_that_is_right_is_left_alone() -> None:
     made = plan(3, running(3))
     assert [obj["kind"] for obj in children_of(made)] == ["Service", "StatefulSet"]
     assert (len(made.steps), made.requeue_after) == (2, None)
@@ -197,14 +196,6 @@ def test_a_secret_that_is_no_replicas_is_no_surplus() -> None:
     children = running(1)
     made = plan(1, replace(children, secrets=[*children.secrets, *strangers]))
     assert (deleted_devices(made), deletions_of(made), made.requeue_after) == ([], [], None)
-
-
-def test_removal_takes_every_replicas_device_and_secret() -> None:
-    made = plan_removal(OWNER, replace(running(3), statefulsets=[]))
-    assert deleted_devices(made) == ["n0", "n1", "n2"]
-    assert [step.obj["metadata"]["name"] for step in deletions_of(made) if step.resource is SECRET] == [
-        f"{NAME}-{number}" for number in range(3)
-    ]
 
 
 def test_devices_are_told_by_replica_once_they_have_joined() -> None:

@@ -11,7 +11,6 @@ from tsoperator.desired.proxypod import (
     connected_networks,
     egress_to_ip,
     egress_to_name,
-    exposed_ip,
     exposed_name,
     served_ingress,
     served_service,
@@ -27,9 +26,7 @@ KEY = Key("tailscale", "ts-db-abcde")
 OWNER = Owner("svc", Key("default", "db"))
 BY_FQDN = egress_to_name("db.tail1234.ts.net.")
 BY_IP = egress_to_ip("100.66.66.66")
-USERSPACE = served_ingress(forward_cluster_traffic=False)
 KERNEL_INGRESS = served_ingress(forward_cluster_traffic=True)
-TO_IP = exposed_ip("192.0.2.4")
 TO_NAME = exposed_name("db.example.org")
 PUBLIC = served_service()
 CONNECTOR = connected_networks()
@@ -73,66 +70,46 @@ def environment(made: Object) -> list[tuple[str, str]]:
 
 
 class Environment(NamedTuple):
+    """What no recording has."""
+
     pod: ProxyPod
     userspace: str
     rest: list[tuple[str, str]]
+
+
+SERVES = ("TS_SERVE_CONFIG", "/etc/tailscaled/$(POD_NAME)/serve-config")
 
 
 @pytest.mark.parametrize(
     "case",
     [
         Environment(
-            BY_FQDN,
-            "false",
-            [("TS_TAILNET_TARGET_FQDN", "db.tail1234.ts.net."), ("TS_INTERNAL_APP", "k8s-operator-egress-proxy")],
-        ),
-        Environment(
             BY_IP,
             "false",
             [("TS_TAILNET_TARGET_IP", "100.66.66.66"), ("TS_INTERNAL_APP", "k8s-operator-egress-proxy")],
-        ),
-        Environment(
-            USERSPACE,
-            "true",
-            [
-                ("TS_SERVE_CONFIG", "/etc/tailscaled/$(POD_NAME)/serve-config"),
-                ("TS_INTERNAL_APP", "k8s-operator-ingress-resource"),
-            ],
         ),
         Environment(
             KERNEL_INGRESS,
             "false",
             [
                 ("EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS", "true"),
-                ("TS_SERVE_CONFIG", "/etc/tailscaled/$(POD_NAME)/serve-config"),
+                SERVES,
                 ("TS_INTERNAL_APP", "k8s-operator-ingress-resource"),
             ],
         ),
-        Environment(TO_IP, "false", [("TS_DEST_IP", "192.0.2.4"), ("TS_INTERNAL_APP", "k8s-operator-ingress-proxy")]),
         Environment(
             TO_NAME,
             "false",
-            [
-                ("TS_EXPERIMENTAL_DEST_DNS_NAME", "db.example.org"),
-                ("TS_INTERNAL_APP", "k8s-operator-ingress-proxy"),
-            ],
+            [("TS_EXPERIMENTAL_DEST_DNS_NAME", "db.example.org"), ("TS_INTERNAL_APP", "k8s-operator-ingress-proxy")],
         ),
-        Environment(
-            PUBLIC,
-            "true",
-            [
-                ("TS_SERVE_CONFIG", "/etc/tailscaled/$(POD_NAME)/serve-config"),
-                ("TS_INTERNAL_APP", "k8s-operator-ingress-proxy"),
-            ],
-        ),
-        Environment(CONNECTOR, "false", [("TS_INTERNAL_APP", "k8s-operator-connector-resource")]),
+        Environment(PUBLIC, "true", [SERVES, ("TS_INTERNAL_APP", "k8s-operator-ingress-proxy")]),
     ],
 )
 def test_the_environment_is_in_the_images_order(case: Environment) -> None:
     assert environment(statefulset(case.pod)) == [("TS_USERSPACE", case.userspace), *COMMON, *case.rest]
 
 
-@pytest.mark.parametrize(("pod", "position"), [(BY_FQDN, 8), (TO_IP, 8), (USERSPACE, 8), (KERNEL_INGRESS, 9)])
+@pytest.mark.parametrize(("pod", "position"), [(BY_IP, 8), (TO_NAME, 8), (PUBLIC, 8), (KERNEL_INGRESS, 9)])
 def test_the_firewall_mode_comes_before_the_target(pod: ProxyPod, position: int) -> None:
     env = environment(statefulset(pod, firewall_mode="nftables"))
     assert env[position] == ("TS_DEBUG_FIREWALL_MODE", "nftables")
@@ -142,49 +119,26 @@ def test_the_firewall_mode_comes_before_the_target(pod: ProxyPod, position: int)
 @pytest.mark.parametrize(
     ("pod", "annotations"),
     [
-        (BY_FQDN, {"tailscale.com/operator-last-set-ts-tailnet-target-fqdn": "db.tail1234.ts.net."}),
         (BY_IP, {"tailscale.com/operator-last-set-ts-tailnet-target-ip": "100.66.66.66"}),
-        (TO_IP, {"tailscale.com/operator-last-set-cluster-ip": "192.0.2.4"}),
         (TO_NAME, {"tailscale.com/operator-last-set-cluster-dns-name": "db.example.org"}),
-        (USERSPACE, None),
         (KERNEL_INGRESS, None),
         (PUBLIC, None),
-        (CONNECTOR, None),
     ],
 )
 def test_the_target_is_on_the_pod_template(pod: ProxyPod, annotations: Object | None) -> None:
     assert statefulset(pod)["spec"]["template"]["metadata"].get("annotations") == annotations
 
 
-def test_its_metadata_and_selector_find_the_pods_of_one_parent() -> None:
-    made = statefulset()
-    spec = made["spec"]
-    assert made["metadata"] == {"namespace": "tailscale", "name": "ts-db-abcde", "labels": OWNER.labels}
-    assert spec["selector"] == {"matchLabels": {"app": "1234-UID"}}
-    assert spec["template"]["metadata"]["labels"] == {"app": "1234-UID", **OWNER.labels}
-    assert (spec["replicas"], spec["serviceName"]) == (1, "ts-db-abcde")
-    assert selects(made, "1234-UID")
-
-
-def test_it_does_not_select_the_pods_of_a_parent_made_anew() -> None:
+def test_a_statefulset_selects_the_pods_of_its_parent_and_not_of_one_made_anew() -> None:
+    assert selects(statefulset(), "1234-UID")
     assert not selects(statefulset(), "5678-UID")
     assert not selects({"spec": {"selector": {"matchLabels": {"app": "1234-UID", "more": "x"}}}}, "1234-UID")
 
 
-def test_the_container_is_as_the_go_operators() -> None:
-    made = container_of(statefulset(proxy_image="example.org/tailscale:v1"))
-    del made["env"], made["volumeMounts"]
-    assert made == {
-        "name": "tailscale",
-        "image": "example.org/tailscale:v1",
-        "imagePullPolicy": "Always",
-        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}},
-        "securityContext": {"privileged": True},
-    }
-
-
-def test_pods_run_as_the_proxies_service_account() -> None:
-    assert pod_of(statefulset())["serviceAccountName"] == "proxies"
+def test_pods_run_the_image_of_the_settings() -> None:
+    made = pod_of(statefulset(proxy_image="example.org/tailscale:v1"))
+    images = [made[containers][0]["image"] for containers in ("containers", "initContainers")]
+    assert images == ["example.org/tailscale:v1"] * 2
 
 
 def test_the_priority_class_is_on_pods_only_if_it_is_set() -> None:
@@ -192,33 +146,16 @@ def test_the_priority_class_is_on_pods_only_if_it_is_set() -> None:
     assert "priorityClassName" not in pod_of(statefulset())
 
 
-@pytest.mark.parametrize("pod", [BY_FQDN, BY_IP, KERNEL_INGRESS, TO_IP, TO_NAME, CONNECTOR])
-def test_a_kernel_proxy_is_privileged_and_turns_forwarding_on(pod: ProxyPod) -> None:
-    made = statefulset(pod, proxy_image="example.org/tailscale:v1")
-    assert container_of(made)["securityContext"] == {"privileged": True}
-    assert pod_of(made)["initContainers"] == [
-        {
-            "name": "sysctler",
-            "image": "example.org/tailscale:v1",
-            "command": ["/bin/sh", "-c"],
-            "args": [SYSCTL],
-            "securityContext": {"privileged": True},
-        }
-    ]
-
-
-@pytest.mark.parametrize("pod", [USERSPACE, PUBLIC])
-def test_a_userspace_proxy_has_no_privileges(pod: ProxyPod) -> None:
+@pytest.mark.parametrize(
+    ("pod", "privileged"), [(BY_IP, True), (KERNEL_INGRESS, True), (TO_NAME, True), (PUBLIC, False)]
+)
+def test_only_a_kernel_proxy_is_privileged_and_turns_forwarding_on(pod: ProxyPod, *, privileged: bool) -> None:
     made = statefulset(pod)
-    assert "securityContext" not in container_of(made)
-    assert "initContainers" not in pod_of(made)
-
-
-def test_the_config_is_mounted_from_the_pods_secret() -> None:
-    made = statefulset(BY_IP)
-    volume = {"name": "tailscaledconfig-0", "secret": {"secretName": "ts-db-abcde-0"}}
-    mount = {"name": "tailscaledconfig-0", "mountPath": "/etc/tsconfig/ts-db-abcde-0", "readOnly": True}
-    assert (pod_of(made)["volumes"], container_of(made)["volumeMounts"]) == ([volume], [mount])
+    rights = [{"privileged": True}] if privileged else []
+    inits = pod_of(made).get("initContainers", [])
+    assert [each["securityContext"] for each in inits] == rights
+    assert container_of(made).get("securityContext") == (rights[0] if rights else None)
+    assert [each["args"] for each in inits] == [[SYSCTL]] * privileged
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
@@ -235,7 +172,7 @@ def test_every_replica_mounts_the_secrets_of_all(count: int) -> None:
     assert container_of(made)["volumeMounts"] == mounts
 
 
-@pytest.mark.parametrize("pod", [USERSPACE, KERNEL_INGRESS, PUBLIC])
+@pytest.mark.parametrize("pod", [KERNEL_INGRESS, PUBLIC])
 def test_the_serve_config_is_mounted_after_the_config(pod: ProxyPod) -> None:
     made = statefulset(pod)
     items = [{"key": "serve-config", "path": "serve-config"}]
@@ -272,7 +209,7 @@ def test_a_serve_config_that_is_apart_from_the_state_is_mounted_under_the_pods_n
     assert made["containers"][0]["volumeMounts"][1] == mount
 
 
-def test_what_runs_several_replicas_has_the_name_that_it_is_given() -> None:
+def test_a_statefulset_of_several_replicas_has_the_name_that_it_is_given() -> None:
     spec = proxy_pod_spec(BY_FQDN, [of_two_secrets(0), of_two_secrets(1)], settings(), None)
     made = proxy_statefulset(Key("tailscale", "egress"), OWNER, "1234-UID", spec, 2, {"note": "x"})
     assert (made["metadata"]["name"], made["spec"]["serviceName"], made["spec"]["replicas"]) == ("egress", "egress", 2)

@@ -39,7 +39,7 @@ def test_the_times_of_the_first_certificate_are_read(tag: int) -> None:
     assert validity(certificate(moment(STARTS, tag), moment(ENDS, tag))) == Validity(STARTS, ENDS)
 
 
-def test_what_stands_before_a_certificate_does_not_matter() -> None:
+def test_text_before_a_certificate_does_not_matter() -> None:
     assert validity(f"subject=web\n{GOOD}") == Validity(STARTS, ENDS)
 
 
@@ -63,7 +63,7 @@ DER = base64.b64decode("".join(GOOD.splitlines()[1:5]))
         certificate(moment(STARTS), moment(ENDS) * 2),
     ],
 )
-def test_what_can_not_be_read_tells_nothing(text: str) -> None:
+def test_text_that_is_no_certificate_tells_nothing(text: str) -> None:
     assert validity(text) is None
 
 

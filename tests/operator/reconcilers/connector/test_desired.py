@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Key, Object
@@ -24,6 +23,7 @@ from tsoperator.settings import Settings
 
 from tests.support.objects import (
     children_of,
+    condition_of,
     deleted_devices,
     deleting,
     held,
@@ -31,6 +31,7 @@ from tests.support.objects import (
     live_proxy_class,
     settings,
     slim_secret,
+    status_of,
     stored,
 )
 
@@ -59,13 +60,8 @@ def proxy(spec: Object) -> Proxy:
     return made
 
 
-def status_of(made: Plan) -> Object:
-    assert made.status is not None
-    return made.status
-
-
 def ready(made: Plan) -> tuple[str, str, str]:
-    (condition,) = status_of(made)["conditions"]
+    condition = condition_of(made)
     assert condition["type"] == "ConnectorReady"
     return condition["status"], condition["reason"], condition["message"]
 
@@ -148,17 +144,6 @@ def test_without_tags_the_devices_get_the_operators(spec: Object, tags: tuple[st
     assert tuple(proxy({**EXIT, **spec}).tags) == tags
 
 
-def test_children_are_found_by_the_labels_that_they_always_had() -> None:
-    for child in children_of(plan(live_connector())):
-        assert child["metadata"]["labels"] == {
-            "tailscale.com/managed": "true",
-            "tailscale.com/parent-resource": "router",
-            "tailscale.com/parent-resource-ns": "",
-            "tailscale.com/parent-resource-type": "connector",
-        }
-        assert child["metadata"]["namespace"] == "tailscale"
-
-
 def test_a_connector_is_ready_as_soon_as_it_is_made() -> None:
     made = plan(live_connector(generation=7))
     assert made.hold == FINALIZER
@@ -189,7 +174,7 @@ def test_a_device_without_a_name_yet_is_shown_with_an_empty_one() -> None:
     assert not {"hostname", "tailnetIPs"} & status.keys()
 
 
-def test_what_is_not_so_any_more_is_not_shown_any_more() -> None:
+def test_a_role_that_a_connector_gives_up_is_not_shown_any_more() -> None:
     before = status_of(plan(live_connector({**EXIT, "replicas": 1}), joined(0)))
     after = status_of(plan(live_connector({**APP, "replicas": 0}) | {"status": {**before, "future": 1}}, joined(0)))
     assert (after["isExitNode"], after["isAppConnector"], after["devices"]) == (False, True, [])
@@ -272,7 +257,7 @@ def test_a_class_that_changes_is_no_news() -> None:
     assert plan_with_class(live_proxy_class("prod", ready=True, generation=2)) == Plan()
 
 
-def test_there_is_no_default_class_for_connectors() -> None:
+def test_a_connector_has_no_default_class() -> None:
     assert desired.class_name(live_connector(EXIT)) == ""
     assert ready(plan(live_connector(EXIT), of=settings(proxy_class="prod")))[0] == "True"
 
@@ -326,7 +311,7 @@ def test_devices_of_another_tailnet_are_not_forgotten() -> None:
     assert plan(obj, Observed(Children(secrets=[secret(0)]), tailnet=UNUSABLE)).release == FINALIZER
 
 
-def test_what_went_wrong_is_told_and_tried_again() -> None:
+def test_a_refusal_is_told_and_tried_again() -> None:
     refusal = Refusal("the control server is away", error=ValueError("503"))
     made = plan(live_connector(), keys=refusal)
     assert ready(made) == ("False", "ConnectorCreationFailed", "the control server is away")
@@ -347,7 +332,6 @@ SPECS = st.fixed_dictionaries(
 )
 
 
-@examples(deadline=None)
 @given(SPECS)
 def test_every_connector_has_a_plan(spec: dict[str, Any]) -> None:
     obj = stored(held(live_connector(spec)))

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tsnameserver.records import Records, merge, parse
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object
@@ -16,7 +16,7 @@ from tsoperator.desired.plan import Child, Deletion, Note, Patch, Plan, Refusal,
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.desired import Observed
 from tsoperator.reconcilers.dnsrecords.records import Record
-from tsoperator.reconcilers.dnsrecords.shards import Limits, configmap_name, shard_named
+from tsoperator.reconcilers.dnsrecords.shards import Limits, shard_named
 from tsoperator.reconcilers.dnsrecords.table import Bucket, Table
 
 from tests.support.objects import (
@@ -44,12 +44,17 @@ RIGHT = Plan(steps=[])
 """The plan for what is as it should be."""
 
 
-def buckets(records: Iterable[Record]) -> tuple[Bucket, ...]:
+@cache
+def buckets(records: tuple[Record, ...]) -> tuple[Bucket, ...]:
     """The buckets of *records*, each of a proxy of its own."""
     table = Table()
     for number, record in enumerate(records):
         table.put(Key("tailscale", f"ts-{number}"), record)
     return table.buckets()
+
+
+parsed = cache(parse)
+"""A document as the nameserver reads it."""
 
 
 def plan(*records: Record, configmap: Object | None = None) -> Plan:
@@ -124,7 +129,7 @@ def test_the_serial_starts_over_past_its_end_and_is_never_0() -> None:
         '{"version":"v1alpha1","ip4":{"db.tail1234.ts.net":["192.0.2.1"]}}',
     ],
 )
-def test_what_cannot_be_read_or_is_the_go_operators_is_replaced(document: str | None) -> None:
+def test_a_document_that_cannot_be_read_or_is_the_go_operators_is_replaced(document: str | None) -> None:
     made = plan(UP, configmap=configmap(document))
     assert document_of(made)["serial"] == 1
     assert document_of(made)["ip4"] == {FQDN: ["192.0.2.1"]}
@@ -147,13 +152,8 @@ def test_a_configmap_on_its_way_out_is_waited_for() -> None:
 
 
 def test_the_records_name_their_zones() -> None:
-    made = desired.plan(DNSCONFIG_OBJ, Observed(buckets([])), settings(zones=("ts.net", "tail.example.org")))
+    made = desired.plan(DNSCONFIG_OBJ, Observed(buckets(())), settings(zones=("ts.net", "tail.example.org")))
     assert document_of(made)["zones"] == ["ts.net", "tail.example.org"]
-
-
-def test_what_is_written_is_what_the_nameserver_reads() -> None:
-    text = children_of(plan(BOTH))[0]["data"]["records.json"]
-    assert parse(text).ip6 == {FQDN: ["2001:db8::1"]}
 
 
 LIMITS = Limits(split=1000, full=2000)
@@ -170,7 +170,7 @@ def sharded(cluster: Cluster, records: Iterable[Record], of: object = OURS) -> P
     """The plan for *records* with our image, or with that of the settings that are given."""
     chosen = SETTINGS if of is SETTINGS else OURS
     return desired.plan(
-        DNSCONFIG_OBJ, Observed(buckets(records), cluster, rolled_out(OURS.nameserver_image)), chosen, LIMITS
+        DNSCONFIG_OBJ, Observed(buckets(tuple(records)), cluster, rolled_out(OURS.nameserver_image)), chosen, LIMITS
     )
 
 
@@ -204,7 +204,7 @@ def carried_out(cluster: Cluster, made: Plan) -> Cluster:
 
 def read(cluster: Cluster) -> Records | None:
     """What a nameserver that has just started makes of *cluster*."""
-    return merge(parse(live["data"]["records.json"]) for live in cluster.values())
+    return merge(parsed(live["data"]["records.json"]) for live in cluster.values())
 
 
 def ip4(records: Iterable[Record]) -> Object:
@@ -212,7 +212,7 @@ def ip4(records: Iterable[Record]) -> Object:
 
 
 @pytest.mark.parametrize(("names", "configmaps"), [(0, 1), (20, 1), (30, 2), (60, 4), (110, 8), (220, 16), (400, 32)])
-def test_there_are_as_many_configmaps_as_the_records_take(names: int, configmaps: int) -> None:
+def test_records_get_as_many_configmaps_as_they_take(names: int, configmaps: int) -> None:
     cluster = carried_out({}, sharded({}, named(names)))
     assert sorted(cluster) == [*range(configmaps)]
     assert [live["metadata"]["name"] for live in cluster.values()][-1] == "dnsrecords"
@@ -222,7 +222,7 @@ def test_there_are_as_many_configmaps_as_the_records_take(names: int, configmaps
     assert (records.ip4, records.serial, records.zones) == (ip4(named(names)), 1, ["ts.net"])
 
 
-@pytest.mark.parametrize("names", [0, 20, 30, 220, 3000])
+@pytest.mark.parametrize("names", [0, 20, 220])
 def test_shards_that_are_right_are_not_written(names: int) -> None:
     cluster = carried_out({}, sharded({}, named(names)))
     assert sharded(cluster, named(names)) == RIGHT
@@ -288,8 +288,13 @@ class Change(NamedTuple):
     after: int
 
 
-CHANGES = [Change(20, 30), Change(20, 400), Change(30, 60), Change(60, 110), Change(220, 400), Change(400, 60),
-           Change(110, 30), Change(30, 5), Change(400, 0)]  # fmt: skip
+CHANGES = [
+    *(Change(20, 30), Change(30, 60), Change(60, 110), Change(110, 30), Change(30, 5), Change(20, 220)),
+    *(
+        pytest.param(change, marks=pytest.mark.thorough)
+        for change in (Change(20, 400), Change(220, 400), Change(400, 60), Change(400, 0))
+    ),
+]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -299,9 +304,7 @@ def test_at_every_write_of_another_split_a_reader_sees_one_whole_set_or_waits(ch
     seen = [read(cluster) for cluster in states(start, made)]
     old, new = ip4(named(change.before)), ip4(named(change.after, "192.0.2.2"))
     switch = len(made.steps) - len(deletions_of(made))  # shard 0 is written last
-    assert [records.ip4 for records in seen[:switch] if records] == [old] * len(
-        [1 for records in seen[:switch] if records]
-    )
+    assert all(records.ip4 == old for records in seen[:switch] if records)
     assert [records.ip4 if records else None for records in seen[switch:]] == [new] * (1 + len(deletions_of(made)))
 
 
@@ -331,7 +334,6 @@ SIZES = st.lists(
 )
 
 
-@examples(max_examples=60)
 @given(SIZES)
 def test_no_name_vanishes_whatever_was_begun_and_not_finished(history: list[tuple[int, str, int]]) -> None:
     """Each plan is broken off after some writes, and the next one finds what is left and other records."""
@@ -401,9 +403,9 @@ def test_past_the_last_split_shards_grow_and_then_names_are_left_out_and_counted
     ],
     ids=["none", "another image", "not seen yet", "not all new", "not all up", "an old one left", "nothing known"],
 )
-def test_there_are_shards_only_once_all_of_the_nameserver_reads_them(nameserver: Object | None) -> None:
+def test_records_are_split_only_once_all_of_the_nameserver_reads_shards(nameserver: Object | None) -> None:
     def planned(cluster: Cluster) -> Plan:
-        return desired.plan(DNSCONFIG_OBJ, Observed(buckets(named(40)), cluster, nameserver), OURS, LIMITS)
+        return desired.plan(DNSCONFIG_OBJ, Observed(buckets(tuple(named(40))), cluster, nameserver), OURS, LIMITS)
 
     one = carried_out({}, planned({}))
     several = carried_out({}, sharded({}, named(40)))
@@ -411,7 +413,7 @@ def test_there_are_shards_only_once_all_of_the_nameserver_reads_them(nameserver:
     assert planned(several) == RIGHT  # what is split stays so: it was read, and the next version is being rolled out
 
 
-def test_another_image_merges_the_shards_or_splits_the_document() -> None:
+def test_a_change_of_the_image_merges_the_shards_or_splits_the_document() -> None:
     several = carried_out({}, sharded({}, named(40)))
     one = carried_out(several, sharded(several, named(40), of=SETTINGS))
     assert (len(several), len(one)) == (2, 1)
@@ -423,19 +425,12 @@ def test_an_invalid_dnsconfig_keeps_the_way_that_records_are_held(of: object) ->
     invalid = live_dnsconfig(nameserver={"replicas": -1})
     cluster = carried_out({}, sharded({}, named(60), of=of))
     swapped = OURS if of is SETTINGS else SETTINGS
-    made = desired.plan(invalid, Observed(buckets(named(60)), cluster), swapped, LIMITS)
+    made = desired.plan(invalid, Observed(buckets(tuple(named(60))), cluster), swapped, LIMITS)
     assert (len(carried_out(cluster, made)) > 1) is (of is OURS)
 
 
-def test_each_shard_is_named_after_its_number() -> None:
-    cluster = carried_out({}, sharded({}, named(60)))
-    assert {shard: live["metadata"]["name"] for shard, live in cluster.items()} == {
-        shard: configmap_name(shard) for shard in range(4)
-    }
-
-
 def test_without_a_dnsconfig_nothing_is_written() -> None:
-    assert desired.plan(None, Observed(buckets([UP]), {0: configmap(SERVED)}), SETTINGS) == Plan()
+    assert desired.plan(None, Observed(buckets((UP,)), {0: configmap(SERVED)}), SETTINGS) == Plan()
 
 
 def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import Key, Object, key_of
+from tsoperator.api.objects import Object, key_of
 from tsoperator.desired.children import Owner
 from tsoperator.reconcilers.dnsrecords.records import NamedProxy, Record, record_of
 
@@ -39,36 +39,6 @@ def both(proxy: NamedProxy) -> tuple[Object, Object]:
     return {record.name: list(record.ip4)}, {record.name: list(record.ip6)} if record.ip6 else {}
 
 
-class Named(NamedTuple):
-    parent: Object | None
-    name: str
-    served: str
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Named(egress_service(), FQDN, FQDN),
-        Named(egress_service(), "DB.Tail1234.TS.net.", FQDN),
-        Named(egress_service(), "", ""),
-        Named(egress_service({"tailscale.com/tailnet-ip": "100.64.0.1"}), FQDN, ""),
-        Named(egress_service({"tailscale.com/tailnet-fqdn": ""}), FQDN, ""),
-        Named(egress_service({"tailscale.com/tailnet-fqdn": FQDN, "tailscale.com/proxy-group": "g"}), FQDN, ""),
-        Named(egress_service({}), FQDN, ""),
-        Named(deleting(egress_service()), FQDN, ""),
-        Named(live_ingress(), "web.tail1234.ts.net", "web.tail1234.ts.net"),
-        Named(live_ingress(), "", ""),
-        Named(live_ingress(spec={"ingressClassName": "nginx"}), "web.tail1234.ts.net", ""),
-        Named(live_ingress({"tailscale.com/proxy-group": "g"}), "web.tail1234.ts.net", ""),
-        Named(deleting(live_ingress()), "web.tail1234.ts.net", ""),
-    ],
-)
-def test_a_name_is_served_while_its_parent_asks_for_it(case: Named) -> None:
-    assert both(proxy(UP, parent=case.parent, name=case.name))[0] == (
-        {case.served: ["192.0.2.1"]} if case.served else {}
-    )
-
-
 GROUPED = egress_service({"tailscale.com/tailnet-fqdn": f"{FQDN.upper()}.", "tailscale.com/proxy-group": "g"})
 IPS = {"clusterIP": "192.0.2.50", "clusterIPs": ["192.0.2.50", "2001:db8::50"]}
 
@@ -82,75 +52,73 @@ def grouped(parent: Object = GROUPED, name: str = "", labels: Object | None = No
     return NamedProxy({**made.service, "metadata": metadata, "spec": spec}, made.parent, made.slices)
 
 
-def test_a_name_that_a_proxygroup_leads_to_has_its_services_addresses() -> None:
-    assert both(grouped()) == ({FQDN: ["192.0.2.50"]}, {FQDN: ["2001:db8::50"]})
+def unknown(proxy: NamedProxy) -> NamedProxy:
+    """The *proxy* where nothing is known of its parent."""
+    return replace(proxy, parent=None, watched=False)
 
 
-class Grouped(NamedTuple):
+WEB = "web.tail1234.ts.net"
+LEAVING = {"deletionTimestamp": "2026-01-02T03:04:05Z"}
+TO_GROUP = {"tailscale.com/proxy-group": "g"}
+
+
+class Case(NamedTuple):
     proxy: NamedProxy
-    records: Object
+    ip4: Object
+    ip6: Object | None = None
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Grouped(grouped(clusterIP="192.0.2.51"), {FQDN: ["192.0.2.51"]}),
-        Grouped(grouped(clusterIP=""), {FQDN: []}),
-        Grouped(grouped(clusterIP="None"), {FQDN: []}),
-        Grouped(grouped(name="old.tail1234.ts.net"), {"old.tail1234.ts.net": ["192.0.2.50"]}),
-        Grouped(grouped(egress_service()), {}),
-        Grouped(grouped(egress_service({"tailscale.com/proxy-group": "g"}), FQDN), {}),
-        Grouped(grouped(labels={"tailscale.com/proxy-group": "g"}), {}),
-        Grouped(grouped(type="ExternalName"), {}),
-        Grouped(grouped(deleting(GROUPED)), {}),
-    ],
-)
-def test_a_proxygroups_name_is_served_while_its_parent_asks_for_it(case: Grouped) -> None:
-    assert both(case.proxy)[0] == case.records
+SERVED = {
+    "egress": Case(proxy(UP), {FQDN: ["192.0.2.1"]}),
+    "egress, another form": Case(proxy(UP, name="DB.Tail1234.TS.net."), {FQDN: ["192.0.2.1"]}),
+    "no name yet": Case(proxy(UP, name=""), {}),
+    "by address": Case(proxy(UP, parent=egress_service({"tailscale.com/tailnet-ip": "100.64.0.1"})), {}),
+    "to nothing": Case(proxy(UP, parent=egress_service({"tailscale.com/tailnet-fqdn": ""})), {}),
+    "not to a group": Case(proxy(UP, parent=egress_service({"tailscale.com/tailnet-fqdn": FQDN, **TO_GROUP})), {}),
+    "no egress any more": Case(proxy(UP, parent=egress_service({})), {}),
+    "a leaving parent": Case(proxy(UP, parent=deleting(egress_service())), {}),
+    "a leaving proxy": Case(proxy(UP, **LEAVING), {}),
+    "no parent": Case(NamedProxy(proxy().service, None, [UP]), {}),
+    "Ingress": Case(proxy(UP, parent=live_ingress(), name=WEB), {WEB: ["192.0.2.1"]}),
+    "Ingress without a name": Case(proxy(UP, parent=live_ingress(), name=""), {}),
+    "Ingress of a class": Case(proxy(UP, parent=live_ingress(spec={"ingressClassName": "nginx"}), name=WEB), {}),
+    "Ingress of a group": Case(proxy(UP, parent=live_ingress(TO_GROUP), name=WEB), {}),
+    "a leaving Ingress": Case(proxy(UP, parent=deleting(live_ingress()), name=WEB), {}),
+    "both families": Case(proxy(UP, UP6), {FQDN: ["192.0.2.1"]}, {FQDN: ["2001:db8::1"]}),
+    "IPv6 alone": Case(proxy(UP6), {FQDN: []}, {FQDN: ["2001:db8::1"]}),
+    "group": Case(grouped(), {FQDN: ["192.0.2.50"]}, {FQDN: ["2001:db8::50"]}),
+    "group of one family": Case(grouped(clusterIP="192.0.2.51"), {FQDN: ["192.0.2.51"]}),
+    "group without an address": Case(grouped(clusterIP=""), {FQDN: []}),
+    "headless group": Case(grouped(clusterIP="None"), {FQDN: []}),
+    "group, an older name": Case(
+        grouped(name="old.tail1234.ts.net"),
+        {"old.tail1234.ts.net": ["192.0.2.50"]},
+        {"old.tail1234.ts.net": ["2001:db8::50"]},
+    ),
+    "group, no more": Case(grouped(egress_service()), {}),
+    "group, no target": Case(grouped(egress_service(TO_GROUP), FQDN), {}),
+    "group, not its egress": Case(grouped(labels=TO_GROUP), {}),
+    "group, external": Case(grouped(type="ExternalName"), {}),
+    "group, a leaving parent": Case(grouped(deleting(GROUPED)), {}),
+    "unknown": Case(unknown(proxy(UP, name=f"{FQDN.upper()}.")), {FQDN: ["192.0.2.1"]}),
+    "unknown Ingress": Case(unknown(proxy(UP, parent=live_ingress(), name=WEB)), {WEB: ["192.0.2.1"]}),
+    "unknown, down": Case(unknown(proxy(EMPTY)), {FQDN: []}),
+    "unknown, no name": Case(unknown(proxy(UP, name="")), {}),
+    "unknown, leaving": Case(unknown(proxy(UP, **LEAVING)), {}),
+    "unknown, group": Case(unknown(grouped(name=FQDN)), {FQDN: ["192.0.2.50"]}, {FQDN: ["2001:db8::50"]}),
+    "unknown, group without a name": Case(unknown(grouped()), {}),
+    "unknown, external": Case(unknown(grouped(name=FQDN, type="ExternalName")), {}),
+}
 
 
-def test_a_proxy_whose_parent_is_gone_has_no_name() -> None:
-    orphan = NamedProxy(headless(Owner("svc", Key("default", "db")), "uid", "ts-db", FQDN), None, [UP])
-    assert both(orphan) == ({}, {})
-
-
-class Unknown(NamedTuple):
-    proxy: NamedProxy
-    records: Object
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Unknown(proxy(UP, name=f"{FQDN.upper()}."), {FQDN: ["192.0.2.1"]}),
-        Unknown(proxy(UP, parent=live_ingress(), name="web.tail1234.ts.net"), {"web.tail1234.ts.net": ["192.0.2.1"]}),
-        Unknown(proxy(EMPTY), {FQDN: []}),
-        Unknown(proxy(UP, name=""), {}),
-        Unknown(proxy(UP, deletionTimestamp="2026-01-02T03:04:05Z"), {}),
-        Unknown(grouped(name=FQDN), {FQDN: ["192.0.2.50"]}),
-        Unknown(grouped(), {}),
-        Unknown(grouped(name=FQDN, type="ExternalName"), {}),
-    ],
-)
-def test_a_proxy_of_whose_parent_nothing_is_known_keeps_its_name_and_follows_its_pods(case: Unknown) -> None:
-    assert both(replace(case.proxy, parent=None, watched=False))[0] == case.records
-
-
-def test_a_proxys_service_that_goes_takes_the_name_along() -> None:
-    assert both(proxy(UP, deletionTimestamp="2026-01-02T03:04:05Z")) == ({}, {})
+@pytest.mark.parametrize("case", SERVED.values(), ids=SERVED)
+def test_a_name_is_served_while_its_parent_asks_for_it_or_nothing_is_known_of_that(case: Case) -> None:
+    assert both(case.proxy) == (case.ip4, case.ip6 or {})
 
 
 def test_the_class_of_ingresses_can_be_another() -> None:
     private = proxy(UP, parent=live_ingress(spec={"ingressClassName": "private"}), name="web.tail1234.ts.net")
     assert record_of(private, settings(ingress_class="private")) == Record("web.tail1234.ts.net", ("192.0.2.1",), ())
-
-
-def test_families_are_apart() -> None:
-    assert both(proxy(UP, UP6)) == ({FQDN: ["192.0.2.1"]}, {FQDN: ["2001:db8::1"]})
-
-
-def test_a_v6_only_name_exists_in_both_and_has_no_v4() -> None:
-    assert both(proxy(UP6)) == ({FQDN: []}, {FQDN: ["2001:db8::1"]})
 
 
 @pytest.mark.parametrize(
@@ -178,7 +146,7 @@ class Ready(NamedTuple):
         Ready({"ready": True, "terminating": True}, False),
     ],
 )
-def test_what_a_condition_does_not_say_counts_as_ready(case: Ready) -> None:
+def test_a_condition_that_is_not_given_counts_as_ready(case: Ready) -> None:
     found = endpoint_slice("ts-db", endpoint("192.0.2.1", **case.conditions))
     assert both(proxy(found))[0] == {FQDN: ["192.0.2.1"] if case.ready else []}
 
@@ -202,5 +170,5 @@ def test_addresses_are_in_order_as_numbers_and_once_each() -> None:
 @pytest.mark.parametrize(
     "address", ["2001:db8::1%eth0", "db.example.org", "", "192.0.2.256", "192.0.2.0/24", "192.0.2.01"]
 )
-def test_what_is_no_address_to_serve_is_left_out(address: str) -> None:
+def test_a_text_that_is_no_address_to_serve_is_left_out(address: str) -> None:
     assert both(proxy(endpoint_slice("ts-db", endpoint(address, "192.0.2.1")))) == ({FQDN: ["192.0.2.1"]}, {})

@@ -27,7 +27,7 @@ def buckets(names: Iterable[str]) -> tuple[Bucket, ...]:
     return table.buckets()
 
 
-def names(count: int) -> list[str]:
+def numbered_names(count: int) -> list[str]:
     return [f"db-{number}.tail1234.ts.net" for number in range(count)]
 
 
@@ -77,7 +77,7 @@ def test_the_number_of_shards_stays_once_it_is_right(weight: int, now: int) -> N
 
 
 @given(st.integers(0, 32 * 900), st.sampled_from([1, 2, 4, 8, 16, 32]))
-def test_one_name_more_or_less_never_splits_and_merges_by_turns(weight: int, now: int) -> None:
+def test_a_name_more_or_less_never_splits_and_merges_by_turns(weight: int, now: int) -> None:
     count = shards.count_for(even(weight), 80, now, LIMITS)
     after = shards.count_for(even(weight + 64), 80, count, LIMITS)
     assert shards.count_for(even(weight), 80, after, LIMITS) == after
@@ -90,15 +90,15 @@ def test_the_uneven_shard_decides() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 32])
 def test_the_parts_have_every_name_once_and_none_is_left_much_larger(count: int) -> None:
-    parts = shards.parts_of(buckets(names(3200)), count, ZONES)
+    parts = shards.parts_of(buckets(numbered_names(3200)), count, ZONES)
     found = [name for part in parts for bucket in part.buckets for name in bucket.ip4]
-    assert sorted(found) == sorted(names(3200))
+    assert sorted(found) == sorted(numbered_names(3200))
     assert max(part.names for part in parts) < 1.5 * 3200 / count
     assert [(part.shard, part.count) for part in parts] == [(shard, count) for shard in range(count)]
 
 
 def test_a_split_takes_the_names_of_a_shard_apart_and_mixes_none() -> None:
-    whole = buckets(names(100))
+    whole = buckets(numbered_names(100))
     two, four = (shards.parts_of(whole, count, ZONES) for count in (2, 4))
     assert {*two[1].buckets} == {*four[1].buckets, *four[3].buckets}
 
@@ -110,7 +110,7 @@ def test_the_one_shard_of_one_has_the_go_operators_form() -> None:
 
 
 def test_each_of_several_shards_says_which_it_is() -> None:
-    part = shards.parts_of(buckets(names(9)), 4, ZONES)[3]
+    part = shards.parts_of(buckets(numbered_names(9)), 4, ZONES)[3]
     read = json.loads(shards.with_serial(shards.document(part), 7))
     assert (read["serial"], read["shard"], read["shards"]) == (7, 3, 4)
     assert parse(shards.with_serial(shards.document(part), 7)).ip4 == {
@@ -137,13 +137,13 @@ class Ending(NamedTuple):
         Ending("", None),
     ],
 )
-def test_what_a_document_is_marked_with_is_at_its_end(case: Ending) -> None:
+def test_the_trailer_of_a_document_is_at_its_end(case: Ending) -> None:
     assert shards.trailer_of(case.document) == case.trailer
 
 
 @pytest.mark.parametrize("count", [1, 2, 32])
 def test_the_trailer_of_what_is_written_is_found(count: int) -> None:
-    for part in shards.parts_of(buckets(names(40)), count, ZONES):
+    for part in shards.parts_of(buckets(numbered_names(40)), count, ZONES):
         assert shards.trailer_of(shards.with_serial(shards.document(part), 2**32 - 1)) == Trailer(2**32 - 1, count)
 
 
@@ -179,8 +179,8 @@ def test_the_nameserver_selects_the_labels_that_shards_carry() -> None:
 
 
 def fitted(room: int, served: Iterable[str] = ()) -> list[str]:
-    """Those of nine names of the same weight that fit."""
-    (part,) = shards.parts_of(buckets(names(9)), 1, ZONES)
+    """Those of nine numbered_names of the same weight that fit."""
+    (part,) = shards.parts_of(buckets(numbered_names(9)), 1, ZONES)
     (bucket,) = shards.fitting(part, room, {*served}).buckets
     return sorted(bucket.ip4)
 
@@ -188,23 +188,23 @@ def fitted(room: int, served: Iterable[str] = ()) -> list[str]:
 WEIGHT = 38
 
 
-def test_what_there_is_no_room_for_is_left_out_from_the_end() -> None:
-    assert fitted(3 * WEIGHT) == names(3)
-    assert fitted(4 * WEIGHT - 1) == names(3)
-    assert fitted(9 * WEIGHT) == names(9)
+def test_names_without_room_are_left_out_from_the_end() -> None:
+    assert fitted(3 * WEIGHT) == numbered_names(3)
+    assert fitted(4 * WEIGHT - 1) == numbered_names(3)
+    assert fitted(9 * WEIGHT) == numbered_names(9)
     assert fitted(0) == []
 
 
 def test_a_name_that_is_served_is_not_crowded_out_by_one_that_comes() -> None:
-    assert fitted(3 * WEIGHT, served=names(9)[6:]) == names(9)[6:]
+    assert fitted(3 * WEIGHT, served=numbered_names(9)[6:]) == numbered_names(9)[6:]
 
 
-@given(st.integers(0, 400), st.sets(st.sampled_from(names(9))))
-def test_what_fits_stays_as_it_is(room: int, served: set[str]) -> None:
+@given(st.integers(0, 400), st.sets(st.sampled_from(numbered_names(9))))
+def test_names_that_fit_stay_as_they_are(room: int, served: set[str]) -> None:
     once = fitted(room, served)
     assert fitted(room, once) == once
 
 
-def test_what_fits_keeps_its_addresses() -> None:
-    (part,) = shards.parts_of(buckets(names(2)), 1, ZONES)
+def test_a_name_that_fits_keeps_its_addresses() -> None:
+    (part,) = shards.parts_of(buckets(numbered_names(2)), 1, ZONES)
     assert shards.document(shards.fitting(part, 2 * WEIGHT, ())) == shards.document(part)

@@ -54,7 +54,7 @@ def test_a_change_renews_the_buckets_of_its_names_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("again", [(A, DB), (B, None)])
-def test_what_is_no_change_renews_nothing(again: tuple[Key, Record | None]) -> None:
+def test_a_record_that_is_as_before_renews_nothing(again: tuple[Key, Record | None]) -> None:
     made = table((A, DB))
     before = made.buckets()
     made.put(*again)

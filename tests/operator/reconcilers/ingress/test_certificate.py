@@ -58,7 +58,7 @@ READY, OLD = ("Normal", "CertificateReady"), ("Warning", "CertificateNotRenewed"
         Case(TIMELESS, 1, [READY], None),
     ],
 )
-def test_what_is_told_and_when_to_requeue_after(case: Case) -> None:
+def test_a_certificate_is_told_of_when_it_is_missing_there_or_old(case: Case) -> None:
     found = told(case.certificate, case.missed_for)
     assert [(note.type, note.reason) for note in found.notes] == case.reasons
     assert found.requeue_after == case.requeue_after
@@ -78,7 +78,7 @@ def test_the_words_say_what_to_do(certificate: Certificate, words: str) -> None:
     assert words in note.message
 
 
-def test_what_goes_on_is_told_in_the_same_words() -> None:
+def test_a_lasting_warning_keeps_its_words() -> None:
     later = Seen(WEB, lives(3), NOW + timedelta(days=1), None)
     assert news(later).notes == told(lives(3)).notes
 
@@ -114,14 +114,14 @@ class Look(NamedTuple):
         [Look(0, MISSING, 0), Look(5, TIMELESS, None, "other.tail1234.ts.net")],
     ],
 )
-def test_it_is_remembered_since_when_a_certificate_is_missing(looks: list[Look]) -> None:
+def test_a_missing_certificate_is_remembered_with_its_time(looks: list[Look]) -> None:
     missed = Missed(clock := Clock())
     for look in looks:
         clock.now += look.after
         assert missed.look(WEB_KEY, look.domain, look.certificate) == look.missed_for
 
 
-def test_what_is_forgotten_begins_anew() -> None:
+def test_a_forgotten_certificate_is_missed_anew() -> None:
     missed = Missed(clock := Clock())
     assert [missed.look(key, WEB, MISSING) for key in (WEB_KEY, OTHER_KEY)] == [0, 0]
     clock.now += 5

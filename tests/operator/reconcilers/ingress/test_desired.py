@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from tsoperator.api.names import FINALIZER, PROXY_CLASS
 from tsoperator.api.objects import INGRESSCLASS, Key, Object
@@ -26,20 +25,18 @@ from tsoperator.settings import Settings
 from tests.support.objects import (
     backend_service,
     children_of,
-    deleted_devices,
     deleting,
-    deletions_of,
     headless,
     held,
     live_ingress,
     live_proxy_class,
     obj,
     pod,
+    reasons_of,
     settings,
     slim_secret,
-    stored,
+    status_of,
     texts,
-    to_path,
     to_service,
 )
 
@@ -76,13 +73,8 @@ def logged_in(data: dict[str, str]) -> Observed:
 
 def shown(plan: Plan) -> list[Object]:
     """The load balancer's entries in the status that *plan* wants."""
-    assert plan.status is not None
-    entries: list[Object] = plan.status["loadBalancer"].get("ingress", [])
+    entries: list[Object] = status_of(plan)["loadBalancer"].get("ingress", [])
     return entries
-
-
-def reasons(plan: Plan) -> list[str]:
-    return [note.reason for note in plan.notes]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +134,7 @@ class Refused(NamedTuple):
 )
 def test_an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs(case: Refused) -> None:
     plan = planned(live_ingress(case.annotations, host=case.host))
-    assert reasons(plan) == case.reasons
+    assert reasons_of(plan) == case.reasons
     assert case.words in plan.notes[0].message
     assert plan == Plan(notes=plan.notes)
 
@@ -150,7 +142,7 @@ def test_an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs(case: 
 def test_an_ingress_waits_for_its_proxy_class() -> None:
     found = Observed(Children(), WEB, live_proxy_class("prod"))
     plan = planned(live_ingress({"tailscale.com/proxy-class": "prod"}), found)
-    assert reasons(plan) == ["ProxyPending"]
+    assert reasons_of(plan) == ["ProxyPending"]
 
 
 def test_an_ingress_waits_quietly_while_its_proxy_class_is_looked_at_again() -> None:
@@ -167,7 +159,7 @@ def test_an_ingress_is_not_kept_from_its_proxy_by_a_class_that_is_ready() -> Non
 
 def test_without_a_usable_backend_what_runs_stays() -> None:
     plan = planned(live_ingress(spec=missing()), logged_in(CURRENT))
-    assert reasons(plan) == ["InvalidIngressBackend", "NoValidBackends"]
+    assert reasons_of(plan) == ["InvalidIngressBackend", "NoValidBackends"]
     assert plan == Plan(notes=plan.notes)
 
 
@@ -219,13 +211,13 @@ def test_status_and_name_are_what_the_device_reports(case: Reported) -> None:
     wanted = [{"hostname": case.shown, "ports": [HTTPS]}] if case.shown else []
     assert shown(plan) == wanted
     assert proxy(live_ingress(), logged_in(case.data)).magic_dns_name == case.name
-    assert reasons(plan) == [*case.notes]
+    assert reasons_of(plan) == [*case.notes]
 
 
 @pytest.mark.parametrize(("key", "reason"), [("new-authkey", "AuthKeyReissued"), ("", "AuthKeyDelayed")])
 def test_an_ingress_whose_proxy_logs_in_anew_says_so_by_an_event(key: str, reason: str) -> None:
     plan = planned(live_ingress(), logged_in({**DEVICE, "reissue_authkey": ""}), Keys({0: key}))
-    assert reasons(plan) == [reason]
+    assert reasons_of(plan) == [reason]
     assert shown(plan) == [{"hostname": "web.tail1234.ts.net", "ports": [HTTPS]}]
 
 
@@ -239,18 +231,12 @@ def test_a_status_that_is_out_of_date_is_cleared() -> None:
     assert planned(old).status == {"loadBalancer": {}, "more": 1}
 
 
-def test_a_path_that_is_left_out_is_told_while_the_rest_is_served() -> None:
-    spec = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}
-    plan = planned(live_ingress(spec=spec))
-    assert (reasons(plan), len(children_of(plan))) == (["InvalidIngressBackend"], 3)
-
-
 @pytest.mark.parametrize(
     ("host", "told"), [("web", []), ("web.tail1234.ts.net", []), ("web.example.org", ["IgnoredTLSHosts"])]
 )
 def test_a_host_of_another_domain_than_the_tailnets_is_told(host: str, told: list[str]) -> None:
-    assert reasons(planned(live_ingress(host=host), logged_in(DEVICE))) == told
-    assert reasons(planned(live_ingress(host=host))) == []
+    assert reasons_of(planned(live_ingress(host=host), logged_in(DEVICE))) == told
+    assert reasons_of(planned(live_ingress(host=host))) == []
 
 
 class Staged(NamedTuple):
@@ -284,7 +270,7 @@ def test_certificates_come_from_where_the_class_says_that_counts(case: Staged) -
 def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: float | None) -> None:
     seen = Seen("web.tail1234.ts.net", Certificate(is_there=False), datetime(2026, 1, 2, tzinfo=UTC), missed_for)
     plan = planned(live_ingress(), replace(logged_in(DEVICE), certificate=seen))
-    assert (reasons(plan), plan.requeue_after) == (told, again)
+    assert (reasons_of(plan), plan.requeue_after) == (told, again)
 
 
 @pytest.mark.parametrize("name", ["funnel", "http-redirect", "experimental-forward-cluster-traffic-via-ingress"])
@@ -307,7 +293,7 @@ def test_plain_http_without_a_group_is_told_to_have_no_effect() -> None:
 def test_a_name_that_is_too_long_for_labels_is_told(length: int, told: list[str]) -> None:
     parent = live_ingress()
     parent["metadata"]["name"] = "a" * length
-    assert reasons(planned(parent)) == told
+    assert reasons_of(planned(parent)) == told
 
 
 def ingress_class(controller: str = "tailscale.com/ts-ingress", **annotations: str) -> Object:
@@ -327,7 +313,7 @@ def ingress_class(controller: str = "tailscale.com/ts-ingress", **annotations: s
         (ingress_class(**{"ingressclass.kubernetes.io/is-default-class": "true"}), "is marked as the default by"),
     ],
 )
-def test_what_is_wrong_with_the_ingress_class_is_said(found: Object | None, words: str) -> None:
+def test_a_wrong_ingress_class_is_said_to_be_wrong(found: Object | None, words: str) -> None:
     warning = desired.class_warning(found, "tailscale")
     assert words in warning
     assert bool(warning) == bool(words)
@@ -341,23 +327,6 @@ def leaving(host: str) -> Object:
 
 def test_an_ingress_that_we_never_held_is_left_alone() -> None:
     assert desired.plan_deletion(live_ingress(), logged_in(DEVICE)) == Plan()
-
-
-def test_removal_takes_three_steps() -> None:
-    pods = stored(children_of(planned(live_ingress(), keys=KEY))[2])
-    rest = logged_in(DEVICE).children
-    steps = [
-        desired.plan_deletion(
-            deleting(held(live_ingress())), Observed(Children(rest.services, statefulsets, rest.secrets), WEB)
-        )
-        for statefulsets in ([pods], [deleting(pods)], [])
-    ]
-    assert [(len(deletions_of(step)), deleted_devices(step), step.release) for step in steps] == [
-        (1, [], ""),
-        (0, [], ""),
-        (2, ["n1"], FINALIZER),
-    ]
-    assert [step.status for step in steps] == [None, None, None]
 
 
 @pytest.mark.parametrize(
@@ -425,7 +394,6 @@ ANNOTATIONS = st.dictionaries(
 )
 
 
-@examples(deadline=None)
 @given(ANNOTATIONS, SPECS, st.sampled_from([{}, DEVICE, CURRENT, {**CURRENT, "https_endpoint": "no-https"}]))
 def test_every_ingress_has_a_plan(annotations: dict[str, str], spec: Object, data: dict[str, str]) -> None:
     found = live_ingress(annotations, spec=spec, finalizers=[FINALIZER])

@@ -31,7 +31,7 @@ def rules(*paths: Object, **rule: object) -> Object:
     return {"rules": [{**rule, "http": {"paths": [*paths]}}]}
 
 
-def served(spec: Object, host: str = "web") -> Serving:
+def serving_of(spec: Object, host: str = "web") -> Serving:
     return serving(live_ingress(host=host, spec=spec), MANY)
 
 
@@ -63,7 +63,7 @@ def test_with_redirect_and_funnel_the_config_is_byte_for_byte_the_go_operators()
 
 
 @pytest.mark.parametrize("annotations", [{}, {"tailscale.com/funnel": "yes", "tailscale.com/http-redirect": "True"}])
-def test_without_them_only_https_is_served(annotations: dict[str, str]) -> None:
+def test_without_them_only_https_is_serving_of(annotations: dict[str, str]) -> None:
     assert serving(live_ingress(annotations), WEB).config == {
         "TCP": {"443": {"HTTPS": True}},
         "Web": {"${TS_CERT_DOMAIN}:443": {"Handlers": {"/": {"Proxy": "http://192.0.2.4:8080/"}}}},
@@ -123,12 +123,12 @@ ROOT = {"/": "http://192.0.2.4:8080/"}
     ],
 )
 def test_a_path_is_served_or_left_out_with_the_reason(case: Case) -> None:
-    result = served(case.spec)
+    result = serving_of(case.spec)
     assert (proxied(result), reasons(result)) == (case.urls, [*case.reasons])
 
 
 def test_a_path_that_is_left_out_takes_no_other_with_it() -> None:
-    result = served(rules(to_path("/bad", to_service("missing")), to_path("/good")))
+    result = serving_of(rules(to_path("/bad", to_service("missing")), to_path("/good")))
     assert proxied(result) == {"/good": "http://192.0.2.4:8080/good"}
     assert result.notes[0].message == (
         "path '/bad' is left out: Service 'missing' does not exist in the Ingress's namespace"
@@ -137,13 +137,13 @@ def test_a_path_that_is_left_out_takes_no_other_with_it() -> None:
 
 def test_a_later_entry_for_a_path_counts() -> None:
     spec = {"defaultBackend": to_service(), **rules(to_path("/", to_service("six", number=1)))}
-    assert proxied(served(spec)) == {"/": "http://[2001:db8::25]:1/"}
+    assert proxied(serving_of(spec)) == {"/": "http://[2001:db8::25]:1/"}
 
 
 def test_the_tls_host_is_compared_whole() -> None:
     spec = rules(to_path(), host="web")
-    assert reasons(served(spec, host="web.tail1234.ts.net")) == [INVALID]
-    assert reasons(served(spec, host="")) == [INVALID]
+    assert reasons(serving_of(spec, host="web.tail1234.ts.net")) == [INVALID]
+    assert reasons(serving_of(spec, host="")) == [INVALID]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_the_tls_host_is_compared_whole() -> None:
     ],
 )
 def test_an_ingress_that_says_nothing_serves_nothing(spec: Object) -> None:
-    assert served(spec) == Serving(None, ())
+    assert serving_of(spec) == Serving(None, ())
     assert list(backend_names(live_ingress(spec=spec))) == []
 
 
@@ -202,8 +202,8 @@ def test_the_services_that_it_names_are_those_of_every_rule_and_the_default() ->
         (to_service("udp", number=8080), "Service 'udp' has no TCP port 8080, but none"),
     ],
 )
-def test_what_is_wrong_with_a_backend_is_said(backend: Object, words: str) -> None:
-    (note,) = served(rules(to_path(backend=backend))).notes
+def test_a_wrong_backend_is_said_to_be_wrong(backend: Object, words: str) -> None:
+    (note,) = serving_of(rules(to_path(backend=backend))).notes
     assert words in note.message
 
 
@@ -222,7 +222,7 @@ class Ignored(NamedTuple):
         Ignored([{"hosts": ["a"], "secretName": ""}], []),
     ],
 )
-def test_what_of_tls_has_no_effect_is_said(case: Ignored) -> None:
+def test_parts_of_tls_without_effect_are_said(case: Ignored) -> None:
     notes = serving(live_ingress(spec={"defaultBackend": to_service(), "tls": case.tls}), WEB).notes
     assert [(note.reason, words in note.message) for note, (_, words) in zip(notes, case.notes, strict=True)] == [
         (reason, True) for reason, _ in case.notes

@@ -116,7 +116,7 @@ def managed(manager: str, time: str, *fields: str) -> Object:
         ([managed("kustomize-controller", "2026-01-01T00:00:01Z", "type")], "kustomize-controller"),
     ],
 )
-def test_who_wrote_last_where_a_service_points_is_found(entries: list[Object], writer: str) -> None:
+def test_the_last_writer_of_where_a_service_points_is_found(entries: list[Object], writer: str) -> None:
     assert egress.last_writer(egress_service(managedFields=entries)) == writer
     assert egress.last_writer(egress_service()) == ""
 
@@ -135,7 +135,4 @@ def test_who_wrote_last_where_a_service_points_is_found(entries: list[Object], w
 def test_a_service_that_points_at_its_own_proxy_is_known(name: str, ours: bool) -> None:
     service = egress_service({}, spec={"type": "ExternalName", "externalName": name})
     assert egress.is_rewritten(service, SETTINGS) is ours
-
-
-def test_a_service_that_is_no_external_name_does_not_point_at_its_proxy() -> None:
-    assert not egress.is_rewritten(egress_service({}, spec={"type": "ClusterIP"}), SETTINGS)
+    assert not egress.is_rewritten(egress_service({}, spec={"type": "ClusterIP", "externalName": name}), SETTINGS)

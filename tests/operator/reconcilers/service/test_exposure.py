@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.desired.proxypod import exposed_ip, exposed_name, served_service
+from tsoperator.desired.proxypod import served_service
 from tsoperator.desired.secret import ReportedDevice
 from tsoperator.reconcilers.service import exposure
 
@@ -54,23 +54,11 @@ def test_a_service_is_exposed_by_its_class_or_its_annotation(case: Asks) -> None
     assert [exposure.asks(service, chosen) for chosen in (SETTINGS, DEFAULT)] == [case.exposed, by_default]
 
 
-def test_the_proxy_leads_to_the_cluster_ip_or_else_to_the_name() -> None:
-    specs = (CLUSTER_IP, {**LOAD_BALANCER, "clusterIP": "2001:db8::4"}, BY_NAME)
-    pods = [exposure.pod(egress_service(EXPOSE, spec=spec), SETTINGS) for spec in specs]
-    assert pods == [exposed_ip("192.0.2.4"), exposed_ip("2001:db8::4"), exposed_name("db.example.org")]
-
-
 def test_funnel_is_served_on_our_load_balancers_only() -> None:
     specs = (LOAD_BALANCER, CLUSTER_IP, {**LOAD_BALANCER, "loadBalancerClass": "other"})
     services = [egress_service({**EXPOSE, **FUNNEL}, spec=spec) for spec in specs]
     assert [exposure.pod(service, SETTINGS) == served_service() for service in services] == [True, False, False]
     assert [exposure.serve_config(service, SETTINGS) is None for service in services] == [False, True, True]
-
-
-@pytest.mark.parametrize("annotations", [FUNNEL, {}])
-def test_the_ports_matter_to_funnel_only(annotations: dict[str, str]) -> None:
-    service = egress_service(annotations, spec={**LOAD_BALANCER, "ports": [{"port": 80}]})
-    assert bool(exposure.violations(service, SETTINGS)) is bool(annotations)
 
 
 def test_the_proxy_that_a_service_had_for_egress_is_not_exposed() -> None:
@@ -113,9 +101,8 @@ def test_a_public_service_shows_its_public_name_only() -> None:
 
 
 def test_a_public_service_without_https_says_what_to_enable() -> None:
-    shown = exposure.shown(
-        egress_service(FUNNEL, spec=LOAD_BALANCER), ReportedDevice("n1", NAME, "", serves_no_https=True), SETTINGS
-    )
+    device = ReportedDevice("n1", NAME, "", serves_no_https=True)
+    shown = exposure.shown(egress_service(FUNNEL, spec=LOAD_BALANCER), device, SETTINGS)
     assert (shown.entries, reason(shown)) == ((), ("False", "ProxyPending"))
     assert [note.reason for note in shown.notes] == ["HTTPSNotEnabled"]
     assert "Funnel can't work: enable MagicDNS and HTTPS" in shown.condition["message"]
@@ -143,16 +130,16 @@ def showing(load_balancer: Any) -> Object:
 
 
 @pytest.mark.parametrize("there", [DEFAULTED, {"ingress": [*ENTRIES]}])
-def test_what_the_api_server_added_stays(there: Object) -> None:
+def test_fields_that_the_api_server_added_stay(there: Object) -> None:
     assert exposure.load_balancer(showing(there), ENTRIES) == there
 
 
 @pytest.mark.parametrize("there", [{}, None, {"ingress": [{"hostname": "old.tail1234.ts.net"}]}])
-def test_what_is_shown_otherwise_is_replaced(there: Object | None) -> None:
+def test_a_load_balancer_that_shows_something_else_is_replaced(there: Object | None) -> None:
     assert exposure.load_balancer(showing(there), ENTRIES) == {"ingress": [*ENTRIES]}
 
 
-def test_nothing_to_show_clears_the_load_balancer() -> None:
+def test_a_load_balancer_without_entries_is_cleared() -> None:
     assert exposure.load_balancer(showing(DEFAULTED), ()) == {}
 
 

@@ -31,7 +31,7 @@ def test_the_ports_of_funnel_are_good(ports: tuple[int, ...]) -> None:
     ("service", "named"),
     [(public(80), "80/TCP"), (public(443, 80, 22), "80/TCP, 22/TCP"), (public(443, protocol="UDP"), "443/UDP")],
 )
-def test_any_other_port_is_named_with_those_that_work(service: Object, named: str) -> None:
+def test_every_other_port_is_named_with_those_that_work(service: Object, named: str) -> None:
     (message,) = funnel.violations(service)
     assert message.startswith(f"Funnel can't serve port {named}: it works on TCP ports 443, 8443 and 10000 only")
     assert FUNNEL in message

@@ -36,7 +36,7 @@ def test_where_nothing_tells_whose_the_finalizer_is_it_stays_until_the_service_i
 
 
 @pytest.mark.parametrize("service", [GROUPED, PLAIN, deleting(GROUPED), deleting(PLAIN)])
-def test_what_a_proxygroup_made_stays_and_the_finalizer_with_it(service: Object) -> None:
+def test_a_proxygroups_service_stays_and_the_finalizer_with_it(service: Object) -> None:
     left = step(service, replace(OURS, grouped=[MADE]))
     assert (left.release, [key_of(each.obj).name for each in deletions_of(left)]) == ("", ["ts-db-0"])
     assert [note.reason for note in left.notes] == ["ProxyGroupUnsupported"] * is_deleting(service)
@@ -52,6 +52,6 @@ def test_a_service_that_waits_says_what_for_and_how_to_end_it() -> None:
         assert part in note.message
 
 
-def test_what_a_proxygroup_made_goes_where_it_is_deleted() -> None:
+def test_a_proxygroups_service_goes_where_it_is_deleted() -> None:
     going = deleting(MADE)
     assert deletions_of(step(GROUPED, Children(grouped=[going]))) == [Deletion(SERVICE, going, release=DNS_FINALIZER)]

@@ -2,10 +2,8 @@
 
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
 
 import pytest
-from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import (
     CONNECTOR,
@@ -23,10 +21,9 @@ from tsoperator.api.objects import (
     uid,
 )
 from tsoperator.api.rules import child_name
-from tsoperator.kube.client import USER_AGENT
 from tsoperator.kube.errors import NotFound
 
-from tests.operator.reconcilers.service.every_kind import METERED, SERVICES, device_ids, made
+from tests.operator.reconcilers.service.every_kind import METERED, SERVICES, cases, device_ids, running_proxies
 from tests.support.manifests import FQDN, backend, connector, dnsconfig, egress, ingress, load_balancer
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
@@ -41,15 +38,6 @@ async def left(world: World, services: Sequence[Object] = SERVICES) -> list[str]
     children = [name for service in services for name in await world.leftovers(service)]
     measured = (await world.api.list(SERVICE, NAMESPACE, "tailscale.com/metrics-target")).items
     return [*there, *children, *(key_of(obj).name for obj in measured), *await world.device_names()]
-
-
-async def test_services_of_every_kind_that_are_right_are_left_alone(cluster: World) -> None:
-    await cluster.apply(METERED, dnsconfig(), *SERVICES)
-    async with running_operator(cluster, proxy_class="prod"):
-        assert len(await made(cluster)) == len(SERVICES)
-        assert not await cluster.writes_when_left_alone()
-    async with running_operator(cluster, proxy_class="prod"):
-        assert not await cluster.writes_when_left_alone()
 
 
 async def nothing(_: World) -> None:
@@ -76,13 +64,13 @@ async def children_first(world: World) -> None:
 EARLIER = {step.__name__: step for step in (nothing, class_first, devices_first, children_first)}
 
 
-@pytest.mark.parametrize("step", EARLIER.values(), ids=EARLIER)
+@pytest.mark.parametrize("step", cases(EARLIER, "class_first"))
 async def test_services_that_were_deleted_while_no_operator_ran_go_with_all_they_had(
     cluster: World, step: Callable[[World], Awaitable[None]]
 ) -> None:
     await cluster.apply(METERED, *SERVICES)
     async with running_operator(cluster, proxy_class="prod"):
-        await made(cluster)
+        await running_proxies(cluster)
     await step(cluster)
     await cluster.delete(*SERVICES)
     async with running_operator(cluster, proxy_class="prod"):
@@ -92,7 +80,7 @@ async def test_services_that_were_deleted_while_no_operator_ran_go_with_all_they
 async def test_services_go_while_their_class_goes(cluster: World) -> None:
     await cluster.apply(METERED, *SERVICES)
     async with running_operator(cluster, proxy_class="prod"):
-        await made(cluster)
+        await running_proxies(cluster)
         await cluster.delete(METERED, *SERVICES)
         await cluster.becomes(lambda: left(cluster), [])
 
@@ -101,7 +89,7 @@ async def test_a_deleted_namespace_takes_the_proxies_of_its_services_with_it(wor
     await world.api.create(NAMESPACES, {"metadata": {"name": "shop"}})
     there = [{**service, "metadata": {**service["metadata"], "namespace": "shop"}} for service in SERVICES]
     await world.apply(*there)
-    await made(world, there)
+    await running_proxies(world, there)
     await world.api.delete(NAMESPACES, Key("", "shop"))
     await world.becomes(lambda: left(world, there), [])
 
@@ -109,14 +97,14 @@ async def test_a_deleted_namespace_takes_the_proxies_of_its_services_with_it(wor
 async def test_services_that_are_restored_from_a_backup_keep_their_devices(cluster: World) -> None:
     await cluster.apply(*SERVICES)
     async with running_operator(cluster):
-        before = device_ids(await made(cluster))
+        before = device_ids(await running_proxies(cluster))
     for service in SERVICES:
         await cluster.change(service, {"metadata": {"finalizers": None}})
     await cluster.delete(*SERVICES)
     await cluster.apply(*SERVICES)
     async with running_operator(cluster):
         await cluster.eventually(lambda: belong(cluster))
-        assert device_ids(await made(cluster)) == before
+        assert device_ids(await running_proxies(cluster)) == before
         assert len(cluster.control.keys) == len(SERVICES)
 
 
@@ -125,18 +113,6 @@ async def belong(world: World) -> bool:
     uids = [uid(await world.look(service)) for service in SERVICES]
     found = [statefulset for service in SERVICES for statefulset in await world.children(STATEFULSET, service)]
     return [statefulset["spec"]["selector"]["matchLabels"]["app"] for statefulset in found] == uids
-
-
-@pytest.mark.parametrize("kind", CHILDREN, ids=str)
-async def test_children_that_are_deleted_by_hand_come_back_under_their_names(world: World, kind: Resource) -> None:
-    await world.apply(*SERVICES)
-    before = await made(world)
-    for service in SERVICES:
-        await world.delete(*await world.children(kind, service))
-    await world.settled()
-    after = await made(world)
-    assert {name: proxy.name for name, proxy in after.items()} == {name: proxy.name for name, proxy in before.items()}
-    assert not await world.writes_when_left_alone()
 
 
 RELABELLED: dict[str, dict[str, str | None]] = {
@@ -150,16 +126,16 @@ RELABELLED: dict[str, dict[str, str | None]] = {
 
 
 @pytest.mark.parametrize("kind", CHILDREN, ids=str)
-@pytest.mark.parametrize("change", RELABELLED.values(), ids=RELABELLED)
+@pytest.mark.parametrize("change", cases(RELABELLED, "another"))
 async def test_a_child_that_is_labelled_as_anothers_stays_its_parents(
     world: World, kind: Resource, change: dict[str, str | None]
 ) -> None:
     await world.apply(*SERVICES[:2])
-    before = await made(world, SERVICES[:2])
+    before = await running_proxies(world, SERVICES[:2])
     (child,) = await world.children(kind, SERVICES[0])  # the older of both counts
     await world.change(child, {"metadata": {"labels": change}})
     await world.becomes(lambda: labels_of(world, child), labels(child))
-    after = await made(world, SERVICES[:2])
+    after = await running_proxies(world, SERVICES[:2])
     assert pods(after) == pods(before)
     assert not await world.writes_when_left_alone()
 
@@ -170,13 +146,13 @@ async def test_a_service_that_goes_does_not_take_along_what_is_only_labelled_as_
 ) -> None:
     await cluster.apply(*SERVICES[:2])
     async with running_operator(cluster):
-        before = await made(cluster, SERVICES[:2])
+        before = await running_proxies(cluster, SERVICES[:2])
     (child,) = await cluster.children(kind, SERVICES[0])
     await cluster.change(child, {"metadata": {"labels": RELABELLED["another"]}})
     await cluster.delete(SERVICES[1])
     async with running_operator(cluster):
         await cluster.eventually(lambda: cluster.gone(SERVICES[1]))
-        after = await made(cluster, SERVICES[:1])
+        after = await running_proxies(cluster, SERVICES[:1])
     assert pods(after) == {"svc-0": pods(before)["svc-0"]}
     assert device_ids(after) == {"svc-0": device_ids(before)["svc-0"]}
 
@@ -193,7 +169,7 @@ def pods(proxies: dict[str, Proxy]) -> dict[str, tuple[str, str]]:
 
 async def test_a_finalizer_that_is_taken_off_comes_back(world: World) -> None:
     await world.apply(*SERVICES)
-    await made(world)
+    await running_proxies(world)
     for service in SERVICES:
         await world.change(service, {"metadata": {"finalizers": None}})
 
@@ -202,12 +178,12 @@ async def test_a_finalizer_that_is_taken_off_comes_back(world: World) -> None:
         return all(FINALIZER in service["metadata"].get("finalizers", ()) for service in live)
 
     await world.eventually(held)
-    await made(world)
+    await running_proxies(world)
     assert not await world.writes_when_left_alone()
 
 
 @pytest.mark.parametrize("kind", CHILDREN, ids=str)
-async def test_what_is_a_strangers_is_left_alone_and_said_to_be_in_the_way(cluster: World, kind: Resource) -> None:
+async def test_a_strangers_object_is_left_alone_and_said_to_be_in_the_way(cluster: World, kind: Resource) -> None:
     await cluster.apply(egress())
     name = child_name("db", uid(await cluster.look(egress()))) + ("-0" if kind == SECRET else "")
     stranger = stranger_of(kind, name)
@@ -219,7 +195,7 @@ async def test_what_is_a_strangers_is_left_alone_and_said_to_be_in_the_way(clust
         assert f"{kind.kind} {NAMESPACE}/{name} is in the way" in condition.message
         assert "labels" not in (await cluster.look(stranger))["metadata"]
         await cluster.delete(stranger)
-        await made(cluster, [egress()])
+        await running_proxies(cluster, [egress()])
 
 
 def stranger_of(kind: Resource, name: str) -> Object:
@@ -241,7 +217,7 @@ async def test_a_secret_that_the_proxy_made_anew_is_the_operators(cluster: World
     metadata = {"namespace": NAMESPACE, "name": f"{name}-0"}
     await cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"pod_uid": "eA=="}})
     async with running_operator(cluster):
-        assert (await made(cluster, [egress()]))["db"].name == name
+        assert (await running_proxies(cluster, [egress()]))["db"].name == name
 
 
 PARENTS = [*SERVICES, ingress(), connector()]
@@ -281,87 +257,10 @@ async def hint(world: World, service: Object) -> bool:
     return condition is not None and f"delete Secret {key_of(secrets[0])} by hand" in condition.message
 
 
-class Write(NamedTuple):
-    verb: str
-    plural: str
+ORDERS = {"-".join(order): order for order in itertools.permutations(("class", "dns", "services", "operator"))}
 
 
-MAKING = {
-    *(Write("create", kind) for kind in ("services", "secrets", "statefulsets")),
-    *(Write("patch", kind) for kind in ("services", "secrets")),
-    *(Write("update", kind) for kind in ("services", "proxyclasses")),
-}
-ENDING = {
-    *(Write("delete", kind) for kind in ("services", "secrets", "statefulsets")),
-    *(Write(verb, "services") for verb in ("patch", "update")),
-}
-
-
-def writes(world: World) -> set[Write]:
-    """Return what the operator has written so far, but for Events."""
-    mine = {Write(verb, plural) for agent, verb, plural in world.sim.writes if agent == USER_AGENT}
-    return {write for write in mine if write.plural != "events"}
-
-
-def fail(world: World, write: Write) -> None:
-    """Let *write* fail for a while."""
-    for status in (500, 409, 403):
-        world.sim.faults.fail(Failure(status, times=2, verb=write.verb, plural=write.plural))
-
-
-async def give_up(world: World) -> None:
-    """Take from half of the Services what asks for a proxy, and delete the others."""
-    for service in SERVICES[::2]:
-        await world.annotate(service, {"tailscale.com/proxy-group": "group"})
-    await world.delete(*SERVICES[1::2])
-
-
-async def given_up(world: World) -> bool:
-    """Tell whether nothing is left of what `give_up` is about."""
-    kept = [await world.look(service) for service in SERVICES[::2]]
-    ours = any("finalizers" in service["metadata"] or service["status"].get("conditions") for service in kept)
-    return not ours and not await left(world, SERVICES[1::2]) and not await world.leftovers(SERVICES[0])
-
-
-@pytest.mark.simulated
-async def test_the_writes_that_are_made_to_fail_are_all_there_are(cluster: World) -> None:
-    await cluster.apply(METERED, *SERVICES)
-    cluster.sim.writes.clear()
-    async with running_operator(cluster, proxy_class="prod"):
-        await made(cluster)
-        assert writes(cluster) == MAKING
-        await give_up(cluster)
-        cluster.sim.writes.clear()
-        await cluster.eventually(lambda: given_up(cluster))
-        assert writes(cluster) - ENDING == set()
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("write", sorted(MAKING), ids="-".join)
-async def test_any_write_may_fail_on_the_way_there(cluster: World, write: Write) -> None:
-    await cluster.apply(METERED, *SERVICES)
-    fail(cluster, write)
-    async with running_operator(cluster, proxy_class="prod"):
-        assert len(await made(cluster)) == len(SERVICES)
-        assert len(cluster.control.keys) == len(SERVICES)
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("write", sorted(ENDING), ids="-".join)
-async def test_any_write_may_fail_on_the_way_out(cluster: World, write: Write) -> None:
-    await cluster.apply(METERED, *SERVICES)
-    async with running_operator(cluster, proxy_class="prod"):
-        await made(cluster)
-    await give_up(cluster)
-    fail(cluster, write)
-    async with running_operator(cluster, proxy_class="prod"):
-        await cluster.eventually(lambda: given_up(cluster))
-        assert await cluster.device_names() == []
-
-
-@pytest.mark.parametrize(
-    "order", list(itertools.permutations(("class", "dns", "services", "operator")))[::5], ids="-".join
-)
+@pytest.mark.parametrize("order", cases({name: ORDERS[name] for name in [*ORDERS][::5]}, "services-dns-operator-class"))
 async def test_the_order_of_things_does_not_matter(cluster: World, order: Sequence[str]) -> None:
     things = {"class": [METERED], "dns": [dnsconfig()], "services": SERVICES, "operator": []}
     start = order.index("operator")
@@ -370,7 +269,7 @@ async def test_the_order_of_things_does_not_matter(cluster: World, order: Sequen
     async with running_operator(cluster, proxy_class="prod"):
         for name in order[start:]:
             await cluster.apply(*things[name])
-        assert len(await made(cluster)) == len(SERVICES)
+        assert len(await running_proxies(cluster)) == len(SERVICES)
         assert await measured(cluster) == [f"ts_ingress_service_default_svc-{number}" for number in range(4)]
         assert [*await cluster.records()] == [FQDN]
         assert not await cluster.writes_when_left_alone()
@@ -382,10 +281,10 @@ async def measured(world: World) -> list[str]:
     return sorted(labels(obj)["ts_prom_job"] for obj in found)
 
 
-async def test_another_default_class_reaches_proxies_of_every_kind(cluster: World) -> None:
+async def test_a_changed_default_class_reaches_proxies_of_every_kind(cluster: World) -> None:
     await cluster.apply(METERED, *SERVICES)
     async with running_operator(cluster, proxy_class="prod"):
-        await made(cluster)
+        await running_proxies(cluster)
         await cluster.change(METERED, {"spec": {"statefulSet": {"labels": {"team": "db"}}, "metrics": None}})
 
         async def reached() -> list[bool]:
@@ -394,7 +293,7 @@ async def test_another_default_class_reaches_proxies_of_every_kind(cluster: Worl
 
         await cluster.becomes(reached, [True] * len(SERVICES))
         await cluster.becomes(lambda: measured(cluster), [])
-        await made(cluster)
+        await running_proxies(cluster)
 
 
 async def definition_of(world: World, resource: Resource) -> Object:
@@ -407,7 +306,7 @@ async def definition_of(world: World, resource: Resource) -> Object:
 async def test_without_the_definition_of_classes_proxies_run_on_and_can_go(world: World) -> None:
     services = [egress("db", proxy_class="prod"), load_balancer("lb", proxy_class="prod")]
     await world.apply(METERED, *services)
-    before = await made(world, services)
+    before = await running_proxies(world, services)
     crd = await definition_of(world, PROXYCLASS)
     await world.delete(crd)
     await world.eventually(lambda: world.gone(crd))
@@ -417,7 +316,7 @@ async def test_without_the_definition_of_classes_proxies_run_on_and_can_go(world
     await world.apply(crd)
     await world.becomes(lambda: reasons(world, services[1:]), ["ProxyFailed"])
     await world.eventually(lambda: applied(world, METERED))
-    assert pods(await made(world, services[1:])) == {"lb": pods(before)["lb"]}
+    assert pods(await running_proxies(world, services[1:])) == {"lb": pods(before)["lb"]}
 
 
 async def reasons(world: World, services: Sequence[Object]) -> list[str]:
@@ -437,7 +336,7 @@ async def applied(world: World, obj: Object) -> bool:
 @pytest.mark.simulated
 async def test_our_definitions_take_their_objects_along_and_these_their_proxies(world: World) -> None:
     await world.apply(dnsconfig(), connector(), METERED, egress(proxy_class="prod"))
-    before = await made(world, [egress()])
+    before = await running_proxies(world, [egress()])
     await world.eventually(lambda: world.proxy(connector()))
     definitions = [await definition_of(world, resource) for resource in (CONNECTOR, DNSCONFIG, PROXYCLASS)]
     await world.delete(*definitions)
@@ -449,4 +348,4 @@ async def test_our_definitions_take_their_objects_along_and_these_their_proxies(
     for obj in (connector(), METERED):
         await world.eventually(lambda obj=obj: applied(world, obj))  # type: ignore[misc]  # bound
     await world.eventually(lambda: world.proxy(connector()))
-    assert pods(await made(world, [egress()])) == pods(before)
+    assert pods(await running_proxies(world, [egress()])) == pods(before)

@@ -61,11 +61,11 @@ def fight() -> Fight:
     return begun
 
 
-def test_who_sets_a_service_back_is_waited_for_longer_and_longer_up_to_a_minute() -> None:
+def test_a_writer_who_sets_a_service_back_is_waited_for_longer_and_longer_up_to_a_minute() -> None:
     assert fight().lose(12, after=0.5) == [0.5, 0.5, 0.5, 1, 2, 4, 8, 16, 32, LONGEST, LONGEST, LONGEST]
 
 
-def test_what_is_set_back_a_few_times_is_nobody_elses_business() -> None:
+def test_a_service_that_is_set_back_a_few_times_is_nobody_elses_business() -> None:
     begun = fight()
     for _ in range(AT_ONCE):
         reverts = begun.set_back()
@@ -73,7 +73,7 @@ def test_what_is_set_back_a_few_times_is_nobody_elses_business() -> None:
         begun.mend(reverts)
 
 
-def test_it_is_told_from_the_time_on_that_it_is_waited() -> None:
+def test_reverts_are_told_from_the_time_on_that_a_rewrite_waits() -> None:
     begun = fight()
     begun.lose(AT_ONCE)
     reverts = begun.set_back(0.25)
@@ -106,13 +106,13 @@ def test_a_rewrite_that_failed_is_tried_again_at_once() -> None:
 
 
 @pytest.mark.parametrize("every", [LONGEST, 600])
-def test_who_comes_seldom_is_mended_at_once_and_told_of_all_the_same(every: float) -> None:
+def test_a_writer_who_comes_seldom_is_told_of_and_not_waited_for(every: float) -> None:
     begun = fight()
     assert begun.lose(2 * AT_ONCE, after=every) == [every] * 2 * AT_ONCE
     assert begun.set_back(every) == Reverts(FIELDS)
 
 
-def test_who_was_not_there_for_an_hour_is_forgotten() -> None:
+def test_a_writer_who_was_not_there_for_an_hour_is_forgotten() -> None:
     begun = fight()
     begun.lose(2 * AT_ONCE)
     begun.rewrites.remember_writer(begun.service, "kustomize-controller")

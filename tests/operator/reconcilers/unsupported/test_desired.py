@@ -26,7 +26,7 @@ def test_an_object_is_told_that_nothing_is_done_for_it() -> None:
     assert plan == Plan(status=plan.status)
 
 
-def test_one_that_is_held_by_another_operator_is_told_the_way_out() -> None:
+def test_an_object_that_another_operator_holds_is_told_the_way_out() -> None:
     others = ["example.org/held", "tailscale.com/finalizer", "tailscale.com/kube-apiserver-finalizer"]
     leaving = group(deletionTimestamp="2026-01-02T03:04:05Z", finalizers=others)
     plan = desired.plan(leaving, "ProxyGroupReady")
@@ -36,7 +36,7 @@ def test_one_that_is_held_by_another_operator_is_told_the_way_out() -> None:
     assert "example.org" not in message
 
 
-def test_one_that_goes_and_is_held_by_nobody_for_the_tailnet_is_told_as_others_are() -> None:
+def test_an_object_that_goes_and_that_no_operator_holds_is_told_as_others_are() -> None:
     leaving = group(deletionTimestamp="2026-01-02T03:04:05Z", finalizers=["example.org/held"])
     assert desired.plan(leaving, "ProxyGroupReady") == desired.plan(group(), "ProxyGroupReady")
 
