@@ -3,6 +3,7 @@
 import struct
 from typing import NamedTuple
 
+import dns.flags
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +31,9 @@ def opcode(number: int) -> bytes:
 CASES = [
     Case(wire(DB), 1, 0, 1),
     Case(wire(DB, "AAAA", use_edns=0), 28, 0, 1),
-    Case(wire(DB, "HTTPS"), 65, 0, 1),
+    Case(wire(DB, flags=0), 1, 0, 1),
+    Case(wire(DB, flags=dns.flags.RD | dns.flags.AD | dns.flags.CD), 1, 0, 1),
+    Case(wire(DB, "HTTPS", want_dnssec=True), 65, 0, 1),
     Case(wire("no.ts.net", "SVCB", use_edns=0), 64, 3, 1),
     Case(wire("no.ts.net"), 1, 3, 1),
     Case(wire("ts.net", "SOA"), 6, 0),

@@ -89,6 +89,9 @@ MALFORMED = {
     "missing answer": message(QUESTION, counts=(1, 1, 0, 0)),
     "missing authority": message(QUESTION, counts=(1, 0, 1, 0)),
     "half an authority": message(QUESTION, RECORD[:-3], counts=(1, 0, 1, 0)),
+    "two answers": message(QUESTION, RECORD * 2, counts=(1, 2, 0, 0)),
+    "two authorities": message(QUESTION, RECORD * 2, counts=(1, 0, 2, 0)),
+    "three additional records": message(QUESTION, RECORD * 3, counts=(1, 0, 0, 3)),
     "65535 of each": message(QUESTION, counts=(1, 65535, 65535, 65535)),
     "4,000 more bytes": message(QUESTION, bytes(4000)),
 }

@@ -65,7 +65,7 @@ NO_DATA = [
 NO_NAME = [
     Case("no.tail1234.ts.net", "A", "NXDOMAIN"),
     Case("x.db.tail1234.ts.net", "AAAA", "NXDOMAIN"),
-    Case("no.ts.net", "HTTPS", "NXDOMAIN"),
+    Case("eep.ts.net", "HTTPS", "NXDOMAIN"),
     Case("no.ts.net", "TYPE1000", "NXDOMAIN"),
 ]
 NEGATIVE = NO_DATA + NO_NAME
