@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import aiohttp
@@ -10,8 +11,9 @@ from tsnameserver.pages import Page, Pages, probe_pages, serving_pages
 from tsnameserver.sockets import Endpoint, bind
 
 
-async def served(pages: Pages) -> AsyncIterator[int]:
-    """Serve *pages* at a port."""
+@asynccontextmanager
+async def pages_port(pages: Pages) -> AsyncIterator[int]:
+    """Serve *pages* at a port of loopback."""
     listener = bind([], Endpoint("127.0.0.1", 0)).health
     assert listener is not None
     async with serving_pages(listener, pages):
@@ -20,18 +22,20 @@ async def served(pages: Pages) -> AsyncIterator[int]:
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    async for port in served({"/greeting": lambda: Page("hello\n")}):
+    async with pages_port({"/greeting": lambda: Page("hello\n")}) as port:
         yield port
 
 
 @pytest.mark.parametrize("good", [True, False])
 async def test_each_probe_tells_its_own_truth(good: bool) -> None:
     statuses = []
-    async for port in served(probe_pages(healthy=lambda: good, ready=lambda: not good)):
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
-            for path in ("/healthz", "/readyz", "/other"):
-                async with client.get(path) as response:
-                    statuses.append(response.status)
+    async with (
+        pages_port(probe_pages(healthy=lambda: good, ready=lambda: not good)) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client,
+    ):
+        for path in ("/healthz", "/readyz", "/other"):
+            async with client.get(path) as response:
+                statuses.append(response.status)
     assert statuses == ([200, 503, 404] if good else [503, 200, 404])
 
 

@@ -13,15 +13,6 @@ def test_an_endpoint_is_written_as_it_is_read(text: str) -> None:
     assert str(parse_endpoint(text)) == text
 
 
-def test_a_pair_has_one_port_by_udp_and_tcp() -> None:
-    sockets = bind([Endpoint("127.0.0.1", 0)], Endpoint("127.0.0.1", 0))
-    (pair,) = sockets.pairs
-    assert sockets.health is not None
-    with closing(sockets):
-        assert pair.udp.getsockname() == pair.tcp.getsockname()
-        assert str(sockets) == f"{pair.endpoint}; probes on 127.0.0.1:{sockets.health.getsockname()[1]}"
-
-
 def test_no_host_is_both_families_on_one_port() -> None:
     sockets = bind([Endpoint("", 0)], None)
     assert [pair.endpoint.host for pair in sockets.pairs] == ["0.0.0.0", "::"]
@@ -49,13 +40,15 @@ def test_a_taken_port_is_named(kind: socket.SocketKind) -> None:
             bind([Endpoint("127.0.0.1", 0), Endpoint("127.0.0.1", port)], None)
 
 
-def test_all_that_is_listened_on_is_told() -> None:
+def test_a_pair_has_one_port_and_every_address_is_told() -> None:
     loopback = Endpoint("127.0.0.1", 0)
     sockets = bind([loopback], loopback, loopback)
+    (pair,) = sockets.pairs
     with closing(sockets):
+        assert pair.udp.getsockname() == pair.tcp.getsockname()
         assert sockets.health is not None
         assert sockets.metrics is not None
-        ports = [each.getsockname()[1] for each in (sockets.pairs[0].udp, sockets.health, sockets.metrics)]
+        ports = [each.getsockname()[1] for each in (pair.udp, sockets.health, sockets.metrics)]
         assert str(sockets) == "127.0.0.1:{}; probes on 127.0.0.1:{}; metrics on 127.0.0.1:{}".format(*ports)
 
 
