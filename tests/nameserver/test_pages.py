@@ -12,11 +12,11 @@ from tsnameserver.sockets import Endpoint, bind
 
 
 @asynccontextmanager
-async def pages_port(pages: Pages) -> AsyncIterator[int]:
-    """Serve *pages* at a port of loopback."""
+async def pages_port(pages: Pages, seconds: float = 30) -> AsyncIterator[int]:
+    """Serve *pages* at a port of loopback, to clients that take no more than *seconds*."""
     listener = bind([], Endpoint("127.0.0.1", 0)).health
     assert listener is not None
-    async with serving_pages(listener, pages):
+    async with serving_pages(listener, pages, seconds=seconds):
         yield listener.getsockname()[1]
 
 
@@ -84,3 +84,8 @@ async def test_a_silent_client_holds_up_nobody(port: int) -> None:
     assert (await answer_to(port, CASES[0].request)).endswith("hello\n")
     silent.close()
     await silent.wait_closed()
+
+
+async def test_a_client_that_takes_too_long_is_given_up() -> None:
+    async with pages_port({}, seconds=0.05) as port:
+        assert await answer_to(port, b"GET /greeting") == ""

@@ -3,6 +3,7 @@
 import contextlib
 import random
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, cast
@@ -39,10 +40,10 @@ class Ends(NamedTuple):
 
 
 @contextmanager
-def ends(host: str = "127.0.0.1", *, batched: bool = True) -> Iterator[Ends]:
+def ends(host: str = "127.0.0.1", *, batched: bool = True, log_seconds: float = 10.0) -> Iterator[Ends]:
     sockets = bind([Endpoint(host, 0)], None)
     bound, serving = sockets.pairs[0].udp, Serving(sample_zone())
-    server = UdpServer(bound, serving, batched=batched)
+    server = UdpServer(bound, serving, batched=batched, log_seconds=log_seconds)
     with contextlib.closing(sockets), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         client.settimeout(30)
@@ -71,6 +72,16 @@ def test_queries_that_fail_are_servfail_said_once_and_counted(caplog: pytest.Log
     assert [record.message.endswith("(failure 1)") for record in caplog.records if record.levelname == "ERROR"] == [
         True
     ]
+
+
+def test_failures_that_go_on_are_said_again(caplog: pytest.LogCaptureFixture) -> None:
+    with ends(log_seconds=0.2) as both:
+        both.serving.zone = cast("Zone", None)
+        both.server.start()
+        deadline = time.monotonic() + 30
+        while len(caplog.records) < 3 and time.monotonic() < deadline:
+            both.ask()
+    assert len(caplog.records) == 3
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
@@ -135,10 +146,11 @@ def test_packets_without_room_are_counted() -> None:
         assert both.server.dropped() == 100 - room > 0
 
 
-def test_a_stop_ends_the_thread() -> None:
+def test_a_thread_waits_without_failures_until_it_is_stopped() -> None:
     with ends() as both:
         both.server.start()
-        assert both.server.alive
+        both.server.join(0.3)
+        assert (both.server.alive, both.server.failures) == (True, 0)
         both.server.stop()
         both.server.join(1)
         assert not both.server.alive
