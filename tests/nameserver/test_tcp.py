@@ -137,8 +137,8 @@ async def test_a_connection_that_has_ended_makes_room(left: bytes, reset: bool) 
 
 
 async def test_after_its_last_query_a_connection_is_closed_with_every_answer_sent() -> None:
-    async with running_server(LOOPBACK, TcpLimits(queries=10)) as server, connected(server) as client:
-        client.writer.write(b"".join(framed(QUERY, ident) for ident in range(1000)))
+    async with running_server(LOOPBACK, TcpLimits(queries=10, close=60)) as server, connected(server) as client:
+        client.writer.write(b"".join(framed(QUERY, ident) for ident in range(20_000)))  # more than the server reads
         assert [(await client.response())[:2] for _ in range(10)] == [bytes((0, ident)) for ident in range(10)]
         assert await client.reader.read() == b""
         assert sum(server.tcp.counts.requests().values()) == 10
