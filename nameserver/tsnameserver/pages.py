@@ -26,8 +26,6 @@ Pages = Mapping[str, Callable[[], Page]]
 """What to answer, by path."""
 
 _HEAD_BYTES = 16 << 10
-_SECONDS = 5.0
-"""How long a client may take."""
 
 
 def probe_pages(healthy: Callable[[], bool], ready: Callable[[], bool]) -> Pages:
@@ -39,20 +37,20 @@ def probe_pages(healthy: Callable[[], bool], ready: Callable[[], bool]) -> Pages
 
 
 @asynccontextmanager
-async def serving_pages(listener: socket.socket, pages: Pages) -> AsyncIterator[None]:
-    """Answer *pages* on *listener* until the end of the block."""
-    server = await asyncio.start_server(partial(_converse, pages), sock=listener, limit=_HEAD_BYTES)
+async def serving_pages(listener: socket.socket, pages: Pages, *, seconds: float = 5.0) -> AsyncIterator[None]:
+    """Answer *pages* on *listener* until the end of the block; a client may take so many *seconds*."""
+    server = await asyncio.start_server(partial(_converse, pages, seconds), sock=listener, limit=_HEAD_BYTES)
     try:
         yield
     finally:
         server.close()
 
 
-async def _converse(pages: Pages, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _converse(pages: Pages, seconds: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer one request."""
     try:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):  # it has gone, or takes too long
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(seconds):
                 writer.write(_response(pages, await _head(reader)))
                 await writer.drain()
     finally:

@@ -154,10 +154,14 @@ class TcpServer:
     async def _close(self, writer: asyncio.StreamWriter) -> None:
         """Close after what is written has gone out, or without it where that takes too long."""
         writer.close()
-        with contextlib.suppress(OSError):  # reset by the client, or out of time
+        try:
             async with asyncio.timeout(self._limits.close):
                 await writer.wait_closed()
-        writer.transport.abort()
+        except TimeoutError:
+            with contextlib.suppress(AttributeError):  # asyncio's, where the last byte has just gone out after all
+                writer.transport.abort()
+        except OSError:
+            return  # reset by the client
 
 
 def _close_socket(accepted: socket.socket, _: asyncio.Task[None]) -> None:

@@ -30,7 +30,6 @@ _WAKE_MICROSECONDS = 200_000
 """How long a receive lasts, and so how long a stop takes while nobody asks."""
 _DRAIN_PACKETS = 1000
 """What has been received before a stop is still answered, up to this many."""
-_LOG_SECONDS = 10.0
 _ANCILLARY_BYTES = socket.CMSG_SPACE(20)
 _Ancillary = list[tuple[int, int, bytes]]
 
@@ -38,10 +37,14 @@ _Ancillary = list[tuple[int, int, bytes]]
 class UdpServer:
     """Answers what arrives at one bound socket, which may be closed once it is joined."""
 
-    def __init__(self, bound: socket.socket, serving: Serving, *, batched: bool = True) -> None:
+    def __init__(
+        self, bound: socket.socket, serving: Serving, *, batched: bool = True, log_seconds: float = 10.0
+    ) -> None:
+        """Take a *bound* socket; failures are logged once in *log_seconds*."""
         self._socket = bound
         self._serving = serving
         self._stopping = threading.Event()
+        self._log_seconds = log_seconds
         self._last_logged = float("-inf")
         self.failures = 0
         """Packets that couldn't be received, answered or sent."""
@@ -150,7 +153,7 @@ class UdpServer:
     def _failed(self, what: str) -> None:
         self.failures += 1
         now = time.monotonic()
-        if now - self._last_logged >= _LOG_SECONDS:
+        if now - self._last_logged >= self._log_seconds:
             self._last_logged = now
             log.error("udp %s: %s (failure %d)", self.endpoint, what, self.failures)
 

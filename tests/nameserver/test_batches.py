@@ -1,22 +1,16 @@
 """Tests of batches of packets."""
 
 import errno
-import random
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
-from tsnameserver.answer import answer
 from tsnameserver.batches import MAX_BATCH, Batches, batches_of
 from tsnameserver.sockets import IP_PKTINFO
 
-from tests.nameserver.equality import random_query
-from tests.nameserver.samples import sample_zone
-
 _IP_RECVERR = 11
-ZONE = sample_zone()
 
 
 class Where(NamedTuple):
@@ -186,14 +180,3 @@ def test_where_the_calls_are_refused_there_are_no_batches() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
         pass
     assert batches_of(closed, sources=False) is None
-
-
-def test_a_batch_answers_as_single_packets_are() -> None:
-    chance = random.Random(3)
-    queries = [random_query(chance) for _ in range(2000)]
-    with ends() as both:
-        for first in range(0, len(queries), MAX_BATCH):
-            batch = queries[first : first + MAX_BATCH]
-            both.send(*batch)
-            both.batches.exchange(lambda query: answer(query, ZONE), no_failure)
-            assert both.received() == [response for query in batch if (response := answer(query, ZONE)) is not None]

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tsnameserver.answer import answer
-from tsnameserver.compiler import Compiled, build_zone, compile_steps, empty_zone, finished, nothing_compiled
+from tsnameserver.compiler import Compiled, build_zone, compile_steps, finished, nothing_compiled
 from tsnameserver.names import fold, wire_name
 from tsnameserver.records import Records
 from tsnameserver.zone import Zone, ZoneSettings
 
-from tests.nameserver.samples import RECORDS, SETTINGS, parsed, sample_zone, texts, wire
+from tests.nameserver.samples import RECORDS, SETTINGS, parsed, texts, wire
 
 
 def addresses(zone: Zone, name: str, qtype: str = "A") -> list[str]:
@@ -19,12 +19,6 @@ def addresses(zone: Zone, name: str, qtype: str = "A") -> list[str]:
 def compiled(*documents: Records, upon: Compiled | None = None) -> Compiled:
     """Compile a set of *documents* at one go."""
     return finished(compile_steps(upon or nothing_compiled(SETTINGS), documents, SETTINGS))
-
-
-def test_addresses_are_all_there_in_order_with_one_ttl() -> None:
-    response = parsed(answer(wire("v4.tail1234.ts.net"), sample_zone()))
-    assert texts(response) == ["100.64.0.4", "100.64.0.3"]
-    assert [rrset.ttl for rrset in response.answer] == [5]
 
 
 def test_spellings_of_one_name_are_joined_and_addresses_counted_once() -> None:
@@ -146,9 +140,3 @@ def test_names_of_a_zone_are_those_of_the_records_and_what_is_between_them_and_t
         while zone.apex_of(parent := (name := name[name[0] + 1 :])):
             wires.add(parent)
     assert set(zone.nodes) == wires
-
-
-def test_before_any_records_a_zone_has_no_names() -> None:
-    zone = empty_zone(SETTINGS)
-    assert not zone.loaded
-    assert (dict(zone.nodes), set(zone.apexes)) == ({}, {wire_name("ts.net")})

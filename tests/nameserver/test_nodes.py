@@ -7,7 +7,7 @@ from tsnameserver.nodes import BUCKETS, Nodes, NodesDraft
 NAMES = [f"db-{number}".encode() for number in range(2000)]
 
 
-def made(known: dict[bytes, int], old: Nodes[int] | None = None) -> Nodes[int]:
+def nodes_of(known: dict[bytes, int], old: Nodes[int] | None = None) -> Nodes[int]:
     draft = NodesDraft(old or Nodes[int]())
     for name, value in known.items():
         draft[name] = value
@@ -21,7 +21,7 @@ def test_no_names_is_a_mapping_too() -> None:
 
 @given(st.dictionaries(st.binary(), st.integers()), st.dictionaries(st.binary(), st.integers()), st.sets(st.binary()))
 def test_a_draft_becomes_what_a_dict_would(first: dict[bytes, int], second: dict[bytes, int], gone: set[bytes]) -> None:
-    old = made(first)
+    old = nodes_of(first)
     draft = NodesDraft(old)
     wanted = dict(first)
     for name, value in second.items():
@@ -36,7 +36,7 @@ def test_a_draft_becomes_what_a_dict_would(first: dict[bytes, int], second: dict
 
 
 def test_a_change_of_one_name_copies_one_bucket() -> None:
-    old = made(dict.fromkeys(NAMES, 1))
-    new = made({NAMES[7]: 2}, old)
+    old = nodes_of(dict.fromkeys(NAMES, 1))
+    new = nodes_of({NAMES[7]: 2}, old)
     assert sum(new is not old for new, old in zip(new.buckets, old.buckets, strict=True)) == 1
     assert max(map(len, old.buckets)) < 4 * len(NAMES) / BUCKETS

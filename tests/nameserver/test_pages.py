@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 import aiohttp
@@ -10,28 +11,31 @@ from tsnameserver.pages import Page, Pages, probe_pages, serving_pages
 from tsnameserver.sockets import Endpoint, bind
 
 
-async def served(pages: Pages) -> AsyncIterator[int]:
-    """Serve *pages* at a port."""
+@asynccontextmanager
+async def pages_port(pages: Pages, seconds: float = 30) -> AsyncIterator[int]:
+    """Serve *pages* at a port of loopback, to clients that take no more than *seconds*."""
     listener = bind([], Endpoint("127.0.0.1", 0)).health
     assert listener is not None
-    async with serving_pages(listener, pages):
+    async with serving_pages(listener, pages, seconds=seconds):
         yield listener.getsockname()[1]
 
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    async for port in served({"/greeting": lambda: Page("hello\n")}):
+    async with pages_port({"/greeting": lambda: Page("hello\n")}) as port:
         yield port
 
 
 @pytest.mark.parametrize("good", [True, False])
 async def test_each_probe_tells_its_own_truth(good: bool) -> None:
     statuses = []
-    async for port in served(probe_pages(healthy=lambda: good, ready=lambda: not good)):
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
-            for path in ("/healthz", "/readyz", "/other"):
-                async with client.get(path) as response:
-                    statuses.append(response.status)
+    async with (
+        pages_port(probe_pages(healthy=lambda: good, ready=lambda: not good)) as port,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client,
+    ):
+        for path in ("/healthz", "/readyz", "/other"):
+            async with client.get(path) as response:
+                statuses.append(response.status)
     assert statuses == ([200, 503, 404] if good else [503, 200, 404])
 
 
@@ -80,3 +84,8 @@ async def test_a_silent_client_holds_up_nobody(port: int) -> None:
     assert (await answer_to(port, CASES[0].request)).endswith("hello\n")
     silent.close()
     await silent.wait_closed()
+
+
+async def test_a_client_that_takes_too_long_is_given_up() -> None:
+    async with pages_port({}, seconds=0.05) as port:
+        assert await answer_to(port, b"GET /greeting") == ""

@@ -1,4 +1,4 @@
-"""Tests of reading queries."""
+"""Tests of reading queries; malformed ones are those of conformance 16, 17, 21, 23, 34 and 35."""
 
 import struct
 
@@ -33,28 +33,6 @@ def test_a_record_before_the_opt_record_is_skipped() -> None:
     assert parse_query(message(1, 0, 1, 1, rest=QUESTION + other + OPT)).opt is not None
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        message(0, 0, 0, 0, rest=b""),
-        message(2, 0, 0, 0, rest=QUESTION + QUESTION),
-        message(1, 0, 0, 0, rest=QUESTION + b"\0"),
-        message(1, 0, 0, 0, rest=QUESTION[:-1]),
-        message(1, 0, 0, 1, rest=QUESTION),
-        message(1, 0, 0, 1, rest=QUESTION + OPT[:-1]),
-        message(1, 0, 0, 2, rest=QUESTION + OPT + OPT),
-        message(1, 0, 0, 1, rest=QUESTION + b"\x01x" + OPT),
-        message(1, 0, 0, 1, rest=QUESTION + OPT[:-1] + b"\x05abcd"),
-        message(1, 1, 0, 0, rest=QUESTION + OPT),
-        message(1, 0, 0, 3, rest=QUESTION + OPT + OPT + OPT),
-        message(1, 2, 0, 0, rest=QUESTION),
-    ],
-)
-def test_a_malformed_query_is_refused(data: bytes) -> None:
-    with pytest.raises(FormatError):
-        parse_query(data)
-
-
 @given(st.binary(min_size=12, max_size=100))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     try:
@@ -64,8 +42,8 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     assert data[12:].startswith(query.question)
 
 
-@given(st.data())
-def test_a_query_that_is_cut_short_is_refused(data: st.DataObject) -> None:
+def test_a_query_that_is_cut_short_is_refused() -> None:
     whole = wire("db.tail1234.ts.net", use_edns=0)
-    with pytest.raises(FormatError):
-        parse_query(whole[: data.draw(st.integers(12, len(whole) - 1))])
+    for end in range(12, len(whole)):
+        with pytest.raises(FormatError):
+            parse_query(whole[:end])

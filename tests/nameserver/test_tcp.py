@@ -1,87 +1,60 @@
-"""Tests of the TCP server: framing, pipelining and limits."""
+"""Tests of the TCP server's limits, and of what it does after an error; what it answers is asked in conformance."""
 
 import asyncio
+import contextlib
+import errno
+import os
+import resource
 import socket
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import cast
 
 import pytest
 from tsnameserver.sockets import Endpoint
-from tsnameserver.tcp import TcpLimits
-from tsnameserver.zone import Zone
+from tsnameserver.tcp import TcpLimits, TcpServer
+from tsnameserver.zone import Serving, Zone
 
 from tests.nameserver.conftest import Running, running_server
-from tests.nameserver.samples import parsed, texts, wire
+from tests.nameserver.samples import parsed, sample_zone, texts, wire
+from tests.support.cluster import until
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 QUERY = wire("db.tail1234.ts.net")
+RESET = struct.pack("ii", 1, 0)
+"""The struct linger of a socket whose close resets the connection."""
 
 
 def framed(query: bytes, ident: int = 0) -> bytes:
     return len(query).to_bytes(2, "big") + ident.to_bytes(2, "big") + query[2:]
 
 
+class Client:
+    """One connection to a server."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def response(self) -> bytes:
+        return await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(2), "big"))
+
+    async def ask(self) -> list[str]:
+        """Send the query, and return what answers it."""
+        self.writer.write(framed(QUERY))
+        return texts(parsed(await self.response()))
+
+
 @asynccontextmanager
-async def connected(server: Running) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connected(server: Running, host: str = "127.0.0.1") -> AsyncIterator[Client]:
+    """Connect to *server* from the address *host*."""
     async with asyncio.timeout(30):
-        reader, writer = await asyncio.open_connection(server.host, server.port)
+        reader, writer = await asyncio.open_connection(server.host, server.port, local_addr=(host, 0))
         try:
-            yield reader, writer
+            yield Client(reader, writer)
         finally:
             writer.close()
-
-
-async def read_response(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readexactly(int.from_bytes(await reader.readexactly(2), "big"))
-
-
-async def test_pipelined_queries_are_all_answered(server: Running) -> None:
-    async with connected(server) as (reader, writer):
-        writer.write(b"".join(framed(QUERY, ident) for ident in range(100)))
-        responses = [await read_response(reader) for _ in range(100)]
-    assert {int.from_bytes(response[:2], "big") for response in responses} == set(range(100))
-    assert texts(parsed(responses[-1])) == ["100.64.0.1"]
-
-
-async def test_a_query_may_come_byte_by_byte(server: Running) -> None:
-    async with connected(server) as (reader, writer):
-        for byte in framed(QUERY):
-            writer.write(bytes([byte]))
-            await writer.drain()
-        assert texts(parsed(await read_response(reader))) == ["100.64.0.1"]
-
-
-async def test_a_refused_transfer_leaves_the_connection_usable(server: Running) -> None:
-    async with connected(server) as (reader, writer):
-        writer.write(framed(wire("ts.net", "SOA")[:-4] + b"\0\xfc\0\1"))
-        assert (await read_response(reader))[3] & 0xF == 5
-        writer.write(framed(QUERY))
-        assert texts(parsed(await read_response(reader))) == ["100.64.0.1"]
-
-
-async def test_an_empty_message_ends_the_connection(server: Running) -> None:
-    async with connected(server) as (reader, writer):
-        writer.write(b"\0\0" + framed(QUERY))
-        assert await reader.read() == b""
-
-
-async def test_the_largest_message_is_read_whole(server: Running) -> None:
-    async with connected(server) as (reader, writer):
-        writer.write(framed(QUERY + bytes(65535 - len(QUERY))) + framed(QUERY))
-        assert (await read_response(reader))[3] & 0xF == 1
-        assert texts(parsed(await read_response(reader))) == ["100.64.0.1"]
-
-
-async def test_a_silent_connection_is_closed() -> None:
-    async with running_server(LOOPBACK, TcpLimits(idle=0.05)) as server, connected(server) as (reader, _):
-        assert await reader.read() == b""
-
-
-async def test_a_half_sent_query_is_given_up() -> None:
-    async with running_server(LOOPBACK, TcpLimits(read=0.05)) as server, connected(server) as (reader, writer):
-        writer.write(framed(QUERY)[:-1])
-        assert await reader.read() == b""
 
 
 async def send_for_ever(client: socket.socket, data: bytes) -> None:
@@ -99,86 +72,121 @@ async def test_a_client_that_does_not_read_is_given_up() -> None:
                 await send_for_ever(client, framed(wire("many.tail1234.ts.net")) * 1000)
 
 
+async def test_a_client_that_reads_again_when_it_was_given_up_harms_nobody() -> None:
+    async with running_server(LOOPBACK, TcpLimits(write=0.05, close=30)) as server:
+        async with connected(server) as client:
+            client.writer.write(framed(wire("many.tail1234.ts.net")) * 20_000)
+            await until(lambda: server.tcp.accepted and not server.tcp.connections)
+            with contextlib.suppress(ConnectionError):
+                while await client.reader.read(1 << 20):
+                    continue
+        async with connected(server) as client:
+            assert await client.ask() == ["100.64.0.1"]
+
+
 async def test_past_the_limit_the_most_silent_connection_goes() -> None:
-    async with running_server(LOOPBACK, TcpLimits(connections=2)) as server, connected(server) as (first, writer):
-        writer.write(framed(QUERY))
-        await read_response(first)
-        async with connected(server) as (second, second_writer):
-            second_writer.write(framed(QUERY))
-            await read_response(second)
-            writer.write(framed(QUERY))
-            await read_response(first)
-            async with connected(server) as (third, third_writer):
-                third_writer.write(framed(QUERY))
-                await read_response(third)
-                assert await second.read() == b""
-                writer.write(framed(QUERY))
-                assert await read_response(first)
-
-
-async def exchange(ends: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bytes:
-    reader, writer = ends
-    writer.write(framed(QUERY))
-    return await read_response(reader)
-
-
-@asynccontextmanager
-async def connected_from(
-    host: str, server: Running
-) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_connection(server.host, server.port, local_addr=(host, 0))
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
+    async with (
+        running_server(LOOPBACK, TcpLimits(connections=2)) as server,
+        connected(server) as first,
+        connected(server) as second,
+    ):
+        for each in (first, second, first):
+            await each.ask()
+        async with connected(server) as third:
+            await third.ask()
+            assert await second.reader.read() == b""
+            assert await first.ask() == ["100.64.0.1"]
 
 
 async def test_a_client_past_its_share_loses_its_own_most_silent_connection() -> None:
     async with (
         running_server(LOOPBACK, TcpLimits(client_connections=2)) as server,
-        asyncio.timeout(30),
-        connected_from("127.0.0.9", server) as other,
-        connected_from("127.0.0.1", server) as first,
-        connected_from("127.0.0.1", server) as second,
+        connected(server, "127.0.0.9") as other,
+        connected(server) as first,
+        connected(server) as second,
     ):
         for each in (other, first, second, first):
-            await exchange(each)
-        async with connected_from("127.0.0.1", server) as third:
-            await exchange(third)
-            assert await second[0].read() == b""
+            await each.ask()
+        async with connected(server) as third:
+            await third.ask()
+            assert await second.reader.read() == b""
             for each in (other, first, third):
-                assert texts(parsed(await exchange(each))) == ["100.64.0.1"]
+                assert await each.ask() == ["100.64.0.1"]
         assert (server.tcp.accepted, server.tcp.evicted) == (4, 1)
 
 
 async def test_connections_that_come_at_once_stay_within_the_limit() -> None:
     async with running_server(LOOPBACK, TcpLimits(connections=3)) as server, AsyncExitStack() as stack:
-        ends = [await stack.enter_async_context(connected(server)) for _ in range(20)]
-        assert texts(parsed(await exchange(ends[-1]))) == ["100.64.0.1"]
+        clients = [await stack.enter_async_context(connected(server)) for _ in range(20)]
+        assert await clients[-1].ask() == ["100.64.0.1"]
         assert (server.tcp.connections, server.tcp.accepted, server.tcp.evicted) == (3, 20, 17)
 
 
+@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
+@pytest.mark.parametrize("left", [b"", framed(QUERY)[:-1]], ids=["between queries", "half-way"])
+async def test_a_connection_that_has_ended_makes_room(left: bytes, reset: bool) -> None:
+    async with running_server(LOOPBACK, TcpLimits(connections=1)) as server:
+        for _ in range(3):
+            async with connected(server) as client:
+                assert await client.ask() == ["100.64.0.1"]
+                client.writer.write(left)
+                if reset:
+                    client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            await until(lambda: not server.tcp.connections)
+        assert (server.tcp.accepted, server.tcp.evicted, server.tcp.failures) == (3, 0, 0)
+
+
 async def test_after_its_last_query_a_connection_is_closed_with_every_answer_sent() -> None:
-    async with running_server(LOOPBACK, TcpLimits(queries=10)) as server, connected(server) as (reader, writer):
-        writer.write(b"".join(framed(QUERY, ident) for ident in range(1000)))
-        answers = [int.from_bytes((await read_response(reader))[:2], "big") for _ in range(10)]
-        assert answers == list(range(10))
-        assert await reader.read() == b""
+    async with running_server(LOOPBACK, TcpLimits(queries=10, close=60)) as server, connected(server) as client:
+        client.writer.write(b"".join(framed(QUERY, ident) for ident in range(20_000)))  # more than the server reads
+        assert [(await client.response())[:2] for _ in range(10)] == [bytes((0, ident)) for ident in range(10)]
+        assert await client.reader.read() == b""
         assert sum(server.tcp.counts.requests().values()) == 10
 
 
-async def test_idle_connections_do_not_stop_the_next_client(server: Running) -> None:
-    idle = [await asyncio.open_connection(server.host, server.port) for _ in range(500)]
-    async with connected(server) as (reader, writer):
-        writer.write(framed(QUERY))
-        assert texts(parsed(await read_response(reader))) == ["100.64.0.1"]
-    for _, each in idle:
-        each.close()
-
-
-async def test_a_query_that_fails_is_servfail_and_counted(server: Running) -> None:
-    server.serving.zone = cast("Zone", None)
-    async with connected(server) as (reader, writer):
-        writer.write(framed(QUERY))
-        assert (await read_response(reader))[3] & 0xF == 2
+async def test_a_query_that_fails_is_servfail_and_the_next_is_answered(server: Running) -> None:
+    good, server.serving.zone = server.serving.zone, cast("Zone", None)
+    async with connected(server) as client:
+        client.writer.write(framed(QUERY))
+        assert (await client.response())[3] & 0xF == 2
+        server.serving.zone = good
+        assert await client.ask() == ["100.64.0.1"]
     assert server.tcp.failures == 1
+    assert server.tcp.counts.responses()[2] == 1
+
+
+@contextmanager
+def no_free_descriptors() -> Iterator[None]:
+    """Let this process open no more files and sockets meanwhile."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_connections_are_accepted_again_once_there_are_free_descriptors(
+    server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as waiting:
+        waiting.setblocking(False)
+        with no_free_descriptors():
+            await asyncio.get_running_loop().sock_connect(waiting, (server.host, server.port))
+            await until(lambda: len(caplog.records) > 1)
+        async with connected(server) as client:
+            assert await client.ask() == ["100.64.0.1"]
+    assert server.tcp.accepted == 2
+    first, second, *_ = [record for record in caplog.records if record.msg.startswith("tcp: accepting: ")]
+    assert second.created - first.created > 0.05  # the server pauses
+
+
+async def test_an_error_of_accept_that_stays_ends_the_server() -> None:
+    with socket.socket() as deaf:
+        deaf.bind(LOOPBACK)
+        deaf.setblocking(False)
+        with pytest.raises(ExceptionGroup) as ended:
+            await TcpServer(deaf, Serving(sample_zone())).serve()
+    assert [error.errno for error in ended.value.exceptions if isinstance(error, OSError)] == [errno.EINVAL]

@@ -13,7 +13,7 @@ from tsnameserver.records import Records, render
 
 from tests.loadtest.dnsload.conducting import records_file
 from tests.loadtest.dnsload.responder import udp_responder
-from tests.nameserver.test_main import nameserver
+from tests.support.nameserver import nameserver
 
 RECORDS = Records(
     ip4={f"n{number}.tail1234.ts.net": [f"100.64.0.{number}", "100.64.1.1"] for number in range(200)},

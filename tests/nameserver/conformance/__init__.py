@@ -1,1 +1,1 @@
-"""Conformance: each numbered line of what the nameserver promises, asked of a running process."""
+"""Conformance: each fact of README.md, asked of a running nameserver."""

@@ -15,24 +15,24 @@ Ask = Callable[[dns.message.Message], dns.message.Message]
 
 
 @pytest.fixture(scope="session")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The records' file, which no test changes."""
-    path = tmp_path_factory.mktemp("served") / "records.json"
+def records_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the records, which no test changes."""
+    path = tmp_path_factory.mktemp("records") / "records.json"
     path.write_text(DOCUMENT)
     return path
 
 
 @pytest.fixture(scope="session")
-def server(served: Path) -> Iterator[Server]:
+def server(records_file: Path) -> Iterator[Server]:
     """A nameserver at one address."""
-    with nameserver(served) as running:
+    with nameserver(records_file) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def wildcard(served: Path) -> Iterator[Server]:
+def wildcard(records_file: Path) -> Iterator[Server]:
     """A nameserver at every address of both families, as in a Pod."""
-    with nameserver(served, listen=":0") as running:
+    with nameserver(records_file, listen=":0") as running:
         yield running
 
 

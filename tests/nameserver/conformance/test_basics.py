@@ -1,28 +1,16 @@
 """What every nameserver must do with plain queries, odd flags and other opcodes (RFC 8906)."""
 
-from typing import NamedTuple
-
 import dns.flags
-import dns.message
 import dns.rcode
 import pytest
 
 from tests.nameserver.conformance.conftest import Ask, Send
-from tests.nameserver.conformance.packets import NOTIMP, numbered, rcode
+from tests.nameserver.conformance.packets import NOTIMP, numbered
 from tests.nameserver.conformance.process import Server
-from tests.nameserver.conformance.zone import DB, NEGATIVE, POSITIVE, SOA, Case
+from tests.nameserver.conformance.zone import DB, NEGATIVE, POSITIVE, Case, check_nodata
 from tests.nameserver.samples import make_query, texts, wire
 
-NAMES = (DB, "ts.net", "tail1234.ts.net", "no.ts.net")
 AUTHORITATIVE = dns.flags.QR | dns.flags.AA
-
-
-def test_01_the_soa_is_answered_without_recursion_and_edns(ask: Ask) -> None:
-    response = ask(make_query("ts.net", "SOA", flags=0))
-    assert response.rcode() == dns.rcode.NOERROR
-    assert texts(response) == [SOA]
-    assert response.flags == AUTHORITATIVE
-    assert response.edns == -1
 
 
 @pytest.mark.parametrize("case", POSITIVE + NEGATIVE, ids=str)
@@ -34,18 +22,13 @@ def test_01_every_answer_is_authoritative(ask: Ask, case: Case) -> None:
 
 @pytest.mark.parametrize("name", ["ts.net", DB])
 def test_02_an_unknown_type_is_nodata(ask: Ask, name: str) -> None:
-    response = ask(make_query(name, "TYPE1000"))
-    assert (response.rcode(), response.answer) == (dns.rcode.NOERROR, [])
-    assert [rrset.to_text().split(" ", 4)[3] for rrset in response.authority] == ["SOA"]
-
-
-class Flags(NamedTuple):
-    asked: int
-    answered: int
+    check_nodata(ask(make_query(name, "TYPE1000")))
 
 
 def flags_of(ask: Ask, asked: int) -> set[int]:
-    return {ask(make_query(name, flags=asked)).flags & ~0xF for name in NAMES}
+    """Return the flags of answers of each kind to queries with the flags *asked*."""
+    names = (DB, "ts.net", "tail1234.ts.net", "no.ts.net")
+    return {ask(make_query(name, flags=asked)).flags & ~0xF for name in names}
 
 
 @pytest.mark.parametrize("asked", [dns.flags.CD, dns.flags.CD | dns.flags.AD, dns.flags.AD], ids=hex)
@@ -62,18 +45,13 @@ def test_05_rd_is_copied_and_no_recursion_offered(ask: Ask, asked: int) -> None:
     assert flags_of(ask, asked) == {AUTHORITATIVE | dns.flags.RD}
 
 
-def headers(opcode: int) -> list[bytes]:
-    """Return a query of *opcode* that is a header alone, as dig's +header-only makes it, and one with a question."""
-    whole = bytearray(wire("ts.net", "SOA", flags=0))
-    whole[2] |= opcode << 3
-    return [bytes(whole[:4]) + bytes(8), bytes(whole)]
-
-
 def check_not_implemented(send: Send, opcode: int) -> None:
-    for query in headers(opcode):
+    """Send a query of *opcode* with its question, and without it as dig's +header-only does."""
+    whole = bytearray(wire("ts.net", "SOA", flags=dns.flags.RD | dns.flags.RA | dns.flags.AD | dns.flags.CD))
+    whole[2] |= opcode << 3
+    for query in (bytes(whole), bytes(whole[:4]) + bytes(8)):
         response = send(numbered(query, 0xABCD))
-        assert response == b"\xab\xcd" + bytes([0x80 | opcode << 3, NOTIMP]) + bytes(8)
-        assert rcode(response) == NOTIMP
+        assert response == b"\xab\xcd" + bytes([0x80 | opcode << 3 | 1, 0x10 | NOTIMP]) + bytes(8)
 
 
 @pytest.mark.parametrize("opcode", [3, 6, 15])
@@ -81,6 +59,5 @@ def test_06_an_unknown_opcode_is_not_implemented(server: Server, opcode: int) ->
     check_not_implemented(server.udp, opcode)
 
 
-@pytest.mark.parametrize("opcode", [3, 6, 15])
-def test_07_an_unknown_opcode_is_not_implemented_by_tcp_too(server: Server, opcode: int) -> None:
-    check_not_implemented(server.tcp, opcode)
+def test_07_an_unknown_opcode_is_not_implemented_by_tcp_too(server: Server) -> None:
+    check_not_implemented(server.tcp, 15)

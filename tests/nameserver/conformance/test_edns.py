@@ -34,7 +34,7 @@ ODD = [option(each.otype, b"whatever") for each in (COOKIE, NSID, SUBNET, EXPIRE
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_08_an_edns_query_gets_an_opt_of_version_0(ask: Ask, case: Case) -> None:
     response = ask(make_query(case.name, case.qtype, use_edns=0, payload=1232))
-    assert (response.edns, response.ednsflags, response.options) == (0, 0, ())
+    assert (response.edns, response.ednsflags, response.options, response.payload) == (0, 0, (), 1232)
     assert (dns.rcode.to_text(response.rcode()), tuple(texts(response))) == (case.rcode, case.answers)
     assert [rrset.rdtype for rrset in response.authority] == ([] if case.answers else [dns.rdatatype.SOA])
 

@@ -3,7 +3,6 @@
 import struct
 
 import dns.flags
-import dns.message
 import dns.rcode
 import dns.rdatatype
 import dns.rdtypes.ANY.SOA
@@ -13,7 +12,7 @@ import pytest
 from tests.nameserver.conformance.conftest import Ask
 from tests.nameserver.conformance.packets import GOOD, REFUSED, framed, rcode
 from tests.nameserver.conformance.process import Server, read_message
-from tests.nameserver.conformance.zone import DB, NEGATIVE, SOA, Case
+from tests.nameserver.conformance.zone import DB, NEGATIVE, SOA, Case, check_nodata
 from tests.nameserver.samples import make_query, parsed, texts
 
 
@@ -30,14 +29,12 @@ def test_26_a_negative_answer_carries_one_soa(ask: Ask, case: Case) -> None:
 
 @pytest.mark.parametrize(("name", "qtype"), [("v4.tail1234.ts.net", "AAAA"), ("v6.tail1234.ts.net", "A")])
 def test_27_the_other_family_of_a_name_is_nodata(ask: Ask, name: str, qtype: str) -> None:
-    response = ask(make_query(name, qtype))
-    assert (response.rcode(), response.answer, len(response.authority)) == (dns.rcode.NOERROR, [], 1)
+    check_nodata(ask(make_query(name, qtype)))
 
 
-@pytest.mark.parametrize("qtype", ["HTTPS", "SVCB", "MX", "TXT", "SRV", "CNAME", "PTR", "DS", "DNSKEY"])
-def test_28_another_type_of_a_name_is_nodata(ask: Ask, qtype: str) -> None:
-    response = ask(make_query(DB, qtype))
-    assert (response.rcode(), response.answer, len(response.authority)) == (dns.rcode.NOERROR, [], 1)
+@pytest.mark.parametrize("qtype", ["HTTPS", "SVCB", "MX", "TXT", "SRV", "CNAME", "PTR", "DS", "DNSKEY", "SOA", "NS"])
+def test_28_a_name_has_no_records_of_other_types(ask: Ask, qtype: str) -> None:
+    check_nodata(ask(make_query(DB, qtype)))
 
 
 @pytest.mark.parametrize("name", [DB, "v4.tail1234.ts.net", "v6.tail1234.ts.net", "ts.net"])
@@ -48,8 +45,7 @@ def test_29_any_is_one_rrset(ask: Ask, name: str) -> None:
 
 
 def test_29_any_of_a_name_without_data_is_nodata(ask: Ask) -> None:
-    response = ask(make_query("none.tail1234.ts.net", "ANY"))
-    assert (response.rcode(), response.answer, len(response.authority)) == (dns.rcode.NOERROR, [], 1)
+    check_nodata(ask(make_query("none.tail1234.ts.net", "ANY")))
 
 
 @pytest.mark.parametrize("rdclass", ["CH", "HS", "ANY", "NONE"])

@@ -83,15 +83,16 @@ def test_45_a_reload_under_load_loses_nothing_and_is_never_half(volume: Path) ->
     seen = [1]
     names = itertools.cycle(NAMES)
     with nameserver(volume / "records.json") as server:
-        for number in (2, 3, 4):
+        for number in (2, 3):
             mount(volume, number)
             deadline = time.monotonic() + PATIENCE
             while seen[-1] != number and time.monotonic() < deadline:
                 seen.append(seen_version(server, next(names)))
     assert seen == sorted(seen)
-    assert set(seen) == {1, 2, 3, 4}
+    assert set(seen) == {1, 2, 3}
 
 
+@pytest.mark.thorough
 def test_45_bad_records_keep_the_old_ones(tmp_path: Path) -> None:
     path = tmp_path / "records.json"
     path.write_text(one_address("100.64.0.45"))
@@ -119,55 +120,46 @@ def test_47_several_addresses_come_all_in_order_with_one_ttl(server: Server) -> 
     assert texts(parsed(server.tcp(wire(LARGE)))) == ADDRESSES
 
 
-def ttls(response: bytes, count: int) -> set[bytes]:
-    """Return the TTLs of *count* A records after the question, whose owners are pointers."""
-    start = len(response) - 16 * count
-    return {response[start + 16 * number + 6 :][:4] for number in range(count)}
-
-
 def test_47_every_record_has_the_same_ttl_on_the_wire(server: Server) -> None:
-    assert ttls(server.tcp(wire(LARGE)), len(ADDRESSES)) == {b"\0\0\0\5"}
+    records = server.tcp(wire(LARGE))[-16 * len(ADDRESSES) :]  # each a pointer to its owner
+    assert {records[start + 6 : start + 10] for start in range(0, len(records), 16)} == {b"\0\0\0\5"}
 
 
 def seconds_to_stop(records: Path, number: signal.Signals) -> float:
-    """Return how long a nameserver takes to end after a signal."""
-    with nameserver(records) as server:
+    """Return how long a nameserver with a connection takes to end after a signal."""
+    with nameserver(records) as server, server.tcp_socket() as (client, stream):
+        client.sendall(framed(GOOD))
+        assert read_message(stream)
         started = time.monotonic()
         server.process.send_signal(number)
         assert server.process.wait(PATIENCE) == 0
+        assert stream.read() == b""
         return time.monotonic() - started
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_48_a_signal_ends_it_within_a_second(served: Path, number: signal.Signals) -> None:
-    tries = (seconds_to_stop(served, number) for _ in range(3))  # a busy machine may take longer once
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
+def test_48_a_signal_ends_it_within_a_second(records_file: Path, number: signal.Signals) -> None:
+    tries = (seconds_to_stop(records_file, number) for _ in range(3))  # a busy machine may take longer once
     assert any(seconds < 1 for seconds in tries)
 
 
-def test_48_what_has_come_before_a_signal_is_answered(served: Path) -> None:
-    with nameserver(served) as server, server.udp_socket() as client:
-        with server.paused():
-            for ident in range(200):
-                client.send(numbered(GOOD, ident))
-            server.process.terminate()
-        assert server.process.wait(PATIENCE) == 0
-        assert {int.from_bytes(client.recv(512)[:2], "big") for _ in range(200)} == set(range(200))
-
-
-def test_48_a_signal_ends_connections_once_their_answers_are_sent(served: Path) -> None:
-    with nameserver(served) as server, server.tcp_socket() as (client, stream):
-        client.sendall(framed(GOOD))
+def test_48_queries_that_have_arrived_before_a_signal_are_answered(records_file: Path) -> None:
+    with nameserver(records_file) as server, server.udp_socket() as udp, server.tcp_socket() as (tcp, stream):
+        tcp.sendall(framed(GOOD))
         assert read_message(stream)
         with server.paused():
-            client.sendall(framed(GOOD) * 20)
+            for ident in range(200):
+                udp.send(numbered(GOOD, ident))
+            tcp.sendall(framed(GOOD) * 20)
             server.process.terminate()
+        assert server.process.wait(PATIENCE) == 0
+        assert {int.from_bytes(udp.recv(512)[:2], "big") for _ in range(200)} == set(range(200))
         assert [rcode(read_message(stream)) for _ in range(20)] == [0] * 20
         assert stream.read() == b""
-        assert server.process.wait(PATIENCE) == 0
 
 
-def test_48_while_it_drains_it_answers_and_is_not_ready(served: Path) -> None:
-    with nameserver(served, "--drain", "1") as server:
+def test_48_while_it_drains_it_answers_and_is_not_ready(records_file: Path) -> None:
+    with nameserver(records_file, "--drain", "1") as server:
         started = time.monotonic()
         server.process.terminate()
         server.says("stopping")
@@ -192,15 +184,16 @@ def test_49_many_at_once_are_answered_as_each_alone(request: pytest.FixtureReque
     alone = {query[:2]: server.udp(query) for query in queries}
     with ExitStack() as stack:
         clients = [stack.enter_context(server.udp_socket(host)) for host in hosts]
-        for _ in range(3):
+        for _ in range(2):
             burst(server, clients, queries)
             for client in clients:
                 together = [client.recv(4096) for _ in queries]
                 assert {response[:2]: response for response in together} == alone
 
 
-def test_50_an_ipv6_listener_answers(served: Path) -> None:
-    with nameserver(served, listen="[::1]:0", host="::1") as server:
+@pytest.mark.thorough
+def test_50_an_ipv6_listener_answers(records_file: Path) -> None:
+    with nameserver(records_file, listen="[::1]:0", host="::1") as server:
         for send in (server.udp, server.tcp):
             assert texts(parsed(send(wire(DB, "AAAA")))) == ["2001:db8::1"]
         assert [server.status(probe) for probe in ("/healthz", "/readyz")] == [200, 200]

@@ -1,0 +1,77 @@
+"""The nameserver as a process of its own, for tests that wait for it in an event loop."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import dns.asyncquery
+import dns.message
+
+_ANYWHERE = ("--listen", "127.0.0.1:0", "--health", "127.0.0.1:0", "--metrics", "127.0.0.1:0")
+
+
+class NameserverProcess:
+    """A running nameserver; what it has logged so far is in *log*."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.log: list[str] = []
+        self.port = self.health = self.metrics = 0
+
+    async def says(self, what: str) -> str:
+        """Read its log up to a line with *what*."""
+        assert self.process.stderr is not None
+        while line := (await self.process.stderr.readline()).decode():
+            self.log.append(line)
+            if what in line:
+                return line
+        raise AssertionError(f"it never said {what!r}: {self.log}")
+
+    async def ask(self, name: str) -> dns.message.Message:
+        """Ask for the A records of *name* by UDP."""
+        return await dns.asyncquery.udp(dns.message.make_query(name, "A"), "127.0.0.1", port=self.port, timeout=3)
+
+    async def status(self, path: str) -> int:
+        """Return the HTTP status of a probe."""
+        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{self.health}{path}") as response:
+            return response.status
+
+    async def scrape(self) -> str:
+        """Return its metrics."""
+        url = f"http://127.0.0.1:{self.metrics}/metrics"
+        async with aiohttp.ClientSession() as client, client.get(url) as response:
+            return await response.text()
+
+    async def stop(self) -> int:
+        """Ask it to end, which takes less than a second; returns its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(1):
+            return await self.process.wait()
+
+
+async def started_nameserver(*arguments: str, **environment: str) -> asyncio.subprocess.Process:
+    """Start the command with *arguments* and more *environment*."""
+    words = (sys.executable, "-m", "tsnameserver", *arguments)
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(*words, env={**os.environ, **environment}, stderr=pipe, stdout=pipe)
+
+
+@asynccontextmanager
+async def nameserver(records: Path, *arguments: str) -> AsyncIterator[NameserverProcess]:
+    """Run a nameserver of the file *records* until the block is left."""
+    running = NameserverProcess(await started_nameserver(*_ANYWHERE, "--records", str(records), *arguments))
+    try:
+        async with asyncio.timeout(30):
+            ports = re.findall(r"127\.0\.0\.1:(\d+)", await running.says("listening on"))
+            running.port, running.health, running.metrics = map(int, ports)
+            yield running
+    finally:
+        if running.process.returncode is None:
+            running.process.kill()
+        await running.process.communicate()
