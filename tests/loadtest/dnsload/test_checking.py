@@ -19,21 +19,23 @@ SOA = "ts.net. {} IN SOA ns.ts.net. hostmaster.ts.net. 1 2 3 4 5"
 
 
 def workload(miss: float = 0.0) -> Workload:
-    return Workload([Question(DB, "A"), Question(OTHER, "A")], KNOWN, QueryForm(edns=1232), Mix(miss=miss))
+    return Workload(
+        [Question(DB, "A"), Question(OTHER, "A")], KNOWN, QueryForm(edns=1232), Mix(miss=miss, absent_names=60)
+    )
 
 
 def response(packet: bytes) -> dns.message.Message:
     """Return a response that is right but for its records."""
-    made = dns.message.make_response(dns.message.from_wire(b"\x00\x00" + packet))
-    made.flags |= dns.flags.AA
-    return made
+    reply = dns.message.make_response(dns.message.from_wire(b"\x00\x00" + packet))
+    reply.flags |= dns.flags.AA
+    return reply
 
 
 def right(packet: bytes, ttl: int = 5, *addresses: str) -> dns.message.Message:
-    made = response(packet)
+    reply = response(packet)
     texts = addresses or ("100.64.0.1", "100.64.0.2")
-    made.answer.append(dns.rrset.from_text(made.question[0].name, ttl, "IN", "A", *texts))
-    return made
+    reply.answer.append(dns.rrset.from_text(reply.question[0].name, ttl, "IN", "A", *texts))
+    return reply
 
 
 def wire(message: dns.message.Message) -> bytes:
@@ -41,28 +43,28 @@ def wire(message: dns.message.Message) -> bytes:
 
 
 def truncated(packet: bytes) -> bytes:
-    made = response(packet)
-    made.flags |= dns.flags.TC
-    return wire(made)
+    reply = response(packet)
+    reply.flags |= dns.flags.TC
+    return wire(reply)
 
 
 def rcode(packet: bytes, code: dns.rcode.Rcode) -> bytes:
-    made = response(packet)
-    made.set_rcode(code)
-    return wire(made)
+    reply = response(packet)
+    reply.set_rcode(code)
+    return wire(reply)
 
 
 def not_authoritative(packet: bytes) -> bytes:
-    made = right(packet)
-    made.flags &= ~dns.flags.AA
-    return wire(made)
+    reply = right(packet)
+    reply.flags &= ~dns.flags.AA
+    return wire(reply)
 
 
 def alias(packet: bytes) -> bytes:
-    made = response(packet)
-    made.answer.append(dns.rrset.from_text(made.question[0].name, 5, "IN", "CNAME", "x.ts.net."))
-    made.answer.append(dns.rrset.from_text("x.ts.net.", 5, "IN", "A", "100.64.0.1", "100.64.0.2"))
-    return wire(made)
+    reply = response(packet)
+    reply.answer.append(dns.rrset.from_text(reply.question[0].name, 5, "IN", "CNAME", "x.ts.net."))
+    reply.answer.append(dns.rrset.from_text("x.ts.net.", 5, "IN", "A", "100.64.0.1", "100.64.0.2"))
+    return wire(reply)
 
 
 class Case(NamedTuple):
@@ -112,7 +114,7 @@ def test_an_answer_to_another_of_our_questions_is_foreign() -> None:
     assert not checker.reasons
 
 
-def test_over_tcp_nothing_may_be_truncated() -> None:
+def test_an_answer_by_tcp_may_not_be_truncated() -> None:
     load = workload()
     assert Checker(load.pool, stream=True).judge(0, truncated(load.pool[0].packet)).fate is Fate.WRONG
 
@@ -123,7 +125,7 @@ def test_a_resolver_need_not_be_authoritative() -> None:
     assert checker.judge(0, not_authoritative(load.pool[0].packet)).fate is Fate.RIGHT
 
 
-def test_without_records_the_rcode_is_all_that_counts() -> None:
+def test_the_rcode_is_all_that_counts_without_records() -> None:
     load = Workload([Question(DB, "A")], None, QueryForm(), Mix())
     checker = Checker(load.pool)
     assert checker.judge(0, wire(right(load.pool[0].packet, 5, "192.0.2.1"))).fate is Fate.RIGHT
@@ -132,10 +134,10 @@ def test_without_records_the_rcode_is_all_that_counts() -> None:
 
 
 def absent(packet: bytes, code: dns.rcode.Rcode = dns.rcode.NXDOMAIN, ttl: int = 5) -> bytes:
-    made = response(packet)
-    made.set_rcode(code)
-    made.authority.append(dns.rrset.from_text("ts.net.", ttl, "IN", "SOA", SOA.split("SOA ")[1]))
-    return wire(made)
+    reply = response(packet)
+    reply.set_rcode(code)
+    reply.authority.append(dns.rrset.from_text("ts.net.", ttl, "IN", "SOA", SOA.split("SOA ")[1]))
+    return wire(reply)
 
 
 def test_absent_names_are_judged_by_what_they_share() -> None:

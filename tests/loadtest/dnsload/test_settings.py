@@ -16,7 +16,7 @@ def read(*arguments: str) -> Settings:
     return read_settings([*BASE, *arguments])
 
 
-def test_defaults() -> None:
+def test_options_have_defaults() -> None:
     settings = read()
     assert settings.targets == (Target("127.0.0.1", 5353),)
     assert settings.records == (Path("records.json"),)
@@ -36,11 +36,11 @@ def test_defaults() -> None:
         ("--concurrency 100", ()),
     ],
 )
-def test_speeds(arguments: str, segments: tuple[Segment, ...]) -> None:
+def test_a_speed_is_read(arguments: str, segments: tuple[Segment, ...]) -> None:
     assert read(*arguments.split()).speed.segments == segments
 
 
-def test_several_targets() -> None:
+def test_a_target_may_be_repeated() -> None:
     assert read("--target", "[::1]:53").targets == (Target("127.0.0.1", 5353), Target("::1", 53))
 
 
@@ -54,7 +54,7 @@ def test_sockets_are_those_of_the_transport() -> None:
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("24h", 86400)])
-def test_durations(text: str, seconds: float) -> None:
+def test_a_duration_is_read(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
@@ -87,7 +87,7 @@ def test_bad_input_is_said_in_one_line(arguments: str, words: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_what_to_ask_and_whom_must_be_said() -> None:
+def test_names_and_a_target_must_be_given() -> None:
     with pytest.raises(InputError, match="--target"):
         read_settings(["--records", "r"])
     with pytest.raises(InputError, match="what to ask"):
