@@ -136,11 +136,11 @@ def test_a_scenario_that_was_not_run_is_not_judged() -> None:
 
 
 @pytest.mark.parametrize(("written", "missed"), [({"update leases": 9}, False), ({"patch services": 1}, True)])
-def test_a_single_write_when_idle_misses_the_goal(written: dict[str, int], missed: bool) -> None:
+def test_a_write_when_idle_misses_the_goal(written: dict[str, int], missed: bool) -> None:
     assert verdict("API writes when idle", sample(idle=step(30, writes=written))).missed is missed
 
 
-def test_of_several_runs_the_least_time_counts_and_the_most_memory() -> None:
+def test_the_least_time_of_several_runs_counts_and_the_most_memory() -> None:
     pair = [sample(run=1, made=step(2), rss_mb=99.0), sample(run=3, made=step(1), rss_mb=90.0)]
     time, memory = verdict("all StatefulSets made", *pair).ours, verdict("memory with all of them", *pair).ours
     assert time is not None
@@ -148,7 +148,7 @@ def test_of_several_runs_the_least_time_counts_and_the_most_memory() -> None:
     assert ((time.value, time.run), (memory.value, memory.run)) == ((1, 3), (99.0, 1))
 
 
-def test_without_the_other_operator_a_share_is_not_measured() -> None:
+def test_a_share_is_not_measured_without_the_other_operator() -> None:
     found = verdict("all StatefulSets made", sample())
     assert (found.ratio, found.missed) == (None, False)
 
@@ -186,7 +186,7 @@ def test_the_table_of_writes_has_shares_of_a_service() -> None:
     assert ["removed: patch services", "-", "2.00"] in lines
 
 
-def test_what_is_kept_is_json_with_all_figures() -> None:
+def test_the_document_is_json_with_every_figure() -> None:
     samples = [sample(run=1), sample(Kind.GO, 2)]
     kept = json.loads(json.dumps(document({"cores": 2}, samples, [pair(run=3)], judged(samples, GOALS))))
     assert [goal["met"] for goal in kept["goals"]] == [False, True, False, True, True, True]
@@ -195,7 +195,7 @@ def test_what_is_kept_is_json_with_all_figures() -> None:
     assert kept["steady"][0]["standby_cpu_seconds"] == 0.02
 
 
-def test_there_is_a_goal_for_each_promise() -> None:
+def test_each_promise_has_a_goal() -> None:
     assert [(goal.limit, goal.relative) for goal in GOALS] == [
         (1 / 8, True), (1.2, True), (1 / 10, True), (6, False), (0, False), (1.3, True),
     ]  # fmt: skip

@@ -18,5 +18,5 @@ def test_a_percentile_is_the_bound_that_its_share_stays_within(case: Case) -> No
     assert percentile(LATENCIES, case.share) == case.microseconds
 
 
-def test_of_nothing_every_percentile_is_zero() -> None:
+def test_percentiles_of_an_empty_histogram_are_zero() -> None:
     assert percentile([], 0.99) == 0

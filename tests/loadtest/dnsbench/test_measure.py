@@ -26,7 +26,7 @@ def test_a_server_that_answers_nothing_has_figures_too() -> None:
     assert (seen.qps, seen.p99_us, seen.lost) == (0, 0, 100)
 
 
-def test_of_several_rounds_the_least_time_and_the_highest_rate_count() -> None:
+def test_the_best_of_several_rounds_has_the_least_time_and_the_highest_rate() -> None:
     chosen = best([figures(cpu_us=5.0, qps=10.0, p99_us=9.0), figures(cpu_us=4.0, qps=8.0, p99_us=11.0)])
     assert (chosen.cpu_us, chosen.qps, chosen.p99_us) == (4.0, 10.0, 9.0)
 

@@ -30,11 +30,11 @@ def test_the_clients_record_says_how_long_each_part_is() -> None:
 
 
 def test_names_have_addresses_of_their_own() -> None:
-    known = addresses(100_000)
-    assert len(set(known.values())) == len(known) == 100_000
+    known = addresses(1000)
+    assert len(set(known.values())) == len(known) == 1000
 
 
-@pytest.mark.parametrize("names", [1, 1000, 20_000])
+@pytest.mark.parametrize("names", [1, 20_000])
 def test_a_mix_has_the_shares_that_were_asked_for(names: int) -> None:
     queries = make(Mix(names, misses=0.1, junk=0.01))
     kinds = Counter(query.kind for query in queries)

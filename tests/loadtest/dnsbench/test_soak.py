@@ -1,6 +1,6 @@
 """Tests of a long run: what it does each second, and how it is judged."""
 
-import os
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from dnsbench.progress import Progress
 from dnsbench.servers import Installed, Kind
 from dnsbench.soak import Soaked, growth, slope, verdicts
 
+from tests.loadtest.dnsbench.conftest import SERVER_CORE
 from tests.loadtest.dnsbench.figures import answers
 
 FLAT = [50.0] * 600
@@ -28,7 +29,7 @@ def test_a_leak_is_growth_and_slope() -> None:
     assert slope(leaking) == pytest.approx(0.01)
 
 
-def test_what_is_loaded_in_the_first_seconds_is_no_growth() -> None:
+def test_memory_of_the_first_seconds_is_no_growth() -> None:
     assert growth([20.0] * 10 + FLAT) == 0
 
 
@@ -62,10 +63,11 @@ def test_a_soak_is_judged_by_loss_wrong_answers_changes_and_memory(case: Case) -
     assert [verdict.text for verdict in verdicts(case.soaked) if verdict.missed] == case.missed
 
 
+@pytest.mark.thorough
 def test_a_short_soak_loses_nothing_and_serves_its_changes(client: Client, tmp_path: Path) -> None:
-    server_core = min(os.sched_getaffinity(0))
-    bench = Bench(Installed.find({Kind.OURS}, None), client, server_core, tmp_path, Progress())
-    soaked = soak.soak(bench, minutes=3.5 / 60, rate=1000)
+    often = replace(client, tick_seconds=0.5)
+    bench = Bench(Installed.find({Kind.OURS}, None), often, SERVER_CORE, tmp_path, Progress())
+    soaked = soak.soak(bench, minutes=1.7 / 60, rate=1000)
     assert soaked.answers.hits + soaked.answers.misses + soaked.answers.lost == soaked.answers.sent
     assert soaked.answers.junk > 0
     assert soaked.changes == len(soaked.memory) >= 3
