@@ -54,11 +54,8 @@ def test_events_and_leases_are_not_counted_as_writes() -> None:
 
 
 def test_figures_are_by_the_service() -> None:
-    seen = sample(made=step(cpu_seconds=0.12), removed=step(cpu_seconds=0.03, writes={"delete secrets": 5}))
-    assert (seen.cpu_ms, seen.removal_cpu_ms, seen.removal_writes) == pytest.approx((12.0, 3.0, 0.5))
-
-
-def test_figures_of_a_pair_are_by_the_service() -> None:
+    alone = sample(made=step(cpu_seconds=0.12), removed=step(cpu_seconds=0.03, writes={"delete secrets": 5}))
+    assert (alone.cpu_ms, alone.removal_cpu_ms, alone.removal_writes) == pytest.approx((12.0, 3.0, 0.5))
     seen = pair(made=step(cpu_seconds=0.12, writes={"patch configmaps": 19, "create configmaps": 1, "create pods": 9}))
     figures = (seen.cpu_ms, seen.standby_cpu_ms, seen.configmap_writes, seen.configmap_kb)
     assert figures == pytest.approx((12.0, 2.0, 2.0, 5.0))
@@ -220,14 +217,11 @@ def test_memory_and_cpu_are_read_from_the_kernels_tables() -> None:
     assert busy_seconds("cpu  100 200 300 9999 9999 10 20 30 0 0\ncpu0 1 1 1\n") == pytest.approx(6.6)
 
 
-def test_operators_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_operators_and_scenarios_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert parser().parse_args(["--operators", "go, OURS"]).operators == [Kind.GO, Kind.OURS]
+    assert parser().parse_args(["--scenarios", "steady"]).scenarios == ["steady"]
+    assert parser().parse_args([]).scenarios == ["burst", "steady"]
     with pytest.raises(SystemExit) as failure:
         main(["--operators", "rust"])
     assert failure.value.code == 2
     assert "choose from ours, go" in capsys.readouterr().err
-
-
-def test_both_scenarios_run_unless_one_is_chosen() -> None:
-    assert parser().parse_args([]).scenarios == ["burst", "steady"]
-    assert parser().parse_args(["--scenarios", "steady"]).scenarios == ["steady"]

@@ -1,6 +1,7 @@
 """Tests of the command line."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from dnsload.errors import InputError
@@ -25,19 +26,26 @@ def test_options_have_defaults() -> None:
     assert settings.form == QueryForm()
 
 
+class Case(NamedTuple):
+    arguments: str
+    words: str
+    segments: tuple[Segment, ...]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "segments"),
+    "case",
     [
-        ("--rate 5000 --duration 1m", (Segment(60, 5000, 5000),)),
-        ("--rate 1000..20000 --duration 10", (Segment(10, 1000, 20000),)),
-        ("--steps 1000,5000", (Segment(30, 1000, 1000), Segment(30, 5000, 5000))),
-        ("--steps 1000 --step-seconds 5", (Segment(5, 1000, 1000),)),
-        ("--soak", (Segment(3600, 1000, 1000),)),
-        ("--concurrency 100", ()),
+        Case("--rate 5000 --duration 1m", "5,000 queries/s", (Segment(60, 5000, 5000),)),
+        Case("--rate 1000..20000 --duration 9", "1,000 to 20,000 queries/s", (Segment(9, 1000, 20000),)),
+        Case("--steps 10,50", "steps of 10, 50 queries/s, 30 s each", (Segment(30, 10, 10), Segment(30, 50, 50))),
+        Case("--steps 1000 --step-seconds 5", "steps of 1,000 queries/s, 5 s each", (Segment(5, 1000, 1000),)),
+        Case("--soak", "1,000 queries/s", (Segment(3600, 1000, 1000),)),
+        Case("--concurrency 100", "closed loop, 100 outstanding", ()),
     ],
 )
-def test_a_speed_is_read(arguments: str, segments: tuple[Segment, ...]) -> None:
-    assert read(*arguments.split()).speed.segments == segments
+def test_a_speed_is_read_and_told_in_words(case: Case) -> None:
+    speed = read(*case.arguments.split()).speed
+    assert (speed.segments, str(speed)) == (case.segments, case.words)
 
 
 def test_a_target_may_be_repeated() -> None:
@@ -102,16 +110,3 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     examples = [line.split()[1:] for line in said.splitlines() if line.strip().startswith("dnsload --target 192")]
     assert len(examples) >= 5
     assert all(read_settings(example) for example in examples)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("--rate 5000", "5,000 queries/s"),
-        ("--rate 1000..20000", "1,000 to 20,000 queries/s"),
-        ("--steps 10,20 --step-seconds 5", "steps of 10, 20 queries/s, 5 s each"),
-        ("--concurrency 100", "closed loop, 100 outstanding"),
-    ],
-)
-def test_the_speed_in_words(arguments: str, words: str) -> None:
-    assert str(read(*arguments.split()).speed) == words
