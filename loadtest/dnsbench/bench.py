@@ -18,7 +18,6 @@ from dnsbench.records import Changes
 from dnsbench.scenarios import Contestant, Scenario, Writes
 from dnsbench.servers import Installed, Kind, answers
 
-WARM_SECONDS = 0.3
 _SETTLE_SECONDS = 10
 
 
@@ -33,6 +32,7 @@ class Bench:
     folder: Path
     progress: Progress
     dnsperf: Dnsperf | None = None
+    warm_seconds: float = 0.3
 
     def queries(self, mix: Mix) -> Path:
         """Return the client's file of *mix*, written when it is first needed."""
@@ -84,7 +84,7 @@ class Bench:
         return {each.label: servers[each.kind, each.mix.names] for each in scenario.contestants}
 
     def _warm(self, scenario: Scenario, contestant: Contestant, server: Server) -> None:
-        self.client.run(self.queries(contestant.mix), server.port, replace(scenario.load, seconds=WARM_SECONDS))
+        self.client.run(self.queries(contestant.mix), server.port, replace(scenario.load, seconds=self.warm_seconds))
 
     def _measure(self, scenario: Scenario, contestant: Contestant, server: Server, folder: Path) -> Sample:
         writer = self._writer(contestant, server, folder)

@@ -67,20 +67,20 @@ class Answers(BaseModel):
         return self.hits + self.misses + self.wrong
 
 
-def compile_client(folder: Path) -> Path:
-    """Compile the client into *folder*; raises BenchError."""
+def compile_client(folder: Path, source: Path = SOURCE) -> Path:
+    """Compile the client, *source*, into *folder*; raises BenchError."""
     compiler = shutil.which("cc")
     if compiler is None:
         raise BenchError("there is no C compiler: apt-get install gcc libc6-dev")
     program = folder / "client"
-    command = [compiler, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-o", str(program), str(SOURCE)]
+    command = [compiler, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-o", str(program), str(source)]
     environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(  # noqa: S603 - our own words
         command, env=environment, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False
     )
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "error" in line] or ["no error was named"]
-        raise BenchError(f"{SOURCE.name} doesn't compile (apt-get install gcc libc6-dev): {lines[0]}")
+        raise BenchError(f"{source.name} doesn't compile (apt-get install gcc libc6-dev): {lines[0]}")
     return program
 
 
@@ -90,15 +90,17 @@ class Client:
 
     program: Path
     core: int
+    tick_seconds: float = 1.0
+    """How often `run` calls its *tick*."""
 
     def run(self, queries: Path, port: int, load: Load, tick: Callable[[Path], None] | None = None) -> Answers:
-        """Send *queries* to *port*; *tick* is called once a second with the file of reports; raises BenchError."""
+        """Send *queries* to *port*; *tick* is called now and then with the file of reports; raises BenchError."""
         numbers = (port, load.seconds, load.outstanding, load.rate, load.connections, load.every)
         command = ["taskset", "-c", str(self.core), str(self.program), str(queries), *map(str, numbers)]
         reports = queries.with_suffix(".reports")
         with reports.open("wb") as output, subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE) as process:  # noqa: S603 - our own words
             try:
-                _follow(process, load.seconds + _SPARE_SECONDS, lambda: tick and tick(reports))
+                _follow(process, load.seconds + _SPARE_SECONDS, self.tick_seconds, lambda: tick and tick(reports))
             finally:
                 process.kill()
             said = process.stderr.read().decode().strip() if process.stderr else ""
@@ -114,12 +116,12 @@ def read_reports(path: Path) -> list[Answers]:
     return [Answers.model_validate_json(line) for line in lines if line.endswith(b"\n")]
 
 
-def _follow(process: "subprocess.Popen[bytes]", seconds: float, tick: Callable[[], object]) -> None:
-    """Wait for *process*, and call *tick* once a second; raises BenchError."""
+def _follow(process: "subprocess.Popen[bytes]", seconds: float, every: float, tick: Callable[[], object]) -> None:
+    """Wait for *process*, and call *tick* *every* so many seconds; raises BenchError."""
     begun = time.monotonic()
-    for second in range(1, int(seconds) + 1):
+    for number in range(1, int(seconds / every) + 1):
         try:
-            process.wait(max(0.0, begun + second - time.monotonic()))
+            process.wait(max(0.0, begun + number * every - time.monotonic()))
         except subprocess.TimeoutExpired:
             tick()
         else:

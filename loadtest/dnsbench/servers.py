@@ -70,12 +70,12 @@ class Installed:
             raise BenchError(f"{kind} with {count:,} names: {error}") from error
 
 
-def free_port() -> int:
-    """Return some port below the ephemeral ones that nothing listens on; raises BenchError."""
-    for port in random.sample(_PORTS, _PORT_TRIES):  # two runs at a time don't get the same
+def free_port(ports: range = _PORTS) -> int:
+    """Return one of *ports*, by default below the ephemeral ones, that nothing listens on; raises BenchError."""
+    for port in random.sample(ports, min(len(ports), _PORT_TRIES)):  # two runs at a time don't get the same
         if _is_free(port):
             return port
-    raise BenchError(f"no port between {_PORTS.start} and {_PORTS.stop} is free")
+    raise BenchError(f"no port between {ports.start} and {ports.stop} is free")
 
 
 def _is_free(port: int) -> bool:

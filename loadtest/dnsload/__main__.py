@@ -1,6 +1,7 @@
 """The command: settings in, report out, exit code."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from dnsload.app import run
@@ -9,10 +10,13 @@ from dnsload.settings import Settings, read_settings
 from dnsload.text import table
 
 
-def main() -> int:
-    """Run the load; returns 0, 1 for wrong answers or too much loss, 2 for what can't be run."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the load; returns 0, 1 for wrong answers or too much loss, 2 for what can't be run.
+
+    The *arguments* are those of the command line unless others are given.
+    """
     try:
-        settings = read_settings(sys.argv[1:])
+        settings = read_settings(sys.argv[1:] if arguments is None else arguments)
         _check_writable(settings)
         report = run(settings)
     except InputError as error:

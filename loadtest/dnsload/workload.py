@@ -16,8 +16,6 @@ from dnsload.errors import InputError
 from dnsload.expectations import ABSENT, UNKNOWN, Expectation, KnownNames, fold
 
 _CHOSEN_AHEAD = 8192
-_MISSES = 1 << 16
-"""So many absent names are asked before one is asked again, which is longer than a negative answer is cached."""
 _MISS_PREFIX = "dnsload-"
 MISS_LABEL_BYTES = 1 + len(_MISS_PREFIX) + 16
 """Of the first label of an absent name, as it travels."""
@@ -80,6 +78,8 @@ class Mix:
     miss: float = 0.0
     malformed: float = 0.0
     seed: int = 0
+    absent_names: int = 1 << 16
+    """So many are asked before one is asked again: by then a cache has forgotten its negative answer."""
 
 
 class Workload:
@@ -132,7 +132,7 @@ class Workload:
 
     def _absent(self, questions: Sequence[Question], form: QueryForm) -> Iterable[Asked]:
         """Make names that don't exist beside those that do: random labels under the same parents."""
-        labels = self._random.integers(1 << 62, size=_MISSES).tolist()
+        labels = self._random.integers(1 << 62, size=self._mix.absent_names).tolist()
         for number, label in enumerate(labels):
             like = questions[number % len(questions)]
             parent = like.name.partition(".")[2] or like.name

@@ -54,11 +54,8 @@ def test_events_and_leases_are_not_counted_as_writes() -> None:
 
 
 def test_figures_are_by_the_service() -> None:
-    seen = sample(made=step(cpu_seconds=0.12), removed=step(cpu_seconds=0.03, writes={"delete secrets": 5}))
-    assert (seen.cpu_ms, seen.removal_cpu_ms, seen.removal_writes) == pytest.approx((12.0, 3.0, 0.5))
-
-
-def test_figures_of_a_pair_are_by_the_service() -> None:
+    alone = sample(made=step(cpu_seconds=0.12), removed=step(cpu_seconds=0.03, writes={"delete secrets": 5}))
+    assert (alone.cpu_ms, alone.removal_cpu_ms, alone.removal_writes) == pytest.approx((12.0, 3.0, 0.5))
     seen = pair(made=step(cpu_seconds=0.12, writes={"patch configmaps": 19, "create configmaps": 1, "create pods": 9}))
     figures = (seen.cpu_ms, seen.standby_cpu_ms, seen.configmap_writes, seen.configmap_kb)
     assert figures == pytest.approx((12.0, 2.0, 2.0, 5.0))
@@ -136,11 +133,11 @@ def test_a_scenario_that_was_not_run_is_not_judged() -> None:
 
 
 @pytest.mark.parametrize(("written", "missed"), [({"update leases": 9}, False), ({"patch services": 1}, True)])
-def test_a_single_write_when_idle_misses_the_goal(written: dict[str, int], missed: bool) -> None:
+def test_a_write_when_idle_misses_the_goal(written: dict[str, int], missed: bool) -> None:
     assert verdict("API writes when idle", sample(idle=step(30, writes=written))).missed is missed
 
 
-def test_of_several_runs_the_least_time_counts_and_the_most_memory() -> None:
+def test_the_least_time_of_several_runs_counts_and_the_most_memory() -> None:
     pair = [sample(run=1, made=step(2), rss_mb=99.0), sample(run=3, made=step(1), rss_mb=90.0)]
     time, memory = verdict("all StatefulSets made", *pair).ours, verdict("memory with all of them", *pair).ours
     assert time is not None
@@ -148,7 +145,7 @@ def test_of_several_runs_the_least_time_counts_and_the_most_memory() -> None:
     assert ((time.value, time.run), (memory.value, memory.run)) == ((1, 3), (99.0, 1))
 
 
-def test_without_the_other_operator_a_share_is_not_measured() -> None:
+def test_a_share_is_not_measured_without_the_other_operator() -> None:
     found = verdict("all StatefulSets made", sample())
     assert (found.ratio, found.missed) == (None, False)
 
@@ -186,7 +183,7 @@ def test_the_table_of_writes_has_shares_of_a_service() -> None:
     assert ["removed: patch services", "-", "2.00"] in lines
 
 
-def test_what_is_kept_is_json_with_all_figures() -> None:
+def test_the_document_is_json_with_every_figure() -> None:
     samples = [sample(run=1), sample(Kind.GO, 2)]
     kept = json.loads(json.dumps(document({"cores": 2}, samples, [pair(run=3)], judged(samples, GOALS))))
     assert [goal["met"] for goal in kept["goals"]] == [False, True, False, True, True, True]
@@ -195,7 +192,7 @@ def test_what_is_kept_is_json_with_all_figures() -> None:
     assert kept["steady"][0]["standby_cpu_seconds"] == 0.02
 
 
-def test_there_is_a_goal_for_each_promise() -> None:
+def test_each_promise_has_a_goal() -> None:
     assert [(goal.limit, goal.relative) for goal in GOALS] == [
         (1 / 8, True), (1.2, True), (1 / 10, True), (6, False), (0, False), (1.3, True),
     ]  # fmt: skip
@@ -220,14 +217,11 @@ def test_memory_and_cpu_are_read_from_the_kernels_tables() -> None:
     assert busy_seconds("cpu  100 200 300 9999 9999 10 20 30 0 0\ncpu0 1 1 1\n") == pytest.approx(6.6)
 
 
-def test_operators_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_operators_and_scenarios_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert parser().parse_args(["--operators", "go, OURS"]).operators == [Kind.GO, Kind.OURS]
+    assert parser().parse_args(["--scenarios", "steady"]).scenarios == ["steady"]
+    assert parser().parse_args([]).scenarios == ["burst", "steady"]
     with pytest.raises(SystemExit) as failure:
         main(["--operators", "rust"])
     assert failure.value.code == 2
     assert "choose from ours, go" in capsys.readouterr().err
-
-
-def test_both_scenarios_run_unless_one_is_chosen() -> None:
-    assert parser().parse_args([]).scenarios == ["burst", "steady"]
-    assert parser().parse_args(["--scenarios", "steady"]).scenarios == ["steady"]

@@ -7,37 +7,26 @@ from pathlib import Path
 import pytest
 from dnsbench.client import Client, compile_client
 from dnsbench.process import Server
-from dnsbench.queries import Query, encoded
 from dnsbench.servers import Installed, Kind
 
 NAMES = 50
-CORE = max(os.sched_getaffinity(0))
+SERVER_CORE, CLIENT_CORE = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
 
 
 @pytest.fixture(scope="session")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
-    return Client(compile_client(tmp_path_factory.mktemp("client")), CORE)
+    """The client, which reports to who runs it five times a second."""
+    return Client(compile_client(tmp_path_factory.mktemp("client")), CLIENT_CORE, tick_seconds=0.2)
 
 
 @pytest.fixture(scope="session")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    installed = Installed.find({Kind.OURS}, None)
-    with installed.serve(Kind.OURS, NAMES, tmp_path_factory.mktemp("ours"), min(os.sched_getaffinity(0))) as server:
+def folder_of_ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The records of `ours`."""
+    return tmp_path_factory.mktemp("ours")
+
+
+@pytest.fixture(scope="session")
+def ours(folder_of_ours: Path) -> Iterator[Server]:
+    """Our server with NAMES names."""
+    with Installed.find({Kind.OURS}, None).serve(Kind.OURS, NAMES, folder_of_ours, SERVER_CORE) as server:
         yield server
-
-
-@pytest.fixture
-def file_of(tmp_path: Path) -> "FileOf":
-    return FileOf(tmp_path)
-
-
-class FileOf:
-    """Writes queries as the client reads them."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __call__(self, *queries: Query) -> Path:
-        path = self._folder / "some.queries"
-        path.write_bytes(b"".join(encoded(queries)))
-        return path

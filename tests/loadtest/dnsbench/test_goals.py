@@ -60,7 +60,7 @@ def _figures_of(case: Case) -> dict[str, object]:
     return found.model_dump()
 
 
-def test_what_was_not_measured_is_not_missed() -> None:
+def test_a_goal_that_was_not_measured_is_not_missed() -> None:
     assert {(verdict.figure, verdict.missed) for verdict in judged(Table([]))} == {(None, False)}
 
 

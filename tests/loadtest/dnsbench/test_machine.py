@@ -48,7 +48,7 @@ def test_server_and_client_have_a_core_each() -> None:
         assert {server, client} <= usable
 
 
-def test_one_core_is_not_enough() -> None:
+def test_a_single_core_is_not_enough() -> None:
     usable = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(usable)})
     try:

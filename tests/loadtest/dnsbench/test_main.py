@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from dnsbench.__main__ import main
 
-OURS = ["--servers", "ours", "--scenarios", "tcp", "--quick"]
-
 
 def test_a_missing_server_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--servers", "go"]) == 2
@@ -15,15 +13,18 @@ def test_a_missing_server_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("words", [["--servers", "bind"], ["--scenarios", "quick"], ["race"]])
-def test_what_is_not_known_is_told(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_word_is_told_with_those_to_choose_from(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as failure:
         main(words)
     assert failure.value.code == 2
     assert "choose from" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_a_run_prints_tables_and_keeps_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*OURS, "--results", str(tmp_path)]) == 0
+    assert main(["--servers", "ours", "--scenarios", "tcp", "--quick", "--results", str(tmp_path)]) == 0
     assert "### TCP saturated" in capsys.readouterr().out
     kept = json.loads((tmp_path / "nameserver.json").read_text())
     assert [each["server"] for each in kept["measurements"]] == ["ours"]

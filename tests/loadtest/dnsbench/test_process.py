@@ -8,7 +8,8 @@ import pytest
 from dnsbench.errors import BenchError
 from dnsbench.process import Server, Stat, running
 
-CORE = min(os.sched_getaffinity(0))
+from tests.loadtest.dnsbench.conftest import SERVER_CORE
+
 FORKING = ["sh", "-c", "sleep 60 & echo $!; wait"]
 BUSY = ["sh", "-c", "while :; do :; done"]
 
@@ -19,7 +20,7 @@ def test_a_stat_line_is_read_whatever_the_command_is_called() -> None:
 
 
 def test_memory_is_that_of_all_processes(tmp_path: Path) -> None:
-    with running(FORKING, CORE, 1, tmp_path / "log", lambda: (tmp_path / "log").stat().st_size > 0) as server:
+    with running(FORKING, SERVER_CORE, 1, tmp_path / "log", lambda: (tmp_path / "log").stat().st_size > 0) as server:
         alone = Stat.parse(Path(f"/proc/{server.pid}/stat").read_text()).rss_pages * os.sysconf("SC_PAGESIZE")
         assert server.rss_bytes > alone > 0
 
@@ -29,7 +30,7 @@ def test_the_cpu_that_is_used_is_seen(tmp_path: Path) -> None:
         return any(server.cpu_seconds >= 0.05 for server in started)
 
     started: list[Server] = []
-    with running(BUSY, CORE, 1, tmp_path / "log", lambda: True) as server:
+    with running(BUSY, SERVER_CORE, 1, tmp_path / "log", lambda: True) as server:
         started.append(server)
         deadline = time.monotonic() + 20
         while not has_worked():
@@ -38,7 +39,7 @@ def test_the_cpu_that_is_used_is_seen(tmp_path: Path) -> None:
 
 def test_children_end_with_the_server(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    with running(FORKING, CORE, 1, log, lambda: log.read_text().endswith("\n")):
+    with running(FORKING, SERVER_CORE, 1, log, lambda: log.read_text().endswith("\n")):
         child = Path("/proc") / log.read_text().strip()
         assert child.exists()
     assert not child.exists() or Stat.parse((child / "stat").read_text()).ended  # its new parent is yet to reap it
@@ -47,7 +48,7 @@ def test_children_end_with_the_server(tmp_path: Path) -> None:
 def test_a_server_that_ends_at_once_says_why(tmp_path: Path) -> None:
     with (
         pytest.raises(BenchError, match=r"code 3: no room"),
-        running(["sh", "-c", "echo no room; exit 3"], CORE, 1, tmp_path / "log", lambda: False),
+        running(["sh", "-c", "echo no room; exit 3"], SERVER_CORE, 1, tmp_path / "log", lambda: False),
     ):
         pass
 
@@ -58,6 +59,6 @@ def test_a_server_that_ends_while_it_is_measured_is_an_error(tmp_path: Path) -> 
 
 
 def _measure_one_that_ends(command: list[str], folder: Path) -> None:
-    with running(command, CORE, 1, folder / "log", lambda: True) as server:
+    with running(command, SERVER_CORE, 1, folder / "log", lambda: True) as server:
         (folder / "go").touch()
         os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)

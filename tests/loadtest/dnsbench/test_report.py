@@ -34,7 +34,7 @@ def test_a_client_at_its_limit_is_told() -> None:
     assert "limit" not in measurements(SATURATED, [idle])
 
 
-def test_what_is_not_known_is_a_dash() -> None:
+def test_a_figure_that_is_not_known_is_a_dash() -> None:
     line = measurements(SATURATED, [row("saturated", "ours", p50_us=0.0)]).splitlines()[-1]
     assert line.split("|")[4].strip() == "-"
 

@@ -12,7 +12,7 @@ def seconds(scenario: Scenario) -> float:
     return scenario.load.seconds * scenario.rounds * len(scenario.contestants)
 
 
-def test_all_scenarios_take_less_than_five_minutes() -> None:
+def test_the_scenarios_take_less_than_five_minutes() -> None:
     assert sum(map(seconds, SCENARIOS)) < 300
 
 

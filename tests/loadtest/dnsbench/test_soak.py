@@ -1,8 +1,7 @@
 """Tests of a long run: what it does each second, and how it is judged."""
 
-import os
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from dnsbench import soak
@@ -12,61 +11,61 @@ from dnsbench.progress import Progress
 from dnsbench.servers import Installed, Kind
 from dnsbench.soak import Soaked, growth, slope, verdicts
 
+from tests.loadtest.dnsbench.conftest import SERVER_CORE
 from tests.loadtest.dnsbench.figures import answers
 
 FLAT = [50.0] * 600
-FINE = answers(sent=10_000_000, lost=0, wrong=0)
-
-
-def test_memory_that_stays_has_neither_growth_nor_slope() -> None:
-    assert (growth(FLAT), slope(FLAT)) == (0, 0)
-
-
-def test_a_leak_is_growth_and_slope() -> None:
-    leaking = [50 + 0.01 * second for second in range(600)]
-    assert growth(leaking) == pytest.approx(0.01 * (600 - 10 - 60))
-    assert slope(leaking) == pytest.approx(0.01)
-
-
-def test_what_is_loaded_in_the_first_seconds_is_no_growth() -> None:
-    assert growth([20.0] * 10 + FLAT) == 0
-
-
-def test_a_run_too_short_has_no_growth() -> None:
-    assert growth(FLAT[:12]) is None
-
-
-class Case(NamedTuple):
-    soaked: Soaked
-    missed: list[str]
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("memory", "gained", "a_second"),
     [
-        Case(Soaked(FINE, 600, 599, 20.0, FLAT), []),
-        Case(Soaked(FINE.model_copy(update={"lost": 10}), 600, 599, 20.0, FLAT), []),
-        Case(
-            Soaked(FINE.model_copy(update={"lost": 11}), 600, 599, 20.0, FLAT),
-            ["queries lost by the server, of a million"],
-        ),
-        Case(Soaked(FINE.model_copy(update={"lost": 500, "dropped": 500}), 600, 599, 20.0, FLAT), []),
-        Case(Soaked(FINE.model_copy(update={"wrong": 1}), 600, 599, 20.0, FLAT), ["wrong answers"]),
-        Case(Soaked(FINE, 600, 590, 20.0, FLAT), ["changes not served within a second, of a hundred"]),
-        Case(
-            Soaked(FINE, 600, 599, 20.0, FLAT[:300] + [54.0] * 300), ["memory gained from the first minute to the last"]
+        (FLAT, 0, 0),
+        ([50 + 0.01 * second for second in range(600)], 0.01 * (600 - 10 - 60), 0.01),
+        ([20.0] * 10 + FLAT, 0, 0),  # what is loaded in the first seconds is no growth
+        (FLAT[:12], None, 0),
+    ],
+)
+def test_a_leak_is_growth_and_slope(memory: list[float], gained: float | None, a_second: float) -> None:
+    assert growth(memory) == (gained if gained is None else pytest.approx(gained))
+    assert slope(memory) == pytest.approx(a_second)
+
+
+def soaked(served: int = 599, memory: list[float] = FLAT, **changes: int) -> Soaked:
+    fine = answers(sent=10_000_000, lost=0, wrong=0)
+    return Soaked(fine.model_copy(update=changes), 600, served, 20.0, memory)
+
+
+@pytest.mark.parametrize(
+    ("run", "missed"),
+    [
+        (soaked(), []),
+        (soaked(lost=10), []),
+        (soaked(lost=11), ["queries lost by the server, of a million"]),
+        (soaked(lost=500, dropped=500), []),
+        (soaked(wrong=1), ["wrong answers"]),
+        (soaked(served=590), ["changes not served within a second, of a hundred"]),
+        (soaked(memory=FLAT[:300] + [54.0] * 300), ["memory gained from the first minute to the last"]),
+        (
+            soaked(memory=[50 + second / 150 for second in range(600)]),
+            [
+                "memory gained from the first minute to the last",
+                "memory gained an hour, by the slope",
+            ],
         ),
     ],
 )
-def test_a_soak_is_judged_by_loss_wrong_answers_changes_and_memory(case: Case) -> None:
-    assert [verdict.text for verdict in verdicts(case.soaked) if verdict.missed] == case.missed
+def test_a_soak_is_judged_by_loss_wrong_answers_changes_and_memory(run: Soaked, missed: list[str]) -> None:
+    assert [verdict.text for verdict in verdicts(run) if verdict.missed] == missed
 
 
+@pytest.mark.thorough
 def test_a_short_soak_loses_nothing_and_serves_its_changes(client: Client, tmp_path: Path) -> None:
-    server_core = min(os.sched_getaffinity(0))
-    bench = Bench(Installed.find({Kind.OURS}, None), client, server_core, tmp_path, Progress())
-    soaked = soak.soak(bench, minutes=3.5 / 60, rate=1000)
-    assert soaked.answers.hits + soaked.answers.misses + soaked.answers.lost == soaked.answers.sent
-    assert soaked.answers.junk > 0
-    assert soaked.changes == len(soaked.memory) >= 3
-    assert soaked.served > 0
+    often = replace(client, tick_seconds=0.5)
+    bench = Bench(Installed.find({Kind.OURS}, None), often, SERVER_CORE, tmp_path, Progress())
+    run = soak.soak(bench, minutes=1.7 / 60, rate=1000)
+    seen = run.answers
+    assert seen.hits + seen.misses + seen.lost == seen.sent
+    assert seen.junk > 0
+    assert run.changes == len(run.memory) >= 3
+    assert run.served > 0

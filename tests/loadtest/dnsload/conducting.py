@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,6 @@ from tsnameserver.records import Records, render
 from tests.loadtest.dnsload.responder import ADDRESS
 
 _RUNS = 4
-
 NAMES = [f"n{number}.tail1234.ts.net" for number in range(5)]
 
 
@@ -28,7 +28,6 @@ class Ran(NamedTuple):
     """A finished run; *runs* counts it and those before it that the machine was too busy for."""
 
     report: Report
-    session: Session
     runs: int
 
 
@@ -39,14 +38,24 @@ def records_file(folder: Path) -> Path:
     return path
 
 
+def small(settings: Settings) -> Settings:
+    """Return *settings* with few absent names, for a pool that is made at once."""
+    return replace(settings, mix=replace(settings.mix, absent_names=100))
+
+
+def run_settings(target: Target, folder: Path, *arguments: str) -> Settings:
+    """Return settings for a silent run; without other *arguments* of 100 queries in a tenth of a second."""
+    pace = () if {"--concurrency", "--rate", "--steps"} & {*arguments} else ("--rate", "1000", "--duration", "0.1")
+    base = ("--target", str(target), "--records", str(records_file(folder)), "--quiet")
+    return small(read_settings([*base, *pace, *arguments]))
+
+
 async def conduct(engine: str, target: Target, folder: Path, *arguments: str) -> Ran:
-    """Run an engine to its end; without other *arguments* 200 queries in half a second.
+    """Run an engine to its end, as `run_settings` has it.
 
     A run in which the client fell behind its schedule says something of the machine: it is made again, a few times.
     """
-    pace = () if {"--concurrency", "--rate", "--steps"} & {*arguments} else ("--rate", "400", "--duration", "0.5")
-    what = ("--target", str(target), "--records", str(records_file(folder)), "--engine", engine, "--quiet")
-    settings = read_settings([*what, *pace, *arguments])
+    settings = run_settings(target, folder, *arguments, "--engine", engine)
     targets = every_target(settings)
     runs = 0
     while True:
@@ -55,7 +64,7 @@ async def conduct(engine: str, target: Target, folder: Path, *arguments: str) ->
         exchanges = await _run(engine, session, targets, settings)
         report = make_report(settings, session, exchanges, About("now", engine, False))
         if not report.totals.unsent or runs == _RUNS:
-            return Ran(report, session, runs)
+            return Ran(report, runs)
 
 
 async def _run(engine: str, session: Session, targets: Sequence[Target], settings: Settings) -> Sequence[Exchange]:

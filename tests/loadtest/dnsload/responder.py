@@ -20,59 +20,56 @@ Respond = Callable[[int, bytes], bytes | None]
 
 def response(query: bytes) -> dns.message.Message:
     """Return a response with AA and no records."""
-    made = dns.message.make_response(dns.message.from_wire(query))
-    made.flags |= dns.flags.AA
-    return made
+    reply = dns.message.make_response(dns.message.from_wire(query))
+    reply.flags |= dns.flags.AA
+    return reply
 
 
-def well(number: int, query: bytes, address: str = ADDRESS) -> bytes | None:
-    """Answer ADDRESS for every name, NXDOMAIN for those that dnsload made up, and nothing to what is malformed."""
+def answer_well(number: int, query: bytes, address: str = ADDRESS) -> bytes | None:
+    """Answer *address* for every name, NXDOMAIN for those that dnsload made up, and nothing to what is malformed."""
     del number
     try:
-        made = response(query)
+        reply = response(query)
     except dns.exception.DNSException:
         return None
-    if not made.question or str(made.question[0].name).startswith("dnsload-"):
-        made.set_rcode(dns.rcode.NXDOMAIN)
+    if not reply.question or str(reply.question[0].name).startswith("dnsload-"):
+        reply.set_rcode(dns.rcode.NXDOMAIN)
     else:
-        made.answer.append(dns.rrset.from_text(made.question[0].name, 5, "IN", "A", address))
-    return made.to_wire()
+        reply.answer.append(dns.rrset.from_text(reply.question[0].name, 5, "IN", "A", address))
+    return reply.to_wire()
 
 
-class Datagrams(asyncio.DatagramProtocol):
+class _Datagrams(asyncio.DatagramProtocol):
     """Answers each query as it is told, *delay* seconds later."""
 
     def __init__(self, respond: Respond, delay: float, copies: int) -> None:
-        self.respond = respond
-        self.delay = delay
-        self.copies = copies
-        self.count = 0
-        self.transport: Any = None
+        self._respond = respond
+        self._delay = delay
+        self._copies = copies
+        self._count = 0
+        self._transport: Any = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
+        self._transport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        self.count += 1
-        answer = self.respond(self.count, data)
+        self._count += 1
+        answer = self._respond(self._count, data)
         if answer is None:
             return
-        for _ in range(self.copies):
-            if self.delay:
-                asyncio.get_running_loop().call_later(self.delay, self._send, answer, addr)
-            else:
-                self._send(answer, addr)
+        for _ in range(self._copies):
+            asyncio.get_running_loop().call_later(self._delay, self._send, answer, addr)
 
     def _send(self, answer: bytes, addr: tuple[str, int]) -> None:
-        if not self.transport.is_closing():
-            self.transport.sendto(answer, addr)
+        if not self._transport.is_closing():
+            self._transport.sendto(answer, addr)
 
 
 @asynccontextmanager
-async def udp_responder(respond: Respond = well, delay: float = 0, copies: int = 1) -> AsyncIterator[Target]:
+async def udp_responder(respond: Respond = answer_well, delay: float = 0, copies: int = 1) -> AsyncIterator[Target]:
     """Answer by UDP."""
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: Datagrams(respond, delay, copies), local_addr=("127.0.0.1", 0)
+        lambda: _Datagrams(respond, delay, copies), local_addr=("127.0.0.1", 0)
     )
     try:
         yield Target(*transport.get_extra_info("sockname"))
@@ -91,7 +88,7 @@ def _framed(answer: bytes | None) -> bytes:
 
 
 class Tens:
-    """Answers ten queries of a connection at a time, the last first: only who pipelines gets any."""
+    """Answers ten queries of a connection at a time, the last first: only a client that pipelines gets any."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -102,7 +99,7 @@ class Tens:
         try:
             while True:
                 queries = [await _read_query(reader) for _ in range(10)]
-                writer.writelines(_framed(well(0, query)) for query in reversed(queries))
+                writer.writelines(_framed(answer_well(0, query)) for query in reversed(queries))
         except asyncio.IncompleteReadError:
             return
         finally:
@@ -119,17 +116,17 @@ async def relay_of_tens() -> AsyncIterator[Tens]:
 
 
 @asynccontextmanager
-async def tcp_responder(respond: Respond = well, close_after: int | None = None) -> AsyncIterator[Target]:
+async def tcp_responder(respond: Respond = answer_well, close_after: int | None = None) -> AsyncIterator[Target]:
     """Answer by TCP; a connection ends after so many queries."""
     count = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal count
-        served = 0
+        answered = 0
         try:
-            while close_after is None or served < close_after:
+            while close_after is None or answered < close_after:
                 query = await _read_query(reader)
-                count, served = count + 1, served + 1
+                count, answered = count + 1, answered + 1
                 writer.write(_framed(respond(count, query)))
         except (OSError, asyncio.IncompleteReadError):
             return

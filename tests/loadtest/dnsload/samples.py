@@ -1,22 +1,16 @@
 """A made-up run, for the tests of what is written about it."""
 
 from collections import Counter
-from pathlib import Path
 
 from dnsload.app import make_session
-from dnsload.exchange import Exchange
 from dnsload.recording import Recording
 from dnsload.report import About, Report, make_report
 from dnsload.schedule import SECOND
-from dnsload.session import Session
 from dnsload.settings import Settings, read_settings
 
-from tests.loadtest.dnsload.conducting import records_file
 
-
-def settings_for(folder: Path, *arguments: str) -> Settings:
-    base = ("--target", "192.0.2.53", "--records", str(records_file(folder)), "--quiet")
-    return read_settings([*base, *arguments])
+def settings_for(*arguments: str) -> Settings:
+    return read_settings(["--target", "192.0.2.53", "--name", "a.ts.net", "--quiet", *arguments])
 
 
 def record(recording: Recording, seconds: int, **counts: int) -> None:
@@ -34,13 +28,10 @@ def record(recording: Recording, seconds: int, **counts: int) -> None:
     recording.end(start + seconds * SECOND)
 
 
-def report_on(folder: Path, *arguments: str, seconds: int = 3, **counts: int) -> Report:
+def report_on(*arguments: str, seconds: int = 3, **counts: int) -> Report:
     """Return the report on a run with such seconds."""
-    settings = settings_for(folder, *arguments)
+    settings = settings_for(*arguments)
     session = make_session(settings)
     record(session.recording, seconds, **counts)
-    return report_of(settings, session, [session.exchange(target) for target in settings.targets])
-
-
-def report_of(settings: Settings, session: Session, exchanges: list[Exchange]) -> Report:
+    exchanges = [session.exchange(target) for target in settings.targets]
     return make_report(settings, session, exchanges, About("2026-01-02T03:04:05+00:00", "mmsg", interrupted=False))

@@ -3,66 +3,57 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import dns.flags
 import dns.message
-import dns.rcode
 import dns.rrset
 import pytest
+from dns.flags import AA, TC
+from dns.rcode import BADVERS, NOERROR, NXDOMAIN, SERVFAIL, Rcode
 from dnsload.checking import Checker, Fate, without_ttls
 from dnsload.expectations import KnownNames
 from dnsload.workload import Mix, QueryForm, Question, Workload
 
 DB = "db.tail1234.ts.net"
 OTHER = "other.tail1234.ts.net"
-KNOWN = KnownNames({DB: {"A": frozenset({"100.64.0.1", "100.64.0.2"})}, OTHER: {"A": frozenset({"100.64.0.3"})}})
-SOA = "ts.net. {} IN SOA ns.ts.net. hostmaster.ts.net. 1 2 3 4 5"
+FIRST, SECOND, OTHERS = "100.64.0.1", "100.64.0.2", "100.64.0.3"
+KNOWN = KnownNames({DB: {"A": frozenset({FIRST, SECOND})}, OTHER: {"A": frozenset({OTHERS})}})
+SOA = "ns.ts.net. hostmaster.ts.net. 1 2 3 4 5"
 
 
-def workload(miss: float = 0.0) -> Workload:
-    return Workload([Question(DB, "A"), Question(OTHER, "A")], KNOWN, QueryForm(edns=1232), Mix(miss=miss))
+def workload(miss: float = 0.0, known: KnownNames | None = KNOWN) -> Workload:
+    questions = [Question(DB, "A"), Question(OTHER, "A")]
+    return Workload(questions, known, QueryForm(edns=1232), Mix(miss=miss, absent_names=60))
 
 
-def response(packet: bytes) -> dns.message.Message:
-    """Return a response that is right but for its records."""
-    made = dns.message.make_response(dns.message.from_wire(b"\x00\x00" + packet))
-    made.flags |= dns.flags.AA
-    return made
-
-
-def right(packet: bytes, ttl: int = 5, *addresses: str) -> dns.message.Message:
-    made = response(packet)
-    texts = addresses or ("100.64.0.1", "100.64.0.2")
-    made.answer.append(dns.rrset.from_text(made.question[0].name, ttl, "IN", "A", *texts))
-    return made
+def response(packet: bytes, rcode: Rcode = NOERROR, flags: int = AA) -> dns.message.Message:
+    reply = dns.message.make_response(dns.message.from_wire(b"\x00\x00" + packet))
+    reply.flags |= flags
+    reply.set_rcode(rcode)
+    return reply
 
 
 def wire(message: dns.message.Message) -> bytes:
     return message.to_wire()[2:]
 
 
-def truncated(packet: bytes) -> bytes:
-    made = response(packet)
-    made.flags |= dns.flags.TC
-    return wire(made)
+def empty(packet: bytes, rcode: Rcode = NOERROR, flags: int = AA) -> bytes:
+    return wire(response(packet, rcode, flags))
 
 
-def rcode(packet: bytes, code: dns.rcode.Rcode) -> bytes:
-    made = response(packet)
-    made.set_rcode(code)
-    return wire(made)
+def addresses(packet: bytes, *texts: str, ttl: int = 5, flags: int = AA) -> bytes:
+    reply = response(packet, flags=flags)
+    reply.answer.append(dns.rrset.from_text(reply.question[0].name, ttl, "IN", "A", *texts))
+    return wire(reply)
 
 
-def not_authoritative(packet: bytes) -> bytes:
-    made = right(packet)
-    made.flags &= ~dns.flags.AA
-    return wire(made)
+def right(packet: bytes) -> bytes:
+    return addresses(packet, FIRST, SECOND)
 
 
 def alias(packet: bytes) -> bytes:
-    made = response(packet)
-    made.answer.append(dns.rrset.from_text(made.question[0].name, 5, "IN", "CNAME", "x.ts.net."))
-    made.answer.append(dns.rrset.from_text("x.ts.net.", 5, "IN", "A", "100.64.0.1", "100.64.0.2"))
-    return wire(made)
+    reply = response(packet)
+    reply.answer.append(dns.rrset.from_text(reply.question[0].name, 5, "IN", "CNAME", "x.ts.net."))
+    reply.answer.append(dns.rrset.from_text("x.ts.net.", 5, "IN", "A", FIRST, SECOND))
+    return wire(reply)
 
 
 class Case(NamedTuple):
@@ -73,21 +64,21 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case("right", lambda packet: wire(right(packet)), Fate.RIGHT),
-    Case("another order", lambda packet: wire(right(packet, 5, "100.64.0.2", "100.64.0.1")), Fate.RIGHT),
+    Case("right", right, Fate.RIGHT),
+    Case("another order", lambda packet: addresses(packet, SECOND, FIRST), Fate.RIGHT),
     Case("an alias", alias, Fate.RIGHT),
-    Case("one address is missing", lambda packet: wire(right(packet, 5, "100.64.0.1")), Fate.WRONG, "addresses"),
-    Case("another address", lambda packet: wire(right(packet, 5, "192.0.2.1")), Fate.WRONG, "addresses"),
-    Case("no address", lambda packet: wire(response(packet)), Fate.WRONG, "addresses"),
-    Case("NXDOMAIN", lambda packet: rcode(packet, dns.rcode.NXDOMAIN), Fate.WRONG, "rcode"),
-    Case("BADVERS", lambda packet: rcode(packet, dns.rcode.BADVERS), Fate.WRONG, "rcode"),
-    Case("no AA", not_authoritative, Fate.WRONG, "not authoritative"),
-    Case("truncated", truncated, Fate.TRUNCATED),
+    Case("one address is missing", lambda packet: addresses(packet, FIRST), Fate.WRONG, "addresses"),
+    Case("another address", lambda packet: addresses(packet, "192.0.2.1"), Fate.WRONG, "addresses"),
+    Case("no address", empty, Fate.WRONG, "addresses"),
+    Case("NXDOMAIN", lambda packet: empty(packet, NXDOMAIN), Fate.WRONG, "rcode"),
+    Case("BADVERS", lambda packet: empty(packet, BADVERS), Fate.WRONG, "rcode"),
+    Case("no AA", lambda packet: addresses(packet, FIRST, SECOND, flags=0), Fate.WRONG, "not authoritative"),
+    Case("truncated", lambda packet: empty(packet, flags=AA | TC), Fate.TRUNCATED),
     Case("the query itself", lambda packet: packet, Fate.WRONG, "not a response"),
-    Case("another name", lambda packet: wire(right(packet)).replace(b"\x02db", b"\x02dc"), Fate.WRONG, "question"),
-    Case("another case", lambda packet: wire(right(packet)).replace(b"\x02db", b"\x02dB"), Fate.WRONG, "question"),
-    Case("cut short", lambda packet: wire(right(packet))[:-12], Fate.WRONG, "malformed"),
-    Case("a header only", lambda packet: wire(right(packet))[:10], Fate.WRONG, "question"),
+    Case("another name", lambda packet: right(packet).replace(b"\x02db", b"\x02dc"), Fate.WRONG, "question"),
+    Case("another case", lambda packet: right(packet).replace(b"\x02db", b"\x02dB"), Fate.WRONG, "question"),
+    Case("cut short", lambda packet: right(packet)[:-12], Fate.WRONG, "malformed"),
+    Case("a header only", lambda packet: right(packet)[:10], Fate.WRONG, "question"),
     Case("nothing", lambda _: b"", Fate.WRONG, "question"),
 ]
 
@@ -105,37 +96,36 @@ def test_an_answer_is_judged(case: Case) -> None:
 def test_an_answer_to_another_of_our_questions_is_foreign() -> None:
     load = workload()
     checker = Checker(load.pool)
-    answer = wire(right(load.pool[1].packet, 5, "100.64.0.3"))
+    answer = addresses(load.pool[1].packet, OTHERS)
     assert checker.judge(0, answer).fate is Fate.FOREIGN
     assert checker.judge(1, answer).fate is Fate.RIGHT
     assert checker.judge(0, answer).fate is Fate.FOREIGN
     assert not checker.reasons
 
 
-def test_over_tcp_nothing_may_be_truncated() -> None:
+def test_an_answer_by_tcp_may_not_be_truncated() -> None:
     load = workload()
-    assert Checker(load.pool, stream=True).judge(0, truncated(load.pool[0].packet)).fate is Fate.WRONG
+    assert Checker(load.pool, stream=True).judge(0, empty(load.pool[0].packet, flags=AA | TC)).fate is Fate.WRONG
 
 
 def test_a_resolver_need_not_be_authoritative() -> None:
     load = workload()
     checker = Checker(load.pool, authoritative=False)
-    assert checker.judge(0, not_authoritative(load.pool[0].packet)).fate is Fate.RIGHT
+    assert checker.judge(0, addresses(load.pool[0].packet, FIRST, SECOND, flags=0)).fate is Fate.RIGHT
 
 
-def test_without_records_the_rcode_is_all_that_counts() -> None:
-    load = Workload([Question(DB, "A")], None, QueryForm(), Mix())
+def test_the_rcode_is_all_that_counts_without_records() -> None:
+    load = workload(known=None)
     checker = Checker(load.pool)
-    assert checker.judge(0, wire(right(load.pool[0].packet, 5, "192.0.2.1"))).fate is Fate.RIGHT
-    assert checker.judge(0, rcode(load.pool[0].packet, dns.rcode.NXDOMAIN)).fate is Fate.RIGHT
-    assert checker.judge(0, rcode(load.pool[0].packet, dns.rcode.SERVFAIL)).fate is Fate.WRONG
+    assert checker.judge(0, addresses(load.pool[0].packet, "192.0.2.1")).fate is Fate.RIGHT
+    assert checker.judge(0, empty(load.pool[0].packet, NXDOMAIN)).fate is Fate.RIGHT
+    assert checker.judge(0, empty(load.pool[0].packet, SERVFAIL)).fate is Fate.WRONG
 
 
-def absent(packet: bytes, code: dns.rcode.Rcode = dns.rcode.NXDOMAIN, ttl: int = 5) -> bytes:
-    made = response(packet)
-    made.set_rcode(code)
-    made.authority.append(dns.rrset.from_text("ts.net.", ttl, "IN", "SOA", SOA.split("SOA ")[1]))
-    return wire(made)
+def absent(packet: bytes, rcode: Rcode = NXDOMAIN, ttl: int = 5) -> bytes:
+    reply = response(packet, rcode)
+    reply.authority.append(dns.rrset.from_text("ts.net.", ttl, "IN", "SOA", SOA))
+    return wire(reply)
 
 
 def test_absent_names_are_judged_by_what_they_share() -> None:
@@ -143,31 +133,28 @@ def test_absent_names_are_judged_by_what_they_share() -> None:
     checker = Checker(load.pool)
     for place in range(2, 50):
         assert checker.judge(place, absent(load.pool[place].packet, ttl=place)).fate is Fate.RIGHT
-        assert checker.judge(place, absent(load.pool[place].packet, dns.rcode.NOERROR)).fate is Fate.WRONG
+        assert checker.judge(place, absent(load.pool[place].packet, NOERROR)).fate is Fate.WRONG
         assert checker.judge(place, absent(load.pool[place + 1].packet)).fate is Fate.FOREIGN
     assert checker.reasons == {"rcode": 48}
 
 
 def test_ttls_that_count_down_do_not_make_another_answer() -> None:
-    load = workload()
-    first, second = (wire(right(load.pool[1].packet, ttl, "100.64.0.3")) for ttl in (300, 299))
+    packet = workload().pool[1].packet
+    first, second = (addresses(packet, OTHERS, ttl=ttl) for ttl in (300, 299))
     assert first != second
     assert without_ttls(first) == without_ttls(second)
-    other = wire(right(load.pool[1].packet, 300, "192.0.2.1"))
-    assert without_ttls(other) != without_ttls(first)
+    assert without_ttls(addresses(packet, "192.0.2.1", ttl=300)) != without_ttls(first)
 
 
 def test_the_flags_of_an_opt_record_are_no_ttl() -> None:
-    load = workload()
-    assert without_ttls(rcode(load.pool[0].packet, dns.rcode.BADVERS)) != without_ttls(
-        wire(response(load.pool[0].packet))
-    )
+    packet = workload().pool[0].packet
+    assert without_ttls(empty(packet, BADVERS)) != without_ttls(empty(packet))
 
 
 def test_the_first_wrong_answers_are_told_in_words() -> None:
     load = workload()
     checker = Checker(load.pool)
     for last in range(1, 30):
-        checker.judge(0, wire(right(load.pool[0].packet, 5, f"192.0.2.{last}")))
+        checker.judge(0, addresses(load.pool[0].packet, f"192.0.2.{last}"))
     assert checker.examples[0] == f"{DB} A: 192.0.2.1 instead of 100.64.0.1, 100.64.0.2"
     assert (len(checker.examples), checker.reasons["addresses"]) == (10, 29)

@@ -89,15 +89,17 @@ def test_no_id_is_used_twice_while_it_is_outstanding(exchange: Exchange, tally: 
 
 
 def test_ids_go_round(exchange: Exchange, tally: Tally) -> None:
-    for number in range(IDS + 10):
+    exchange.open([0] * (IDS - 10), [0] * (IDS - 10), 0, Tally())
+    exchange.abandon(Tally())
+    for number in range(IDS - 10, IDS + 10):
         assert exchange.next_id == number % IDS
         exchange.open([number % 2], [number], number, tally)
         exchange.close(tally, number % IDS, answer(number % 2), number)
         exchange.expire(number, tally)
-    assert (tally.right, tally.unexpected, exchange.room) == (IDS + 10, 0, IDS)
+    assert (tally.right, tally.unexpected, exchange.room) == (20, 0, IDS)
 
 
-def test_what_is_abandoned_is_lost_at_once(exchange: Exchange, tally: Tally) -> None:
+def test_a_query_that_is_abandoned_is_lost_at_once(exchange: Exchange, tally: Tally) -> None:
     exchange.open([0, 1, MALFORMED], [0, 0, 0], 0, tally)
     exchange.close(tally, 0, answer(0), 1)
     exchange.abandon(tally)

@@ -22,13 +22,13 @@ def settings(**environment: str) -> Settings:
     return read_settings(arguments)
 
 
-def test_its_arguments_are_good() -> None:
+def test_the_jobs_arguments_are_good() -> None:
     read = settings(TARGET="192.0.2.10:53", RATE="1..5000", DURATION="24h")
     assert (str(read.targets[0]), read.form.recursion_desired) == ("192.0.2.10:53", True)
     assert read.speed.seconds == 24 * 3600
 
 
-def test_it_mounts_the_records_where_it_reads_them() -> None:
+def test_the_job_mounts_the_records_where_it_reads_them() -> None:
     (container,) = pod()["containers"]
     (mount,) = container["volumeMounts"]
     (volume,) = pod()["volumes"]
@@ -36,7 +36,7 @@ def test_it_mounts_the_records_where_it_reads_them() -> None:
     assert settings(TARGET="192.0.2.10").records == (Path(mount["mountPath"]),)
 
 
-def test_it_mounts_all_shards_that_there_may_be() -> None:
+def test_the_job_mounts_every_shard_that_a_set_may_have() -> None:
     (volume,) = pod()["volumes"]
     first, *others = (source["configMap"] for source in volume["projected"]["sources"])
     assert first == {"name": CONFIGMAP_NAME, "items": [{"key": RECORDS_KEY, "path": RECORDS_KEY}]}

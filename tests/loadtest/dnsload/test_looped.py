@@ -7,13 +7,12 @@ from pathlib import Path
 from dnsload.app import every_target, make_session
 from dnsload.channels import Datagrams
 from dnsload.looped import LoopedEngine, fine_loop
-from dnsload.settings import read_settings
 
-from tests.loadtest.dnsload.conducting import records_file
+from tests.loadtest.dnsload.conducting import run_settings
 from tests.loadtest.dnsload.responder import udp_responder
 
 
-def test_its_loop_waits_to_the_microsecond() -> None:
+def test_the_loop_waits_to_the_microsecond() -> None:
     with asyncio.Runner(loop_factory=fine_loop) as runner:
         # The loop tells of it in no other way; epoll would wait for whole milliseconds.
         assert isinstance(vars(runner.get_loop())["_selector"], selectors.SelectSelector)
@@ -21,7 +20,7 @@ def test_its_loop_waits_to_the_microsecond() -> None:
 
 async def test_a_cancelled_run_has_recorded_what_came_before(tmp_path: Path) -> None:
     async with udp_responder() as target:
-        settings = read_settings(["--target", str(target), "--records", str(records_file(tmp_path)), "--quiet"])
+        settings = run_settings(target, tmp_path, "--rate", "1000", "--duration", "10")
         session = make_session(settings)
         engine = LoopedEngine(session, every_target(settings), Datagrams)
         running = asyncio.create_task(engine.run())

@@ -1,135 +1,139 @@
-"""Tests of the command as people run it, against the real nameserver."""
+"""Tests of the command: whole runs against the real nameserver, what is written, exit codes and signals."""
 
-import asyncio
 import json
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import pytest_asyncio
+from dnsload.__main__ import main
+from dnsload.app import run
+from dnsload.settings import read_settings
 from tsnameserver.records import Records, render
 
-from tests.loadtest.dnsload.conducting import records_file
-from tests.loadtest.dnsload.responder import udp_responder
+from tests.loadtest.dnsload.conducting import records_file, small
 from tests.support.nameserver import nameserver
 
 RECORDS = Records(
     ip4={f"n{number}.tail1234.ts.net": [f"100.64.0.{number}", "100.64.1.1"] for number in range(200)},
     ip6={f"n{number}.tail1234.ts.net": ["2001:db8::1"] for number in range(100)},
 )
-EVERYTHING = ("--types", "A,AAAA,MX", "--miss", "0.2", "--malformed", "0.05", "--edns", "1232")
-
-
-class Ended(NamedTuple):
-    code: int | None
-    stdout: str
-    stderr: str
+EVERYTHING = "--types A,AAAA,MX --miss 0.2 --malformed 0.05 --edns 1232 --max-loss 0 --timeout 1 --quiet"
+COMMAND = (sys.executable, "-m", "dnsload")
 
 
 class Server(NamedTuple):
     target: str
     records: Path
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return "--target", self.target, "--records", str(self.records)
 
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    path = tmp_path / "records.json"
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    path = tmp_path_factory.mktemp("server") / "records.json"
     path.write_text(render(RECORDS))
     async with nameserver(path) as running:
         await running.says("serving 200 names")
         yield Server(f"127.0.0.1:{running.port}", path)
 
 
-async def started(*arguments: str) -> asyncio.subprocess.Process:
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(sys.executable, "-m", "dnsload", *arguments, stdout=pipe, stderr=pipe)
-
-
-async def dnsload(*arguments: str) -> Ended:
-    process = await started(*arguments)
-    async with asyncio.timeout(45):
-        stdout, stderr = await process.communicate()
-    return Ended(process.returncode, stdout.decode(), stderr.decode())
-
-
 @pytest.mark.parametrize(
     "how",
     [
-        ("--rate", "500", "--duration", "1", "--engine", "asyncio"),
-        ("--rate", "500", "--duration", "1", "--engine", "mmsg"),
-        ("--rate", "500", "--duration", "1", "--tcp"),
-        ("--concurrency", "20", "--duration", "1"),
-        ("--concurrency", "20", "--duration", "1", "--tcp", "--dnssec-ok"),
+        "--rate 1000 --duration 0.2 --engine asyncio",
+        "--rate 1000 --duration 0.2 --engine mmsg",
+        "--rate 1000 --duration 0.2 --tcp",
+        "--concurrency 20 --duration 0.2",
+        "--concurrency 20 --duration 0.2 --tcp --dnssec-ok",
     ],
-    ids=" ".join,
 )
-async def test_the_nameserver_answers_all_of_it_right(server: Server, tmp_path: Path, how: tuple[str, ...]) -> None:
-    out = tmp_path / "report.json"
-    base = ("--target", server.target, "--records", str(server.records), "--json", str(out), "--max-loss", "0")
-    ended = await dnsload(*base, *how, *EVERYTHING)
-    assert ended.code == 0, ended
-    totals = json.loads(out.read_text())["totals"]
-    assert totals["answered"] == totals["sent"] > 100
-    assert {"NOERROR", "NXDOMAIN"} == {*totals["rcodes"]}
-    assert totals["malformed_sent"] > 0
+def test_the_nameserver_answers_every_query_right(server: Server, how: str) -> None:
+    report = run(small(read_settings([*server.arguments, *EVERYTHING.split(), *how.split()])))
+    assert (report.failures, report.wrong_examples, report.interrupted) == ([], [], False)
+    assert report.totals.answered == report.totals.sent > 100
+    assert {"NOERROR", "NXDOMAIN"} == {*report.totals.rcodes}
+    assert report.totals.malformed_sent > 0
 
 
-async def test_it_reports_each_second_and_at_the_end(server: Server, tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    what = ("--target", server.target, "--records", str(server.records), "--rate", "200", "--duration", "2")
-    ended = await dnsload(*what, "--html", str(page))
+def test_a_run_reports_each_second_and_at_the_end(server: Server, tmp_path: Path) -> None:
+    out, page = tmp_path / "report.json", tmp_path / "report.html"
+    how = ("--rate", "200", "--duration", "2.2", "--json", str(out), "--html", str(page))
+    ended = subprocess.run([*COMMAND, *server.arguments, *how], capture_output=True, text=True, timeout=45, check=False)
+    assert ended.returncode == 0, ended
     assert len([line for line in ended.stderr.splitlines() if " s   sent " in line]) >= 2
     assert ended.stdout.splitlines()[-1] == "ok"
+    assert json.loads(out.read_text())["totals"]["answered"] == 440
     assert page.read_text().startswith("<!DOCTYPE html>")
 
 
-@pytest.mark.parametrize("how", [("--engine", "asyncio"), ("--engine", "mmsg"), ("--tcp",)], ids=" ".join)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_ends_it_early_and_it_still_reports(
-    server: Server, how: tuple[str, ...], number: signal.Signals
-) -> None:
-    what = ("--target", server.target, "--records", str(server.records), "--rate", "200", "--duration", "1h")
-    process = await started(*what, *how)
-    assert process.stderr is not None
-    async with asyncio.timeout(30):
-        assert b"sent" in await process.stderr.readline()
+@pytest.mark.parametrize(
+    ("how", "number"),
+    [
+        ("--engine=asyncio", signal.SIGINT),
+        ("--engine=mmsg", signal.SIGTERM),
+        pytest.param("--engine=asyncio", signal.SIGTERM, marks=pytest.mark.thorough),
+        pytest.param("--engine=mmsg", signal.SIGINT, marks=pytest.mark.thorough),
+        pytest.param("--tcp", signal.SIGINT, marks=pytest.mark.thorough),
+        pytest.param("--tcp", signal.SIGTERM, marks=pytest.mark.thorough),
+    ],
+)
+def test_a_signal_ends_a_run_early_with_its_report(server: Server, how: str, number: signal.Signals) -> None:
+    command = [*COMMAND, *server.arguments, "--rate", "200", "--duration", "30", how]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
         process.send_signal(number)
-        stdout, _ = await process.communicate()
+        stdout, _ = process.communicate(timeout=40)
+    assert "sent" in first
     assert process.returncode == 0
-    assert "(interrupted)" in stdout.decode()
+    assert "(interrupted)" in stdout
 
 
-async def test_wrong_answers_are_exit_code_1(server: Server, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    ended = await dnsload("--target", server.target, "--records", str(records_file(other)), "--duration", "0.2")
-    assert ended.code == 1
-    assert "FAILED: " in ended.stdout
+def test_wrong_answers_are_exit_code_1(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--target", server.target, "--records", str(records_file(tmp_path)), "--duration", "0.2"]
+    assert main(arguments) == 1
+    assert "FAILED: " in capsys.readouterr().out
 
 
-async def test_loss_is_exit_code_1(tmp_path: Path) -> None:
-    async with udp_responder(lambda *_: None) as target:
-        what = ("--target", str(target), "--name", "a.ts.net", "--duration", "0.2", "--timeout", "0.2")
-        assert (await dnsload(*what)).code == 1
-        assert (await dnsload(*what, "--max-loss", "1")).code == 0
+def test_loss_is_exit_code_1_unless_it_is_allowed() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        target = f"127.0.0.1:{silent.getsockname()[1]}"
+        arguments = ["--target", target, "--name", "a.ts.net", "--duration", "0.1", "--timeout", "0.1"]
+        assert main(arguments) == 1
+        assert main([*arguments, "--max-loss", "1"]) == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("--rate 2000000", "--rate: 2000000 queries a second is not more than 0 and at most 1,000,000"),
-        ("--records /none.json", "/none.json can't be read: No such file or directory"),
-        ("--name a.ts.net --target 255.255.255.255 --engine asyncio", "255.255.255.255:53 can't be reached"),
-        ("--name a.ts.net --target 255.255.255.255 --engine mmsg", "255.255.255.255:53 can't be reached"),
-        ("--name a..b", "'a..b' is no DNS name"),
-        ("--name a.ts.net --types XX", "'XX' is no type of record"),
-        ("--name a.ts.net --html /none/report.html", "/none/report.html can't be written"),
-        ("", "what to ask?"),
+        ("127.0.0.1 --records /none.json", "/none.json can't be read: No such file or directory"),
+        ("255.255.255.255 --name a.ts.net --engine asyncio", "255.255.255.255:53 can't be reached"),
+        ("255.255.255.255 --name a.ts.net --engine mmsg", "255.255.255.255:53 can't be reached"),
+        ("127.0.0.1 --name a..b", "'a..b' is no DNS name"),
+        ("127.0.0.1 --name a.ts.net --html /none/report.html", "/none/report.html can't be written"),
+        ("127.0.0.1 --name a.ts.net --json /none/report.json", "/none/report.json can't be written"),
+        ("127.0.0.1", "what to ask?"),
     ],
 )
-async def test_bad_input_is_one_line_and_exit_code_2(arguments: str, words: str) -> None:
-    ended = await dnsload("--target", "127.0.0.1", *arguments.split())
-    assert (ended.code, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
-    assert ended.stderr.startswith(f"dnsload: {words}")
+def test_bad_input_is_one_line_and_exit_code_2(arguments: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--target", *arguments.split()]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+    assert printed.err.startswith(f"dnsload: {words}")
+
+
+def test_the_process_ends_with_the_exit_code() -> None:
+    command = [*COMMAND, "--target", "127.0.0.1", "--rate", "2000000"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=45, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    words = "--rate: 2000000 queries a second is not more than 0 and at most 1,000,000"
+    assert ended.stderr == f"dnsload: {words}\n"

@@ -1,8 +1,7 @@
-"""Tests of the HTML report."""
+"""Tests of the HTML report: of a plain run, and of one that has everything that a page can tell."""
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from dnsload.page import page
@@ -10,15 +9,21 @@ from dnsload.page import page
 from tests.loadtest.dnsload.samples import report_on
 
 
-class Reader(HTMLParser):
+class Page(HTMLParser):
     """Collects texts, and addresses that a browser would fetch."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, source: str) -> None:
         super().__init__()
+        self.source = source
         self.texts: list[str] = []
         self.fetched: list[str] = []
         self.plots = 0
-        self.feed(text)
+        self.feed(source)
+
+    @property
+    def verdict(self) -> str:
+        """What comes before the counts of queries."""
+        return " ".join(self.texts[: self.texts.index("Queries")])
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.plots += tag == "svg"
@@ -29,29 +34,46 @@ class Reader(HTMLParser):
         self.texts.append(data.strip())
 
 
-def test_it_has_plots_tables_and_settings_and_fetches_nothing(tmp_path: Path) -> None:
-    text = page(report_on(tmp_path))
-    read = Reader(text)
-    assert (read.plots, read.fetched) == (5, [])
-    assert not re.search(r"@import|url\((?!#)", text)
-    assert {"p99.99", "300", "Settings", "time-out", "192.0.2.53:53"} <= {*read.texts}
+@pytest.fixture(scope="module")
+def plain() -> Page:
+    return Page(page(report_on()))
 
 
-@pytest.mark.parametrize(
-    ("counts", "words"),
-    [({}, "OK:"), ({"wrong": 1}, "3 answers were wrong."), ({"client_drops": 1}, "Limited by the client:")],
-)
-def test_its_verdict_is_at_the_top(tmp_path: Path, counts: dict[str, int], words: str) -> None:
-    texts = Reader(page(report_on(tmp_path, **counts))).texts
-    assert words in texts[: texts.index("Queries")]
+@pytest.fixture(scope="module")
+def full() -> Page:
+    """Of steps, two targets, failures and a busy client; with the comparison and the examples of other runs."""
+    report = report_on("--steps", "100,2000", "--target", "2001:db8::1", wrong=1, client_drops=1)
+    soak = report_on("--soak", seconds=30).soak
+    wrong = {"wrong_reasons": {"addresses": 1234}, "wrong_examples": ["<script>"]}
+    return Page(page(report.model_copy(update={"soak": soak, "interrupted": True, **wrong})))
 
 
-def test_steps_targets_and_soak_have_their_tables(tmp_path: Path) -> None:
-    assert "2,000/s" in Reader(page(report_on(tmp_path, "--steps", "100,2000"))).texts
-    assert "Targets" in Reader(page(report_on(tmp_path, "--target", "2001:db8::1"))).texts
-    assert "Soak: beginning and end" in Reader(page(report_on(tmp_path, "--soak", seconds=30))).texts
+def test_a_page_has_plots_tables_and_settings_and_fetches_nothing(plain: Page) -> None:
+    assert (plain.plots, plain.fetched) == (5, [])
+    assert not re.search(r"@import|url\((?!#)", plain.source)
+    assert {"p99.99", "300", "Settings", "time-out", "192.0.2.53:53"} <= {*plain.texts}
 
 
-def test_text_from_outside_is_escaped(tmp_path: Path) -> None:
-    report = report_on(tmp_path).model_copy(update={"wrong_examples": ["<script>"]})
-    assert "<script>" not in page(report)
+def test_the_verdict_is_at_the_top(plain: Page, full: Page) -> None:
+    assert "OK:" in plain.verdict
+    assert not {"Failed:", "Limited by the client:"} & {*plain.texts}
+    assert re.search("interrupted.*Failed: 3 answers were wrong.*Limited by the client:", full.verdict)
+    assert "OK:" not in full.texts
+
+
+def test_steps_targets_soak_and_wrong_answers_have_their_tables(plain: Page, full: Page) -> None:
+    assert {"2,000/s", "[2001:db8::1]:53", "first 1 windows", "1,234"} <= {*full.texts}
+    heads = {"Steps", "Targets", "Soak: beginning and end", "Wrong answers"}
+    assert heads <= {*full.texts}
+    assert not heads & {*plain.texts}
+
+
+def test_counts_are_told_where_there_are_any(plain: Page, full: Page) -> None:
+    assert {"sent", "answered in time", "of these NOERROR", "wrong", "lost"} <= {*plain.texts}
+    assert "of these dropped by the client itself" in full.texts
+    assert not {"of these dropped by the client itself", "truncated"} & {*plain.texts}
+
+
+def test_foreign_text_is_escaped(full: Page) -> None:
+    assert "<script>" in full.texts
+    assert "<script>" not in full.source

@@ -1,6 +1,7 @@
 """Tests of the command line."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from dnsload.errors import InputError
@@ -16,7 +17,7 @@ def read(*arguments: str) -> Settings:
     return read_settings([*BASE, *arguments])
 
 
-def test_defaults() -> None:
+def test_options_have_defaults() -> None:
     settings = read()
     assert settings.targets == (Target("127.0.0.1", 5353),)
     assert settings.records == (Path("records.json"),)
@@ -25,22 +26,29 @@ def test_defaults() -> None:
     assert settings.form == QueryForm()
 
 
+class Case(NamedTuple):
+    arguments: str
+    words: str
+    segments: tuple[Segment, ...]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "segments"),
+    "case",
     [
-        ("--rate 5000 --duration 1m", (Segment(60, 5000, 5000),)),
-        ("--rate 1000..20000 --duration 10", (Segment(10, 1000, 20000),)),
-        ("--steps 1000,5000", (Segment(30, 1000, 1000), Segment(30, 5000, 5000))),
-        ("--steps 1000 --step-seconds 5", (Segment(5, 1000, 1000),)),
-        ("--soak", (Segment(3600, 1000, 1000),)),
-        ("--concurrency 100", ()),
+        Case("--rate 5000 --duration 1m", "5,000 queries/s", (Segment(60, 5000, 5000),)),
+        Case("--rate 1000..20000 --duration 9", "1,000 to 20,000 queries/s", (Segment(9, 1000, 20000),)),
+        Case("--steps 10,50", "steps of 10, 50 queries/s, 30 s each", (Segment(30, 10, 10), Segment(30, 50, 50))),
+        Case("--steps 1000 --step-seconds 5", "steps of 1,000 queries/s, 5 s each", (Segment(5, 1000, 1000),)),
+        Case("--soak", "1,000 queries/s", (Segment(3600, 1000, 1000),)),
+        Case("--concurrency 100", "closed loop, 100 outstanding", ()),
     ],
 )
-def test_speeds(arguments: str, segments: tuple[Segment, ...]) -> None:
-    assert read(*arguments.split()).speed.segments == segments
+def test_a_speed_is_read_and_told_in_words(case: Case) -> None:
+    speed = read(*case.arguments.split()).speed
+    assert (speed.segments, str(speed)) == (case.segments, case.words)
 
 
-def test_several_targets() -> None:
+def test_a_target_may_be_repeated() -> None:
     assert read("--target", "[::1]:53").targets == (Target("127.0.0.1", 5353), Target("::1", 53))
 
 
@@ -54,7 +62,7 @@ def test_sockets_are_those_of_the_transport() -> None:
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("24h", 86400)])
-def test_durations(text: str, seconds: float) -> None:
+def test_a_duration_is_read(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
@@ -87,7 +95,7 @@ def test_bad_input_is_said_in_one_line(arguments: str, words: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_what_to_ask_and_whom_must_be_said() -> None:
+def test_names_and_a_target_must_be_given() -> None:
     with pytest.raises(InputError, match="--target"):
         read_settings(["--records", "r"])
     with pytest.raises(InputError, match="what to ask"):
@@ -102,16 +110,3 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     examples = [line.split()[1:] for line in said.splitlines() if line.strip().startswith("dnsload --target 192")]
     assert len(examples) >= 5
     assert all(read_settings(example) for example in examples)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ("--rate 5000", "5,000 queries/s"),
-        ("--rate 1000..20000", "1,000 to 20,000 queries/s"),
-        ("--steps 10,20 --step-seconds 5", "steps of 10, 20 queries/s, 5 s each"),
-        ("--concurrency 100", "closed loop, 100 outstanding"),
-    ],
-)
-def test_the_speed_in_words(arguments: str, words: str) -> None:
-    assert str(read(*arguments.split()).speed) == words

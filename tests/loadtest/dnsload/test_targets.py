@@ -23,7 +23,7 @@ def test_a_target_is_read(text: str, target: Target) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ":53", "127.0.0.1:0", "127.0.0.1:x", "127.0.0.1:65536", "[::1", "[::1]53", "a b"])
-def test_what_is_no_target_is_an_input_error(text: str) -> None:
+def test_a_text_that_is_no_target_is_an_input_error(text: str) -> None:
     with pytest.raises(InputError):
         parse_target(text)
 

@@ -1,0 +1,106 @@
+"""Tests of whole runs by UDP, on both engines, against servers that misbehave."""
+
+from pathlib import Path
+
+import dns.flags
+import pytest
+
+from tests.loadtest.dnsload.conducting import conduct
+from tests.loadtest.dnsload.responder import ADDRESS, answer_well, response, udp_responder
+
+
+@pytest.fixture(params=["asyncio", "mmsg"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Each engine in turn."""
+    name: str = request.param
+    return name
+
+
+async def test_a_good_server_passes_and_its_delay_is_the_latency(engine: str, tmp_path: Path) -> None:
+    async with udp_responder(delay=0.02) as target:
+        report = (await conduct(engine, target, tmp_path)).report
+    assert (report.totals.sent, report.totals.answered, report.totals.lost) == (100, 100, 0)
+    assert report.totals.rcodes == {"NOERROR": 100}
+    assert 20 <= report.latency.p50 <= report.latency.p99 <= report.latency.max
+    assert (report.failures, report.totals.unexpected, report.totals.unsent) == ([], 0, 0)
+
+
+async def test_absent_names_and_malformed_packets_are_mixed_in(engine: str, tmp_path: Path) -> None:
+    async with udp_responder() as target:
+        mix = ("--miss", "0.3", "--malformed", "0.2", "--edns", "1232", "--seed", "1", "--timeout", "1")
+        totals = (await conduct(engine, target, tmp_path, *mix)).report.totals
+    assert totals.sent + totals.malformed_sent == 100
+    assert 8 < totals.malformed_sent < 33
+    assert 15 < totals.rcodes["NXDOMAIN"] < 45
+    assert (totals.wrong, totals.lost) == (0, 0)
+
+
+def misbehave(number: int, query: bytes) -> bytes | None:
+    """Of ten queries leave one unanswered, and answer one with another address and one with TC."""
+    if number % 10 == 1:
+        reply = response(query)
+        reply.flags |= dns.flags.TC
+        return reply.to_wire()
+    return answer_well(number, query, "192.0.2.9" if number % 10 == 2 else ADDRESS) if number % 10 else None
+
+
+async def test_lost_wrong_and_truncated_answers_are_told_apart(engine: str, tmp_path: Path) -> None:
+    async with udp_responder(misbehave) as target:
+        report = (await conduct(engine, target, tmp_path, "--timeout", "1")).report
+    totals = report.totals
+    assert (totals.sent, totals.answered, totals.lost, totals.loss) == (100, 90, 10, 0.1)
+    assert (totals.truncated, totals.wrong, report.wrong_reasons) == (10, 10, {"addresses": 10})
+    assert "192.0.2.9 instead of 100.64.0.1" in report.wrong_examples[0]
+    assert report.failures == [
+        "10 answers were wrong",
+        "10.000% of the queries were lost, more than 0.100%",
+    ]
+
+
+async def test_late_answers_are_lost_counted_as_late_and_delay_no_query(engine: str, tmp_path: Path) -> None:
+    pace = ("--rate", "200", "--duration", "0.5", "--timeout", "0.2")
+    async with udp_responder(delay=0.3) as target:
+        totals = (await conduct(engine, target, tmp_path, *pace)).report.totals
+    assert (totals.lost, totals.answered, totals.sent, totals.unsent) == (100, 0, 100, 0)
+    assert 0 < totals.late <= 100
+
+
+async def test_second_answers_are_unexpected(engine: str, tmp_path: Path) -> None:
+    async with udp_responder(copies=2) as target:
+        totals = (await conduct(engine, target, tmp_path, "--concurrency", "5", "--duration", "0.1")).report.totals
+    assert totals.answered == totals.sent > 5
+    assert totals.unexpected > totals.sent / 2
+
+
+async def test_a_closed_loop_goes_on_after_a_loss(engine: str, tmp_path: Path) -> None:
+    pace = ("--concurrency", "3", "--duration", "0.4", "--timeout", "0.1")
+    async with udp_responder(lambda number, query: answer_well(number, query) if number % 20 else None) as target:
+        totals = (await conduct(engine, target, tmp_path, *pace)).report.totals
+    assert totals.lost > 3
+    assert totals.answered + totals.lost == totals.sent
+
+
+async def test_a_closed_port_is_loss_and_said_to_be_closed(engine: str, tmp_path: Path) -> None:
+    async with udp_responder() as target:
+        pass
+    totals = (await conduct(engine, target, tmp_path, "--timeout", "0.2")).report.totals
+    assert (totals.sent, totals.lost) == (100, 100)
+    assert totals.refused > 0
+
+
+async def test_targets_are_asked_in_turn_and_told_apart(engine: str, tmp_path: Path) -> None:
+    pace = ("--rate", "200", "--duration", "0.5", "--timeout", "1")
+    async with udp_responder() as first, udp_responder(lambda *_: None) as second:
+        report = (await conduct(engine, first, tmp_path, "--target", str(second), *pace)).report
+    assert [each.sent for each in report.targets] == pytest.approx([50, 50], abs=20)
+    lost = {each.target: each.lost for each in report.targets}
+    assert lost[str(first)] == 0
+    assert lost[str(second)] == report.totals.lost == report.totals.sent - report.totals.answered > 0
+
+
+@pytest.mark.thorough
+async def test_steps_are_told_apart(engine: str, tmp_path: Path) -> None:
+    async with udp_responder() as target:
+        report = (await conduct(engine, target, tmp_path, "--steps", "50,100", "--step-seconds", "1")).report
+    assert [step.rate for step in report.steps] == [50, 100]
+    assert [step.totals.sent for step in report.steps] == pytest.approx([50, 100], abs=10)
