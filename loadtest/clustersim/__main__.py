@@ -19,8 +19,6 @@ def main() -> int:
     options = SimOptions(
         listen=arguments.listen,
         control_listen=arguments.control_listen,
-        headscale=arguments.headscale,
-        tailnet_domain=arguments.domain,
     )
     asyncio.run(_serve(options, arguments.kubeconfig))
     return 0
@@ -33,8 +31,6 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="API server (default: a free port)")
     serve.add_argument("--control-listen", default="127.0.0.1:0", metavar="HOST:PORT", help="control server")
     serve.add_argument("--kubeconfig", type=Path, metavar="PATH", help="write a kubeconfig there")
-    serve.add_argument("--headscale", action="store_true", help="let the control server act as Headscale does")
-    serve.add_argument("--domain", default="tail1234.ts.net", help="MagicDNS domain (default: %(default)s)")
     demo = commands.add_parser("demo", help="run the product on a simulated cluster")
     demo.add_argument("--keep", action="store_true", help="stay up afterwards, until interrupted")
     return parser
@@ -56,7 +52,7 @@ def _announce(sim: ClusterSim, kubeconfig: Path | None) -> None:
     if kubeconfig:
         kubeconfig.touch(mode=0o600)
         kubeconfig.write_text(sim.kubeconfig())
-        print(f"try             kubectl --kubeconfig {kubeconfig} get services -A")
+        print(f"kubeconfig      {kubeconfig}")
     sys.stdout.flush()
 
 

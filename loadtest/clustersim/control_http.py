@@ -44,19 +44,11 @@ class Api:
             web.post("/api/v2/oauth/token-exchange", self._exchange_token),
             web.post(_KEYS, self._needs(keys, self._create_key)),
             web.get(_KEYS, self._needs(keys, self._list_keys), allow_head=False),
-            web.get(f"{_KEYS}/{{id}}", self._needs(keys, self._get_key), allow_head=False),
-            web.delete(f"{_KEYS}/{{id}}", self._needs(keys, self._delete_key)),
             web.get(f"{tailnet}/devices", self._needs(devices, self._list_devices), allow_head=False),
             web.get(_DEVICE, self._needs(devices, self._get_device), allow_head=False),
             web.delete(_DEVICE, self._needs(devices, self._delete_device)),
             web.post(f"{_DEVICE}/name", self._needs(devices, self._set_name)),
             web.post(f"{_DEVICE}/tags", self._needs(devices, self._set_tags)),
-            web.post(f"{_DEVICE}/authorized", self._needs(devices, self._set_authorized)),
-            web.post(f"{_DEVICE}/key", self._needs(devices, self._set_key)),
-            web.get(f"{_DEVICE}/routes", self._needs(devices, self._get_routes), allow_head=False),
-            web.post(f"{_DEVICE}/routes", self._needs(devices, self._set_routes)),
-            web.get(f"{tailnet}/acl", self._needs("policy_file", self._get_policy), allow_head=False),
-            web.get(f"{tailnet}/settings", self._needs("feature_settings", self._get_settings), allow_head=False),
             web.get(f"{tailnet}/vip-services", self._list_services, allow_head=False),
             web.route("*", "/{path:.*}", self._not_there),
         ]
@@ -93,9 +85,6 @@ class Api:
         return checked
 
     async def _not_there(self, request: web.Request) -> web.Response:
-        parts = request.path.split("/")
-        if parts[:4] == ["", "api", "v2", "tailnet"] and len(parts) > 5 and parts[4] != "-":
-            raise RefusalError(404, "tailnet not found")
         return web.Response(status=404, text=_NOT_THERE)
 
     async def _issue_token(self, request: web.Request) -> web.Response:
@@ -181,17 +170,6 @@ class Api:
     async def _list_keys(self, request: web.Request) -> web.Response:
         return web.json_response({"keys": [self._key(key) for key in self._tailnet.keys.values()]})
 
-    async def _get_key(self, request: web.Request) -> web.Response:
-        key = self._tailnet.keys.get(request.match_info["id"])
-        if key is None:
-            raise RefusalError(404, "key not found")
-        return web.json_response(self._key(key))
-
-    async def _delete_key(self, request: web.Request) -> web.Response:
-        if not self._tailnet.delete_key(request.match_info["id"]):
-            raise RefusalError(404, "key not found")
-        return web.json_response({})
-
     def _key(self, key: AuthKey) -> dict[str, Any]:
         create = {
             "reusable": key.reusable,
@@ -234,7 +212,6 @@ class Api:
             "addresses": list(device.addresses),
             "tags": list(device.tags),
             "authorized": device.authorized,
-            "keyExpiryDisabled": device.key_expiry_disabled,
             "created": device.created,
             "user": "tagged-devices",
             "os": "linux",
@@ -265,37 +242,6 @@ class Api:
             raise RefusalError(400, "validation failed" if tailnet.headscale else words, (words,))
         tailnet.update(replace(device, tags=tags))
         return web.json_response({})
-
-    async def _set_authorized(self, request: web.Request) -> web.Response:
-        device = self._found(request)
-        self._tailnet.update(replace(device, authorized=bool((await _body(request)).get("authorized"))))
-        return web.json_response({})
-
-    async def _set_key(self, request: web.Request) -> web.Response:
-        device = self._found(request)
-        disabled = bool((await _body(request)).get("keyExpiryDisabled"))
-        self._tailnet.update(replace(device, key_expiry_disabled=disabled))
-        return web.json_response({})
-
-    async def _get_routes(self, request: web.Request) -> web.Response:
-        return _routes(self._found(request))
-
-    async def _set_routes(self, request: web.Request) -> web.Response:
-        device = replace(self._found(request), enabled_routes=tuple((await _body(request)).get("routes") or ()))
-        self._tailnet.update(device)
-        return _routes(device)
-
-    async def _get_policy(self, request: web.Request) -> web.Response:
-        return web.json_response({"tagOwners": {tag: [] for tag in sorted(self._tailnet.policy_tags or ())}})
-
-    async def _get_settings(self, request: web.Request) -> web.Response:
-        return web.json_response({"devicesApprovalOn": False, "httpsEnabled": self._tailnet.https})
-
-
-def _routes(device: Device) -> web.Response:
-    return web.json_response(
-        {"advertisedRoutes": list(device.advertised_routes), "enabledRoutes": list(device.enabled_routes)}
-    )
 
 
 async def _body(request: web.Request) -> dict[str, Any]:

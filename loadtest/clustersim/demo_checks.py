@@ -17,7 +17,6 @@ TAILNET_IP = "tailscale.com/tailnet-ip"
 PARENT_TYPES = {SERVICE: "svc", INGRESS: "ingress"}
 FAMILIES = {"A": 4, "AAAA": 6}
 PROBE_SECONDS = 0.001
-ROUND_SECONDS = 5
 
 
 class NotYet(Exception):
@@ -62,6 +61,8 @@ class Checks:
 
     api: ApiClient
     dns_port: int
+    round_seconds: float = 5
+    """How long a change may take to be answered."""
 
     async def leads(self, target: Exposed) -> tuple[str, tuple[str, ...]]:
         """Return the name of *target* and the addresses that it leads to; raises NotYet unless all agree on them."""
@@ -114,8 +115,8 @@ class Checks:
     async def _time_until(self, qname: str, addresses: frozenset[str]) -> float:
         began = time.perf_counter()
         while not (answer := await ask_udp(self.dns_port, qname, "A")).gives(addresses):
-            if time.perf_counter() - began > ROUND_SECONDS:
-                _compare(f"{qname} A, {ROUND_SECONDS} s after the change", answer, addresses)
+            if time.perf_counter() - began > self.round_seconds:
+                _compare(f"{qname} A, {self.round_seconds} s after the change", answer, addresses)
             await asyncio.sleep(PROBE_SECONDS)
         return time.perf_counter() - began
 

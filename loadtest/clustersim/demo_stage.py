@@ -92,10 +92,14 @@ async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
         return False
 
 
-async def apply_examples(api: ApiClient) -> list[Object]:
-    """Create what the files in docs/examples describe, and return it; raises FileNotFoundError outside a checkout."""
-    texts = [path.read_text() for path in sorted(EXAMPLES.glob("*.yaml"))]
+def example_objects(folder: Path = EXAMPLES) -> list[Object]:
+    """Return the objects that the files in *folder* describe; raises FileNotFoundError if there are none."""
+    texts = [path.read_text() for path in sorted(folder.glob("*.yaml"))]
     if not texts:
-        raise FileNotFoundError(f"there are no examples in {EXAMPLES}: run this from a checkout")
-    wanted: list[Object] = [obj for text in texts for obj in yaml.safe_load_all(text) if obj]
-    return [await api.create(resource_of(obj), obj) for obj in wanted]
+        raise FileNotFoundError(f"there are no examples in {folder}: run this from a checkout")
+    return [obj for text in texts for obj in yaml.safe_load_all(text) if obj]
+
+
+async def apply_examples(api: ApiClient) -> list[Object]:
+    """Create the objects of docs/examples, and return them; raises FileNotFoundError outside a checkout."""
+    return [await api.create(resource_of(obj), obj) for obj in example_objects()]

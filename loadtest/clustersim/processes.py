@@ -12,7 +12,6 @@ from signal import SIGKILL, SIGTERM, Signals
 from types import TracebackType
 from typing import Self
 
-STOP_SECONDS = 5
 LOG_LINES = 25
 
 
@@ -21,10 +20,14 @@ class ProcessError(Exception):
 
 
 class Processes:
-    """Starts Python modules as processes, with logs in *folder*; ends them all with its ``async with`` block."""
+    """Starts Python modules as processes, with logs in *folder*; ends them all with its ``async with`` block.
 
-    def __init__(self, folder: Path) -> None:
+    A process that hasn't ended *stop_seconds* after the signal is killed.
+    """
+
+    def __init__(self, folder: Path, stop_seconds: float = 5) -> None:
         self._folder = folder
+        self._stop_seconds = stop_seconds
         self._running: dict[str, Process] = {}
 
     async def __aenter__(self) -> Self:
@@ -36,7 +39,7 @@ class Processes:
         self._signal(SIGTERM)
         try:
             with contextlib.suppress(TimeoutError):  # those that are left are killed
-                async with asyncio.timeout(STOP_SECONDS):
+                async with asyncio.timeout(self._stop_seconds):
                     await self._end()
         finally:  # a second signal may cut the waiting short
             self._signal(SIGKILL)

@@ -35,7 +35,6 @@ class Device:
     created: str
     key_id: str
     authorized: bool = True
-    key_expiry_disabled: bool = True
     enabled_routes: tuple[str, ...] = ()
     advertised_routes: tuple[str, ...] = ()
     app_connector: bool = False
@@ -245,9 +244,9 @@ class Tailnet:
         self._secrets[key.key] = key_id
         return key
 
-    def delete_key(self, key_id: str) -> bool:
-        """Revoke an auth key; tell whether there was one."""
-        return self._keys.pop(key_id, None) is not None
+    def delete_key(self, key_id: str) -> None:
+        """Revoke an auth key, if it is there."""
+        self._keys.pop(key_id, None)
 
     def is_valid(self, key: AuthKey) -> bool:
         """Tell whether a device could still join with *key*."""

@@ -5,6 +5,8 @@ import sys
 from itertools import takewhile
 from pathlib import Path
 
+import pytest
+
 NAMES = ("db.tail1234.ts.net", "web.tail1234.ts.net", "shop.tail1234.ts.net")
 SECONDS = 50
 
@@ -30,6 +32,7 @@ def test_every_name_resolves(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 def test_a_kept_demo_stays_until_it_is_told_to_end(tmp_path: Path) -> None:
     with start(tmp_path, "--keep") as demo:
         assert demo.stdout is not None
@@ -42,6 +45,7 @@ def test_a_kept_demo_stays_until_it_is_told_to_end(tmp_path: Path) -> None:
     assert any(line.startswith(f"  kubectl --kubeconfig {folder}/kubeconfig get ") for line in lines)
 
 
+@pytest.mark.thorough
 def test_a_failure_shows_the_logs(tmp_path: Path) -> None:
     with start(tmp_path, PROXY_FIREWALL_MODE="nonsense") as demo:
         text, _ = demo.communicate(timeout=SECONDS)

@@ -31,14 +31,14 @@ async def test_a_process_ends_with_the_block(tmp_path: Path) -> None:
         processes.check()
 
 
-async def test_a_process_that_will_not_end_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clustersim.processes.STOP_SECONDS", 0.1)
-    async with Processes(tmp_path) as processes:
+async def test_a_process_that_will_not_end_is_killed(tmp_path: Path) -> None:
+    async with Processes(tmp_path, stop_seconds=0.1) as processes:
         await start(processes, tmp_path, STUBBORN + SLEEPER)
     with pytest.raises(ProcessError, match="it ended with code -9"):
         processes.check()
 
 
+@pytest.mark.thorough
 async def test_a_cancelled_end_kills(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     await start(processes, tmp_path, STUBBORN + SLEEPER)
