@@ -52,7 +52,7 @@ class Kind(NamedTuple):
 GIVEN = {"metadata": {"annotations": {"tailscale.com/tags": "tag:web, tag:prod"}}}
 GATES = connector(exitNode=True, replicas=2, hostnamePrefix="gate")
 KINDS = {
-    "egress": Kind(egress(), GIVEN),
+    "egress": Kind(egress(tags="tag:web, tag:prod, tag:k8s"), GIVEN),
     "load balancer": Kind(load_balancer(), GIVEN),
     "ingress": Kind(ingress(), GIVEN),
     "connector": Kind(GATES, {"spec": {"tags": ["tag:web", "tag:prod"]}}, 2),
@@ -182,8 +182,7 @@ async def test_a_device_that_needs_approval_is_said_until_it_is_approved(cluster
         assert NAME in await cluster.eventually(lambda: event(cluster, egress(), "DeviceApprovalNeeded"))
         assert not await cluster.writes_when_left_alone()
         cluster.control.update(replace(device, authorized=True))
-        await cluster.annotate(egress(), {"example.org/look": "again"})
-        await cluster.eventually(lambda: is_true(cluster, egress()))
+        await cluster.eventually(lambda: is_true(cluster, egress()), timeout=20)  # sooner than the Service's next look
 
 
 async def test_a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices(cluster: World) -> None:
