@@ -380,7 +380,7 @@ async def test_the_order_in_which_objects_come_does_not_matter(world: World, ord
 @pytest.mark.simulated
 @pytest.mark.thorough
 @pytest.mark.parametrize(("verb", "plural"), [("update", "proxyclasses"), ("create", "services")])
-async def test_any_write_may_fail_on_the_way_there(cluster: World, verb: str, plural: str) -> None:
+async def test_proxies_with_a_class_come_though_a_write_fails(cluster: World, verb: str, plural: str) -> None:
     await cluster.apply(*PRODUCT)
     for status in (500, 409, 500):
         cluster.sim.faults.fail(Failure(status, verb=verb, plural=plural))
@@ -391,7 +391,7 @@ async def test_any_write_may_fail_on_the_way_there(cluster: World, verb: str, pl
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("plural", cases({each: each for each in ("services", "statefulsets", "secrets")}, "services"))
-async def test_any_write_may_fail_on_the_way_out(cluster: World, plural: str) -> None:
+async def test_proxies_with_a_class_go_though_a_deletion_fails(cluster: World, plural: str) -> None:
     await cluster.apply(*PRODUCT)
     async with running_operator(cluster):
         await cluster.becomes(lambda: wrong(cluster), [])

@@ -109,7 +109,7 @@ async def test_a_wrong_setting_is_named_in_one_line(settings_only: Environment) 
     assert re.fullmatch(r"tsoperator: PROXY_TAGS\b[^\n]+\n", log)
 
 
-async def test_no_cluster_is_one_line_that_says_what_to_set(settings_only: Environment) -> None:
+async def test_a_missing_cluster_is_one_line_that_says_what_to_set(settings_only: Environment) -> None:
     code, log = await outcome(settings_only)
     assert code == 1
     assert re.fullmatch(r"[^\n]*cannot find the API server: [^\n]*/\.kube/config; set KUBECONFIG[^\n]*\n", log)

@@ -66,8 +66,8 @@ async def test_objects_of_watched_namespaces_are_served_and_no_others(teams: Wor
         await teams.becomes(lambda: teams.reason(ours[4], "ProxyGroupPolicyReady"), "NotSupportedYet")
         assert not await teams.writes_when_left_alone()
         assert [await untouched(teams, obj) for obj in others] == [True] * len(others)
-        names = ("default-lb-ours", "default-ours", "ours")
-        assert await teams.device_names() == [f"{name}.{DOMAIN}" for name in names]
+        hostnames = ("default-lb-ours", "default-ours", "ours")
+        assert await teams.device_names() == [f"{hostname}.{DOMAIN}" for hostname in hostnames]
     await teams.delete(ours[4], others[4])
 
 

@@ -160,7 +160,7 @@ WRITES = {"patch": "secrets", "update": "services", "create": "events"}
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("verb", cases({verb: verb for verb in WRITES}, "patch"))
-async def test_any_write_may_fail_and_costs_no_second_key(world: World, verb: str) -> None:
+async def test_a_write_that_fails_costs_no_second_key(world: World, verb: str) -> None:
     before = await start(world, EGRESS)
     world.sim.writes.clear()
     for code in (500, 409):

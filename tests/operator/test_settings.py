@@ -114,7 +114,7 @@ class Wrong(NamedTuple):
         Wrong("CLIENT_ID_FILE", "/nonexistent/id", "cannot read /nonexistent/id"),
     ],
 )
-def test_what_is_wrong_names_the_variable_and_says_what_it_takes(case: Wrong, environ: dict[str, str]) -> None:
+def test_a_wrong_setting_names_its_variable_and_says_what_that_takes(case: Wrong, environ: dict[str, str]) -> None:
     with pytest.raises(InvalidSetting) as caught:
         read_settings({**environ, case.name: case.value})
     assert re.fullmatch(rf"{case.name}\b[^\n]+", str(caught.value))

@@ -71,7 +71,7 @@ async def test_an_edit_of_tags_reaches_the_devices_that_run(world: World, kind: 
     assert await all_joined(world, kind.obj, kind.replicas) == pods
 
 
-async def test_another_default_of_tags_reaches_the_devices_that_run(cluster: World) -> None:
+async def test_the_default_of_tags_reaches_the_devices_that_run(cluster: World) -> None:
     await cluster.apply(egress())
     async with running_operator(cluster):
         await all_joined(cluster, egress())
