@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 from clustersim.sim import ClusterSim
 from tsnameserver import __version__
@@ -37,7 +36,6 @@ def test_the_images_and_the_chart_have_the_version_of_the_sources() -> None:
     assert (given, chart["appVersion"]) == (__version__, __version__)
 
 
-@pytest.mark.thorough
 async def test_the_operator_needs_nothing_that_its_image_leaves_out(sim: ClusterSim, tmp_path: Path) -> None:
     left_out = re.compile(r"kubernetes(\.aio)?\.client\.(api|models)\.\w+")
     file = tmp_path / "config"
