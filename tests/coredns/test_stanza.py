@@ -49,13 +49,6 @@ def test_the_kube_dns_patch_says_the_zone_and_the_address_in_json_within_json() 
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files_and_headings(page: Path) -> None:
-    for name, anchor in re.findall(r"\]\(([\w.-]+)(?:#([\w-]+))?\)", page.read_text(encoding="utf-8")):
-        headings = re.findall(r"^#+ (.+)$", read(name), re.MULTILINE)
-        assert not anchor or anchor in {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_name_files_that_exist(page: Path) -> None:
     for name in re.findall(r"\bcoredns/([\w-]+\.\w+)", page.read_text(encoding="utf-8")):
         assert (FOLDER / name).is_file()

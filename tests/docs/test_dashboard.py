@@ -83,7 +83,7 @@ def test_panels_have_ids_of_their_own_and_do_not_lie_on_each_other(dashboard: Js
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
-def test_what_the_operator_and_the_nameserver_do_is_shown(dashboard: Json) -> None:
+def test_the_work_of_the_operator_and_the_nameserver_is_shown(dashboard: Json) -> None:
     shown = {name for expression, _ in targets(dashboard) for name, _ in _SELECTOR.findall(expression)}
     assert shown >= {
         "tsoperator_leading",

@@ -1,8 +1,9 @@
 """A cluster that the Go operator has run in is taken over: no proxy restarts, changes its name or its device."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from typing import NamedTuple
 
 import pytest
 from clustersim.faults import Failure
@@ -20,18 +21,31 @@ from tsoperator.api.objects import (
     Resource,
     annotations,
     key_of,
+    labels,
     uid,
 )
 
 from tests.operator import go_objects
-from tests.support.manifests import DOMAIN, FQDN, backend, connector, dnsconfig, egress, ingress, load_balancer
+from tests.operator.proxies import event, restarted, served_name
+from tests.support.manifests import (
+    DOMAIN,
+    FQDN,
+    backend,
+    connector,
+    dnsconfig,
+    egress,
+    ingress,
+    load_balancer,
+    proxy_class,
+)
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 WEB = f"web.{DOMAIN}"
 GATES = [f"gate-0.{DOMAIN}", f"gate-1.{DOMAIN}"]
 GO_TIME = "2026-01-02T03:04:05Z"
 GROUP_FINALIZERS = ["tailscale.com/ingress-pg-finalizer"]
-HANDLERS = "${TS_CERT_DOMAIN}:443"
+ROUTES = ["10.40.0.0/14", "192.168.0.0/24"]
+ROUTER = connector(exitNode=True, replicas=2, hostnamePrefix="gate", subnetRouter={"advertiseRoutes": ROUTES})
 
 
 def our_operator(world: World) -> AbstractAsyncContextManager[object]:
@@ -39,58 +53,66 @@ def our_operator(world: World) -> AbstractAsyncContextManager[object]:
     return running_operator(world, proxy_image=go_objects.IMAGE, firewall_mode="auto")
 
 
-def new_key(world: World) -> str:
-    """Mint an auth key, as the Go operator did."""
-    return world.control.create_key(NewKey(("tag:k8s",))).key
+async def by_go(world: World, parent: Object, recording: go_objects.Recording, *hostnames: str) -> list[Object]:
+    """Return what the Go operator makes of *parent*, which it holds; an Ingress and a load balancer lead to a Service.
+
+    The last object is the StatefulSet.
+    """
+    leads_to = backend() if parent["kind"] == "Ingress" else parent
+    await world.apply(*([leads_to] if leads_to is not parent else []), parent)
+    live = await world.look(parent)
+    await world.change(live, go_objects.held(live))
+    keys = {hostname: world.control.create_key(NewKey(("tag:k8s",))).key for hostname in hostnames}
+    address = (await world.look(leads_to))["spec"].get("clusterIP", "")
+    return go_objects.proxy(live, recording, world.control_url, keys, address)
 
 
-async def egress_by_go(world: World, version: str = "1.102") -> Proxy:
-    """Make what the Go operator makes of an egress Service, and return the proxy once it has logged in."""
-    await world.apply(egress())
-    parent = await world.look(egress())
-    await world.change(parent, go_objects.held(parent))
-    await world.apply(
-        go_objects.headless(parent, FQDN),
-        go_objects.secret(parent, "default-db", world.control_url, new_key(world)),
-        go_objects.egress_statefulset(parent, FQDN, go_objects.SYSCTL[version]),
-    )
-    return await logged_in(world, parent)
+async def egress_by_go(world: World, script: str = "", service: Object | None = None) -> Proxy:
+    """Return the proxy that the Go operator makes of an egress Service, with the init *script* of its version."""
+    *others, statefulset = await by_go(world, service or egress(), go_objects.EGRESS, "default-db")
+    template = statefulset["spec"]["template"]
+    # Somebody ran kubectl rollout restart.
+    template["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"] = GO_TIME
+    if script:
+        template["spec"]["initContainers"][0]["args"] = [script]
+    if service:  # its ProxyClass
+        statefulset["metadata"]["labels"]["team"] = "db"
+        template["spec"]["containers"][0]["env"].append(NFTABLES)
+    await world.apply(*others, statefulset)
+    return await logged_in(world, egress())
+
+
+async def egress_of_a_later_version(world: World) -> Proxy:
+    """Return the proxy that the next version of the Go operator makes of an egress Service."""
+    return await egress_by_go(world, go_objects.SYSCTL_OF_1_103)
+
+
+NFTABLES = {"name": "TS_DEBUG_FIREWALL_MODE", "value": "nftables"}
+
+
+async def egress_with_a_class(world: World) -> Proxy:
+    """Return the proxy that the Go operator makes of an egress Service with a class that sets a variable of its own."""
+    pod = {"tailscaleContainer": {"env": [NFTABLES]}}
+    await world.apply(proxy_class(statefulSet={"labels": {"team": "db"}, "pod": pod}))
+    return await egress_by_go(world, service=egress(proxy_class="prod"))
 
 
 async def exposed_by_go(world: World) -> Proxy:
-    """Make what the Go operator makes of a LoadBalancer Service, its status too, and return the proxy."""
-    await world.apply(load_balancer())
-    parent = await world.look(load_balancer())
-    await world.change(parent, go_objects.held(parent))
-    await world.apply(
-        go_objects.headless(parent),
-        go_objects.secret(parent, "default-lb", world.control_url, new_key(world)),
-        go_objects.exposed_statefulset(parent),
-    )
-    proxy = await logged_in(world, parent)
+    """Return the proxy that the Go operator makes of a LoadBalancer Service, which shows it in its status."""
+    await world.apply(*await by_go(world, load_balancer(), go_objects.EXPOSED, "default-lb"))
+    proxy = await logged_in(world, load_balancer())
     ips = json.loads(proxy.state["device_ips"])
     entries = [{"hostname": f"default-lb.{DOMAIN}"}, *({"ip": ip} for ip in ips if ":" not in ip)]
     ready = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": "ProxyCreated"}
     status = {"loadBalancer": {"ingress": entries}, "conditions": [ready | {"lastTransitionTime": GO_TIME}]}
-    parent = await world.look(parent)
-    await world.api.replace_status(SERVICE, {**parent, "status": status})
+    await world.api.replace_status(SERVICE, {**await world.look(load_balancer()), "status": status})
     return proxy
 
 
 async def ingress_by_go(world: World) -> Proxy:
-    """Make what the Go operator makes of an Ingress, and return the proxy once it has logged in."""
-    await world.apply(backend(), ingress())
-    parent = await world.look(ingress())
-    await world.change(parent, go_objects.held(parent))
-    address = (await world.look(backend()))["spec"]["clusterIP"]
-    web = {HANDLERS: {"Handlers": {"/": {"Proxy": f"http://{address}:80/"}}}}
-    serve_config = {"TCP": {"443": {"HTTPS": True}}, "Web": web}
-    await world.apply(
-        go_objects.headless(parent),
-        go_objects.secret(parent, "web", world.control_url, new_key(world), serve_config),
-        go_objects.ingress_statefulset(parent),
-    )
-    return await logged_in(world, parent)
+    """Return the proxy that the Go operator makes of an Ingress."""
+    await world.apply(*await by_go(world, ingress(), go_objects.INGRESS, "web"))
+    return await logged_in(world, ingress())
 
 
 async def logged_in(world: World, parent: Object) -> Proxy:
@@ -120,37 +142,39 @@ async def dns_by_go(world: World, records: Mapping[str, list[str]]) -> None:
     await world.settled()  # its Pod is there
 
 
-@pytest.mark.parametrize("version", go_objects.SYSCTL)
-async def test_an_egress_proxy_is_kept_as_it_is(cluster: World, version: str) -> None:
-    before = await egress_by_go(cluster, version)
-    async with our_operator(cluster):
-        await cluster.becomes(lambda: cluster.reason(egress()), "ProxyCreated")
-        await cluster.settled()
-        after = await cluster.proxy(egress())
-    assert after is not None
-    assert (after.name, after.pod_uid, after.statefulset["spec"]) == (
-        before.name,
-        before.pod_uid,
-        before.statefulset["spec"],
-    )
-    assert [key.used for key in cluster.control.keys.values()] == [True]
-    assert await cluster.device_names() == [f"default-db.{DOMAIN}"]
+class Left(NamedTuple):
+    """A parent that the Go operator has left with a proxy; the parent itself may stay as it is, too."""
+
+    parent: Object
+    proxy: Callable[[World], Awaitable[Proxy]]
+    stays: bool = False
 
 
-async def test_an_exposed_services_proxy_is_kept_as_it_is_and_its_status_too(cluster: World) -> None:
-    before = await exposed_by_go(cluster)
-    service = await cluster.look(load_balancer())
+LEFT = {
+    "egress": Left(egress(), egress_by_go),
+    "egress of a later version": Left(egress(), egress_of_a_later_version),
+    "egress with a class": Left(egress(), egress_with_a_class),
+    "load balancer": Left(load_balancer(), exposed_by_go, stays=True),
+    "ingress": Left(ingress(), ingress_by_go),
+}
+
+
+@pytest.mark.parametrize("left", LEFT.values(), ids=LEFT)
+async def test_a_proxy_is_kept_as_it_is(cluster: World, left: Left) -> None:
+    before = await left.proxy(cluster)
+    parent, device_names = await cluster.look(left.parent), await cluster.device_names()
     async with our_operator(cluster):
         await cluster.eventually(lambda: adopted(cluster, before))
         assert not await cluster.writes_when_left_alone()
-        after = await cluster.proxy(load_balancer())
+        after = await cluster.proxy(left.parent)
     assert after is not None
     assert (after.name, after.pod_uid, after.statefulset["spec"]) == (
         before.name,
         before.pod_uid,
         before.statefulset["spec"],
     )
-    assert (len(cluster.control.keys), await cluster.look(load_balancer())) == (1, service)
+    assert ([key.used for key in cluster.control.keys.values()], await cluster.device_names()) == ([True], device_names)
+    assert not left.stays or await cluster.look(left.parent) == parent
 
 
 async def adopted(world: World, proxy: Proxy) -> bool:
@@ -158,56 +182,34 @@ async def adopted(world: World, proxy: Proxy) -> bool:
     return ANNOTATION_DIGEST in annotations(await world.look(proxy.statefulset))
 
 
-async def test_an_ingress_proxy_is_kept_as_it_is(cluster: World) -> None:
-    before = await ingress_by_go(cluster)
+async def test_a_class_of_a_proxy_that_was_taken_over_can_be_changed(cluster: World) -> None:
+    before = await egress_with_a_class(cluster)
     async with our_operator(cluster):
-        await cluster.eventually(lambda: shown(cluster))
-        await cluster.settled()
-        after = await cluster.proxy(ingress())
-    assert after is not None
-    assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
-    assert len(cluster.control.keys) == 1
+        await cluster.eventually(lambda: adopted(cluster, before))
+        await cluster.change(proxy_class(), {"spec": {"statefulSet": {"labels": None}}})
+        await cluster.becomes(lambda: team(cluster, before), None)
+        assert not await restarted(cluster, before, egress())
 
 
-async def shown(world: World) -> bool:
-    """Tell whether the Ingress shows its name."""
-    entries = ((await world.look(ingress())).get("status") or {}).get("loadBalancer", {}).get("ingress")
-    return bool(entries) and entries[0]["hostname"] == WEB
-
-
-async def exit_node_by_go(world: World) -> Object:
-    """Make what the Go operator makes of a Connector with two replicas; return it once these have logged in."""
-    await world.apply(connector(exitNode=True, replicas=2, hostnamePrefix="gate"))
-    parent = await world.look(connector())
-    await world.change(parent, go_objects.held(parent))
-    keys = [new_key(world) for _ in GATES]
-    await world.apply(go_objects.headless(parent), *go_objects.exit_node(parent, world.control_url, keys))
-    await world.becomes(world.device_names, GATES)
-    await world.settled()
-    return parent
+async def team(world: World, proxy: Proxy) -> str | None:
+    """Return a label of the proxy's StatefulSet."""
+    return labels(await world.look(proxy.statefulset)).get("team")
 
 
 async def test_a_connectors_replicas_are_kept_as_they_are_and_go_with_it(cluster: World) -> None:
-    parent = await exit_node_by_go(cluster)
+    await cluster.apply(*await by_go(cluster, ROUTER, go_objects.CONNECTOR, "gate-0", "gate-1"))
+    await cluster.becomes(cluster.device_names, GATES)
+    await cluster.settled()
     before = await specs(cluster, STATEFULSET), await pods(cluster)
     async with our_operator(cluster):
-        await cluster.becomes(lambda: cluster.reason(parent, "ConnectorReady"), "ConnectorCreated")
+        await cluster.becomes(lambda: cluster.reason(ROUTER, "ConnectorReady"), "ConnectorCreated")
         await cluster.settled()
         assert (await specs(cluster, STATEFULSET), await pods(cluster)) == before
-        assert len(await cluster.children(SECRET, parent)) == len(cluster.control.keys) == 2
-        assert [device["hostname"] for device in (await cluster.look(parent))["status"]["devices"]] == GATES
-        await cluster.delete(parent)
-        await cluster.eventually(lambda: cluster.gone(parent))
-    assert (await cluster.leftovers(parent), await cluster.device_names()) == ([], [])
-
-
-async def test_the_nameserver_is_kept_as_it_is(cluster: World) -> None:
-    await dns_by_go(cluster, {})
-    before = await specs(cluster, DEPLOYMENT), await pods(cluster)
-    async with our_operator(cluster):
-        await cluster.becomes(lambda: cluster.reason(dnsconfig(), "NameserverReady"), "NameserverCreated")
-        await cluster.settled()
-        assert (await specs(cluster, DEPLOYMENT), await pods(cluster)) == before
+        assert len(await cluster.children(SECRET, ROUTER)) == len(cluster.control.keys) == 2
+        assert [device["hostname"] for device in (await cluster.look(ROUTER))["status"]["devices"]] == GATES
+        await cluster.delete(ROUTER)
+        await cluster.eventually(lambda: cluster.gone(ROUTER))
+    assert (await cluster.leftovers(ROUTER), await cluster.device_names()) == ([], [])
 
 
 async def specs(world: World, resource: Resource) -> dict[str, Object]:
@@ -220,21 +222,22 @@ async def pods(world: World) -> set[str]:
     return {uid(pod) for pod in (await world.api.list(POD, NAMESPACE)).items}
 
 
-async def test_all_is_taken_over_with_names_that_exist_all_the_while_and_is_then_left_alone(cluster: World) -> None:
+async def test_names_exist_all_the_while_that_a_cluster_is_taken_over(cluster: World) -> None:
     proxy = await egress_by_go(cluster)
     await ingress_by_go(cluster)
     await dns_by_go(cluster, {FQDN: proxy.addresses[:1], "gone.tail1234.ts.net": ["192.0.2.1"]})
-    before = await pods(cluster)
+    before = await pods(cluster), await specs(cluster, DEPLOYMENT)
     with cluster.store.subscribe(SIM_CONFIGMAP) as changes:
         async with our_operator(cluster):
-            await cluster.becomes(lambda: names(cluster), [FQDN, WEB])
+            await cluster.becomes(lambda: resolved_names(cluster), [FQDN, WEB])
+            await cluster.becomes(lambda: cluster.reason(dnsconfig(), "NameserverReady"), "NameserverCreated")
             assert not await cluster.writes_when_left_alone()
         written = [json.loads(change.object["data"]["records.json"]) for change in await changes.batch()]
     assert [document["ip4"][FQDN] for document in written] == [proxy.addresses[:1]] * len(written)
-    assert await pods(cluster) == before
+    assert (await pods(cluster), await specs(cluster, DEPLOYMENT)) == before
 
 
-async def names(world: World) -> list[str]:
+async def resolved_names(world: World) -> list[str]:
     """Return the names that have an address."""
     return sorted(name for name, addresses in (await world.records()).items() if addresses)
 
@@ -243,66 +246,59 @@ async def grouped_by_go(world: World) -> Object:
     """Make what the Go operator makes of an egress Service that a ProxyGroup serves; return the Service of these."""
     await world.apply(egress(proxy_group="group"))
     parent = await world.look(egress())
-    made = go_objects.grouped(parent, "group", FQDN)
+    service = go_objects.grouped(parent, "group")
     await world.change(parent, go_objects.held(parent))
-    external_name = f"{key_of(made).name}.tailscale.svc.cluster.local"
+    external_name = f"{key_of(service).name}.tailscale.svc.cluster.local"
     await world.change(parent, {"spec": {"type": "ExternalName", "externalName": external_name}})
-    await world.apply(made)
-    return await world.look(made)
+    await world.apply(service)
+    return await world.look(service)
 
 
-async def test_what_a_proxygroup_serves_is_left_as_it_is_and_keeps_its_name(cluster: World) -> None:
-    made = await grouped_by_go(cluster)
+async def test_a_service_of_a_proxygroup_is_left_as_it_is_and_keeps_its_name(cluster: World) -> None:
+    grouped = await grouped_by_go(cluster)
     service = await cluster.look(egress())
-    await dns_by_go(cluster, {FQDN: [made["spec"]["clusterIP"]]})
+    await dns_by_go(cluster, {FQDN: [grouped["spec"]["clusterIP"]]})
     async with our_operator(cluster):
-        await cluster.becomes(cluster.records, {FQDN: made["spec"]["clusterIPs"]})
+        await cluster.becomes(cluster.records, {FQDN: grouped["spec"]["clusterIPs"]})
         assert not await cluster.writes_when_left_alone()
-    assert [await cluster.look(egress()), await cluster.look(made)] == [service, made]
+    assert [await cluster.look(egress()), await cluster.look(grouped)] == [service, grouped]
 
 
 async def test_a_service_of_a_proxygroup_that_is_deleted_says_what_it_waits_for_and_goes_with_that(
     cluster: World,
 ) -> None:
-    made = await grouped_by_go(cluster)
+    grouped = await grouped_by_go(cluster)
     async with our_operator(cluster):
         await cluster.delete(egress())
         await cluster.eventually(lambda: waits(cluster))
         assert not await cluster.writes_when_left_alone()
-        assert await cluster.look(made) == made
-        await cluster.delete(made)
+        assert await cluster.look(grouped) == grouped
+        await cluster.delete(grouped)
         await cluster.eventually(lambda: cluster.gone(egress()))
-        assert await cluster.gone(made)
+        assert await cluster.gone(grouped)
 
 
 async def waits(world: World) -> bool:
     """Tell whether an Event says that a ProxyGroup has what is left."""
-    return "ProxyGroup 'group' still serves" in (await world.events(egress())).get("ProxyGroupUnsupported", "")
-
-
-async def test_a_proxy_whose_service_has_gone_to_a_proxygroup_goes_and_leaves_what_that_made(cluster: World) -> None:
-    await hand_over(cluster)
+    return "ProxyGroup 'group' still serves" in await event(world, egress(), "ProxyGroupUnsupported")
 
 
 WRITES = [("delete", "statefulsets"), ("delete", "services"), ("delete", "secrets"), ("update", "services")]
+FAILING = [pytest.param(write, marks=[pytest.mark.simulated, pytest.mark.thorough]) for write in WRITES]
 
 
-@pytest.mark.simulated
-@pytest.mark.parametrize(("verb", "plural"), WRITES)
-async def test_any_write_may_fail_while_a_service_goes_to_a_proxygroup(cluster: World, verb: str, plural: str) -> None:
-    for status in (500, 409, 500):
-        cluster.sim.faults.fail(Failure(status, verb=verb, plural=plural))
-    await hand_over(cluster)
-    assert cluster.sim.faults.to_json()["fail"] == []
-
-
-async def hand_over(cluster: World) -> None:
-    """Let a Service have a proxy and then a ProxyGroup, and see that only the proxy goes."""
+@pytest.mark.parametrize("failing", [None, *FAILING])
+async def test_a_service_that_goes_to_a_proxygroup_loses_its_proxy_and_nothing_else(
+    cluster: World, failing: tuple[str, str] | None
+) -> None:
+    if failing:
+        for status in (500, 409, 500):
+            cluster.sim.faults.fail(Failure(status, verb=failing[0], plural=failing[1]))
     await egress_by_go(cluster)
     parent = await cluster.look(egress())
-    made = go_objects.grouped(parent, "group")
-    made["metadata"]["name"] = "ts-db-group"
-    await cluster.apply(made)
+    grouped = go_objects.grouped(parent, "group")
+    grouped["metadata"]["name"] = "ts-db-group"
+    await cluster.apply(grouped)
     async with our_operator(cluster):
         await cluster.becomes(lambda: cluster.reason(egress()), "ProxyCreated")
         await cluster.annotate(egress(), {"tailscale.com/proxy-group": "group"})
@@ -335,25 +331,19 @@ async def test_a_proxy_that_was_taken_over_can_be_changed(cluster: World) -> Non
     async with our_operator(cluster):
         await cluster.becomes(lambda: cluster.reason(egress()), "ProxyCreated")
         await cluster.annotate(egress(), {"tailscale.com/tailnet-fqdn": f"second.{DOMAIN}"})
-        await cluster.eventually(lambda: rolled(cluster, before))
+        await cluster.eventually(lambda: restarted(cluster, before, egress()))
         after = await cluster.proxy(egress())
     assert after is not None
     assert (after.name, after.env["TS_TAILNET_TARGET_FQDN"]) == (before.name, f"second.{DOMAIN}.")
     assert len(cluster.control.keys) == 1
 
 
-async def rolled(world: World, before: Proxy) -> bool:
-    """Tell whether another Pod is ready."""
-    proxy = await world.proxy(egress())
-    return proxy is not None and proxy.pod_uid != before.pod_uid
-
-
-async def test_what_was_taken_over_goes_with_its_parent(cluster: World) -> None:
+async def test_a_proxy_that_was_taken_over_goes_with_its_parent(cluster: World) -> None:
     await egress_by_go(cluster)
     await ingress_by_go(cluster)
     await dns_by_go(cluster, {})
     async with our_operator(cluster):
-        await cluster.eventually(lambda: shown(cluster))
+        await cluster.becomes(lambda: served_name(cluster, ingress()), WEB)
         await cluster.delete(egress(), ingress(), dnsconfig())
         await cluster.eventually(lambda: cluster.gone(egress()))
         await cluster.eventually(lambda: cluster.gone(ingress()))
@@ -363,25 +353,10 @@ async def test_what_was_taken_over_goes_with_its_parent(cluster: World) -> None:
     assert await cluster.device_names() == []
 
 
-async def test_what_was_deleted_while_no_operator_ran_is_cleaned_up(cluster: World) -> None:
+async def test_a_proxy_whose_parent_was_deleted_while_no_operator_ran_goes(cluster: World) -> None:
     await egress_by_go(cluster)
     await cluster.delete(egress())
     async with our_operator(cluster):
         await cluster.eventually(lambda: cluster.gone(egress()))
     assert await cluster.leftovers(egress()) == []
     assert await cluster.device_names() == []
-
-
-async def test_a_service_that_a_group_of_proxies_serves_is_left_alone(cluster: World) -> None:
-    service = egress(proxy_group="egress")
-    await cluster.apply(service)
-    parent = await cluster.look(service)
-    await cluster.change(parent, go_objects.held(parent))
-    between = go_objects.headless(parent)
-    between["metadata"]["labels"] |= {"tailscale.com/proxy-group": "egress", "tailscale.com/svc-type": "egress"}
-    between["spec"] = {"ports": [{"port": 10080}]}
-    await cluster.apply(between)
-    before = await cluster.look(service), await cluster.look(between)
-    async with our_operator(cluster):
-        assert not await cluster.writes_when_left_alone()
-    assert (await cluster.look(service), await cluster.look(between)) == before

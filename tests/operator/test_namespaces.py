@@ -12,6 +12,7 @@ from tsoperator.api.objects import POD, PROXYGROUPPOLICY, SECRET, Object, Resour
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.kube.errors import AlreadyExists
 
+from tests.support.lanes import cases
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress, load_balancer
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
@@ -47,50 +48,40 @@ async def untouched(world: World, obj: Object) -> bool:
     return not has_finalizer(found, FINALIZER) and told == {"loadBalancer": None} and not await world.events(obj)
 
 
-async def served(world: World, *parents: Object) -> bool:
+async def all_served(world: World, *parents: Object) -> bool:
     """Tell whether each of *parents* has a proxy that is ready, and the names are served."""
     return all([await world.proxy(parent) for parent in parents]) and all((await world.records()).values())
 
 
-async def test_what_is_in_a_watched_namespace_is_served_and_nothing_else(teams: World) -> None:
-    others = [at(TEAM, obj) for obj in (egress("other"), backend(), ingress("other", "other"))]
-    await teams.apply(egress(), backend(), ingress(), *others)
-    async with running_operator(teams, watch_namespaces=("default",)):
-        await teams.eventually(lambda: served(teams, egress(), ingress()))
+def users_objects(name: str) -> list[Object]:
+    """Return one of all that users make: objects that get a proxy, and one of a kind that isn't supported."""
+    return [egress(name), backend(), ingress(name, name), load_balancer(f"lb-{name}", class_=None), policy("default")]
+
+
+async def test_objects_of_watched_namespaces_are_served_and_no_others(teams: World) -> None:
+    ours, others = users_objects("ours"), [at(TEAM, obj) for obj in users_objects("other")]
+    await teams.apply(*ours, *others)
+    async with running_operator(teams, watch_namespaces=("default",), default_load_balancer=True):
+        await teams.eventually(lambda: all_served(teams, ours[0], ours[2], ours[3]))
+        await teams.becomes(lambda: teams.reason(ours[4], "ProxyGroupPolicyReady"), "NotSupportedYet")
         assert not await teams.writes_when_left_alone()
-        assert [await untouched(teams, obj) for obj in others] == [True] * 3
-        assert await teams.device_names() == [f"default-db.{DOMAIN}", WEB]
+        assert [await untouched(teams, obj) for obj in others] == [True] * len(others)
+        hostnames = ("default-lb-ours", "default-ours", "ours")
+        assert await teams.device_names() == [f"{hostname}.{DOMAIN}" for hostname in hostnames]
+    await teams.delete(ours[4], others[4])
 
 
 async def test_the_operators_own_namespace_is_watched_too(teams: World) -> None:
     mine = at(NAMESPACE, egress("mine"))
     await teams.apply(mine)
     async with running_operator(teams, watch_namespaces=(TEAM,)):
-        await teams.eventually(lambda: served(teams, mine))
+        await teams.eventually(lambda: all_served(teams, mine))
         await teams.apply(at(TEAM, egress()))
-        await teams.eventually(lambda: served(teams, egress()))
+        await teams.eventually(lambda: all_served(teams, egress()))
         assert not await teams.writes_when_left_alone()
 
 
-async def test_load_balancers_without_a_class_are_ours_in_watched_namespaces_only(teams: World) -> None:
-    ours, other = load_balancer("ours", class_=None), at(TEAM, load_balancer("other", class_=None))
-    await teams.apply(ours, other)
-    async with running_operator(teams, watch_namespaces=("default",), default_load_balancer=True):
-        await teams.eventually(lambda: served(teams, ours))
-        await teams.settled()
-        assert await untouched(teams, other)
-
-
-async def test_kinds_that_nothing_is_done_for_are_told_so_in_watched_namespaces_only(teams: World) -> None:
-    await teams.apply(policy("default"), policy(TEAM))
-    async with running_operator(teams, watch_namespaces=("default",)):
-        await teams.becomes(lambda: teams.reason(policy("default"), "ProxyGroupPolicyReady"), "NotSupportedYet")
-        await teams.settled()
-        assert await untouched(teams, policy(TEAM))
-    await teams.delete(policy("default"), policy(TEAM))
-
-
-async def names(world: World) -> dict[str, bool]:
+async def leads(world: World) -> dict[str, bool]:
     """Return for each name whether it leads to somewhere."""
     return {name: bool(addresses) for name, addresses in (await world.records()).items()}
 
@@ -99,7 +90,7 @@ async def narrowed(world: World) -> dict[str, str]:
     """Have objects in `default` served, and return their proxies' Pods by name."""
     await world.apply(dnsconfig(), egress(), backend(), ingress())
     async with running_operator(world):
-        await world.becomes(lambda: names(world), dict.fromkeys(NAMED, True))
+        await world.becomes(lambda: leads(world), dict.fromkeys(NAMED, True))
         await world.settled()
     return await pods(world)
 
@@ -108,31 +99,26 @@ async def pods(world: World) -> dict[str, str]:
     return {key_of(pod).name: uid(pod) for parent in (egress(), ingress()) for pod in await world.children(POD, parent)}
 
 
-async def test_what_was_made_for_a_namespace_that_is_not_watched_any_more_stays(teams: World) -> None:
+async def test_proxies_of_a_namespace_that_is_not_watched_any_more_stay_and_their_names_follow_them(
+    teams: World,
+) -> None:
     before = await narrowed(teams)
     written, left = (await teams.look(egress()))["status"], await teams.leftovers(ingress())
+
+    async def followed() -> bool:
+        proxy, addresses = await teams.proxy(egress()), (await teams.records())[FQDN]
+        return proxy is not None and proxy.pod_uid not in before.values() and addresses == proxy.addresses
+
     async with running_operator(teams, watch_namespaces=(TEAM,)):
         assert not await teams.writes_when_left_alone()
-        assert (await names(teams), await pods(teams)) == (dict.fromkeys(NAMED, True), before)
-        assert (await teams.look(egress()))["status"] == written
-        assert await teams.leftovers(ingress()) == left
-
-
-async def test_the_names_of_a_namespace_that_is_not_watched_any_more_follow_its_proxies(teams: World) -> None:
-    await narrowed(teams)
-    async with running_operator(teams, watch_namespaces=(TEAM,)):
-        [before] = await teams.children(POD, egress())
-        await teams.delete(before)
-
-        async def followed() -> bool:
-            proxy, served = await teams.proxy(egress()), (await teams.records())[FQDN]
-            return proxy is not None and proxy.pod_uid != uid(before) and served == proxy.addresses
-
+        assert (await leads(teams), await pods(teams)) == (dict.fromkeys(NAMED, True), before)
+        assert ((await teams.look(egress()))["status"], await teams.leftovers(ingress())) == (written, left)
+        await teams.delete(*await teams.children(POD, egress()))
         await teams.eventually(followed)
-        assert await names(teams) == dict.fromkeys(NAMED, True)
+        assert await leads(teams) == dict.fromkeys(NAMED, True)
 
 
-async def test_what_was_deleted_meanwhile_goes_once_its_namespace_is_watched_again(teams: World) -> None:
+async def test_a_service_that_was_deleted_meanwhile_goes_once_its_namespace_is_watched_again(teams: World) -> None:
     await narrowed(teams)
     async with running_operator(teams, watch_namespaces=(TEAM,)):
         await teams.delete(egress())
@@ -141,7 +127,7 @@ async def test_what_was_deleted_meanwhile_goes_once_its_namespace_is_watched_aga
     async with running_operator(teams, watch_namespaces=("default", TEAM)):
         await teams.eventually(lambda: teams.gone(egress()))
         assert await teams.leftovers(egress()) == []
-        await teams.becomes(lambda: names(teams), {WEB: True})
+        await teams.becomes(lambda: leads(teams), {WEB: True})
 
 
 def shut(world: World, namespace: str = "", kinds: Sequence[str] = USERS_KINDS) -> None:
@@ -157,14 +143,14 @@ async def asked(world: World, plural: str, count: int) -> bool:
 
 
 @pytest.mark.simulated
-async def test_nothing_of_users_is_asked_for_over_all_namespaces(cluster: World) -> None:
+async def test_objects_of_users_are_not_asked_for_over_all_namespaces(cluster: World) -> None:
     shut(cluster)
     await cluster.apply(egress())
     async with running_operator(cluster):
         await cluster.eventually(lambda: asked(cluster, "services", 3))
         assert not await cluster.proxy(egress())
     async with running_operator(cluster, watch_namespaces=("default",)):
-        await cluster.eventually(lambda: served(cluster, egress()))
+        await cluster.eventually(lambda: all_served(cluster, egress()))
 
 
 @pytest.mark.simulated
@@ -175,13 +161,13 @@ async def test_a_namespace_that_we_are_shut_out_of_holds_up_no_other(
     other = at(TEAM, egress("other"))
     await teams.apply(egress(), other)
     async with running_operator(teams, watch_namespaces=("default", TEAM, "nowhere")):
-        await teams.eventually(lambda: served(teams, egress()))
+        await teams.eventually(lambda: all_served(teams, egress()))
         said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
         for kind in ("services", "ingresses.networking.k8s.io", "proxygrouppolicies.tailscale.com"):
             assert any(text.startswith(f"{kind} in {TEAM}: the operator may not see them") for text in said)
         assert await untouched(teams, other)
         teams.sim.faults.clear()
-        await teams.eventually(lambda: served(teams, other))
+        await teams.eventually(lambda: all_served(teams, other))
 
 
 async def differs(world: World, secret: Object) -> bool:
@@ -204,13 +190,13 @@ async def test_an_ingress_whose_services_may_not_be_seen_keeps_its_backends(clus
 
 
 @pytest.mark.simulated
-@pytest.mark.parametrize("place", ["", "default"])
+@pytest.mark.parametrize("place", cases({"all namespaces": "", "one": "default"}, "all namespaces"))
 async def test_an_ingress_does_not_wait_for_services_that_were_seen_and_may_not_be_now(
     cluster: World, place: str
 ) -> None:
     await cluster.apply(backend(), ingress())
     async with running_operator(cluster, watch_namespaces=(place,) if place else ()):
-        await cluster.eventually(lambda: served(cluster, ingress()))
+        await cluster.eventually(lambda: all_served(cluster, ingress()))
         await cluster.settled()
         [before] = await cluster.children(SECRET, ingress())
         listed = cluster.sim.requests[USER_AGENT, "list", "services"]
@@ -222,6 +208,7 @@ async def test_an_ingress_does_not_wait_for_services_that_were_seen_and_may_not_
 
 
 @pytest.mark.simulated
+@pytest.mark.thorough
 async def test_more_namespaces_can_be_watched_than_connections_are_usual() -> None:
     many = [f"team-{number}" for number in range(40)]
     async with (
@@ -229,5 +216,5 @@ async def test_more_namespaces_can_be_watched_than_connections_are_usual() -> No
         running_operator(world, watch_namespaces=tuple(many)),
     ):
         await world.apply(*(at(name, egress(f"db-{name}", f"{name}.{DOMAIN}")) for name in (many[0], many[-1])))
-        await world.eventually(lambda: served(world, egress(f"db-{many[0]}"), egress(f"db-{many[-1]}")))
+        await world.eventually(lambda: all_served(world, egress(f"db-{many[0]}"), egress(f"db-{many[-1]}")))
         assert world.sim.requests[USER_AGENT, "watch", "services"] == len(many) + 1

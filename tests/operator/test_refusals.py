@@ -1,6 +1,6 @@
 """What the control server refuses or lacks: said on the object with what to set up, and not asked for in a loop."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from tsoperator.app import PATIENCE
 from tsoperator.tsclient.errors import BadRequest, Forbidden, NotSupported
 from tsoperator.tsclient.transport import Retry
 
+from tests.support.lanes import cases
 from tests.support.manifests import backend, connector, egress, exposed, ingress, load_balancer
 from tests.support.operator import World, new_world, running_operator
 
@@ -39,7 +40,11 @@ PARENTS = {
     "ingress": Parent(ingress(), "ProxyFailed", ""),
     "connector": Parent(connector(), "ConnectorCreationFailed", READY),
 }
-every_parent = pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
+
+
+def parents(*default: str) -> pytest.MarkDecorator:
+    """Parametrize over PARENTS; all but the *default* are thorough."""
+    return pytest.mark.parametrize("parent", cases(PARENTS, *default))
 
 
 async def said(world: World, parent: Parent, reason: str = "") -> str:
@@ -57,7 +62,7 @@ async def up(world: World, parent: Parent) -> bool:
     return await world.proxy(parent.obj) is not None
 
 
-@every_parent
+@parents("connector", "ingress")
 async def test_tags_that_are_refused_are_said_with_the_lines_to_add(world: World, parent: Parent) -> None:
     world.control.policy_tags = set()
     await world.apply(backend(), parent.obj)
@@ -68,7 +73,7 @@ async def test_tags_that_are_refused_are_said_with_the_lines_to_add(world: World
     await world.eventually(lambda: up(world, parent))
 
 
-@every_parent
+@parents("exposed")
 async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world: World, parent: Parent) -> None:
     world.control.scopes.remove("auth_keys")
     await world.apply(backend(), parent.obj)
@@ -77,8 +82,8 @@ async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world:
     await world.eventually(lambda: up(world, parent))
 
 
-@every_parent
-async def test_what_is_refused_can_be_deleted(world: World, parent: Parent) -> None:
+@parents("egress")
+async def test_a_parent_that_is_refused_can_be_deleted(world: World, parent: Parent) -> None:
     world.control.policy_tags = set()
     await world.apply(parent.obj, backend())
     await world.eventually(lambda: said(world, parent))
@@ -87,7 +92,7 @@ async def test_what_is_refused_can_be_deleted(world: World, parent: Parent) -> N
     assert await world.leftovers(parent.obj) == []
 
 
-@every_parent
+@parents("ingress")
 async def test_a_call_that_the_server_lacks_is_said_and_not_asked_for_again(world: World, parent: Parent) -> None:
     for _ in range(20):
         world.control.answer("404 page not found\n", status=404, path="/keys", headers=PLAIN)
@@ -113,10 +118,10 @@ def test_a_refusal_is_tried_again_within_the_hour_and_what_is_lacking_within_a_d
 
 
 @pytest.mark.simulated
-@pytest.mark.parametrize(("verb", "plural"), [("create", "events"), ("update", "services")])
-async def test_what_could_not_be_said_at_once_is_said_later(world: World, verb: str, plural: str) -> None:
+@pytest.mark.parametrize("write", cases({"Event": ("create", "events"), "status": ("update", "services")}, "Event"))
+async def test_a_refusal_that_could_not_be_said_at_once_is_said_later(world: World, write: tuple[str, str]) -> None:
     world.control.policy_tags = set()
-    world.sim.faults.fail(Failure(500, times=1, verb=verb, plural=plural))
+    world.sim.faults.fail(Failure(500, times=1, verb=write[0], plural=write[1]))
     await world.apply(egress())
     assert OWNERS in await world.eventually(lambda: said(world, PARENTS["egress"]))
     assert world.sim.faults.to_json()["fail"] == []
@@ -129,44 +134,35 @@ async def test_a_list_of_devices_that_cannot_be_had_delays_nothing(cluster: Worl
         await cluster.eventually(lambda: up(cluster, PARENTS["egress"]))
 
 
-async def on_headscale(holds: Callable[[World], Awaitable[None]]) -> None:
-    """Let *holds* look at an operator whose control server is Headscale."""
+@pytest.fixture
+async def headscale() -> AsyncIterator[World]:
+    """A cluster with an operator whose control server is Headscale."""
     async with new_world(SimOptions(headscale=True)) as world, running_operator(world):
-        await holds(world)
+        yield world
 
 
-async def test_https_is_said_once_to_be_out_of_reach_on_headscale() -> None:
-    async def holds(world: World) -> None:
-        await world.apply(backend(), ingress())
-        await world.eventually(lambda: said(world, PARENTS["ingress"], UNSUPPORTED))
-        assert "HTTPSNotEnabled" not in await world.events(ingress())
-        assert not await world.writes_when_left_alone()
-        await world.delete(ingress())
-        await world.eventually(lambda: world.gone(ingress()))
-
-    await on_headscale(holds)
+async def test_https_is_said_once_to_be_out_of_reach_on_headscale(headscale: World) -> None:
+    await headscale.apply(backend(), ingress())
+    await headscale.eventually(lambda: said(headscale, PARENTS["ingress"], UNSUPPORTED))
+    assert "HTTPSNotEnabled" not in await headscale.events(ingress())
+    assert not await headscale.writes_when_left_alone()
+    await headscale.delete(ingress())
+    await headscale.eventually(lambda: headscale.gone(ingress()))
 
 
-async def test_funnel_is_said_once_to_be_out_of_reach_on_headscale() -> None:
-    async def holds(world: World) -> None:
-        await world.apply(LB)
-        message = await world.eventually(lambda: said(world, Parent(LB, "", "TailscaleProxyReady"), UNSUPPORTED))
-        assert "Funnel is not supported by this control server" in message
-        assert not await world.writes_when_left_alone()
-
-    await on_headscale(holds)
+async def test_funnel_is_said_once_to_be_out_of_reach_on_headscale(headscale: World) -> None:
+    await headscale.apply(LB)
+    parent = Parent(LB, "", "TailscaleProxyReady")
+    message = await headscale.eventually(lambda: said(headscale, parent, UNSUPPORTED))
+    assert "Funnel is not supported by this control server" in message
+    assert not await headscale.writes_when_left_alone()
 
 
-@pytest.mark.parametrize("name", ["egress", "exposed", "connector"])
-async def test_what_headscale_has_works_there(name: str) -> None:
-    parent = PARENTS[name]
-
-    async def holds(world: World) -> None:
-        await world.apply(parent.obj)
-        await world.eventually(lambda: up(world, parent))
-        assert UNSUPPORTED not in await world.events(parent.obj)
-
-    await on_headscale(holds)
+async def test_egress_exposed_services_and_connectors_work_on_headscale(headscale: World) -> None:
+    for parent in (PARENTS[name] for name in ("egress", "exposed", "connector")):
+        await headscale.apply(parent.obj)
+        await headscale.eventually(partial(up, headscale, parent))
+        assert UNSUPPORTED not in await headscale.events(parent.obj)
 
 
 PUBLIC = {
@@ -175,8 +171,8 @@ PUBLIC = {
 }
 
 
-@pytest.mark.parametrize("obj", PUBLIC.values(), ids=PUBLIC)
-async def test_what_funnel_needs_of_the_policy_is_said_with_the_very_tags(world: World, obj: Object) -> None:
+@pytest.mark.parametrize("obj", cases(PUBLIC, "service"))
+async def test_the_policy_that_funnel_needs_is_said_with_the_very_tags(world: World, obj: Object) -> None:
     await world.apply(backend(), obj)
     await world.eventually(lambda: up(world, Parent(obj, "", "")))
     line = '"nodeAttrs": [{"target": ["tag:web"], "attr": ["funnel"]}]'
@@ -192,11 +188,11 @@ async def test_funnel_that_is_asked_for_later_is_spoken_of_then(world: World) ->
     await world.eventually(lambda: said(world, PARENTS["ingress"], "FunnelNeedsPolicy"))
 
 
-MANY = [egress(f"db-{number}") for number in range(40)]
+MANY = [egress(f"db-{number}") for number in range(24)]
 AT_ONCE = 16  # calls of the control server
 
 
-async def begun(world: World) -> int:
+async def keys_asked_for_at_first(world: World) -> int:
     """Bring up a proxy, for which the operator gets its access token; return how many keys were asked for."""
     await world.apply(egress())
     await world.eventually(lambda: up(world, PARENTS["egress"]))
@@ -205,7 +201,7 @@ async def begun(world: World) -> int:
 
 
 async def test_a_control_server_that_hangs_holds_up_nothing_that_does_not_need_it(world: World) -> None:
-    before = await begun(world)
+    before = await keys_asked_for_at_first(world)
     world.control.latency = 3600
     await world.apply(*MANY)
     await world.becomes(lambda: asked(world, before), AT_ONCE)
@@ -222,7 +218,7 @@ async def asked(world: World, before: int) -> int:
 
 
 async def test_a_control_server_that_fails_is_not_asked_for_all_that_wait(world: World) -> None:
-    before = await begun(world)
+    before = await keys_asked_for_at_first(world)
     world.control.fail(503, count=10_000)
     await world.apply(*MANY)
     for each in MANY:

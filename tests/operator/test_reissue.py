@@ -1,4 +1,4 @@
-"""Auth keys that die and devices that go away, for every kind of proxy: the operator runs, and all comes back."""
+"""Auth keys that die and devices that go away, for every kind of proxy: the proxy comes back under its name."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,6 +9,8 @@ from clustersim.tailnet import Device, Tailnet
 from tsoperator.api.objects import SECRET, Object
 from tsoperator.kube.client import USER_AGENT
 
+from tests.operator.proxies import event, joined, served_name
+from tests.support.lanes import cases
 from tests.support.manifests import DOMAIN, backend, connector, dnsconfig, egress, ingress, load_balancer
 from tests.support.operator import Proxy, World, running_operator
 
@@ -19,47 +21,42 @@ LOSSES = {"deleted": Tailnet.delete_device, "expired": Tailnet.expire_device}
 
 
 class Kind(NamedTuple):
-    """A parent, its proxy's name in the tailnet, and its condition."""
+    """A parent, and its proxy's name in the tailnet."""
 
     parent: Object
     name: str
-    condition: str
-    ready: str
 
 
-SERVICE = ("TailscaleProxyReady", "ProxyCreated")
 KINDS = {
-    "egress": Kind(egress(), "default-db", *SERVICE),
-    "exposed": Kind(load_balancer(), "default-lb", *SERVICE),
-    "funnel": Kind(load_balancer("lb", 443, funnel="true"), "default-lb", *SERVICE),
-    "ingress": Kind(ingress(), "web", "", ""),
-    "connector": Kind(connector(), "router-connector", "ConnectorReady", "ConnectorCreated"),
+    "egress": Kind(egress(), "default-db"),
+    "exposed": Kind(load_balancer(), "default-lb"),
+    "ingress": Kind(ingress(), "web"),
+    "connector": Kind(connector(), "router-connector"),
 }
-EGRESS = KINDS["egress"]
-every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+EGRESS, CONNECTOR = KINDS["egress"], KINDS["connector"]
+READY = {"Service": ("TailscaleProxyReady", "ProxyCreated"), "Connector": ("ConnectorReady", "ConnectorCreated")}
+"""The condition of a kind and its reason where all is well; an Ingress has none."""
 GATES = connector(exitNode=True, replicas=3, hostnamePrefix="gate")
+
+
+def kinds(default: str, *others: str) -> pytest.MarkDecorator:
+    """Parametrize over KINDS, or the *others* of them; all but the *default* are thorough."""
+    chosen = {name: kind for name, kind in KINDS.items() if not others or name in (default, *others)}
+    return pytest.mark.parametrize("kind", cases(chosen, default))
 
 
 async def start(world: World, kind: Kind) -> Proxy:
     """Make the proxy and wait until it has joined."""
     await world.apply(*([backend()] if kind.parent["kind"] == "Ingress" else []), kind.parent)
-    return await made(world, kind)
+    return await well(world, kind)
 
 
-async def made(world: World, kind: Kind, other_than: str = "") -> Proxy:
-    """Wait until the proxy is well, by a device that is not *other_than*, and nothing is left to do."""
-
-    async def well() -> Proxy | None:
-        proxy = await world.proxy(kind.parent)
-        if proxy is None or "AuthKey" in proxy.config or "reissue_authkey" in proxy.state:
-            return None
-        ready = not kind.condition or await world.reason(kind.parent, kind.condition) == kind.ready
-        joined = proxy.state.get("device_id", other_than) != other_than and "device_fqdn" in proxy.state
-        return proxy if ready and joined else None
-
-    await world.eventually(well)
-    await world.settled()
-    return await world.eventually(well)
+async def well(world: World, kind: Kind, other_than: str = "") -> Proxy:
+    """Wait until the proxy has joined by a device that is not *other_than*, and its parent says that all is well."""
+    proxy = await joined(world, kind.parent, other_than)
+    if condition := READY.get(kind.parent["kind"]):
+        await world.becomes(lambda: world.reason(kind.parent, condition[0]), condition[1])
+    return proxy
 
 
 def only_device(world: World) -> Device:
@@ -74,12 +71,12 @@ async def secret_of(world: World, parent: Object) -> Object:
     return secret
 
 
-@every_kind
-@pytest.mark.parametrize("lose", LOSSES.values(), ids=LOSSES)
+@kinds("egress")
+@pytest.mark.parametrize("lose", cases(LOSSES, "deleted"))
 async def test_a_lost_device_comes_back_under_its_name(world: World, kind: Kind, lose: Lose) -> None:
     before = await start(world, kind)
     lose(world.control, only_device(world))
-    after = await made(world, kind, before.state["device_id"])
+    after = await well(world, kind, before.state["device_id"])
     assert await world.device_names() == [f"{kind.name}.{DOMAIN}"]
     assert only_device(world).node_id == after.state["device_id"]
     assert [key.used for key in world.control.keys.values()] == [True, True]
@@ -88,7 +85,7 @@ async def test_a_lost_device_comes_back_under_its_name(world: World, kind: Kind,
     assert not await world.writes_when_left_alone()
 
 
-@every_kind
+@kinds("connector", "egress")
 async def test_a_key_that_died_unused_is_replaced(cluster: World, kind: Kind) -> None:
     cluster.control.dead_keys = 1
     async with running_operator(cluster):
@@ -96,14 +93,6 @@ async def test_a_key_that_died_unused_is_replaced(cluster: World, kind: Kind) ->
         assert [key.used for key in cluster.control.keys.values()] == [False, True]
         assert await cluster.device_names() == [f"{kind.name}.{DOMAIN}"]
         assert not await cluster.writes_when_left_alone()
-
-
-async def test_the_device_gets_the_tags_that_are_asked_for_now(world: World) -> None:
-    before = await start(world, EGRESS)
-    await world.annotate(EGRESS.parent, {"tailscale.com/tags": "tag:db"})
-    world.control.delete_device(only_device(world))
-    await made(world, EGRESS, before.state["device_id"])
-    assert only_device(world).tags == ("tag:db",)
 
 
 async def test_every_replica_that_is_lost_gets_a_key_at_once(world: World) -> None:
@@ -126,15 +115,15 @@ async def gates(world: World, lost: set[str]) -> bool:
     return len(good) == 3 and not {each.state["device_id"] for each in good} & lost
 
 
-async def waits(world: World, kind: Kind) -> str:
-    """Return what is said of a proxy that waits for another key; empty before it is."""
-    if not kind.condition:
-        return (await world.events(kind.parent)).get("AuthKeyDelayed", "")
-    condition = await world.condition(kind.parent, kind.condition)
+async def waits(world: World, parent: Object) -> str:
+    """Return what *parent* says of a proxy that waits for another key; empty before it does."""
+    if parent["kind"] not in READY:
+        return await event(world, parent, "AuthKeyDelayed")
+    condition = await world.condition(parent, READY[parent["kind"]][0])
     return condition.message if condition and condition.status == "False" and "within 30 s" in condition.message else ""
 
 
-@every_kind
+@kinds("ingress")
 async def test_a_proxy_that_loses_its_device_again_and_again_waits_for_its_key_and_says_so(
     world: World, kind: Kind
 ) -> None:
@@ -143,17 +132,14 @@ async def test_a_proxy_that_loses_its_device_again_and_again_waits_for_its_key_a
     async def lose_and_wait() -> str:
         for device in list(world.control.devices.values()):
             world.control.delete_device(device)
-        return await waits(world, kind)
+        return await waits(world, kind.parent)
 
     assert "could not log in" in await world.eventually(lose_and_wait)
     assert [key.used for key in world.control.keys.values()] == [True, True]
     assert not await world.writes_when_left_alone()
-    await world.delete(kind.parent)
-    await world.eventually(lambda: world.gone(kind.parent))
-    assert await world.leftovers(kind.parent) == []
 
 
-@every_kind
+@kinds("exposed")
 async def test_a_parent_that_goes_while_its_proxy_logs_in_anew_leaves_nothing(world: World, kind: Kind) -> None:
     await start(world, kind)
     world.control.delete_device(only_device(world))
@@ -169,48 +155,32 @@ async def asked_or_given(world: World, kind: Kind) -> bool:
     return "reissue_authkey" in state or len(world.control.keys) > 1
 
 
-WRITES = [("patch", "secrets"), ("update", "services")]
+WRITES = {"patch": "secrets", "update": "services", "create": "events"}
 
 
 @pytest.mark.simulated
-async def test_the_writes_that_are_made_to_fail_are_all_there_are(world: World) -> None:
+@pytest.mark.parametrize("verb", cases({verb: verb for verb in WRITES}, "patch"))
+async def test_a_write_that_fails_costs_no_second_key(world: World, verb: str) -> None:
     before = await start(world, EGRESS)
     world.sim.writes.clear()
-    world.control.delete_device(only_device(world))
-    await made(world, EGRESS, before.state["device_id"])
-    written = {(verb, plural) for agent, verb, plural in world.sim.writes if agent == USER_AGENT}
-    assert written == {*WRITES, ("create", "events")}
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("write", [*WRITES, ("create", "events")], ids="-".join)
-async def test_any_write_may_fail_and_costs_no_second_key(world: World, write: tuple[str, str]) -> None:
-    before = await start(world, EGRESS)
     for code in (500, 409):
-        world.sim.faults.fail(Failure(code, verb=write[0], plural=write[1]))
+        world.sim.faults.fail(Failure(code, verb=verb, plural=WRITES[verb]))
     world.control.delete_device(only_device(world))
-    await made(world, EGRESS, before.state["device_id"])
+    await well(world, EGRESS, before.state["device_id"])
     assert len(world.control.keys) == 2
+    assert {written[1:] for written in world.sim.writes if written[0] == USER_AGENT} == {*WRITES.items()}
 
 
-@pytest.mark.parametrize("path", ["/api/v2/device/", "/keys"])
-async def test_any_call_of_the_control_server_may_fail_and_costs_no_second_key(world: World, path: str) -> None:
+@pytest.mark.parametrize("path", ["/api/v2/device/", pytest.param("/keys", marks=pytest.mark.thorough)])
+async def test_a_call_that_the_control_server_refuses_is_said_and_costs_no_second_key(world: World, path: str) -> None:
     before = await start(world, EGRESS)
-    world.control.fail(403, path=path)
-    world.control.expire_device(only_device(world))
-    await made(world, EGRESS, before.state["device_id"])
-    assert (len(world.control.keys), await world.device_names()) == (2, [f"default-db.{DOMAIN}"])
-
-
-async def test_a_device_that_cannot_be_deleted_costs_no_key_and_is_said(world: World) -> None:
-    before = await start(world, EGRESS)
-    world.control.fail(403, path="/api/v2/device/", count=1000)
+    world.control.fail(403, path=path, count=1000)
     world.control.expire_device(only_device(world))
     await world.becomes(lambda: world.reason(EGRESS.parent), "ProxyFailed")
     assert len(world.control.keys) == 1
     world.control.heal()
-    await made(world, EGRESS, before.state["device_id"])
-    assert await world.device_names() == [f"default-db.{DOMAIN}"]
+    await well(world, EGRESS, before.state["device_id"])
+    assert (len(world.control.keys), await world.device_names()) == (2, [f"default-db.{DOMAIN}"])
 
 
 async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none(cluster: World) -> None:
@@ -219,11 +189,11 @@ async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none
     cluster.control.delete_device(only_device(cluster))
     await cluster.eventually(lambda: asked_or_given(cluster, EGRESS))
     async with running_operator(cluster):
-        await made(cluster, EGRESS, before.state["device_id"])
+        await well(cluster, EGRESS, before.state["device_id"])
         assert len(cluster.control.keys) == 2
 
 
-@every_kind
+@kinds("egress", "connector")
 async def test_a_request_that_a_working_proxy_left_behind_costs_it_nothing(cluster: World, kind: Kind) -> None:
     async with running_operator(cluster):
         before = await start(cluster, kind)
@@ -234,52 +204,57 @@ async def test_a_request_that_a_working_proxy_left_behind_costs_it_nothing(clust
     assert len(cluster.control.keys) == 1
 
 
-@every_kind
+@kinds("connector")
 async def test_a_secret_that_is_deleted_by_hand_makes_the_proxy_log_in_anew_under_its_name(
     world: World, kind: Kind
 ) -> None:
     before = await start(world, kind)
     await world.delete(before.secret)
-    after = await made(world, kind, before.state["device_id"])
+    after = await well(world, kind, before.state["device_id"])
     assert await world.device_names() == [f"{kind.name}.{DOMAIN}"]
     assert (after.pod_uid, len(world.control.keys)) == (before.pod_uid, 2)
     assert not await world.writes_when_left_alone()
 
 
-@every_kind
+@kinds("egress", "ingress")
 async def test_a_secret_that_lost_its_labels_keeps_its_device(world: World, kind: Kind) -> None:
     before = await start(world, kind)
     await world.change(before.secret, {"metadata": {"labels": None}})
     await world.eventually(lambda: world.children(SECRET, kind.parent))
-    after = await made(world, kind)
+    after = await well(world, kind)
     assert (after.state["device_id"], len(world.control.keys)) == (before.state["device_id"], 1)
     assert not await world.writes_when_left_alone()
 
 
-@every_kind
+@kinds("ingress", "connector")
 async def test_a_device_id_that_is_removed_by_hand_costs_no_key(world: World, kind: Kind) -> None:
     before = await start(world, kind)
     await world.change(before.secret, {"data": {"device_id": None}})
     await world.settled()
     assert not await world.writes_when_left_alone()
     await world.delete(before.pod)
-    after = await made(world, kind)
+    after = await well(world, kind)
     assert (after.state["device_id"], len(world.control.keys)) == (before.state["device_id"], 1)
 
 
-async def shown_names(world: World, parent: Object) -> list[str]:
-    """Return the names in the status of *parent*."""
-    status = (await world.look(parent)).get("status") or {}
-    entries = (status.get("loadBalancer") or {}).get("ingress") or status.get("devices") or []
-    return [entry["hostname"] for entry in entries if "hostname" in entry]
+async def shown_name(world: World, parent: Object) -> str:
+    """Return the name in the status of *parent*."""
+    if parent["kind"] != "Connector":
+        return await served_name(world, parent)
+    devices = ((await world.look(parent)).get("status") or {}).get("devices") or [{}]
+    return str(devices[0].get("hostname"))
 
 
-@pytest.mark.parametrize("kind", [KINDS[name] for name in ("exposed", "funnel", "ingress", "connector")])
+FUNNEL = Kind(load_balancer("lb", 443, funnel="true"), "default-lb")
+SHOWN = {"funnel": FUNNEL} | {name: KINDS[name] for name in ("exposed", "ingress", "connector")}
+
+
+@pytest.mark.parametrize("kind", cases(SHOWN, "exposed"))
 async def test_a_device_that_an_admin_renames_is_shown_by_its_new_name(world: World, kind: Kind) -> None:
     await start(world, kind)
-    await world.becomes(lambda: shown_names(world, kind.parent), [f"{kind.name}.{DOMAIN}"])
+    await world.becomes(lambda: shown_name(world, kind.parent), f"{kind.name}.{DOMAIN}")
     world.control.rename_device(only_device(world), "orders")
-    await world.becomes(lambda: shown_names(world, kind.parent), [f"orders.{DOMAIN}"])
+    await world.becomes(lambda: shown_name(world, kind.parent), f"orders.{DOMAIN}")
     await world.settled()
     assert not await world.writes_when_left_alone()
 

@@ -1,5 +1,6 @@
 """Settings from the environment."""
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -106,15 +107,17 @@ class Wrong(NamedTuple):
         Wrong("OPERATOR_HEALTH_ADDR", "192.0.2.1:", "is not ADDRESS:PORT"),
         Wrong("OPERATOR_LOGGING", "loud", "'loud' is not one of info, debug, dev, warn, error"),
         Wrong("OPERATOR_LOG_FORMAT", "xml", "'xml' is not one of text, json"),
+        Wrong("OPERATOR_NAMESPACE", "", "is not set"),
+        Wrong("CLIENT_ID_FILE", "", "is not set: give the path"),
         Wrong("CLIENT_ID", "id", "cannot read /var/run/secrets/tailscale/serviceaccount/token"),
         Wrong("CLIENT_SECRET_FILE", "", "is not set: give the path"),
         Wrong("CLIENT_ID_FILE", "/nonexistent/id", "cannot read /nonexistent/id"),
     ],
 )
-def test_what_is_wrong_names_the_variable_and_says_what_it_takes(case: Wrong, environ: dict[str, str]) -> None:
+def test_a_wrong_setting_names_its_variable_and_says_what_that_takes(case: Wrong, environ: dict[str, str]) -> None:
     with pytest.raises(InvalidSetting) as caught:
         read_settings({**environ, case.name: case.value})
-    assert case.name in str(caught.value)
+    assert re.fullmatch(rf"{case.name}\b[^\n]+", str(caught.value))
     assert case.words in str(caught.value)
 
 

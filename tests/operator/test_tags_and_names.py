@@ -10,6 +10,8 @@ from clustersim.sim import SimOptions
 from clustersim.tailnet import Device, NewKey
 from tsoperator.api.objects import POD, SECRET, Object, uid
 
+from tests.operator.proxies import event, served_name
+from tests.support.lanes import cases
 from tests.support.manifests import DOMAIN, FQDN, backend, connector, egress, ingress, load_balancer
 from tests.support.operator import World, new_world, running_operator
 
@@ -19,7 +21,7 @@ TAGS = "/api/v2/device/{id}/tags"
 NAME = f"default-db.{DOMAIN}"
 
 
-def join(world: World, hostname: str, *tags: str) -> Device:
+def join_another(world: World, hostname: str, *tags: str) -> Device:
     """Let a device join that is no proxy's."""
     return world.control.register(world.control.create_key(NewKey(tags or ("tag:k8s",))).key, hostname)
 
@@ -29,7 +31,7 @@ async def tags(world: World) -> list[tuple[str, ...]]:
     return [device.tags for device in world.control.devices.values()]
 
 
-async def joined(world: World, obj: Object, count: int = 1) -> list[str]:
+async def all_joined(world: World, obj: Object, count: int = 1) -> list[str]:
     """Wait until *obj* has *count* proxies that report their devices; return the UIDs of their Pods."""
 
     async def ready() -> bool:
@@ -48,45 +50,85 @@ class Kind(NamedTuple):
 
 
 GIVEN = {"metadata": {"annotations": {"tailscale.com/tags": "tag:web, tag:prod"}}}
-THREE = connector(exitNode=True, replicas=3, hostnamePrefix="gate")
+GATES = connector(exitNode=True, replicas=2, hostnamePrefix="gate")
 KINDS = {
-    "egress": Kind(egress(), GIVEN),
+    "egress": Kind(egress(tags="tag:web, tag:prod, tag:k8s"), GIVEN),
     "load balancer": Kind(load_balancer(), GIVEN),
     "ingress": Kind(ingress(), GIVEN),
-    "connector": Kind(THREE, {"spec": {"tags": ["tag:web", "tag:prod"]}}, 3),
+    "connector": Kind(GATES, {"spec": {"tags": ["tag:web", "tag:prod"]}}, 2),
 }
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", cases(KINDS, "egress", "connector"))
 async def test_an_edit_of_tags_reaches_the_devices_that_run(world: World, kind: Kind) -> None:
     await world.apply(backend(), kind.obj)
-    pods = await joined(world, kind.obj, kind.replicas)
+    pods = await all_joined(world, kind.obj, kind.replicas)
     await world.change(kind.obj, kind.edit)
     await world.becomes(lambda: tags(world), [("tag:web", "tag:prod")] * kind.replicas)
     assert "tag:k8s" in (await world.eventually(lambda: world.events(kind.obj)))["TagsChanged"]
     assert not await world.writes_when_left_alone()
     assert world.control.requests["POST", TAGS] == kind.replicas
-    assert await joined(world, kind.obj, kind.replicas) == pods
+    assert await all_joined(world, kind.obj, kind.replicas) == pods
 
 
-async def test_another_default_of_tags_reaches_the_devices_that_run(cluster: World) -> None:
+async def test_the_default_of_tags_reaches_the_devices_that_run(cluster: World) -> None:
     await cluster.apply(egress())
     async with running_operator(cluster):
-        await joined(cluster, egress())
+        await all_joined(cluster, egress())
     async with running_operator(cluster, proxy_tags=("tag:other",)):
         await cluster.becomes(lambda: tags(cluster), [("tag:other",)])
 
 
-REFUSED = [(egress(), "TailscaleProxyReady", "ProxyFailed"), (connector(), "ConnectorReady", "ConnectorCreationFailed")]
+TO_STORE = [Failure(503, times=1000, verb=verb, plural="secrets") for verb in ("create", "patch")]
 
 
-@pytest.mark.parametrize(("obj", "kind", "reason"), REFUSED, ids=["Service", "Connector"])
+@pytest.mark.simulated
+async def test_a_key_that_could_not_be_stored_before_its_tags_changed_is_not_handed_out(world: World) -> None:
+    for failure in TO_STORE:
+        world.sim.faults.fail(failure)
+    await world.apply(egress())
+    await world.eventually(lambda: asked_for_keys(world, 1))
+    await world.change(egress(), GIVEN)
+    await world.eventually(lambda: asked_for_keys(world, 2))
+    world.sim.faults.clear()
+    await all_joined(world, egress())
+    assert used_tags(world) == [("tag:web", "tag:prod")]
+
+
+async def test_a_key_whose_tags_change_while_it_is_minted_is_not_handed_out(world: World) -> None:
+    world.control.latency = 1  # longer than a reconcile waits
+    await world.apply(egress())
+    await world.eventually(lambda: asked_for_keys(world, 1))
+    await world.change(egress(), GIVEN)
+    world.control.latency = 0
+    await all_joined(world, egress())
+    assert used_tags(world) == [("tag:web", "tag:prod")]
+
+
+async def asked_for_keys(world: World, times: int) -> bool:
+    """Tell whether auth keys were asked for so often."""
+    return world.control.requests["POST", "/api/v2/tailnet/-/keys"] >= times
+
+
+def used_tags(world: World) -> list[tuple[str, ...]]:
+    """Return the tags of the auth keys that devices have used."""
+    return [key.tags for key in world.control.keys.values() if key.used]
+
+
+REFUSED = {
+    "Service": (egress(), "TailscaleProxyReady", "ProxyFailed"),
+    "Connector": (connector(), "ConnectorReady", "ConnectorCreationFailed"),
+}
+
+
+@pytest.mark.parametrize("parent", cases(REFUSED, "Service"))
 async def test_tags_that_are_refused_are_said_once_and_asked_for_again_on_an_edit(
-    world: World, obj: Object, kind: str, reason: str
+    world: World, parent: tuple[Object, str, str]
 ) -> None:
+    obj, kind, reason = parent
     world.control.policy_tags = {"tag:k8s", "tag:web"}
     await world.apply(obj)
-    await joined(world, obj)
+    await all_joined(world, obj)
     await world.change(obj, tagged("tag:db"))
     await world.becomes(lambda: world.reason(obj, kind), reason)
     said = await world.condition(obj, kind)
@@ -113,30 +155,16 @@ async def is_true(world: World, obj: Object, kind: str = "TailscaleProxyReady") 
 async def test_an_ingress_tells_by_an_event_that_its_tags_are_refused(world: World) -> None:
     world.control.policy_tags = {"tag:k8s"}
     await world.apply(backend(), ingress())
-    await joined(world, ingress())
+    await all_joined(world, ingress())
     await world.change(ingress(), GIVEN)
     await world.eventually(lambda: event(world, ingress(), "TagsRefused"))
     assert await tags(world) == [("tag:k8s",)]
 
 
-async def event(world: World, obj: Object, reason: str) -> str:
-    """Return the message of an Event of *obj*; empty if there is none."""
-    return (await world.events(obj)).get(reason, "")
-
-
-async def test_an_answer_that_is_lost_is_asked_for_again(world: World) -> None:
-    await world.apply(egress())
-    await joined(world, egress())
-    world.control.lose_answers(path=TAGS)
-    await world.change(egress(), GIVEN)
-    await world.becomes(lambda: tags(world), [("tag:web", "tag:prod")])
-    await world.eventually(lambda: is_true(world, egress()))
-
-
 async def test_a_client_that_may_not_list_devices_can_do_the_rest(world: World) -> None:
     world.control.scopes = {"auth_keys"}
     await world.apply(egress())
-    await joined(world, egress())
+    await all_joined(world, egress())
     await world.change(egress(), {"metadata": {"annotations": {"tailscale.com/hostname": "orders"}}})
     await world.becomes(world.device_names, [f"orders.{DOMAIN}"])
     assert await world.reason(egress()) == "ProxyCreated"
@@ -146,7 +174,7 @@ async def test_a_client_that_may_not_list_devices_can_do_the_rest(world: World) 
 async def test_a_device_that_needs_approval_is_said_until_it_is_approved(cluster: World) -> None:
     await cluster.apply(egress())
     async with running_operator(cluster):
-        await joined(cluster, egress())
+        await all_joined(cluster, egress())
     [device] = cluster.control.devices.values()
     cluster.control.update(replace(device, authorized=False))
     async with running_operator(cluster):
@@ -154,18 +182,17 @@ async def test_a_device_that_needs_approval_is_said_until_it_is_approved(cluster
         assert NAME in await cluster.eventually(lambda: event(cluster, egress(), "DeviceApprovalNeeded"))
         assert not await cluster.writes_when_left_alone()
         cluster.control.update(replace(device, authorized=True))
-        await cluster.annotate(egress(), {"example.org/look": "again"})
-        await cluster.eventually(lambda: is_true(cluster, egress()))
+        await cluster.eventually(lambda: is_true(cluster, egress()), timeout=20)  # sooner than the Service's next look
 
 
 async def test_a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices(cluster: World) -> None:
-    dead = [join(cluster, name) for name in ("default-db", "web", *(f"gate-{number}" for number in range(3)))]
+    dead = [join_another(cluster, name) for name in ("default-db", "web", *(f"gate-{number}" for number in range(2)))]
     for device in dead:
         cluster.control.disconnect(device.node_id, seconds=600)
-    await cluster.apply(egress(), backend(), ingress(), THREE)
+    await cluster.apply(egress(), backend(), ingress(), GATES)
     async with running_operator(cluster, take_over_names=True):
-        for obj, count in ((egress(), 1), (ingress(), 1), (THREE, 3)):
-            await joined(cluster, obj, count)
+        for obj, count in ((egress(), 1), (ingress(), 1), (GATES, 2)):
+            await all_joined(cluster, obj, count)
         assert await cluster.device_names() == sorted(device.name for device in dead)
         assert not {device.node_id for device in dead} & cluster.control.devices.keys()
         assert dead[0].node_id in await cluster.eventually(lambda: event(cluster, egress(), "NameTakenOver"))
@@ -174,28 +201,28 @@ async def test_a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices(cluste
 
 class Held(NamedTuple):
     words: str
-    tags: Sequence[str] = ("tag:k8s",)
+    tags: Sequence[str] = ("tag:k8s", "tag:web")
     seconds: float | None = 600
     headscale: bool = False
 
 
 HELD = {
-    "online": Held("is online", seconds=None),
     "offline for a minute": Held("in the last 5 minutes", seconds=60),
     "other tags": Held("has other tags: tag:other", ["tag:other"]),
-    "more tags": Held("has other tags: tag:k8s, tag:other", ["tag:k8s", "tag:other"]),
+    "more tags": Held("has other tags: tag:k8s, tag:other, tag:web", ["tag:k8s", "tag:other", "tag:web"]),
+    "fewer tags": Held("has other tags: tag:k8s;", ["tag:k8s"]),
     "Headscale": Held("does not tell whether devices are online", headscale=True),
 }
 
 
-@pytest.mark.parametrize("held", HELD.values(), ids=HELD)
+@pytest.mark.parametrize("held", cases(HELD, "offline for a minute", "fewer tags"))
 async def test_a_device_that_may_live_keeps_its_name(held: Held) -> None:
     async with new_world(SimOptions(headscale=held.headscale)) as world, running_operator(world, take_over_names=True):
-        holder = join(world, "default-db", *held.tags)
+        holder = join_another(world, "default-db", *held.tags)
         if held.seconds is not None:
             world.control.disconnect(holder.node_id, held.seconds)
-        await world.apply(egress())
-        await joined(world, egress())
+        await world.apply(egress(tags="tag:k8s,tag:web"))
+        await all_joined(world, egress())
         await world.becomes(lambda: says(world, held.words), True)
         assert held.words in await world.eventually(lambda: event(world, egress(), "NameHeld"))
         assert await world.device_names() == sorted([NAME, f"default-db-1.{DOMAIN}"])
@@ -205,10 +232,10 @@ async def test_a_device_that_may_live_keeps_its_name(held: Held) -> None:
 
 
 async def test_names_are_not_taken_over_unasked(world: World) -> None:
-    holder = join(world, "default-db")
+    holder = join_another(world, "default-db")
     world.control.disconnect(holder.node_id, seconds=600)
     await world.apply(egress())
-    await joined(world, egress())
+    await all_joined(world, egress())
     assert await world.device_names() == sorted([NAME, f"default-db-1.{DOMAIN}"])
 
 
@@ -216,7 +243,7 @@ async def test_two_services_that_ask_for_one_name_leave_each_other_be(cluster: W
     async with running_operator(cluster, take_over_names=True):
         for name in ("one", "two"):
             await cluster.apply(egress(name, hostname="db"))
-            await joined(cluster, egress(name))
+            await all_joined(cluster, egress(name))
         first, second = await cluster.device_names()
         assert (first, second) == (f"db-1.{DOMAIN}", f"db.{DOMAIN}")
         assert "another proxy of this cluster" in await cluster.eventually(
@@ -224,43 +251,37 @@ async def test_two_services_that_ask_for_one_name_leave_each_other_be(cluster: W
         )
 
 
-@pytest.mark.parametrize("gone", [False, True], ids=["it is dead", "it is gone"])
+@pytest.mark.parametrize("gone", cases({"it is dead": False, "it is gone": True}, "it is dead"))
 async def test_a_proxy_that_got_a_number_gets_its_name_once_that_is_free(cluster: World, gone: bool) -> None:
-    holder = join(cluster, "default-lb")
+    holder = join_another(cluster, "default-lb")
     await cluster.apply(load_balancer())
     async with running_operator(cluster):
-        await joined(cluster, load_balancer())
+        await all_joined(cluster, load_balancer())
     if gone:
         cluster.control.delete_device(holder)
     else:
         cluster.control.disconnect(holder.node_id, seconds=600)
     async with running_operator(cluster, take_over_names=True):
         await cluster.becomes(cluster.device_names, [f"default-lb.{DOMAIN}"])
-        await cluster.becomes(lambda: shown(cluster), f"default-lb.{DOMAIN}")
+        await cluster.becomes(lambda: served_name(cluster, load_balancer()), f"default-lb.{DOMAIN}")
         await cluster.annotate(load_balancer(), {"tailscale.com/hostname": "shop"})
-        await cluster.becomes(lambda: shown(cluster), f"shop.{DOMAIN}")
-
-
-async def shown(world: World) -> str:
-    """Return the hostname in the status of the load balancer."""
-    entries = ((await world.look(load_balancer())).get("status") or {}).get("loadBalancer", {}).get("ingress")
-    return str(entries[0].get("hostname")) if entries else ""
+        await cluster.becomes(lambda: served_name(cluster, load_balancer()), f"shop.{DOMAIN}")
 
 
 async def test_replicas_of_one_hostname_are_numbered_and_that_is_no_news(cluster: World) -> None:
     twins = connector(exitNode=True, replicas=2)
     await cluster.apply(twins)
     async with running_operator(cluster, take_over_names=True):
-        await joined(cluster, twins, 2)
+        await all_joined(cluster, twins, 2)
         assert await cluster.device_names() == sorted([f"router-connector.{DOMAIN}", f"router-connector-1.{DOMAIN}"])
         assert not await cluster.writes_when_left_alone()
         assert await cluster.events(twins) == {}
 
 
 async def test_a_destination_that_goes_away_and_comes_back_is_told(world: World) -> None:
-    target = join(world, "db", "tag:db")
+    target = join_another(world, "db", "tag:db")
     await world.apply(egress())
-    await joined(world, egress())
+    await all_joined(world, egress())
     await world.settled()
     world.control.delete_device(target)
     await look_again(world, "first")
@@ -268,7 +289,7 @@ async def test_a_destination_that_goes_away_and_comes_back_is_told(world: World)
     assert FQDN in await world.eventually(lambda: event(world, egress(), "TargetGone"))
     assert await world.reason(egress()) == "ProxyCreated"
     assert not await world.writes_when_left_alone()
-    join(world, "db", "tag:db")
+    join_another(world, "db", "tag:db")
     await look_again(world, "second")
     await world.becomes(lambda: message(world), "ProxyCreated")
 
@@ -289,18 +310,22 @@ async def says(world: World, words: str) -> bool:
     return words in await message(world)
 
 
+@pytest.mark.thorough
 async def test_a_destination_that_nobody_knows_is_no_news(world: World) -> None:
     await world.apply(egress())
-    await joined(world, egress())
+    await all_joined(world, egress())
     assert (await message(world), await world.events(egress())) == ("ProxyCreated", {})
 
 
+FINDING_WRITES = {"condition": ("update", "services"), "event": ("create", "events")}
+
+
 @pytest.mark.simulated
-@pytest.mark.parametrize("write", [("update", "services"), ("create", "events")], ids="-".join)
-async def test_what_is_found_is_told_though_a_write_fails(cluster: World, write: tuple[str, str]) -> None:
+@pytest.mark.parametrize("write", cases(FINDING_WRITES, "condition"))
+async def test_a_finding_is_told_though_a_write_fails(cluster: World, write: tuple[str, str]) -> None:
     async with running_operator(cluster):
         await cluster.apply(egress())
-        await joined(cluster, egress())
+        await all_joined(cluster, egress())
     cluster.control.policy_tags = {"tag:k8s"}
     await cluster.annotate(egress(), {"tailscale.com/tags": "tag:db"})
     for status in (500, 409):
@@ -311,10 +336,10 @@ async def test_what_is_found_is_told_though_a_write_fails(cluster: World, write:
 
 
 async def test_a_proxy_with_refused_tags_and_a_taken_name_goes_as_any_other(cluster: World) -> None:
-    holder = join(cluster, "router-connector", "tag:other")
+    holder = join_another(cluster, "router-connector", "tag:other")
     await cluster.apply(connector())
     async with running_operator(cluster, take_over_names=True):
-        await joined(cluster, connector())
+        await all_joined(cluster, connector())
         cluster.control.policy_tags = {"tag:k8s"}
         await cluster.change(connector(), tagged("tag:db"))
         await cluster.becomes(lambda: cluster.reason(connector(), "ConnectorReady"), "ConnectorCreationFailed")

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from threading import Thread
 from typing import NamedTuple, NoReturn
@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from tsnameserver.compiler import empty_zone
 from tsnameserver.sockets import Endpoint as Listening
 from tsoperator.__main__ import main
-from tsoperator.cli.check import Endpoint, Finding, Installation, addresses, check, endpoint, in_cluster
+from tsoperator.cli.check import Endpoint, Finding, Installation, addresses, check, endpoint
 from tsoperator.runtime.health import HealthServer
 
 from tests.nameserver.conftest import running_server
@@ -40,13 +40,33 @@ class Operator:
 
 @pytest.fixture
 async def operator() -> AsyncIterator[Operator]:
-    made = Operator()
-    async with HealthServer("127.0.0.1:0", CollectorRegistry(), {"cache": made.look}) as address:
-        made.at = endpoint(address)
-        yield made
+    operator = Operator()
+    async with HealthServer("127.0.0.1:0", CollectorRegistry(), {"cache": operator.look}) as address:
+        operator.at = endpoint(address)
+        yield operator
 
 
-async def looked(
+Run = Callable[..., Awaitable[tuple[str | int | None, list[str]]]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the program as the chart starts it; return the exit code and the lines that it prints."""
+
+    async def run(*arguments: str, **environment: str) -> tuple[str | int | None, list[str]]:
+        monkeypatch.delenv("NAMESERVER_SERVICE_HOST", raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        options = ["--namespace=tailscale", "--zone=ts.net", "--seconds=0", *arguments]
+        monkeypatch.setattr(sys, "argv", ["tsoperator", "check", *options])
+        with pytest.raises(SystemExit) as ended:
+            await asyncio.to_thread(main)
+        return ended.value.code, capsys.readouterr().out.splitlines()
+
+    return run
+
+
+async def findings(
     operator: Endpoint,
     nameserver: Endpoint | None = None,
     *,
@@ -60,11 +80,11 @@ async def looked(
 
 
 async def test_an_operator_that_is_ready_is_well_without_a_nameserver(operator: Operator) -> None:
-    assert await looked(operator.at) == [Finding(True, f"operator at {operator.at} is ready"), NO_NAMESERVER]
+    assert await findings(operator.at) == [Finding(True, f"operator at {operator.at} is ready"), NO_NAMESERVER]
 
 
 async def test_every_pod_of_the_operator_has_to_be_ready(operator: Operator) -> None:
-    ready, refuses, _ = await looked(operator.at, resolve=lambda _: ["127.0.0.1", "127.0.0.2"])
+    ready, refuses, _ = await findings(operator.at, resolve=lambda _: ["127.0.0.1", "127.0.0.2"])
     assert ready.good
     assert not refuses.good
     assert refuses.words.startswith(f"operator at 127.0.0.2:{operator.at.port}: no answer (Connection refused): ")
@@ -72,7 +92,7 @@ async def test_every_pod_of_the_operator_has_to_be_ready(operator: Operator) -> 
 
 async def test_an_operator_that_is_not_ready_says_why(operator: Operator) -> None:
     operator.wrong = "not listed yet: services"
-    (found, _) = await looked(operator.at)
+    (found, _) = await findings(operator.at)
     assert found == Finding(
         False,
         f"operator at {operator.at}: not ready: cache: not listed yet: services; its log says more: "
@@ -80,23 +100,12 @@ async def test_an_operator_that_is_not_ready_says_why(operator: Operator) -> Non
     )
 
 
-async def test_it_waits_for_an_operator_that_becomes_ready(operator: Operator) -> None:
+async def test_an_operator_that_becomes_ready_is_waited_for(operator: Operator) -> None:
     operator.wrong = "not listed yet: services"
-    looking = asyncio.create_task(looked(operator.at, seconds=15))
+    looking = asyncio.create_task(findings(operator.at, seconds=15))
     await operator.asked.wait()
     operator.wrong = ""
     assert (await looking)[0].good
-
-
-@pytest.mark.parametrize(
-    ("resolv_conf", "name"),
-    [
-        ("search tailscale.svc.c.example svc.c.example c.example corp.example", "op.tailscale.svc.c.example."),
-        ("search corp.example", "op.tailscale.svc.cluster.local."),
-    ],
-)
-def test_a_service_is_looked_up_in_the_cluster_alone(resolv_conf: str, name: str) -> None:
-    assert in_cluster("op", "tailscale", resolv_conf) == name
 
 
 @pytest.mark.parametrize(
@@ -108,23 +117,15 @@ def test_a_service_is_looked_up_in_the_cluster_alone(resolv_conf: str, name: str
     ],
     ids=["a Pod's", "too long", "none"],
 )
-def test_the_clusters_domain_is_that_of_the_pods_resolv_conf(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    resolv_conf: str | None,
-    name: str,
+async def test_the_clusters_domain_is_that_of_the_pods_resolv_conf(
+    monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path, resolv_conf: str | None, name: str
 ) -> None:
     if resolv_conf is not None:
         (tmp_path / "resolv.conf").write_text(resolv_conf)
     monkeypatch.setattr("tsoperator.settings._RESOLV_CONF", tmp_path / "resolv.conf")
     monkeypatch.setattr(socket, "getaddrinfo", nobody)
-    monkeypatch.delenv("NAMESERVER_SERVICE_HOST", raising=False)
-    options = ["--namespace=tailscale", "--operator=op:9002", "--zone=ts.net", "--seconds=0"]
-    monkeypatch.setattr(sys, "argv", ["tsoperator", "check", *options])
-    with pytest.raises(SystemExit):
-        main()
-    assert f"({name}: nobody has that name)" in capsys.readouterr().out
+    _, lines = await run("--operator=op:9002")
+    assert f"({name}: nobody has that name)" in lines[0]
 
 
 def nobody(*_asked: object, **_options: object) -> NoReturn:
@@ -147,7 +148,7 @@ async def test_a_name_that_leads_nowhere_is_told_from_a_dns_that_is_away(case: L
     def resolve(_: Endpoint) -> list[str]:
         raise socket.gaierror(case.error, "as the resolver says")
 
-    (found, _) = await looked(Endpoint("operator-test", 9002), resolve=resolve)
+    (found, _) = await findings(Endpoint("operator-test", 9002), resolve=resolve)
     assert not found.good
     assert found.words.startswith(case.words)
     assert found.words.endswith("(operator-test: as the resolver says)")
@@ -157,7 +158,7 @@ async def test_a_nameserver_that_has_records_is_well(operator: Operator) -> None
     async with running_server(Listening("127.0.0.1", 0)) as server:
         at = Endpoint(server.host, server.port)
         for zone in ("ts.net", "TS.net."):
-            assert (await looked(operator.at, at, zone=zone))[1] == Finding(
+            assert (await findings(operator.at, at, zone=zone))[1] == Finding(
                 True, f"nameserver at {at} answers for {zone}"
             )
 
@@ -165,9 +166,9 @@ async def test_a_nameserver_that_has_records_is_well(operator: Operator) -> None
 async def test_a_nameserver_without_records_or_zone_says_so(operator: Operator) -> None:
     async with running_server(Listening("127.0.0.1", 0)) as server:
         at = Endpoint(server.host, server.port)
-        (_, other) = await looked(operator.at, at, zone="tail.example.org")
+        (_, other) = await findings(operator.at, at, zone="tail.example.org")
         server.serving.zone = empty_zone(SETTINGS)
-        (_, empty) = await looked(operator.at, at)
+        (_, empty) = await findings(operator.at, at)
     assert [other.good, empty.good] == [False, False]
     assert f"nameserver at {at}, asked for tail.example.org: REFUSED: it doesn't serve that zone" in other.words
     assert f"nameserver at {at}, asked for ts.net: SERVFAIL: it has no records yet" in empty.words
@@ -175,7 +176,7 @@ async def test_a_nameserver_without_records_or_zone_says_so(operator: Operator) 
 
 
 async def test_a_nameserver_that_is_away_is_told(operator: Operator) -> None:
-    (_, found) = await looked(operator.at, Endpoint("127.0.0.1", free_port()))
+    (_, found) = await findings(operator.at, Endpoint("127.0.0.1", free_port()))
     assert not found.good
     assert (
         "doesn't answer (Connection refused): see `kubectl -n tailscale describe pods -l app=nameserver`" in found.words
@@ -211,17 +212,19 @@ Start = Callable[[Callable[[bytes], bytes]], Endpoint]
 
 async def test_the_go_operators_nameserver_is_well_though_it_knows_no_soa(operator: Operator, responder: Start) -> None:
     at = responder(lambda query: query[:2] + b"\x84\x04" + query[4:])
-    assert (await looked(operator.at, at))[1] == Finding(True, f"nameserver at {at} answers for ts.net")
+    assert (await findings(operator.at, at))[1] == Finding(True, f"nameserver at {at} answers for ts.net")
 
 
 @pytest.mark.parametrize("answer", [b"", b"short", bytes(12)])
-async def test_what_is_no_answer_is_none(operator: Operator, responder: Start, answer: bytes) -> None:
-    (_, found) = await looked(operator.at, responder(lambda query: answer if len(answer) < 12 else query[:1] + answer))
+async def test_a_packet_that_is_no_answer_counts_as_none(operator: Operator, responder: Start, answer: bytes) -> None:
+    (_, found) = await findings(
+        operator.at, responder(lambda query: answer if len(answer) < 12 else query[:1] + answer)
+    )
     assert "doesn't answer (what came was no answer)" in found.words
 
 
-async def test_another_answer_is_told_by_its_number(operator: Operator, responder: Start) -> None:
-    (_, found) = await looked(operator.at, responder(lambda query: query[:2] + b"\x84\x03" + query[4:]))
+async def test_an_rcode_of_no_nameserver_of_ours_is_told_by_its_number(operator: Operator, responder: Start) -> None:
+    (_, found) = await findings(operator.at, responder(lambda query: query[:2] + b"\x84\x03" + query[4:]))
     assert not found.good
     assert "rcode 3 is no answer of a nameserver of ours" in found.words
 
@@ -234,23 +237,13 @@ def test_an_endpoint_is_a_host_and_a_port(text: str) -> None:
         endpoint(text)
 
 
-async def ran(*arguments: str, **environment: str) -> tuple[int | None, list[str]]:
-    """Return the exit code and what is printed of the program as the chart starts it."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tsoperator", "check", "--namespace=tailscale", "--zone=ts.net", *arguments,
-        env=environment, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    out, _ = await child.communicate()
-    return child.returncode, out.decode().splitlines()
-
-
-async def test_the_program_finds_the_nameserver_as_a_pod_is_told_of_it(operator: Operator) -> None:
-    code, lines = await ran(f"--operator={operator.at}", "--seconds=0", NAMESERVER_SERVICE_HOST="::1")
+async def test_the_program_finds_the_nameserver_as_a_pod_is_told_of_it(operator: Operator, run: Run) -> None:
+    code, lines = await run(f"--operator={operator.at}", NAMESERVER_SERVICE_HOST="::1")
     assert code == 1
     assert lines[0] == f"ok: operator at {operator.at} is ready"
     assert lines[1].startswith("FAILED: nameserver at [::1]:53")
 
 
-async def test_the_program_ends_with_0_where_all_is_well(operator: Operator) -> None:
-    code, lines = await ran(f"--operator={operator.at}")
+async def test_the_program_ends_with_0_where_all_is_well(operator: Operator, run: Run) -> None:
+    code, lines = await run(f"--operator={operator.at}")
     assert (code, lines) == (0, [f"ok: operator at {operator.at} is ready", f"ok: {NO_NAMESERVER.words}"])

@@ -19,7 +19,7 @@ def line(message: str, *arguments: object) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("message", ['"quoted"\nand \\ broken', "ünïcode ✓", "\x00\x1b[1m", "half a pair: \ud83d", ""])
-def test_any_message_is_one_line_of_json(message: str) -> None:
+def test_every_message_is_one_line_of_json(message: str) -> None:
     assert line("%s", message)["message"] == message
 
 

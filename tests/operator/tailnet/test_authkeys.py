@@ -359,6 +359,41 @@ async def test_a_proxy_that_lets_go_late_gets_its_key(sim: ClusterSim, auth_keys
     assert not sim.control.devices
 
 
+@pytest.mark.parametrize("end", ["it is taken back", "the proxy takes it back"])
+async def test_a_request_that_comes_again_is_doubted_anew(
+    sim: ClusterSim, auth_keys: AuthKeys, clock: Clock, end: str
+) -> None:
+    device = join(sim, connected=True).node_id
+    put_secret(sim, config={}, reissue_authkey="", device_id=device)
+    assert await obtain(auth_keys, seen(sim)) == Keys({}, 30)
+    clock.now += 30
+    if end == "the proxy takes it back":
+        put_secret(sim, config={}, device_id=device)
+    assert await obtain(auth_keys, seen(sim)) == Keys({}, None)
+    put_secret(sim, config={}, reissue_authkey="", device_id=device)
+    assert await obtain(auth_keys, seen(sim)) == Keys({}, 30)
+
+
+async def test_a_parent_with_more_replicas_than_before_has_a_limit_for_all(
+    sim: ClusterSim, auth_keys: AuthKeys, clock: Clock
+) -> None:
+    put_secret(sim, config={}, reissue_authkey="")
+    await refuse_next(sim, auth_keys)
+    clock.now += 90
+    for ordinal in range(3):
+        put_secret(sim, ordinal, config={}, reissue_authkey="")
+    assert all((await obtained(auth_keys, seen(sim), THREE)).values())
+
+
+async def test_the_device_of_a_replica_that_went_is_forgotten(sim: ClusterSim, auth_keys: AuthKeys) -> None:
+    for ordinal in range(3):
+        put_secret(sim, ordinal, config={}, device_id=join(sim).node_id)
+    await obtained(auth_keys, seen(sim), THREE)
+    await obtained(auth_keys, seen(sim))
+    sim.store.delete(kinds.SECRET, OPERATOR_NAMESPACE, "ts-db-2")
+    assert (await obtained(auth_keys, seen(sim), THREE), len(sim.control.devices)) == ({2: minted(sim)[0]}, 3)
+
+
 async def test_keys_that_take_long_are_minted_once_and_kept_for_the_key_that_comes_back(
     sim: ClusterSim, client: KubeClient, clock: Clock
 ) -> None:

@@ -107,6 +107,15 @@ async def test_what_nobody_asks_for_is_not_read(control: Control, client: Tailne
     assert unasked.known(device.node_id) is None
 
 
+async def test_the_list_is_read_as_often_as_at_first_once_nobody_asks_any_more(
+    control: Control, client: TailnetClient
+) -> None:
+    devices = Devices(client, Pace(first=0.01, longest=60, interval=0.05))
+    async with running(devices.follow()):
+        await until(lambda: devices.get("nUnknown") or control.requests[LIST] > 5)
+        await until(lambda: control.requests[LIST] > 10, seconds=5)
+
+
 async def test_a_device_that_waits_for_approval_is_looked_at_again(control: Control, client: TailnetClient) -> None:
     device = join(control)
     control.update(replace(device, authorized=False))

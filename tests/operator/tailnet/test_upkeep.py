@@ -158,6 +158,14 @@ async def test_the_time_until_something_may_be_tried_again_is_given() -> None:
             assert least < tailnet.failures[device.node_id, TAGS].seconds <= most
 
 
+async def test_the_parent_is_called_back_for_each_refusal_though_it_is_the_same(tailnet: Tailnet) -> None:
+    device = await tailnet.join()
+    tailnet.control.fail(400, count=2, path="/tags")
+    for _ in range(2):
+        await tailnet.change(set_tags(device))
+    assert tailnet.control.requests[SET_TAGS] == 2
+
+
 async def test_a_success_ends_the_failure(tailnet: Tailnet) -> None:
     device = await tailnet.join()
     tailnet.control.fail(400, path="/tags")
@@ -293,7 +301,8 @@ async def test_a_name_is_taken_from_a_dead_device(tailnet: Tailnet) -> None:
     holder, device = await tailnet.join(offline=600), await tailnet.join()
     await tailnet.change(take_name(device))
     assert [each.name for each in tailnet.control.devices.values()] == [FQDN]
-    assert tailnet.devices.known(holder.node_id) is None
+    known = tailnet.devices.at("db")
+    assert (tailnet.devices.known(holder.node_id), known and known.node_id) == (None, device.node_id)
     [news] = tailnet.tell()
     assert (news.effect, news.reason) == (Effect.NEWS, "NameTakenOver")
     assert news.message == (
