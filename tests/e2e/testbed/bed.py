@@ -18,7 +18,7 @@ from tests.e2e.testbed.daemons import Daemons, strays
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.images import Images
 from tests.e2e.testbed.isolation import Isolation
-from tests.e2e.testbed.leftovers import Snapshot, leftovers, pod_cgroups, pods_run, remove_cgroups, restore_sysctls
+from tests.e2e.testbed.leftovers import Snapshot, leftovers, remove_cgroups, restore_sysctls
 from tests.e2e.testbed.lock import locked
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.node import Node
@@ -98,8 +98,7 @@ class Bed:
             for line in self.down(progress):
                 progress.say(f"left behind: {line}")
         if not self.api_only:
-            preflight.check_cluster()
-            self._check_cgroups()
+            preflight.check_cluster(self.paths.work)
         wanted = [parts.named(name) for name in parts.API_ONLY] if self.api_only else parts.ALL
         build(self.paths, progress, wanted, whole=not self.api_only)
         self._prepare()
@@ -139,12 +138,6 @@ class Bed:
     def _before(self) -> Path:
         """The snapshot of the machine before a whole cluster; there is none with *api_only*."""
         return self.folder / "before.json"
-
-    @staticmethod
-    def _check_cgroups() -> None:
-        """A kubelet ends every Pod that it doesn't know: two on one machine would end each other's."""
-        if pods_run():
-            raise BedError(f"another kubelet runs on this machine: {pod_cgroups()[0]} is in use")
 
     def _prepare(self) -> None:
         before = None if self.api_only else Snapshot.take(self.folder)
