@@ -55,8 +55,8 @@ def check_cluster(work: Path, cgroups: Path = CGROUPS) -> None:
         (os.access(cgroups, os.W_OK), f"{cgroups} isn't writable: containers can't be made here"),
         (
             not pods_run(cgroups),
-            f"another kubelet runs on this machine: Pods are in the cgroup {OURS}. Stop it, or take down the testbed that "
-            "it belongs to: two kubelets would end each other's Pods",
+            f"another kubelet runs on this machine: Pods are in the cgroup {OURS}. Stop it, or take down the testbed "
+            "that it belongs to: two kubelets would end each other's Pods",
         ),
     )
     for holds, otherwise in wanted:
