@@ -39,7 +39,7 @@ def test_a_bed_that_was_killed_makes_way_for_another(tmp_path: Path, before: Sna
     assert leftovers(before, tmp_path) == []
 
 
-def test_what_is_left_behind_is_named(machine: Isolation, before: Snapshot, tmp_path: Path) -> None:
+def test_leftovers_of_a_machine_are_named(machine: Isolation, before: Snapshot, tmp_path: Path) -> None:
     found = leftovers(before, tmp_path)
     assert f"namespaces: new: {NAME}" in found
     assert any(f"nsfs {NETNS / NAME}" in line for line in found if line.startswith("mounts: new"))

@@ -66,7 +66,7 @@ def go(users: Users, nameserver: str, acme_root: Path, tmp_path_factory: pytest.
     product.uninstall(bed)
     product.install(bed, go_operator.released_chart(tmp_path_factory.mktemp("charts")), product.CREDENTIALS)
     users.add("go")
-    users.served(acme_root)
+    users.check(acme_root)
     eventually(lambda: dig(bed, nameserver, NAME).data, f"an address of {NAME}")
     return users.world()
 
@@ -107,7 +107,7 @@ def test_names_resolve_while_ours_takes_over(ours: Stage) -> None:
 
 
 def test_everything_works_with_ours(ours: Stage, users: Users, acme_root: Path) -> None:
-    users.served(acme_root)
+    users.check(acme_root)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def back(
     """The Go operator again, by `helm rollback`, with proxies of every kind that ours has made, too."""
     cluster, bed = users.cluster, users.cluster.bed
     users.add("ours")
-    users.served(acme_root)
+    users.check(acme_root)
     before = users.world()
     with changeover(bed, nameserver, NAME, tmp_path_factory.mktemp("back")) as seen:
         with bed.plane.excused("the release went back to the Go operator's roles"):
@@ -148,7 +148,7 @@ def test_the_go_operator_starts_after_ours_has_ended(back: Stage) -> None:
 
 
 def test_everything_works_with_the_go_operator_again(back: Stage, users: Users, acme_root: Path) -> None:
-    users.served(acme_root)
+    users.check(acme_root)
 
 
 def test_on_the_way_back_names_are_silent_for_a_while_and_never_wrong(

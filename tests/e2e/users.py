@@ -111,7 +111,7 @@ class Users:
             {f"{obj['kind']} {name_of(obj)}": obj["metadata"]["uid"] for obj in objects},
         )
 
-    def served(self, acme_root: Path) -> None:
+    def check(self, acme_root: Path) -> None:
         """Wait until everything works for its users, and statuses say so."""
         for each in self._sets:
             cluster_names = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.commands import Word
-from tests.e2e.testbed.control import DOMAIN, acme_authority
+from tests.e2e.testbed.control import ACME, DOMAIN, acme_authority
 from tests.e2e.testbed.daemons import Daemon
 from tests.e2e.testbed.parts import program
 
@@ -37,8 +37,8 @@ def start(bed: Bed) -> str:
         "domain": DOMAIN,
         "acme-listen": f"{_LOOPBACK}:{acme}",
         "acme": f"https://{_LOOPBACK}:{acme}",  # nobody asks for certificates
-        "certificate": trusted.certificate,
-        "key": trusted.key,
+        "certificate": trusted.certificate(ACME),
+        "key": trusted.key(ACME),
     }
     argv: list[Word] = [program(bed.paths, "control"), *(f"-{name}={value}" for name, value in flags.items())]
     url = f"http://{_LOOPBACK}:{control}"

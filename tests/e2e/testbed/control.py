@@ -5,20 +5,20 @@ import os
 import sys
 from pathlib import Path
 
-from tests.e2e.testbed.authority import Authority, authority
 from tests.e2e.testbed.daemons import Daemon, Daemons
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.isolation import Isolation
 from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.pki import Pki
 
 DOMAIN = "tail1234.ts.net"
 # A private address: tailscaled calls a control server elsewhere by HTTPS as soon as a connection breaks.
 ADDRESS = "10.255.0.1"
 URL = f"http://{ADDRESS}:8080"  # the control server's, for tailscaled and for the operator
 ACME_URL = f"https://{ADDRESS}:14000/dir"
+ACME = "acme"  # the name of the ACME server's certificate
 ACME_ROOT_URL = f"https://{ADDRESS}:15000/roots/0"
-NAMES = ("tailnet", "pebble", "control")
 
 _TREE = Path(__file__).parents[3]
 _TAILNET_PORT = 8001
@@ -33,9 +33,13 @@ TAILSCALED_ENV = {"TS_DEBUG_USE_DERP_HTTP": "true", "TS_NO_LOGS_NO_SUPPORT": "tr
 ACME_ENV = {"TS_DEBUG_ACME_DIRECTORY_URL": ACME_URL}
 
 
-def acme_authority(paths: Paths) -> Authority:
-    """Return the authority of the ACME server; it is kept as long as the images that trust it."""
-    return authority(paths.cache / "authority", ADDRESS)
+def acme_authority(paths: Paths) -> Pki:
+    """Return the CA that the ACME server's certificate chains to; it is kept as long as the images that trust it."""
+    trusted = Pki(paths.cache / "authority", days=3650)
+    if not trusted.certificate(ACME).exists():
+        trusted.make_ca()
+        trusted.issue(ACME, f"/CN={ADDRESS}", [f"IP:{ADDRESS}"])
+    return trusted
 
 
 def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
@@ -64,23 +68,17 @@ def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
     _wait(daemons, wan, pebble, ACME_URL, trusted)
 
 
-def stop(daemons: Daemons) -> None:
-    """Stop everything; the tailnet's devices are forgotten."""
-    for name in reversed(NAMES):
-        daemons.stop(name)
-
-
 def acme_root(paths: Paths, machine: Isolation) -> str:
     """Return the root that leaf certificates chain to, as PEM: a new one with each start of the ACME server."""
-    return machine.run(["curl", "-fsS", "--cacert", acme_authority(paths).root, ACME_ROOT_URL])
+    return machine.run(["curl", "-fsS", "--cacert", acme_authority(paths).ca, ACME_ROOT_URL])
 
 
-def _pebble_config(folder: Path, trusted: Authority) -> Path:
+def _pebble_config(folder: Path, trusted: Pki) -> Path:
     config = {
         "listenAddress": _PEBBLE,
         "managementListenAddress": f"{ADDRESS}:15000",
-        "certificate": str(trusted.certificate),
-        "privateKey": str(trusted.key),
+        "certificate": str(trusted.certificate(ACME)),
+        "privateKey": str(trusted.key(ACME)),
         "httpPort": 80,
         "tlsPort": 443,
         "retryAfter": {"authz": 1, "order": 1},
@@ -92,21 +90,21 @@ def _pebble_config(folder: Path, trusted: Authority) -> Path:
     return file
 
 
-def _control_flags(trusted: Authority) -> list[str]:
+def _control_flags(trusted: Pki) -> list[str]:
     flags = {
         "listen": URL.removeprefix("http://"),
         "keeper": f"http://127.0.0.1:{_TAILNET_PORT}",
         "domain": DOMAIN,
         "acme-listen": f"{ADDRESS}:14000",
         "acme": f"https://{_PEBBLE}",
-        "certificate": str(trusted.certificate),
-        "key": str(trusted.key),
+        "certificate": str(trusted.certificate(ACME)),
+        "key": str(trusted.key(ACME)),
     }
     return [f"-{name}={value}" for name, value in flags.items()]
 
 
-def _wait(daemons: Daemons, wan: Isolation, daemon: Daemon, url: str, trusted: Authority | None = None) -> None:
-    trust = ["--cacert", str(trusted.root)] if trusted else []
+def _wait(daemons: Daemons, wan: Isolation, daemon: Daemon, url: str, trusted: Pki | None = None) -> None:
+    trust = ["--cacert", str(trusted.ca)] if trusted else []
 
     def answers() -> bool:
         try:

@@ -95,7 +95,7 @@ class ControlPlane:
 
     def start(self) -> None:
         """Start etcd and the API server; `wait` says when they serve."""
-        self.pki.make([LOOPBACK, network.API_SERVICE, network.NODE])
+        self.pki.make_cluster([LOOPBACK, network.API_SERVICE, network.NODE])
         for user, token in make_tokens(self.folder / "tokens.csv").items():
             write_kubeconfig(self.kubeconfig(user), self.url, self.pki.ca, token)
         self._start_etcd()

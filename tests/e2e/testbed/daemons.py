@@ -2,10 +2,10 @@
 
 import json
 import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.e2e.testbed.commands import Word
 from tests.e2e.testbed.errors import BedError
@@ -15,17 +15,12 @@ from tests.e2e.testbed.processes import Process, ancestors, command_of, wait_unt
 TAIL = 25  # lines of a log that a failure shows
 
 
-@dataclass(frozen=True, slots=True)
-class Daemon:
+class Daemon(NamedTuple):
     """One running program: its name and its process, as the outside sees it."""
 
     name: str
     process: Process
     log: Path
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send it a signal: SIGKILL for a crash, SIGSTOP and SIGCONT for a pause."""
-        self.process.send(number)
 
 
 @dataclass(frozen=True, slots=True)

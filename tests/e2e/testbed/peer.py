@@ -87,7 +87,7 @@ def _start_tailscaled(paths: Paths, daemons: Daemons, peer: Peer) -> None:
         f"{peer.name}-tailscaled",
         [program(paths, "tailscaled"), *flags, f"--socks5-server={PROXY}"],
         peer.machine,
-        {**TAILSCALED_ENV, **ACME_ENV, "SSL_CERT_FILE": str(acme_authority(paths).root)},
+        {**TAILSCALED_ENV, **ACME_ENV, "SSL_CERT_FILE": str(acme_authority(paths).ca)},
     )
     daemons.wait_for(daemon, peer.socket.is_socket, _PATIENCE, f"its socket {peer.socket}")
 

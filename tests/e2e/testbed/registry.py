@@ -62,7 +62,5 @@ def reach(node: Isolation) -> list[str]:
 
 def address_of(name: str) -> str:
     """Return where the image that Pods call *name* lies here; the first element names a registry if it has . or :."""
-    first, slash, rest = name.partition("/")
-    if slash and ("." in first or ":" in first):
-        return f"{ADDRESS}/{rest}"
-    return f"{ADDRESS}/{name}" if slash else f"{ADDRESS}/library/{name}"
+    first, _, rest = name.partition("/")
+    return f"{ADDRESS}/{rest if '.' in first or ':' in first else name}"
