@@ -148,9 +148,7 @@ class Bed:
 
     def _start_api(self, progress: Progress) -> None:
         ports = Ports.free()
-        (self.folder / "ports").write_text(
-            " ".join(str(port) for port in (ports.etcd, ports.etcd_peers, ports.api, ports.controllers))
-        )
+        (self.folder / "ports").write_text(" ".join(map(str, ports)))
         plane = self.plane
         with progress.step("API server"):
             plane.start()

@@ -4,7 +4,9 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
+from tests.e2e.testbed.commands import Word, run
 from tests.e2e.testbed.daemons import Daemon, Daemons
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.isolation import Isolation
@@ -33,6 +35,14 @@ TAILSCALED_ENV = {"TS_DEBUG_USE_DERP_HTTP": "true", "TS_NO_LOGS_NO_SUPPORT": "tr
 ACME_ENV = {"TS_DEBUG_ACME_DIRECTORY_URL": ACME_URL}
 
 
+class Listening(NamedTuple):
+    """Where the programs of a tailnet listen: the control server, what leads ACME clients on, and the keeper's port."""
+
+    control: str
+    acme: str
+    keeper: int
+
+
 def acme_authority(paths: Paths) -> Pki:
     """Return the CA that the ACME server's certificate chains to; it is kept as long as the images that trust it."""
     trusted = Pki(paths.cache / "authority", days=3650)
@@ -51,21 +61,41 @@ def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     trusted = acme_authority(paths)
     wan.run(["ip", "address", "replace", f"{ADDRESS}/32", "dev", "lo"])  # the others have their default route there
-    tailnet = daemons.start(
-        "tailnet",
-        [sys.executable, "-m", "tests.e2e.testbed.tailnet", "--domain", DOMAIN, "--port", str(_TAILNET_PORT)],
-        wan,
-        # The folder that the program starts in is the machine's root; what it simulates is this tree's.
-        {"PYTHONPATH": os.pathsep.join([str(_TREE), str(_TREE / "loadtest")])},
-    )
     pebble = daemons.start(
         "pebble", [program(paths, "pebble"), "-config", _pebble_config(folder, trusted)], wan, _EASY_PEBBLE
     )
-    control = daemons.start("control", [program(paths, "control"), *_control_flags(trusted)], wan)
-    # Nothing but 404 is at the root: it is an answer.
-    _wait(daemons, wan, tailnet, f"http://127.0.0.1:{_TAILNET_PORT}/")
-    _wait(daemons, wan, control, f"{URL}/key")
+    start_tailnet(paths, daemons, Listening(URL.removeprefix("http://"), f"{ADDRESS}:14000", _TAILNET_PORT), wan)
     _wait(daemons, wan, pebble, ACME_URL, trusted)
+
+
+def start_tailnet(paths: Paths, daemons: Daemons, at: Listening, inside: Isolation | None = None) -> None:
+    """Start the control server, and the keeper of its auth keys and devices; both answer when this returns.
+
+    Raises:
+        BedError: something does not start; the STUN port 3478 can't be chosen.
+    """
+    keeper = daemons.start(
+        "tailnet",
+        [sys.executable, "-m", "tests.e2e.testbed.tailnet", "--domain", DOMAIN, "--port", str(at.keeper)],
+        inside,
+        # The folder that the program starts in is the machine's root; what it simulates is this tree's.
+        {"PYTHONPATH": os.pathsep.join([str(_TREE), str(_TREE / "loadtest")])},
+    )
+    trusted = acme_authority(paths)
+    flags = {
+        "listen": at.control,
+        "keeper": f"http://127.0.0.1:{at.keeper}",
+        "domain": DOMAIN,
+        "acme-listen": at.acme,
+        "acme": f"https://{_PEBBLE}",
+        "certificate": str(trusted.certificate(ACME)),
+        "key": str(trusted.key(ACME)),
+    }
+    argv: list[Word] = [program(paths, "control"), *(f"-{name}={value}" for name, value in flags.items())]
+    control = daemons.start("control", argv, inside)
+    # Nothing but 404 is at the root: it is an answer.
+    _wait(daemons, inside, keeper, f"http://127.0.0.1:{at.keeper}/")
+    _wait(daemons, inside, control, f"http://{at.control}/key")
 
 
 def acme_root(paths: Paths, machine: Isolation) -> str:
@@ -90,25 +120,12 @@ def _pebble_config(folder: Path, trusted: Pki) -> Path:
     return file
 
 
-def _control_flags(trusted: Pki) -> list[str]:
-    flags = {
-        "listen": URL.removeprefix("http://"),
-        "keeper": f"http://127.0.0.1:{_TAILNET_PORT}",
-        "domain": DOMAIN,
-        "acme-listen": f"{ADDRESS}:14000",
-        "acme": f"https://{_PEBBLE}",
-        "certificate": str(trusted.certificate(ACME)),
-        "key": str(trusted.key(ACME)),
-    }
-    return [f"-{name}={value}" for name, value in flags.items()]
-
-
-def _wait(daemons: Daemons, wan: Isolation, daemon: Daemon, url: str, trusted: Pki | None = None) -> None:
+def _wait(daemons: Daemons, inside: Isolation | None, daemon: Daemon, url: str, trusted: Pki | None = None) -> None:
     trust = ["--cacert", str(trusted.ca)] if trusted else []
 
     def answers() -> bool:
         try:
-            wan.run(["curl", "-sS", "--max-time", "2", "--output", "/dev/null", *trust, url])
+            (inside.run if inside else run)(["curl", "-sS", "--max-time", "2", "--output", "/dev/null", *trust, url])
         except BedError:
             return False
         return True

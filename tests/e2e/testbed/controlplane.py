@@ -35,8 +35,7 @@ _AUDIT_POLICY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(NamedTuple):
     """The loopback ports that the control plane listens on."""
 
     etcd: int = 2379
@@ -47,11 +46,16 @@ class Ports:
     @classmethod
     def free(cls) -> "Ports":
         """Choose ports that nothing listens on now."""
-        sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(4)]
-        numbers = [each.getsockname()[1] for each in sockets]
-        for each in sockets:
-            each.close()
-        return cls(*numbers)
+        return cls(*free_ports(4))
+
+
+def free_ports(count: int) -> list[int]:
+    """Choose ports of loopback that nothing listens on now."""
+    sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
+    numbers = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return numbers
 
 
 class Excuse(NamedTuple):
