@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.e2e.testbed.commands import Word, run
-from tests.e2e.testbed.daemons import Daemon, Daemons
-from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.daemons import Daemons
 from tests.e2e.testbed.isolation import Isolation
 from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
@@ -61,11 +60,9 @@ def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     trusted = acme_authority(paths)
     wan.run(["ip", "address", "replace", f"{ADDRESS}/32", "dev", "lo"])  # the others have their default route there
-    pebble = daemons.start(
-        "pebble", [program(paths, "pebble"), "-config", _pebble_config(folder, trusted)], wan, _EASY_PEBBLE
-    )
+    daemons.start("pebble", [program(paths, "pebble"), "-config", _pebble_config(folder, trusted)], wan, _EASY_PEBBLE)
     start_tailnet(paths, daemons, Listening(URL.removeprefix("http://"), f"{ADDRESS}:14000", _TAILNET_PORT), wan)
-    _wait(daemons, wan, pebble, ACME_URL, trusted)
+    _wait(daemons, wan, "pebble", ACME_URL, trusted)
 
 
 def start_tailnet(paths: Paths, daemons: Daemons, at: Listening, inside: Isolation | None = None) -> None:
@@ -74,7 +71,7 @@ def start_tailnet(paths: Paths, daemons: Daemons, at: Listening, inside: Isolati
     Raises:
         BedError: something does not start; the STUN port 3478 can't be chosen.
     """
-    keeper = daemons.start(
+    daemons.start(
         "tailnet",
         [sys.executable, "-m", "tests.e2e.testbed.tailnet", "--domain", DOMAIN, "--port", str(at.keeper)],
         inside,
@@ -92,10 +89,10 @@ def start_tailnet(paths: Paths, daemons: Daemons, at: Listening, inside: Isolati
         "key": str(trusted.key(ACME)),
     }
     argv: list[Word] = [program(paths, "control"), *(f"-{name}={value}" for name, value in flags.items())]
-    control = daemons.start("control", argv, inside)
+    daemons.start("control", argv, inside)
     # Nothing but 404 is at the root: it is an answer.
-    _wait(daemons, inside, keeper, f"http://127.0.0.1:{at.keeper}/")
-    _wait(daemons, inside, control, f"http://{at.control}/key")
+    _wait(daemons, inside, "tailnet", f"http://127.0.0.1:{at.keeper}/")
+    _wait(daemons, inside, "control", f"http://{at.control}/key")
 
 
 def acme_root(paths: Paths, machine: Isolation) -> str:
@@ -120,14 +117,9 @@ def _pebble_config(folder: Path, trusted: Pki) -> Path:
     return file
 
 
-def _wait(daemons: Daemons, inside: Isolation | None, daemon: Daemon, url: str, trusted: Pki | None = None) -> None:
+def _wait(daemons: Daemons, inside: Isolation | None, name: str, url: str, trusted: Pki | None = None) -> None:
     trust = ["--cacert", str(trusted.ca)] if trusted else []
-
-    def answers() -> bool:
-        try:
-            (inside.run if inside else run)(["curl", "-sS", "--max-time", "2", "--output", "/dev/null", *trust, url])
-        except BedError:
-            return False
-        return True
-
-    daemons.wait_for(daemon, answers, _PATIENCE, f"an answer from {url}")
+    curl = ["curl", "-sS", "--max-time", "2", "--output", "/dev/null", *trust, url]
+    daemons.wait_for(
+        name, lambda: (inside.run if inside else run)(curl) is not None, _PATIENCE, f"an answer from {url}"
+    )
