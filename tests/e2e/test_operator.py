@@ -18,7 +18,7 @@ from tests.e2e.testbed.processes import Process, command_of
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
-BURST = 20
+BURST = 10
 LEASE = "tailscale-operator"
 
 

@@ -44,7 +44,7 @@ class Listening(NamedTuple):
 
 def acme_authority(paths: Paths) -> Pki:
     """Return the CA that the ACME server's certificate chains to; it is kept as long as the images that trust it."""
-    trusted = Pki(paths.cache / "authority", days=3650)
+    trusted = Pki(paths.cache / "acme-ca", days=3650)
     if not trusted.certificate(ACME).exists():
         trusted.make_ca()
         trusted.issue(ACME, f"/CN={ADDRESS}", [f"IP:{ADDRESS}"])
