@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -213,10 +214,11 @@ class Bed:
 
 @contextmanager
 def brought_up(bed: Bed) -> Iterator[None]:
-    """Bring a bed up, and take it down at the end; one that is up stays so."""
+    """Bring a bed up, and take it down at the end, that by SIGTERM too; one that is up stays so."""
     if bed.runs:
         yield
         return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     progress = Progress()
     with locked(bed.paths.work, "up"):
         bed.up(progress)
