@@ -117,7 +117,7 @@ def test_a_client_learns_of_the_zone(
     eventually(lambda: dig(bed, servers[server], "ts.net", rtype) == itself, f"{rtype} as the nameserver has it", 40)
 
 
-QTYPES = ("A", "AAAA", "ANY", "TXT", "HTTPS", "SVCB", "MX", "SRV", "CNAME", "TYPE1000")
+QTYPES = ("A", "AAAA", "ANY", "CNAME", "HTTPS", "TYPE1000")
 NAMES = {
     "both families": BOTH,
     "AAAA only": ONLY6,
@@ -140,7 +140,7 @@ def test_coredns_says_what_the_nameserver_says(bed: Bed, nameserver: str, record
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_a_client_that_mixes_cases_gets_its_spelling_back(bed: Bed, records: None, case: Case) -> None:
     chance = random.Random(0x20)
-    for _ in range(3):  # what CoreDNS has cached was asked for in another spelling
+    for _ in range(2):  # what CoreDNS has cached was asked for in another spelling
         name = "".join(chance.choice((letter.lower(), letter.upper())) for letter in case.name)
         assert dig(bed, DNS_SERVICE, name, case.rtype) == case.answer
         assert asked(bed, DNS_SERVICE, name, case.rtype) == f"{name}."
