@@ -59,6 +59,19 @@ def test_a_pod_reaches_a_device_by_a_service_for_its_address(
     assert reaches(cluster, client, f"printer.{shared_namespace}.svc.cluster.local")
 
 
+def test_a_writer_that_keeps_pointing_a_service_elsewhere_is_named(cluster: Cluster, namespace: str) -> None:
+    service = egress_service(namespace, "printer", tailnet_ip="100.64.99.99")
+    cluster.apply(service)
+
+    def named() -> bool:
+        cluster.apply(service)
+        events = cluster.listed("events", namespace)
+        said = [event["message"] for event in events if event["reason"] == "ExternalNameOverwritten"]
+        return any(message.startswith("kubectl-client-side-apply keeps setting spec.externalName") for message in said)
+
+    eventually(named, "an Event that names kubectl")
+
+
 def test_the_record_follows_the_proxy_pod(
     cluster: Cluster, client: Object, by_name: Object, nameserver: str, tmp_path: Path
 ) -> None:
