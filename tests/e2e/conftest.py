@@ -8,7 +8,7 @@ import re
 import shutil
 import uuid
 from collections.abc import AsyncIterator, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from tests.e2e.cluster import Cluster, Object, dig
 from tests.e2e.product import TREE, ProductImages
 from tests.e2e.testbed import control
 from tests.e2e.testbed.bed import Bed, brought_up
+from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.network import DNS_SERVICE
 from tests.e2e.testbed.paths import Paths
@@ -76,9 +77,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def bed() -> Iterator[Bed]:
     """A bed that is up."""
     found = Bed(Paths.from_environment())
-    if not found.runs:
-        shutil.rmtree(_FAILURES, ignore_errors=True)
-    with brought_up(found):
+    with ExitStack() as stack:
+        found_running = found.runs
+        try:
+            stack.enter_context(brought_up(found))
+        except BedError as problem:
+            pytest.exit(f"no testbed: {problem}", returncode=1)  # each test would say the same
+        if not found_running:
+            shutil.rmtree(_FAILURES, ignore_errors=True)
         yield found
 
 

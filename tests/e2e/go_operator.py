@@ -8,7 +8,6 @@ from pathlib import Path
 from tests.e2e.testbed import control, oci
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.commands import run
-from tests.e2e.testbed.images import Files
 from tests.e2e.testbed.parts import TAILSCALE, named, program
 
 OPERATOR_IMAGE = f"tailscale/k8s-operator:v{TAILSCALE}"  # the chart's default
@@ -42,7 +41,7 @@ def push_operator(bed: Bed) -> str:
     """Push the operator as the image that it is released as, and return its name."""
     inside = "/usr/local/bin/operator"
     environment = [oci.PATH, *(f"{name}={value}" for name, value in control.TAILSCALED_ENV.items())]
-    files = Files({inside: program(bed.paths, "k8s-operator")})
+    files = {inside: program(bed.paths, "k8s-operator")}
     bed.images.push_files(OPERATOR_IMAGE, files, oci.Start(entrypoint=[inside], environment=environment))
     return OPERATOR_IMAGE
 
@@ -50,6 +49,6 @@ def push_operator(bed: Bed) -> str:
 def push_nameserver(bed: Bed) -> str:
     """Push its nameserver as the image that it is released as, and return its name."""
     inside = "/usr/local/bin/k8s-nameserver"
-    files = Files({inside: program(bed.paths, "k8s-nameserver")})
+    files = {inside: program(bed.paths, "k8s-nameserver")}
     bed.images.push_files(NAMESERVER_IMAGE, files, oci.Start(entrypoint=[inside]), base=False)
     return NAMESERVER_IMAGE

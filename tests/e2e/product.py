@@ -14,7 +14,6 @@ import yaml
 from tests.e2e.testbed import control, oci, registry, rootfs
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.commands import Word, run
-from tests.e2e.testbed.images import Files
 from tests.e2e.testbed.management import CLIENT_ID, CLIENT_SECRET
 from tests.e2e.testbed.parts import TAILSCALE, program
 from tests.e2e.testbed.paths import Paths
@@ -98,13 +97,13 @@ def _push_proxy(bed: Bed) -> None:
     """Push an image with the layout of the official one, set up for the bed's relay and ACME server."""
     names = ("containerboot", "tailscaled", "tailscale")
     copies = {f"/usr/local/bin/{name}": program(bed.paths, name) for name in names}
-    copies[_ACME_ROOT] = control.acme_authority(bed.paths).root
+    copies[_ACME_ROOT] = control.acme_authority(bed.paths).ca
     environment = {**control.TAILSCALED_ENV, **control.ACME_ENV, "SSL_CERT_FILE": _ACME_ROOT}
     start = oci.Start(
         entrypoint=["/usr/local/bin/containerboot"],
         environment=[oci.PATH, *(f"{name}={value}" for name, value in environment.items())],
     )
-    bed.images.push_files(PROXY_IMAGE, Files(copies), start)
+    bed.images.push_files(PROXY_IMAGE, copies, start)
 
 
 def _context(paths: Paths) -> Path:

@@ -58,13 +58,6 @@ def test_a_device_reaches_a_service_of_the_cluster_by_its_cluster_ip(
     eventually(lambda: outside.curl(f"http://{address}/", timeout=3).strip() == PAGE, f"the page of {address}")
 
 
-def test_the_status_names_a_device_for_each_replica(connected: Cluster) -> None:
-    eventually(lambda: shown(connected, ROUTER) == BOTH, f"{BOTH} in the status")
-    status = connected.look(ROUTER)["status"]
-    assert (status["subnetRoutes"], status["isExitNode"], status["isAppConnector"]) == (SERVICE_CIDR, True, False)
-    assert [(each["type"], each["status"]) for each in status["conditions"]] == [("ConnectorReady", "True")]
-
-
 def test_devices_are_offered_each_replica_as_an_exit_node(connected: Cluster, outside: Peer) -> None:
     def offered() -> list[str]:
         return sorted(name for name, peer in routers(outside).items() if peer["ExitNodeOption"])

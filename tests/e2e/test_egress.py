@@ -12,6 +12,8 @@ from tests.e2e.testbed.peer import GREETING, WEB_PORT, Peer
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
+IN_TIME = 1.0  # seconds from a ready proxy to its name
+
 
 def reaches(cluster: Cluster, client: Object, host: str) -> bool:
     """The first packets may be lost: the WireGuard path is made then."""
@@ -24,11 +26,16 @@ def serves(cluster: Cluster, nameserver: str, wanted: Answer) -> bool:
 
 
 @pytest.fixture(scope="module")
-def by_name(cluster: Cluster, nameserver: str, shared_namespace: str) -> Object:
+def by_name(
+    cluster: Cluster, nameserver: str, shared_namespace: str, tmp_path_factory: pytest.TempPathFactory
+) -> Object:
     """An egress Service to the peer by its MagicDNS name, with its record served; the last test deletes it."""
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
-    cluster.apply(service)
-    assert serves(cluster, nameserver, Answer("NOERROR", (pod_ip(cluster.proxy(service)),)))
+    assert serves(cluster, nameserver, Answer("NXDOMAIN"))
+    with Probe.of(cluster.bed, nameserver, PEER_NAME, tmp_path_factory.mktemp("new")) as probe:
+        cluster.apply(service)
+        address = pod_ip(cluster.proxy(service))
+        probe.wait_for(lambda seen: seen.addresses == [address], IN_TIME)
     return service
 
 
@@ -52,7 +59,7 @@ def test_a_pod_reaches_a_device_by_a_service_for_its_address(
     assert reaches(cluster, client, f"printer.{shared_namespace}.svc.cluster.local")
 
 
-def test_who_keeps_pointing_a_service_elsewhere_is_named(cluster: Cluster, namespace: str) -> None:
+def test_a_writer_that_keeps_pointing_a_service_elsewhere_is_named(cluster: Cluster, namespace: str) -> None:
     service = egress_service(namespace, "printer", tailnet_ip="100.64.99.99")
     cluster.apply(service)
 
@@ -73,7 +80,7 @@ def test_the_record_follows_the_proxy_pod(
         cluster.delete("pod", old["metadata"]["name"], NAMESPACE)
         replaced = lambda: cluster.proxy(by_name)["metadata"]["uid"] != old["metadata"]["uid"]  # noqa: E731
         eventually(replaced, "another proxy Pod")
-        probe.wait_for(lambda seen: seen.addresses == [pod_ip(cluster.proxy(by_name))], 1.0)
+        probe.wait_for(lambda seen: seen.addresses == [pod_ip(cluster.proxy(by_name))], IN_TIME)
         answers = [(seen.rcode, list(seen.addresses)) for seen in probe.seen()]
     new = cluster.proxy(by_name)
     assert answers == [("NOERROR", [pod_ip(old)]), ("NOERROR", []), ("NOERROR", [pod_ip(new)])]

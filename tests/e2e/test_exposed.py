@@ -4,7 +4,6 @@ import pytest
 
 from tests.e2e.cluster import Cluster, Object, shown_hostnames
 from tests.e2e.testbed import control
-from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import Peer
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, PAGE, TO_WEB, exposed_service, web
@@ -48,14 +47,3 @@ def test_a_device_reaches_what_an_external_name_names(cluster: Cluster, outside:
     service = exposed_service(pages, "named", spec, expose="true")
     cluster.apply(service)
     assert reached(cluster, outside, service)
-
-
-def test_a_service_that_is_no_longer_exposed_has_no_device(
-    cluster: Cluster, outside: Peer, pages: str, management: Management
-) -> None:
-    service = exposed_service(pages, "brief", BALANCED)
-    cluster.apply(service)
-    assert reached(cluster, outside, service)
-    cluster.remove(service)
-    hostname = device_name(service).partition(".")[0]
-    eventually(lambda: management.device(hostname) is None, "the device is gone")

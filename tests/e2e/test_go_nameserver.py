@@ -28,6 +28,7 @@ def go_nameserver(cluster: Cluster, nameserver: str, images: ProductImages) -> I
     eventually(lambda: LOST not in conditions(cluster), "nothing lost any more")
 
 
+@pytest.mark.full
 def test_the_go_nameserver_serves_our_records_and_what_is_lost_is_said(
     cluster: Cluster, nameserver: str, go_nameserver: str, namespace: str
 ) -> None:

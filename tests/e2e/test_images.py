@@ -58,14 +58,14 @@ def _entries(layer: Path) -> list[tarfile.TarInfo]:
         return files.getmembers()
 
 
-def test_it_is_small(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_image_is_small(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
     size = sum(entry.size for entry in image.added) / MEGABYTE
     with capsys.disabled():
         sys.stdout.write(f"\n{image.target}: {size:.1f} MB above its base\n")
     assert 0 < size <= LIMITS[image.target]
 
 
-def test_it_says_what_it_is(image: Image) -> None:
+def test_an_image_says_of_itself_which_program_it_is(image: Image) -> None:
     labels = {name.removeprefix("org.opencontainers.image."): text for name, text in image.config["Labels"].items()}
     assert labels["title"] == f"ts{image.target}"
     assert labels["version"] == __version__
@@ -73,21 +73,21 @@ def test_it_says_what_it_is(image: Image) -> None:
     assert labels["description"]
 
 
-def test_it_runs_as_a_user_that_has_a_number_and_is_not_root(image: Image) -> None:
+def test_an_image_runs_as_a_user_that_has_a_number_and_is_not_root(image: Image) -> None:
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", image.config["User"])
 
 
-def test_it_starts_its_program_itself(image: Image) -> None:
+def test_an_image_starts_its_program_itself(image: Image) -> None:
     assert (image.config["Entrypoint"], image.config.get("Cmd") or []) == (["python3", "-m", f"ts{image.target}"], [])
 
 
-def test_its_user_can_change_nothing_in_it_nor_become_another(image: Image) -> None:
+def test_the_user_of_an_image_can_change_nothing_in_it_nor_become_another(image: Image) -> None:
     added = [entry for entry in image.added if not entry.issym()]
     assert [entry.name for entry in added if entry.mode & 0o6000] == []
     assert [entry.name for entry in added if entry.uid or entry.gid or entry.mode & 0o002] == []
 
 
-def test_everything_in_it_is_compiled_as_it_runs(image: Image) -> None:
+def test_modules_in_an_image_are_compiled_as_they_run(image: Image) -> None:
     """Its file system is read-only: what isn't there is compiled again at each start."""
     names = {entry.name for entry in image.added if entry.name.startswith("app/")}
     compiled = [found for name in names if (found := COMPILED.fullmatch(name))]
@@ -96,14 +96,16 @@ def test_everything_in_it_is_compiled_as_it_runs(image: Image) -> None:
     assert {name for name in names if name.endswith(".py")} == sources != set()
 
 
-def test_what_is_compiled_for_a_processor_is_there_for_arm64_too() -> None:
+def test_wheels_for_one_processor_are_there_for_arm64_too() -> None:
     found = product.wheels(Paths.from_environment().cache / "product" / "wheels", "3.13", ARM64)
     platforms = {wheel.stem.rpartition("-")[2] for wheel in found.glob("*.whl")}
     assert any("aarch64" in platform for platform in platforms)
     assert [each for each in platforms if each != "any" and "aarch64" not in each] == []
 
 
-def test_it_works_without_a_shell_and_a_file_system_to_write_to(cluster: Cluster, image: Image, namespace: str) -> None:
+def test_an_image_works_without_a_shell_and_a_file_system_to_write_to(
+    cluster: Cluster, image: Image, namespace: str
+) -> None:
     cluster.apply(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _named("nothing", namespace), "data": {"it": ""}}
     )

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.testbed.bed import Bed, brought_up
-from tests.e2e.testbed.isolation import NETNS, Isolation
+from tests.e2e.testbed.commands import run
+from tests.e2e.testbed.isolation import NETNS, Isolation, remove_name
 from tests.e2e.testbed.leftovers import Snapshot, leftovers
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
@@ -38,7 +39,7 @@ def test_a_bed_that_was_killed_makes_way_for_another(tmp_path: Path, before: Sna
     assert leftovers(before, tmp_path) == []
 
 
-def test_what_is_left_behind_is_named(machine: Isolation, before: Snapshot, tmp_path: Path) -> None:
+def test_leftovers_of_a_machine_are_named(machine: Isolation, before: Snapshot, tmp_path: Path) -> None:
     found = leftovers(before, tmp_path)
     assert f"namespaces: new: {NAME}" in found
     assert any(f"nsfs {NETNS / NAME}" in line for line in found if line.startswith("mounts: new"))
@@ -53,3 +54,26 @@ def test_a_machine_takes_what_was_done_on_it_along(machine: Isolation, before: S
     ours = [line for line in leftovers(before, tmp_path) if NAME in line or "resolv_conf" in line or "iptables" in line]
     assert ours == []
     assert not Path("/var/lib/left-behind").exists()
+
+
+def test_the_last_name_takes_the_folder_of_names_along(tmp_path: Path) -> None:
+    first, last = tmp_path / "netns" / "first", tmp_path / "netns" / "last"
+    first.parent.mkdir()
+    first.touch()
+    last.touch()
+    remove_name(first)
+    assert last.exists()
+    remove_name(last)
+    assert not last.parent.exists()
+
+
+def test_a_folder_of_names_that_is_mounted_stays(tmp_path: Path) -> None:
+    name = tmp_path / "netns" / "last"
+    name.parent.mkdir()
+    run(["mount", "--bind", name.parent, name.parent])  # as `ip netns add` does
+    try:
+        name.touch()
+        remove_name(name)
+        assert list(name.parent.iterdir()) == []
+    finally:
+        run(["umount", name.parent])

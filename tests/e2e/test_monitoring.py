@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-from tsoperator.api.names import LABEL_MANAGED
 
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.product import NAMESPACE
@@ -11,6 +10,7 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, exposed_service, proxy_class
 
 CLASS = "monitored"
+ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 CRD: Object = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -19,14 +19,7 @@ CRD: Object = {
         "group": "monitoring.coreos.com",
         "names": {"kind": "ServiceMonitor", "plural": "servicemonitors"},
         "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": ANYTHING}}],
     },
 }
 
@@ -58,26 +51,11 @@ def monitors(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
     return [(each["name"], each["labels"].get("release", "")) for each in ours]
 
 
-def test_the_monitor_is_labelled_as_the_class_says(cluster: Cluster, monitored: Object) -> None:
+def test_a_monitor_is_what_the_class_says_until_it_wants_none(cluster: Cluster, monitored: Object) -> None:
     (statefulset,) = eventually(lambda: cluster.children(monitored, "statefulsets"), "its StatefulSet")
     name = f"{statefulset['metadata']['name']}-metrics"
     eventually(lambda: monitors(cluster, monitored) == [(name, "first")], f"ServiceMonitor {name}")
     cluster.apply(monitoring("second"))
     eventually(lambda: monitors(cluster, monitored) == [(name, "second")], "the class's other label on it")
-
-
-def test_the_monitor_gets_back_the_label_that_was_taken_off(cluster: Cluster, monitored: Object) -> None:
-    ((name, _),) = eventually(lambda: monitors(cluster, monitored), "the ServiceMonitor")
-    cluster.bed.kubectl("-n", NAMESPACE, "label", "servicemonitor", name, f"{LABEL_MANAGED}-")
-
-    def has_it() -> bool:
-        monitor = cluster.get("servicemonitor", name, NAMESPACE)
-        return bool(monitor and monitor["metadata"]["labels"].get(LABEL_MANAGED))
-
-    eventually(has_it, f"{LABEL_MANAGED} on it")
-
-
-def test_the_monitor_goes_when_the_class_wants_none(cluster: Cluster, monitored: Object) -> None:
-    eventually(lambda: monitors(cluster, monitored), "the ServiceMonitor")
     cluster.apply(proxy_class(CLASS, metrics={"enable": True}))
     eventually(lambda: not monitors(cluster, monitored), "it is gone")

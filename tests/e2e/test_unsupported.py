@@ -1,37 +1,34 @@
 """Kinds that are installed, and that this version does nothing for, say so."""
 
-from typing import NamedTuple
-
-import pytest
-
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.waiting import eventually
 
-
-class Case(NamedTuple):
-    kind: str
-    spec: Object
-
-
-CASES = [
-    Case("PeerRelay", {}),
-    Case("ProxyGroup", {"type": "egress"}),
-    Case("ProxyGroupPolicy", {}),
-    Case("Recorder", {}),
-    Case("Tailnet", {"credentials": {"secretName": "other"}}),
-]
+POLICY = "ProxyGroupPolicy"  # the only kind of these that is in namespaces
+SPECS: dict[str, Object] = {
+    "PeerRelay": {},
+    "ProxyGroup": {"type": "egress"},
+    POLICY: {},
+    "Recorder": {},
+    "Tailnet": {"credentials": {"secretName": "other"}},
+}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.kind)
-def test_a_user_is_told_that_nothing_is_done(cluster: Cluster, case: Case) -> None:
-    metadata = {"name": "ours"} | ({"namespace": "default"} if case.kind == "ProxyGroupPolicy" else {})
-    obj = {"apiVersion": "tailscale.com/v1alpha1", "kind": case.kind, "metadata": metadata, "spec": case.spec}
-    cluster.apply(obj)
-
-    def reasons() -> list[str]:
-        return [each["reason"] for each in cluster.look(obj).get("status", {}).get("conditions", ())]
-
+def test_a_kind_that_is_not_supported_says_so(cluster: Cluster, namespace: str) -> None:
+    objs = [unsupported(kind, namespace if kind == POLICY else "") for kind in SPECS]
+    cluster.apply(*objs)
     try:
-        eventually(lambda: reasons() == ["NotSupportedYet"], "a condition that says so")
+        eventually(
+            lambda: all(reasons(cluster.look(obj)) == ["NotSupportedYet"] for obj in objs), "a condition of each"
+        )
     finally:
-        cluster.delete(case.kind, "ours", metadata.get("namespace", ""))
+        for obj in objs:
+            cluster.delete(obj["kind"], "ours", obj["metadata"].get("namespace", ""))
+
+
+def unsupported(kind: str, namespace: str) -> Object:
+    metadata = {"name": "ours"} | ({"namespace": namespace} if namespace else {})
+    return {"apiVersion": "tailscale.com/v1alpha1", "kind": kind, "metadata": metadata, "spec": SPECS[kind]}
+
+
+def reasons(obj: Object) -> list[str]:
+    return [each["reason"] for each in obj.get("status", {}).get("conditions", ())]

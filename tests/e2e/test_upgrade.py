@@ -16,7 +16,7 @@ from tests.e2e.product import NAMESPACE, ProductImages
 from tests.e2e.testbed import control
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import Peer
-from tests.e2e.users import CLASS, REPLICAS, Users, World
+from tests.e2e.users import CLASS, REPLICAS, Inventory, Users
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import egress_service, web
 
@@ -27,10 +27,10 @@ SILENCE = 90.0  # seconds at most; it is ten or so: the Go operator stops a name
 
 
 class Stage(NamedTuple):
-    """A change of operators: the world before and after, and what was seen meanwhile."""
+    """A change of operators: what there was before and after, and what was seen meanwhile."""
 
-    before: World
-    after: World
+    before: Inventory
+    after: Inventory
     seen: Changeover
 
 
@@ -58,7 +58,7 @@ def users(
 
 
 @pytest.fixture(scope="module")
-def go(users: Users, nameserver: str, acme_root: Path, tmp_path_factory: pytest.TempPathFactory) -> World:
+def go(users: Users, nameserver: str, acme_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Inventory:
     """The Go operator in place of ours, with proxies of every kind that it has made; what there is then."""
     bed = users.cluster.bed
     go_operator.push_operator(bed)
@@ -66,14 +66,14 @@ def go(users: Users, nameserver: str, acme_root: Path, tmp_path_factory: pytest.
     product.uninstall(bed)
     product.install(bed, go_operator.released_chart(tmp_path_factory.mktemp("charts")), product.CREDENTIALS)
     users.add("go")
-    users.served(acme_root)
+    users.check(acme_root)
     eventually(lambda: dig(bed, nameserver, NAME).data, f"an address of {NAME}")
-    return users.world()
+    return users.inventory()
 
 
 @pytest.fixture(scope="module")
 def ours(
-    go: World, users: Users, nameserver: str, images: ProductImages, tmp_path_factory: pytest.TempPathFactory
+    go: Inventory, users: Users, nameserver: str, images: ProductImages, tmp_path_factory: pytest.TempPathFactory
 ) -> Stage:
     """The same release with our chart and the same values, and the names of our images."""
     cluster, bed = users.cluster, users.cluster.bed
@@ -81,7 +81,7 @@ def ours(
         product.install(bed, product.CHART, {**product.CREDENTIALS, **product.image_values(images)})
         eventually(lambda: nameserver_runs(cluster, images.nameserver), "our nameserver alone")
         eventually(lambda: adopted(cluster), "our mark on every StatefulSet")
-    return Stage(go, users.world(), seen)
+    return Stage(go, users.inventory(), seen)
 
 
 def adopted(cluster: Cluster) -> bool:
@@ -107,7 +107,7 @@ def test_names_resolve_while_ours_takes_over(ours: Stage) -> None:
 
 
 def test_everything_works_with_ours(ours: Stage, users: Users, acme_root: Path) -> None:
-    users.served(acme_root)
+    users.check(acme_root)
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +122,8 @@ def back(
     """The Go operator again, by `helm rollback`, with proxies of every kind that ours has made, too."""
     cluster, bed = users.cluster, users.cluster.bed
     users.add("ours")
-    users.served(acme_root)
-    before = users.world()
+    users.check(acme_root)
+    before = users.inventory()
     with changeover(bed, nameserver, NAME, tmp_path_factory.mktemp("back")) as seen:
         with bed.plane.excused("the release went back to the Go operator's roles"):
             bed.helm("rollback", product.RELEASE, "1", "--namespace", NAMESPACE)
@@ -133,7 +133,7 @@ def back(
         eventually(lambda: nameserver_runs(cluster, go_operator.NAMESERVER_IMAGE), "the Go nameserver alone")
         cluster.device_proxy(late)
         cluster.remove(late)
-    return Stage(before, users.world(), seen)
+    return Stage(before, users.inventory(), seen)
 
 
 def test_a_way_back_leaves_everything_as_it_is(back: Stage) -> None:
@@ -148,7 +148,7 @@ def test_the_go_operator_starts_after_ours_has_ended(back: Stage) -> None:
 
 
 def test_everything_works_with_the_go_operator_again(back: Stage, users: Users, acme_root: Path) -> None:
-    users.served(acme_root)
+    users.check(acme_root)
 
 
 def test_on_the_way_back_names_are_silent_for_a_while_and_never_wrong(

@@ -40,7 +40,7 @@ _KINDS = "customresourcedefinitions,dnsconfigs,connectors,proxyclasses,ingresscl
 _IN_NAMESPACES = "services,ingresses"
 
 
-class World(NamedTuple):
+class Inventory(NamedTuple):
     """What an operator must leave as it is: Pods and StatefulSets of proxies, devices, auth keys, users' objects."""
 
     pods: dict[str, tuple[str, int]]
@@ -99,11 +99,11 @@ class Users:
             self.cluster.remove(each.gate)
         self.cluster.delete("proxyclass", name_of(CLASS))
 
-    def world(self) -> World:
+    def inventory(self) -> Inventory:
         """Return what there is."""
         proxies = self.cluster.listed("statefulsets,pods", labels={LABEL_MANAGED: MANAGED})
         objects = [*self.cluster.listed(_KINDS, ""), *self.cluster.listed(_IN_NAMESPACES, self.space)]
-        return World(
+        return Inventory(
             {name_of(obj): identity(obj) for obj in proxies if obj["kind"] == "Pod" and not _is_nameserver(obj)},
             {name_of(obj): _version(obj) for obj in proxies if obj["kind"] == "StatefulSet"},
             {device["name"]: device["nodeId"] for device in self._management.devices()},
@@ -111,7 +111,7 @@ class Users:
             {f"{obj['kind']} {name_of(obj)}": obj["metadata"]["uid"] for obj in objects},
         )
 
-    def served(self, acme_root: Path) -> None:
+    def check(self, acme_root: Path) -> None:
         """Wait until everything works for its users, and statuses say so."""
         for each in self._sets:
             cluster_names = [

@@ -1,6 +1,5 @@
 """Waiting for what a test says of the world: the one place where the end-to-end tests wait."""
 
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -34,18 +33,3 @@ def eventually(look: Callable[[], T], what: str, seconds: float = 120) -> T:
     if not wait_until(holds, seconds):
         raise AssertionError(f"not within {seconds:.0f} s: {what}\n{said[0][-3000:]}")
     return found[0]
-
-
-def always(look: Callable[[], None], seconds: float) -> int:
-    """Look again and again for as long; return how often. What *look* raises ends it."""
-    deadline = time.monotonic() + seconds
-    looks = 0
-
-    def over() -> bool:
-        nonlocal looks
-        look()
-        looks += 1
-        return time.monotonic() >= deadline
-
-    wait_until(over, seconds + 60)
-    return looks

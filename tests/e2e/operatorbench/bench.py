@@ -11,12 +11,13 @@ from typing import TypeVar
 from clustersim.traffic import MUTATING
 from tsoperator.kube.errors import KubeError
 
-from tests.e2e.operatorbench import controlserver
 from tests.e2e.operatorbench.cluster import USERS, Cluster, following
 from tests.e2e.operatorbench.measure import Step, by_write
 from tests.e2e.operatorbench.operators import USER, Operator
 from tests.e2e.operatorbench.process import Spending
 from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.control import Listening, start_tailnet
+from tests.e2e.testbed.controlplane import LOOPBACK, free_ports
 from tests.e2e.testbed.daemons import Daemon, tail
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.lock import locked
@@ -97,11 +98,13 @@ def prepared(bed: Bed, operator: Operator, progress: Progress) -> Iterator[str]:
         BedError: something didn't start: says what, with the end of its log.
     """
     with _up(bed, progress):
-        login_server = controlserver.start(bed)
+        keeper, acme, port = free_ports(3)
+        listening = Listening(f"{LOOPBACK}:{port}", f"{LOOPBACK}:{acme}", keeper)
+        start_tailnet(bed.paths, bed.daemons, listening)
         operator.install(bed)
         bed.kubectl("create", "namespace", USERS)
         bed.plane.wait_for_namespace(USERS)
-        yield login_server
+        yield f"http://{listening.control}"
 
 
 @contextmanager

@@ -27,7 +27,7 @@ class Burst:
     load: Load
 
     @property
-    def names(self) -> list[str]:
+    def service_names(self) -> list[str]:
         """The names of the Services."""
         return [f"db-{number}" for number in range(self.load.services)]
 
@@ -61,8 +61,8 @@ class Burst:
             nonlocal ready_seconds
             started, count = time.monotonic(), self.load.services
             async with asyncio.TaskGroup() as group:
-                group.create_task(cluster.create(self.names))
-                await cluster.until(lambda: cluster.made(count), LIMIT, "all StatefulSets are there")
+                group.create_task(cluster.create(self.service_names))
+                await cluster.until(lambda: cluster.has_statefulsets(count), LIMIT, "all StatefulSets are there")
                 seconds = time.monotonic() - started
             await cluster.until(lambda: cluster.ready(count), LIMIT, "all Services are ready")
             ready_seconds = time.monotonic() - started
@@ -80,7 +80,7 @@ class Burst:
     async def _remove(self) -> float:
         started, cluster = time.monotonic(), self.watched.cluster
         async with asyncio.TaskGroup() as group:
-            group.create_task(cluster.delete(self.names))
+            group.create_task(cluster.delete(self.service_names))
             await cluster.until(cluster.gone, LIMIT, "all Services and what was made for them are gone")
         return time.monotonic() - started
 

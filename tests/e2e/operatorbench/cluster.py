@@ -72,7 +72,7 @@ class Cluster:
             for name in names:
                 group.create_task(self._client.delete(SERVICE, Key(USERS, name)))
 
-    def made(self, count: int) -> bool:
+    def has_statefulsets(self, count: int) -> bool:
         """Tell whether there are StatefulSets for *count* Services."""
         return len(self._objects[_STATEFULSETS]) >= count
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.e2e.go_operator import deployed_from
-from tests.e2e.operatorbench.controlserver import free_ports
 from tests.e2e.operatorbench.measure import Kind
 from tests.e2e.product import NAMESPACE, PROXY_IMAGE, TREE
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.commands import Word
 from tests.e2e.testbed.control import TAILSCALED_ENV
+from tests.e2e.testbed.controlplane import free_ports
 from tests.e2e.testbed.daemons import Daemon
 from tests.e2e.testbed.management import CLIENT_ID, CLIENT_SECRET
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from tests.e2e.operatorbench.bench import LIMIT, Watched, measured, prepared, ru
 from tests.e2e.operatorbench.measure import Kind, Steady, configmap_bytes
 from tests.e2e.operatorbench.process import Spending
 from tests.e2e.product import NAMESPACE
+from tests.e2e.testbed import commands
 from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.daemons import Daemon
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.progress import Progress
 from tests.support.audit import entries
@@ -89,9 +88,10 @@ def run(bed: Bed, services: int, profile: Path | None, number: int, progress: Pr
     with prepared(bed, leader, progress) as login_server:
         bed.kubectl("create", "-f", "-", stdin=json.dumps(_DNSCONFIG))
         with running(bed, leader, login_server) as leading:
-            bed.daemons.wait_for(leading, lambda: bool(_holder(bed)), _PATIENCE, "a Lease of its own")
+            bed.daemons.wait_for(leading.name, lambda: _holder(bed), _PATIENCE, "a Lease of its own")
             with running(bed, standby, login_server) as waiting:
-                _wait_until_ready(bed, waiting, standby)
+                look = ["curl", "-sS", "--fail", f"http://{standby.environment['OPERATOR_HEALTH_ADDR']}/readyz"]
+                bed.daemons.wait_for(waiting.name, lambda: commands.run(look) is not None, _PATIENCE, "/readyz")
                 holder = _holder(bed)
                 figures = measured(
                     bed,
@@ -108,16 +108,3 @@ def run(bed: Bed, services: int, profile: Path | None, number: int, progress: Pr
 def _holder(bed: Bed) -> str:
     """Return who holds the operator's Lease; empty if nobody does."""
     return bed.kubectl("get", "leases", "--namespace", NAMESPACE, "-o", "jsonpath={.items[*].spec.holderIdentity}")
-
-
-def _wait_until_ready(bed: Bed, daemon: Daemon, operator: operators.Operator) -> None:
-    url = f"http://{operator.environment['OPERATOR_HEALTH_ADDR']}/readyz"
-
-    def ready() -> bool:
-        try:
-            with urllib.request.urlopen(url, timeout=2):
-                return True
-        except OSError:
-            return False
-
-    bed.daemons.wait_for(daemon, ready, _PATIENCE, "/readyz")

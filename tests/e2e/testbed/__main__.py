@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
         ("up", "build what is missing, and bring a bed up"),
         ("down", "take the bed down and see that nothing is left (both kinds, or with --api-only that one)"),
         ("status", "say what runs and what is built; exit with 1 when nothing runs"),
-        ("build", "build the parts that are missing"),
+        ("build", "build the parts that are missing; all of them only where a bed can run"),
         ("program", "say where a program of the parts is, built if it isn't yet"),
         ("peers", "build or install the nameservers that `make bench` compares ours with; say where the Go one is"),
         ("shell", "start a shell (or the command that follows) with KUBECONFIG and PATH set for the bed"),
@@ -105,8 +105,8 @@ def _state(alive: bool) -> str:
 def build_parts(paths: Paths, arguments: argparse.Namespace) -> int:
     """Build parts."""
     chosen = [parts.named(name) for name in arguments.part] if arguments.part else parts.ALL
-    if not arguments.part:
-        preflight.check_cluster()
+    if not arguments.part and not Bed(paths).runs:
+        preflight.check_cluster(paths.work)
     build(paths, Progress(), chosen, whole=not arguments.part)
     return 0
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from tests.e2e.testbed.daemons import Daemons, strays
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.images import Images
 from tests.e2e.testbed.isolation import Isolation
-from tests.e2e.testbed.leftovers import Snapshot, leftovers, pod_cgroups, pods_run, remove_cgroups, restore_sysctls
+from tests.e2e.testbed.leftovers import Snapshot, leftovers, remove_cgroups, restore_sysctls
 from tests.e2e.testbed.lock import locked
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.node import Node
@@ -98,8 +99,7 @@ class Bed:
             for line in self.down(progress):
                 progress.say(f"left behind: {line}")
         if not self.api_only:
-            preflight.check_cluster()
-            self._check_cgroups()
+            preflight.check_cluster(self.paths.work)
         wanted = [parts.named(name) for name in parts.API_ONLY] if self.api_only else parts.ALL
         build(self.paths, progress, wanted, whole=not self.api_only)
         self._prepare()
@@ -140,12 +140,6 @@ class Bed:
         """The snapshot of the machine before a whole cluster; there is none with *api_only*."""
         return self.folder / "before.json"
 
-    @staticmethod
-    def _check_cgroups() -> None:
-        """A kubelet ends every Pod that it doesn't know: two on one machine would end each other's."""
-        if pods_run():
-            raise BedError(f"another kubelet runs on this machine: {pod_cgroups()[0]} is in use")
-
     def _prepare(self) -> None:
         before = None if self.api_only else Snapshot.take(self.folder)
         self.folder.mkdir(parents=True, mode=0o700)
@@ -155,9 +149,7 @@ class Bed:
 
     def _start_api(self, progress: Progress) -> None:
         ports = Ports.free()
-        (self.folder / "ports").write_text(
-            " ".join(str(port) for port in (ports.etcd, ports.etcd_peers, ports.api, ports.controllers))
-        )
+        (self.folder / "ports").write_text(" ".join(map(str, ports)))
         plane = self.plane
         with progress.step("API server"):
             plane.start()
@@ -222,10 +214,11 @@ class Bed:
 
 @contextmanager
 def brought_up(bed: Bed) -> Iterator[None]:
-    """Bring a bed up, and take it down at the end; one that is up stays so."""
+    """Bring a bed up, and take it down at the end, that by SIGTERM too; one that is up stays so."""
     if bed.runs:
         yield
         return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     progress = Progress()
     with locked(bed.paths.work, "up"):
         bed.up(progress)

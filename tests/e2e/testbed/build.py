@@ -4,17 +4,14 @@ Each part is built into a folder of its own and renamed into place when it is wh
 leaves the parts before it, and Go's own cache shortens the rest.
 """
 
-import os
 import re
 import shutil
-import subprocess
-import threading
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from tests.e2e.testbed import packages, preflight, rootfs
+from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.lock import locked
 from tests.e2e.testbed.parts import ALL, Part
@@ -22,7 +19,6 @@ from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
 
 PART_LIMIT = 3600.0  # seconds; far above what one part takes
-REPORT_EVERY = 20.0  # seconds between progress lines
 
 
 def build(paths: Paths, progress: Progress, parts: Iterable[Part] = ALL, whole: bool = True) -> None:
@@ -52,7 +48,7 @@ def build_part(part: Part, paths: Paths, progress: Progress) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     with progress.step(f"building {part.name}: {', '.join(sorted(part.programs))}"):
-        _go_build(part, unfinished, progress)
+        _go_build(part, unfinished)
     for name, package in part.programs.items():
         built = unfinished / (name if len(part.programs) == 1 else _default_name(package))
         if built.name != name:
@@ -77,33 +73,11 @@ def build_program(name: str, paths: Paths, progress: Progress) -> Path:
     return alone.output(paths) / name
 
 
-def _go_build(part: Part, folder: Path, progress: Progress) -> None:
+def _go_build(part: Part, folder: Path) -> None:
     output = folder / next(iter(part.programs)) if len(part.programs) == 1 else f"{folder}/"
-    command = ["go", "build", "-v", "-trimpath", "-ldflags", part.ldflags, "-o", str(output), *part.programs.values()]
-    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
-    with subprocess.Popen(
-        command, cwd=part.folder, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    ) as compiler:
-        said = _follow(compiler, part, progress)
-    if compiler.returncode:
-        raise BedError(f"{part.name} does not build (exit code {compiler.returncode}):\n" + "\n".join(said[-20:]))
-
-
-def _follow(compiler: "subprocess.Popen[str]", part: Part, progress: Progress) -> list[str]:
-    """Report how far the compiler is, end it at the time limit, and return what it said."""
-    said: list[str] = []
-    limit = threading.Timer(PART_LIMIT, compiler.kill)
-    limit.start()
-    try:
-        reported = time.monotonic()
-        for line in compiler.stderr or ():
-            said.append(line.rstrip())
-            if time.monotonic() - reported > REPORT_EVERY:
-                reported = time.monotonic()
-                progress.say(f"  {part.name}: {len(said)} Go packages so far, now {said[-1]}")
-    finally:
-        limit.cancel()
-    return said
+    command = ["go", "build", "-trimpath", "-ldflags", part.ldflags, "-o", output, *part.programs.values()]
+    environment = {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly -buildvcs=false", "GOWORK": "off"}
+    run(command, timeout=PART_LIMIT, env=environment, cwd=part.folder)
 
 
 def _default_name(package: str) -> str:

@@ -4,21 +4,22 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.e2e.testbed.authority import Authority, authority
-from tests.e2e.testbed.daemons import Daemon, Daemons
-from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.commands import Word, run
+from tests.e2e.testbed.daemons import Daemons
 from tests.e2e.testbed.isolation import Isolation
 from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.pki import Pki
 
 DOMAIN = "tail1234.ts.net"
 # A private address: tailscaled calls a control server elsewhere by HTTPS as soon as a connection breaks.
 ADDRESS = "10.255.0.1"
 URL = f"http://{ADDRESS}:8080"  # the control server's, for tailscaled and for the operator
 ACME_URL = f"https://{ADDRESS}:14000/dir"
+ACME = "acme"  # the name of the ACME server's certificate
 ACME_ROOT_URL = f"https://{ADDRESS}:15000/roots/0"
-NAMES = ("tailnet", "pebble", "control")
 
 _TREE = Path(__file__).parents[3]
 _TAILNET_PORT = 8001
@@ -33,9 +34,21 @@ TAILSCALED_ENV = {"TS_DEBUG_USE_DERP_HTTP": "true", "TS_NO_LOGS_NO_SUPPORT": "tr
 ACME_ENV = {"TS_DEBUG_ACME_DIRECTORY_URL": ACME_URL}
 
 
-def acme_authority(paths: Paths) -> Authority:
-    """Return the authority of the ACME server; it is kept as long as the images that trust it."""
-    return authority(paths.cache / "authority", ADDRESS)
+class Listening(NamedTuple):
+    """Where the programs of a tailnet listen: the control server, what leads ACME clients on, and the keeper's port."""
+
+    control: str
+    acme: str
+    keeper: int
+
+
+def acme_authority(paths: Paths) -> Pki:
+    """Return the CA that the ACME server's certificate chains to; it is kept as long as the images that trust it."""
+    trusted = Pki(paths.cache / "acme-ca", days=3650)
+    if not trusted.certificate(ACME).exists():
+        trusted.make_ca()
+        trusted.issue(ACME, f"/CN={ADDRESS}", [f"IP:{ADDRESS}"])
+    return trusted
 
 
 def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
@@ -47,40 +60,52 @@ def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     trusted = acme_authority(paths)
     wan.run(["ip", "address", "replace", f"{ADDRESS}/32", "dev", "lo"])  # the others have their default route there
-    tailnet = daemons.start(
+    daemons.start("pebble", [program(paths, "pebble"), "-config", _pebble_config(folder, trusted)], wan, _EASY_PEBBLE)
+    start_tailnet(paths, daemons, Listening(URL.removeprefix("http://"), f"{ADDRESS}:14000", _TAILNET_PORT), wan)
+    _wait(daemons, wan, "pebble", ACME_URL, trusted)
+
+
+def start_tailnet(paths: Paths, daemons: Daemons, at: Listening, inside: Isolation | None = None) -> None:
+    """Start the control server, and the keeper of its auth keys and devices; both answer when this returns.
+
+    Raises:
+        BedError: something does not start; the STUN port 3478 can't be chosen.
+    """
+    daemons.start(
         "tailnet",
-        [sys.executable, "-m", "tests.e2e.testbed.tailnet", "--domain", DOMAIN, "--port", str(_TAILNET_PORT)],
-        wan,
+        [sys.executable, "-m", "tests.e2e.testbed.tailnet", "--domain", DOMAIN, "--port", str(at.keeper)],
+        inside,
         # The folder that the program starts in is the machine's root; what it simulates is this tree's.
         {"PYTHONPATH": os.pathsep.join([str(_TREE), str(_TREE / "loadtest")])},
     )
-    pebble = daemons.start(
-        "pebble", [program(paths, "pebble"), "-config", _pebble_config(folder, trusted)], wan, _EASY_PEBBLE
-    )
-    control = daemons.start("control", [program(paths, "control"), *_control_flags(trusted)], wan)
+    trusted = acme_authority(paths)
+    flags = {
+        "listen": at.control,
+        "keeper": f"http://127.0.0.1:{at.keeper}",
+        "domain": DOMAIN,
+        "acme-listen": at.acme,
+        "acme": f"https://{_PEBBLE}",
+        "certificate": str(trusted.certificate(ACME)),
+        "key": str(trusted.key(ACME)),
+    }
+    argv: list[Word] = [program(paths, "control"), *(f"-{name}={value}" for name, value in flags.items())]
+    daemons.start("control", argv, inside)
     # Nothing but 404 is at the root: it is an answer.
-    _wait(daemons, wan, tailnet, f"http://127.0.0.1:{_TAILNET_PORT}/")
-    _wait(daemons, wan, control, f"{URL}/key")
-    _wait(daemons, wan, pebble, ACME_URL, trusted)
-
-
-def stop(daemons: Daemons) -> None:
-    """Stop everything; the tailnet's devices are forgotten."""
-    for name in reversed(NAMES):
-        daemons.stop(name)
+    _wait(daemons, inside, "tailnet", f"http://127.0.0.1:{at.keeper}/")
+    _wait(daemons, inside, "control", f"http://{at.control}/key")
 
 
 def acme_root(paths: Paths, machine: Isolation) -> str:
     """Return the root that leaf certificates chain to, as PEM: a new one with each start of the ACME server."""
-    return machine.run(["curl", "-fsS", "--cacert", acme_authority(paths).root, ACME_ROOT_URL])
+    return machine.run(["curl", "-fsS", "--cacert", acme_authority(paths).ca, ACME_ROOT_URL])
 
 
-def _pebble_config(folder: Path, trusted: Authority) -> Path:
+def _pebble_config(folder: Path, trusted: Pki) -> Path:
     config = {
         "listenAddress": _PEBBLE,
         "managementListenAddress": f"{ADDRESS}:15000",
-        "certificate": str(trusted.certificate),
-        "privateKey": str(trusted.key),
+        "certificate": str(trusted.certificate(ACME)),
+        "privateKey": str(trusted.key(ACME)),
         "httpPort": 80,
         "tlsPort": 443,
         "retryAfter": {"authz": 1, "order": 1},
@@ -92,27 +117,9 @@ def _pebble_config(folder: Path, trusted: Authority) -> Path:
     return file
 
 
-def _control_flags(trusted: Authority) -> list[str]:
-    flags = {
-        "listen": URL.removeprefix("http://"),
-        "keeper": f"http://127.0.0.1:{_TAILNET_PORT}",
-        "domain": DOMAIN,
-        "acme-listen": f"{ADDRESS}:14000",
-        "acme": f"https://{_PEBBLE}",
-        "certificate": str(trusted.certificate),
-        "key": str(trusted.key),
-    }
-    return [f"-{name}={value}" for name, value in flags.items()]
-
-
-def _wait(daemons: Daemons, wan: Isolation, daemon: Daemon, url: str, trusted: Authority | None = None) -> None:
-    trust = ["--cacert", str(trusted.root)] if trusted else []
-
-    def answers() -> bool:
-        try:
-            wan.run(["curl", "-sS", "--max-time", "2", "--output", "/dev/null", *trust, url])
-        except BedError:
-            return False
-        return True
-
-    daemons.wait_for(daemon, answers, _PATIENCE, f"an answer from {url}")
+def _wait(daemons: Daemons, inside: Isolation | None, name: str, url: str, trusted: Pki | None = None) -> None:
+    trust = ["--cacert", str(trusted.ca)] if trusted else []
+    curl = ["curl", "-sS", "--max-time", "2", "--output", "/dev/null", *trust, url]
+    daemons.wait_for(
+        name, lambda: (inside.run if inside else run)(curl) is not None, _PATIENCE, f"an answer from {url}"
+    )

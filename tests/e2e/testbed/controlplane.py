@@ -13,7 +13,6 @@ from tests.e2e.testbed import network
 from tests.e2e.testbed.commands import Word, run
 from tests.e2e.testbed.credentials import make_tokens, write_kubeconfig
 from tests.e2e.testbed.daemons import Daemon, Daemons
-from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.isolation import Isolation
 from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
@@ -35,8 +34,7 @@ _AUDIT_POLICY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(NamedTuple):
     """The loopback ports that the control plane listens on."""
 
     etcd: int = 2379
@@ -47,11 +45,16 @@ class Ports:
     @classmethod
     def free(cls) -> "Ports":
         """Choose ports that nothing listens on now."""
-        sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(4)]
-        numbers = [each.getsockname()[1] for each in sockets]
-        for each in sockets:
-            each.close()
-        return cls(*numbers)
+        return cls(*free_ports(4))
+
+
+def free_ports(count: int) -> list[int]:
+    """Choose ports of loopback that nothing listens on now."""
+    sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
+    numbers = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return numbers
 
 
 class Excuse(NamedTuple):
@@ -95,7 +98,7 @@ class ControlPlane:
 
     def start(self) -> None:
         """Start etcd and the API server; `wait` says when they serve."""
-        self.pki.make([LOOPBACK, network.API_SERVICE, network.NODE])
+        self.pki.make_cluster([LOOPBACK, network.API_SERVICE, network.NODE])
         for user, token in make_tokens(self.folder / "tokens.csv").items():
             write_kubeconfig(self.kubeconfig(user), self.url, self.pki.ca, token)
         self._start_etcd()
@@ -103,7 +106,7 @@ class ControlPlane:
 
     def wait(self) -> None:
         """Wait until the API server is ready, and start the controller manager."""
-        self.daemons.wait_for(self._daemon(API_SERVER), lambda: self._answers("/readyz"), 90, "/readyz")
+        self._wait_for_api_server()
         self._start_controller_manager()
 
     def wait_for_controllers(self) -> None:
@@ -117,8 +120,7 @@ class ControlPlane:
             f"/api/v1/namespaces/{name}/configmaps/kube-root-ca.crt",
         )
         what = f"the default ServiceAccount and kube-root-ca.crt in {name}"
-        controllers = self._daemon("kube-controller-manager")
-        self.daemons.wait_for(controllers, lambda: all(self._answers(path) for path in made), 60, what)
+        self.daemons.wait_for("kube-controller-manager", lambda: all(map(self._get, made)), 60, what)
 
     @contextmanager
     def away(self) -> Iterator[None]:
@@ -129,8 +131,8 @@ class ControlPlane:
         finally:
             # It serves before it is ready, and denies what it allows once it knows the roles.
             with self.excused("the API server started"):
-                started = self.daemons.restart(API_SERVER, self.inside)
-                self.daemons.wait_for(started, lambda: self._answers("/readyz"), 90, "/readyz")
+                self.daemons.restart(API_SERVER, self.inside)
+                self._wait_for_api_server()
 
     @contextmanager
     def excused(self, why: str) -> Iterator[None]:
@@ -172,18 +174,11 @@ class ControlPlane:
             return self.inside.run(argv, timeout=timeout, stdin=stdin)
         return run(argv, timeout=timeout, stdin=stdin)
 
-    def _answers(self, path: str) -> bool:
-        try:
-            self.kubectl("get", "--raw", path, "--request-timeout=2s", timeout=10)
-        except BedError:
-            return False
-        return True
+    def _wait_for_api_server(self) -> None:
+        self.daemons.wait_for(API_SERVER, lambda: self._get("/readyz"), 90, "/readyz")
 
-    def _daemon(self, name: str) -> Daemon:
-        found = self.daemons.get(name)
-        if found is None:
-            raise BedError(f"{name} was never started")
-        return found
+    def _get(self, path: str) -> str:
+        return self.kubectl("get", "--raw", path, "--request-timeout=2s", timeout=10)
 
     def _start_etcd(self) -> None:
         client, peers = f"http://{LOOPBACK}:{self.ports.etcd}", f"http://{LOOPBACK}:{self.ports.etcd_peers}"

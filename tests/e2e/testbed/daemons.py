@@ -2,10 +2,11 @@
 
 import json
 import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.e2e.testbed.commands import Word
 from tests.e2e.testbed.errors import BedError
@@ -15,17 +16,12 @@ from tests.e2e.testbed.processes import Process, ancestors, command_of, wait_unt
 TAIL = 25  # lines of a log that a failure shows
 
 
-@dataclass(frozen=True, slots=True)
-class Daemon:
+class Daemon(NamedTuple):
     """One running program: its name and its process, as the outside sees it."""
 
     name: str
     process: Process
     log: Path
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send it a signal: SIGKILL for a crash, SIGSTOP and SIGCONT for a pause."""
-        self.process.send(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +82,25 @@ class Daemons:
         if daemon := self.get(name):
             daemon.process.end(grace)
 
-    def wait_for(self, daemon: Daemon, holds: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait until *holds*, but not longer than the program lives.
+    def wait_for(self, name: str, holds: Callable[[], object], seconds: float, what: str) -> None:
+        """Wait until *holds*, but not longer than the program called *name* lives; a look that fails has found nothing.
 
         Raises:
             BedError: the program ended or the time is over; shows its log's end.
         """
-        wait_until(lambda: not daemon.process.alive or holds(), seconds)
-        if daemon.process.alive and holds():
+        daemon = self.get(name)
+        if daemon is None:
+            raise BedError(f"{name} was never started")
+
+        def found() -> bool:
+            with suppress(BedError):
+                return bool(holds())
+            return False
+
+        if wait_until(lambda: not daemon.process.alive or found(), seconds) and daemon.process.alive:
             return
         why = f"not ready after {seconds:.0f} s: {what}" if daemon.process.alive else f"ended before: {what}"
-        raise BedError(f"{daemon.name}: {why}\n{tail(daemon.log)}\n(the whole log: {daemon.log})")
+        raise BedError(f"{name}: {why}\n{tail(daemon.log)}\n(the whole log: {daemon.log})")
 
 
 def tail(log: Path) -> str:

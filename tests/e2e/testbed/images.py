@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.testbed import oci, registry, rootfs
@@ -13,13 +13,8 @@ from tests.e2e.testbed.isolation import Isolation
 from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
 
-
-@dataclass(frozen=True, slots=True)
-class Files:
-    """What an image adds to the image below it."""
-
-    copies: Mapping[str, Path] = field(default_factory=dict)  # path in the image → file here
-    links: Mapping[str, str] = field(default_factory=dict)  # path in the image → what it points to
+Files = Mapping[str, Path]
+"""What an image adds to the image below it: path in the image → file here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +27,16 @@ class Images:
 
     def push_standard(self) -> None:
         """Push what the cluster itself needs, and the base image."""
-        pause = Files({"/pause": program(self.paths, "pause")})
-        self.push_files(registry.PAUSE, pause, oci.Start(entrypoint=["/pause"]), base=False)
-        coredns = Files({"/coredns": program(self.paths, "coredns")})
-        self.push_files(registry.COREDNS, coredns, oci.Start(entrypoint=["/coredns"]), base=False)
-        self.push_base_as(registry.BASE)
-
-    def push_base_as(self, name: str) -> None:
-        """Push the base image as *name*."""
-        registry.push(self.paths, self.node, rootfs.layout(self.paths), name)
+        for name, image in (("pause", registry.PAUSE), ("coredns", registry.COREDNS)):
+            files = {f"/{name}": program(self.paths, name)}
+            self.push_files(image, files, oci.Start(entrypoint=[f"/{name}"]), base=False)
+        registry.push(self.paths, self.node, rootfs.layout(self.paths), registry.BASE)
 
     def push_files(self, name: str, files: Files, start: oci.Start, base: bool = True) -> None:
         """Push an image *name* that holds *files* alone, or on the base image."""
         with self._scratch(name) as scratch:
             layer = scratch / "layer.tar"
-            oci.write_layer(layer, files.copies, files.links)
+            oci.write_layer(layer, files)
             below = oci.layers_of(rootfs.layout(self.paths)) if base else []
             oci.write_layout(scratch / "image", [*below, layer], start)
             registry.push(self.paths, self.node, scratch / "image", name)

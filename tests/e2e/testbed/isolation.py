@@ -8,6 +8,7 @@ whose changes land in the work folder. The network namespace also has a name: `n
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -99,24 +100,18 @@ class Isolation:
     def remove(self) -> None:
         """End all that runs inside, and give the name back."""
         self.first.end(grace=0)
-        remove_name(self.name)
+        remove_name(NETNS / self.name)
 
 
-def remove_name(name: str) -> None:
+def remove_name(handle: Path) -> None:
     """Take the name of a network namespace away, and the folder of names when it was the last."""
-    handle = NETNS / name
     if not handle.exists():
         return
-    while os.path.ismount(handle) or _is_namespace(handle):
+    while f" {handle} nsfs " in Path("/proc/self/mounts").read_text():
         run(["umount", handle])
     handle.unlink()
-    if not any(NETNS.iterdir()) and not os.path.ismount(NETNS):
-        NETNS.rmdir()
-
-
-def _is_namespace(handle: Path) -> bool:
-    """Tell whether a namespace is mounted on a file, which `ismount` doesn't see for files."""
-    return f" {handle} nsfs " in Path("/proc/self/mounts").read_text()
+    with suppress(OSError):  # other names are in it, or `ip netns` has made it a mount of its own
+        handle.parent.rmdir()
 
 
 def _unshare(script: Path, folder: Path) -> Process:

@@ -91,17 +91,17 @@ def _iptables() -> list[str]:
     return [re.sub(r" \[\d+:\d+\]$", "", line) for line in lines if not line.startswith("#")]
 
 
-def pod_cgroups() -> list[Path]:
+def pod_cgroups(cgroups: Path = CGROUPS) -> list[Path]:
     """Return the cgroups of Pods, one a hierarchy."""
-    if not CGROUPS.exists():
+    if not cgroups.exists():
         return []
-    candidates: Iterable[Path] = (CGROUPS, *(entry for entry in CGROUPS.iterdir() if entry.is_dir()))
+    candidates: Iterable[Path] = (cgroups, *(entry for entry in cgroups.iterdir() if entry.is_dir()))
     return [folder / OURS for folder in candidates if (folder / OURS).is_dir()]
 
 
-def pods_run() -> bool:
+def pods_run(cgroups: Path = CGROUPS) -> bool:
     """Tell whether any process is in a Pod's cgroup."""
-    procs = (Path(folder) / "cgroup.procs" for top in pod_cgroups() for folder, _, _ in os.walk(top))
+    procs = (Path(folder) / "cgroup.procs" for top in pod_cgroups(cgroups) for folder, _, _ in os.walk(top))
     return any(file.exists() and file.read_text() for file in procs)
 
 

@@ -32,9 +32,9 @@ class Management:
         answer = machine.run(["curl", "-fsS", "--max-time", "10", "--data", form, f"{URL}/api/v2/oauth/token"])
         return cls(machine, json.loads(answer)["access_token"])
 
-    def create_key(self, tags: Sequence[str] = ("tag:k8s",), reusable: bool = False) -> str:
-        """Create an auth key and return its secret."""
-        create = {"reusable": reusable, "ephemeral": False, "preauthorized": True, "tags": list(tags)}
+    def create_key(self, tags: Sequence[str]) -> str:
+        """Create an auth key for one device, and return its secret."""
+        create = {"reusable": False, "ephemeral": False, "preauthorized": True, "tags": list(tags)}
         answer = self._call("POST", "tailnet/-/keys", {"capabilities": {"devices": {"create": create}}})
         return str(answer["key"])
 
@@ -55,14 +55,6 @@ class Management:
     def delete(self, node_id: str) -> None:
         """Delete a device."""
         self._call("DELETE", f"device/{node_id}")
-
-    def set_tags(self, node_id: str, tags: Sequence[str]) -> None:
-        """Replace a device's tags."""
-        self._call("POST", f"device/{node_id}/tags", {"tags": list(tags)})
-
-    def set_name(self, node_id: str, label: str) -> None:
-        """Give a device another name."""
-        self._call("POST", f"device/{node_id}/name", {"name": label})
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         """Send one request and return the JSON of the answer.

@@ -11,7 +11,6 @@ from tests.e2e.testbed import network
 from tests.e2e.testbed.commands import Word
 from tests.e2e.testbed.controlplane import LOOPBACK, ControlPlane
 from tests.e2e.testbed.daemons import Daemon
-from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.isolation import Isolation
 from tests.e2e.testbed.parts import named, program
 from tests.e2e.testbed.registry import ADDRESS, PAUSE
@@ -65,10 +64,8 @@ class Node:
 
     def start(self) -> None:
         """Start the rest; the API server must be ready."""
-        containerd = self.plane.daemons.get("containerd")
-        if containerd is None:
-            raise BedError("containerd was never started")
-        self.plane.daemons.wait_for(containerd, self._runtime_answers, 60, "ctr version")
+        version: list[Word] = [program(self.plane.paths, "ctr"), "--address", SOCKET, "version"]
+        self.plane.daemons.wait_for("containerd", lambda: self.inside.run(version, timeout=10), 60, "ctr version")
         (self.folder / "resolv.conf").write_text("")
         kubelet = self._write("kubelet.json", _kubelet(self.folder, self.plane.pki.ca, self._logs))
         self._start("kubelet", f"--config={kubelet}", f"--root-dir={self.folder / 'kubelet'}", *self._kubelet_flags)
@@ -79,10 +76,11 @@ class Node:
 
     def wait(self) -> None:
         """Wait until the node is ready for Pods."""
-        kubelet = self.plane.daemons.get("kubelet")
-        if kubelet is None:
-            raise BedError("the kubelet was never started")
-        self.plane.daemons.wait_for(kubelet, self._ready, 90, f"node {NODE} Ready")
+        path = '{.status.conditions[?(@.type=="Ready")].status}'
+        ready = ("get", "node", NODE, "-o", f"jsonpath={path}")
+        self.plane.daemons.wait_for(
+            "kubelet", lambda: self.plane.kubectl(*ready, timeout=10) == "True", 90, f"node {NODE} Ready"
+        )
 
     @property
     def _logs(self) -> Path:
@@ -95,20 +93,6 @@ class Node:
 
     def _start(self, name: str, *flags: str) -> Daemon:
         return self.plane.daemons.start(name, [program(self.plane.paths, name), *flags], self.inside)
-
-    def _runtime_answers(self) -> bool:
-        try:
-            self.inside.run([program(self.plane.paths, "ctr"), "--address", SOCKET, "version"], timeout=10)
-        except BedError:
-            return False
-        return True
-
-    def _ready(self) -> bool:
-        path = '{.status.conditions[?(@.type=="Ready")].status}'
-        try:
-            return self.plane.kubectl("get", "node", NODE, "-o", f"jsonpath={path}", timeout=10) == "True"
-        except BedError:
-            return False
 
     def _write_containerd(self) -> None:
         (self.folder / "containerd.toml").write_text(CONTAINERD.format(folder=self.folder, pause=PAUSE))

@@ -4,7 +4,6 @@ Layers stay uncompressed: all traffic is on one machine, where gzip would cost m
 """
 
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -26,7 +25,6 @@ class Start:
 
     entrypoint: Sequence[str] = ()
     command: Sequence[str] = ()
-    user: str = ""
     environment: Sequence[str] = (PATH,)
 
 
@@ -42,23 +40,15 @@ def digest_of(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def write_layer(target: Path, files: Mapping[str, Path], links: Mapping[str, str] | None = None) -> None:
-    """Write a tar file that holds *files* (path in the image → file here) and symbolic *links* (path → target)."""
+def write_layer(target: Path, files: Mapping[str, Path]) -> None:
+    """Write a tar file that holds *files* (path in the image → file here), which belong to root."""
     with tarfile.open(target, "w") as tar:
         for inside, file in sorted(files.items()):
             entry = tar.gettarinfo(file, inside.lstrip("/"))
-            _belong_to_root(entry)
+            entry.uid = entry.gid = 0
+            entry.uname = entry.gname = "root"
             with file.open("rb") as content:
                 tar.addfile(entry, content)
-        for inside, to in sorted((links or {}).items()):
-            entry = tarfile.TarInfo(inside.lstrip("/"))
-            entry.type, entry.linkname = tarfile.SYMTYPE, to
-            tar.addfile(entry, io.BytesIO())
-
-
-def _belong_to_root(entry: tarfile.TarInfo) -> None:
-    entry.uid = entry.gid = 0
-    entry.uname = entry.gname = "root"
 
 
 def write_layout(folder: Path, layers: Sequence[Path], start: Start) -> None:
@@ -75,7 +65,6 @@ def write_layout(folder: Path, layers: Sequence[Path], start: Start) -> None:
         "config": {
             "Entrypoint": list(start.entrypoint),
             "Cmd": list(start.command),
-            "User": start.user,
             "Env": list(start.environment),
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},

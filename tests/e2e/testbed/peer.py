@@ -9,7 +9,6 @@ from typing import Any
 
 from tests.e2e.testbed.control import ACME_ENV, TAILSCALED_ENV, URL, acme_authority
 from tests.e2e.testbed.daemons import Daemons
-from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.isolation import Isolation
 from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
@@ -83,13 +82,14 @@ def start(paths: Paths, daemons: Daemons, peer: Peer, key: str) -> None:
 
 def _start_tailscaled(paths: Paths, daemons: Daemons, peer: Peer) -> None:
     flags = [f"--statedir={peer.folder}", f"--socket={peer.socket}", "--tun=userspace-networking"]
-    daemon = daemons.start(
-        f"{peer.name}-tailscaled",
+    name = f"{peer.name}-tailscaled"
+    daemons.start(
+        name,
         [program(paths, "tailscaled"), *flags, f"--socks5-server={PROXY}"],
         peer.machine,
-        {**TAILSCALED_ENV, **ACME_ENV, "SSL_CERT_FILE": str(acme_authority(paths).root)},
+        {**TAILSCALED_ENV, **ACME_ENV, "SSL_CERT_FILE": str(acme_authority(paths).ca)},
     )
-    daemons.wait_for(daemon, peer.socket.is_socket, _PATIENCE, f"its socket {peer.socket}")
+    daemons.wait_for(name, peer.socket.is_socket, _PATIENCE, f"its socket {peer.socket}")
 
 
 def _start_web(daemons: Daemons, peer: Peer) -> None:
@@ -97,18 +97,12 @@ def _start_web(daemons: Daemons, peer: Peer) -> None:
     (pages / "index.html").write_text(GREETING)
     # What arrives by the tailnet, tailscaled passes on to loopback.
     serve: list[str | Path] = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", pages]
-    daemon = daemons.start(f"{peer.name}-web", [*serve, str(WEB_PORT)], peer.machine)
-    daemons.wait_for(daemon, lambda: _greets(peer.machine), _PATIENCE, "its page")
+    daemons.start(f"{peer.name}-web", [*serve, str(WEB_PORT)], peer.machine)
+    page = ["curl", "-sS", f"http://127.0.0.1:{WEB_PORT}/"]
+    daemons.wait_for(f"{peer.name}-web", lambda: peer.machine.run(page) == GREETING, _PATIENCE, "its page")
 
 
 def stop(daemons: Daemons, peer: Peer) -> None:
     """Stop the device; it stays in the tailnet until it is deleted there."""
     for what in NAMES:
         daemons.stop(f"{peer.name}-{what}")
-
-
-def _greets(machine: Isolation) -> bool:
-    try:
-        return machine.run(["curl", "-sS", f"http://127.0.0.1:{WEB_PORT}/"]) == GREETING
-    except BedError:
-        return False

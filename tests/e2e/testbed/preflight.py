@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.leftovers import CGROUPS, OURS, pods_run
 
 GO = (1, 26)
 
@@ -26,8 +27,8 @@ def check_builds() -> None:
         raise BedError(f"Go {GO[0]}.{GO[1]} or newer is needed, this is {version}: https://go.dev/dl/")
 
 
-def check_cluster() -> None:
-    """See that a whole cluster can run here.
+def check_cluster(work: Path, cgroups: Path = CGROUPS) -> None:
+    """See that a whole cluster can run here, with its files in *work*.
 
     Raises:
         BedError: the first thing that is missing, and what to do about it.
@@ -47,8 +48,22 @@ def check_cluster() -> None:
             "\toverlay\n" in Path("/proc/filesystems").read_text(),
             "the kernel has no overlay file system: modprobe overlay",
         ),
-        (os.access("/sys/fs/cgroup", os.W_OK), "/sys/fs/cgroup isn't writable: containers can't be made here"),
+        (
+            not _is_on_overlay(work),
+            f"{work} is on an overlay file system, which can't carry another: name a folder elsewhere by TESTBED_WORK",
+        ),
+        (os.access(cgroups, os.W_OK), f"{cgroups} isn't writable: containers can't be made here"),
+        (
+            not pods_run(cgroups),
+            f"another kubelet runs on this machine: Pods are in the cgroup {OURS}. Stop it, or take down the testbed "
+            "that it belongs to: two kubelets would end each other's Pods",
+        ),
     )
     for holds, otherwise in wanted:
         if not holds:
             raise BedError(otherwise)
+
+
+def _is_on_overlay(folder: Path) -> bool:
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return run(["stat", "--file-system", "--format=%T", there]).strip() == "overlayfs"

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.testbed.commands import Word, run
-from tests.e2e.testbed.daemons import Daemon, Daemons
-from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.daemons import Daemons
 from tests.e2e.testbed.isolation import NETNS, Isolation
 from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
@@ -18,21 +17,13 @@ COREDNS = f"{ADDRESS}/testbed/coredns:1"
 BASE = f"{ADDRESS}/testbed/base:1"
 
 
-def start(paths: Paths, daemons: Daemons, node: Isolation, folder: Path) -> Daemon:
+def start(paths: Paths, daemons: Daemons, node: Isolation, folder: Path) -> None:
     """Start the registry in the node's network, with its blobs in *folder*."""
     folder.mkdir(parents=True)
     argv: list[Word] = [program(paths, "crane"), "registry", "serve", f"--address={ADDRESS}", f"--disk={folder}"]
-    daemon = daemons.start("registry", argv, node)
-
-    def answers() -> bool:
-        try:
-            node.run([program(paths, "crane"), "catalog", ADDRESS], timeout=10)
-        except BedError:
-            return False
-        return True
-
-    daemons.wait_for(daemon, answers, 20, "its catalog")
-    return daemon
+    daemons.start("registry", argv, node)
+    catalog: list[Word] = [program(paths, "crane"), "catalog", ADDRESS]
+    daemons.wait_for("registry", lambda: node.run(catalog, timeout=10) is not None, 20, "its catalog")
 
 
 def push(paths: Paths, node: Isolation, layout: Path, name: str) -> None:
@@ -62,7 +53,5 @@ def reach(node: Isolation) -> list[str]:
 
 def address_of(name: str) -> str:
     """Return where the image that Pods call *name* lies here; the first element names a registry if it has . or :."""
-    first, slash, rest = name.partition("/")
-    if slash and ("." in first or ":" in first):
-        return f"{ADDRESS}/{rest}"
-    return f"{ADDRESS}/{name}" if slash else f"{ADDRESS}/library/{name}"
+    first, _, rest = name.partition("/")
+    return f"{ADDRESS}/{rest if '.' in first or ':' in first else name}"
