@@ -21,8 +21,9 @@ test: .venv/.dev ## Run the tests: three minutes
 test-all: test ## Run those too that take longer: permutations, processes, large numbers
 	$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-seed=$(SEED) -m thorough $(ARGS)
 
-# Of the tests on real clusters and API servers, those that `make e2e` runs; FULL=1 runs all.
-MARKS := not full
+# Of the tests on real clusters and API servers, FULL=1 runs all; SAMPLE=COMMIT runs a sixth of those marked full, which the
+# commit chooses.
+CHOICE := $(if $(FULL),-m "not scale",$(if $(SAMPLE),--sample-of-full $(SAMPLE),-m "not full and not thorough"))
 
 # One API server for each pytest worker: the operator watches all namespaces of its cluster.
 WORK := $(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)
@@ -34,7 +35,7 @@ test-real: .venv/.dev ## Run the operator's loop tests on a real API server
 	trap 'exit 130' INT TERM; \
 	beds=; for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed up --api-only & beds="$$beds $$!"; done; \
 	failed=; for bed in $$beds; do wait $$bed || failed=1; done; test -z "$$failed" || exit 1; \
-	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) tests/operator tests/docs $(if $(FULL),,-m "$(MARKS)") $(ARGS)
+	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) tests/operator tests/docs $(CHOICE) $(ARGS)
 
 test-scale: .venv/.dev ## Run the operator on 10,000 Services of a simulated cluster, or on SIZE, and print what it costs
 	SCALE_SIZE=$(or $(SIZE),10000) $(BIN)/python -m pytest tests/operator/test_at_scale.py -m scale $(ARGS)
@@ -50,7 +51,7 @@ e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built her
 	@mkdir -p build/e2e; echo "meanwhile, on API servers alone, the loop tests, and those of the chart: build/e2e/beside.log"; \
 	setsid $(MAKE) --keep-going --no-print-directory test-real test-charts > build/e2e/beside.log 2>&1 & beside=$$!; \
 	trap 'kill -- -$$beside; wait $$beside; exit 130' INT TERM; \
-	$(BIN)/python -m pytest tests/e2e $(if $(FULL),,-m "$(MARKS)") $(ARGS); whole=$$?; \
+	$(BIN)/python -m pytest tests/e2e $(CHOICE) $(ARGS); whole=$$?; \
 	wait $$beside; others=$$?; trap - INT TERM; cat build/e2e/beside.log; \
 	test $$whole = 0 -a $$others = 0
 

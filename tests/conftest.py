@@ -15,6 +15,7 @@ from hypothesis import settings
 from tests.support.cluster import client, sim
 from tests.support.operator import World, new_world
 from tests.support.real import prepare, real_world
+from tests.support.sample import SHARES, sampled, share_of
 
 __all__ = ["client", "sim"]
 
@@ -28,9 +29,19 @@ BUDGET = 3.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add what chooses the cluster of the operator's loop tests."""
+    """Add what chooses the cluster of the operator's loop tests, and which of the tests marked `full` run."""
     words = "run the operator's loop tests on the API server of this KUBECONFIG; once for each worker of -n"
     parser.addoption("--real-api", action="append", default=[], type=Path, metavar="KUBECONFIG", help=words)
+    words = f"of the tests marked `full`, run those in the share, one of {SHARES}, that this commit chooses"
+    parser.addoption("--sample-of-full", metavar="COMMIT", help=words)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say which share of the tests marked `full` runs."""
+    commit = config.getoption("sample_of_full")
+    return (
+        f"of the tests marked full: share {share_of(commit)} of {SHARES}, chosen by commit {commit}" if commit else None
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,11 +58,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what doesn't run on a real API server."""
-    if not config.getoption("real_api"):
-        return
-    chosen = [item for item in items if _is_loop_test(item) and not item.get_closest_marker("simulated")]
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    """Deselect what doesn't run on a real API server, and `full` tests of other shares."""
+    chosen = list(items)
+    if config.getoption("real_api"):
+        chosen = [item for item in items if _is_loop_test(item) and not item.get_closest_marker("simulated")]
+    if commit := config.getoption("sample_of_full"):
+        chosen = sampled(chosen, commit)
+    config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
     items[:] = chosen
 
 
