@@ -78,12 +78,12 @@ def bed() -> Iterator[Bed]:
     """A bed that is up."""
     found = Bed(Paths.from_environment())
     with ExitStack() as stack:
-        found_running = found.runs
+        was_up = found.runs
         try:
             stack.enter_context(brought_up(found))
         except BedError as problem:
             pytest.exit(f"no testbed: {problem}", returncode=1)  # each test would say the same
-        if not found_running:
+        if not was_up:
             shutil.rmtree(_FAILURES, ignore_errors=True)
         yield found
 

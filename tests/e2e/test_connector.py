@@ -12,7 +12,8 @@ from tests.e2e.testbed.management import Management, real_nodes
 from tests.e2e.testbed.network import SERVICE_CIDR
 from tests.e2e.testbed.peer import Peer
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import PAGE, connector, web
+from tests.e2e.workloads import PAGE, web
+from tests.support.manifests import connector
 
 ROUTER = connector(
     "router",

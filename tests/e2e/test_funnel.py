@@ -27,8 +27,8 @@ def shown(cluster: Cluster, shared_namespace: str) -> Cluster:
     space = shared_namespace
     objs = [
         exposed_service(space, "lb", TO_WEB_BY_TLS, funnel="true", hostname="public-lb"),
-        ingress(space, "shop", "web", host="public-shop", funnel="true"),
-        ingress(space, "closed", "web", host=CLOSED),
+        ingress(space, "shop", host="public-shop", funnel="true"),
+        ingress(space, "closed", host=CLOSED),
     ]
     cluster.apply(*web(space, "web"), *objs)
     names = [[f"{host}.{control.DOMAIN}"] for host in (*PUBLIC, CLOSED)]

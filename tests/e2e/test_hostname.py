@@ -22,7 +22,7 @@ class Case(NamedTuple):
 
     def obj(self, namespace: str, hostname: str) -> Object:
         if self.scheme == "https":
-            return ingress(namespace, "shop", "web", host=hostname)
+            return ingress(namespace, "shop", host=hostname)
         return exposed_service(namespace, "lb", BALANCED, hostname=hostname)
 
 

@@ -18,7 +18,7 @@ ROOT_IN_POD = "/tmp/root.pem"
 @pytest.fixture(scope="module")
 def shop(cluster: Cluster, nameserver: str, shared_namespace: str) -> Object:
     """An Ingress with everything on: redirect, and Pods go through it too."""
-    shown = ingress(shared_namespace, "shop", "web", http_redirect="true", **FORWARD)
+    shown = ingress(shared_namespace, "shop", http_redirect="true", **FORWARD)
     cluster.apply(*web(shared_namespace, "web"), shown)
     address = Answer("NOERROR", (pod_ip(cluster.device_proxy(shown)),))
     eventually(lambda: dig(cluster.bed, nameserver, NAME) == address, f"{NAME} is {address}")

@@ -1,19 +1,33 @@
 """What a bed makes is seen when it is left behind, and leaves nothing when it is removed."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.product import TREE
 from tests.e2e.testbed.bed import Bed, brought_up
 from tests.e2e.testbed.commands import run
+from tests.e2e.testbed.daemons import strays
 from tests.e2e.testbed.isolation import NETNS, Isolation, remove_name
 from tests.e2e.testbed.leftovers import Snapshot, leftovers
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
 
 NAME = "leftover-test"
+RUN = """
+import signal, sys
+from dataclasses import replace
+from pathlib import Path
+from tests.e2e.testbed.bed import Bed, brought_up
+from tests.e2e.testbed.paths import Paths
+with brought_up(Bed(replace(Paths.from_environment(), work=Path(sys.argv[1])), api_only=True)):
+    print("up", flush=True)
+    signal.pause()
+"""
 
 
 @pytest.fixture
@@ -37,6 +51,17 @@ def test_a_bed_that_was_killed_makes_way_for_another(tmp_path: Path, before: Sna
     with brought_up(bed):
         bed.kubectl("get", "namespaces")
     assert leftovers(before, tmp_path) == []
+
+
+@pytest.mark.full
+def test_a_run_that_is_told_to_end_takes_its_bed_down(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", RUN, str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=TREE) as running:
+        assert running.stdout
+        assert running.stdout.readline() == "up\n"
+        assert strays(tmp_path / "api") != []
+        running.terminate()
+    assert strays(tmp_path / "api") == []
 
 
 def test_leftovers_of_a_machine_are_named(machine: Isolation, before: Snapshot, tmp_path: Path) -> None:

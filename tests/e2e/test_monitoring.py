@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from tsoperator.api.names import LABEL_MANAGED
 
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.product import NAMESPACE
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import BALANCED, exposed_service, proxy_class
+from tests.e2e.workloads import BALANCED, exposed_service
+from tests.support.manifests import proxy_class
 
 CLASS = "monitored"
 ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -49,6 +51,17 @@ def monitors(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
     found = [obj["metadata"] for obj in cluster.listed("servicemonitors", NAMESPACE)]
     ours = [each for each in found if each["labels"].get("ts_proxy_parent_namespace") == namespace]
     return [(each["name"], each["labels"].get("release", "")) for each in ours]
+
+
+def test_a_monitor_gets_back_the_label_that_was_taken_off(cluster: Cluster, monitored: Object) -> None:
+    ((name, _),) = eventually(lambda: monitors(cluster, monitored), "the ServiceMonitor")
+    cluster.bed.kubectl("-n", NAMESPACE, "label", "servicemonitor", name, f"{LABEL_MANAGED}-")
+
+    def is_ours() -> bool:
+        monitor = cluster.get("servicemonitor", name, NAMESPACE)
+        return bool(monitor and monitor["metadata"]["labels"].get(LABEL_MANAGED))
+
+    eventually(is_ours, f"{LABEL_MANAGED} on it")
 
 
 def test_a_monitor_is_what_the_class_says_until_it_wants_none(cluster: Cluster, monitored: Object) -> None:

@@ -49,6 +49,7 @@ def _cgroup(entry: Path) -> str:
         return ""
 
 
+@pytest.mark.full
 async def test_a_killed_operator_leaves_a_burst_of_services_right(
     cluster: Cluster, nameserver: str, namespace: str, management: Management, api: KubeClient
 ) -> None:

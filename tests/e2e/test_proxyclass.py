@@ -7,7 +7,8 @@ import pytest
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.product import NAMESPACE
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import BALANCED, exposed_service, proxy_class
+from tests.e2e.workloads import BALANCED, exposed_service
+from tests.support.manifests import proxy_class
 
 CLASS = "end-to-end"
 RESOURCES: Object = {"requests": {"cpu": "2m", "memory": "20Mi"}}

@@ -16,12 +16,11 @@ from tests.e2e.workloads import (
     BALANCED,
     PAGE,
     PEER_NAME,
-    connector,
     egress_service,
     exposed_service,
     ingress,
-    proxy_class,
 )
+from tests.support.manifests import connector, proxy_class
 
 CLASS = proxy_class(
     "dressed",
@@ -67,7 +66,7 @@ class Proxied(NamedTuple):
             egress_service(space, f"{maker}-db", tailnet_fqdn=PEER_NAME),
             egress_service(space, f"{maker}-printer", tailnet_ip=address),
             exposed_service(space, f"{maker}-lb", BALANCED, hostname=f"{maker}-lb", proxy_class="dressed"),
-            ingress(space, f"{maker}-shop", "web"),
+            ingress(space, f"{maker}-shop"),
             connector(prefix, hostnamePrefix=prefix, replicas=REPLICAS, exitNode=True),
         )
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.e2e.testbed import control, registry
+from tests.support import manifests
 
 # The specs of Services that lead to what `web` makes with the name "web".
 TO_WEB: dict[str, Any] = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}
@@ -16,47 +17,24 @@ Object = dict[str, Any]
 
 def egress_service(namespace: str, name: str, **annotations: str) -> Object:
     """Return an egress Service; `tailnet_fqdn="…"` is the annotation tailscale.com/tailnet-fqdn."""
-    given = {f"tailscale.com/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"namespace": namespace, "name": name, "annotations": given},
-        "spec": {"type": "ExternalName", "externalName": "placeholder"},
-    }
+    return _within(namespace, manifests.egress(name, "", **annotations))
 
 
 def exposed_service(namespace: str, name: str, spec: Object, **annotations: str) -> Object:
     """Return a Service that the tailnet is to reach; *annotations* as for `egress_service`."""
-    service = egress_service(namespace, name, **annotations)
-    return {**service, "spec": spec}
+    return {**egress_service(namespace, name, **annotations), "spec": spec}
 
 
-def ingress(namespace: str, name: str, service: str, host: str = "", **annotations: str) -> Object:
-    """Return an Ingress that shows port 80 of a Service to the tailnet as *host*, which is *name* if none is given."""
-    given = {f"tailscale.com/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "Ingress",
-        "metadata": {"namespace": namespace, "name": name, "annotations": given},
-        "spec": {
-            "ingressClassName": "tailscale",
-            "defaultBackend": {"service": {"name": service, "port": {"number": 80}}},
-            "tls": [{"hosts": [host or name]}],
-        },
-    }
+def ingress(namespace: str, name: str, host: str = "", **annotations: str) -> Object:
+    """Return an Ingress that shows the Service ``web`` to the tailnet as *host*, which is *name* if none is given."""
+    return _within(namespace, manifests.ingress(name, host or name, **annotations))
 
 
-def connector(name: str, **spec: Any) -> Object:
-    """Return a Connector."""
-    return {"apiVersion": "tailscale.com/v1alpha1", "kind": "Connector", "metadata": {"name": name}, "spec": spec}
+def _within(namespace: str, obj: Object) -> Object:
+    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
 
 
-def proxy_class(name: str, **spec: Any) -> Object:
-    """Return a ProxyClass."""
-    return {"apiVersion": "tailscale.com/v1alpha1", "kind": "ProxyClass", "metadata": {"name": name}, "spec": spec}
-
-
-NOWHERE = proxy_class("nowhere", statefulSet={"pod": {"nodeSelector": {"example.org/node": "none"}}})
+NOWHERE = manifests.proxy_class("nowhere", statefulSet={"pod": {"nodeSelector": {"example.org/node": "none"}}})
 """A class whose proxies no node takes."""
 
 

@@ -1,48 +1,35 @@
 """The Debian packages that the testbed needs, installed by apt where they are missing."""
 
 import shutil
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.progress import Progress
 
-
-@dataclass(frozen=True, slots=True)
-class Package:
-    """A Debian package, known to be there by one path that it brings."""
-
-    name: str
-    brings: str
-
-
-PACKAGES = (
-    Package("buildah", "buildah"),
-    Package("conntrack", "conntrack"),
-    Package("containernetworking-plugins", "/usr/lib/cni/bridge"),
-    Package("debootstrap", "debootstrap"),
-    Package("dnsmasq-base", "dnsmasq"),
-    Package("bind9-dnsutils", "dig"),
-    Package("ethtool", "ethtool"),
-    Package("iproute2", "ip"),
-    Package("iptables", "iptables"),
-    Package("openssl", "openssl"),
-    Package("runc", "runc"),
-    Package("socat", "socat"),
-)
-
+# Debian's name → a program or a path that the package brings, by which it is known to be there.
+PACKAGES = {
+    "buildah": "buildah",
+    "conntrack": "conntrack",
+    "containernetworking-plugins": "/usr/lib/cni/bridge",
+    "debootstrap": "debootstrap",
+    "dnsmasq-base": "dnsmasq",
+    "bind9-dnsutils": "dig",
+    "ethtool": "ethtool",
+    "iproute2": "ip",
+    "iptables": "iptables",
+    "openssl": "openssl",
+    "runc": "runc",
+    "socat": "socat",
+}
 # The nameservers that `make bench` compares ours with; it starts them itself.
-PEERS = (
-    Package("knot", "knotd"),
-    Package("nsd", "nsd"),
-)
+PEERS = {"knot": "knotd", "nsd": "nsd"}
 
 
-def missing(packages: Iterable[Package]) -> list[str]:
+def missing(packages: Mapping[str, str]) -> list[str]:
     """Name the *packages* that aren't installed."""
-    return [package.name for package in packages if not _there(package.brings)]
+    return [name for name, brings in packages.items() if shutil.which(brings) is None]  # a path is looked at as it is
 
 
 def install_peers(progress: Progress) -> None:
@@ -57,11 +44,7 @@ def install_peers(progress: Progress) -> None:
         run(["systemctl", "disable", "--now", "--quiet", *names])
 
 
-def _there(brings: str) -> bool:
-    return Path(brings).exists() if brings.startswith("/") else shutil.which(brings) is not None
-
-
-def install(progress: Progress, packages: Sequence[Package] = PACKAGES) -> None:
+def install(progress: Progress, packages: Mapping[str, str] = PACKAGES) -> None:
     """Install those of *packages* that are missing, and say which that is.
 
     Raises:
