@@ -5,16 +5,12 @@ from typing import Any
 
 from clustersim.errors import bad_request
 from clustersim.objects import (
-    CLUSTERROLE,
     DEPLOYMENT,
     ENDPOINTSLICE,
     INGRESS,
     NAMESPACE,
     NODE,
     POD,
-    REPLICASET,
-    ROLE,
-    ROLEBINDING,
     SECRET,
     STATEFULSET,
     Object,
@@ -59,7 +55,7 @@ def has_generation(resource: Resource) -> bool:
 
 def fill(resource: Resource, obj: Object, old: Object | None) -> None:
     """Fill the defaults of *obj*, which is about to be created or to replace *old*."""
-    if resource in (DEPLOYMENT, STATEFULSET, REPLICASET):
+    if resource in (DEPLOYMENT, STATEFULSET):
         _fill_scalable(resource, obj["spec"] if "spec" in obj else obj.setdefault("spec", {}))
     elif resource == POD:
         _fill_pod(obj.setdefault("spec", {}))
@@ -67,11 +63,6 @@ def fill(resource: Resource, obj: Object, old: Object | None) -> None:
         _fill_secret(obj)
     elif resource == ENDPOINTSLICE:
         _fill_endpointslice(obj)
-    elif resource.group == _RBAC:
-        _fill_rbac(resource, obj)
-    elif resource == NAMESPACE:
-        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
-        obj.setdefault("spec", {"finalizers": ["kubernetes"]})
     if old is None and resource.status and resource != NODE:
         _reset_status(resource, obj)
 
@@ -83,7 +74,7 @@ def _reset_status(resource: Resource, obj: Object) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
     elif resource == NAMESPACE:
         obj["status"] = {"phase": "Active"}
-    elif resource in (STATEFULSET, REPLICASET):
+    elif resource == STATEFULSET:
         obj["status"] = {"replicas": 0}
     elif resource == DEPLOYMENT:
         obj["status"] = {}
@@ -106,13 +97,11 @@ def _fill_scalable(resource: Resource, spec: Object) -> None:
         _default(spec, _DEPLOYMENT)
         if spec["strategy"].setdefault("type", "RollingUpdate") == "RollingUpdate":
             _default(spec["strategy"], {"rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}})
-    elif resource == STATEFULSET:
+    else:
         _default(spec, _STATEFULSET)
         if spec["updateStrategy"].setdefault("type", "RollingUpdate") == "RollingUpdate":
             _default(spec["updateStrategy"], {"rollingUpdate": {"partition": 0}})
         _default(spec["persistentVolumeClaimRetentionPolicy"], _STATEFULSET["persistentVolumeClaimRetentionPolicy"])
-    else:
-        _default(spec, {"replicas": 1})
     _fill_pod_spec(spec.setdefault("template", {}).setdefault("spec", {}))
 
 
@@ -152,17 +141,9 @@ def _fill_container(container: Object) -> None:
 
 
 def _fill_volume(volume: Object) -> None:
-    sources = [source for field, source in volume.items() if field != "name"]
-    if not sources:
-        volume["emptyDir"] = {}
-    for field in ("secret", "configMap", "projected", "downwardAPI"):
+    for field in ("secret", "configMap"):
         if field in volume:
             _default(volume[field], {"defaultMode": 420})
-    for source in _each(volume.get("projected") or {}, "sources"):
-        if "serviceAccountToken" in source:
-            _default(source["serviceAccountToken"], {"expirationSeconds": 3600})
-    if "hostPath" in volume:
-        _default(volume["hostPath"], {"type": ""})
 
 
 def _fill_secret(obj: Object) -> None:
@@ -183,16 +164,3 @@ def _fill_endpointslice(obj: Object) -> None:
         obj.setdefault(field, None)  # the API server has no empty lists here
     for port in _each(obj, "ports"):
         _default(port, {"name": "", "protocol": "TCP"})
-
-
-def _fill_rbac(resource: Resource, obj: Object) -> None:
-    if resource in (ROLE, CLUSTERROLE):
-        obj.setdefault("rules", None)
-    if "roleRef" in obj:
-        _default(obj["roleRef"], {"apiGroup": _RBAC})
-    for subject in _each(obj, "subjects"):
-        if subject.get("kind") == "ServiceAccount":
-            if resource == ROLEBINDING:
-                _default(subject, {"namespace": obj["metadata"].get("namespace")})
-        else:
-            _default(subject, {"apiGroup": _RBAC})

@@ -87,7 +87,7 @@ def _slice(service: Object, family: str, pods: list[Object]) -> Object:
         },
         "addressType": family,
         "endpoints": endpoints or None,
-        "ports": _ports(service, pods) or None,
+        "ports": _ports(service) or None,
     }
 
 
@@ -121,24 +121,7 @@ def _endpoint(service: Object, pod: Object, address: str) -> Object:
     return endpoint
 
 
-def _ports(service: Object, pods: list[Object]) -> list[Object]:
-    """Return the Service's ports as the Pods listen on them; a named one counts where a Pod has it."""
-    found = []
-    for port in service["spec"].get("ports", ()):
-        target = port.get("targetPort", port["port"])
-        number = target if isinstance(target, int) else _named_port(target, pods)
-        if number:
-            entry = {"name": port.get("name", ""), "port": number, "protocol": port.get("protocol", "TCP")}
-            found.append(entry | ({"appProtocol": port["appProtocol"]} if "appProtocol" in port else {}))
-    return found
-
-
-def _named_port(name: str, pods: list[Object]) -> int | None:
-    ports = (
-        port
-        for pod in pods
-        for container in pod["spec"].get("containers", ())
-        for port in container.get("ports", ())
-        if port.get("name") == name
-    )
-    return next((port["containerPort"] for port in ports), None)
+def _ports(service: Object) -> list[Object]:
+    """Return the Service's ports as the Pods listen on them, without those that go by the name of a Pod's port."""
+    ports = (port for port in service["spec"].get("ports", ()) if isinstance(port["targetPort"], int))
+    return [{"name": port.get("name", ""), "port": port["targetPort"], "protocol": port["protocol"]} for port in ports]

@@ -75,8 +75,3 @@ def bad_request(message: str) -> ApiError:
 def expired(oldest: int, wanted: int) -> ApiError:
     """Say that the history no longer reaches back to the version that is *wanted*."""
     return ApiError(410, "Expired", f"too old resource version: {wanted} ({oldest})")
-
-
-def unprocessable(message: str) -> ApiError:
-    """Say that a patch can't be applied."""
-    return ApiError(422, "Invalid", f"the server rejected our request due to an error in our request: {message}")

@@ -3,10 +3,8 @@
 import asyncio
 import json
 from dataclasses import asdict, dataclass
-from random import Random
-from typing import Any
 
-from clustersim.errors import ApiError, bad_request, forbidden
+from clustersim.errors import ApiError, forbidden
 from clustersim.history import Subscription
 from clustersim.kinds import Target
 from clustersim.objects import Object
@@ -14,7 +12,6 @@ from clustersim.store import Store
 from clustersim.traffic import MUTATING
 
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
-_FIELDS = {"latency", "away", "nonsense", "missing", "fail", "forbid", "drop_watches", "expire_history", "clear"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +32,10 @@ class Ban:
 
 @dataclass(slots=True)
 class Failure:
-    """Mutating requests that fail: the next *times* of them, each with *probability*; an empty filter matches all."""
+    """Mutating requests that fail: the next *times* of them; an empty filter matches all."""
 
     status: int = 500
     times: int = 1
-    probability: float = 1.0
     verb: str = ""
     plural: str = ""
 
@@ -53,7 +49,7 @@ class Faults:
     to everything, as a gateway in front of it may.
     """
 
-    def __init__(self, store: Store, seed: int = 0) -> None:
+    def __init__(self, store: Store) -> None:
         self.latency = 0.0
         self.away = False
         self.nonsense = False
@@ -62,7 +58,6 @@ class Faults:
         self._failures: list[Failure] = []
         self._bans: list[Ban] = []
         self._store = store
-        self._random = Random(seed)  # noqa: S311 - repeatable, not secret
 
     def fail(self, failure: Failure) -> None:
         """Let requests fail as *failure* says."""
@@ -101,7 +96,7 @@ class Faults:
         if verb not in MUTATING:
             return
         for failure in self._failures:
-            if failure.matches(verb, plural) and self._random.random() < failure.probability:
+            if failure.matches(verb, plural):
                 failure.times -= 1
                 reason = _REASONS.get(failure.status, "InternalError")
                 raise ApiError(failure.status, reason, f"simulated failure: {reason}", {"retryAfterSeconds": 1})
@@ -113,30 +108,6 @@ class Faults:
             where = f"in the namespace {json.dumps(namespace)}" if namespace else "at the cluster scope"
             what = f'cannot {verb} resource "{resource.plural}" in API group "{resource.group}" {where}'
             raise forbidden(resource, target.name, f'User "clustersim" {what}')
-
-    def apply(self, wanted: Object) -> None:
-        """Switch faults as a JSON object says; ``clear`` comes first. Raises a 400 ApiError."""
-        if unknown := wanted.keys() - _FIELDS:
-            raise bad_request(f"unknown fields {sorted(unknown)}; known are {sorted(_FIELDS)}")
-        if wanted.get("clear"):
-            self.clear()
-        try:
-            self.latency = float(wanted.get("latency", self.latency))
-            failures = [Failure(**failure) for failure in _as_list(wanted.get("fail"))]
-            bans = [Ban(**ban) for ban in _as_list(wanted.get("forbid"))]
-        except (TypeError, ValueError) as error:
-            raise bad_request(str(error)) from error
-        self._failures += failures
-        self._bans += bans
-        self.nonsense = bool(wanted.get("nonsense", self.nonsense))
-        self.missing = bool(wanted.get("missing", self.missing))
-        self.away = bool(wanted.get("away", self.away))
-        if self.away:
-            self.leave()
-        if wanted.get("expire_history"):
-            self.expire_history()
-        if wanted.get("drop_watches"):
-            self.drop_watches()
 
     def to_json(self) -> Object:
         """Return what is switched on."""
@@ -153,9 +124,3 @@ class Faults:
             "fail": failures,
             "forbid": [asdict(ban) for ban in self._bans],
         }
-
-
-def _as_list(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from clustersim.kinds import Kinds
 from clustersim.objects import (
     BUILTIN_RESOURCES,
-    CONFIGMAP,
     CRD,
     CRD_FINALIZER,
     INGRESSCLASS,
@@ -20,33 +19,15 @@ from clustersim.objects import (
 from clustersim.store import Store
 
 _ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-_COREFILE = """.:53 {
-    errors
-    health {
-       lameduck 5s
-    }
-    ready
-    kubernetes cluster.local in-addr.arpa ip6.arpa {
-       pods insecure
-       fallthrough in-addr.arpa ip6.arpa
-       ttl 30
-    }
-    prometheus :9153
-    forward . /etc/resolv.conf {
-       max_concurrent 1000
-    }
-    cache 30
-    loop
-    reload
-    loadbalance
+_API_SERVER: Object = {
+    "metadata": {"name": "kubernetes", "namespace": "default"},
+    "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
 }
-"""
 
 
 def furnish(store: Store, kinds: Kinds, operator_namespace: str) -> None:
     """Create it all, as far as its namespaces and kinds exist."""
-    for resource, obj in _cluster_dns():
-        store.create(resource, obj)
+    store.create(SERVICE, _API_SERVER)
     for resource, obj in chart(operator_namespace):
         store.create(resource, obj)
     for resource in kinds.all():
@@ -75,24 +56,6 @@ def definition(resource: Resource) -> Object:
         "metadata": {"name": f"{resource.plural}.{resource.group}", "finalizers": [CRD_FINALIZER]},
         "spec": {"group": resource.group, "scope": scope, "names": names, "versions": [version]},
     }
-
-
-def _cluster_dns() -> Iterable[tuple[Resource, Object]]:
-    yield SERVICE, _service("default", "kubernetes", "10.96.0.1", [{"name": "https", "port": 443, "targetPort": 6443}])
-    ports = [
-        {"name": "dns", "port": 53, "protocol": "UDP"},
-        {"name": "dns-tcp", "port": 53, "protocol": "TCP"},
-        {"name": "metrics", "port": 9153, "protocol": "TCP"},
-    ]
-    dns = _service("kube-system", "kube-dns", "10.96.0.10", ports)
-    dns["metadata"]["labels"] = {"k8s-app": "kube-dns"}
-    dns["spec"]["selector"] = {"k8s-app": "kube-dns"}
-    yield SERVICE, dns
-    yield CONFIGMAP, {"metadata": {"name": "coredns", "namespace": "kube-system"}, "data": {"Corefile": _COREFILE}}
-
-
-def _service(namespace: str, name: str, address: str, ports: list[Object]) -> Object:
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": {"clusterIP": address, "ports": ports}}
 
 
 def chart(namespace: str) -> Iterable[tuple[Resource, Object]]:

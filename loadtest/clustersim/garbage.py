@@ -6,7 +6,6 @@ from clustersim.pods import is_deleting
 from clustersim.store import Change, Store
 
 FOREGROUND = "foregroundDeletion"
-ORPHAN = "orphan"
 
 
 async def run(store: Store) -> None:
@@ -77,30 +76,18 @@ class Collector:
 
     def _finalize(self, uid: str, obj: Object) -> None:
         """Deal with the children of an object that waits for that."""
-        finalizers = obj["metadata"].get("finalizers", ())
-        if FOREGROUND in finalizers:
-            for child_uid, child in self._children_of(uid):
-                self._delete(child_uid, child, "Foreground" if self._children.get(child_uid) else "Background")
-            if not any(_blocks(child, uid) for _, child in self._children_of(uid)):
-                self._finish(uid, obj, FOREGROUND)
-        elif ORPHAN in finalizers:
-            for child_uid, child in self._children_of(uid):
-                self._disown(uid, child_uid, child)
-            self._finish(uid, obj, ORPHAN)
+        if FOREGROUND not in obj["metadata"].get("finalizers", ()):
+            return
+        for child_uid, child in self._children_of(uid):
+            self._delete(child_uid, child, "Foreground" if self._children.get(child_uid) else "Background")
+        if not any(_blocks(child, uid) for _, child in self._children_of(uid)):
+            resource, key = self._found[uid]
+            kept = [name for name in obj["metadata"]["finalizers"] if name != FOREGROUND]
+            self._store.merge(resource, *key, {"metadata": {"finalizers": kept}})
 
     def _children_of(self, uid: str) -> list[tuple[str, Object]]:
         children = ((child, self._object(child)) for child in self._children.get(uid, ()))
         return [(child_uid, child) for child_uid, child in children if child is not None and uid in _owners(child)]
-
-    def _disown(self, uid: str, child_uid: str, child: Object) -> None:
-        resource, key = self._found[child_uid]
-        kept = [reference for reference in child["metadata"]["ownerReferences"] if reference["uid"] != uid]
-        self._store.merge(resource, *key, {"metadata": {"ownerReferences": kept}})
-
-    def _finish(self, uid: str, obj: Object, finalizer: str) -> None:
-        resource, key = self._found[uid]
-        kept = [name for name in obj["metadata"]["finalizers"] if name != finalizer]
-        self._store.merge(resource, *key, {"metadata": {"finalizers": kept}})
 
     def _delete(self, uid: str, obj: Object, propagation: str) -> None:
         """Delete *obj* unless that is under way."""

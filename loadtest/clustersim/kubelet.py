@@ -171,7 +171,6 @@ def _status(pod: Object, addresses: tuple[str, ...], state: ContainerState) -> O
         "phase": "Pending" if state.waits == CREATING else "Running",
         "conditions": conditions,
         "hostIP": NODE_ADDRESS,
-        "hostIPs": [{"ip": NODE_ADDRESS}],
         "startTime": started,
         "containerStatuses": [
             _container_status(container, state, started) for container in pod["spec"].get("containers", ())
@@ -179,8 +178,6 @@ def _status(pod: Object, addresses: tuple[str, ...], state: ContainerState) -> O
     }
     if state.waits != CREATING:
         status |= {"podIP": addresses[0], "podIPs": [{"ip": address} for address in addresses]}
-    if pod["spec"].get("initContainers"):
-        status["initContainerStatuses"] = [_init_status(container) for container in pod["spec"]["initContainers"]]
     return status
 
 
@@ -195,9 +192,3 @@ def _container_status(container: Object, state: ContainerState, started: str) ->
         "restartCount": state.restarts,
         "state": waiting if state.waits else {"running": {"startedAt": started}},
     }
-
-
-def _init_status(container: Object) -> Object:
-    done = {"terminated": {"exitCode": 0, "reason": "Completed"}}
-    image = container.get("image", "")
-    return {"name": container["name"], "image": image, "imageID": "", "ready": True, "restartCount": 0, "state": done}

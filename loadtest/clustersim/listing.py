@@ -34,8 +34,6 @@ def page(store: Store, target: Target, selector: Selector, limit: int, token: st
     if not limit or len(rest) <= limit:
         return Page(metadata, rest)
     metadata["continue"] = _encode(revision, rest[limit - 1])
-    if not selector:
-        metadata["remainingItemCount"] = len(rest) - limit
     return Page(metadata, rest[:limit])
 
 

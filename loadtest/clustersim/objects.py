@@ -52,10 +52,6 @@ INGRESSCLASS = Resource("networking.k8s.io", "v1", "ingressclasses", "IngressCla
 LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 ROLE = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
 ROLEBINDING = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
-CLUSTERROLE = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
-CLUSTERROLEBINDING = Resource(
-    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
-)
 CRD = Resource(
     "apiextensions.k8s.io",
     "v1",
@@ -67,21 +63,6 @@ CRD = Resource(
 )
 CRD_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 """On a definition: it goes when the last of its objects has."""
-ADMISSIONPOLICY = Resource(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicy",
-    namespaced=False,
-    status=True,
-)
-ADMISSIONPOLICYBINDING = Resource(
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingadmissionpolicybindings",
-    "ValidatingAdmissionPolicyBinding",
-    namespaced=False,
-)
 
 
 def _tailscale(plural: str, kind: str, *short_names: str, namespaced: bool = False) -> Resource:
@@ -103,8 +84,7 @@ SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "Ser
 CUSTOM_RESOURCES = (CONNECTOR, DNSCONFIG, PEERRELAY, PROXYCLASS, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET)
 BUILTIN_RESOURCES = (
     CONFIGMAP, EVENT, NAMESPACE, NODE, POD, SECRET, SERVICE, SERVICEACCOUNT, DEPLOYMENT, REPLICASET, STATEFULSET,
-    ENDPOINTSLICE, INGRESS, INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CLUSTERROLE, CLUSTERROLEBINDING, CRD,
-    ADMISSIONPOLICY, ADMISSIONPOLICYBINDING,
+    ENDPOINTSLICE, INGRESS, INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CRD,
 )  # fmt: skip
 RESOURCES = BUILTIN_RESOURCES + CUSTOM_RESOURCES
 

@@ -3,45 +3,26 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from aiohttp import web
 
-from clustersim import protobuf
 from clustersim.errors import ApiError, bad_request
 from clustersim.kinds import Target
 from clustersim.objects import Object, Resource
 from clustersim.selection import Selector
 
 
-async def json_body(request: web.Request) -> Any:
-    """Return the body; a 400 ApiError if it isn't JSON, a 415 one if it doesn't claim to be."""
+async def object_body(request: web.Request) -> Object:
+    """Return the object in the body; a 400 ApiError if it isn't one, a 415 one if it doesn't claim to be JSON."""
     try:
-        return json.loads(await request.read())
+        body = json.loads(await request.read())
     except ValueError as error:
         if not request.content_type.endswith("json"):
             raise unsupported(request.content_type, "application/json") from error
         raise bad_request(f"the object provided is unrecognized: {error}") from error
-
-
-async def object_body(request: web.Request) -> Object:
-    """Return the object in the body, which may be protobuf; a 400 or 415 ApiError if there is none."""
-    if request.content_type == protobuf.CONTENT_TYPE:
-        return await _protobuf_body(request)
-    body = await json_body(request)
     if not isinstance(body, dict):
         raise bad_request("the object provided is unrecognized: it is no JSON object")
     return body
-
-
-async def _protobuf_body(request: web.Request) -> Object:
-    try:
-        obj = protobuf.decode(await request.read())
-    except ValueError as error:
-        raise bad_request(f"the object provided is unrecognized: {error}") from error
-    if obj is None:
-        raise unsupported(f"{protobuf.CONTENT_TYPE} of this kind", "application/json")
-    return obj
 
 
 def addressed(obj: Object, target: Target) -> Object:
@@ -85,14 +66,6 @@ def number(request: web.Request, name: str) -> int:
     if not text.isdecimal():
         raise bad_request(f"{name}: {text} is not a number")
     return int(text)
-
-
-def is_dry_run(request: web.Request, options: Object) -> bool:
-    """Tell whether the query, or *options* from the body, ask for a dry run; a 400 ApiError for a partial one."""
-    wanted = {*request.query.getall("dryRun", []), *(options.get("dryRun") or ())}
-    if wanted - {"All"}:
-        raise bad_request(f"dryRun: {sorted(wanted)} is not supported, only All is")
-    return bool(wanted)
 
 
 def unsupported(content_type: str, accepted: str) -> ApiError:

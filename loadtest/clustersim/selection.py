@@ -40,9 +40,6 @@ class Selector:
         """Return the selector that the two query parameters spell; a 400 ApiError if they spell none."""
         return cls(_parse(labels), _parse(fields))
 
-    def __bool__(self) -> bool:
-        return bool(self.labels or self.fields)
-
     def matches(self, obj: Object) -> bool:
         """Tell whether *obj* is chosen."""
         labels: Mapping[str, str] = labels_of(obj) if self.labels else {}

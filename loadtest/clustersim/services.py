@@ -1,4 +1,4 @@
-"""What the API server does to Services: defaults, cluster IPs and node ports, and what a load balancer shows."""
+"""What the API server does to Services: defaults, cluster IPs, and what a load balancer shows."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Network
@@ -9,43 +9,39 @@ from clustersim.objects import SERVICE, Object
 FAMILIES = ("IPv4", "IPv6")
 _CLUSTER_NETWORK = IPv4Network("10.96.0.0/16")
 _NODE_PORTS = range(30000, 32768)
+"""Those that a Service may ask for; none is given to a Service that asks for none."""
 _CLUSTER_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
-_EXTERNAL_FIELDS = ("externalTrafficPolicy", "allocateLoadBalancerNodePorts")
 
 
 class Allocator:
-    """Hands out cluster IPs and node ports, each to one Service."""
+    """Hands out cluster IPs, each to one Service."""
 
     def __init__(self, families: Sequence[str] = FAMILIES) -> None:
         """*families* are those of the Pods, in their order."""
         self._families = families
         self._addresses: set[str] = set()
-        self._ports: set[int] = set()
         self._next_address = 1
-        self._next_port = 0
 
     def complete(self, service: Object, old: Object | None) -> None:
         """Fill the defaults of *service*, keep what *old* was given, allocate what is missing; a 422 ApiError."""
         spec = service.setdefault("spec", {})
         before = old["spec"] if old else {}
         _fill(spec)
+        _check_node_ports(service)
         _settle_type(service, spec, before)
         if spec["type"] == "ExternalName":
             _drop(spec, before)
             return
         self._complete_address(service, spec, before)
         _fill_families(spec, self._families)
-        self._complete_ports(service, spec, before)
 
     def reserve(self, service: Object) -> None:
         """Keep others from getting what *service* has."""
         self._addresses.update(_addresses(service))
-        self._ports.update(_node_ports(service))
 
     def release(self, service: Object) -> None:
         """Let others get what *service* had."""
         self._addresses.difference_update(_addresses(service))
-        self._ports.difference_update(_node_ports(service))
 
     def _complete_address(self, service: Object, spec: Object, before: Object) -> None:
         name = service["metadata"]["name"]
@@ -60,25 +56,6 @@ class Allocator:
         spec["clusterIP"] = wanted or self._free_address()
         spec["clusterIPs"] = [spec["clusterIP"]]
 
-    def _complete_ports(self, service: Object, spec: Object, before: Object) -> None:
-        if spec["type"] == "ClusterIP":
-            for port in spec.get("ports") or ():
-                port.pop("nodePort", None)
-            return
-        had = {(port["port"], port["protocol"]): port.get("nodePort") for port in before.get("ports") or ()}
-        held = set(had.values())
-        chosen: set[int] = set()
-        for index, port in enumerate(spec.get("ports") or ()):
-            wanted = port.get("nodePort") or had.get((port["port"], port["protocol"])) or self._free_port(chosen)
-            if wanted in self._ports - held or wanted not in _NODE_PORTS:
-                ports = f"{_NODE_PORTS[0]}-{_NODE_PORTS[-1]}"
-                outside = f"not in the valid range. The range of valid ports is {ports}"
-                words = "already allocated" if wanted in _NODE_PORTS else outside
-                cause = f"Invalid value: {wanted}: provided port is {words}"
-                raise invalid(SERVICE, service["metadata"]["name"], f"spec.ports[{index}].nodePort", cause)
-            chosen.add(wanted)
-            port["nodePort"] = wanted
-
     def _free_address(self) -> str:
         usable = _CLUSTER_NETWORK.num_addresses - 2
         while True:
@@ -86,13 +63,6 @@ class Allocator:
             self._next_address = self._next_address % usable + 1
             if address not in self._addresses:
                 return address
-
-    def _free_port(self, chosen: set[int]) -> int:
-        while True:
-            port = _NODE_PORTS[self._next_port % len(_NODE_PORTS)]
-            self._next_port += 1
-            if port not in self._ports and port not in chosen:
-                return port
 
 
 def complete_status(service: Object) -> None:
@@ -110,8 +80,12 @@ def _addresses(service: Object) -> list[str]:
     return [address for address in service["spec"].get("clusterIPs") or () if address != "None"]
 
 
-def _node_ports(service: Object) -> list[int]:
-    return [port["nodePort"] for port in service["spec"].get("ports") or () if "nodePort" in port]
+def _check_node_ports(service: Object) -> None:
+    for index, port in enumerate(service["spec"].get("ports") or ()):
+        if "nodePort" in port and port["nodePort"] not in _NODE_PORTS:
+            valid = f"The range of valid ports is {_NODE_PORTS[0]}-{_NODE_PORTS[-1]}"
+            cause = f"Invalid value: {port['nodePort']}: provided port is not in the valid range. {valid}"
+            raise invalid(SERVICE, service["metadata"]["name"], f"spec.ports[{index}].nodePort", cause)
 
 
 def _fill(spec: Object) -> None:
@@ -122,26 +96,16 @@ def _fill(spec: Object) -> None:
         port["targetPort"] = port.get("targetPort") or port["port"]
     if spec["type"] != "ExternalName":
         spec["internalTrafficPolicy"] = spec.get("internalTrafficPolicy") or "Cluster"
-    if spec["type"] in ("NodePort", "LoadBalancer"):
-        spec["externalTrafficPolicy"] = spec.get("externalTrafficPolicy") or "Cluster"
-    else:
-        for field in _EXTERNAL_FIELDS:
-            spec.pop(field, None)
-    if spec["type"] == "LoadBalancer":
-        spec.setdefault("allocateLoadBalancerNodePorts", True)
 
 
 def _settle_type(service: Object, spec: Object, before: Object) -> None:
-    """Take away what another type had, and keep a load balancer's class; a 422 ApiError for a class elsewhere."""
+    """Take away what another type had; a 422 ApiError for another class of a load balancer."""
     balances, balanced = (which.get("type") == "LoadBalancer" for which in (spec, before))
     class_, had = spec.get("loadBalancerClass"), before.get("loadBalancerClass")
     if balances and balanced and class_ != had:
         cause = f'Invalid value: "{class_}": may not change once set'
         raise invalid(SERVICE, service["metadata"]["name"], "spec.loadBalancerClass", cause)
     if class_ and not balances:
-        if class_ != had:
-            cause = "Forbidden: may only be used when `type` is 'LoadBalancer'"
-            raise invalid(SERVICE, service["metadata"]["name"], "spec.loadBalancerClass", cause)
         del spec["loadBalancerClass"]
     if balanced and not balances:
         service["status"] = {**service.get("status", {}), "loadBalancer": {}}
@@ -154,8 +118,6 @@ def _drop(spec: Object, before: Object) -> None:
     for field in _CLUSTER_FIELDS:
         if not spec.get(field) or spec[field] == before.get(field):
             spec.pop(field, None)
-    for port in spec.get("ports") or ():
-        port.pop("nodePort", None)
 
 
 def _fill_families(spec: Object, families: Sequence[str]) -> None:

@@ -65,8 +65,6 @@ class StatefulSets:
 
     def _update(self, obj: Object, revision: str) -> None:
         """Delete the last Pod of an older revision, unless a newer one isn't ready yet."""
-        if obj["spec"].get("updateStrategy", {}).get("type") == "OnDelete":
-            return
         for _, pod in sorted(self._pods(obj).items(), reverse=True):
             if is_deleting(pod):
                 return
@@ -93,10 +91,8 @@ class StatefulSets:
             "availableReplicas": ready,
             "readyReplicas": count(ready),
             "updatedReplicas": count(updated),
-            "currentReplicas": count(sum(pod["metadata"]["labels"].get(REVISION_LABEL) == current for pod in pods)),
             "currentRevision": current,
             "updateRevision": revision,
-            "collisionCount": 0,
         }
         self._store.merge(STATEFULSET, *key_of(obj), {"status": status}, "status")
 

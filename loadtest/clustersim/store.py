@@ -13,7 +13,7 @@ from clustersim import defaults, validation
 from clustersim.errors import ApiError, already_exists, bad_request, conflict, forbidden, not_found
 from clustersim.history import Change, History, Subscription
 from clustersim.merge import merge_patch
-from clustersim.objects import DEPLOYMENT, NAMESPACE, SERVICE, Object, Resource, clone, labels_of, name_of, namespace_of
+from clustersim.objects import NAMESPACE, SERVICE, Object, Resource, clone, labels_of, name_of, namespace_of
 from clustersim.services import FAMILIES, Allocator, complete_status
 
 __all__ = ["ApiError", "Change", "Store", "Subscription"]
@@ -23,7 +23,7 @@ _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _FIXED_METADATA = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds")
 _OPTIONAL_METADATA = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "selfLink")
 _IMMORTAL = ("default", "kube-system", "kube-public")
-_PROPAGATION_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+_FOREGROUND = "foregroundDeletion"
 
 
 class Store:
@@ -91,20 +91,18 @@ class Store:
                 objects[key] = change.old
         self.revision = revision
 
-    def create(self, resource: Resource, obj: Object, *, dry_run: bool = False) -> Object:
+    def create(self, resource: Resource, obj: Object) -> Object:
         """Add an object, with its defaults, and return it."""
         new = self._prepare_create(resource, obj)
-        if dry_run:
-            return new
         if resource == SERVICE:
             self._allocator.reserve(new)
         self._population[namespace_of(new)] += 1
         return self._commit("ADDED", resource, new, None)
 
-    def replace(self, resource: Resource, obj: Object, subresource: str = "", *, dry_run: bool = False) -> Object:
+    def replace(self, resource: Resource, obj: Object, subresource: str = "") -> Object:
         """Replace an object, or its status; a 409 ApiError if it carries another ``resourceVersion``."""
         namespace = namespace_of(obj) if resource.namespaced else ""
-        return self.update(resource, namespace, name_of(obj), lambda _: obj, subresource, dry_run=dry_run)
+        return self.update(resource, namespace, name_of(obj), lambda _: obj, subresource)
 
     def merge(self, resource: Resource, namespace: str, name: str, patch: Object, subresource: str = "") -> Object:
         """Apply a JSON merge patch (RFC 7386)."""
@@ -117,8 +115,6 @@ class Store:
         name: str,
         change: Callable[[Object], Object],
         subresource: str = "",
-        *,
-        dry_run: bool = False,
     ) -> Object:
         """Replace an object, or its status, with what *change* makes of it; nothing happens if that is the same."""
         old = self.get(resource, namespace, name)
@@ -131,8 +127,6 @@ class Store:
         )
         if new == old:
             return old
-        if dry_run:
-            return new
         if resource == SERVICE:
             self._allocator.release(old)
             self._allocator.reserve(new)
@@ -145,7 +139,7 @@ class Store:
     ) -> Object:
         """Remove an object, or mark it for deletion while it has finalizers.
 
-        *propagation* is Background, Foreground or Orphan; empty keeps what the object's finalizers say.
+        *propagation* is Background or Foreground; empty keeps what the object's finalizers say.
         """
         old = self.get(resource, namespace, name)
         if resource == NAMESPACE and name in _IMMORTAL:
@@ -180,7 +174,6 @@ class Store:
         if not resource.namespaced:
             metadata.pop("namespace", None)
         validation.check_metadata(resource, new)
-        validation.check_spec(resource, new)
         namespace, name = namespace_of(new), name_of(new)
         self._check_namespace(resource, namespace, name)
         if (namespace, name) in self._objects.get(resource, {}):
@@ -208,10 +201,9 @@ class Store:
             new |= {"status": old["status"]} if "status" in old else {}
         _tidy(metadata)
         validation.check_metadata(resource, new)
-        validation.check_spec(resource, new)
         self._complete(resource, new, old)
         validation.check_update(resource, new, old)
-        if "generation" in metadata and _is_another_generation(resource, new, old):
+        if "generation" in metadata and _content(new) != _content(old):
             metadata["generation"] += 1
         return new
 
@@ -280,12 +272,6 @@ class Store:
         return self._clock().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _is_another_generation(resource: Resource, new: Object, old: Object) -> bool:
-    """Tell whether more changed than metadata and status; of a Deployment its annotations count too."""
-    noted, before = new["metadata"].get("annotations"), old["metadata"].get("annotations")
-    return _content(new) != _content(old) or (resource == DEPLOYMENT and noted != before)
-
-
 def _content(obj: Object) -> Object:
     return {field: value for field, value in obj.items() if field not in ("metadata", "status")}
 
@@ -315,9 +301,8 @@ def _deletion_finalizers(obj: Object, propagation: str) -> list[str]:
     finalizers: list[str] = obj["metadata"].get("finalizers") or []
     if not propagation:
         return finalizers
-    kept = [finalizer for finalizer in finalizers if finalizer not in _PROPAGATION_FINALIZERS.values()]
-    wanted = _PROPAGATION_FINALIZERS.get(propagation)
-    return [*kept, wanted] if wanted else kept
+    kept = [finalizer for finalizer in finalizers if finalizer != _FOREGROUND]
+    return [*kept, _FOREGROUND] if propagation == "Foreground" else kept
 
 
 def _check_identity(resource: Resource, old: Object, new: Object) -> None:

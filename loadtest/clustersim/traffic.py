@@ -2,8 +2,6 @@
 
 from collections import Counter
 
-from clustersim.objects import Object
-
 MUTATING = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 Request = tuple[str, str, str]
@@ -27,11 +25,3 @@ class Traffic:
     def writes_since(self, before: Counter[Request]) -> Counter[Request]:
         """Return the writes since *before*, a copy of ``writes`` made then."""
         return self.writes - before
-
-
-def to_json(requests: Counter[Request]) -> list[Object]:
-    """Return *requests* as a JSON list, the most frequent first."""
-    return [
-        {"userAgent": agent, "verb": verb, "plural": plural, "count": count}
-        for (agent, verb, plural), count in requests.most_common()
-    ]

@@ -2,8 +2,8 @@
 
 import re
 
-from clustersim.errors import bad_request, forbidden, invalid
-from clustersim.objects import CONFIGMAP, DEPLOYMENT, INGRESS, POD, SECRET, SERVICE, STATEFULSET, Object, Resource
+from clustersim.errors import bad_request, invalid
+from clustersim.objects import CONFIGMAP, DEPLOYMENT, SECRET, SERVICE, STATEFULSET, Object, Resource
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_1035 = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -26,22 +26,8 @@ def check_metadata(resource: Resource, obj: Object) -> None:
     if len(name) > 253 or not _name_pattern(resource).fullmatch(name):
         raise invalid(resource, name, "metadata.name", f'Invalid value: "{name}": not a valid name')
     _check_labels(resource, name, metadata)
-    for finalizer in metadata.get("finalizers") or ():
-        if not _QUALIFIED_NAME.fullmatch(finalizer):
-            raise invalid(resource, name, "metadata.finalizers", f'Invalid value: "{finalizer}"')
     if resource in (CONFIGMAP, SECRET) and _data_size(obj) > _MAX_DATA:
         raise invalid(resource, name, "data", f"Too long: may not be more than {_MAX_DATA} bytes")
-
-
-def check_spec(resource: Resource, obj: Object) -> None:
-    """Check what must be there, and names in it."""
-    name, spec = obj["metadata"]["name"], obj.get("spec") or {}
-    if resource == POD and not spec.get("containers"):
-        raise invalid(resource, name, "spec.containers", "Required value")
-    if resource == INGRESS:
-        for host in (host for entry in spec.get("tls") or () for host in entry.get("hosts") or ()):
-            if len(host) > 253 or not _SUBDOMAIN.fullmatch(host.removeprefix("*.")):
-                raise invalid(resource, name, "spec.tls.hosts", f'Invalid value: "{host}": not a DNS name')
 
 
 def check_update(resource: Resource, new: Object, old: Object) -> None:
@@ -52,8 +38,6 @@ def check_update(resource: Resource, new: Object, old: Object) -> None:
             raise invalid(resource, name, f"spec.{field}", "Invalid value: field is immutable")
     if resource == SECRET and new.get("type") != old.get("type"):
         raise invalid(resource, name, "type", "Invalid value: field is immutable")
-    if resource in (SECRET, CONFIGMAP) and old.get("immutable") and new.get("data") != old.get("data"):
-        raise forbidden(resource, name, "field is immutable when `immutable` is set")
     if resource.group == _RBAC and new.get("roleRef") != old.get("roleRef"):
         raise invalid(resource, name, "roleRef", "Invalid value: cannot change roleRef")
     if "deletionTimestamp" in old["metadata"]:

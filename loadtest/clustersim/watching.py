@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from clustersim.encoding import View, encode, event
+from clustersim.encoding import Encoder, encode, event
 from clustersim.errors import ApiError
 from clustersim.history import Change, Subscription
 from clustersim.kinds import Target
@@ -24,7 +24,7 @@ class Watch:
     revision: int
     timeout: float
     bookmark_interval: float
-    view: View
+    encoder: Encoder
 
     def sees(self, obj: Object | None) -> bool:
         """Tell whether *obj* is among what the client watches."""
@@ -56,7 +56,7 @@ def _catch_up(watch: Watch, store: Store) -> list[bytes]:
     resource = watch.target.resource
     if not watch.revision:
         objects = store.list(resource, watch.target.namespace)
-        return [event("ADDED", watch.view.one(obj)) for obj in objects if watch.selector.matches(obj)]
+        return [event("ADDED", watch.encoder(obj)) for obj in objects if watch.selector.matches(obj)]
     return _lines(watch, store.changes_since(resource, watch.revision))
 
 
@@ -86,13 +86,13 @@ def _line(watch: Watch, change: Change) -> bytes:
     """Return *change* as the client sees it: an object that leaves its selection is deleted to it."""
     before = watch.sees(change.old)
     if change.type != "DELETED" and watch.sees(change.object):
-        return event("MODIFIED" if before else "ADDED", watch.view.one(change.object))
+        return event("MODIFIED" if before else "ADDED", watch.encoder(change.object))
     if not before or change.old is None:
         return b""
     if change.type == "DELETED":
-        return event("DELETED", watch.view.one(change.object))
+        return event("DELETED", watch.encoder(change.object))
     last = {**change.old, "metadata": {**change.old["metadata"], "resourceVersion": str(change.revision)}}
-    return event("DELETED", watch.view.unstored(last))
+    return event("DELETED", encode(last))
 
 
 def _bookmark(resource: Resource, revision: int) -> bytes:

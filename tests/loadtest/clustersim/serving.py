@@ -16,8 +16,6 @@ from clustersim.store import Store
 from clustersim.traffic import Traffic
 
 MERGE = "application/merge-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 SERVICES = "/api/v1/namespaces/default/services"
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -40,10 +38,10 @@ class Api:
             return response.status, await response.json()
 
     @asynccontextmanager
-    async def watch(self, path: str, **headers: str) -> AsyncIterator[AsyncIterator[Object]]:
+    async def watch(self, path: str) -> AsyncIterator[AsyncIterator[Object]]:
         """Watch and yield the events."""
         joint = "&" if "?" in path else "?"
-        async with self.session.get(f"{path}{joint}watch=true", headers=headers) as response:
+        async with self.session.get(f"{path}{joint}watch=true") as response:
             assert response.status == 200
             yield _events(response)
 

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from clustersim import garbage
-from clustersim.objects import CONFIGMAP, DNSCONFIG, SECRET, Object, Resource
+from clustersim.objects import CONFIGMAP, Object
 from clustersim.pods import owner_reference
 from clustersim.store import Store
 
@@ -23,8 +23,8 @@ def create(store: Store, name: str, *owners: Object, **metadata: Any) -> Object:
     return store.create(CONFIGMAP, {"metadata": described})
 
 
-def names(store: Store, resource: Resource = CONFIGMAP) -> list[str]:
-    return [obj["metadata"]["name"] for obj in store.list(resource, "default")]
+def found_names(store: Store) -> list[str]:
+    return [obj["metadata"]["name"] for obj in store.list(CONFIGMAP)]
 
 
 async def test_children_go_after_their_owner_and_so_do_theirs(store: Store) -> None:
@@ -32,7 +32,7 @@ async def test_children_go_after_their_owner_and_so_do_theirs(store: Store) -> N
     create(store, "grandchild", create(store, "child", owner))
     create(store, "other")
     store.delete(CONFIGMAP, "default", "owner")
-    await until(store, lambda: names(store) == ["other"])
+    await until(store, lambda: found_names(store) == ["other"])
 
 
 async def test_a_child_with_an_owner_left_stays(store: Store) -> None:
@@ -40,61 +40,31 @@ async def test_a_child_with_an_owner_left_stays(store: Store) -> None:
     create(store, "child", first, second)
     create(store, "witness", first)
     store.delete(CONFIGMAP, "default", "first")
-    await until(store, lambda: "witness" not in names(store))
-    assert names(store) == ["child", "second"]
+    await until(store, lambda: "witness" not in found_names(store))
+    assert found_names(store) == ["child", "second"]
 
 
-async def test_a_cluster_scoped_owner_takes_its_namespaced_children(store: Store) -> None:
-    owner = store.create(DNSCONFIG, {"metadata": {"name": "dns"}, "spec": {"nameserver": {}}})
-    metadata = {"name": "child", "namespace": "default", "ownerReferences": [owner_reference(owner, DNSCONFIG)]}
-    store.create(SECRET, {"metadata": metadata})
-    store.delete(DNSCONFIG, "", "dns")
-    await until(store, lambda: names(store, SECRET) == [])
-
-
-async def test_an_object_of_an_owner_that_is_gone_goes_at_once(store: Store) -> None:
+async def test_a_late_child_of_an_owner_that_is_gone_goes_at_once(store: Store) -> None:
     gone = create(store, "owner")
     store.delete(CONFIGMAP, "default", "owner")
     create(store, "late", gone)
-    await until(store, lambda: names(store) == [])
+    await until(store, lambda: found_names(store) == [])
 
 
-async def test_a_foreground_owner_waits_for_its_children(store: Store) -> None:
+@pytest.mark.parametrize(("propagation", "left"), [("Foreground", ["child", "owner"]), ("Background", ["child"])])
+async def test_a_foreground_owner_waits_for_its_children(store: Store, propagation: str, left: list[str]) -> None:
     owner = create(store, "owner")
     create(store, "child", owner, finalizers=["example.org/wait"])
-    store.delete(CONFIGMAP, "default", "owner", propagation="Foreground")
+    store.delete(CONFIGMAP, "default", "owner", propagation)
     await until(store, lambda: "deletionTimestamp" in store.get(CONFIGMAP, "default", "child")["metadata"])
-    assert names(store) == ["child", "owner"]
+    assert found_names(store) == left
     store.merge(CONFIGMAP, "default", "child", {"metadata": {"finalizers": None}})
-    await until(store, lambda: names(store) == [])
+    await until(store, lambda: found_names(store) == [])
 
 
-async def test_a_foreground_owner_without_children_goes_at_once(store: Store) -> None:
-    create(store, "owner")
-    store.delete(CONFIGMAP, "default", "owner", propagation="Foreground")
-    await until(store, lambda: names(store) == [])
-
-
-async def test_a_background_deletion_does_not_wait(store: Store) -> None:
-    owner = create(store, "owner")
-    create(store, "child", owner, finalizers=["example.org/wait"])
-    store.delete(CONFIGMAP, "default", "owner")
-    assert names(store) == ["child"]
-    await until(store, lambda: "deletionTimestamp" in store.get(CONFIGMAP, "default", "child")["metadata"])
-
-
-async def test_orphans_lose_the_reference_and_stay(store: Store) -> None:
-    owner = create(store, "owner")
-    create(store, "child", owner)
-    store.delete(CONFIGMAP, "default", "owner", propagation="Orphan")
-    await until(store, lambda: names(store) == ["child"])
-    assert "ownerReferences" not in store.get(CONFIGMAP, "default", "child")["metadata"]
-
-
-async def test_what_was_there_before_the_collector_counts() -> None:
+async def test_a_child_from_before_the_collector_counts() -> None:
     store = Store()
-    owner = create(store, "owner")
-    create(store, "child", owner)
+    create(store, "child", create(store, "owner"))
     store.delete(CONFIGMAP, "default", "owner")
     async with running(garbage.run(store)):
-        await until(store, lambda: names(store) == [])
+        await until(store, lambda: found_names(store) == [])

@@ -2,7 +2,7 @@
 
 import pytest
 from clustersim.kinds import Kinds, Target
-from clustersim.objects import BUILTIN_RESOURCES, DNSCONFIG, NAMESPACE, RESOURCES, SERVICE
+from clustersim.objects import DNSCONFIG, NAMESPACE, RESOURCES, SERVICE
 
 
 @pytest.mark.parametrize(
@@ -24,12 +24,3 @@ from clustersim.objects import BUILTIN_RESOURCES, DNSCONFIG, NAMESPACE, RESOURCE
 )
 def test_a_path_names_a_target(path: str, target: Target | None) -> None:
     assert Kinds(RESOURCES).locate(path) == target
-
-
-def test_a_kind_can_come_and_go() -> None:
-    kinds = Kinds(BUILTIN_RESOURCES)
-    assert kinds.locate("/apis/tailscale.com/v1alpha1/dnsconfigs") is None
-    kinds.serve(DNSCONFIG)
-    assert kinds.locate("/apis/tailscale.com/v1alpha1/dnsconfigs") == Target(DNSCONFIG)
-    kinds.withdraw(DNSCONFIG)
-    assert kinds.locate("/apis/tailscale.com/v1alpha1/dnsconfigs") is None
