@@ -11,13 +11,6 @@ def constants(prefix: str) -> dict[str, str]:
     return {name: value for name, value in vars(names).items() if name.startswith(prefix)}
 
 
-def test_the_labels_that_find_children_are_those_of_existing_clusters() -> None:
-    assert names.LABEL_MANAGED == "tailscale.com/managed"
-    assert names.LABEL_PARENT_NAME == "tailscale.com/parent-resource"
-    assert names.LABEL_PARENT_NAMESPACE == "tailscale.com/parent-resource-ns"
-    assert names.LABEL_PARENT_TYPE == "tailscale.com/parent-resource-type"
-
-
 def test_keys_of_labels_and_annotations_are_valid_and_distinct() -> None:
     keys = [*constants("LABEL_").values(), *constants("ANNOTATION_").values()]
     assert len(keys) > 20

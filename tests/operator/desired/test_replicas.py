@@ -78,10 +78,6 @@ def plan(replicas: int, children: Children, **auth_keys: str) -> Plan:
     return plan_proxy(proxy(replicas), children, SETTINGS, keys)
 
 
-def hostnames(made: Proxy) -> list[str]:
-    return [made.config_of(replica).hostname for replica in made.replicas]
-
-
 def test_each_replica_gets_a_secret_with_its_hostname_and_its_key_before_any_pod_runs() -> None:
     children = children_of(plan(2, Children(), r0="first", r1="second"))
     names = [obj["metadata"]["name"] for obj in children]
@@ -91,11 +87,6 @@ def test_each_replica_gets_a_secret_with_its_hostname_and_its_key_before_any_pod
         config_files(config(0), "first"),
         config_files(config(1), "second"),
     ]
-
-
-def test_with_a_prefix_even_one_replica_has_a_number_and_without_all_have_one_hostname() -> None:
-    assert hostnames(proxy(1)) == ["ts-prod-0"]
-    assert hostnames(proxy(2, prefix="")) == ["router-connector", "router-connector"]
 
 
 def test_a_proxy_that_is_right_is_left_alone() -> None:

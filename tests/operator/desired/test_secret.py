@@ -45,12 +45,12 @@ VALIDITY = Validity(STARTS, STARTS + timedelta(days=90))
 CERTIFICATE = certificate(moment(VALIDITY.starts), moment(VALIDITY.ends))
 
 
-def secret(config: ProxyConfig = CONFIG, auth_key: str = "", **data: str) -> Object:
+def secret(config: ProxyConfig = CONFIG, /, auth_key: str = "", **data: str) -> Object:
     """The proxy's Secret as the cache has it."""
     return slim_secret(NAME, {**config_files(config, auth_key), **data})
 
 
-def whole(config: ProxyConfig = CONFIG, auth_key: str = "", **data: str) -> ReplicaSecrets:
+def whole(config: ProxyConfig = CONFIG, /, auth_key: str = "", **data: str) -> ReplicaSecrets:
     """The Secrets of a standalone proxy, which has one for both purposes."""
     return ReplicaSecrets(found := secret(config, auth_key, **data), found)
 

@@ -13,6 +13,7 @@ from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TailnetView
+from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Note, Plan, Refusal
 from tsoperator.desired.proxy import Children, Proxy
@@ -29,6 +30,7 @@ from tests.support.objects import (
     held,
     live_connector,
     live_proxy_class,
+    reasons_of,
     settings,
     slim_secret,
     status_of,
@@ -166,6 +168,13 @@ def test_a_connector_whose_replica_logs_in_anew_is_not_ready_and_says_which(key:
     assert (status, reason) == ("False", "ConnectorCreating")
     assert message.startswith("replica 1 could not log in")
     assert words in message
+
+
+def test_findings_about_devices_are_told_in_the_condition_and_by_events() -> None:
+    news = [Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
+    made = plan(live_connector(EXIT), Observed(Children(), tailnet=TailnetView(news=news)))
+    assert ready(made) == ("False", "ConnectorCreationFailed", "not permitted")
+    assert (reasons_of(made), made.requeue_after) == (["TagsRefused"], 60)
 
 
 def test_a_device_without_a_name_yet_is_shown_with_an_empty_one() -> None:

@@ -110,11 +110,6 @@ def test_a_change_moves_the_serial_and_takes_only_our_fields() -> None:
     assert made.steps == [patch]
 
 
-def test_the_serial_starts_over_past_its_end_and_is_never_0() -> None:
-    full = SERVED.replace('"serial":7', f'"serial":{2**32 - 1}')
-    assert document_of(plan(configmap=configmap(full)))["serial"] == 1
-
-
 @pytest.mark.parametrize(
     "document",
     [
@@ -145,10 +140,6 @@ def test_other_keys_and_labels_of_the_configmap_are_not_ours_to_change() -> None
     found = configmap(SERVED, labels={**METADATA["labels"], "more": "x"})
     found["data"]["other"] = "kept"
     assert plan(UP, configmap=found) == RIGHT
-
-
-def test_a_configmap_on_its_way_out_is_waited_for() -> None:
-    assert plan(UP, configmap=deleting(configmap(None))) == Plan()
 
 
 def test_the_records_name_their_zones() -> None:

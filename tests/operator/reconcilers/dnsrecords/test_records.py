@@ -58,7 +58,7 @@ def unknown(proxy: NamedProxy) -> NamedProxy:
 
 
 WEB = "web.tail1234.ts.net"
-LEAVING = {"deletionTimestamp": "2026-01-02T03:04:05Z"}
+LEFT = "2026-01-02T03:04:05Z"
 TO_GROUP = {"tailscale.com/proxy-group": "g"}
 
 
@@ -77,7 +77,7 @@ SERVED = {
     "not to a group": Case(proxy(UP, parent=egress_service({"tailscale.com/tailnet-fqdn": FQDN, **TO_GROUP})), {}),
     "no egress any more": Case(proxy(UP, parent=egress_service({})), {}),
     "a leaving parent": Case(proxy(UP, parent=deleting(egress_service())), {}),
-    "a leaving proxy": Case(proxy(UP, **LEAVING), {}),
+    "a leaving proxy": Case(proxy(UP, deletionTimestamp=LEFT), {}),
     "no parent": Case(NamedProxy(proxy().service, None, [UP]), {}),
     "Ingress": Case(proxy(UP, parent=live_ingress(), name=WEB), {WEB: ["192.0.2.1"]}),
     "Ingress without a name": Case(proxy(UP, parent=live_ingress(), name=""), {}),
@@ -104,7 +104,7 @@ SERVED = {
     "unknown Ingress": Case(unknown(proxy(UP, parent=live_ingress(), name=WEB)), {WEB: ["192.0.2.1"]}),
     "unknown, down": Case(unknown(proxy(EMPTY)), {FQDN: []}),
     "unknown, no name": Case(unknown(proxy(UP, name="")), {}),
-    "unknown, leaving": Case(unknown(proxy(UP, **LEAVING)), {}),
+    "unknown, leaving": Case(unknown(proxy(UP, deletionTimestamp=LEFT)), {}),
     "unknown, group": Case(unknown(grouped(name=FQDN)), {FQDN: ["192.0.2.50"]}, {FQDN: ["2001:db8::50"]}),
     "unknown, group without a name": Case(unknown(grouped()), {}),
     "unknown, external": Case(unknown(grouped(name=FQDN, type="ExternalName")), {}),

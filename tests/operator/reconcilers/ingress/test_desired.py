@@ -12,6 +12,8 @@ from tsoperator.api.names import FINALIZER, PROXY_CLASS
 from tsoperator.api.objects import INGRESSCLASS, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.desired.classref import class_name
+from tsoperator.desired.devices import TailnetView
+from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Note, Plan, Refusal
 from tsoperator.desired.proxy import Children, Proxy
@@ -36,7 +38,9 @@ from tests.support.objects import (
     settings,
     slim_secret,
     status_of,
+    stored,
     texts,
+    to_path,
     to_service,
 )
 
@@ -173,6 +177,7 @@ def test_the_proxy_serves_and_forwards_only_if_asked(annotations: dict[str, str]
     assert (str(made.owner), made.parent_uid) == ("ingress:default/web", "web-uid")
     assert made.pod == served_ingress(forward_cluster_traffic=forward)
     assert made.config.serve_config is not None
+    assert proxy(live_ingress({**annotations, "tailscale.com/tags": "tag:web"})).tags == ("tag:web",)
 
 
 def test_a_new_ingress_gets_its_proxy_and_an_empty_status() -> None:
@@ -214,11 +219,22 @@ def test_status_and_name_are_what_the_device_reports(case: Reported) -> None:
     assert reasons_of(plan) == [*case.notes]
 
 
-@pytest.mark.parametrize(("key", "reason"), [("new-authkey", "AuthKeyReissued"), ("", "AuthKeyDelayed")])
-def test_an_ingress_whose_proxy_logs_in_anew_says_so_by_an_event(key: str, reason: str) -> None:
-    plan = planned(live_ingress(), logged_in({**DEVICE, "reissue_authkey": ""}), Keys({0: key}))
-    assert reasons_of(plan) == [reason]
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [(KEY, "AuthKeyReissued"), (Keys({0: ""}, requeue_after=20.0), "AuthKeyDelayed")],
+)
+def test_an_ingress_whose_proxy_logs_in_anew_says_so_by_an_event(keys: Keys, reason: str) -> None:
+    plan = planned(live_ingress(), logged_in({**DEVICE, "reissue_authkey": ""}), keys)
+    assert (reasons_of(plan), plan.requeue_after) == ([reason], keys.requeue_after)
     assert shown(plan) == [{"hostname": "web.tail1234.ts.net", "ports": [HTTPS]}]
+
+
+def test_paths_that_are_left_out_and_findings_about_devices_are_told_by_events() -> None:
+    news = [Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
+    spec = {"rules": [{"http": {"paths": [to_path("/bad", to_service("missing")), to_path("/good")]}}]}
+    plan = planned(live_ingress(spec=spec), Observed(Children(), WEB, tailnet=TailnetView(news=news)))
+    assert (reasons_of(plan), plan.requeue_after) == (["InvalidIngressBackend", "TagsRefused"], 60)
+    assert len(children_of(plan)) == 3
 
 
 def test_with_a_redirect_port_80_is_shown_second() -> None:
@@ -335,6 +351,11 @@ def test_an_ingress_that_we_never_held_is_left_alone() -> None:
 def test_of_an_ingress_of_another_class_only_our_status_goes(host: str, status: Object | None) -> None:
     plan = desired.plan_deletion(leaving(host), logged_in(DEVICE))
     assert (plan.release, plan.status) == (FINALIZER, status)
+    statefulsets = [stored(children_of(planned(live_ingress(), keys=KEY))[2])]
+    first = desired.plan_deletion(
+        leaving(host), Observed(replace(logged_in(DEVICE).children, statefulsets=statefulsets), WEB)
+    )
+    assert (first.release, first.status) == ("", None)
 
 
 @pytest.mark.parametrize("status", [{}, {"loadBalancer": None}, {"loadBalancer": {"ingress": None}}])

@@ -11,7 +11,7 @@ from tsoperator.reconcilers.proxyclass import desired
 from tsoperator.reconcilers.proxyclass.desired import Observed
 from tsoperator.reconcilers.proxyclass.ports import Range
 
-from tests.support.objects import condition_of, deleting, held, live_proxy_class, status_of
+from tests.support.objects import condition_of, deleting, held, live_proxy_class, reasons_of, status_of
 
 READY = {
     "type": "ProxyClassReady",
@@ -111,6 +111,7 @@ def test_a_class_that_is_invalid_is_told_why(case: Invalid) -> None:
     made = plan(case.spec)
     condition = condition_of(made)
     assert (condition["status"], condition["reason"]) == ("False", "ProxyClassInvalid")
+    assert condition["observedGeneration"] == 1
     assert condition["message"].startswith("ProxyClass is not valid: ")
     assert case.words in condition["message"]
     assert [(note.type, note.reason, note.message) for note in made.notes] == [
@@ -124,6 +125,11 @@ def test_several_errors_are_a_list_in_which_each_stands_once() -> None:
     assert message.startswith("ProxyClass is not valid: [.spec.statefulSet.labels: ")
     assert message.endswith("]")
     assert message.count("Invalid value") == 3
+
+
+def test_an_invalid_class_is_warned_of_its_variables_too() -> None:
+    made = plan(in_pod(labels={"-": "x"}, tailscaleContainer={"env": [{"name": "TS_USERSPACE"}]}))
+    assert reasons_of(made) == ["CustomTSEnvVar", "ProxyClassInvalid"]
 
 
 def test_a_class_that_can_not_be_read_is_not_held() -> None:

@@ -1,9 +1,7 @@
 """Services of every kind that has a proxy, and the wait for their proxies."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
-import pytest
-from _pytest.mark import ParameterSet
 from tsoperator.api.objects import Object, key_of
 
 from tests.support.manifests import backend, egress, exposed, load_balancer, proxy_class
@@ -25,14 +23,6 @@ SERVICES = [build(f"svc-{number}") for number, build in enumerate(KINDS.values()
 """One Service of each kind."""
 METERED = proxy_class(metrics={"enable": True})
 """A class that gives exposed proxies a metrics Service."""
-
-
-def cases(table: Mapping[str, object], default: str) -> list[ParameterSet]:
-    """Return the parameters of a test: the *table*, in which all but the *default* are thorough."""
-    assert default in table
-    return [
-        pytest.param(case, id=name, marks=[pytest.mark.thorough] * (name != default)) for name, case in table.items()
-    ]
 
 
 async def running_proxy(world: World, service: Object) -> Proxy | None:

@@ -9,6 +9,7 @@ from tsoperator.api.names import FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.desired.devices import TailnetView
+from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Note, Patch, Plan, Refusal
 from tsoperator.desired.proxy import Children, Proxy
@@ -92,6 +93,7 @@ TO_FQDN = egress_to_name(f"{FQDN}.")
         Asks(EXPOSE, CLUSTER_IP, exposed_ip("192.0.2.4")),
         Asks({**EXPOSE, **GROUP}, CLUSTER_IP, None),
         Asks(EXPOSE, BY_NAME, exposed_name("db.example.org")),
+        Asks(EXPOSE, {**CLUSTER_IP, "externalName": "db.example.org"}, exposed_ip("192.0.2.4")),
         Asks(EXPOSE, {**CLUSTER_IP, "clusterIP": "2001:db8::4"}, exposed_ip("2001:db8::4")),
         Asks({}, LOAD_BALANCER, exposed_ip("192.0.2.4")),
         Asks(GROUP, LOAD_BALANCER, None),
@@ -333,6 +335,30 @@ def test_an_exposed_load_balancer_of_another_class_keeps_what_that_shows(shown: 
     spec = {**LOAD_BALANCER, "loadBalancerClass": "other"}
     plan = planned(with_status(egress_service(EXPOSE, spec=spec), loadBalancer=shown), logged_in())
     assert status_of(plan)["loadBalancer"] == (shown if left is None else left)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "reasons"),
+    [
+        (FUNNEL, PUBLIC, ["FunnelNeedsPolicy"]),
+        ({**EXPOSE, **FUNNEL}, CLUSTER_IP, ["FunnelIgnored"]),
+        (EXPOSE, CLUSTER_IP, []),
+    ],
+)
+def test_a_service_with_funnel_says_what_the_policy_needs_or_that_it_has_no_effect(
+    annotations: dict[str, str], spec: Object, reasons: list[str]
+) -> None:
+    assert reasons_of(planned(egress_service(annotations, spec=spec), keys=KEY)) == reasons
+
+
+@pytest.mark.parametrize(("annotations", "spec"), [(None, None), (EXPOSE, CLUSTER_IP)])
+def test_findings_about_devices_are_told_in_the_condition_and_by_events(
+    annotations: dict[str, str] | None, spec: Object | None
+) -> None:
+    news = [Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)]
+    plan = planned(egress_service(annotations, spec=spec), Observed(Children(), tailnet=TailnetView(news=news)), KEY)
+    assert (condition_of(plan)["reason"], condition_of(plan)["message"]) == ("ProxyFailed", "not permitted")
+    assert (reasons_of(plan), plan.requeue_after) == (["TagsRefused"], 60)
 
 
 def test_a_load_balancer_that_becomes_egress_shows_nothing() -> None:

@@ -46,6 +46,18 @@ def test_a_service_without_a_device_is_none(annotations: dict[str, str]) -> None
     assert not egress.asks(egress_service(annotations))
 
 
+@pytest.mark.parametrize(
+    ("annotations", "keys"),
+    [
+        ({FQDN_KEY: f"{FQDN.upper()}."}, {FQDN, "db"}),
+        ({IP_KEY: "FD7A:115C:A1E0:0::9"}, {"fd7a:115c:a1e0::9"}),
+        ({}, set()),
+    ],
+)
+def test_a_service_is_found_by_the_device_that_it_leads_to(annotations: dict[str, str], keys: set[str]) -> None:
+    assert {*egress.by_destination(egress_service(annotations))} == keys
+
+
 class Pointing(NamedTuple):
     spec: Object
     rewritten: bool

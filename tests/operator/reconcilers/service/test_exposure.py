@@ -116,11 +116,6 @@ def test_a_public_service_on_headscale_is_said_to_be_out_of_reach() -> None:
     assert [note.message for note in shown.notes] == [shown.condition["message"]]
 
 
-def test_funnel_elsewhere_is_said_to_have_no_effect() -> None:
-    shown = exposure.shown(egress_service({**EXPOSE, **FUNNEL}, spec=CLUSTER_IP), DEVICE, SETTINGS)
-    assert [note.reason for note in shown.notes] == ["FunnelIgnored"]
-
-
 ENTRIES = ({"hostname": NAME}, {"ip": "100.64.0.7"})
 DEFAULTED = {"ingress": [{"hostname": NAME}, {"ip": "100.64.0.7", "ipMode": "VIP"}]}
 

@@ -30,7 +30,8 @@ def test_our_proxy_of_a_service_that_has_gone_to_a_proxygroup_goes_with_our_fina
 
 
 def test_where_nothing_tells_whose_the_finalizer_is_it_stays_until_the_service_is_deleted() -> None:
-    assert not step(GROUPED, Children()).release
+    told = {**GROUPED, "status": {"conditions": [{"type": "TailscaleProxyReady", "status": "True"}]}}
+    assert (step(GROUPED, Children()).release, step(told, Children()).release) == ("", FINALIZER)
     assert step(deleting(GROUPED), Children()).release
     assert step(PLAIN, Children()).release
 

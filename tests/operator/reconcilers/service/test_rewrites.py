@@ -97,6 +97,14 @@ def test_the_same_setback_counts_once() -> None:
     assert [begun.set_back(0).wait for _ in range(10)] == [0] * 10
 
 
+def test_a_writer_who_mends_a_service_and_sets_it_back_again_counts_twice() -> None:
+    begun = fight()
+    for _ in range(AT_ONCE + 2):
+        reverts = begun.set_back()
+        begun.seen()
+    assert reverts.settles == 2
+
+
 def test_a_rewrite_that_failed_is_tried_again_at_once() -> None:
     begun = fight()
     begun.lose(AT_ONCE + 1)
@@ -124,6 +132,7 @@ def test_a_writer_who_was_not_there_for_an_hour_is_forgotten() -> None:
 def test_a_service_that_looks_as_before_it_was_rewritten_may_be_the_caches_delay() -> None:
     begun = fight()
     assert begun.rewrites.look(begun.service, FIELDS) == Reverts(wait=LAG)
+    assert begun.rewrites.look(begun.service, ()) == Reverts()
     begun.lose(AT_ONCE)
     begun.now += LAG
     assert begun.rewrites.look(begun.service, FIELDS).fields == FIELDS

@@ -12,7 +12,6 @@ from tests.operator.reconcilers.service.every_kind import (
     ALL_KINDS,
     METERED,
     PLAIN,
-    cases,
     device_ids,
     running_proxies,
     running_proxy,
@@ -73,7 +72,9 @@ def as_child(obj: Object, content: Any) -> Child:
     return Child(metadata.get("labels") or {}, notes, metadata.get("finalizers") or [], content)
 
 
-@pytest.mark.parametrize("start", cases({kind: kind for kind in ALL_KINDS}, "balanced"))
+@pytest.mark.parametrize(
+    "start", [pytest.param(kind, marks=[pytest.mark.thorough] * (kind != "balanced")) for kind in ALL_KINDS]
+)
 async def test_a_service_that_turns_into_each_other_kind_is_as_one_made_afresh(cluster: World, start: str) -> None:
     ends = [kind for kind in ALL_KINDS if kind != start]
     turned = {kind: ALL_KINDS[start](f"turned-{number}") for number, kind in enumerate(ends)}
