@@ -14,7 +14,7 @@ from tsnameserver.sockets import Endpoint, bind
 from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving, Zone
 
-from tests.nameserver.equality import ZONES, random_query
+from tests.nameserver.random_queries import ZONES, random_query
 from tests.nameserver.samples import parsed, sample_zone, texts, wire
 
 QUERY = wire("db.tail1234.ts.net")
