@@ -72,7 +72,9 @@ def test_unchanged_names_are_not_compiled_again() -> None:
 
 
 def test_the_zone_that_a_new_one_is_made_of_stays_as_it_is() -> None:
-    old, fresh = compiled(RECORDS), compiled(RECORDS)
+    records = RECORDS.model_copy(update={"ip4": {**RECORDS.ip4, "odd.ts.net": ["bad"]}})
+    old, fresh = compiled(records), compiled(records)
+    assert old.problems
     compiled(Records(ip4={"new.ts.net": ["192.0.2.1"]}), upon=old)
     assert (old.zone.nodes, old.children, old.problems) == (fresh.zone.nodes, fresh.children, fresh.problems)
 
