@@ -52,6 +52,17 @@ def test_a_pair_has_one_port_and_every_address_is_told() -> None:
         assert str(sockets) == "127.0.0.1:{}; probes on 127.0.0.1:{}; metrics on 127.0.0.1:{}".format(*ports)
 
 
+def test_a_port_is_bound_again_while_an_old_connection_lingers() -> None:
+    with closing(bind([Endpoint("127.0.0.1", 0)], None)) as sockets:
+        pair = sockets.pairs[0]
+        endpoint = pair.endpoint
+        with socket.create_connection(endpoint, timeout=30) as client:
+            pair.tcp.setblocking(True)
+            pair.tcp.accept()[0].close()  # who closes first has the connection linger
+            assert client.recv(1) == b""
+    bind([endpoint], None).close()
+
+
 def test_names_are_served_where_the_metrics_have_no_port(caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
