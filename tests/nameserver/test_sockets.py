@@ -40,6 +40,13 @@ def test_a_taken_port_is_named(kind: socket.SocketKind) -> None:
             bind([Endpoint("127.0.0.1", 0), Endpoint("127.0.0.1", port)], None)
 
 
+def test_a_taken_port_of_the_probes_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenError, match=rf"127\.0\.0\.1:{port} by TCP: .*in use"):
+            bind([Endpoint("127.0.0.1", 0)], Endpoint("127.0.0.1", port))
+
+
 def test_a_pair_has_one_port_and_every_address_is_told() -> None:
     loopback = Endpoint("127.0.0.1", 0)
     sockets = bind([loopback], loopback, loopback)

@@ -84,7 +84,7 @@ async def test_a_client_that_reads_again_when_it_was_given_up_harms_nobody() -> 
             assert await client.ask() == ["100.64.0.1"]
 
 
-async def test_past_the_limit_the_most_silent_connection_goes() -> None:
+async def test_the_most_silent_connection_goes_when_there_are_too_many() -> None:
     async with (
         running_server(LOOPBACK, TcpLimits(connections=2)) as server,
         connected(server) as first,
