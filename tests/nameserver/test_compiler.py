@@ -55,9 +55,9 @@ def test_a_name_appears_when_its_zone_does() -> None:
 
 
 def test_the_soa_is_made_of_the_settings_and_the_serial() -> None:
-    zone = build_zone(Records(serial=2**32 + 9), ZoneSettings(("ts.net",), ttl=30, ns_name="ns.example.org"))
+    zone = build_zone(Records(serial=2**32 + 2**31 + 9), ZoneSettings(("ts.net",), ttl=30, ns_name="ns.example.org"))
     response = parsed(answer(wire("ts.net", "SOA"), zone))
-    assert texts(response) == ["ns.example.org. hostmaster.ts.net. 9 3600 600 86400 30"]
+    assert texts(response) == ["ns.example.org. hostmaster.ts.net. 2147483657 3600 600 86400 30"]
     assert texts(parsed(answer(wire("ts.net", "NS"), zone))) == ["ns.example.org."]
 
 
