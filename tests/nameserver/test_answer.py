@@ -8,12 +8,12 @@ import dns.rcode
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsnameserver.answer import answer, failure
+from tsnameserver.answer import answer, failure, general
 from tsnameserver.compiler import empty_zone
 from tsnameserver.counters import Counts
 from tsnameserver.names import wire_name
 
-from tests.nameserver.equality import ZONES, difference, random_query
+from tests.nameserver.random_queries import ZONES, random_query
 from tests.nameserver.samples import SETTINGS, make_query, parsed, wire
 
 QUERIES = st.integers(min_value=0).map(lambda seed: random_query(random.Random(seed)))
@@ -22,13 +22,14 @@ QUERIES = st.integers(min_value=0).map(lambda seed: random_query(random.Random(s
 @given(QUERIES, st.booleans())
 def test_the_fast_path_equals_the_general_one(query: bytes, stream: bool) -> None:
     for zone in ZONES:
-        assert difference(query, zone, stream=stream) is None
+        assert answer(query, zone, stream=stream) == general(query, zone, stream=stream)
 
 
-@pytest.mark.parametrize("count", [3_000, pytest.param(200_000, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("count", [3_000, pytest.param(20_000, marks=pytest.mark.thorough)])
 def test_thousands_of_random_queries_are_answered_alike(count: int) -> None:
     chance = random.Random(1)
-    assert [found for _ in range(count) if (found := difference(random_query(chance), ZONES[0], stream=False))] == []
+    for query in (random_query(chance) for _ in range(count)):
+        assert answer(query, ZONES[0]) == general(query, ZONES[0])
 
 
 @pytest.mark.parametrize("start", [b"\0", b"\x40" + b"a" * 64, b"\xc0\x0c", b"\x3f" + b"a" * 62], ids=bytes.hex)

@@ -100,7 +100,7 @@ def test_without_packets_there_is_nothing_to_wait_for() -> None:
         assert both.batches.exchange(reversed_bytes, no_failure) == 0
 
 
-def test_what_is_past_a_batch_is_left_for_the_next() -> None:
+def test_packets_past_a_batch_are_left_for_the_next() -> None:
     with ends() as both:
         both.send(*(bytes((number,)) for number in range(MAX_BATCH + 3)))
         assert both.batches.exchange(reversed_bytes, no_failure) == MAX_BATCH
@@ -109,7 +109,7 @@ def test_what_is_past_a_batch_is_left_for_the_next() -> None:
 
 
 @pytest.mark.parametrize("silent", ["", "a", "c", "ab", "bd", "abcd"])
-def test_what_has_no_response_is_left_out(silent: str) -> None:
+def test_packets_without_a_response_are_left_out(silent: str) -> None:
     with ends() as both:
         both.send(*(letter.encode() for letter in "abcd"))
         assert both.batches.exchange(lambda query: None if query.decode() in silent else query, no_failure) == 4
@@ -161,7 +161,7 @@ def test_an_error_in_receiving_is_raised_and_the_next_batch_is_answered() -> Non
         assert both.received() == [b"a"]
 
 
-def test_of_a_packet_that_is_too_long_the_start_is_received() -> None:
+def test_a_packet_that_is_too_long_is_cut_off() -> None:
     seen: list[bytes] = []
     with ends() as both:
         both.send(b"a" * 9000, b"b" * 4096, b"", b"c")
@@ -176,7 +176,7 @@ def test_a_closed_socket_is_an_error() -> None:
         both.batches.exchange(reversed_bytes, no_failure)
 
 
-def test_where_the_calls_are_refused_there_are_no_batches() -> None:
+def test_a_system_that_refuses_the_calls_has_no_batches() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
         pass
     assert batches_of(closed, sources=False) is None

@@ -55,9 +55,9 @@ def test_a_name_appears_when_its_zone_does() -> None:
 
 
 def test_the_soa_is_made_of_the_settings_and_the_serial() -> None:
-    zone = build_zone(Records(serial=2**32 + 9), ZoneSettings(("ts.net",), ttl=30, ns_name="ns.example.org"))
+    zone = build_zone(Records(serial=2**32 + 2**31 + 9), ZoneSettings(("ts.net",), ttl=30, ns_name="ns.example.org"))
     response = parsed(answer(wire("ts.net", "SOA"), zone))
-    assert texts(response) == ["ns.example.org. hostmaster.ts.net. 9 3600 600 86400 30"]
+    assert texts(response) == ["ns.example.org. hostmaster.ts.net. 2147483657 3600 600 86400 30"]
     assert texts(parsed(answer(wire("ts.net", "NS"), zone))) == ["ns.example.org."]
 
 
@@ -72,7 +72,9 @@ def test_unchanged_names_are_not_compiled_again() -> None:
 
 
 def test_the_zone_that_a_new_one_is_made_of_stays_as_it_is() -> None:
-    old, fresh = compiled(RECORDS), compiled(RECORDS)
+    records = RECORDS.model_copy(update={"ip4": {**RECORDS.ip4, "odd.ts.net": ["bad"]}})
+    old, fresh = compiled(records), compiled(records)
+    assert old.problems
     compiled(Records(ip4={"new.ts.net": ["192.0.2.1"]}), upon=old)
     assert (old.zone.nodes, old.children, old.problems) == (fresh.zone.nodes, fresh.children, fresh.problems)
 

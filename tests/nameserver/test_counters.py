@@ -58,7 +58,7 @@ def test_a_query_is_counted_by_type_and_rcode(case: Case) -> None:
 
 
 @pytest.mark.parametrize("query", [b"", b"\x12\x34\x80" + bytes(20), bytes(12), wire(DB)[:-1], wire(DB) + b"?"])
-def test_what_is_no_query_is_malformed(query: bytes) -> None:
+def test_a_packet_that_is_no_query_is_malformed(query: bytes) -> None:
     counts = Counts()
     answer(query, ZONE, counts)
     answer(wire(DB), ZONE, counts)

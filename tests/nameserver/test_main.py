@@ -5,6 +5,7 @@ import json
 import logging
 import socket
 import sys
+from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
 
@@ -36,18 +37,21 @@ async def test_names_are_servfail_and_probes_not_ready_until_good_records_come(t
         assert {json.loads(line)["level"] for line in running.log} == {"info", "warning"}
 
 
-async def test_the_api_server_is_followed_and_the_file_left(tmp_path: Path) -> None:
+async def test_the_api_server_is_followed_and_the_file_left_until_it_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "records.json"
     path.write_text(DOCUMENT)
-    async with api_server("tailscale") as api:
-        api.write("dnsrecords", render(Records(ip4={DB: ["100.64.0.77"]})))
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(api_server("tailscale"))
+        api.write("dnsrecords", render(Records(ip4={DB: ["100.64.0.77"]}, serial=5)))
         arguments = ("--api-server", api.url, "--namespace", "tailscale", "--service-account", str(tmp_path))
         async with nameserver(path, *arguments) as running:
             await running.says("as the API server has them")
             assert texts(await running.ask(DB)) == ["100.64.0.77"]
-            api.write("dnsrecords", render(Records(ip4={DB: ["100.64.0.78"]})))
+            api.write("dnsrecords", render(Records(ip4={DB: ["100.64.0.78"]}, serial=6)))
             while texts(await running.ask(DB)) != ["100.64.0.78"]:
                 continue
+            await stack.aclose()
+            await running.says("serving 7 names, as the file has them")
 
 
 @pytest.mark.thorough

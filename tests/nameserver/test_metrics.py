@@ -1,6 +1,8 @@
 """Tests of what Prometheus reads."""
 
+import socket
 from collections.abc import AsyncIterator
+from contextlib import closing
 
 import aiohttp
 import dns.asyncquery
@@ -10,9 +12,11 @@ from tsnameserver.metrics import Metrics, metrics_pages
 from tsnameserver.pages import serving_pages
 from tsnameserver.reloads import Reloads
 from tsnameserver.sockets import Endpoint, bind
+from tsnameserver.udp import UdpServer
+from tsnameserver.zone import Serving
 
 from tests.nameserver.conftest import Running, running_server
-from tests.nameserver.samples import make_query
+from tests.nameserver.samples import make_query, sample_zone
 
 RELOADS = Reloads(
     loaded=3, failed=1, names=6, ip4=44, ip6=2, serial=7, newest=1700000000.5,
@@ -78,13 +82,29 @@ async def test_servers_are_told_of_with_their_own_numbers(scraped: Scraped) -> N
     server = scraped.server
     server.udp.failures, server.tcp.failures = 1, 2
     server.udp.counts.malformed, server.tcp.counts.malformed = 3, 4
-    server.udp.queued, server.tcp.evicted = 5, 6
+    server.udp.queued, server.tcp.evicted, server.tcp.accepted = 5, 6, 7
     assert await scraped.counted("dns_failures") == {"udp 1": 1, "tcp 1": 2}
     assert await scraped.counted("dns_malformed") == {"udp 1": 3, "tcp 1": 4}
     assert await scraped.counted("udp_batched") == {"": 5}
     assert await scraped.counted("tcp_connections_evicted") == {"": 6}
     assert await scraped.samples("tsnameserver_tcp_connections_open") == {"": 0}
     assert await scraped.samples("tsnameserver_udp_dropped_total") == {"": 0}
+
+
+def test_packets_without_room_are_told() -> None:
+    sockets = bind([Endpoint("::1", 0)], None)
+    bound = sockets.pairs[0].udp
+    server = UdpServer(bound, Serving(sample_zone()))
+    with closing(sockets), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as client:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        for _ in range(100):
+            client.sendto(b"", bound.getsockname())
+        page = metrics_pages(Metrics([server], [], RELOADS))["/metrics"]().text
+        dropped = server.dropped() or 0
+    assert dropped > 0
+    where = f"dns://[::1]:{server.endpoint.port}"
+    assert f'tsnameserver_udp_dropped_total{{server="{where}"}} {dropped}\n' in page
+    assert f'tsnameserver_dns_malformed_total{{server="{where}",proto="udp",family="2"}} 0\n' in page
 
 
 SERIES = {

@@ -34,7 +34,7 @@ def test_a_record_before_the_opt_record_is_skipped() -> None:
 
 
 @given(st.binary(min_size=12, max_size=100))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+def test_random_bytes_are_read_or_refused(data: bytes) -> None:
     try:
         query = parse_query(data)
     except FormatError:

@@ -12,7 +12,7 @@ UPSTREAM = (
 )
 
 
-def test_what_upstream_writes_is_written_the_same() -> None:
+def test_a_document_of_upstreams_is_written_the_same() -> None:
     assert render(parse(UPSTREAM)) == UPSTREAM
 
 
@@ -116,7 +116,7 @@ def test_a_leftover_of_a_larger_set_does_not_matter() -> None:
     assert "n2of3.ts.net" not in merged.ip4
 
 
-def test_of_two_whole_sets_the_newer_counts() -> None:
+def test_the_newer_of_two_whole_sets_counts() -> None:
     merged = merge([Records(serial=1), shard(0, 1, serial=2)])
     assert merged is not None
     assert list(merged.ip4) == ["n0of1.ts.net"]
@@ -129,7 +129,7 @@ def test_a_whole_set_is_the_shards_themselves_in_order() -> None:
     assert [part is each for part, each in zip(parts, (first, second), strict=True)] == [True, True]
 
 
-def test_what_is_as_it_was_is_held_once() -> None:
+def test_addresses_that_are_as_they_were_are_held_once() -> None:
     old = Records(ip4={"a": ["192.0.2.1"], "b": ["192.0.2.2"]}, ip6={"a": ["2001:db8::1"]})
     new = Records(ip4={"a": ["192.0.2.1"], "b": ["192.0.2.3"]}, ip6={"a": ["2001:db8::1"]})
     before = new.model_copy(deep=True)

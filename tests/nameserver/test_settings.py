@@ -46,13 +46,13 @@ def test_how_to_log_is_read() -> None:
     assert (settings.log_level, settings.log_format, settings.metrics) == (logging.WARNING, "json", None)
 
 
-def test_a_variable_does_the_same_as_its_flag_and_the_flag_wins() -> None:
+def test_a_variable_does_the_same_as_its_flag_and_the_last_flag_wins() -> None:
     environment = {
         "TSNAMESERVER_LISTEN": ":53, [::1]:54",
         "TSNAMESERVER_TTL": "7",
         "TSNAMESERVER_ZONE": "ts.net,example.org",
     }
-    settings = read_settings(["--ttl", "9"], environment)
+    settings = read_settings(["--ttl", "8", "--ttl", "9"], environment)
     assert settings.listen == (Endpoint("", 53), Endpoint("::1", 54))
     assert settings.zone.origins == ("ts.net", "example.org")
     assert settings.zone.ttl == 9

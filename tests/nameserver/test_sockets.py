@@ -40,6 +40,13 @@ def test_a_taken_port_is_named(kind: socket.SocketKind) -> None:
             bind([Endpoint("127.0.0.1", 0), Endpoint("127.0.0.1", port)], None)
 
 
+def test_a_taken_port_of_the_probes_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ListenError, match=rf"127\.0\.0\.1:{port} by TCP: .*in use"):
+            bind([Endpoint("127.0.0.1", 0)], Endpoint("127.0.0.1", port))
+
+
 def test_a_pair_has_one_port_and_every_address_is_told() -> None:
     loopback = Endpoint("127.0.0.1", 0)
     sockets = bind([loopback], loopback, loopback)
@@ -50,6 +57,17 @@ def test_a_pair_has_one_port_and_every_address_is_told() -> None:
         assert sockets.metrics is not None
         ports = [each.getsockname()[1] for each in (pair.udp, sockets.health, sockets.metrics)]
         assert str(sockets) == "127.0.0.1:{}; probes on 127.0.0.1:{}; metrics on 127.0.0.1:{}".format(*ports)
+
+
+def test_a_port_is_bound_again_while_an_old_connection_lingers() -> None:
+    with closing(bind([Endpoint("127.0.0.1", 0)], None)) as sockets:
+        pair = sockets.pairs[0]
+        endpoint = pair.endpoint
+        with socket.create_connection(endpoint, timeout=30) as client:
+            pair.tcp.setblocking(True)
+            pair.tcp.accept()[0].close()  # who closes first has the connection linger
+            assert client.recv(1) == b""
+    bind([endpoint], None).close()
 
 
 def test_names_are_served_where_the_metrics_have_no_port(caplog: pytest.LogCaptureFixture) -> None:

@@ -84,7 +84,7 @@ async def test_a_client_that_reads_again_when_it_was_given_up_harms_nobody() -> 
             assert await client.ask() == ["100.64.0.1"]
 
 
-async def test_past_the_limit_the_most_silent_connection_goes() -> None:
+async def test_the_most_silent_connection_goes_when_there_are_too_many() -> None:
     async with (
         running_server(LOOPBACK, TcpLimits(connections=2)) as server,
         connected(server) as first,
@@ -100,7 +100,7 @@ async def test_past_the_limit_the_most_silent_connection_goes() -> None:
 
 async def test_a_client_past_its_share_loses_its_own_most_silent_connection() -> None:
     async with (
-        running_server(LOOPBACK, TcpLimits(client_connections=2)) as server,
+        running_server(LOOPBACK, TcpLimits(connections=3, client_connections=2)) as server,
         connected(server, "127.0.0.9") as other,
         connected(server) as first,
         connected(server) as second,

@@ -3,8 +3,10 @@
 import contextlib
 import random
 import socket
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple, cast
 
@@ -14,7 +16,7 @@ from tsnameserver.sockets import Endpoint, bind
 from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving, Zone
 
-from tests.nameserver.equality import ZONES, random_query
+from tests.nameserver.random_queries import ZONES, random_query
 from tests.nameserver.samples import parsed, sample_zone, texts, wire
 
 QUERY = wire("db.tail1234.ts.net")
@@ -87,13 +89,16 @@ def test_failures_that_go_on_are_said_again(caplog: pytest.LogCaptureFixture) ->
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 @pytest.mark.parametrize("batched", [False, True], ids=["single", "batched"])
 def test_an_error_of_the_socket_is_counted_and_the_next_query_answered(host: str, batched: bool) -> None:
+    *many, last = numbered(20)
     with ends(host, batched=batched) as both, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
         both.bound.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
+        both.send(*many)  # so many that the rest comes in a batch
         gone.sendto(QUERY, ("127.0.0.1", both.server.endpoint.port))
         gone.close()  # so that the response to it comes back as an error of the next call
+        both.send(b"", QUERY, last)
         both.server.start()
-        assert texts(parsed(both.ask())) == ["100.64.0.1"]
-        assert texts(parsed(both.ask())) == ["100.64.0.1"]
+        while both.client.recv(512)[:2] != last[:2]:
+            continue
         assert both.server.failures == 1
 
 
@@ -153,4 +158,23 @@ def test_a_thread_waits_without_failures_until_it_is_stopped() -> None:
         assert (both.server.alive, both.server.failures) == (True, 0)
         both.server.stop()
         both.server.join(1)
+        assert not both.server.alive
+
+
+def test_a_stop_ends_the_thread_while_queries_go_on_coming() -> None:
+    stopped = threading.Event()
+    with ends() as both, ThreadPoolExecutor(1) as others:
+
+        def flood() -> None:
+            while not stopped.is_set():
+                both.send(*numbered(50))
+
+        flooding = others.submit(flood)
+        both.server.start()
+        while not both.server.queued:
+            both.client.recv(512)
+        both.server.stop()
+        both.server.join(5)
+        stopped.set()
+        flooding.result()
         assert not both.server.alive

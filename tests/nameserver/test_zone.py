@@ -31,7 +31,7 @@ def test_names_between_two_apexes_exist() -> None:
     assert NESTED.find(wire_name("b.ts.net"), A, apex) is apex.nodata
 
 
-def test_any_is_the_first_rrset_that_there_is() -> None:
+def test_a_query_for_any_type_finds_the_first_rrset() -> None:
     apex = ZONE.apexes[wire_name("ts.net")]
     db, v6 = (ZONE.nodes[wire_name(name)] for name in ("db.tail1234.ts.net", "v6.tail1234.ts.net"))
     assert db.a is not None

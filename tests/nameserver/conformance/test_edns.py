@@ -52,7 +52,7 @@ def check_badvers(response: dns.message.Message) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 100, 255])
-def test_10_another_version_is_badvers(ask: Ask, version: int) -> None:
+def test_10_versions_but_0_are_badvers(ask: Ask, version: int) -> None:
     for name in (DB, "no.ts.net"):
         check_badvers(ask(make_query(name, use_edns=version)))
 
@@ -108,7 +108,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize("case", SIZES, ids=lambda case: f"{case.name}-{case.payload}")
-def test_15_what_is_larger_than_the_client_takes_is_truncated(server: Server, case: Size) -> None:
+def test_15_a_response_larger_than_the_client_takes_is_truncated(server: Server, case: Size) -> None:
     query = make_query(case.name)
     if case.payload is not None:
         query.use_edns(0, payload=case.payload)

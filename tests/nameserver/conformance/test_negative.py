@@ -38,18 +38,18 @@ def test_28_a_name_has_no_records_of_other_types(ask: Ask, qtype: str) -> None:
 
 
 @pytest.mark.parametrize("name", [DB, "v4.tail1234.ts.net", "v6.tail1234.ts.net", "ts.net"])
-def test_29_any_is_one_rrset(ask: Ask, name: str) -> None:
+def test_29_a_query_for_any_type_gets_one_rrset(ask: Ask, name: str) -> None:
     response = ask(make_query(name, "ANY"))
     assert (response.rcode(), response.authority) == (dns.rcode.NOERROR, [])
     assert len(response.answer) == 1
 
 
-def test_29_any_of_a_name_without_data_is_nodata(ask: Ask) -> None:
+def test_29_a_query_for_any_type_of_a_name_without_data_is_nodata(ask: Ask) -> None:
     check_nodata(ask(make_query("none.tail1234.ts.net", "ANY")))
 
 
 @pytest.mark.parametrize("rdclass", ["CH", "HS", "ANY", "NONE"])
-def test_30_another_class_is_refused(ask: Ask, rdclass: str) -> None:
+def test_30_classes_but_in_are_refused(ask: Ask, rdclass: str) -> None:
     for name in (DB, "ts.net", "no.ts.net", "example.org"):
         response = ask(make_query(name, rdclass=rdclass))
         assert response.rcode() == dns.rcode.REFUSED

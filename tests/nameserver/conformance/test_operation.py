@@ -138,7 +138,7 @@ def seconds_to_stop(records: Path, number: signal.Signals) -> float:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
-def test_48_a_signal_ends_it_within_a_second(records_file: Path, number: signal.Signals) -> None:
+def test_48_a_signal_ends_the_nameserver_within_a_second(records_file: Path, number: signal.Signals) -> None:
     tries = (seconds_to_stop(records_file, number) for _ in range(3))  # a busy machine may take longer once
     assert any(seconds < 1 for seconds in tries)
 
@@ -158,7 +158,7 @@ def test_48_queries_that_have_arrived_before_a_signal_are_answered(records_file:
         assert stream.read() == b""
 
 
-def test_48_while_it_drains_it_answers_and_is_not_ready(records_file: Path) -> None:
+def test_48_a_nameserver_that_drains_answers_and_is_not_ready(records_file: Path) -> None:
     with nameserver(records_file, "--drain", "1") as server:
         started = time.monotonic()
         server.process.terminate()

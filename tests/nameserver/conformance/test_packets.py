@@ -111,7 +111,7 @@ def test_35_records_in_a_query_are_ignored_or_malformed(send: Send, counts: tupl
 
 
 @pytest.mark.parametrize("opcode", [1, 2, 4, 5], ids=["IQUERY", "STATUS", "NOTIFY", "UPDATE"])
-def test_36_another_kind_of_request_is_not_implemented_or_refused(send: Send, opcode: int) -> None:
+def test_36_updates_and_the_like_are_not_implemented_or_refused(send: Send, opcode: int) -> None:
     zone = IN_TS_NET + struct.pack("!HH", 6, 1)
     flags = opcode << 11
     whole = message(zone, RECORD, counts=(1, 0, 1, 0), flags=flags | 0x400)

@@ -1,14 +1,12 @@
-"""Random queries, and how the answers of the fast path and of the general one differ."""
+"""Random queries of zones: near their names, of sizes near the limits, now and then malformed."""
 
 import random
 import struct
-from typing import NamedTuple
 
-from tsnameserver.answer import answer, general
 from tsnameserver.compiler import build_zone, empty_zone
 from tsnameserver.names import wire_name
 from tsnameserver.records import Records
-from tsnameserver.zone import Zone, ZoneSettings
+from tsnameserver.zone import ZoneSettings
 
 from tests.nameserver.samples import RECORDS, SETTINGS
 
@@ -39,14 +37,6 @@ NAMES = tuple(
 )
 QTYPES = (*(1,) * 8, *(28,) * 6, 2, 5, 6, 12, 15, 16, 33, 35, 64, 65, 97, 251, 252, 255, 1000, 0x4101)
 _OPT_SIZES = (0, 100, 511, 512, 513, 700, 1231, 1232, 1233, 4096, 65535)
-
-
-class Difference(NamedTuple):
-    """A query that the two paths don't agree on."""
-
-    query: bytes
-    fast: bytes | None
-    general: bytes | None
 
 
 def near(name: bytes, chance: random.Random) -> bytes:
@@ -104,9 +94,3 @@ def _random_opt(chance: random.Random) -> bytes:
     flags = chance.choice((0, 0, 0, 0x8000, 0x8000, 0x80, 0xFFFF))
     options = b"" if chance.random() < 0.8 else struct.pack("!HH", chance.choice((3, 8, 10, 100)), 2) + b"ab"
     return struct.pack("!BHHBBHH", 0, 41, chance.choice(_OPT_SIZES), 0, version, flags, len(options)) + options
-
-
-def difference(query: bytes, zone: Zone, *, stream: bool) -> Difference | None:
-    """Return how the two paths differ, if they do."""
-    fast, slow = answer(query, zone, stream=stream), general(query, zone, stream=stream)
-    return None if fast == slow else Difference(query, fast, slow)
