@@ -25,7 +25,7 @@ def query_file(folder: Path, *queries: Query) -> Path:
     return path
 
 
-LOADS = [Load(0.2), Load(0.3, rate=2000), Load(0.2, outstanding=20, connections=4)]
+LOADS = [Load(0.2), Load(0.3, rate=2000), Load(0.4, outstanding=20, connections=4)]
 
 
 @pytest.mark.parametrize("load", LOADS, ids=["saturated", "paced", "tcp"])
@@ -34,6 +34,9 @@ def test_every_query_is_answered_rightly(client: Client, ours: Server, tmp_path:
     assert seen.sent == seen.hits + seen.misses == sum(count for _, count in seen.histogram)
     assert (seen.wrong, seen.lost, seen.stray, seen.resets, seen.dropped) == (0, 0, 0, 0, 0)
     assert seen.misses == pytest.approx(0.1 * seen.sent, rel=0.5)
+    assert seen.histogram[-1][0] < 2e9
+    if load.connections:
+        assert seen.sent > 400  # past a hundred queries a connection is made anew
     if load.rate:
         ran = seen.seconds - seen.own_gap_ns / 1e9  # less the time that the machine stopped the client
         assert 1000 * ran < seen.sent <= 2000 * seen.seconds + 1
