@@ -36,6 +36,7 @@ def test_a_port_that_is_taken_is_not_free(kind: socket.SocketKind) -> None:
 def test_a_server_answers_if_the_answer_is_right(ours: Server) -> None:
     assert answers(ours.port, hit(*list(addresses(NAMES).items())[-1]))
     assert answers(ours.port, miss(f"missing.{DOMAIN}"))
+    assert not answers(ours.port, miss(next(iter(addresses(1)))))
     assert not answers(ours.port, hit(f"missing.{DOMAIN}", "100.64.0.1"))
     assert not answers(ours.port, hit(next(iter(addresses(1))), "100.64.0.99"))
 

@@ -68,4 +68,5 @@ def test_a_short_soak_loses_nothing_and_serves_its_changes(client: Client, tmp_p
     assert seen.hits + seen.misses + seen.lost == seen.sent
     assert seen.junk > 0
     assert run.changes == len(run.memory) >= 3
+    assert all(10 < each < 500 for each in run.memory)
     assert run.served > 0

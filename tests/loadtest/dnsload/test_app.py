@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from dnsload.app import choose_engine, every_target, make_workload
+from dnsload.app import choose_engine, every_target, make_session, make_workload
+from dnsload.checking import Fate
 from dnsload.errors import InputError
 from dnsload.settings import Settings, read_settings
 
@@ -46,6 +47,24 @@ def test_questions_are_the_records_unless_others_are_named(tmp_path: Path) -> No
     listed.write_text("db.ts.net MX\n")
     named = make_workload(settings(*records, "--names", str(listed), "--name", f"{NAMES[0]} A"))
     assert [str(asked.question) for asked in named.pool] == ["db.ts.net MX", f"{NAMES[0]} A"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags", "fate"),
+    [
+        ("--types AAAA", 0x84, Fate.RIGHT),
+        ("--types AAAA", 0x80, Fate.WRONG),
+        ("--types AAAA --resolver", 0x80, Fate.RIGHT),
+        ("--types AAAA", 0x86, Fate.TRUNCATED),
+        ("--types AAAA --tcp", 0x86, Fate.WRONG),
+    ],
+)
+def test_answers_are_held_against_records_transport_and_kind_of_server(
+    tmp_path: Path, arguments: str, flags: int, fate: Fate
+) -> None:
+    session = make_session(settings("--records", str(records_file(tmp_path)), *arguments.split()))
+    nodata = bytes((flags, 0)) + session.workload.pool[0].packet[2:]
+    assert session.checker.judge(0, nodata).fate is fate
 
 
 def test_a_file_without_names_is_an_input_error(tmp_path: Path) -> None:

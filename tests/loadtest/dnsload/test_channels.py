@@ -23,6 +23,15 @@ async def test_a_connection_that_ends_is_made_again(tmp_path: Path) -> None:
     assert totals.answered > 40
 
 
+async def test_the_queries_of_a_connection_that_ends_are_lost_at_once(tmp_path: Path) -> None:
+    pace = ("--concurrency", "4", "--duration", "0.3", "--timeout", "20")
+    async with tcp_responder(lambda *_: None, close_after=2) as target:
+        report = (await conduct("asyncio", target, tmp_path, *TCP, *pace)).report
+    assert report.totals.lost == report.totals.sent > 4
+    assert report.totals.connections_failed > 2
+    assert report.seconds < 10
+
+
 async def test_refused_connections_are_loss_and_said(tmp_path: Path) -> None:
     async with tcp_responder() as target:
         pass

@@ -56,7 +56,9 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     ],
 )
 def test_the_nameserver_answers_every_query_right(server: Server, how: str) -> None:
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     report = run(small(read_settings([*server.arguments, *EVERYTHING.split(), *how.split()])))
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert (report.failures, report.wrong_examples, report.interrupted) == ([], [], False)
     assert report.totals.answered == report.totals.sent > 100
     assert {"NOERROR", "NXDOMAIN"} == {*report.totals.rcodes}

@@ -53,12 +53,12 @@ def test_steps_have_their_own_tallies_and_what_comes_late_is_the_lasts() -> None
 
 def test_a_lost_query_belongs_to_the_step_that_sent_it() -> None:
     recording, _ = recorded(2, window=1, steps=2, step_seconds=2)
-    recording.tally.lost += 5
+    recording.tally.lost, recording.tally.late = 5, 4
     recording.turn(START + 3 * SECOND)
-    recording.tally.lost += 7
+    recording.tally.lost, recording.tally.late = 7, 6
     recording.end(START + 4 * SECOND)
-    assert [step.lost for step in recording.steps] == [5, 7]
-    assert recording.total.lost == 12
+    assert [(step.lost, step.late) for step in recording.steps] == [(5, 4), (7, 6)]
+    assert (recording.total.lost, recording.total.late) == (12, 10)
 
 
 def test_memory_is_that_of_this_process() -> None:
