@@ -42,11 +42,6 @@ PARENTS = {
 }
 
 
-def parents(*default: str) -> pytest.MarkDecorator:
-    """Parametrize over PARENTS; all but the *default* are thorough."""
-    return pytest.mark.parametrize("parent", cases(PARENTS, *default))
-
-
 async def said(world: World, parent: Parent, reason: str = "") -> str:
     """Return what is said on *parent* for *reason*, in the Event and in its condition if it has one."""
     wanted = reason or parent.reason
@@ -62,8 +57,8 @@ async def up(world: World, parent: Parent) -> bool:
     return await world.proxy(parent.obj) is not None
 
 
-@parents("connector", "ingress")
-async def test_tags_that_are_refused_are_said_with_the_lines_to_add(world: World, parent: Parent) -> None:
+async def test_tags_that_are_refused_are_said_with_the_lines_to_add(world: World) -> None:
+    parent = PARENTS["ingress"]
     world.control.policy_tags = set()
     await world.apply(backend(), parent.obj)
     assert OWNERS in await world.eventually(lambda: said(world, parent))
@@ -73,26 +68,26 @@ async def test_tags_that_are_refused_are_said_with_the_lines_to_add(world: World
     await world.eventually(lambda: up(world, parent))
 
 
-@parents("exposed")
-async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world: World, parent: Parent) -> None:
+async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world: World) -> None:
+    parent = PARENTS["exposed"]
     world.control.scopes.remove("auth_keys")
-    await world.apply(backend(), parent.obj)
+    await world.apply(parent.obj)
     assert "scope Auth Keys (auth_keys)" in await world.eventually(lambda: said(world, parent))
     world.control.scopes.add("auth_keys")
     await world.eventually(lambda: up(world, parent))
 
 
-@parents("egress")
-async def test_a_parent_that_is_refused_can_be_deleted(world: World, parent: Parent) -> None:
+async def test_a_parent_that_is_refused_can_be_deleted(world: World) -> None:
+    parent = PARENTS["connector"]
     world.control.policy_tags = set()
-    await world.apply(parent.obj, backend())
+    await world.apply(parent.obj)
     await world.eventually(lambda: said(world, parent))
     await world.delete(parent.obj)
     await world.eventually(lambda: world.gone(parent.obj))
     assert await world.leftovers(parent.obj) == []
 
 
-@parents("ingress")
+@pytest.mark.parametrize("parent", cases(PARENTS, "ingress"))
 async def test_a_call_that_the_server_lacks_is_said_and_not_asked_for_again(world: World, parent: Parent) -> None:
     for _ in range(20):
         world.control.answer("404 page not found\n", status=404, path="/keys", headers=PLAIN)

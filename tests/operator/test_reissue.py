@@ -33,16 +33,15 @@ KINDS = {
     "ingress": Kind(ingress(), "web"),
     "connector": Kind(connector(), "router-connector"),
 }
-EGRESS, CONNECTOR = KINDS["egress"], KINDS["connector"]
+EGRESS = KINDS["egress"]
 READY = {"Service": ("TailscaleProxyReady", "ProxyCreated"), "Connector": ("ConnectorReady", "ConnectorCreated")}
 """The condition of a kind and its reason where all is well; an Ingress has none."""
 GATES = connector(exitNode=True, replicas=3, hostnamePrefix="gate")
 
 
-def kinds(default: str, *others: str) -> pytest.MarkDecorator:
-    """Parametrize over KINDS, or the *others* of them; all but the *default* are thorough."""
-    chosen = {name: kind for name, kind in KINDS.items() if not others or name in (default, *others)}
-    return pytest.mark.parametrize("kind", cases(chosen, default))
+def kinds(default: str) -> pytest.MarkDecorator:
+    """Parametrize over KINDS; all but the *default* are thorough."""
+    return pytest.mark.parametrize("kind", cases(KINDS, default))
 
 
 async def start(world: World, kind: Kind) -> Proxy:
@@ -65,12 +64,6 @@ def only_device(world: World) -> Device:
     return device
 
 
-async def secret_of(world: World, parent: Object) -> Object:
-    """Return the Secret of the proxy of *parent*."""
-    (secret,) = await world.children(SECRET, parent)
-    return secret
-
-
 @kinds("egress")
 @pytest.mark.parametrize("lose", cases(LOSSES, "deleted"))
 async def test_a_lost_device_comes_back_under_its_name(world: World, kind: Kind, lose: Lose) -> None:
@@ -85,8 +78,8 @@ async def test_a_lost_device_comes_back_under_its_name(world: World, kind: Kind,
     assert not await world.writes_when_left_alone()
 
 
-@kinds("connector", "egress")
-async def test_a_key_that_died_unused_is_replaced(cluster: World, kind: Kind) -> None:
+async def test_a_key_that_died_unused_is_replaced(cluster: World) -> None:
+    kind = KINDS["connector"]
     cluster.control.dead_keys = 1
     async with running_operator(cluster):
         await start(cluster, kind)
@@ -151,7 +144,8 @@ async def test_a_parent_that_goes_while_its_proxy_logs_in_anew_leaves_nothing(wo
 
 async def asked_or_given(world: World, kind: Kind) -> bool:
     """Tell whether the proxy has asked for a key, or was given one since."""
-    state = Proxy({}, {}, await secret_of(world, kind.parent), {}).state
+    (secret,) = await world.children(SECRET, kind.parent)
+    state = Proxy({}, {}, secret, {}).state
     return "reissue_authkey" in state or len(world.control.keys) > 1
 
 
@@ -193,11 +187,10 @@ async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none
         assert len(cluster.control.keys) == 2
 
 
-@kinds("egress", "connector")
-async def test_a_request_that_a_working_proxy_left_behind_costs_it_nothing(cluster: World, kind: Kind) -> None:
+async def test_a_request_that_a_working_proxy_left_behind_costs_it_nothing(cluster: World) -> None:
     async with running_operator(cluster):
-        before = await start(cluster, kind)
-    await cluster.change(await secret_of(cluster, kind.parent), {"stringData": {"reissue_authkey": ""}})
+        before = await start(cluster, EGRESS)
+    await cluster.change(before.secret, {"stringData": {"reissue_authkey": ""}})
     async with running_operator(cluster):
         assert not await cluster.writes_when_left_alone()
     assert only_device(cluster).node_id == before.state["device_id"]
@@ -216,18 +209,17 @@ async def test_a_secret_that_is_deleted_by_hand_makes_the_proxy_log_in_anew_unde
     assert not await world.writes_when_left_alone()
 
 
-@kinds("egress", "ingress")
-async def test_a_secret_that_lost_its_labels_keeps_its_device(world: World, kind: Kind) -> None:
-    before = await start(world, kind)
+async def test_a_secret_that_lost_its_labels_keeps_its_device(world: World) -> None:
+    before = await start(world, EGRESS)
     await world.change(before.secret, {"metadata": {"labels": None}})
-    await world.eventually(lambda: world.children(SECRET, kind.parent))
-    after = await well(world, kind)
+    await world.eventually(lambda: world.children(SECRET, EGRESS.parent))
+    after = await well(world, EGRESS)
     assert (after.state["device_id"], len(world.control.keys)) == (before.state["device_id"], 1)
     assert not await world.writes_when_left_alone()
 
 
-@kinds("ingress", "connector")
-async def test_a_device_id_that_is_removed_by_hand_costs_no_key(world: World, kind: Kind) -> None:
+async def test_a_device_id_that_is_removed_by_hand_costs_no_key(world: World) -> None:
+    kind = KINDS["ingress"]
     before = await start(world, kind)
     await world.change(before.secret, {"data": {"device_id": None}})
     await world.settled()

@@ -316,6 +316,18 @@ async def test_a_secret_that_was_deleted_costs_the_device_that_it_had(sim: Clust
     assert not sim.control.devices
 
 
+async def test_a_secret_that_was_deleted_costs_the_last_device_that_it_had(
+    sim: ClusterSim, auth_keys: AuthKeys
+) -> None:
+    for _ in range(2):
+        put_secret(sim, config={}, device_id=join(sim, connected=True).node_id)
+        await obtained(auth_keys, seen(sim))
+    first, _ = sim.control.devices
+    sim.store.delete(kinds.SECRET, OPERATOR_NAMESPACE, "ts-db-0")
+    await obtained(auth_keys, seen(sim))
+    assert [*sim.control.devices] == [first]
+
+
 async def test_the_device_of_a_deleted_secret_is_known_until_it_could_be_deleted(
     sim: ClusterSim, auth_keys: AuthKeys
 ) -> None:

@@ -345,6 +345,7 @@ async def test_a_holder_that_went_since_the_list_is_not_in_the_way(tailnet: Tail
     tailnet.control.delete_device(tailnet.control.devices[holder.node_id])
     await tailnet.change(take_name(device))
     assert tailnet.control.devices[device.node_id].name == FQDN
+    assert tailnet.devices.known(holder.node_id) is None
     [news] = tailnet.tell()
     assert "deleted" not in news.message
 

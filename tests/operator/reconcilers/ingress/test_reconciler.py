@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from clustersim.faults import Failure
-from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Object, Resource, uid
+from tsoperator.api.names import FINALIZER, INGRESS_CONTROLLER
+from tsoperator.api.objects import INGRESSCLASS, SECRET, SERVICE, STATEFULSET, Object, Resource, uid
 
 from tests.support.certificates import certificate_for
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
@@ -332,6 +332,23 @@ async def test_an_ingress_class_that_is_not_there_is_logged_once(
         await cluster.eventually(lambda: cluster.proxy(ingress()))
         await cluster.eventually(lambda: cluster.proxy(second))
     assert [record.message for record in caplog.records].count(NO_CLASS) == 1
+
+
+async def test_an_ingress_class_that_goes_again_is_logged_again(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    metadata, spec = {"name": "private"}, {"controller": INGRESS_CONTROLLER}
+    right = {"apiVersion": INGRESSCLASS.api_version, "kind": INGRESSCLASS.kind, "metadata": metadata, "spec": spec}
+    await cluster.apply(backend(), ingress())
+    await cluster.change(ingress(), {"spec": {"ingressClassName": "private"}})
+    async with running_operator(cluster, ingress_class="private"):
+        await cluster.eventually(lambda: cluster.proxy(ingress()))
+        for change in (cluster.apply, cluster.delete):
+            await change(right)
+            await cluster.settled()
+            await cluster.annotate(ingress(), {"example.org/look": change.__name__})
+            await cluster.settled()
+    assert [record.message for record in caplog.records].count(NO_CLASS) == 2
 
 
 async def test_an_ingress_and_a_service_of_one_name_have_proxies_of_their_own(world: World) -> None:
