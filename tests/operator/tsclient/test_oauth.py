@@ -82,6 +82,21 @@ async def test_a_token_is_renewed_shortly_before_it_ends(
     assert await tokens.token() != first
 
 
+async def test_a_token_ages_from_the_request_for_it(
+    session: aiohttp.ClientSession, url: str, control: Control, files: CredentialFiles, clock: Clock
+) -> None:
+    async def pause(_: float) -> None:
+        clock.now += 1000
+
+    tokens = TokenSource(Transport(session, url, Retry(sleep=pause)), files, clock)
+    control.fail(503, path=TOKEN)
+    first = await tokens.token()
+    clock.now += 3539 - 1000
+    assert await tokens.token() == first
+    clock.now += 1
+    assert await tokens.token() != first
+
+
 async def test_rotated_credentials_are_used_at_once(
     tokens: TokenSource, control: Control, files: CredentialFiles
 ) -> None:
