@@ -348,6 +348,12 @@ async def test_a_patch_of_the_parent_is_what_the_report_goes_by(ground: Ground) 
     assert ground.parent["spec"] == {"nameserver": {}}
 
 
+async def test_a_patch_of_a_child_of_the_parents_kind_is_not_the_parent(ground: Ground) -> None:
+    parent, other = ground.put(child("a")), ground.put(child("b"))
+    patch = Patch(CONFIGMAP, key_of(other), {"data": {"k": "v"}})
+    assert await ground.applier.apply(parent, Plan(steps=[patch])) == parent
+
+
 async def test_what_is_gone_already_is_deleted(ground: Ground) -> None:
     old = ground.put(child("old"))
     ground.sim.store.delete(kinds.CONFIGMAP, *key_of(old))
