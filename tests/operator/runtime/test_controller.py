@@ -12,7 +12,7 @@ from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
 from tsoperator.runtime.result import DONE, Pending, Result, TerminalError
 from tsoperator.runtime.workqueue import Backoff, WorkQueue
 
-from tests.support.virtual_time import now, run
+from tests.support.virtual_time import in_virtual_time, now, run
 
 A, B = Key("default", "a"), Key("default", "b")
 
@@ -261,13 +261,11 @@ def test_a_conflict_that_does_not_end_is_logged(caplog: pytest.LogCaptureFixture
     assert levels(caplog) == [("WARNING", False)]
 
 
-def test_a_terminal_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        ground = Ground(Script(TerminalError("no such zone")))
-        await ground.run(1, A)
-        await ground.run(1, A)
-
-    run(main())
+@in_virtual_time
+async def test_a_terminal_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    ground = Ground(Script(TerminalError("no such zone")))
+    await ground.run(1, A)
+    await ground.run(1, A)
     assert levels(caplog) == [("WARNING", False)]
 
 
@@ -362,17 +360,15 @@ async def slow(_key: Key) -> Result:
     return DONE
 
 
-def test_the_queue_is_read_when_scraped() -> None:
-    async def main() -> None:
-        ground = Ground(slow, Policy(workers=1))
-        async with asyncio.TaskGroup() as group:
-            group.create_task(ground.run(15, A, B))
-            await asyncio.sleep(5)
-            assert ground.value("tsoperator_queue_depth") == 1
-            assert ground.value("tsoperator_active_workers") == 1
-            assert ground.value("tsoperator_queue_adds_total") == 2
-
-    run(main())
+@in_virtual_time
+async def test_the_queue_is_read_when_scraped() -> None:
+    ground = Ground(slow, Policy(workers=1))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ground.run(15, A, B))
+        await asyncio.sleep(5)
+        assert ground.value("tsoperator_queue_depth") == 1
+        assert ground.value("tsoperator_active_workers") == 1
+        assert ground.value("tsoperator_queue_adds_total") == 2
 
 
 def test_waiting_and_working_are_timed() -> None:

@@ -6,7 +6,7 @@ from tsoperator.api.objects import EVENT, Key, Object, Resource
 from tsoperator.kube.errors import AlreadyExists, Denied, KubeError, NotFound, Unreachable
 from tsoperator.runtime.events import CALL_TIMEOUT, MESSAGE_LIMIT, EventRecorder, Quiet
 
-from tests.support.virtual_time import now, run, wall
+from tests.support.virtual_time import in_virtual_time, now, run, wall
 
 INGRESS: Object = {
     "apiVersion": "networking.k8s.io/v1",
@@ -217,15 +217,13 @@ def test_a_hanging_api_server_holds_nobody_up_for_long() -> None:
     assert run(main()) == CALL_TIMEOUT
 
 
-def test_trouble_after_a_success_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        server = EventServer()
-        events = recorder(server)
-        for number, error in enumerate((Unreachable("refused"), None, Unreachable("refused"))):
-            server.error = error
-            await events.event(INGRESS, "Normal", "R", str(number))
-
-    run(main())
+@in_virtual_time
+async def test_trouble_after_a_success_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    server = EventServer()
+    events = recorder(server)
+    for number, error in enumerate((Unreachable("refused"), None, Unreachable("refused"))):
+        server.error = error
+        await events.event(INGRESS, "Normal", "R", str(number))
     assert len(caplog.records) == 2
 
 

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tsoperator.api.objects import Key
 from tsoperator.runtime.workqueue import Backoff, WorkQueue, nine_to_ten_tenths
 
-from tests.support.virtual_time import VirtualTimeLoop, now, run
+from tests.support.virtual_time import VirtualTimeLoop, in_virtual_time, now, run
 
 A, B = Key("default", "a"), Key("default", "b")
 STEADY = Backoff(jitter=lambda: 1.0)
@@ -39,19 +39,17 @@ def test_a_key_waits_once() -> None:
     assert run(main()) == [(A, 0), (B, 0)]
 
 
-def test_a_key_added_while_worked_on_comes_again_after_done() -> None:
-    async def main() -> None:
-        queue = WorkQueue()
-        queue.add(A)
-        await queue.get()
-        queue.add(A)
-        assert (len(queue), queue.working) == (1, 1)
-        queue.add(B)
-        assert await queue.get() == B
-        queue.done(A)
-        assert await queue.get() == A
-
-    run(main())
+@in_virtual_time
+async def test_a_key_added_while_worked_on_comes_again_after_done() -> None:
+    queue = WorkQueue()
+    queue.add(A)
+    await queue.get()
+    queue.add(A)
+    assert (len(queue), queue.working) == (1, 1)
+    queue.add(B)
+    assert await queue.get() == B
+    queue.done(A)
+    assert await queue.get() == A
 
 
 def test_a_waiting_worker_gets_a_key_when_it_is_added() -> None:

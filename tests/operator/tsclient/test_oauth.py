@@ -20,7 +20,7 @@ from tsoperator.tsclient.errors import (
 from tsoperator.tsclient.oauth import CredentialFiles, Credentials, IdentityFile, TokenSource
 from tsoperator.tsclient.transport import Retry, Transport
 
-from tests.operator.tsclient.conftest import Clock
+from tests.support.virtual_time import Clock
 
 TOKEN, EXCHANGE = "/api/v2/oauth/token", "/api/v2/oauth/token-exchange"
 
