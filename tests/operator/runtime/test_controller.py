@@ -178,13 +178,11 @@ def test_a_terminal_error_waits_for_a_change() -> None:
     assert times_of(TerminalError("no such zone")) == [0]
 
 
-def test_a_terminal_error_starts_the_back_off_anew() -> None:
-    async def main() -> int:
-        ground = Ground(Script(OSError("x"), OSError("x"), TerminalError("no such zone")))
-        await ground.run(10, A)
-        return ground.queue.failures(A)
-
-    assert run(main()) == 0
+@in_virtual_time
+async def test_a_terminal_error_starts_the_back_off_anew() -> None:
+    ground = Ground(Script(OSError("x"), OSError("x"), TerminalError("no such zone")))
+    await ground.run(10, A)
+    assert ground.queue.failures(A) == 0
 
 
 PATIENT = Policy(patience={PermissionError: Backoff(first=3, cap=10, jitter=lambda: 1.0)})

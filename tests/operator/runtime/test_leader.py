@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.kube.errors import Denied
 from tsoperator.runtime.leader import LeaderElector, LeadershipLost, Timing
@@ -406,7 +406,6 @@ def crashing(work: Callable[[], Awaitable[None]], link: Link, life: Life) -> Cal
     return work_and_crash
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.lists(LIVES, min_size=2, max_size=3))
 @in_virtual_time
 async def test_two_never_lead_at_once_and_one_leads_in_the_end(lives: list[Life]) -> None:
