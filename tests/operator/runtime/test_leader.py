@@ -351,6 +351,18 @@ async def test_what_keeps_us_from_the_lease_is_told_once(caplog: pytest.LogCaptu
     ]
 
 
+@in_virtual_time
+async def test_trouble_that_comes_back_after_a_renewal_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    candidate = Candidate(LeaseServer(), Diary(), "a")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(candidate.lead(until=30))
+        for away in (True, False, True, False):
+            await asyncio.sleep(5)
+            candidate.link.away = away
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert told == ["tailscale/operator: Unreachable: request lost"] * 2
+
+
 @pytest.mark.parametrize("seconds", [(15, 15, 2), (15, 10, 10), (15, 10, 0), (5, 10, 2)])
 def test_times_that_cannot_keep_two_leaders_apart_are_refused(seconds: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="a lease needs"):
