@@ -27,9 +27,10 @@ async def running(
     service_account: Path,
     offer: Callable[[Texts], Awaitable[None]],
     lose: Callable[[], Awaitable[None]] | None = None,
+    backoff: Backoff = SHORT,
 ) -> AsyncIterator[None]:
     """Follow the ConfigMaps at *url*; *lose* is told when they can't be followed."""
-    settings = ApiSettings(url, "tailscale", service_account, SHORT)
+    settings = ApiSettings(url, "tailscale", service_account, backoff)
     task = asyncio.create_task(ConfigMaps(settings, offer, lose or (lambda: asyncio.sleep(0))).follow())
     try:
         async with asyncio.timeout(30):
@@ -154,6 +155,19 @@ async def test_a_missing_role_is_explained_once(
             await api.arrivals.get()
     (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert "grant list and watch on configmaps in namespace tailscale to the ServiceAccount nameserver" in warning
+
+
+async def test_failures_are_forgotten_when_a_list_succeeds(
+    api: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After twelve failures in a row the next list would come in 20 seconds at the earliest."""
+    offers: asyncio.Queue[Texts] = asyncio.Queue()
+    async with running(api.url, tmp_path, offers.put, backoff=Backoff(first=0.02, most=60)), asyncio.timeout(10):
+        for number in range(13):
+            while len(api.watches) <= number:
+                await api.arrivals.get()
+            api.drop_connections()
+    assert [record.levelno for record in caplog.records][:12] == [logging.WARNING] * 12
 
 
 async def test_an_api_server_that_is_away_is_waited_for(tmp_path: Path) -> None:

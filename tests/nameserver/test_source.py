@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import time
 from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import NamedTuple
 
 import pytest
@@ -314,6 +315,26 @@ async def test_a_file_that_is_written_again_with_the_same_size_is_noticed(tmp_pa
         for name in ("a", "b", "c"):
             path.write_text(document(name))
             await offered(offers, document(name))
+
+
+class CoarsePath(PosixPath):
+    """A path on a file system of coarse time stamps: all that is written during a test has the same."""
+
+    now = 0  # nanoseconds since the epoch
+
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        found = super().stat(follow_symlinks=follow_symlinks)
+        return os.stat_result((*found[:7], 0, 0, 0), {"st_mtime_ns": self.now, "st_ctime_ns": self.now})
+
+
+async def test_a_second_change_within_one_time_stamp_is_noticed(tmp_path: Path) -> None:
+    CoarsePath.now = time.time_ns()
+    path = CoarsePath(tmp_path / "records.json")
+    path.write_text("one")
+    async with following(path) as offers:
+        await offered(offers, "one")
+        path.write_text("two")
+        await offered(offers, "two")
 
 
 async def test_a_file_that_cannot_be_read_is_offered_with_the_reason(tmp_path: Path) -> None:

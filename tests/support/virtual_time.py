@@ -1,12 +1,35 @@
-"""An event loop whose clock jumps to the next timer when nothing else is left to do."""
+"""An event loop whose clock jumps to the next timer when nothing else is left to do, and clocks that tests move."""
 
 import asyncio
+import functools
 import selectors
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Clock:
+    """A clock that only a test moves, in seconds."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Pauses:
+    """Remembers for how long it was to wait, instead of waiting."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        await asyncio.sleep(0)
 
 
 class _JumpingSelector(selectors.SelectSelector):
@@ -50,6 +73,16 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         result = runner.run(main)
     assert loop.errors == []
     return result
+
+
+def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Make a coroutine function a test that runs in virtual time."""
+
+    @functools.wraps(test)
+    def in_loop(*args: P.args, **kwargs: P.kwargs) -> None:
+        run(test(*args, **kwargs))
+
+    return in_loop
 
 
 def now() -> float:

@@ -67,6 +67,14 @@ class Reconciler(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Rounds:
+    """When everything is enqueued: again after *resync* seconds, and for *time_slice* seconds at a time."""
+
+    resync: float = RESYNC
+    time_slice: float = SLICE
+
+
+@dataclass(frozen=True, slots=True)
 class _Watch:
     """One kind that one reconciler watches. A change is enqueued after *delay* seconds."""
 
@@ -97,6 +105,7 @@ class Manager:
         policy: Policy | None = None,
         coalesce: Mapping[str, float] | None = None,
         feeds: Mapping[Resource, Feed] | None = None,
+        rounds: Rounds | None = None,
     ) -> None:
         """*coalesce* gives, by name of a reconciler, the seconds for which changes are gathered into one reconcile.
 
@@ -106,6 +115,7 @@ class Manager:
         self._reconcilers = reconcilers
         self._metrics = metrics
         self._policy = policy
+        self._rounds = rounds or Rounds()
         self._queues: dict[str, WorkQueue] = {}
         self._watches: list[_Watch] = []
         self._leads = asyncio.Event()
@@ -188,7 +198,7 @@ class Manager:
 
     async def _resync(self) -> None:
         while True:
-            await asyncio.sleep(RESYNC)
+            await asyncio.sleep(self._rounds.resync)
             await self._enqueue_all()
 
     async def _enqueue_all(self) -> None:
@@ -197,6 +207,6 @@ class Manager:
         for watch in self._watches:
             for obj in watch.feed.all(watch.resource):
                 watch.enqueue(obj)
-                if perf_counter() - start >= SLICE:
+                if perf_counter() - start >= self._rounds.time_slice:
                     await asyncio.sleep(0)
                     start = perf_counter()

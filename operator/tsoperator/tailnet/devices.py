@@ -18,7 +18,7 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import ControlError, Forbidden
-from tsoperator.tsclient.timeslice import TimeSlice
+from tsoperator.tsclient.timeslice import SECONDS, TimeSlice
 
 log = logging.getLogger(__name__)
 
@@ -70,8 +70,10 @@ class Devices:
     One list serves all proxies. It is read in the background, so that looking a device up never waits.
     """
 
-    def __init__(self, tailnet: TailnetClient, pace: Pace | None = None) -> None:
+    def __init__(self, tailnet: TailnetClient, pace: Pace | None = None, time_slice: float = SECONDS) -> None:
+        """An update of the table holds the event loop for *time_slice* seconds at a time."""
         self._tailnet = tailnet
+        self._time_slice = time_slice
         self._pace = pace or Pace()
         self._by_id: dict[str, Device] = {}
         self._ids: dict[str, tuple[str, ...]] = {}  # by lookup name; if several devices share it, `at` finds the last
@@ -176,7 +178,7 @@ class Devices:
 
     async def _update(self, listed: Mapping[str, Device]) -> None:
         """Update the table to *listed*, by node ID. An unchanged device is the same object in both."""
-        time_slice = TimeSlice()
+        time_slice = TimeSlice(self._time_slice)
         for node_id in self._by_id.keys() - listed.keys():
             self._correct(node_id, None)
             await time_slice.pause()

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tsoperator.api.device import Device
 from tsoperator.tsclient.models import DeviceList
-from tsoperator.tsclient.timeslice import TimeSlice
+from tsoperator.tsclient.timeslice import SECONDS, TimeSlice
 from tsoperator.tsclient.transport import Answer
 
 _SPACE: Final = rb"[ \t\r\n]*"
@@ -41,7 +41,9 @@ class _NotSplit(Exception):
 class DeviceListReader:
     """Reads one list of devices after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, time_slice: float = SECONDS) -> None:
+        """A read holds the event loop for *time_slice* seconds at a time."""
+        self._time_slice = time_slice
         self._known: dict[int, Device] = {}  # the devices of the last list, by a keyed 64-bit hash of their JSON
 
     async def read(self, answer: Answer) -> dict[str, Device]:
@@ -60,7 +62,7 @@ class DeviceListReader:
         found: dict[str, Device] = {}
         count, text, vain = 0, None, 0
         pieces = _Pieces.of(answer.blocks)
-        time_slice = TimeSlice()
+        time_slice = TimeSlice(self._time_slice)
         for piece in pieces:
             text = piece if text is None else text + pieces.separator + piece
             device = self._known.get(hash(text))

@@ -71,9 +71,10 @@ def test_a_device_that_is_not_known_is_left_alone(reported: str) -> None:
 
 
 def test_every_replica_gets_the_tags() -> None:
-    devices = [DEVICE, replace(DEVICE, node_id="n2", tags=())]
-    made = planned(proxy("n1", "n2", tags=OTHERS), view(*devices))
-    assert made == DevicePlan([], [SET_TAGS, replace(SET_TAGS, device="n2")], [])
+    tags = {"n1": OURS, "n2": (), "n3": (*OTHERS, *OURS)}
+    devices = [replace(DEVICE, node_id=node_id, tags=has) for node_id, has in tags.items()]
+    made = planned(proxy(*tags, tags=OTHERS), view(*devices))
+    assert made == DevicePlan([], [replace(SET_TAGS, device=node_id) for node_id in tags], [])
 
 
 def test_a_name_is_freed_for_each_new_replica_before_it_is_made() -> None:

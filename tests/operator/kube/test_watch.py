@@ -33,7 +33,7 @@ from tsoperator.kube.watch import (
     updates,
 )
 
-from tests.support.cluster import kube_client, running, serving, until
+from tests.support.cluster import Handler, kube_client, running, serving, until
 
 PACE = Pace(first_retry=0.02, last_retry=0.08, unserved=0.02, refused=0.16, jitter=lambda: 1.0)
 CONFIGMAPS = Selection(CONFIGMAP, "default")
@@ -407,8 +407,43 @@ async def test_versions_that_go_back_are_listed_again(last: Object) -> None:
     assert script.versions[:2] == ["1", "1"]
 
 
-async def test_after_a_good_watch_the_next_failure_is_a_first_one(caplog: pytest.LogCaptureFixture) -> None:
-    await Script(None, None, [], None, []).follow(5)
+@pytest.mark.parametrize("good", [[], [event("ADDED", "5"), FAILURE]], ids=["an end", "an event"])
+async def test_after_a_good_watch_the_next_failure_is_a_first_one(
+    good: list[Object], caplog: pytest.LogCaptureFixture
+) -> None:
+    await Script(None, None, good, *([] if good else [None]), [], current="5").follow(5)
+    assert [record.args[1] for record in caplog.records if isinstance(record.args, tuple)] == [1, 1]
+
+
+def silent(opened: asyncio.Queue[asyncio.Transport]) -> Handler:
+    """Return a server that lists nothing, whose watches stay open without an event; *opened* are their connections."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if "watch" not in request.query:
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []})
+        response = web.StreamResponse()
+        await response.prepare(request)
+        assert request.transport is not None
+        opened.put_nowait(request.transport)
+        await asyncio.Event().wait()
+        return response
+
+    return handler
+
+
+def passed(moment: float) -> bool:
+    return asyncio.get_running_loop().time() > moment
+
+
+async def test_a_failure_after_a_long_watch_without_events_is_a_first_one(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
+    loop, opened = asyncio.get_running_loop(), asyncio.Queue[asyncio.Transport]()
+    async with serving(silent(opened)) as url, kube_client(url) as client, following(client):
+        for _ in range(2):
+            connection, long = await opened.get(), loop.time() + 2 * PACE.last_retry
+            await until(partial(passed, long))
+            connection.abort()
+        await opened.get()
     assert [record.args[1] for record in caplog.records if isinstance(record.args, tuple)] == [1, 1]
 
 

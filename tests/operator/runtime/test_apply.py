@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -286,6 +286,28 @@ async def test_a_parent_that_others_changed_is_a_conflict(ground: Ground) -> Non
     assert ground.live(CONFIGMAP, Key("tailscale", "a")) is None
 
 
+HELD = {**child("held"), "metadata": {**child("held")["metadata"], "finalizers": [FINALIZER, OTHERS]}}
+FINALIZERS = {
+    "hold": Plan(hold="example.org/ours"),
+    "release": Plan(release=FINALIZER),
+    "deletion": Plan(steps=[Deletion(CONFIGMAP, HELD, release=FINALIZER)]),
+}
+
+
+@pytest.mark.parametrize("plan", FINALIZERS.values(), ids=FINALIZERS)
+async def test_a_finalizer_that_was_added_since_the_last_look_is_kept(ground: Ground, plan: Plan) -> None:
+    """The kind is patched, and a merge patch replaces the whole list."""
+    old = ground.put(HELD)
+    theirs = [FINALIZER, OTHERS, "example.org/more"]
+    ground.sim.store.merge(kinds.CONFIGMAP, *key_of(old), {"metadata": {"finalizers": theirs}})
+    steps = [replace(step, obj=old) for step in plan.steps if isinstance(step, Deletion)]
+    with pytest.raises(Conflict):
+        await ground.applier.report(await ground.applier.apply(old, replace(plan, steps=steps)), plan, failed)
+    live = ground.live(CONFIGMAP, key_of(old))
+    assert live is not None
+    assert live["metadata"]["finalizers"] == theirs
+
+
 async def test_a_cache_that_is_behind_is_a_conflict(ground: Ground) -> None:
     await ground.caught_up()
     ground.put(to_create(child()))
@@ -324,6 +346,12 @@ async def test_a_patch_of_the_parent_is_what_the_report_goes_by(ground: Ground) 
     assert parent == ground.parent
     await ground.applier.report(parent, Plan(status={"conditions": []}), failed)
     assert ground.parent["spec"] == {"nameserver": {}}
+
+
+async def test_a_patch_of_a_child_of_the_parents_kind_is_not_the_parent(ground: Ground) -> None:
+    parent, other = ground.put(child("a")), ground.put(child("b"))
+    patch = Patch(CONFIGMAP, key_of(other), {"data": {"k": "v"}})
+    assert await ground.applier.apply(parent, Plan(steps=[patch])) == parent
 
 
 async def test_what_is_gone_already_is_deleted(ground: Ground) -> None:

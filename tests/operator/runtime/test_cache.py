@@ -196,6 +196,19 @@ def replace_with(sim: ClusterSim, obj: Object) -> None:
     create(sim, obj)
 
 
+async def test_the_newest_state_is_that_of_the_same_object(sim: ClusterSim, client: KubeClient) -> None:
+    create(sim, configmap("a", "x"))
+    old = sim.store.get(kinds.CONFIGMAP, *A)
+    join(sim, "a", "y")
+    new = sim.store.get(kinds.CONFIGMAP, *A)
+    async with followed(client) as cache:
+        assert [cache.newest(CONFIGMAP, each) for each in (old, new)] == [new, new]
+        assert cache.newest(SECRET, old) == old
+        replace_with(sim, configmap("a", "z"))
+        await until(lambda: found(cache, "z"))
+        assert cache.newest(CONFIGMAP, old) == old
+
+
 async def test_a_successor_of_the_same_name_is_a_change(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, configmap("a", "x"))
     notes = Notes()
@@ -284,6 +297,15 @@ async def test_the_objects_of_a_kind_that_is_taken_away_are_gone(sim: ClusterSim
         sim.faults.drop_watches()
         await until(lambda: not cache.all(DNSCONFIG))
     assert notes.changes == [("x", None)]
+
+
+async def test_a_kind_that_is_taken_away_is_refused_no_more(sim: ClusterSim, client: KubeClient) -> None:
+    sim.faults.forbid(Ban("dnsconfigs"))
+    async with followed(client, Source(Selection(DNSCONFIG), optional=True)) as cache:
+        assert cache.refused()
+        sim.kinds.withdraw(kinds.DNSCONFIG)
+        sim.faults.clear()
+        await until(lambda: not cache.refused())
 
 
 async def test_what_was_written_is_there_before_the_watch_tells_it(sim: ClusterSim, client: KubeClient) -> None:

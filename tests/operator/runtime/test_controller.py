@@ -12,7 +12,7 @@ from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
 from tsoperator.runtime.result import DONE, Pending, Result, TerminalError
 from tsoperator.runtime.workqueue import Backoff, WorkQueue
 
-from tests.support.virtual_time import now, run
+from tests.support.virtual_time import in_virtual_time, now, run
 
 A, B = Key("default", "a"), Key("default", "b")
 
@@ -178,13 +178,11 @@ def test_a_terminal_error_waits_for_a_change() -> None:
     assert times_of(TerminalError("no such zone")) == [0]
 
 
-def test_a_terminal_error_starts_the_back_off_anew() -> None:
-    async def main() -> int:
-        ground = Ground(Script(OSError("x"), OSError("x"), TerminalError("no such zone")))
-        await ground.run(10, A)
-        return ground.queue.failures(A)
-
-    assert run(main()) == 0
+@in_virtual_time
+async def test_a_terminal_error_starts_the_back_off_anew() -> None:
+    ground = Ground(Script(OSError("x"), OSError("x"), TerminalError("no such zone")))
+    await ground.run(10, A)
+    assert ground.queue.failures(A) == 0
 
 
 PATIENT = Policy(patience={PermissionError: Backoff(first=3, cap=10, jitter=lambda: 1.0)})
@@ -196,6 +194,7 @@ PATIENT = Policy(patience={PermissionError: Backoff(first=3, cap=10, jitter=lamb
         ((PermissionError(),), [0, 3, 9, 19, 29]),
         ((OSError("x"), OSError("x"), PermissionError()), [0, 1, 3, 6, 12, 22]),
         ((PermissionError(), PermissionError(), DONE), [0, 3, 9]),
+        ((PermissionError(), OSError("x"), PermissionError(), DONE), [0, 3, 5, 8]),
         ((PermissionError(), Result(requeue_after=1), PermissionError()), [0, 3, 4, 7, 13, 23]),
         ((PermissionError(), Until(5), PermissionError()), [0, 3, 5, 11, 21]),
         ((OSError("x"), OSError("x"), Until(5), OSError("x"), DONE), [0, 1, 3, 5, 9]),
@@ -236,6 +235,7 @@ class Logged(NamedTuple):
         Logged([OSError("b"), ValueError("b"), Unreachable("b"), DONE], "ERROR! ERROR! WARNING INFO"),
         Logged([OSError("a"), Result(requeue_after=1), OSError("a"), DONE], "ERROR! INFO ERROR! INFO"),
         Logged([Conflict(409, "Conflict", "changed"), DONE], "DEBUG"),
+        Logged([ExceptionGroup("several", [Conflict(409, "", "a"), Conflict(409, "", "b")]), DONE], "DEBUG"),
         Logged([Unreachable("a"), Conflict(409, "", "b"), Unreachable("a"), DONE], "WARNING DEBUG DEBUG INFO"),
         Logged([DONE], ""),
     ],
@@ -259,13 +259,11 @@ def test_a_conflict_that_does_not_end_is_logged(caplog: pytest.LogCaptureFixture
     assert levels(caplog) == [("WARNING", False)]
 
 
-def test_a_terminal_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        ground = Ground(Script(TerminalError("no such zone")))
-        await ground.run(1, A)
-        await ground.run(1, A)
-
-    run(main())
+@in_virtual_time
+async def test_a_terminal_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    ground = Ground(Script(TerminalError("no such zone")))
+    await ground.run(1, A)
+    await ground.run(1, A)
     assert levels(caplog) == [("WARNING", False)]
 
 
@@ -360,17 +358,15 @@ async def slow(_key: Key) -> Result:
     return DONE
 
 
-def test_the_queue_is_read_when_scraped() -> None:
-    async def main() -> None:
-        ground = Ground(slow, Policy(workers=1))
-        async with asyncio.TaskGroup() as group:
-            group.create_task(ground.run(15, A, B))
-            await asyncio.sleep(5)
-            assert ground.value("tsoperator_queue_depth") == 1
-            assert ground.value("tsoperator_active_workers") == 1
-            assert ground.value("tsoperator_queue_adds_total") == 2
-
-    run(main())
+@in_virtual_time
+async def test_the_queue_is_read_when_scraped() -> None:
+    ground = Ground(slow, Policy(workers=1))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ground.run(15, A, B))
+        await asyncio.sleep(5)
+        assert ground.value("tsoperator_queue_depth") == 1
+        assert ground.value("tsoperator_active_workers") == 1
+        assert ground.value("tsoperator_queue_adds_total") == 2
 
 
 def test_waiting_and_working_are_timed() -> None:

@@ -6,7 +6,7 @@ from tsoperator.api.objects import EVENT, Key, Object, Resource
 from tsoperator.kube.errors import AlreadyExists, Denied, KubeError, NotFound, Unreachable
 from tsoperator.runtime.events import CALL_TIMEOUT, MESSAGE_LIMIT, EventRecorder, Quiet
 
-from tests.support.virtual_time import now, run, wall
+from tests.support.virtual_time import in_virtual_time, now, run, wall
 
 INGRESS: Object = {
     "apiVersion": "networking.k8s.io/v1",
@@ -119,126 +119,106 @@ def test_an_event_that_repeats_itself_is_not_written_again() -> None:
     assert (server.writes, server.event["count"]) == (1, 1)
 
 
-def test_the_count_is_brought_up_to_date_less_and_less_often() -> None:
-    async def main() -> list[int]:
-        server, counts = EventServer(), []
-        events = recorder(server)
-        for _ in range(5):
-            await repeat(events, 59 * MINUTE)
-            counts.append(server.writes)
-        assert server.event["count"] == 271
-        assert server.event["lastTimestamp"] == "2030-01-01T04:30:00Z"
-        return counts
-
-    assert run(main()) == [3, 5, 7, 9, 11]  # at minutes 0, 10, 30, 60, 90 …
+@in_virtual_time
+async def test_the_count_is_brought_up_to_date_less_and_less_often() -> None:
+    server, counts = EventServer(), []
+    events = recorder(server)
+    for _ in range(5):
+        await repeat(events, 59 * MINUTE)
+        counts.append(server.writes)
+    assert server.event["count"] == 271
+    assert server.event["lastTimestamp"] == "2030-01-01T04:30:00Z"
+    assert counts == [3, 5, 7, 9, 11]  # at minutes 0, 10, 30, 60, 90 …
 
 
 @pytest.mark.parametrize("other", [("Normal", "R", "m"), ("Warning", "S", "m"), ("Warning", "R", "n")])
-def test_another_event_is_written(other: tuple[str, str, str]) -> None:
-    async def main() -> int:
-        server = EventServer()
-        events = recorder(server)
-        await events.event(INGRESS, "Warning", "R", "m")
-        await events.event(INGRESS, "Warning" if other[0] == "Warning" else "Normal", *other[1:])
-        return len(server.events)
-
-    assert run(main()) == 2
+@in_virtual_time
+async def test_another_event_is_written(other: tuple[str, str, str]) -> None:
+    server = EventServer()
+    events = recorder(server)
+    await events.event(INGRESS, "Warning", "R", "m")
+    await events.event(INGRESS, "Warning" if other[0] == "Warning" else "Normal", *other[1:])
+    assert len(server.events) == 2
 
 
-def test_the_same_event_on_another_object_is_written() -> None:
-    async def main() -> int:
-        server = EventServer()
-        events = recorder(server)
-        for uid in ("u-1", "u-9"):
-            await events.event({**INGRESS, "metadata": {**INGRESS["metadata"], "uid": uid}}, "Normal", "R", "m")
-        return len(server.events)
-
-    assert run(main()) == 2
+@in_virtual_time
+async def test_the_same_event_on_another_object_is_written() -> None:
+    server = EventServer()
+    events = recorder(server)
+    for uid in ("u-1", "u-9"):
+        await events.event({**INGRESS, "metadata": {**INGRESS["metadata"], "uid": uid}}, "Normal", "R", "m")
+    assert len(server.events) == 2
 
 
-def test_an_event_that_the_api_server_has_dropped_is_created_again() -> None:
-    async def main() -> Object:
-        server = EventServer()
-        events = recorder(server)
-        await repeat(events, 0)
-        server.events.clear()
-        await asyncio.sleep(HOUR)
-        await repeat(events, 0)
-        return server.event
-
-    assert run(main())["count"] == 2
+@in_virtual_time
+async def test_an_event_that_the_api_server_has_dropped_is_created_again() -> None:
+    server = EventServer()
+    events = recorder(server)
+    await repeat(events, 0)
+    server.events.clear()
+    await asyncio.sleep(HOUR)
+    await repeat(events, 0)
+    assert server.event["count"] == 2
 
 
-def test_an_event_of_an_earlier_process_is_counted_on() -> None:
-    async def main() -> Object:
-        server = EventServer()
-        await repeat(recorder(server), 0)
-        await repeat(recorder(server), 0)
-        return server.event
-
-    event = run(main())
+@in_virtual_time
+async def test_an_event_of_an_earlier_process_is_counted_on() -> None:
+    server = EventServer()
+    await repeat(recorder(server), 0)
+    await repeat(recorder(server), 0)
+    event = server.event
     assert (event["count"], event["firstTimestamp"]) == (2, "2030-01-01T00:00:00Z")
     assert event["lastTimestamp"] == "2030-01-01T00:01:00Z"
 
 
-def test_events_told_at_the_same_time_are_written_once() -> None:
-    async def main() -> int:
-        server = EventServer()
-        events = recorder(server)
-        async with asyncio.TaskGroup() as group:
-            for _ in range(3):
-                group.create_task(repeat(events, 0))
-        return server.writes
-
-    assert run(main()) == 1
+@in_virtual_time
+async def test_events_told_at_the_same_time_are_written_once() -> None:
+    server = EventServer()
+    events = recorder(server)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(repeat(events, 0))
+    assert server.writes == 1
 
 
-def test_a_failure_to_write_is_told_once_and_the_event_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> EventServer:
-        server = EventServer()
-        server.error = Denied(403, "Forbidden", "the namespace is being terminated")
-        events = recorder(server)
-        await repeat(events, 3 * MINUTE)
-        server.error = None
-        await repeat(events, 0)
-        return server
-
-    assert run(main()).event["count"] == 1
+@in_virtual_time
+async def test_a_failure_to_write_is_told_once_and_the_event_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    server = EventServer()
+    server.error = Denied(403, "Forbidden", "the namespace is being terminated")
+    events = recorder(server)
+    await repeat(events, 3 * MINUTE)
+    server.error = None
+    await repeat(events, 0)
+    assert server.event["count"] == 1
     assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"]
 
 
-def test_a_hanging_api_server_holds_nobody_up_for_long() -> None:
-    async def main() -> float:
-        server = EventServer()
-        server.hangs = True
-        await recorder(server).event(INGRESS, "Normal", "R", "m")
-        return now()
-
-    assert run(main()) == CALL_TIMEOUT
+@in_virtual_time
+async def test_a_hanging_api_server_holds_nobody_up_for_long() -> None:
+    server = EventServer()
+    server.hangs = True
+    await recorder(server).event(INGRESS, "Normal", "R", "m")
+    assert now() == CALL_TIMEOUT
 
 
-def test_trouble_after_a_success_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        server = EventServer()
-        events = recorder(server)
-        for number, error in enumerate((Unreachable("refused"), None, Unreachable("refused"))):
-            server.error = error
-            await events.event(INGRESS, "Normal", "R", str(number))
-
-    run(main())
+@in_virtual_time
+async def test_trouble_after_a_success_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    server = EventServer()
+    events = recorder(server)
+    for number, error in enumerate((Unreachable("refused"), None, Unreachable("refused"))):
+        server.error = error
+        await events.event(INGRESS, "Normal", "R", str(number))
     assert len(caplog.records) == 2
 
 
-def test_only_so_many_events_are_remembered_those_seen_last() -> None:
-    async def main() -> list[int]:
-        server, writes = EventServer(), []
-        events = recorder(server, Quiet(memory=2))
-        for message in ("a", "b", "a", "c", "a", "b"):
-            await events.event(INGRESS, "Normal", "R", message)
-            writes.append(server.writes)
-        return writes
-
-    assert run(main()) == [1, 2, 2, 3, 3, 5]  # b is tried as new, found there, and counted
+@in_virtual_time
+async def test_only_so_many_events_are_remembered_those_seen_last() -> None:
+    server, writes = EventServer(), []
+    events = recorder(server, Quiet(memory=2))
+    for message in ("a", "b", "a", "c", "a", "b"):
+        await events.event(INGRESS, "Normal", "R", message)
+        writes.append(server.writes)
+    assert writes == [1, 2, 2, 3, 3, 5]  # b is tried as new, found there, and counted
 
 
 def test_a_long_message_is_cut() -> None:

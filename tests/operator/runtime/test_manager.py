@@ -11,11 +11,10 @@ from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import CONFIGMAP, SERVICE, Key, Object, Resource, key_of, labels
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import Selection
-from tsoperator.runtime import manager as module
 from tsoperator.runtime.cache import Cache, Listener, Source
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.leader import LeaderElector, LeadershipLost, Timing
-from tsoperator.runtime.manager import Manager, Mapper
+from tsoperator.runtime.manager import Manager, Mapper, Rounds
 from tsoperator.runtime.result import DONE, Result
 
 from tests.support.cluster import kube_client, running, serving, until
@@ -120,9 +119,11 @@ def device(name: str) -> Object:
     return {"metadata": {"name": name}}
 
 
-def fed_manager(table: Table, *reconcilers: Noting, registry: CollectorRegistry | None = None) -> Manager:
+def fed_manager(
+    table: Table, *reconcilers: Noting, registry: CollectorRegistry | None = None, rounds: Rounds | None = None
+) -> Manager:
     metrics = ControllerMetrics(registry or CollectorRegistry())
-    return Manager(new_cache(), reconcilers, metrics, Policy(workers=1), feeds={DEVICE: table})
+    return Manager(new_cache(), reconcilers, metrics, Policy(workers=1), feeds={DEVICE: table}, rounds=rounds)
 
 
 def new_cache() -> Cache:
@@ -228,15 +229,12 @@ def key_names(cache: Cache) -> set[str]:
     return {key_of(obj).name for obj in cache.all(CONFIGMAP)}
 
 
-async def test_every_kind_is_enqueued_again_after_a_while(
-    sim: ClusterSim, client: KubeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "RESYNC", 0.05)
+async def test_every_kind_is_enqueued_again_after_a_while(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, "a")
     create(sim, "b")
     reconciler = Noting(resources=[CONFIGMAP, SERVICE, DEVICE])
     names = ("a", "b", "kubernetes", "d")
-    async with running(fed_manager(Table("d"), reconciler).run(client, None)):
+    async with running(fed_manager(Table("d"), reconciler, rounds=Rounds(resync=0.05)).run(client, None)):
         await until(lambda: min([key.name for key in reconciler.keys].count(name) for name in names) >= 3)
 
 
@@ -248,22 +246,17 @@ async def test_a_kind_that_has_a_feed_is_listened_to_there(client: KubeClient) -
         await until(lambda: reconciler.names == {"a", "b", "c"})
 
 
-async def test_everything_is_enqueued_before_the_first_reconcile(
-    client: KubeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "SLICE", 0.0)
+async def test_everything_is_enqueued_before_the_first_reconcile(client: KubeClient) -> None:
     mapped: list[Key] = []
     seen: list[int] = []
     reconciler = Noting(noting(mapped), [DEVICE], look=lambda: seen.append(len(mapped)))
-    async with running(fed_manager(Table(*map(str, range(100))), reconciler).run(client, None)):
+    table = Table(*map(str, range(100)))
+    async with running(fed_manager(table, reconciler, rounds=Rounds(time_slice=0)).run(client, None)):
         await until(lambda: seen)
     assert seen[0] == 100
 
 
-async def test_a_change_while_everything_is_enqueued_is_not_lost(
-    client: KubeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "SLICE", 0.0)
+async def test_a_change_while_everything_is_enqueued_is_not_lost(client: KubeClient) -> None:
     table, mapped, started = Table(*map(str, range(100))), list[Key](), asyncio.Event()
 
     async def change() -> None:
@@ -278,7 +271,8 @@ async def test_a_change_while_everything_is_enqueued_is_not_lost(
         return noting(mapped)(obj)
 
     reconciler = Noting(mapper, [DEVICE])
-    async with running(fed_manager(table, reconciler).run(client, None), change()):
+    manager = fed_manager(table, reconciler, rounds=Rounds(time_slice=0))
+    async with running(manager.run(client, None), change()):
         await until(lambda: len(table.names) == 110 and reconciler.names == table.names)
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 from weakref import WeakSet
 
 import pytest
@@ -15,7 +16,7 @@ from tsoperator.tailnet.calls import Calls
 from tsoperator.tsclient.errors import BadRequest, ControlError, CredentialsUnreadable, RateLimited, Unavailable
 
 from tests.support.cluster import running
-from tests.support.virtual_time import now, run
+from tests.support.virtual_time import in_virtual_time, now
 
 A, B, C, D = (Owner("svc", Key("default", name)) for name in "abcd")
 REFUSED = BadRequest("no", 400, "no")
@@ -83,109 +84,96 @@ class Server:
         self.asked.clear()
         return error
 
-    def run(self, main: Coroutine[Any, Any, Value]) -> Value:
-        """Run *main* while calls are made."""
 
-        async def whole() -> Value:
-            async with running(self.calls.run()):
-                return await main
-
-        return run(whole())
-
-
-def test_a_quick_answer_is_waited_for() -> None:
-    server = Server()
-    assert server.run(server.ask(A, "x", 0.2)) == "x"
+@asynccontextmanager
+async def serving(at_once: int = 16) -> AsyncIterator[Server]:
+    """Yield a control server whose calls are made until the end of the block."""
+    server = Server(at_once)
+    async with running(server.calls.run()):
+        yield server
 
 
-def test_a_slow_answer_is_kept_for_whoever_comes_back_for_it() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_a_quick_answer_is_waited_for() -> None:
+    async with serving() as server:
+        assert await server.ask(A, "x", 0.2) == "x"
+
+
+@in_virtual_time
+async def test_a_slow_answer_is_kept_for_whoever_comes_back_for_it() -> None:
+    async with serving() as server:
         pending = await server.begin(A, "x", 10)
         assert now() == 0.25
         await pending.until
         assert (now(), await server.ask(A, "x")) == (10, "x")
-
-    server = Server()
-    server.run(main())
     assert server.asked == [(0, "x")]
 
 
-def test_what_is_wanted_is_asked_for_once_until_its_result_is_taken() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_what_is_wanted_is_asked_for_once_until_its_result_is_taken() -> None:
+    async with serving() as server:
         for _ in range(3):
             await server.begin(A, "x", 10)
         await server.wait_for(A, "x")
         await server.wait_for(A, "x")
-
-    server = Server()
-    server.run(main())
     assert server.asked == [(0, "x"), (10, "x")]
 
 
 @pytest.mark.parametrize("error", [REFUSED, Unavailable("away"), CredentialsUnreadable("no file"), KeyError("x")])
 @pytest.mark.parametrize("seconds", [0.0, 10.0])
-def test_an_error_is_passed_on(error: Exception, seconds: float) -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_an_error_is_passed_on(error: Exception, seconds: float) -> None:
+    async with serving() as server:
         with pytest.raises(type(error)) as raised:
             await server.wait_for(A, "x", seconds, error)
         assert raised.value is error
-
-    server = Server()
-    server.run(main())
     assert server.asked == [(0, "x")]
 
 
-def test_another_wish_takes_the_place_of_one_that_has_not_been_asked_for() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_another_wish_takes_the_place_of_one_that_has_not_been_asked_for() -> None:
+    async with serving(at_once=1) as server:
         await server.begin(A, "busy", 10)
         await server.begin(B, "x")
         await server.begin(B, "y")
         assert await server.wait_for(B, "y") == "y"
-
-    server = Server(at_once=1)
-    server.run(main())
     assert server.asked == [(0, "busy"), (10, "y")]
 
 
-def test_another_wish_while_a_call_runs_is_asked_for_after_it() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_another_wish_while_a_call_runs_is_asked_for_after_it() -> None:
+    async with serving() as server:
         await server.begin(A, "x", 10)
         assert await server.wait_for(A, "y") == "y"
-
-    server = Server()
-    server.run(main())
     assert server.asked == [(0, "x"), (10, "y")]
 
 
-def test_what_is_about_something_else_or_for_somebody_else_is_a_call_of_its_own() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_what_is_about_something_else_or_for_somebody_else_is_a_call_of_its_own() -> None:
+    async with serving() as server:
         await asyncio.gather(
             *(server.calls.result(owner, about, None, server.make(f"{owner.key.name} {about}", 0.1))
               for owner in (A, B) for about in ("key", "device"))
         )  # fmt: skip
-
-    server = Server()
-    server.run(main())
     assert server.asked == [(0, "a key"), (0, "a device"), (0, "b key"), (0, "b device")]
 
 
-def test_calls_have_their_turns_in_order_and_hold_nobody_up() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_calls_have_their_turns_in_order_and_hold_nobody_up() -> None:
+    async with serving(at_once=2) as server:
         for owner in (A, B):
             await server.begin(owner, owner.key.name, 10)
         for owner in (C, D):
             await server.begin(owner, owner.key.name, 10)
         assert now() == 0.5  # nobody waits for a call before its turn
         await server.wait_for(D, "d")
-
-    server = Server(at_once=2)
-    server.run(main())
     assert server.asked == [(0, "a"), (0.25, "b"), (10, "c"), (10.25, "d")]
 
 
 @pytest.mark.parametrize("error", [Unavailable("away"), RateLimited("slow down")], ids=["away", "rate limited"])
-def test_a_call_without_an_answer_is_that_of_all_that_wait(error: Exception) -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_a_call_without_an_answer_is_that_of_all_that_wait(error: Exception) -> None:
+    async with serving(at_once=1) as server:
         pending = [await server.begin(owner, "x", 10, error) for owner in (A, B, C)]
         await asyncio.wait({each.until for each in pending})
         assert now() == 10
@@ -193,14 +181,12 @@ def test_a_call_without_an_answer_is_that_of_all_that_wait(error: Exception) -> 
             with pytest.raises(type(error)) as raised:
                 await server.ask(owner, "x")
             assert raised.value is error
-
-    server = Server(at_once=1)
-    server.run(main())
     assert server.asked == [(0, "x")]
 
 
-def test_a_server_that_does_not_answer_is_asked_one_call_at_a_time() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_a_server_that_does_not_answer_is_asked_one_call_at_a_time() -> None:
+    async with serving() as server:
         error = await server.stop_answering()
         await server.begin(A, "first", 10, Unavailable("still away"))
         for owner in (B, C):
@@ -211,27 +197,23 @@ def test_a_server_that_does_not_answer_is_asked_one_call_at_a_time() -> None:
         await server.begin(A, "first")
         await asyncio.sleep(10)
         await server.begin(B, "second", 10)
-
-    server = Server()
-    server.run(main())
     assert [name for _, name in server.asked] == ["first", "second"]
 
 
 @pytest.mark.parametrize("answer", [None, REFUSED], ids=["success", "refusal"])
-def test_the_first_answer_lets_everybody_ask_again(answer: Exception | None) -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_the_first_answer_lets_everybody_ask_again(answer: Exception | None) -> None:
+    async with serving() as server:
         await server.stop_answering()
         await asyncio.gather(server.wait_for(A, "a", 1, answer), return_exceptions=True)
         for owner in (B, C, D):
             await server.begin(owner, owner.key.name, 10)
-
-    server = Server()
-    server.run(main())
     assert [name for _, name in server.asked] == ["a", "b", "c", "d"]
 
 
-def test_credentials_that_cannot_be_read_say_nothing_of_the_server() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_credentials_that_cannot_be_read_say_nothing_of_the_server() -> None:
+    async with serving() as server:
         await asyncio.gather(server.ask(A, "a", 0, CredentialsUnreadable("no file")), return_exceptions=True)
         for owner in (B, C):
             await server.begin(owner, owner.key.name, 10)
@@ -242,12 +224,10 @@ def test_credentials_that_cannot_be_read_say_nothing_of_the_server() -> None:
         with pytest.raises(Unavailable):
             await server.ask(A, "b")
 
-    server = Server()
-    server.run(main())
 
-
-def test_who_is_forgotten_is_not_waited_for_nor_asked_for() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_who_is_forgotten_is_not_waited_for_nor_asked_for() -> None:
+    async with serving(at_once=1) as server:
         running = await server.begin(A, "a", 10)
         waiting = await server.begin(B, "b", 10)
         for owner in (A, B):
@@ -255,62 +235,51 @@ def test_who_is_forgotten_is_not_waited_for_nor_asked_for() -> None:
         assert (running.until.cancelled(), waiting.until.cancelled()) == (True, True)
         await asyncio.sleep(20)
         assert await server.wait_for(A, "a") == "a"
-
-    server = Server(at_once=1)
-    server.run(main())
     assert server.asked == [(0, "a"), (20.25, "a")]
 
 
-def test_a_call_that_is_only_started_is_waited_for_by_nobody() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_a_call_that_is_only_started_is_waited_for_by_nobody() -> None:
+    async with serving() as server:
         for name in ("x", "x", "y"):
             server.start(A, name, 10)
         assert now() == 0
         await asyncio.sleep(20)
         server.start(A, "y", 10)
         await asyncio.sleep(20)
-
-    server = Server()
-    server.run(main())
     assert server.asked == [(0, "x"), (20, "y")]
 
 
-def test_a_call_is_not_started_while_the_server_does_not_answer_somebody_else() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_a_call_is_not_started_while_the_server_does_not_answer_somebody_else() -> None:
+    async with serving() as server:
         error = await server.stop_answering()
         await server.begin(A, "probe", 10)
         server.start(B, "x")
         assert server.given_up == [error]
-
-    server = Server()
-    server.run(main())
     assert [name for _, name in server.asked] == ["probe"]
 
 
-def test_a_call_whose_turn_does_not_come_is_given_up() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_a_call_whose_turn_does_not_come_is_given_up() -> None:
+    async with serving(at_once=1) as server:
         error = Unavailable("away")
         await server.begin(A, "unanswered", 10, error)
         server.start(B, "x")
         await asyncio.sleep(20)
         assert server.given_up == [error]
-
-    server = Server(at_once=1)
-    server.run(main())
     assert [name for _, name in server.asked] == ["unanswered"]
 
 
-def test_what_is_started_again_after_its_owner_was_forgotten_is_under_way_once() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_what_is_started_again_after_its_owner_was_forgotten_is_under_way_once() -> None:
+    async with serving() as server:
         server.start(A, "x", 10)
         await asyncio.sleep(5)
         server.calls.forget(A)
         for seconds in (6, 20):  # the first call has ended, the second one has not; then both have
             server.start(A, "y", 10)
             await asyncio.sleep(seconds)
-
-    server = Server()
-    server.run(main())
     assert server.asked == [(0, "x"), (5, "y")]
 
 
@@ -319,8 +288,16 @@ class Parent(Owner):
     """An owner of whom it can be seen whether it is remembered."""
 
 
-def test_nothing_is_remembered_of_what_is_over() -> None:
-    async def main() -> None:
+@in_virtual_time
+async def test_calls_that_are_over_are_not_remembered() -> None:
+    parents = WeakSet[Parent]()
+
+    def parent(name: str) -> Owner:
+        owner = Parent("svc", Key("default", name))
+        parents.add(owner)
+        return owner
+
+    async with serving() as server:
         for error in (BadRequest("no", 400, "no"), Unavailable("away"), None):
             await asyncio.gather(server.wait_for(parent("a"), "a", 10, error), return_exceptions=True)
         server.start(parent("b"), "b", 10)
@@ -330,11 +307,3 @@ def test_nothing_is_remembered_of_what_is_over() -> None:
         await asyncio.sleep(20)
         gc.collect()
         assert [*server.remembered, *parents] == []
-
-    def parent(name: str) -> Owner:
-        made = Parent("svc", Key("default", name))
-        parents.add(made)
-        return made
-
-    server, parents = Server(), WeakSet[Parent]()
-    server.run(main())

@@ -7,7 +7,6 @@ from clustersim.control import Control
 from clustersim.tailnet import Device, NewKey
 from tsoperator.api.device import Device as Known
 from tsoperator.tailnet.devices import DEPARTED, Devices, Pace
-from tsoperator.tsclient import timeslice
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import Forbidden, Unavailable
 from tsoperator.tsclient.transport import Retry
@@ -267,10 +266,7 @@ async def test_a_control_server_that_is_away_is_not_asked_by_everybody(control: 
     assert control.requests[LIST] == 1
 
 
-async def test_other_tasks_run_while_many_devices_change(
-    control: Control, client: TailnetClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(timeslice, "SECONDS", 0)
+async def test_other_tasks_run_while_many_devices_change(control: Control, client: TailnetClient) -> None:
     turn = 0
 
     async def count() -> None:
@@ -280,7 +276,7 @@ async def test_other_tasks_run_while_many_devices_change(
             await asyncio.sleep(0)
 
     turns: set[int] = set()
-    devices = Devices(client)
+    devices = Devices(client, time_slice=0)
     devices.listen(lambda old, new: turns.add(turn))
     for _ in range(20):
         join(control)

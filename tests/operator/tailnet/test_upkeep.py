@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -311,30 +311,38 @@ async def test_a_name_is_taken_from_a_dead_device(tailnet: Tailnet) -> None:
     )
 
 
-async def held(tailnet: Tailnet, device: Device, words: str) -> None:
-    """Say that *device* does not get its name, because another one may live."""
-    before = tailnet.control.devices
-    await tailnet.change(take_name(device))
-    failed = tailnet.failures[device.node_id, NAME]
+async def held(tailnet: Tailnet, step: TakeName, words: str) -> None:
+    """Say that a device does not get its name by *step*, because another one may live."""
+    before = dict(tailnet.control.devices)
+    await tailnet.change(step)
+    failed = tailnet.failures[step.device, NAME]
     assert (failed.wanted, failed.finding.effect, failed.finding.reason) == ("db", Effect.NOTICE, "NameHeld")
     assert words in failed.finding.message
     assert failed.seconds <= 0 < (failed.finding.requeue_after or 0)
     assert (tailnet.control.devices, tailnet.news()) == (before, [])
     told = len(tailnet.told)
-    await tailnet.upkeep.carry_out(take_name(device))
+    await tailnet.upkeep.carry_out(step)
     await tailnet.upkeep.carry_out(DeleteDevice("", OTHER, "n9"))  # a turn later
     assert tailnet.told[told:] == []  # or the parent would come back for ever
 
 
 async def test_a_device_that_is_online_keeps_its_name(tailnet: Tailnet) -> None:
     await tailnet.join()
-    await held(tailnet, await tailnet.join(), "is online")
+    await held(tailnet, take_name(await tailnet.join()), "is online")
+
+
+@pytest.mark.parametrize("tags", [("tag:k8s",), ("tag:k8s", "tag:other"), ("tag:k8s", "tag:db", "tag:other")], ids=str)
+async def test_a_dead_device_with_other_tags_keeps_its_name(tailnet: Tailnet, tags: tuple[str, ...]) -> None:
+    holder, device = await tailnet.join(offline=600), await tailnet.join()
+    tailnet.control.update(replace(tailnet.control.devices[holder.node_id], tags=tags))
+    await tailnet.devices.refresh()
+    await held(tailnet, replace(take_name(device), tags=("tag:k8s", "tag:db")), "has other tags: ")
 
 
 async def test_a_device_that_came_back_since_the_list_keeps_its_name(tailnet: Tailnet) -> None:
     holder, device = await tailnet.join(offline=600), await tailnet.join()
     tailnet.control.set_connected(holder.node_id, connected=True)
-    await held(tailnet, device, "is online")
+    await held(tailnet, take_name(device), "is online")
     known = tailnet.devices.known(holder.node_id)
     assert known is not None
     assert known.connected
@@ -413,5 +421,5 @@ async def test_a_proxy_of_this_cluster_keeps_its_name_and_no_other_secret_is_rea
         await cache.synced()
         device = [await tailnet.join(offline=600) for _ in range(2)][1]
         Counted.reads = 0
-        await held(tailnet, device, "is another proxy of this cluster")
+        await held(tailnet, take_name(device), "is another proxy of this cluster")
         assert Counted.reads <= 1

@@ -1,6 +1,5 @@
 """A control server of each kind, served over HTTP, and a client of it whose pauses take no time."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -11,31 +10,12 @@ from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
 
-
-class Clock:
-    """Time, in seconds, that passes only when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Pauses:
-    """Remembers the pauses between tries instead of waiting them out."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    async def __call__(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-        await asyncio.sleep(0)
+from tests.support.virtual_time import Clock, Pauses
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(now=1_700_000_000.0)
 
 
 @pytest.fixture

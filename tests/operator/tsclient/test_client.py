@@ -18,7 +18,7 @@ from tsoperator.tsclient.errors import (
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
 
-from tests.operator.tsclient.conftest import Clock
+from tests.support.virtual_time import Clock
 
 KEYS = "/api/v2/tailnet/-/keys"
 TOKEN = "/api/v2/oauth/token"

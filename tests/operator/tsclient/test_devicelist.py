@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 from tsoperator.api.device import Device
-from tsoperator.tsclient import timeslice
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.devicelist import DeviceListReader
 from tsoperator.tsclient.errors import ControlError, UnexpectedAnswer
@@ -201,9 +200,8 @@ async def test_an_unchanged_list_of_a_large_tailnet_is_not_decoded_again(
     assert sum(each is not before[node_id] for node_id, each in after.items()) == 0
 
 
-async def test_other_tasks_run_while_a_list_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeslice, "SECONDS", 0)
-    reading = asyncio.create_task(DeviceListReader().read(answer(compact(*map(device, range(100))))))
+async def test_other_tasks_run_while_a_list_is_read() -> None:
+    reading = asyncio.create_task(DeviceListReader(time_slice=0).read(answer(compact(*map(device, range(100))))))
     turns = 0
     while not reading.done():
         turns += 1

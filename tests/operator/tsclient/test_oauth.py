@@ -20,7 +20,7 @@ from tsoperator.tsclient.errors import (
 from tsoperator.tsclient.oauth import CredentialFiles, Credentials, IdentityFile, TokenSource
 from tsoperator.tsclient.transport import Retry, Transport
 
-from tests.operator.tsclient.conftest import Clock
+from tests.support.virtual_time import Clock
 
 TOKEN, EXCHANGE = "/api/v2/oauth/token", "/api/v2/oauth/token-exchange"
 
@@ -77,6 +77,21 @@ async def test_a_token_is_renewed_shortly_before_it_ends(
     control.token_seconds = case.lifetime
     first = await tokens.token()
     clock.now += case.kept
+    assert await tokens.token() == first
+    clock.now += 1
+    assert await tokens.token() != first
+
+
+async def test_a_token_ages_from_the_request_for_it(
+    session: aiohttp.ClientSession, url: str, control: Control, files: CredentialFiles, clock: Clock
+) -> None:
+    async def pause(_: float) -> None:
+        clock.now += 1000
+
+    tokens = TokenSource(Transport(session, url, Retry(sleep=pause)), files, clock)
+    control.fail(503, path=TOKEN)
+    first = await tokens.token()
+    clock.now += 3539 - 1000
     assert await tokens.token() == first
     clock.now += 1
     assert await tokens.token() != first

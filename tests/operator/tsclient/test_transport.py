@@ -18,7 +18,7 @@ from tsoperator.tsclient.errors import (
 )
 from tsoperator.tsclient.transport import Answer, Request, Retry, Transport
 
-from tests.operator.tsclient.conftest import Pauses
+from tests.support.virtual_time import Pauses
 
 # Not a GET or DELETE: those aiohttp itself sends once more on a lost connection.
 ASKED = Request("POST", "/api/v2/device/1/name", SecretStr("swordfish"))

@@ -291,6 +291,21 @@ def test_a_tailnet_that_cannot_be_used_is_told() -> None:
     assert refusal == Plan(status=refusal.status, notes=[Note("Warning", "ConnectorCreationFailed", message)])
 
 
+REFUSALS = {
+    "invalid": (BAD[0].spec, NOTHING, NO_KEYS),
+    "unreadable": ({"subnetRouter": []}, NOTHING, NO_KEYS),
+    "no class": ({**EXIT, "proxyClass": "prod"}, NOTHING, NO_KEYS),
+    "no tailnet": ({**EXIT, "tailnet": "other"}, replace(NOTHING, tailnet=UNUSABLE), NO_KEYS),
+    "no key": (EXIT, NOTHING, Refusal("the control server is away")),
+}
+
+
+@pytest.mark.parametrize(("spec", "observed", "keys"), REFUSALS.values(), ids=REFUSALS)
+def test_a_refusal_says_of_which_generation_it_is(spec: Object, observed: Observed, keys: Keys | Refusal) -> None:
+    refused = plan(live_connector(spec, generation=7), observed, keys)
+    assert (ready(refused)[0], status_of(refused)["conditions"][0]["observedGeneration"]) == ("False", 7)
+
+
 def test_the_proxies_join_the_tailnet_of_the_connector() -> None:
     observed = Observed(Children(), tailnet=TailnetView("other", "https://headscale.example.org"))
     made = desired.wanted(live_connector(EXIT), parsed(live_connector(EXIT)), observed, SETTINGS)
