@@ -72,7 +72,8 @@ def test_a_run_reports_each_second_and_at_the_end(server: Server, tmp_path: Path
     assert ended.returncode == 0, ended
     assert len([line for line in ended.stderr.splitlines() if " s   sent " in line]) >= 2
     assert ended.stdout.splitlines()[-1] == "ok"
-    assert json.loads(out.read_text())["totals"]["answered"] == 440
+    totals = json.loads(out.read_text())["totals"]
+    assert totals["answered"] == totals["sent"] > 100
     assert page.read_text().startswith("<!DOCTYPE html>")
 
 
