@@ -431,6 +431,35 @@ async def test_the_time_for_which_a_proxy_was_connected_ends_when_it_lets_go(
     assert waits == pytest.approx([30, 20, 30])
 
 
+async def test_a_parent_is_looked_at_again_for_the_replica_whose_turn_is_first(
+    sim: ClusterSim, auth_keys: AuthKeys, clock: Clock
+) -> None:
+    put_secret(sim, config={}, reissue_authkey="", device_id=join(sim, connected=True).node_id)
+    two, key = replace(THREE, replica_count=2), "tskey-auth-first"
+    put_secret(sim, 1, config={"AuthKey": key})
+    await obtained(auth_keys, seen(sim), two)
+    clock.now += 20
+    for _ in two.replicas:
+        put_secret(sim, 1, config={"AuthKey": key}, reissue_authkey=key)
+        key = (await obtained(auth_keys, seen(sim), two))[1]
+    put_secret(sim, 1, config={"AuthKey": key}, reissue_authkey=key)
+    clock.now += 5
+    assert await obtain(auth_keys, seen(sim), two) == Keys({1: ""}, 5)
+
+
+async def test_an_answer_about_an_earlier_device_is_not_taken_for_the_next(
+    sim: ClusterSim, client: KubeClient, clock: Clock
+) -> None:
+    calls = Calls(patience=0)
+    async with tailnet_client(sim.control, sim.control_url) as tailnet, running(calls.run()):
+        auth_keys = AuthKeys(client, tailnet, calls, clock)
+        for connected in (True, False):
+            put_secret(sim, config={}, reissue_authkey="", device_id=join(sim, connected=connected).node_id)
+            with pytest.raises(Pending) as raised:
+                await obtained(auth_keys, seen(sim))
+            await raised.value.until
+
+
 async def test_keys_that_take_long_are_minted_once_and_kept_for_the_key_that_comes_back(
     sim: ClusterSim, client: KubeClient, clock: Clock
 ) -> None:

@@ -115,6 +115,18 @@ async def test_the_list_is_read_as_often_as_at_first_once_nobody_asks_any_more(
         await until(lambda: control.requests[LIST] > 10, seconds=5)
 
 
+async def test_a_device_that_is_asked_for_during_a_read_is_looked_for_after_it(
+    control: Control, client: TailnetClient
+) -> None:
+    control.latency = 0.2
+    devices = Devices(client, WHEN_ASKED)
+    async with running(devices.follow()):
+        assert devices.get("nFirst") is None
+        await until(lambda: control.requests[LIST] == 1)
+        assert devices.get("nSecond") is None
+        await until(lambda: control.requests[LIST] == 2, seconds=5)
+
+
 async def test_a_device_that_waits_for_approval_is_looked_at_again(control: Control, client: TailnetClient) -> None:
     device = join(control)
     control.update(replace(device, authorized=False))

@@ -339,6 +339,14 @@ async def test_a_dead_device_with_other_tags_keeps_its_name(tailnet: Tailnet, ta
     await held(tailnet, replace(take_name(device), tags=("tag:k8s", "tag:db")), "has other tags: ")
 
 
+async def test_a_device_that_was_seen_at_no_known_time_keeps_its_name(tailnet: Tailnet) -> None:
+    holder, device = await tailnet.join(offline=600), await tailnet.join()
+    known = tailnet.devices.known(holder.node_id)
+    assert known is not None
+    tailnet.devices.put(replace(known, last_seen=None))
+    await held(tailnet, device, "is online")
+
+
 async def test_a_device_that_came_back_since_the_list_keeps_its_name(tailnet: Tailnet) -> None:
     holder, device = await tailnet.join(offline=600), await tailnet.join()
     tailnet.control.set_connected(holder.node_id, connected=True)
@@ -390,6 +398,17 @@ async def test_a_name_that_is_held_is_no_matter_before_the_proxy_has_another(tai
     await tailnet.upkeep.carry_out(FREE_NAME)
     assert (tailnet.news(), tailnet.failures) == ([], {})
     assert holder.node_id in tailnet.control.devices
+
+
+async def test_a_name_is_looked_for_again_with_other_tags() -> None:
+    control = Control()
+    async with control.serve() as url, upkeep_in(control, url, calls=Calls(patience=0)) as tailnet:
+        await tailnet.join(offline=600)
+        for tag in ("tag:other", "tag:k8s"):
+            with pytest.raises(Pending) as raised:
+                await tailnet.upkeep.carry_out(FreeName("", OWNER, "db", (tag,)))
+            await raised.value.until
+        assert not control.devices
 
 
 async def test_a_list_that_cannot_be_read_lets_a_new_proxy_come_up(tailnet: Tailnet) -> None:
