@@ -142,9 +142,9 @@ def test_a_proxy_with_a_class_is_as_the_class_says() -> None:
 LISTENING = [f"$(POD_IP):{port}" for port in (9001, 9002)], [f"[$(POD_IP)]:{port}" for port in (9001, 9002)]
 
 
-def with_family(family: str) -> Object:
-    """The headless Service in a cluster of that family."""
-    return {**service(), "spec": {**service()["spec"], "ipFamilies": [family]}}
+def with_family(*families: str) -> Object:
+    """The headless Service in a cluster of these families."""
+    return {**service(), "spec": {**service()["spec"], "ipFamilies": [*families]}}
 
 
 def listening(*, ipv6: bool) -> Object:
@@ -170,6 +170,8 @@ class Listens(NamedTuple):
         Listens(Children([service()]), False),
         Listens(Children([with_family("IPv4")]), False),
         Listens(Children([with_family("IPv6")]), True),
+        Listens(Children([with_family("IPv4", "IPv6")]), False),
+        Listens(Children([with_family("IPv6", "IPv4")]), True),
         Listens(Children([with_family("IPv6")], pods=[placed("192.0.2.1")]), False),
         Listens(Children(pods=[placed("2001:db8::1")]), True),
         Listens(Children([with_family("IPv6")], pods=[pod(f"{NAME}-0", "P")]), True),
