@@ -61,6 +61,15 @@ def test_the_soa_is_made_of_the_settings_and_the_serial() -> None:
     assert texts(parsed(answer(wire("ts.net", "NS"), zone))) == ["ns.example.org."]
 
 
+@pytest.mark.parametrize("name", ["a.ts.net", "ts.net", "no.ts.net"])
+def test_every_record_has_the_ttl_of_the_settings(name: str) -> None:
+    records = Records(ip4={"a.ts.net": ["192.0.2.1"]}, ip6={"a.ts.net": ["2001:db8::1"]})
+    zone = build_zone(records, ZoneSettings(("ts.net",), ttl=30))
+    for qtype in ("A", "AAAA", "SOA", "NS", "TXT"):
+        response = parsed(answer(wire(name, qtype), zone))
+        assert [rrset.ttl for rrset in response.answer + response.authority] == [30]
+
+
 def test_unchanged_names_are_not_compiled_again() -> None:
     old = compiled(RECORDS)
     changed = RECORDS.model_copy(update={"ip4": {**RECORDS.ip4, "db.tail1234.ts.net": ["100.64.0.9"]}, "serial": 8})

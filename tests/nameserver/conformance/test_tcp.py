@@ -109,9 +109,9 @@ def test_42_a_client_that_sees_tc_gets_the_rest_by_tcp(server: Server) -> None:
     assert texts(response) == ADDRESSES
 
 
-def test_43_an_empty_message_gets_no_answer_and_harms_nobody(server: Server) -> None:
+def test_43_an_empty_message_ends_its_connection_and_harms_nobody(server: Server) -> None:
     with server.tcp_socket() as (client, stream):
-        client.sendall(framed(b""))
+        client.sendall(framed(b"") + framed(GOOD))
         assert stream.read() == b""
     assert texts(parsed(server.tcp(GOOD))) == ["100.64.0.1"]
 
