@@ -67,8 +67,9 @@ async def test_a_created_object_can_be_read(client: KubeClient) -> None:
 
 async def test_a_long_list_is_read_in_pages(sim: ClusterSim, client: KubeClient) -> None:
     for number in range(1001):
-        sim.store.create(kinds.CONFIGMAP, configmap(f"a-{number:04}", "tailscale"))
-    listing = await client.list(CONFIGMAP, "tailscale")
+        sim.store.create(kinds.CONFIGMAP, configmap(f"a-{number:04}", "tailscale", team="x"))
+    sim.store.create(kinds.CONFIGMAP, configmap("z", "tailscale", team="y"))
+    listing = await client.list(CONFIGMAP, "tailscale", "team=x")
     assert names_of(listing.items) == [f"a-{number:04}" for number in range(1001)]
     assert listing.resource_version == str(sim.store.revision)
     assert sim.requests["tsoperator", "list", "configmaps"] == 3

@@ -220,8 +220,15 @@ async def test_a_kind_is_followed_once_it_is_served() -> None:
         await until(lambda: ("Listed",) in told(seen))
         sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a"}})
         await until(lambda: ("Changed", "a") in told(seen))
+        served = len(seen)
+        sim.faults.missing = True  # as a gateway that answers 404 to everything
+        sim.faults.drop_watches()
+        await retries(sim, "dnsconfigs")
+        sim.faults.clear()
+        sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "b"}})
+        await until(lambda: told(seen)[-1] == ("Changed", "b"))
     assert told(seen)[0] == ("Unserved",)
-    assert told(seen)[-2:] == [("Listed",), ("Changed", "a")]
+    assert told(seen)[served - 2 :] == [("Listed",), ("Changed", "a"), ("Changed", "b")]
 
 
 async def test_a_kind_that_is_taken_away_is_listed_when_it_is_back(sim: ClusterSim, client: KubeClient) -> None:
