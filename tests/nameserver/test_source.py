@@ -104,6 +104,14 @@ async def test_a_file_leads_where_it_is_newer_and_the_api_server_is_lost(
     assert served_names(serving) == {case.served}
 
 
+async def test_the_newest_file_leads_when_the_api_server_is_lost(serving: Serving, follower: Follower) -> None:
+    await follower.offer(Source.API, {"dnsrecords": document("api", serial=5)})
+    for serial in (6, 7):
+        await follower.offer(Source.FILE, {"records.json": document(f"file{serial}", serial=serial)})
+    await follower.lose_api()
+    assert served_names(serving) == {"file7"}
+
+
 async def test_the_api_server_leads_again_when_it_answers(serving: Serving, follower: Follower) -> None:
     answer = {"dnsrecords": document("api", serial=5)}
     await follower.offer(Source.API, answer)

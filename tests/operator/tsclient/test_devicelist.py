@@ -105,6 +105,13 @@ async def test_only_devices_that_changed_are_decoded(change: Change, block: int)
     assert sum(id(each) not in kept for each in after.values()) == change.decoded
 
 
+async def test_a_device_that_is_gone_is_not_remembered() -> None:
+    reader = DeviceListReader()
+    before, _, after = [await reader.read(answer(compact(*devices))) for devices in ([ONE, TWO], [TWO], [ONE, TWO])]
+    assert after == before
+    assert after["n1"] is not before["n1"]
+
+
 class Bad(NamedTuple):
     body: str | bytes
     words: str
