@@ -48,7 +48,7 @@ async def following(url: str, service_account: Path) -> AsyncIterator[asyncio.Qu
         yield offers
 
 
-async def test_what_is_listed_and_every_change_are_offered_whole(api: ApiServer, tmp_path: Path) -> None:
+async def test_the_list_and_every_change_are_offered_whole(api: ApiServer, tmp_path: Path) -> None:
     api.write("dnsrecords", "one")
     api.write("another", "not ours")
     async with following(api.url, tmp_path) as offers:
@@ -91,7 +91,7 @@ async def test_a_long_list_is_read_in_pages(api: ApiServer, tmp_path: Path) -> N
     assert {request.query["labelSelector"] for request in api.lists} == {LABELS}
 
 
-async def test_what_changes_while_an_offer_is_taken_up_is_offered_at_one_go(api: ApiServer, tmp_path: Path) -> None:
+async def test_changes_while_an_offer_is_taken_up_are_offered_at_one_go(api: ApiServer, tmp_path: Path) -> None:
     taken: asyncio.Queue[Texts] = asyncio.Queue()
     free = asyncio.Event()
 

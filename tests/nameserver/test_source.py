@@ -29,7 +29,7 @@ def document(name: str, **fields: object) -> str:
     return render(Records.model_validate({"ip4": {f"{name}.ts.net": ["192.0.2.1"]}, **fields}))
 
 
-def names(serving: Serving) -> set[str]:
+def served_names(serving: Serving) -> set[str]:
     """Return the names that have A records, without their zone."""
     return {wire[1 : wire[0] + 1].decode() for wire, node in serving.zone.nodes.items() if node.a}
 
@@ -47,7 +47,7 @@ def follower(serving: Serving) -> Follower:
 async def test_good_documents_are_served(serving: Serving, follower: Follower) -> None:
     await follower.offer(Source.FILE, {"records.json": document("a")})
     assert serving.zone.loaded
-    assert names(serving) == {"a"}
+    assert served_names(serving) == {"a"}
 
 
 @pytest.mark.parametrize("text", [None, "", b"", "{", '{"version":"v1beta1"}', OSError(13, "Permission denied")])
@@ -59,18 +59,18 @@ async def test_before_good_documents_there_is_no_zone_and_after_them_the_last_st
     await follower.offer(Source.FILE, {"records.json": document("a")})
     await follower.offer(Source.FILE, {"records.json": text})
     await follower.offer(Source.FILE, {})
-    assert names(serving) == {"a"}
+    assert served_names(serving) == {"a"}
 
 
 async def test_the_api_server_leads_once_it_has_answered(serving: Serving, follower: Follower) -> None:
     await follower.offer(Source.API, {"dnsrecords": None})
     await follower.offer(Source.FILE, {"records.json": document("file")})
-    assert names(serving) == {"file"}
+    assert served_names(serving) == {"file"}
     await follower.offer(Source.API, {"dnsrecords": document("api")})
-    assert names(serving) == {"api"}
+    assert served_names(serving) == {"api"}
     await follower.offer(Source.FILE, {"records.json": document("newer")})
     await follower.offer(Source.API, {})
-    assert names(serving) == {"api"}
+    assert served_names(serving) == {"api"}
 
 
 class File(NamedTuple):
@@ -97,11 +97,19 @@ async def test_a_file_leads_where_it_is_newer_and_the_api_server_is_lost(
     await follower.offer(Source.API, {"dnsrecords": document("api", serial=5)})
     if before:
         await follower.offer(Source.FILE, mounted)
-        assert names(serving) == {"api"}
+        assert served_names(serving) == {"api"}
     await follower.lose_api()
     if not before:
         await follower.offer(Source.FILE, mounted)
-    assert names(serving) == {case.served}
+    assert served_names(serving) == {case.served}
+
+
+async def test_the_newest_file_leads_when_the_api_server_is_lost(serving: Serving, follower: Follower) -> None:
+    await follower.offer(Source.API, {"dnsrecords": document("api", serial=5)})
+    for serial in (6, 7):
+        await follower.offer(Source.FILE, {"records.json": document(f"file{serial}", serial=serial)})
+    await follower.lose_api()
+    assert served_names(serving) == {"file7"}
 
 
 async def test_the_api_server_leads_again_when_it_answers(serving: Serving, follower: Follower) -> None:
@@ -110,18 +118,18 @@ async def test_the_api_server_leads_again_when_it_answers(serving: Serving, foll
     await follower.lose_api()
     for serial in (6, 7):
         await follower.offer(Source.FILE, {"records.json": document(f"file{serial}", serial=serial)})
-        assert names(serving) == {f"file{serial}"}
+        assert served_names(serving) == {f"file{serial}"}
     await follower.offer(Source.API, answer)
-    assert names(serving) == {"api"}
+    assert served_names(serving) == {"api"}
     await follower.offer(Source.FILE, {"records.json": document("file", serial=8)})
-    assert names(serving) == {"api"}
+    assert served_names(serving) == {"api"}
 
 
 async def test_a_serial_that_starts_over_is_newer(serving: Serving, follower: Follower) -> None:
     await follower.offer(Source.API, {"dnsrecords": document("api", serial=2**32 - 1)})
     await follower.lose_api()
     await follower.offer(Source.FILE, {"records.json": document("file", serial=1)})
-    assert names(serving) == {"file"}
+    assert served_names(serving) == {"file"}
 
 
 async def test_a_broken_file_takes_nothing_away_while_the_api_server_is_lost(
@@ -130,7 +138,7 @@ async def test_a_broken_file_takes_nothing_away_while_the_api_server_is_lost(
     await follower.offer(Source.API, {"dnsrecords": document("api", serial=5)})
     await follower.lose_api()
     await follower.offer(Source.FILE, {"records.json": "{"})
-    assert names(serving) == {"api"}
+    assert served_names(serving) == {"api"}
 
 
 async def test_an_api_server_goes_and_the_file_is_followed_until_it_is_back(
@@ -146,19 +154,19 @@ async def test_an_api_server_goes_and_the_file_is_followed_until_it_is_back(
             configmaps = ConfigMaps(settings(api.url), partial(follower.offer, Source.API), follower.lose_api)
             following = [configmaps.follow(), follow_file(tmp_path / "records.json", follower.offer)]
             started = [tasks.create_task(each) for each in following]
-            await served(serving, "api")
+            await until_served(serving, "api")
         mount(tmp_path, "..2", document("file", serial=6))
-        await served(serving, "file")
+        await until_served(serving, "file")
         async with api_server("tailscale", int(api.url.rpartition(":")[2])) as api:
             api.write("dnsrecords", document("again", serial=6))
-            await served(serving, "again")
+            await until_served(serving, "again")
             for task in started:
                 task.cancel()
 
 
-async def served(serving: Serving, name: str) -> None:
+async def until_served(serving: Serving, name: str) -> None:
     """Wait until *name* is the one that is served."""
-    while names(serving) != {name}:  # noqa: ASYNC110 - the zone is swapped without a word
+    while served_names(serving) != {name}:  # noqa: ASYNC110 - the zone is swapped without a word
         await asyncio.sleep(0.005)
 
 
@@ -167,10 +175,10 @@ async def test_shards_are_served_when_the_set_is_whole(serving: Serving, followe
     await follower.offer(Source.API, {"dnsrecords": first})
     assert not serving.zone.loaded
     await follower.offer(Source.API, {"dnsrecords": first, "dnsrecords-1": second, "dnsrecords-2": "{"})
-    assert names(serving) == {"a", "b"}
+    assert served_names(serving) == {"a", "b"}
 
 
-async def test_what_is_wrong_is_said_once(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_problem_is_said_once(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
     bad = {"bad..ts.net": ["192.0.2.1"], "a.ts.net": ["nonsense"], "a.example.org": []}
     for serial in (1, 2, 3):
         await follower.offer(Source.FILE, {"records.json": render(Records(ip4=bad, serial=serial))})
@@ -261,7 +269,7 @@ OFFER = st.dictionaries(st.sampled_from(["dnsrecords", "dnsrecords-1", "dnsrecor
 
 
 @given(st.lists(OFFER, max_size=8))
-async def test_any_offers_end_in_the_zone_of_the_last_whole_set(offers: list[Documents]) -> None:
+async def test_offers_end_in_the_zone_of_the_last_whole_set(offers: list[Documents]) -> None:
     serving = Serving(empty_zone(SETTINGS))
     follower = Follower(serving, SETTINGS)
     expected = serving.zone

@@ -6,7 +6,6 @@ from tsoperator.kube.errors import (
     Conflict,
     Denied,
     Gone,
-    KubeError,
     NotFound,
     Rejected,
     StatusError,
@@ -52,8 +51,3 @@ def test_a_refusal_says_what_was_asked_and_what_was_answered() -> None:
 @pytest.mark.parametrize("body", [{}, {"message": None}, {"message": ""}])
 def test_a_refusal_without_words_says_its_code(body: dict[str, str | None]) -> None:
     assert str(error_of(503, body, "GET /x")) == "GET /x: HTTP 503"
-
-
-def test_who_looks_again_after_a_conflict_does_so_after_a_name_taken() -> None:
-    assert issubclass(AlreadyExists, Conflict)
-    assert issubclass(StatusError, KubeError)

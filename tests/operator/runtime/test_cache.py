@@ -67,14 +67,6 @@ class Notes:
         return labels(obj)["team"] if obj is not None else None
 
 
-async def test_objects_are_found_by_key(sim: ClusterSim, client: KubeClient) -> None:
-    create(sim, configmap("a", "x"))
-    async with followed(client) as cache:
-        assert cache.get(CONFIGMAP, A) == sim.store.get(kinds.CONFIGMAP, *A)
-        assert cache.all(CONFIGMAP) == [sim.store.get(kinds.CONFIGMAP, *A)]
-        assert cache.get(CONFIGMAP, B) is None
-
-
 async def test_an_index_follows_every_change(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, configmap("a", "x"), configmap("b", "x"))
     async with followed(client) as cache:
@@ -110,15 +102,6 @@ async def test_listeners_are_told_the_old_and_the_new_object(sim: ClusterSim, cl
         sim.store.delete(kinds.CONFIGMAP, *A)
         await until(lambda: len(notes.changes) == 3)
     assert notes.changes == [(None, "x"), ("x", "y"), ("y", None)]
-
-
-async def test_listeners_are_told_what_there_was_at_the_start(sim: ClusterSim, client: KubeClient) -> None:
-    create(sim, configmap("a", "x"))
-    cache, notes = Cache([CONFIGMAPS]), Notes()
-    cache.listen(CONFIGMAP, notes)
-    async with running(cache.follow(client, PACE)):
-        await cache.synced()
-    assert notes.changes == [(None, "x")]
 
 
 async def test_a_listener_finds_the_new_object_in_the_cache(sim: ClusterSim, client: KubeClient) -> None:
@@ -238,7 +221,7 @@ async def test_a_source_keeps_what_it_says(sim: ClusterSim, client: KubeClient) 
     assert notes.changes == [(None, "slim")]
 
 
-async def test_it_is_synced_when_every_kind_has_been_listed(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_cache_is_synced_when_every_kind_has_been_listed(sim: ClusterSim, client: KubeClient) -> None:
     cache = Cache([CONFIGMAPS, Source(Selection(SECRET))])
     assert cache.unsynced() == ["configmaps in default", "secrets"]
     sim.faults.leave()
@@ -260,13 +243,6 @@ async def test_a_kind_that_is_not_served_counts_as_listed(bare_sim: ClusterSim) 
     async with kube_client(bare_sim.api_url) as client, followed(client, Source(Selection(DNSCONFIG))) as cache:
         assert cache.unsynced() == []
         assert cache.all(DNSCONFIG) == []
-
-
-async def test_a_kind_that_comes_later_is_followed(bare_sim: ClusterSim) -> None:
-    async with kube_client(bare_sim.api_url) as client, followed(client, Source(Selection(DNSCONFIG))) as cache:
-        bare_sim.serve_kind(kinds.DNSCONFIG)
-        bare_sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a"}})
-        await until(lambda: cache.get(DNSCONFIG, Key("", "a")))
 
 
 async def test_a_kind_that_is_not_served_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -308,7 +284,7 @@ async def test_a_kind_that_is_taken_away_is_refused_no_more(sim: ClusterSim, cli
         await until(lambda: not cache.refused())
 
 
-async def test_what_was_written_is_there_before_the_watch_tells_it(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_write_is_held_before_the_watch_tells_it(sim: ClusterSim, client: KubeClient) -> None:
     async with followed(client) as cache:
         pass
     create(sim, configmap("a", "x"))
@@ -316,7 +292,7 @@ async def test_what_was_written_is_there_before_the_watch_tells_it(sim: ClusterS
     assert found(cache, "x") == ["a"]
 
 
-async def test_what_was_written_is_told_once_and_nothing_older_after_it(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_write_is_told_once_and_no_older_state_after_it(sim: ClusterSim, client: KubeClient) -> None:
     notes = Notes()
     async with followed(client) as cache:
         cache.listen(CONFIGMAP, notes)
@@ -340,7 +316,7 @@ async def test_the_end_of_a_predecessor_does_not_end_what_was_written(sim: Clust
     assert notes.changes == [("x", "y"), (None, "z")]
 
 
-async def test_what_was_written_and_is_gone_stays_gone(sim: ClusterSim, client: KubeClient) -> None:
+async def test_an_object_that_was_written_and_is_gone_stays_gone(sim: ClusterSim, client: KubeClient) -> None:
     async with followed(client) as cache:
         create(sim, configmap("a", "x"))
         stored = sim.store.get(kinds.CONFIGMAP, *A)
@@ -351,7 +327,9 @@ async def test_what_was_written_and_is_gone_stays_gone(sim: ClusterSim, client: 
         assert cache.get(CONFIGMAP, A) is None
 
 
-async def test_what_was_written_and_is_gone_when_listed_stays_gone(sim: ClusterSim, client: KubeClient) -> None:
+async def test_an_object_that_was_written_and_is_gone_when_listed_stays_gone(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     create(sim, configmap("a", "x"))
     stored = sim.store.get(kinds.CONFIGMAP, *A)
     sim.store.delete(kinds.CONFIGMAP, *A)
@@ -360,7 +338,7 @@ async def test_what_was_written_and_is_gone_when_listed_stays_gone(sim: ClusterS
         assert cache.get(CONFIGMAP, A) is None
 
 
-async def test_what_was_written_elsewhere_is_left_out(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_write_elsewhere_is_left_out(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, configmap("a", "x", "tailscale"))
     elsewhere = sim.store.get(kinds.CONFIGMAP, "tailscale", "a")
     async with followed(client) as cache:
@@ -389,26 +367,6 @@ async def test_objects_of_several_namespaces_answer_as_one(sim: ClusterSim, clie
         await until(lambda: found(cache, "x") == ["c", "d"])
 
 
-async def test_a_relist_of_one_namespace_drops_nothing_of_another(sim: ClusterSim, client: KubeClient) -> None:
-    create(sim, configmap("a", "x"), configmap("b", "x", "tailscale"))
-    notes = Notes()
-    async with followed(client, *TWO) as cache:
-        cache.listen(CONFIGMAP, notes)
-        await missing(sim)
-        create(sim, configmap("c", "y"), configmap("d", "y", "tailscale"))
-        await until(lambda: found(cache, "y") == ["c", "d"])
-    assert notes.changes == [(None, "y"), (None, "y")]
-
-
-async def test_what_was_written_is_heeded_in_each_namespace(sim: ClusterSim, client: KubeClient) -> None:
-    async with followed(client, *TWO) as cache:
-        create(sim, configmap("a", "x", "tailscale"))
-        await until(lambda: found(cache, "x"))
-    create(sim, configmap("b", "x"))
-    cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *B))
-    assert found(cache, "x") == ["b", "a"]
-
-
 async def test_a_namespace_that_is_shut_holds_up_no_other(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -426,7 +384,7 @@ async def test_a_namespace_that_is_shut_holds_up_no_other(
     assert 'in the namespace "tailscale"' in said.getMessage()
 
 
-async def test_what_is_not_optional_is_waited_for(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_source_that_is_not_optional_is_waited_for(sim: ClusterSim, client: KubeClient) -> None:
     cache = Cache([CONFIGMAPS, *TWO[1:]])
     sim.faults.forbid(Ban("configmaps", "default"))
     async with running(cache.follow(client, PACE)):
@@ -449,7 +407,7 @@ async def test_a_namespace_that_is_shut_later_keeps_what_is_known_of_it(sim: Clu
         assert found(cache, "x") == ["a"]
 
 
-async def test_what_may_be_listed_but_not_watched_is_refused_until_it_is_watched(
+async def test_objects_that_may_be_listed_but_not_watched_are_refused_until_they_are_watched(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")
@@ -464,7 +422,7 @@ async def test_what_may_be_listed_but_not_watched_is_refused_until_it_is_watched
     assert caplog.messages[1:] == ["configmaps in tailscale: the operator may see them again"]
 
 
-async def test_what_may_not_be_seen_is_shown_as_a_metric(sim: ClusterSim, client: KubeClient) -> None:
+async def test_objects_that_may_not_be_seen_are_shown_as_a_metric(sim: ClusterSim, client: KubeClient) -> None:
     registry = CollectorRegistry()
     labelled = {"resource": "configmaps", "namespace": "tailscale"}
     sim.faults.forbid(SHUT)
@@ -485,7 +443,7 @@ def labelled(name: str, **given: str) -> Object:
     return {"metadata": {"name": name, "namespace": "default", "labels": given}, "data": {}}
 
 
-async def test_what_two_sources_may_not_see_is_shown_once(sim: ClusterSim, client: KubeClient) -> None:
+async def test_objects_that_two_sources_may_not_see_are_shown_once(sim: ClusterSim, client: KubeClient) -> None:
     sim.faults.forbid(Ban("configmaps", "default"))
     async with followed(client, *(Source(each.selection, optional=True) for each in LABELLED)) as cache:
         assert len(cache.refused()) == 2
@@ -493,7 +451,9 @@ async def test_what_two_sources_may_not_see_is_shown_once(sim: ClusterSim, clien
         assert len(metric.samples) == 1
 
 
-async def test_who_follows_all_namespaces_knows_each_and_else_only_his_own(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_source_of_all_namespaces_knows_each_and_another_only_its_own(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     cache = Cache([CONFIGMAPS, Source(Selection(SECRET)), Source(Selection(DNSCONFIG))])
     assert not cache.knows(SECRET, "default")
     async with running(cache.follow(client, PACE)):
@@ -530,7 +490,7 @@ async def test_a_relist_of_one_selection_drops_nothing_of_another(sim: ClusterSi
 
 
 @pytest.mark.parametrize("change", [{"tier": None}, {"tier": "back"}, {"team": "y"}], ids=str)
-async def test_what_two_sources_select_is_held_while_one_does(
+async def test_an_object_of_two_sources_is_held_while_one_selects_it(
     sim: ClusterSim, client: KubeClient, change: Object
 ) -> None:
     create(sim, labelled("a", team="x", tier="front"))
@@ -543,7 +503,7 @@ async def test_what_two_sources_select_is_held_while_one_does(
         assert (found(cache, "x"), found(cache, "y")) == ([], [])
 
 
-async def test_what_two_sources_select_is_told_once(sim: ClusterSim, client: KubeClient) -> None:
+async def test_an_object_of_two_sources_is_told_once(sim: ClusterSim, client: KubeClient) -> None:
     notes = Notes()
     async with followed(client, *LABELLED) as cache:
         cache.listen(CONFIGMAP, notes)
@@ -554,7 +514,9 @@ async def test_what_two_sources_select_is_told_once(sim: ClusterSim, client: Kub
     assert notes.changes == [(None, "x"), ("x", None)]
 
 
-async def test_what_was_written_out_of_one_selection_stays_in_the_other(sim: ClusterSim, client: KubeClient) -> None:
+async def test_an_object_that_is_written_out_of_one_selection_stays_in_the_other(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     create(sim, labelled("a", team="x", tier="front"))
     async with followed(client, *LABELLED) as cache:
         await until(lambda: sim.requests["tsoperator", "watch", "configmaps"] == 2)

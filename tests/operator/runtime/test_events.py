@@ -133,7 +133,7 @@ async def test_the_count_is_brought_up_to_date_less_and_less_often() -> None:
 
 @pytest.mark.parametrize("other", [("Normal", "R", "m"), ("Warning", "S", "m"), ("Warning", "R", "n")])
 @in_virtual_time
-async def test_another_event_is_written(other: tuple[str, str, str]) -> None:
+async def test_an_event_that_differs_in_a_field_is_written(other: tuple[str, str, str]) -> None:
     server = EventServer()
     events = recorder(server)
     await events.event(INGRESS, "Warning", "R", "m")

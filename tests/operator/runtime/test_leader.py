@@ -147,7 +147,7 @@ class Record(NamedTuple):
     ],
 )
 @in_virtual_time
-async def test_another_holder_is_waited_for_as_its_record_says_by_our_own_clock(case: Record) -> None:
+async def test_a_holder_is_waited_for_as_its_record_says_by_our_own_clock(case: Record) -> None:
     server, diary = LeaseServer(), Diary()
     server.put_record("other", **case.fields)
     await Candidate(server, diary, "b").lead(until=60)
@@ -338,7 +338,7 @@ async def test_an_error_of_the_work_comes_through_and_frees_the_lease() -> None:
 
 
 @in_virtual_time
-async def test_what_keeps_us_from_the_lease_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_trouble_that_keeps_us_from_the_lease_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     class NoRole(Link):
         async def _call(self, act: object) -> dict[str, object]:
             raise Denied(403, "Forbidden", "leases is forbidden")

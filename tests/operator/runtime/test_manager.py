@@ -156,7 +156,7 @@ def holder(sim: ClusterSim) -> str:
     return lease["spec"]["holderIdentity"] if lease else ""
 
 
-async def test_what_there_is_and_what_comes_is_reconciled(sim: ClusterSim, client: KubeClient) -> None:
+async def test_objects_that_are_there_come_and_go_are_reconciled(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, "a")
     reconciler = Noting()
     async with managing(client, reconciler):
@@ -185,7 +185,7 @@ async def test_a_reconciler_hears_of_its_kinds_only(sim: ClusterSim, client: Kub
     assert (configmaps.names, services.names) == ({"a"}, {"kubernetes"})
 
 
-async def test_nothing_is_reconciled_before_every_kind_is_known() -> None:
+async def test_reconciles_wait_until_every_kind_is_known() -> None:
     cache = new_cache()
     unsynced: list[list[str]] = []
     reconciler = Noting(look=lambda: unsynced.append(cache.unsynced()))
@@ -289,22 +289,6 @@ async def test_a_process_that_leads_no_more_queues_nothing(client: KubeClient) -
     assert depth() == 0
 
 
-async def test_what_runs_beside_runs_while_this_process_leads(sim: ClusterSim, client: KubeClient) -> None:
-    events: list[str] = []
-
-    async def program() -> None:
-        events.append(f"started under {holder(sim)}")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            events.append("stopped")
-
-    elector = new_elector(client, "first")
-    async with running(new_manager(Noting()).run(client, elector, beside=[program])):
-        await until(lambda: events == ["started under first"])
-    assert events[1:] == ["stopped"]
-
-
 async def test_a_standby_takes_over_what_is_there_and_has_queued_nothing(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, "a")
     create(sim, "b")
@@ -325,7 +309,7 @@ async def test_a_standby_takes_over_what_is_there_and_has_queued_nothing(sim: Cl
         assert holder(sim) == "second"
 
 
-async def test_what_runs_beside_the_reconcilers_runs_while_this_process_leads(
+async def test_programs_beside_the_reconcilers_run_while_this_process_leads(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     seen: list[str] = []
@@ -346,7 +330,7 @@ async def test_what_runs_beside_the_reconcilers_runs_while_this_process_leads(
     assert seen == ["first", "stopped"]
 
 
-async def test_who_leads_says_so_in_its_metrics(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_leader_says_so_in_its_metrics(sim: ClusterSim, client: KubeClient) -> None:
     registry = CollectorRegistry()
     seen: list[float | None] = []
     reconciler = Noting(look=lambda: seen.append(registry.get_sample_value("tsoperator_leading")))
@@ -357,16 +341,6 @@ async def test_who_leads_says_so_in_its_metrics(sim: ClusterSim, client: KubeCli
         await until(lambda: seen)
     assert seen == [1]
     assert registry.get_sample_value("tsoperator_leading") == 0
-
-
-async def test_a_leader_whose_lease_is_taken_stops(sim: ClusterSim, client: KubeClient) -> None:
-    create(sim, "a")
-    reconciler = Noting()
-    with pytest.RaisesGroup(LeadershipLost, flatten_subgroups=True):
-        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
-            tasks.create_task(new_manager(reconciler).run(client, new_elector(client, "first")))
-            await until(lambda: reconciler.keys)
-            sim.store.merge(kinds.LEASE, *LEASE, {"spec": {"holderIdentity": "second"}})
 
 
 async def test_a_manager_that_is_stopped_leaves_nothing_running(sim: ClusterSim, client: KubeClient) -> None:

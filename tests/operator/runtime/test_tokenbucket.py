@@ -24,7 +24,7 @@ def test_tokens_come_back_one_by_one_until_it_is_full(passed: float, tokens: int
     assert took(bucket, 3, 100 + passed) == tokens
 
 
-def test_it_says_how_long_to_wait() -> None:
+def test_an_empty_bucket_says_how_long_to_wait() -> None:
     bucket = TokenBucket(30, 1, 100)
     bucket.take()
     assert [bucket.wait(1, now) for now in (100, 120, 130)] == [30, pytest.approx(10), 0]

@@ -110,7 +110,7 @@ async def test_a_slow_answer_is_kept_for_whoever_comes_back_for_it() -> None:
 
 
 @in_virtual_time
-async def test_what_is_wanted_is_asked_for_once_until_its_result_is_taken() -> None:
+async def test_a_wish_is_asked_for_once_until_its_result_is_taken() -> None:
     async with serving() as server:
         for _ in range(3):
             await server.begin(A, "x", 10)
@@ -131,7 +131,7 @@ async def test_an_error_is_passed_on(error: Exception, seconds: float) -> None:
 
 
 @in_virtual_time
-async def test_another_wish_takes_the_place_of_one_that_has_not_been_asked_for() -> None:
+async def test_a_new_wish_takes_the_place_of_one_that_has_not_been_asked_for() -> None:
     async with serving(at_once=1) as server:
         await server.begin(A, "busy", 10)
         await server.begin(B, "x")
@@ -141,7 +141,7 @@ async def test_another_wish_takes_the_place_of_one_that_has_not_been_asked_for()
 
 
 @in_virtual_time
-async def test_another_wish_while_a_call_runs_is_asked_for_after_it() -> None:
+async def test_a_new_wish_while_a_call_runs_is_asked_for_after_it() -> None:
     async with serving() as server:
         await server.begin(A, "x", 10)
         assert await server.wait_for(A, "y") == "y"
@@ -149,7 +149,7 @@ async def test_another_wish_while_a_call_runs_is_asked_for_after_it() -> None:
 
 
 @in_virtual_time
-async def test_what_is_about_something_else_or_for_somebody_else_is_a_call_of_its_own() -> None:
+async def test_each_owner_and_each_matter_has_a_call_of_its_own() -> None:
     async with serving() as server:
         await asyncio.gather(
             *(server.calls.result(owner, about, None, server.make(f"{owner.key.name} {about}", 0.1))
@@ -226,7 +226,7 @@ async def test_credentials_that_cannot_be_read_say_nothing_of_the_server() -> No
 
 
 @in_virtual_time
-async def test_who_is_forgotten_is_not_waited_for_nor_asked_for() -> None:
+async def test_an_owner_that_is_forgotten_is_not_waited_for_nor_asked_for() -> None:
     async with serving(at_once=1) as server:
         running = await server.begin(A, "a", 10)
         waiting = await server.begin(B, "b", 10)
@@ -272,7 +272,7 @@ async def test_a_call_whose_turn_does_not_come_is_given_up() -> None:
 
 
 @in_virtual_time
-async def test_what_is_started_again_after_its_owner_was_forgotten_is_under_way_once() -> None:
+async def test_a_call_that_starts_again_after_its_owner_was_forgotten_is_under_way_once() -> None:
     async with serving() as server:
         server.start(A, "x", 10)
         await asyncio.sleep(5)

@@ -19,9 +19,12 @@ QUICK = Pace(first=0.01, longest=0.02, interval=0.02, denied=0.02)
 WHEN_ASKED = Pace(first=0.01, longest=0.02, interval=3600)
 
 
-@pytest.fixture(params=["tailscale", "headscale"])
+@pytest.fixture
 def control(request: pytest.FixtureRequest) -> Control:
-    return Control("tail.example.org", headscale=request.param == "headscale")
+    return Control("tail.example.org", headscale=getattr(request, "param", False))
+
+
+both_servers = pytest.mark.parametrize("control", [False, True], ids=["tailscale", "headscale"], indirect=True)
 
 
 @pytest.fixture
@@ -50,6 +53,7 @@ def join(control: Control, hostname: str = "db") -> Device:
     return control.register(control.create_key(NewKey(("tag:k8s",))).key, hostname)
 
 
+@both_servers
 async def test_a_device_is_found_by_its_id_name_label_and_addresses(control: Control, client: TailnetClient) -> None:
     device = join(control)
     devices = Devices(client)
@@ -96,7 +100,7 @@ async def test_the_list_is_read_when_it_is_first_asked_for_and_then_what_is_new(
     assert control.requests[LIST] == 2
 
 
-async def test_what_nobody_asks_for_is_not_read(control: Control, client: TailnetClient) -> None:
+async def test_a_list_that_nobody_asks_for_is_not_read(control: Control, client: TailnetClient) -> None:
     device = join(control)
     asked, unasked = Devices(client, QUICK), Devices(client, QUICK)
     async with running(asked.follow(), unasked.follow()):
@@ -138,6 +142,7 @@ async def test_a_device_that_waits_for_approval_is_looked_at_again(control: Cont
         await until(lambda: devices.known(device.node_id).authorized)  # type: ignore[union-attr]  # it is known
 
 
+@both_servers
 async def test_listeners_are_told_of_what_matters_and_of_nothing_else(control: Control, client: TailnetClient) -> None:
     device, other = join(control), join(control, "web")
     devices = Devices(client, QUICK)
@@ -183,7 +188,10 @@ async def test_a_list_does_not_undo_what_was_written_while_it_was_read(control: 
     assert (tags(devices, tagged), tags(devices, dropped)) == (("tag:k8s",), ("tag:k8s",))
 
 
-async def test_what_has_gone_is_remembered_until_somebody_has_its_name(control: Control, client: TailnetClient) -> None:
+@both_servers
+async def test_a_departed_device_is_remembered_until_somebody_has_its_name(
+    control: Control, client: TailnetClient
+) -> None:
     devices = Devices(client, Pace(first=0))
     device = join(control)
     await devices.refresh()
@@ -212,6 +220,7 @@ async def test_a_name_that_several_devices_claim_is_that_of_another_when_one_goe
     assert devices.departed("db") == Known("n1", "db.tail1234.ts.net")
 
 
+@both_servers
 async def test_a_name_that_moves_to_another_device_is_that_devices(control: Control, client: TailnetClient) -> None:
     devices = Devices(client, Pace(first=0))
     new, old = join(control, "web"), join(control)
@@ -236,6 +245,32 @@ async def test_a_list_that_is_seconds_old_is_not_read_again(control: Control, cl
     devices = Devices(client, Pace(first=3600))
     await asyncio.gather(*(devices.refresh() for _ in range(5)))
     assert control.requests[LIST] == 1
+
+
+async def times_of_reads(control: Control, devices: Devices, count: int) -> list[float]:
+    """Ask for a device that isn't there until the list has been read *count* times more; return when."""
+    loop, before, times = asyncio.get_running_loop(), control.requests[LIST], list[float]()
+
+    def is_done() -> bool:
+        devices.get("n9")
+        times.extend([loop.time()] * (control.requests[LIST] - before - len(times)))
+        return len(times) >= count
+
+    await until(is_done)
+    return times
+
+
+async def test_a_device_that_is_asked_for_in_vain_is_looked_for_less_often_until_nobody_asks(
+    control: Control, client: TailnetClient
+) -> None:
+    devices = Devices(client, Pace(first=0.02, longest=100, interval=0.01))
+    async with running(devices.follow()):
+        times = await times_of_reads(control, devices, 5)
+        assert times[-1] - times[0] > 0.8 * (0.02 + 0.04 + 0.08 + 0.16)
+        read = control.requests[LIST]
+        await until(lambda: control.requests[LIST] > read + 1)
+        times = await times_of_reads(control, devices, 2)
+        assert times[-1] - times[0] < 0.9
 
 
 async def test_a_missing_scope_is_asked_about_seldom(control: Control, client: TailnetClient) -> None:

@@ -81,11 +81,11 @@ async def tailnet(request: pytest.FixtureRequest) -> AsyncIterator[World]:
 
 
 @pytest.fixture
-async def made() -> AsyncIterator[Making]:
+async def ground_in() -> AsyncIterator[Making]:
     """A preflight for a world, whose Pod is OPERATOR; it does not try again what failed."""
     async with aiohttp.ClientSession() as session:
 
-        def making(world: World) -> Ground:
+        def ground_of(world: World) -> Ground:
             client_id, secret = world.control.client_id, SecretStr(world.control.client_secret)
             client = TailnetClient(
                 session, world.control_url, lambda: Credentials(client_id, secret), retry=Retry(tries=1)
@@ -94,11 +94,11 @@ async def made() -> AsyncIterator[Making]:
             nap = Nap()
             return Ground(Preflight(client, world.api, EventRecorder(world.api), settings, nap), nap)
 
-        yield making
+        yield ground_of
 
 
-async def test_a_tailnet_that_is_set_up_passes_every_check(tailnet: World, made: Making) -> None:
-    findings = await made(tailnet).preflight.look()
+async def test_a_tailnet_that_is_set_up_passes_every_check(tailnet: World, ground_in: Making) -> None:
+    findings = await ground_in(tailnet).preflight.look()
     headscale = tailnet.control.headscale
     assert findings.passed == {check: True for check in WELL if check != "tags" or not headscale}
     assert findings.server == ("headscale" if headscale else "tailscale")
@@ -106,9 +106,9 @@ async def test_a_tailnet_that_is_set_up_passes_every_check(tailnet: World, made:
     assert findings.complete
 
 
-async def test_what_headscale_lacks_is_named_with_what_works(made: Making) -> None:
+async def test_features_that_headscale_lacks_are_named_with_those_that_work(ground_in: Making) -> None:
     async with new_world(SimOptions(headscale=True)) as world:
-        [note] = (await made(world).preflight.look()).notes
+        [note] = (await ground_in(world).preflight.look()).notes
     assert note.type == "Normal"
     assert [word for word in ("ProxyGroup", "HTTPS", "Funnel", "Connectors") if word not in note.message] == []
 
@@ -139,8 +139,8 @@ MISSING = {
 
 
 @pytest.mark.parametrize("case", MISSING.values(), ids=MISSING)
-async def test_what_is_missing_is_found_and_said_once(tailnet: World, made: Making, case: Missing) -> None:
-    preflight = made(tailnet).preflight
+async def test_a_lack_is_found_and_said_once(tailnet: World, ground_in: Making, case: Missing) -> None:
+    preflight = ground_in(tailnet).preflight
     case.spoil(tailnet.control)
     findings = await preflight.look()
     assert [check for check, passed in findings.passed.items() if not passed] == case.failed
@@ -150,29 +150,29 @@ async def test_what_is_missing_is_found_and_said_once(tailnet: World, made: Maki
     assert not findings.complete
 
 
-async def test_a_client_without_tags_can_make_no_keys(cluster: World, made: Making) -> None:
+async def test_a_client_without_tags_can_make_no_keys(cluster: World, ground_in: Making) -> None:
     cluster.control.own_tags = []
-    findings = await made(cluster).preflight.look()
+    findings = await ground_in(cluster).preflight.look()
     assert [check for check, passed in findings.passed.items() if not passed] == ["tags"]
     assert "tag:k8s-operator" in findings.notes[0].message
 
 
-async def test_a_look_changes_nothing(tailnet: World, made: Making) -> None:
-    await made(tailnet).preflight.look()
+async def test_a_look_changes_nothing(tailnet: World, ground_in: Making) -> None:
+    await ground_in(tailnet).preflight.look()
     assert {method for method, path in tailnet.control.requests if "oauth" not in path} == {"GET"}
     assert not tailnet.control.keys
 
 
-async def test_checks_are_gauges_and_those_not_made_are_left_out(cluster: World, made: Making) -> None:
-    ground = made(cluster)
+async def test_checks_are_gauges_and_those_not_made_are_left_out(cluster: World, ground_in: Making) -> None:
+    ground = ground_in(cluster)
     assert ground.metrics() == {}
     cluster.control.scopes.remove("devices:core")
     await ground.look_once()
     assert ground.metrics() == {**WELL, "devices": 0, "tailscale": 1}
 
 
-async def test_a_check_that_could_not_be_made_is_no_gauge(cluster: World, made: Making) -> None:
-    ground = made(cluster)
+async def test_a_check_that_could_not_be_made_is_no_gauge(cluster: World, ground_in: Making) -> None:
+    ground = ground_in(cluster)
     cluster.control.client_id = "another"
     await ground.look_once()
     assert ground.metrics() == {"credentials": 0}
@@ -187,11 +187,11 @@ class Interval(NamedTuple):
 @pytest.mark.parametrize(
     "case", [Interval({"auth_keys", "devices:core"}, 77_000, 86_400), Interval({"auth_keys"}, 3_200, 3_600)]
 )
-async def test_it_looks_daily_and_hourly_while_something_is_missing(
-    cluster: World, made: Making, case: Interval
+async def test_looks_are_daily_and_hourly_while_something_is_missing(
+    cluster: World, ground_in: Making, case: Interval
 ) -> None:
     cluster.control.scopes = case.scopes
-    ground = made(cluster)
+    ground = ground_in(cluster)
     await ground.look_once()
     assert case.least <= ground.nap.seconds[0] <= case.most
 
@@ -212,10 +212,12 @@ async def test_findings_are_events_on_the_operators_pod_and_stop_nothing(cluster
         assert not operator.done()
 
 
-async def test_without_its_pod_it_tells_the_log(cluster: World, made: Making, caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_its_pod_it_tells_the_log(
+    cluster: World, ground_in: Making, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
     cluster.control.scopes.remove("devices:core")
-    await made(cluster).look_once()
+    await ground_in(cluster).look_once()
     assert "Devices Core (devices:core)" in caplog.text
     assert await pod_events(cluster) == {}
 

@@ -112,7 +112,7 @@ async def test_a_destination_is_the_device_there_or_the_one_that_was_there(
     assert view(tailnets, destination=move.destination).destination == wanted
 
 
-async def test_who_leads_nowhere_has_no_destination(tailnets: Tailnets) -> None:
+async def test_a_proxy_that_leads_nowhere_has_no_destination(tailnets: Tailnets) -> None:
     assert view(tailnets).destination is None
 
 

@@ -10,7 +10,6 @@ from tsoperator.tsclient.errors import (
     Forbidden,
     Missing,
     NotSupported,
-    RateLimited,
     Unauthorized,
     Unavailable,
     UnexpectedAnswer,
@@ -45,7 +44,7 @@ async def test_a_device_reads_the_same_from_either_server(client: TailnetClient,
     assert device.connected is (None if control.headscale else True)
 
 
-async def test_all_devices_are_listed(client: TailnetClient, control: Control) -> None:
+async def test_every_device_is_listed(client: TailnetClient, control: Control) -> None:
     assert await client.devices() == {}
     registered = [register(control) for _ in range(2)]
     listed = await client.devices()
@@ -66,15 +65,6 @@ async def test_a_device_that_is_gone_counts_as_deleted(client: TailnetClient, co
     await client.delete_device(device.node_id)
 
 
-async def test_a_device_whose_deletion_was_not_confirmed_counts_as_deleted(
-    client: TailnetClient, control: Control
-) -> None:
-    device = register(control)
-    control.lose_answers(path="/device/")
-    await client.delete_device(device.node_id)
-    assert not control.devices
-
-
 async def test_a_404_in_plain_text_does_not_count_as_deleted(client: TailnetClient, control: Control) -> None:
     control.answer("404 page not found", status=404, path="/device/", headers={"Content-Type": "text/plain"})
     with pytest.raises(NotSupported, match="does not have that call"):
@@ -87,13 +77,8 @@ async def test_a_web_page_does_not_count_as_deleted(client: TailnetClient, contr
         await client.delete_device(register(control).node_id)
 
 
-async def test_an_empty_answer_to_a_deletion_is_a_success(client: TailnetClient, control: Control) -> None:
-    control.answer("", path="/device/")
-    await client.delete_device(register(control).node_id)
-
-
 @pytest.mark.parametrize("device_id", ["", ".", "..", "a/b", "../tailnet/-/keys/1", "1?x=1", "1#", "1%2f", "1\n", "ä"])
-async def test_what_cannot_be_an_id_is_no_device_and_no_path(
+async def test_text_that_cannot_be_an_id_is_no_device_and_no_path(
     client: TailnetClient, control: Control, device_id: str
 ) -> None:
     await client.delete_device(device_id)
@@ -141,29 +126,11 @@ async def test_a_token_that_is_never_accepted_is_unauthorized(client: TailnetCli
     assert control.requests["GET", "/api/v2/tailnet/-/devices"] == 2
 
 
-async def test_an_auth_key_is_in_no_repr(client: TailnetClient) -> None:
-    key = await client.create_auth_key(["tag:k8s"])
-    assert key.key.get_secret_value() not in f"{key!r} {key}"
-
-
 @pytest.mark.parametrize("body", ["{}", '{"id": "k1", "key": ""}', '{"id": "k1"}', "null", "[]"])
 async def test_an_answer_without_a_key_is_unexpected(client: TailnetClient, control: Control, body: str) -> None:
     control.answer(body, path=KEYS)
     with pytest.raises(UnexpectedAnswer, match=KEYS):
         await client.create_auth_key(["tag:k8s"])
-
-
-async def test_a_key_whose_answer_was_lost_is_created_again(client: TailnetClient, control: Control) -> None:
-    control.lose_answers(path=KEYS)
-    created = await client.create_auth_key(["tag:k8s"])
-    assert len(control.keys) == 2
-    assert control.register(created.key.get_secret_value(), "db").key_id == created.id
-
-
-async def test_a_rate_limit_ends_as_rate_limited(client: TailnetClient, control: Control) -> None:
-    control.fail(429, count=10, path="/devices")
-    with pytest.raises(RateLimited):
-        await client.devices()
 
 
 async def test_a_call_ends_in_time_whatever_the_server_does(
@@ -194,7 +161,7 @@ async def test_the_clock_of_the_client_decides_when_a_token_is_renewed(
     assert control.requests["GET", "/api/v2/tailnet/-/devices"] == 2
 
 
-async def test_what_the_oauth_client_may_do_is_what_its_token_says(client: TailnetClient, control: Control) -> None:
+async def test_an_oauth_client_may_do_what_its_token_says(client: TailnetClient, control: Control) -> None:
     control.scopes, control.own_tags = {"auth_keys", "devices:core"}, ["tag:ops", "tag:k8s"]
     granted = await client.granted()
     assert granted.scopes == ("auth_keys", "devices:core")

@@ -129,7 +129,7 @@ def test_a_scope_is_lacking_only_if_the_server_told_the_scopes(scopes: tuple[str
     assert lacking(Granted(scopes), "auth_keys") is lacks
 
 
-async def test_what_a_server_really_answers_leads_to_the_lines_to_add(client: TailnetClient, control: Control) -> None:
+async def test_the_answers_of_real_servers_lead_to_the_lines_to_add(client: TailnetClient, control: Control) -> None:
     control.policy_tags = {"tag:k8s"}
     with pytest.raises(BadRequest) as refused:
         await client.create_auth_key(["tag:db"])

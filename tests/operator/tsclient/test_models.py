@@ -49,12 +49,6 @@ def test_an_error_of_shape_does_not_show_its_input() -> None:
     assert "swordfish" not in str(error.value)
 
 
-@pytest.mark.parametrize("seconds", [0, -1])
-def test_a_token_that_has_ended_already_is_no_token(seconds: float) -> None:
-    with pytest.raises(ValidationError):
-        AccessToken.model_validate({"access_token": "sesame", "expires_in": seconds})
-
-
 def test_a_problem_without_words_says_nothing() -> None:
     assert Problem.model_validate_json('{"status": 400}').words == ""
 
