@@ -23,7 +23,6 @@ class Case(NamedTuple):
     "case",
     [
         Case(True),
-        Case(True, "app=web"),
         Case(True, "app==web, example.org/tier=front"),
         Case(False, "app=db"),
         Case(False, "app=web,example.org/tier=back"),
