@@ -28,7 +28,6 @@ class Case(NamedTuple):
         Case(False, "app=web,example.org/tier=back"),
         Case(False, "missing="),
         Case(True, "app in (db, web),missing!=web,app notin (db)"),
-        Case(False, "app in (db,cache)"),
         Case(False, "app notin (db,web)"),
         Case(False, "app!=web"),
         Case(True, "app,!missing"),
