@@ -55,8 +55,7 @@ class Deployments:
             self._store.create(POD, pod_from_template(obj, DEPLOYMENT, metadata, {}))
 
     def _report(self, obj: Object) -> None:
-        pods = [pod for pod in self._pods(obj) if not is_deleting(pod)]
-        updated = _of_revision(pods, template_hash(obj["spec"]["template"]))
+        pods = [pod for pod in self._pods(obj) if not is_deleting(pod)]  # those of another template are being deleted
         ready = sum(is_ready(pod) for pod in pods)
         replicas = obj["spec"].get("replicas", 1)
         enough = ready >= replicas
@@ -72,7 +71,7 @@ class Deployments:
         status = {
             "observedGeneration": obj["metadata"]["generation"],
             "replicas": count(len(pods)),
-            "updatedReplicas": count(len(updated)),
+            "updatedReplicas": count(len(pods)),
             "readyReplicas": count(ready),
             "availableReplicas": count(ready),
             "unavailableReplicas": count(max(replicas - ready, 0)),

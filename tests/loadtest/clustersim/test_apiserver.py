@@ -124,6 +124,14 @@ async def test_a_page_too_late_is_expired(api: Api) -> None:
     assert (status, body["reason"]) == (410, "Expired")
 
 
+async def test_a_version_that_is_used_again_after_a_restore_shows_the_new_object(api: Api) -> None:
+    revision = api.store.revision
+    for value in "12":
+        api.store.restore(revision)
+        api.store.create(CONFIGMAP, {**configmap(), "data": {"a": value}})
+        assert (await api.call("GET", f"{CONFIGMAPS}/settings"))[1]["data"] == {"a": value}
+
+
 async def test_requests_are_counted_by_who_verb_and_kind(api: Api) -> None:
     await api.call("POST", CONFIGMAPS, configmap())
     before = api.traffic.writes.copy()

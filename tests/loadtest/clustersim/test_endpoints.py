@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 from clustersim import endpoints, garbage, kubelet
+from clustersim.controller import Key
 from clustersim.objects import ENDPOINTSLICE, POD, SERVICE, Object
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
@@ -66,14 +67,17 @@ async def test_ports_are_those_that_the_pods_listen_at(store: Store) -> None:
     ]
 
 
-async def test_a_pod_that_waits_for_its_finalizer_is_terminating(store: Store) -> None:
+def test_a_pod_that_waits_for_its_finalizer_serves_and_is_terminating() -> None:
+    store = Store()
+    store.create(SERVICE, headless())
     store.create(POD, pod(finalizers=["example.org/wait"]))
-    await until(store, has(store, 1))
+    ready = {"conditions": [{"type": "Ready", "status": "True"}], "podIPs": [{"ip": "192.0.2.1"}]}
+    store.merge(POD, "default", "web-0", {"status": ready}, "status")
     store.delete(POD, "default", "web-0")
-    await until(store, lambda: ready(store) == [False])
+    endpoints.Endpoints(store).reconcile(Key("default", "web"))
     (endpoint,) = slices(store)["IPv4"]["endpoints"]
-    assert endpoint["conditions"]["terminating"] is True
-    assert (endpoint["targetRef"]["name"], endpoint["hostname"], endpoint["nodeName"]) == ("web-0", "web-0", "node1")
+    assert endpoint["conditions"] == {"ready": False, "serving": True, "terminating": True}
+    assert (endpoint["targetRef"]["name"], endpoint["hostname"]) == ("web-0", "web-0")
 
 
 async def test_a_pod_whose_label_goes_leaves_the_slice(store: Store) -> None:

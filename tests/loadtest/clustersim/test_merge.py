@@ -16,9 +16,7 @@ class Case(NamedTuple):
     "case",
     [
         Case({"a": "b"}, {"a": "c"}, {"a": "c"}),
-        Case({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
         Case({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
-        Case({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
         Case({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
         Case([1, 2], {"a": "b", "c": None}, {"a": "b"}),
         Case({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),

@@ -23,13 +23,11 @@ class Case(NamedTuple):
     "case",
     [
         Case(True),
-        Case(True, "app=web"),
         Case(True, "app==web, example.org/tier=front"),
         Case(False, "app=db"),
         Case(False, "app=web,example.org/tier=back"),
         Case(False, "missing="),
         Case(True, "app in (db, web),missing!=web,app notin (db)"),
-        Case(False, "app in (db,cache)"),
         Case(False, "app notin (db,web)"),
         Case(False, "app!=web"),
         Case(True, "app,!missing"),

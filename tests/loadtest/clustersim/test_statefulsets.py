@@ -36,11 +36,13 @@ def address(pod: Object) -> Any:
     return pod.get("status", {}).get("podIP")
 
 
-async def test_a_statefulset_gets_its_pods_in_order(store: Store) -> None:
+async def test_pods_come_in_order_and_the_last_ones_go_first(store: Store) -> None:
     with store.subscribe(POD) as changes:
         await create(store, 3)
         added = [change.object["metadata"]["name"] for change in await changes.batch() if change.type == "ADDED"]
     assert added == ["web-0", "web-1", "web-2"]
+    store.merge(STATEFULSET, "default", "web", {"spec": {"replicas": 1}})
+    await until(store, lambda: list(pods(store)) == ["web-0"] and status(store)["replicas"] == 1)
 
 
 @pytest.mark.parametrize(("policy", "started"), [("OrderedReady", ["web-0"]), ("Parallel", ["web-0", "web-1"])])
