@@ -84,4 +84,6 @@ def test_a_burst_has_room_to_wait_in_or_the_log_says_so(caplog: pytest.LogCaptur
         sockets = bind([Endpoint("127.0.0.1", 0), Endpoint("127.0.0.2", 0)], None)
     with closing(sockets):
         size = sockets.pairs[0].udp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ordinary:
+        assert size > ordinary.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
     assert caplog.text.count("a burst of queries has") == (0 if size >= 4 << 20 else 1)
