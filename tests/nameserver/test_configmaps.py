@@ -128,8 +128,11 @@ async def test_an_ended_watch_goes_on_from_the_last_version(api: ApiServer, tmp_
 async def test_an_expired_version_means_another_list(api: ApiServer, tmp_path: Path) -> None:
     async with following(api.url, tmp_path) as offers:
         await offers.get()
-        api.write("dnsrecords", "one")
-        await offers.get()
+        for name in ("dnsrecords", "dnsrecords-1"):
+            api.write(name, "one")
+            while name not in await offers.get():
+                continue
+        del api.objects["dnsrecords-1"]  # and of that event the server knows nothing any more
         api.expire()
         assert await offers.get() == {"dnsrecords": "one"}
     assert len(api.lists) == 2

@@ -182,7 +182,7 @@ async def test_a_problem_is_said_once(follower: Follower, caplog: pytest.LogCapt
     bad = {"bad..ts.net": ["192.0.2.1"], "a.ts.net": ["nonsense"], "a.example.org": []}
     for serial in (1, 2, 3):
         await follower.offer(Source.FILE, {"records.json": render(Records(ip4=bad, serial=serial))})
-        await follower.offer(Source.API, {"dnsrecords": "{"})
+        await follower.offer(Source.API, {"dnsrecords": "{", "dnsrecords-1": str(serial)})
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     for part in ("bad..ts.net", "nonsense", "a.example.org", "dnsrecords is ignored"):
         assert len([warning for warning in warnings if part in warning]) == 1
