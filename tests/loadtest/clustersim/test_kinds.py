@@ -16,10 +16,8 @@ from clustersim.objects import DNSCONFIG, NAMESPACE, RESOURCES, SERVICE
         ("/api/v1/namespaces/a/status", Target(NAMESPACE, "", "a", "status")),
         ("/apis/tailscale.com/v1alpha1/dnsconfigs/a", Target(DNSCONFIG, "", "a")),
         ("/apis/tailscale.com/v1alpha1/namespaces/a/dnsconfigs", None),
-        ("/apis/tailscale.com/v1/dnsconfigs", None),
         ("/api/v1/services/a", None),
         ("/apis/apps/v1", None),
-        ("/healthz", None),
     ],
 )
 def test_a_path_names_a_target(path: str, target: Target | None) -> None:

@@ -35,17 +35,13 @@ def test_a_config_of_the_operator_is_read() -> None:
         "AuthKey": "key",
         "Hostname": "db",
         "acceptDNS": False,
-        "acceptRoutes": False,
         "AdvertiseRoutes": None,
         "AppConnector": {"Advertise": False},
         "NoStatefulFiltering": True,
     }
     assert parse(json.dumps(config)) == ProxyConfig("key", "db", routes=None, app_connector=False)
-
-
-@pytest.mark.parametrize("routes", [[], ["10.40.0.0/14", "2001:db8::/32"]])
-def test_routes_that_are_given_count_and_no_routes_too(routes: list[str]) -> None:
-    assert parse(json.dumps({"Version": "alpha0", "AdvertiseRoutes": routes})).routes == tuple(routes)
+    for routes in ([], ["10.40.0.0/14", "2001:db8::/32"]):
+        assert parse(json.dumps({**config, "AdvertiseRoutes": routes})).routes == tuple(routes)
 
 
 @pytest.mark.parametrize(

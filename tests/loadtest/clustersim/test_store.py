@@ -33,11 +33,8 @@ def test_a_created_object_carries_what_the_server_adds() -> None:
 
 
 def test_a_name_is_generated() -> None:
-    store = Store()
-    generated = {
-        store.create(CONFIGMAP, {"metadata": {"generateName": "a-", "namespace": "default"}})["metadata"]["name"]
-        for _ in range(9)
-    }
+    store, obj = Store(), {"metadata": {"generateName": "a-", "namespace": "default"}}
+    generated = {store.create(CONFIGMAP, obj)["metadata"]["name"] for _ in range(9)}
     assert len(generated) == 9
     assert all(name.startswith("a-") and len(name) == 7 for name in generated)
 
