@@ -117,7 +117,6 @@ def run(arguments: argparse.Namespace) -> int:
 def main(words: Sequence[str] | None = None) -> int:
     """Return the exit code: 1 where a goal is missed, 2 where nothing could be measured."""
     arguments = parser().parse_args(words)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way the servers are ended
     try:
         return run(arguments)
     except BenchError as problem:
@@ -129,4 +128,5 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way the servers are ended
     sys.exit(main())

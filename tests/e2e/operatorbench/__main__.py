@@ -144,7 +144,6 @@ def _write(path: Path, kept: Mapping[str, object]) -> None:
 def main(words: Sequence[str] | None = None) -> int:
     """Return the exit code: 1 where a goal is missed, 2 where nothing could be measured."""
     arguments = parser().parse_args(words)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way what runs is ended
     progress = Progress()
     try:
         verdicts = run(arguments, Paths.from_environment(), progress)
@@ -159,4 +158,5 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way what runs is ended
     sys.exit(main())

@@ -325,7 +325,7 @@ async def test_a_device_that_was_seen_at_no_known_time_keeps_its_name(tailnet: T
     known = tailnet.devices.known(holder.node_id)
     assert known is not None
     tailnet.devices.put(replace(known, last_seen=None))
-    await held(tailnet, device, "is online")
+    await held(tailnet, take_name(device), "is online")
 
 
 async def test_a_device_that_came_back_since_the_list_keeps_its_name(tailnet: Tailnet) -> None:
