@@ -115,6 +115,11 @@ class Proxy:
         config: Object = json.loads(self.state["cap-107.hujson"])
         return config
 
+    @property
+    def holds_auth_key(self) -> bool:
+        """Tell whether the Secret has an auth key that the proxy has yet to use."""
+        return any("AuthKey" in json.loads(text) for name, text in self.state.items() if name.endswith("hujson"))
+
 
 @dataclass(frozen=True, slots=True)
 class World:
