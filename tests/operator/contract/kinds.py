@@ -74,6 +74,8 @@ class Kind:
     """The children by kind, each with an edit that is to be put right."""
     child_name: Callable[[Object, Resource], str] = lambda obj, resource: ""
     """Returns the name of the first child of a kind, for the object as it is stored."""
+    early: Resource | None = None
+    """The kind of a child that there is even if the object is bad."""
     devices: int = 0
     """How many devices it has in the tailnet."""
     edits: Mapping[str, Edit] = field(default_factory=dict)
@@ -270,6 +272,7 @@ KINDS: Sequence[Kind] = [
             CONFIGMAP: {"data": {"records.json": "nonsense"}},
         },
         child_name=nameserver_child,
+        early=CONFIGMAP,
         edits={
             "image": Edit(
                 {"spec": {"nameserver": {"image": {"repo": "tailscale/k8s-nameserver", "tag": "kind-dns"}}}},

@@ -9,7 +9,7 @@ from typing import Any
 from clustersim.objects import RESOURCES
 from clustersim.objects import Resource as SimResource
 from tsoperator.api.names import ANNOTATION_DIGEST
-from tsoperator.api.objects import EVENT, SECRET, Key, Object, Resource, key_of, uid
+from tsoperator.api.objects import EVENT, POD, SECRET, Key, Object, Resource, key_of, uid
 
 from tests.operator.contract.kinds import Kind
 from tests.support.operator import NAMESPACE, Proxy, World
@@ -123,6 +123,7 @@ class Scene:
         facts = {
             "it is not ready": live is not None and self.kind.is_ready(live),
             f"children: {sorted(found)}": {resource.kind for resource in self.kind.children} <= found,
+            "it tells of another generation": await self.is_current(),
             f"{devices} devices": devices == self.kind.devices,
             "an auth key is unused": not any(secret.holds_auth_key for secret in keys),
         }
@@ -142,6 +143,19 @@ class Scene:
         """Return the children of one kind."""
         return [obj for obj in self._made() if obj["kind"] == resource.kind]
 
+    async def told(self, words: str, reason: str) -> None:
+        """Wait until its user is told *words* for that *reason*, and by a condition of the generation that there is."""
+        await self.world.eventually(lambda: self.says(words, reason))
+        await self.world.becomes(self.is_current, True)
+
+    async def is_current(self) -> bool:
+        """Tell whether our condition is of the generation that there is; those of Kubernetes' own kinds have none."""
+        live = self.live() or {"metadata": {}}
+        wanted = live["metadata"].get("generation") if self.kind.resource.is_custom else None
+        conditions = (live.get("status") or {}).get("conditions") or ()
+        ours = [each for each in conditions if each["type"].endswith("Ready")]
+        return [each.get("observedGeneration") for each in ours] == [wanted] * len(ours)
+
     def child(self, resource: Resource) -> Object:
         """Return the first child of one kind."""
         live = self.live()
@@ -154,14 +168,18 @@ class Scene:
         same = (obj for obj in self._everything() if (obj["kind"], key_of(obj)) == (child["kind"], key_of(child)))
         return [uid(obj) for obj in same] not in ([], [uid(child)])
 
-    async def said(self) -> dict[str, str]:
-        """Return what its user is told: messages by reason, of conditions and Events."""
-        conditions = ((self.live() or {}).get("status") or {}).get("conditions") or ()
-        return await self.world.events(self.obj) | {each["reason"]: each["message"] for each in conditions}
+    def said(self) -> list[tuple[str, str]]:
+        """Return what its user is told: reasons and messages of conditions and Events."""
+        live = self.live()
+        if live is None:
+            return []
+        conditions = (live.get("status") or {}).get("conditions") or ()
+        events = (event for event in self._everything(EVENT) if event["involvedObject"].get("uid") == uid(live))
+        return [(each["reason"], each["message"]) for each in [*conditions, *events]]
 
-    async def says(self, words: str) -> bool:
-        """Tell whether its user is told *words*."""
-        return any(words in message for message in (await self.said()).values())
+    async def says(self, words: str, reason: str = "") -> bool:
+        """Tell whether its user is told *words*, for that *reason*."""
+        return any(words in message and reason in ("", why) for why, message in self.said())
 
     def portrait(self) -> str:
         """Return all that there is, a line for each object, without what differs between two worlds that are alike."""
@@ -171,6 +189,10 @@ class Scene:
         text = re.sub(rf"ts-{self.kind.name}-[a-z0-9]{{5}}", "PROXY", text)
         text = text.replace(self.world.control_url, "CONTROL")
         return _SERIAL.sub("", _ADDRESS.sub("ADDRESS", text))
+
+    def running(self) -> str:
+        """Return what of the portrait runs, and which Pods that are, whatever becomes of the object itself."""
+        return "\n".join([self._drawn(), *sorted(uid(pod) for pod in self._everything(POD))])
 
     def _drawn(self, *besides: Object) -> str:
         """Return a line for each of *besides*, each child and each device."""
@@ -190,9 +212,11 @@ class Scene:
             and (obj["kind"], key_of(obj)) not in self.furniture
         ]
 
-    def _everything(self) -> Iterator[Object]:
+    def _everything(self, *kinds: Resource) -> Iterator[Object]:
+        """Yield the objects of some *kinds*, or all but Events."""
+        wanted = {each.kind for each in kinds} or {each.kind for each in RESOURCES} - {EVENT.kind}
         for resource in RESOURCES:
-            yield from self.world.store.list(resource) if resource.kind != EVENT.kind else ()
+            yield from self.world.store.list(resource) if resource.kind in wanted else ()
 
 
 def _simulated(obj: Object) -> SimResource:
@@ -201,7 +225,7 @@ def _simulated(obj: Object) -> SimResource:
 
 
 def _opened(obj: Object) -> Object:
-    """Return *obj* with the configurations in it in clear text, and without a proxy's own state and a status of ours."""
+    """Return *obj* with the configurations in it in clear text, and without the state of a proxy or a child."""
     if obj.get("kind") != SECRET.kind:
         return obj if "kind" not in obj or key_of(obj).namespace != NAMESPACE else {**obj, "status": None}
     state = Proxy({}, {}, obj, {}).state

@@ -1,4 +1,4 @@
-"""Children that somebody deletes, edits or relabels are put right, and what is another's is left alone, in any World."""
+"""Children that somebody deletes, edits or relabels are put right, and what is another's stays, in any World."""
 
 import pytest
 from tsoperator.api.objects import (

@@ -4,12 +4,16 @@ import itertools
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
+from tsoperator.api.objects import POD, SECRET, STATEFULSET, Object
 
-from tests.operator.contract.kinds import KINDS, Kind
+from tests.operator.contract.kinds import KINDS, Kind, each_kind
 from tests.operator.contract.scene import Scene
 from tests.support.operator import World, running_operator
 
 pytestmark = pytest.mark.full
+
+HOLD: Object = {"metadata": {"finalizers": ["example.org/hold"]}}
+LET_GO: Object = {"metadata": {"finalizers": None}}
 
 
 def orders() -> Iterator[object]:
@@ -37,3 +41,88 @@ async def test_events_may_come_in_any_order(
         await scene.whole()
         await scene.edit_all()
         await scene.becomes(await afresh() if cluster.simulation else scene.portrait())
+
+
+async def nothing(_: Scene) -> None:
+    """Do nothing before the object is deleted."""
+
+
+async def needs_first(scene: Scene) -> None:
+    """Delete what the object needs."""
+    await scene.delete(*scene.kind.beside)
+
+
+async def devices_first(scene: Scene) -> None:
+    """Delete the devices, as an admin does in the console."""
+    for device in [*scene.world.control.devices.values()]:
+        scene.world.control.delete_device(device)
+
+
+async def children_first(scene: Scene) -> None:
+    """Delete the children, but for the Secrets, which alone tell what the devices are."""
+    for resource in scene.kind.children:
+        await scene.delete(*(scene.children(resource) if resource != SECRET else []))
+
+
+async def spec_first(scene: Scene) -> None:
+    """Make the object bad."""
+    for bad in scene.kind.bad.values():
+        if scene.world.simulation or not bad.is_simulated:
+            await scene.change(scene.obj, bad.patch)
+
+
+@each_kind
+@pytest.mark.parametrize(
+    "step",
+    [
+        nothing,
+        *(pytest.param(step, marks=pytest.mark.thorough) for step in (needs_first, devices_first, children_first)),
+        pytest.param(spec_first, marks=pytest.mark.thorough),
+    ],
+)
+async def test_an_object_that_is_deleted_while_no_operator_runs_goes_later(
+    cluster: World, kind: Kind, step: Callable[[Scene], Awaitable[None]]
+) -> None:
+    scene = Scene(cluster, kind)
+    async with running_operator(cluster):
+        await scene.prepare()
+        await scene.make()
+    await step(scene)
+    await scene.delete(kind.manifest)
+    async with running_operator(cluster):
+        await cluster.becomes(scene.left, [])
+
+
+@each_kind
+async def test_an_object_that_goes_before_all_is_made_leaves_nothing(scene: Scene, kind: Kind) -> None:
+    await scene.apply(kind.manifest)
+    await scene.end()
+    await scene.world.settled()
+    assert await scene.left() == []
+
+
+@each_kind
+async def test_an_object_made_anew_while_no_operator_ran_is_as_one_made_afresh(cluster: World, kind: Kind) -> None:
+    scene = Scene(cluster, kind)
+    async with running_operator(cluster):
+        await scene.prepare()
+        before = await scene.make()
+    await scene.change(kind.manifest, {"metadata": {"finalizers": None}})
+    await scene.delete(kind.manifest)
+    await scene.apply(kind.manifest)
+    async with running_operator(cluster):
+        await scene.becomes(before)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.devices], ids=str)
+async def test_an_object_made_anew_while_the_old_one_goes_is_as_one_made_afresh(scene: Scene, kind: Kind) -> None:
+    before = await scene.make()
+    pod = (await scene.world.api.list(POD, "tailscale")).items[-1]
+    await scene.change(pod, HOLD)
+    await scene.delete(kind.manifest)
+    await scene.world.becomes(lambda: scene.world.children(STATEFULSET, kind.manifest), [])
+    await scene.change(kind.manifest, LET_GO)  # by hand, as users do who can't wait
+    await scene.apply(kind.manifest)
+    await scene.world.settled()
+    await scene.change(pod, LET_GO)
+    await scene.becomes(before)

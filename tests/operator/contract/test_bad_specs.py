@@ -1,0 +1,65 @@
+"""An object that is bad keeps what runs and says why, in any World; one that was always bad has nothing."""
+
+from typing import Any
+
+import pytest
+from clustersim.merge import merge_patch
+from tsoperator.api.objects import Object
+
+from tests.operator.contract.kinds import KINDS, Bad, Kind
+from tests.operator.contract.scene import Scene
+
+pytestmark = pytest.mark.full
+
+each_bad = pytest.mark.parametrize(
+    ("kind", "bad"),
+    [
+        pytest.param(kind, bad, id=f"{kind}-{name}", marks=[pytest.mark.simulated] * bad.is_simulated)
+        for kind in KINDS
+        for name, bad in kind.bad.items()
+    ],
+)
+
+
+@each_bad
+async def test_an_object_that_was_always_bad_has_nothing_until_it_is_mended(scene: Scene, kind: Kind, bad: Bad) -> None:
+    before = children(scene)
+    await scene.apply(merge_patch(kind.manifest, bad.patch))
+    await scene.told(bad.words, bad.reason)
+    await scene.world.settled()
+    assert (children(scene), [*scene.world.control.devices]) == (before, [])
+    assert not await scene.world.writes_when_left_alone()
+    await scene.change(kind.manifest, mending(bad.patch, kind.manifest))
+    await scene.whole()
+    await scene.change(kind.manifest, bad.patch)
+    await scene.end()
+
+
+def children(scene: Scene) -> list[Object]:
+    """Return the children that an object must be right to get."""
+    return [obj for resource in scene.kind.children if resource != scene.kind.early for obj in scene.children(resource)]
+
+
+@each_bad
+async def test_an_object_that_becomes_bad_keeps_what_runs(scene: Scene, kind: Kind, bad: Bad) -> None:
+    before = await scene.make()
+    running = scene.running()
+    await scene.change(kind.manifest, bad.patch)
+    await scene.told(bad.words, bad.reason)
+    await scene.world.settled()
+    assert not await scene.world.writes_when_left_alone()
+    assert scene.running() == running
+    await scene.change(kind.manifest, mending(bad.patch, kind.manifest))
+    await scene.becomes(before)
+
+
+def mending(patch: Object, manifest: Object) -> Object:
+    """Return the merge patch that takes *patch* back, which was made to an object that was made from *manifest*."""
+
+    def back(there: Any, was: Any) -> Any:
+        if isinstance(there, dict) and isinstance(was, dict):
+            return {name: back(value, was.get(name)) for name, value in there.items()}
+        return was
+
+    taken_back: Object = back(patch, manifest)
+    return taken_back
