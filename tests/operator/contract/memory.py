@@ -2,21 +2,21 @@
 
 import asyncio
 import functools
+import logging
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-_OPAQUE = (type, types.ModuleType, types.CodeType, asyncio.AbstractEventLoop, asyncio.Task)
+_OPAQUE = (type, types.ModuleType, types.CodeType, asyncio.AbstractEventLoop, asyncio.Task, logging.Logger)
 _ATOMS = (str, bytes, int, float, bool, type(None))
 
 
 def remembered(operator: "asyncio.Task[None]", *words: str) -> list[str]:
     """Return the paths in the running *operator* at which one of *words* occurs."""
-    coroutine: Any = operator.get_coro()
     seen: set[int] = set()
     found: list[str] = []
-    left: deque[tuple[str, Any]] = deque(coroutine.cr_frame.f_locals.items())
+    left: deque[tuple[str, Any]] = deque([*_locals(operator).items(), *_runners()])
     while left:
         path, value = left.popleft()
         if isinstance(value, str | bytes):
@@ -26,6 +26,20 @@ def remembered(operator: "asyncio.Task[None]", *words: str) -> list[str]:
             seen.add(id(value))
             left.extend((f"{path}{step}", part) for step, part in _parts(value))
     return found
+
+
+def _locals(task: "asyncio.Task[Any]") -> dict[str, Any]:
+    """Return the local variables of the coroutine that *task* runs."""
+    coroutine: Any = task.get_coro()
+    return coroutine.cr_frame.f_locals if coroutine.cr_frame else {}
+
+
+def _runners() -> Iterator[tuple[str, Any]]:
+    """Yield the objects of the operator that have a task of their own."""
+    for task in asyncio.all_tasks():
+        runner = _locals(task).get("self")
+        if type(runner).__module__.startswith("tsoperator."):
+            yield type(runner).__name__, runner
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:

@@ -104,6 +104,15 @@ class Scene:
             await self.edit(name)
         return self.portrait()
 
+    async def take_back(self, patch: Object) -> None:
+        """Take back *patch*, which was made to the object as it is in its manifest."""
+
+        def back(there: Any, was: Any) -> Any:
+            both = isinstance(there, dict) and isinstance(was, dict)
+            return {name: back(value, was.get(name)) for name, value in there.items()} if both else was
+
+        await self.change(self.obj, back(patch, self.obj))
+
     async def end(self) -> None:
         """Delete the object, and wait until nothing is left of it."""
         await self.delete(self.obj)

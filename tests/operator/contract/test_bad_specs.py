@@ -1,7 +1,5 @@
 """An object that is bad keeps what runs and says why, in any World; one that was always bad has nothing."""
 
-from typing import Any
-
 import pytest
 from clustersim.merge import merge_patch
 from tsoperator.api.objects import Object
@@ -29,7 +27,7 @@ async def test_an_object_that_was_always_bad_has_nothing_until_it_is_mended(scen
     await scene.world.settled()
     assert (children(scene), [*scene.world.control.devices]) == (before, [])
     assert not await scene.world.writes_when_left_alone()
-    await scene.change(kind.manifest, mending(bad.patch, kind.manifest))
+    await scene.take_back(bad.patch)
     await scene.whole()
     await scene.change(kind.manifest, bad.patch)
     await scene.end()
@@ -49,17 +47,5 @@ async def test_an_object_that_becomes_bad_keeps_what_runs(scene: Scene, kind: Ki
     await scene.world.settled()
     assert not await scene.world.writes_when_left_alone()
     assert scene.running() == running
-    await scene.change(kind.manifest, mending(bad.patch, kind.manifest))
+    await scene.take_back(bad.patch)
     await scene.becomes(before)
-
-
-def mending(patch: Object, manifest: Object) -> Object:
-    """Return the merge patch that takes *patch* back, which was made to an object that was made from *manifest*."""
-
-    def back(there: Any, was: Any) -> Any:
-        if isinstance(there, dict) and isinstance(was, dict):
-            return {name: back(value, was.get(name)) for name, value in there.items()}
-        return was
-
-    taken_back: Object = back(patch, manifest)
-    return taken_back

@@ -10,8 +10,8 @@ from tests.support.operator import World, running_operator
 
 pytestmark = pytest.mark.simulated
 
-KEPT = ("_seen", "_departed")
-"""What is kept for a while, and is bounded: Events that were written, and the names of devices that are gone."""
+KEPT = ("events._seen", "_departed", "_device_lists._known")
+"""What is bounded: Events that were written, names of devices that are gone, and the last list of devices."""
 
 
 @each_kind
@@ -32,10 +32,11 @@ async def test_an_object_that_is_gone_is_forgotten(cluster: World, kind: Kind) -
 
 async def trouble(scene: Scene) -> None:
     """Let happen to the object what an operator remembers."""
-    await scene.edit_all()
     for bad in scene.kind.bad.values():
         await scene.change(scene.obj, bad.patch)
         await scene.told(bad.words, bad.reason)
+        await scene.take_back(bad.patch)
+    await scene.edit_all()
     scene.world.control.fail(503, count=2, path="/api/v2/device/")
     for write in scene.kind.ending:
         verb, plural = write.split()
