@@ -70,8 +70,8 @@ class Kind:
     """Tells from the object whether all is made for it."""
     beside: Sequence[Object] = ()
     """What else must be there."""
-    children: Mapping[Resource, Object] = field(default_factory=dict)
-    """The children by kind, each with an edit that is to be put right."""
+    children: Mapping[Resource, Sequence[Object]] = field(default_factory=dict)
+    """The children by kind, each with edits that are to be put right."""
     child_name: Callable[[Object, Resource], str] = lambda obj, resource: ""
     """Returns the name of the first child of a kind, for the object as it is stored."""
     early: Resource | None = None
@@ -133,10 +133,10 @@ def nameserver_child(_: Object, resource: Resource) -> str:
 
 
 _IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "tailscale", "image": "example.org/other:1"}]}}}}
-_PROXY: Mapping[Resource, Object] = {
-    SERVICE: {"spec": {"selector": {"app": "other"}}},
-    STATEFULSET: _IMAGE,
-    SECRET: {"data": {"cap-107.hujson": "e30="}},
+_PROXY: Mapping[Resource, Sequence[Object]] = {
+    SERVICE: [{"spec": {"selector": {"app": "other"}}}],
+    STATEFULSET: [{"spec": {"replicas": 3}}, _IMAGE],
+    SECRET: [{"data": {"cap-107.hujson": "e30="}}, {"data": {"cap-95.hujson": None}}],
 }
 _SERVED = has_reason("TailscaleProxyReady", "ProxyCreated")
 _CREATED = has_reason("ConnectorReady", "ConnectorCreated")
@@ -169,6 +169,7 @@ KINDS: Sequence[Kind] = [
     _service(
         egress("kind-egress", f"kind-egress-target.{DOMAIN}"),
         beside=[dnsconfig()],
+        children={**_PROXY, SERVICE: [*_PROXY[SERVICE], {"metadata": {"finalizers": None}}]},
         edits={
             "target": Edit(annotated(tailnet_fqdn=f"kind-egress-other.{DOMAIN}"), f"kind-egress-other.{DOMAIN}"),
             "hostname": Edit(annotated(hostname="kind-egress-orders"), f"kind-egress-orders.{DOMAIN}"),
@@ -264,12 +265,12 @@ KINDS: Sequence[Kind] = [
         dnsconfig("kind-dns"),
         has_reason("NameserverReady", "NameserverCreated"),
         children={
-            SERVICEACCOUNT: {"metadata": {"ownerReferences": None}},
-            ROLE: {"rules": []},
-            ROLEBINDING: {"subjects": []},
-            DEPLOYMENT: {"spec": {"replicas": 0}},
-            SERVICE: {"spec": {"ports": [{"name": "udp", "port": 54, "protocol": "UDP"}]}},
-            CONFIGMAP: {"data": {"records.json": "nonsense"}},
+            SERVICEACCOUNT: [{"metadata": {"ownerReferences": None}}],
+            ROLE: [{"rules": []}],
+            ROLEBINDING: [{"subjects": []}],
+            DEPLOYMENT: [{"spec": {"replicas": 0}}],
+            SERVICE: [{"spec": {"ports": [{"name": "udp", "port": 54, "protocol": "UDP"}]}}],
+            CONFIGMAP: [{"data": {"records.json": "{}"}}, {"data": {"records.json": "nonsense"}}],
         },
         child_name=nameserver_child,
         early=CONFIGMAP,

@@ -245,5 +245,9 @@ def _opened(obj: Object) -> Object:
 
 def _without_own(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_own(each) for name, each in value.items() if name not in _OWN}
+        return {
+            name: _without_own(each)
+            for name, each in value.items()
+            if name not in _OWN or value.get("blockOwnerDeletion")
+        }
     return [_without_own(each) for each in value] if isinstance(value, list) else value

@@ -50,7 +50,7 @@ async def test_a_child_that_is_deleted_comes_back_under_its_name(scene: Scene, k
 @each_parent
 async def test_a_child_that_is_edited_is_put_right(scene: Scene, kind: Kind) -> None:
     before = await scene.make()
-    for resource, patch in kind.children.items():
+    for resource, patch in ((resource, patch) for resource, edits in kind.children.items() for patch in edits):
         child = scene.child(resource)
         await scene.change(child, patch)
         assert scene.portrait() != before

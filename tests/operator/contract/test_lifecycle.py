@@ -106,12 +106,13 @@ async def test_an_object_made_anew_while_no_operator_ran_is_as_one_made_afresh(c
     scene = Scene(cluster, kind)
     async with running_operator(cluster):
         await scene.prepare()
-        before = await scene.make()
-    await scene.change(kind.manifest, {"metadata": {"finalizers": None}})
+        before, devices = await scene.make(), set(cluster.control.devices)
+    await scene.change(kind.manifest, LET_GO)
     await scene.delete(kind.manifest)
     await scene.apply(kind.manifest)
     async with running_operator(cluster):
         await scene.becomes(before)
+    assert (set(cluster.control.devices), len(cluster.control.keys)) == (devices, kind.devices)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.devices], ids=str)

@@ -69,6 +69,13 @@ async def let_go(scene: Scene) -> bool:
     return live is not None and live["metadata"].get("finalizers") == THEIRS["finalizers"]
 
 
+@each_kind
+async def test_our_finalizer_comes_back_if_others_take_it_off(scene: Scene, kind: Kind) -> None:
+    before = await scene.make()
+    await scene.change(kind.manifest, {"metadata": {"finalizers": None}})
+    await scene.becomes(before)
+
+
 @pytest.mark.simulated
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.ending], ids=str)
 async def test_a_finalizer_that_others_set_while_ours_is_written_stays(scene: Scene, kind: Kind) -> None:

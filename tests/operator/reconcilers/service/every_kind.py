@@ -32,7 +32,7 @@ async def whole(world: World, service: Object) -> Proxy | None:
     return proxy if served and proxy and "device_fqdn" in proxy.state and "AuthKey" not in proxy.config else None
 
 
-async def made(world: World, services: Iterable[Object] = SERVICES) -> dict[str, Proxy]:
+async def joined_proxies(world: World, services: Iterable[Object] = SERVICES) -> dict[str, Proxy]:
     """Wait until all *services* have their proxies, and return those by the Service's name."""
     for service in services:
         await world.eventually(lambda service=service: whole(world, service))  # type: ignore[misc]  # a value is bound

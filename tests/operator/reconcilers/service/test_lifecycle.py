@@ -1,12 +1,8 @@
 """Services of every kind come, go and are tampered with, in any order: nothing leaks and nothing sticks."""
 
-import itertools
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import pytest
-from clustersim.faults import Failure
-from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import (
     CONNECTOR,
     CRD,
@@ -23,11 +19,10 @@ from tsoperator.api.objects import (
     uid,
 )
 from tsoperator.api.rules import child_name
-from tsoperator.kube.client import USER_AGENT
 from tsoperator.kube.errors import NotFound
 
-from tests.operator.reconcilers.service.every_kind import METERED, SERVICES, device_ids, made
-from tests.support.manifests import FQDN, backend, connector, dnsconfig, egress, ingress, load_balancer
+from tests.operator.reconcilers.service.every_kind import METERED, SERVICES, device_ids, joined_proxies
+from tests.support.manifests import backend, connector, dnsconfig, egress, ingress, load_balancer
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 CHILDREN = (SERVICE, STATEFULSET, SECRET)
@@ -43,125 +38,13 @@ async def left(world: World, services: Sequence[Object] = SERVICES) -> list[str]
     return [*there, *children, *(key_of(obj).name for obj in measured), *await world.device_names()]
 
 
-async def test_services_of_every_kind_that_are_right_are_left_alone(cluster: World) -> None:
-    await cluster.apply(METERED, dnsconfig(), *SERVICES)
-    async with running_operator(cluster, proxy_class="prod"):
-        assert len(await made(cluster)) == len(SERVICES)
-        assert not await cluster.writes_when_left_alone()
-    async with running_operator(cluster, proxy_class="prod"):
-        assert not await cluster.writes_when_left_alone()
-
-
-async def nothing(_: World) -> None:
-    """Do nothing before the Services are deleted."""
-
-
-async def class_first(world: World) -> None:
-    """Delete the ProxyClass."""
-    await world.delete(METERED)
-
-
-async def devices_first(world: World) -> None:
-    """Delete the devices, as an admin does in the console."""
-    for device in [*world.control.devices.values()]:
-        world.control.delete_device(device)
-
-
-async def children_first(world: World) -> None:
-    """Delete all children but the Secrets, which alone tell what the devices are."""
-    for kind, service in itertools.product((STATEFULSET, SERVICE), SERVICES):
-        await world.delete(*await world.children(kind, service))
-
-
-EARLIER = {step.__name__: step for step in (nothing, class_first, devices_first, children_first)}
-
-
-@pytest.mark.parametrize("step", EARLIER.values(), ids=EARLIER)
-async def test_services_that_were_deleted_while_no_operator_ran_go_with_all_they_had(
-    cluster: World, step: Callable[[World], Awaitable[None]]
-) -> None:
-    await cluster.apply(METERED, *SERVICES)
-    async with running_operator(cluster, proxy_class="prod"):
-        await made(cluster)
-    await step(cluster)
-    await cluster.delete(*SERVICES)
-    async with running_operator(cluster, proxy_class="prod"):
-        await cluster.becomes(lambda: left(cluster), [])
-
-
-async def test_services_go_while_their_class_goes(cluster: World) -> None:
-    await cluster.apply(METERED, *SERVICES)
-    async with running_operator(cluster, proxy_class="prod"):
-        await made(cluster)
-        await cluster.delete(METERED, *SERVICES)
-        await cluster.becomes(lambda: left(cluster), [])
-
-
 async def test_a_deleted_namespace_takes_the_proxies_of_its_services_with_it(world: World) -> None:
     await world.api.create(NAMESPACES, {"metadata": {"name": "shop"}})
     there = [{**service, "metadata": {**service["metadata"], "namespace": "shop"}} for service in SERVICES]
     await world.apply(*there)
-    await made(world, there)
+    await joined_proxies(world, there)
     await world.api.delete(NAMESPACES, Key("", "shop"))
     await world.becomes(lambda: left(world, there), [])
-
-
-async def test_services_that_are_restored_from_a_backup_keep_their_devices(cluster: World) -> None:
-    await cluster.apply(*SERVICES)
-    async with running_operator(cluster):
-        before = device_ids(await made(cluster))
-    for service in SERVICES:
-        await cluster.change(service, {"metadata": {"finalizers": None}})
-    await cluster.delete(*SERVICES)
-    await cluster.apply(*SERVICES)
-    async with running_operator(cluster):
-        await cluster.eventually(lambda: belong(cluster))
-        assert device_ids(await made(cluster)) == before
-        assert len(cluster.control.keys) == len(SERVICES)
-
-
-async def belong(world: World) -> bool:
-    """Tell whether the StatefulSets are those of the Services that there are now."""
-    uids = [uid(await world.look(service)) for service in SERVICES]
-    found = [statefulset for service in SERVICES for statefulset in await world.children(STATEFULSET, service)]
-    return [statefulset["spec"]["selector"]["matchLabels"]["app"] for statefulset in found] == uids
-
-
-@pytest.mark.parametrize("kind", CHILDREN, ids=str)
-async def test_children_that_are_deleted_by_hand_come_back_under_their_names(world: World, kind: Resource) -> None:
-    await world.apply(*SERVICES)
-    before = await made(world)
-    for service in SERVICES:
-        await world.delete(*await world.children(kind, service))
-    await world.settled()
-    after = await made(world)
-    assert {name: proxy.name for name, proxy in after.items()} == {name: proxy.name for name, proxy in before.items()}
-    assert not await world.writes_when_left_alone()
-
-
-RELABELLED: dict[str, dict[str, str | None]] = {
-    "nobody": {"tailscale.com/parent-resource": None},
-    "nobody known": {"tailscale.com/parent-resource": "stranger"},
-    "another": {"tailscale.com/parent-resource": "svc-1"},
-    "another kind": {"tailscale.com/parent-resource-type": "ingress"},
-    "another namespace": {"tailscale.com/parent-resource-ns": "other"},
-    "not ours": {"tailscale.com/managed": None},
-}
-
-
-@pytest.mark.parametrize("kind", CHILDREN, ids=str)
-@pytest.mark.parametrize("change", RELABELLED.values(), ids=RELABELLED)
-async def test_a_child_that_is_labelled_as_anothers_stays_its_parents(
-    world: World, kind: Resource, change: dict[str, str | None]
-) -> None:
-    await world.apply(*SERVICES[:2])
-    before = await made(world, SERVICES[:2])
-    (child,) = await world.children(kind, SERVICES[0])  # the older of both counts
-    await world.change(child, {"metadata": {"labels": change}})
-    await world.becomes(lambda: labels_of(world, child), labels(child))
-    after = await made(world, SERVICES[:2])
-    assert pods(after) == pods(before)
-    assert not await world.writes_when_left_alone()
 
 
 @pytest.mark.parametrize("kind", CHILDREN, ids=str)
@@ -170,69 +53,20 @@ async def test_a_service_that_goes_does_not_take_along_what_is_only_labelled_as_
 ) -> None:
     await cluster.apply(*SERVICES[:2])
     async with running_operator(cluster):
-        before = await made(cluster, SERVICES[:2])
+        before = await joined_proxies(cluster, SERVICES[:2])
     (child,) = await cluster.children(kind, SERVICES[0])
-    await cluster.change(child, {"metadata": {"labels": RELABELLED["another"]}})
+    await cluster.change(child, {"metadata": {"labels": {"tailscale.com/parent-resource": "svc-1"}}})
     await cluster.delete(SERVICES[1])
     async with running_operator(cluster):
         await cluster.eventually(lambda: cluster.gone(SERVICES[1]))
-        after = await made(cluster, SERVICES[:1])
+        after = await joined_proxies(cluster, SERVICES[:1])
     assert pods(after) == {"svc-0": pods(before)["svc-0"]}
     assert device_ids(after) == {"svc-0": device_ids(before)["svc-0"]}
-
-
-async def labels_of(world: World, obj: Object) -> Object:
-    """Return the labels that *obj* has now."""
-    return dict(labels(await world.look(obj)))
 
 
 def pods(proxies: dict[str, Proxy]) -> dict[str, tuple[str, str]]:
     """Return the name and the Pod of each proxy."""
     return {name: (proxy.name, proxy.pod_uid) for name, proxy in proxies.items()}
-
-
-async def test_a_finalizer_that_is_taken_off_comes_back(world: World) -> None:
-    await world.apply(*SERVICES)
-    await made(world)
-    for service in SERVICES:
-        await world.change(service, {"metadata": {"finalizers": None}})
-
-    async def held() -> bool:
-        live = [await world.look(service) for service in SERVICES]
-        return all(FINALIZER in service["metadata"].get("finalizers", ()) for service in live)
-
-    await world.eventually(held)
-    await made(world)
-    assert not await world.writes_when_left_alone()
-
-
-@pytest.mark.parametrize("kind", CHILDREN, ids=str)
-async def test_what_is_a_strangers_is_left_alone_and_said_to_be_in_the_way(cluster: World, kind: Resource) -> None:
-    await cluster.apply(egress())
-    name = child_name("db", uid(await cluster.look(egress()))) + ("-0" if kind == SECRET else "")
-    stranger = stranger_of(kind, name)
-    await cluster.apply(stranger)
-    async with running_operator(cluster):
-        await cluster.becomes(lambda: cluster.reason(egress()), "ProxyFailed")
-        condition = await cluster.condition(egress())
-        assert condition is not None
-        assert f"{kind.kind} {NAMESPACE}/{name} is in the way" in condition.message
-        assert "labels" not in (await cluster.look(stranger))["metadata"]
-        await cluster.delete(stranger)
-        await made(cluster, [egress()])
-
-
-def stranger_of(kind: Resource, name: str) -> Object:
-    """Return an object that has nothing to do with the operator."""
-    labels = {"example.org/app": "other"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "example.org/a"}]}}
-    specs: dict[Resource, Object] = {
-        SERVICE: {"spec": {"ports": [{"port": 80}]}},
-        STATEFULSET: {"spec": {"selector": {"matchLabels": labels}, "serviceName": "a", "template": template}},
-        SECRET: {"data": {"password": "eA=="}},
-    }
-    head = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"namespace": NAMESPACE, "name": name}}
-    return head | specs[kind]
 
 
 async def test_a_secret_that_the_proxy_made_anew_is_the_operators(cluster: World) -> None:
@@ -241,7 +75,7 @@ async def test_a_secret_that_the_proxy_made_anew_is_the_operators(cluster: World
     metadata = {"namespace": NAMESPACE, "name": f"{name}-0"}
     await cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"pod_uid": "eA=="}})
     async with running_operator(cluster):
-        assert (await made(cluster, [egress()]))["db"].name == name
+        assert (await joined_proxies(cluster, [egress()]))["db"].name == name
 
 
 PARENTS = [*SERVICES, ingress(), connector()]
@@ -281,101 +115,6 @@ async def hint(world: World, service: Object) -> bool:
     return condition is not None and f"delete Secret {key_of(secrets[0])} by hand" in condition.message
 
 
-class Write(NamedTuple):
-    verb: str
-    plural: str
-
-
-MAKING = {
-    *(Write("create", kind) for kind in ("services", "secrets", "statefulsets")),
-    *(Write("patch", kind) for kind in ("services", "secrets")),
-    *(Write("update", kind) for kind in ("services", "proxyclasses")),
-}
-ENDING = {
-    *(Write("delete", kind) for kind in ("services", "secrets", "statefulsets")),
-    *(Write(verb, "services") for verb in ("patch", "update")),
-}
-
-
-def writes(world: World) -> set[Write]:
-    """Return what the operator has written so far, but for Events."""
-    mine = {Write(verb, plural) for agent, verb, plural in world.sim.writes if agent == USER_AGENT}
-    return {write for write in mine if write.plural != "events"}
-
-
-def fail(world: World, write: Write) -> None:
-    """Let *write* fail for a while."""
-    for status in (500, 409, 403):
-        world.sim.faults.fail(Failure(status, times=2, verb=write.verb, plural=write.plural))
-
-
-async def give_up(world: World) -> None:
-    """Take from half of the Services what asks for a proxy, and delete the others."""
-    for service in SERVICES[::2]:
-        await world.annotate(service, {"tailscale.com/proxy-group": "group"})
-    await world.delete(*SERVICES[1::2])
-
-
-async def given_up(world: World) -> bool:
-    """Tell whether nothing is left of what `give_up` is about."""
-    kept = [await world.look(service) for service in SERVICES[::2]]
-    ours = any("finalizers" in service["metadata"] or service["status"].get("conditions") for service in kept)
-    return not ours and not await left(world, SERVICES[1::2]) and not await world.leftovers(SERVICES[0])
-
-
-@pytest.mark.simulated
-async def test_the_writes_that_are_made_to_fail_are_all_there_are(cluster: World) -> None:
-    await cluster.apply(METERED, *SERVICES)
-    cluster.sim.writes.clear()
-    async with running_operator(cluster, proxy_class="prod"):
-        await made(cluster)
-        assert writes(cluster) == MAKING
-        await give_up(cluster)
-        cluster.sim.writes.clear()
-        await cluster.eventually(lambda: given_up(cluster))
-        assert writes(cluster) - ENDING == set()
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("write", sorted(MAKING), ids="-".join)
-async def test_any_write_may_fail_on_the_way_there(cluster: World, write: Write) -> None:
-    await cluster.apply(METERED, *SERVICES)
-    fail(cluster, write)
-    async with running_operator(cluster, proxy_class="prod"):
-        assert len(await made(cluster)) == len(SERVICES)
-        assert len(cluster.control.keys) == len(SERVICES)
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("write", sorted(ENDING), ids="-".join)
-async def test_any_write_may_fail_on_the_way_out(cluster: World, write: Write) -> None:
-    await cluster.apply(METERED, *SERVICES)
-    async with running_operator(cluster, proxy_class="prod"):
-        await made(cluster)
-    await give_up(cluster)
-    fail(cluster, write)
-    async with running_operator(cluster, proxy_class="prod"):
-        await cluster.eventually(lambda: given_up(cluster))
-        assert await cluster.device_names() == []
-
-
-@pytest.mark.parametrize(
-    "order", list(itertools.permutations(("class", "dns", "services", "operator")))[::5], ids="-".join
-)
-async def test_the_order_of_things_does_not_matter(cluster: World, order: Sequence[str]) -> None:
-    things = {"class": [METERED], "dns": [dnsconfig()], "services": SERVICES, "operator": []}
-    start = order.index("operator")
-    for name in order[:start]:
-        await cluster.apply(*things[name])
-    async with running_operator(cluster, proxy_class="prod"):
-        for name in order[start:]:
-            await cluster.apply(*things[name])
-        assert len(await made(cluster)) == len(SERVICES)
-        assert await measured(cluster) == [f"ts_ingress_service_default_svc-{number}" for number in range(4)]
-        assert [*await cluster.records()] == [FQDN]
-        assert not await cluster.writes_when_left_alone()
-
-
 async def measured(world: World) -> list[str]:
     """Return the jobs under which Prometheus finds proxies."""
     found = (await world.api.list(SERVICE, NAMESPACE, "tailscale.com/metrics-target")).items
@@ -385,7 +124,7 @@ async def measured(world: World) -> list[str]:
 async def test_another_default_class_reaches_proxies_of_every_kind(cluster: World) -> None:
     await cluster.apply(METERED, *SERVICES)
     async with running_operator(cluster, proxy_class="prod"):
-        await made(cluster)
+        await joined_proxies(cluster)
         await cluster.change(METERED, {"spec": {"statefulSet": {"labels": {"team": "db"}}, "metrics": None}})
 
         async def reached() -> list[bool]:
@@ -394,7 +133,7 @@ async def test_another_default_class_reaches_proxies_of_every_kind(cluster: Worl
 
         await cluster.becomes(reached, [True] * len(SERVICES))
         await cluster.becomes(lambda: measured(cluster), [])
-        await made(cluster)
+        await joined_proxies(cluster)
 
 
 async def definition_of(world: World, resource: Resource) -> Object:
@@ -407,7 +146,7 @@ async def definition_of(world: World, resource: Resource) -> Object:
 async def test_without_the_definition_of_classes_proxies_run_on_and_can_go(world: World) -> None:
     services = [egress("db", proxy_class="prod"), load_balancer("lb", proxy_class="prod")]
     await world.apply(METERED, *services)
-    before = await made(world, services)
+    before = await joined_proxies(world, services)
     crd = await definition_of(world, PROXYCLASS)
     await world.delete(crd)
     await world.eventually(lambda: world.gone(crd))
@@ -417,7 +156,7 @@ async def test_without_the_definition_of_classes_proxies_run_on_and_can_go(world
     await world.apply(crd)
     await world.becomes(lambda: reasons(world, services[1:]), ["ProxyFailed"])
     await world.eventually(lambda: applied(world, METERED))
-    assert pods(await made(world, services[1:])) == {"lb": pods(before)["lb"]}
+    assert pods(await joined_proxies(world, services[1:])) == {"lb": pods(before)["lb"]}
 
 
 async def reasons(world: World, services: Sequence[Object]) -> list[str]:
@@ -437,7 +176,7 @@ async def applied(world: World, obj: Object) -> bool:
 @pytest.mark.simulated
 async def test_our_definitions_take_their_objects_along_and_these_their_proxies(world: World) -> None:
     await world.apply(dnsconfig(), connector(), METERED, egress(proxy_class="prod"))
-    before = await made(world, [egress()])
+    before = await joined_proxies(world, [egress()])
     await world.eventually(lambda: world.proxy(connector()))
     definitions = [await definition_of(world, resource) for resource in (CONNECTOR, DNSCONFIG, PROXYCLASS)]
     await world.delete(*definitions)
@@ -449,4 +188,4 @@ async def test_our_definitions_take_their_objects_along_and_these_their_proxies(
     for obj in (connector(), METERED):
         await world.eventually(lambda obj=obj: applied(world, obj))  # type: ignore[misc]  # bound
     await world.eventually(lambda: world.proxy(connector()))
-    assert pods(await made(world, [egress()])) == pods(before)
+    assert pods(await joined_proxies(world, [egress()])) == pods(before)

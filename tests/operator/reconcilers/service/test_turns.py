@@ -8,7 +8,7 @@ import pytest
 from tsoperator.api.names import ANNOTATION_DIGEST
 from tsoperator.api.objects import SERVICE, STATEFULSET, Object, annotations, key_of, uid
 
-from tests.operator.reconcilers.service.every_kind import ALL_KINDS, METERED, PLAIN, device_ids, made, whole
+from tests.operator.reconcilers.service.every_kind import ALL_KINDS, METERED, PLAIN, device_ids, joined_proxies, whole
 from tests.support.operator import NAMESPACE, World, running_operator
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(240)]  # a dozen proxies each, and a real API server takes longer
@@ -72,13 +72,13 @@ async def test_a_service_that_turns_into_any_other_is_as_one_made_afresh(cluster
     afresh = {kind: ALL_KINDS[kind](f"afresh-{number}") for number, kind in enumerate(ends)}
     await cluster.apply(METERED, *turned.values())
     async with running_operator(cluster, proxy_class="prod"):
-        before = device_ids(await made(cluster, turned.values() if start != PLAIN else []))
+        before = device_ids(await joined_proxies(cluster, turned.values() if start != PLAIN else []))
         for kind, old in turned.items():
             await cluster.change(old, becoming(old, ALL_KINDS[kind](key_of(old).name)))
         await cluster.apply(*afresh.values())
         for kind in ends:
             await alike(cluster, turned[kind], afresh[kind])
-        after = device_ids(await made(cluster, with_proxy(turned) + with_proxy(afresh)))
+        after = device_ids(await joined_proxies(cluster, with_proxy(turned) + with_proxy(afresh)))
         assert before.items() & after.items() == {pair for pair in before.items() if pair[0] in after}
         assert sorted(cluster.control.devices) == sorted(after.values())
         assert not await cluster.writes_when_left_alone()
