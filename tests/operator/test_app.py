@@ -38,13 +38,6 @@ async def wrong(world: World) -> list[str]:
     return [name for name, good in facts.items() if not good]
 
 
-async def test_everything_comes_up_with_one_key_a_proxy_and_is_then_left_alone(world: World) -> None:
-    await world.apply(*PRODUCT)
-    await world.becomes(lambda: wrong(world), [])
-    assert not await world.writes_when_left_alone()
-    assert [key.used for key in world.control.keys.values()] == [True, True]
-
-
 @pytest.mark.full
 async def test_workload_identity_needs_no_secret(cluster: World, tmp_path: Path) -> None:
     token = tmp_path / "token"

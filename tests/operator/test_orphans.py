@@ -184,6 +184,9 @@ async def test_nothing_is_an_orphan_whose_parent_may_have_come_back_unseen(paren
         await until(left.cache.refused)
         assert [await left.reconcile(after) for after in (ORPHANED_FOR, 1)] == [Result(ORPHANED_FOR)] * 2
         assert await left.left() == before
+        left.world.sim.faults.clear()
+        await until(lambda: not left.cache.refused(), 30)
+        assert await left.reconcile() == Result(ORPHANED_FOR)  # its hour begins when it is seen to be gone
 
 
 @pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)

@@ -40,10 +40,14 @@ from tests.support.manifests import (
 
 
 class Edit(NamedTuple):
-    """A merge patch, and words that are in the portrait of the world once it took effect, and not before."""
+    """A merge patch, and words that are in the portrait of the world once it took effect, and not before.
+
+    Pods stay what they are unless it *restarts* them; the devices stay in any case.
+    """
 
     patch: Object
     shows: str
+    restarts: bool = False
 
 
 class Bad(NamedTuple):
@@ -138,6 +142,7 @@ _PROXY: Mapping[Resource, Sequence[Object]] = {
     STATEFULSET: [{"spec": {"replicas": 3}}, _IMAGE],
     SECRET: [{"data": {"cap-107.hujson": "e30="}}, {"data": {"cap-95.hujson": None}}],
 }
+_OTHER, _CLOUD = f"kind-egress-other.{DOMAIN}", "kind-name-other.example.org"
 _SERVED = has_reason("TailscaleProxyReady", "ProxyCreated")
 _CREATED = has_reason("ConnectorReady", "ConnectorCreated")
 _METERED = proxy_class("metered", metrics={"enable": True})
@@ -171,7 +176,9 @@ KINDS: Sequence[Kind] = [
         beside=[dnsconfig()],
         children={**_PROXY, SERVICE: [*_PROXY[SERVICE], {"metadata": {"finalizers": None}}]},
         edits={
-            "target": Edit(annotated(tailnet_fqdn=f"kind-egress-other.{DOMAIN}"), f"kind-egress-other.{DOMAIN}"),
+            "target": Edit(
+                annotated(tailnet_fqdn=f"kind-egress-other.{DOMAIN}"), f"kind-egress-other.{DOMAIN}", restarts=True
+            ),
             "hostname": Edit(annotated(hostname="kind-egress-orders"), f"kind-egress-orders.{DOMAIN}"),
         },
         bad={
@@ -192,7 +199,11 @@ KINDS: Sequence[Kind] = [
     ),
     _service(
         exposed("kind-name", external_name="kind-name-db.example.org"),
-        edits={"name": Edit({"spec": {"externalName": "kind-name-other.example.org"}}, "kind-name-other.example.org")},
+        edits={
+            "name": Edit(
+                {"spec": {"externalName": "kind-name-other.example.org"}}, "kind-name-other.example.org", restarts=True
+            )
+        },
         making=_MAKING | {"patch services", "update services", "update statefulsets"},
     ),
     _service(
@@ -328,3 +339,4 @@ KINDS: Sequence[Kind] = [
 
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
 each_parent = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.children], ids=str)
+each_joining = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.devices], ids=str)

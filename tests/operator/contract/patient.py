@@ -3,14 +3,16 @@
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
 
 _MOMENT = 0.001  # s of real time in which what was sent has arrived, or at most that: to wait costs no CPU
 
 
-class _PatientSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]  # it is another one on each platform
+class _PatientSelector(selectors.DefaultSelector):
     """Waits a moment for real events, and advances a clock if there are none."""
 
     def __init__(self, elapse: Callable[[float], None]) -> None:
@@ -37,7 +39,9 @@ class PatientLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._now
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Arguments], T], *args: *Arguments
+    ) -> asyncio.Future[T]:
         """Run *func* in a thread; the clock stands still until it has ended."""
         future = super().run_in_executor(executor, func, *args)
         self._threads += 1

@@ -94,9 +94,13 @@ class Scene:
     async def edit(self, name: str) -> None:
         """Change the object as its record says, and wait until that has taken effect."""
         edit = self.kind.edits[name]
+        assert not await self.shows(edit.shows)
+        pods, devices = self._pods(), set(self.world.control.devices)
         await self.change(self.obj, edit.patch)
         await self.world.eventually(lambda: self.shows(edit.shows))
         await self.whole()
+        if self.kind.devices:
+            assert (self._pods() != pods, set(self.world.control.devices)) == (edit.restarts, devices), name
 
     async def edit_all(self) -> str:
         """Make all edits, one after the other, and return the portrait of what comes of them."""
@@ -201,7 +205,10 @@ class Scene:
 
     def running(self) -> str:
         """Return what of the portrait runs, and which Pods that are, whatever becomes of the object itself."""
-        return "\n".join([self._drawn(), *sorted(uid(pod) for pod in self._everything(POD))])
+        return "\n".join([self._drawn(), *self._pods()])
+
+    def _pods(self) -> list[str]:
+        return sorted(uid(pod) for pod in self._everything(POD) if "nameserver" not in key_of(pod).name)
 
     def _drawn(self, *besides: Object) -> str:
         """Return a line for each of *besides*, each child and each device."""

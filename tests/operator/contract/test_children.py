@@ -118,9 +118,9 @@ async def stranger(scene: Scene, resource: Resource) -> Object:
 async def test_what_is_only_labelled_as_a_child_stays(scene: Scene, kind: Kind) -> None:
     """It can't be a child by its name."""
     await scene.make()
-    theirs = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": NAMESPACE, "name": "password"}}
     child = scene.child(next(iter(kind.children)))
-    await scene.apply({**theirs, "metadata": {**theirs["metadata"], "labels": dict(labels(child))}})
+    metadata = {"namespace": NAMESPACE, "name": "password", "labels": dict(labels(child))}
+    await scene.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
     await scene.world.settled()
     await scene.delete(kind.manifest)
     await scene.world.becomes(scene.left, ["Secret tailscale/password"])

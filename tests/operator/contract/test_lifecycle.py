@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 from tsoperator.api.objects import POD, SECRET, STATEFULSET, Object
 
-from tests.operator.contract.kinds import KINDS, Kind, each_kind
+from tests.operator.contract.kinds import KINDS, Kind, each_joining, each_kind
 from tests.operator.contract.scene import Scene
-from tests.support.operator import World, running_operator
+from tests.support.operator import NAMESPACE, World, running_operator
 
 pytestmark = pytest.mark.full
 
@@ -21,8 +21,8 @@ def orders() -> Iterator[object]:
     for kind in KINDS:
         things = [*range(len(kind.beside) + 1), "operator"]
         chosen = list(itertools.permutations(things))
-        for number, order in enumerate(chosen):
-            marks = [] if number in (0, len(chosen) - 1) else [pytest.mark.thorough]
+        for order in chosen:
+            marks = [] if order in (chosen[0], ("operator", *things[:-1])) else [pytest.mark.thorough]
             yield pytest.param(kind, order, id=f"{kind}-{'-'.join(map(str, order))}", marks=marks)
 
 
@@ -93,6 +93,20 @@ async def test_an_object_that_is_deleted_while_no_operator_runs_goes_later(
         await cluster.becomes(scene.left, [])
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.edits], ids=str)
+async def test_an_edit_while_no_operator_runs_takes_effect_later(cluster: World, kind: Kind) -> None:
+    scene = Scene(cluster, kind)
+    async with running_operator(cluster):
+        await scene.prepare()
+        await scene.make()
+    for edit in kind.edits.values():
+        await scene.change(kind.manifest, edit.patch)
+    async with running_operator(cluster):
+        for edit in kind.edits.values():
+            await cluster.eventually(lambda edit=edit: scene.shows(edit.shows))  # type: ignore[misc]  # bound
+        await scene.whole()
+
+
 @each_kind
 async def test_an_object_that_goes_before_all_is_made_leaves_nothing(scene: Scene, kind: Kind) -> None:
     await scene.apply(kind.manifest)
@@ -115,10 +129,20 @@ async def test_an_object_made_anew_while_no_operator_ran_is_as_one_made_afresh(c
     assert (set(cluster.control.devices), len(cluster.control.keys)) == (devices, kind.devices)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.devices], ids=str)
+@each_joining
+async def test_a_pod_that_is_deleted_keeps_its_device(scene: Scene, kind: Kind) -> None:
+    before, devices = await scene.make(), set(scene.world.control.devices)
+    pods = (await scene.world.api.list(POD, NAMESPACE, f"tailscale.com/parent-resource={kind.name}")).items
+    await scene.world.delete(*pods)
+    await scene.world.eventually(lambda: scene.is_another(pods[-1]))
+    await scene.becomes(before)
+    assert (set(scene.world.control.devices), len(scene.world.control.keys)) == (devices, kind.devices)
+
+
+@each_joining
 async def test_an_object_made_anew_while_the_old_one_goes_is_as_one_made_afresh(scene: Scene, kind: Kind) -> None:
     before = await scene.make()
-    pod = (await scene.world.api.list(POD, "tailscale")).items[-1]
+    pod = (await scene.world.api.list(POD, NAMESPACE)).items[-1]
     await scene.change(pod, HOLD)
     await scene.delete(kind.manifest)
     await scene.world.becomes(lambda: scene.world.children(STATEFULSET, kind.manifest), [])

@@ -2,6 +2,7 @@
 
 import pytest
 from clustersim.faults import Failure
+from tsoperator.api.objects import POD, key_of, uid
 
 from tests.operator.contract.kinds import Kind, each_kind
 from tests.operator.contract.memory import remembered
@@ -12,22 +13,38 @@ pytestmark = pytest.mark.simulated
 
 KEPT = ("events._seen", "_departed", "_device_lists._known")
 """What is bounded: Events that were written, names of devices that are gone, and the last list of devices."""
+LISTED = ("Devices._ids", "Devices._by_id", ".devices._ids", ".devices._by_id")
+"""What the next list of devices corrects, if others have deleted some."""
 
 
 @each_kind
-async def test_an_object_that_is_gone_is_forgotten(cluster: World, kind: Kind) -> None:
+@pytest.mark.parametrize("is_held", [True, False], ids=["in order", "without our finalizer"])
+async def test_an_object_that_is_gone_is_forgotten(cluster: World, kind: Kind, is_held: bool) -> None:
     scene = Scene(cluster, kind)
     async with running_operator(cluster) as operator:
         await scene.prepare()
         await scene.make()
-        live = scene.live()
-        assert live is not None
-        words = (kind.name, live["metadata"]["uid"])
+        words = (kind.name, uid(await cluster.look(scene.obj)))
         assert any(".objects" in path for path in remembered(operator, *words))
         await trouble(scene)
-        await scene.end()
+        await (scene.end() if is_held else vanish(scene))
         await cluster.settled()
-        assert [path for path in remembered(operator, *words) if not any(kept in path for kept in KEPT)] == []
+        kept = KEPT if is_held else (*KEPT, *LISTED)
+        assert [path for path in remembered(operator, *words) if not any(each in path for each in kept)] == []
+
+
+async def vanish(scene: Scene) -> None:
+    """Let everything go at once: the object, its children and its devices."""
+    await scene.change(scene.obj, {"metadata": {"finalizers": None}})
+    await scene.delete(scene.obj)
+    for resource in (*scene.kind.children, POD):
+        for child in scene.children(resource):
+            if scene.kind.name in key_of(child).name:
+                await scene.change(child, {"metadata": {"finalizers": None}})
+                await scene.delete(child)
+    for device in [*scene.world.control.devices.values()]:
+        scene.world.control.delete_device(device)
+    await scene.world.becomes(scene.left, [])
 
 
 async def trouble(scene: Scene) -> None:

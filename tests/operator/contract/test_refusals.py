@@ -3,10 +3,8 @@
 import pytest
 from clustersim.faults import Failure
 
-from tests.operator.contract.kinds import KINDS, Kind, each_parent
+from tests.operator.contract.kinds import Kind, each_joining, each_parent
 from tests.operator.contract.scene import Scene
-
-each_joining = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.devices], ids=str)
 
 
 @pytest.mark.simulated

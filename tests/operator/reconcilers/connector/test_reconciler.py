@@ -230,18 +230,3 @@ async def test_a_connector_waits_for_its_class_and_goes_on_without_it(world: Wor
     await world.becomes(lambda: world.reason(classy, READY), "ConnectorCreationFailed")
     await world.change(classy, {"spec": {"proxyClass": None}})
     await joined_replicas(world, classy)
-
-
-async def test_a_pod_that_is_deleted_keeps_its_device(world: World) -> None:
-    await world.apply(THREE)
-    before = await joined_replicas(world, THREE, 3)
-    await world.delete(before[1].pod)
-
-    async def replaced() -> bool:
-        found = await proxies(world, THREE)
-        return len(found) == 3 and found[1].pod_uid != before[1].pod_uid
-
-    await world.eventually(replaced)
-    after = await joined_replicas(world, THREE, 3)
-    assert [each.state["device_id"] for each in after] == [each.state["device_id"] for each in before]
-    assert len(world.control.keys) == 3

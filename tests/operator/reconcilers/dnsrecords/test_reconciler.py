@@ -117,14 +117,6 @@ async def test_an_address_turned_into_a_name_gets_a_record(world: World) -> None
     await named_proxy(world, service)
 
 
-async def test_a_name_goes_with_its_service(world: World) -> None:
-    await world.apply(dnsconfig(), egress(), egress("second", SECOND))
-    await named_proxy(world, egress())
-    second = await named_proxy(world, egress("second"), SECOND)
-    await world.delete(egress())
-    await world.becomes(world.records, {SECOND: second.addresses})
-
-
 async def test_a_new_pod_is_followed_and_the_name_exists_all_the_while(world: World) -> None:
     await world.apply(dnsconfig(), egress())
     before = await named_proxy(world, egress())
@@ -186,13 +178,6 @@ async def test_names_of_any_spelling_are_one_name(world: World) -> None:
     await world.apply(dnsconfig(), egress(target="DB.Tail1234.ts.net."))
     proxy = await named_proxy(world, egress())
     assert await world.records() == {FQDN: proxy.addresses}
-
-
-async def test_records_come_with_a_dnsconfig_that_is_made_later(world: World) -> None:
-    await world.apply(egress())
-    await world.eventually(lambda: world.proxy(egress()))
-    await world.apply(dnsconfig())
-    await named_proxy(world, egress())
 
 
 async def test_records_that_cannot_be_written_are_told_of_on_the_dnsconfig_until_they_can(world: World) -> None:

@@ -84,23 +84,6 @@ async def test_a_redirect_is_served_and_shown(world: World) -> None:
     assert config["Web"][f"{HOST}:80"]["Handlers"] == {"/": {"Redirect": "301:https://${HOST}${REQUEST_URI}"}}
 
 
-async def test_a_redirect_comes_and_goes_without_a_restart(world: World) -> None:
-    await world.apply(backend(), ingress())
-    before = await world.joined(ingress())
-    await world.annotate(ingress(), {"tailscale.com/http-redirect": "true"})
-    await world.eventually(lambda: redirected(world))
-    await world.annotate(ingress(), {"tailscale.com/http-redirect": None})
-    await world.becomes(lambda: redirected(world), False)
-    assert (await world.joined(ingress())).pod_uid == before.pod_uid
-
-
-async def redirected(world: World) -> bool:
-    """Tell whether the proxy answers plain HTTP, and says so."""
-    entry = (await world.look(ingress()))["status"]["loadBalancer"]["ingress"][0]
-    config = await serve_config(world)
-    return "80" in config["TCP"] and len(entry["ports"]) == 2
-
-
 async def test_funnel_is_allowed_where_it_is_asked_for(world: World) -> None:
     await world.apply(backend(), ingress(funnel="true"))
     await world.joined(ingress())
@@ -143,15 +126,6 @@ async def test_a_backend_made_anew_is_served_at_its_new_address(world: World) ->
     assert (await world.joined(ingress())).pod_uid == before.pod_uid
 
 
-async def test_another_port_of_the_ingress_reaches_the_proxy_without_a_restart(world: World) -> None:
-    await world.apply(backend(), ingress())
-    before = await world.joined(ingress())
-    address = (await world.look(backend()))["spec"]["clusterIP"]
-    await world.change(ingress(), {"spec": {"defaultBackend": {"service": {"port": {"number": 8080}}}}})
-    await world.becomes(lambda: target(world), f"http://{address}:8080/")
-    assert (await world.joined(ingress())).pod_uid == before.pod_uid
-
-
 async def test_another_number_of_a_named_port_reaches_the_proxy(world: World) -> None:
     obj = ingress()
     obj["spec"]["defaultBackend"]["service"]["port"] = {"name": "http"}
@@ -160,15 +134,6 @@ async def test_another_number_of_a_named_port_reaches_the_proxy(world: World) ->
     address = (await world.look(backend()))["spec"]["clusterIP"]
     await world.change(backend(), {"spec": {"ports": [{"name": "http", "port": 8080}]}})
     await world.becomes(lambda: target(world), f"http://{address}:8080/")
-
-
-async def test_another_host_renames_the_device_and_its_record(world: World) -> None:
-    await world.apply(dnsconfig(), backend(), ingress())
-    before = await world.joined(ingress())
-    await world.change(ingress(), {"spec": {"tls": [{"hosts": ["shop"]}]}})
-    await world.becomes(lambda: serving(world), f"shop.{DOMAIN}")
-    await world.becomes(world.records, {f"shop.{DOMAIN}": before.addresses})
-    assert await world.device_names() == [f"shop.{DOMAIN}"]
 
 
 async def test_without_https_nothing_is_shown_and_an_event_says_why(world: World) -> None:

@@ -1,17 +1,16 @@
 """Egress Services on a cluster: the operator runs, and the state of the world is looked at."""
 
 import asyncio
-from typing import NamedTuple
 
 import pytest
 from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Key, Object, key_of, uid
+from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, key_of, uid
 from tsoperator.api.rules import child_name
 from tsoperator.desired.children import Owner
 
 from tests.support.manifests import DOMAIN, FQDN, backend, egress
-from tests.support.operator import NAMESPACE, Proxy, World, is_ready, running_operator
+from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 SECOND = f"second.{DOMAIN}"
 TARGET_FQDN, TARGET_IP = "TS_TAILNET_TARGET_FQDN", "TS_TAILNET_TARGET_IP"
@@ -72,45 +71,6 @@ async def test_a_users_service_labelled_as_a_proxys_is_the_users(world: World) -
     assert not await world.gone(stranger)
 
 
-class Change(NamedTuple):
-    first: str
-    annotations: dict[str, str | None]
-    env: dict[str, str | None]
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Change(FQDN, {"tailscale.com/tailnet-fqdn": SECOND}, {TARGET_FQDN: f"{SECOND}.", TARGET_IP: None}),
-        Change(
-            FQDN,
-            {"tailscale.com/tailnet-fqdn": None, "tailscale.com/tailnet-ip": "100.64.0.9"},
-            {TARGET_FQDN: None, TARGET_IP: "100.64.0.9"},
-        ),
-        Change(
-            "100.64.0.9",
-            {"tailscale.com/tailnet-fqdn": FQDN, "tailscale.com/tailnet-ip": None},
-            {TARGET_FQDN: f"{FQDN}.", TARGET_IP: None},
-        ),
-    ],
-    ids=["another name", "name to address", "address to name"],
-)
-async def test_another_target_rolls_the_proxy_and_keeps_its_device(world: World, case: Change) -> None:
-    service = egress(target=case.first)
-    await world.apply(service)
-    before = await world.joined(service)
-    await world.annotate(service, case.annotations)
-
-    async def rolled() -> bool:
-        proxy = await world.proxy(service)
-        return proxy is not None and proxy.pod_uid != before.pod_uid
-
-    await world.eventually(rolled)
-    after = await world.joined(service)
-    assert {name: after.env.get(name) for name in case.env} == case.env
-    assert (after.name, len(world.control.keys)) == (before.name, 1)
-
-
 async def set_back(world: World) -> None:
     """Set the Service back as often as it is changed, as a tool does that keeps to its manifest."""
     with world.store.subscribe() as changes:
@@ -164,16 +124,6 @@ async def test_a_service_that_is_set_back_once_is_mended_without_a_word(world: W
     assert (await world.reason(egress()), await world.events(egress())) == ("ProxyCreated", {})
 
 
-async def test_another_hostname_reaches_the_proxy_without_a_restart(world: World) -> None:
-    await world.apply(egress())
-    before = await world.joined(egress())
-    await world.annotate(egress(), {"tailscale.com/hostname": "orders"})
-    await world.becomes(world.device_names, [f"orders.{DOMAIN}"])
-    await world.settled()
-    after = await world.joined(egress())
-    assert (after.pod_uid, after.config["Hostname"]) == (before.pod_uid, "orders")
-
-
 async def test_another_hostname_keeps_the_key_of_a_proxy_that_has_yet_to_log_in(cluster: World) -> None:
     await cluster.apply(egress())
     name = f"{child_name('db', uid(await cluster.look(egress())))}-0"
@@ -207,20 +157,6 @@ async def test_a_key_with_other_tags_than_are_asked_for_now_is_not_used(world: W
     world.sim.faults.clear()
     await world.joined(egress())
     assert [device.tags for device in world.control.devices.values()] == [("tag:db",)]
-
-
-async def test_a_pod_that_is_deleted_keeps_its_device(world: World) -> None:
-    await world.apply(egress())
-    before = await world.joined(egress())
-    await world.delete(before.pod)
-
-    async def replaced() -> bool:
-        pod = await world.find(POD, key_of(before.pod).name)
-        return pod is not None and uid(pod) != before.pod_uid and is_ready(pod)
-
-    await world.eventually(replaced)
-    assert (await world.joined(egress())).state["device_id"] == before.state["device_id"]
-    assert len(world.control.keys) == 1
 
 
 async def test_a_service_of_a_proxy_group_is_left_alone(world: World) -> None:

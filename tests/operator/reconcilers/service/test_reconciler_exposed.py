@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import PROXYCLASS, SECRET, SERVICE, Object
+from tsoperator.api.objects import SECRET, SERVICE, Object
 
 from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, exposed, load_balancer
 from tests.support.operator import Proxy, World, running_operator
@@ -55,28 +55,10 @@ async def test_a_service_with_the_annotation_leads_to_its_cluster_ip(world: Worl
     ]
 
 
-async def test_an_external_name_is_exposed_and_followed(world: World) -> None:
-    await world.apply(exposed(external_name=CLOUD))
-    before = await world.joined(LB)
-    await world.change(LB, {"spec": {"externalName": "other.example.org"}})
-    await world.eventually(lambda: rolled(world, before))
-    after = await world.joined(LB)
-    assert (before.env[DEST_NAME], after.env[DEST_NAME]) == (CLOUD, "other.example.org")
-    assert (after.name, len(world.control.keys)) == (before.name, 1)
-
-
 async def rolled(world: World, before: Proxy) -> bool:
     """Tell whether another Pod is ready."""
     proxy = await world.proxy(LB)
     return proxy is not None and proxy.pod_uid != before.pod_uid
-
-
-async def test_another_hostname_is_shown(world: World) -> None:
-    await world.apply(LB)
-    before = await world.joined(LB)
-    await world.annotate(LB, {"tailscale.com/hostname": "shop"})
-    await world.becomes(lambda: balanced(world), shown(before, f"shop.{DOMAIN}"))
-    assert (await world.joined(LB)).pod_uid == before.pod_uid
 
 
 async def test_what_somebody_else_writes_into_the_status_is_put_right(world: World) -> None:
@@ -167,35 +149,7 @@ TURNS = {
         DEST_IP,
         same_pod=True,
     ),
-    "address to name": Turn(
-        exposed(), {"spec": {"type": "ExternalName", "externalName": CLOUD, "selector": None}}, DEST_NAME
-    ),
-    "name to address": Turn(
-        exposed(external_name=CLOUD), {"spec": {"type": "ClusterIP", "externalName": None, "ports": PORTS}}, DEST_IP
-    ),
     "in to out": Turn(LB, {"metadata": {"annotations": {FQDN_KEY: FQDN}}, "spec": {"type": "ClusterIP"}}, TARGET),
-    "out to in": Turn(
-        egress("lb"),
-        {
-            "metadata": {"annotations": {FQDN_KEY: None, EXPOSE: "true"}},
-            "spec": {"type": "ClusterIP", "externalName": None, "ports": PORTS},
-        },
-        DEST_IP,
-    ),
-    "out to a name": Turn(
-        egress("lb"),
-        {"metadata": {"annotations": {FQDN_KEY: None, EXPOSE: "true"}}, "spec": {"externalName": CLOUD}},
-        DEST_NAME,
-    ),
-    "out to a class": Turn(
-        egress("lb"),
-        {
-            "metadata": {"annotations": {FQDN_KEY: None}},
-            "spec": {"type": "LoadBalancer", "loadBalancerClass": "tailscale", "externalName": None, "ports": PORTS},
-        },
-        DEST_IP,
-        balanced=True,
-    ),
 }
 
 
@@ -261,18 +215,6 @@ async def test_a_public_service_is_served_to_the_internet_and_shows_its_name(wor
     assert (proxy.env["TS_USERSPACE"], DEST_IP in proxy.env) == ("true", False)
 
 
-async def test_ports_of_a_public_service_come_and_go_without_a_restart(world: World) -> None:
-    await world.apply(load_balancer("lb", 443, funnel="true"))
-    before = await world.joined(LB)
-    await world.change(LB, {"spec": {"ports": [{"name": "port-8443", "port": 8443}]}})
-
-    async def ports() -> list[str]:
-        return [*(await served(world))["TCP"]]
-
-    await world.becomes(ports, ["8443"])
-    assert (await world.joined(LB)).pod_uid == before.pod_uid
-
-
 async def test_funnel_is_turned_on_and_off_on_one_device_that_forgets_it(world: World) -> None:
     await world.apply(load_balancer("lb", 443))
     first = await world.joined(LB)
@@ -307,26 +249,3 @@ async def test_funnel_elsewhere_is_said_to_have_no_effect(world: World) -> None:
 async def event(world: World, reason: str) -> str:
     """Return the message of the Event on the Service for that *reason*; empty if there is none."""
     return (await world.events(LB)).get(reason, "")
-
-
-async def test_what_was_changed_while_no_operator_ran_is_followed(cluster: World) -> None:
-    await cluster.apply(LB)
-    async with running_operator(cluster):
-        before = await cluster.joined(LB)
-    await cluster.change(LB, {"spec": {"type": "ClusterIP", "loadBalancerClass": None}})
-    await cluster.annotate(LB, {EXPOSE: "true"})
-    async with running_operator(cluster):
-        assert (await cluster.joined(LB)).pod_uid == before.pod_uid
-
-
-async def test_an_exposed_service_looks_at_its_class_when_that_comes(world: World) -> None:
-    await world.apply(load_balancer(proxy_class="prod"))
-    await world.becomes(lambda: world.reason(LB), "ProxyFailed")
-    await world.apply(
-        {"apiVersion": PROXYCLASS.api_version, "kind": "ProxyClass", "metadata": {"name": "prod"}, "spec": {}}
-    )
-
-    async def looked() -> bool:
-        return await world.reason(LB) != "ProxyFailed"
-
-    await world.eventually(looked)
