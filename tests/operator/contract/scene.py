@@ -20,6 +20,7 @@ _OWN = {  # what differs between two worlds that are alike
     "healthCheckNodePort",
 }  # fmt: skip
 _ADDRESS = re.compile(r"\b(\d+\.\d+\.\d+\.\d+|[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7})\b")
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SERIAL = re.compile(r'\\"serial\\": ?\d+')
 
 
@@ -201,7 +202,7 @@ class Scene:
         text = text.replace(uid(live), "UID") if live else text
         text = re.sub(rf"ts-{self.kind.name}-[a-z0-9]{{5}}", "PROXY", text)
         text = text.replace(self.world.control_url, "CONTROL")
-        return _SERIAL.sub("", _ADDRESS.sub("ADDRESS", text))
+        return _SERIAL.sub("", _ADDRESS.sub("ADDRESS", _UID.sub("ANOTHER", text)))
 
     def running(self) -> str:
         """Return what of the portrait runs, and which Pods that are, whatever becomes of the object itself."""

@@ -4,7 +4,7 @@ import pytest
 from clustersim.faults import Failure
 from tsoperator.api.objects import POD, key_of, uid
 
-from tests.operator.contract.kinds import Kind, each_kind
+from tests.operator.contract.kinds import Kind, annotated, each_kind
 from tests.operator.contract.memory import remembered
 from tests.operator.contract.scene import Scene
 from tests.support.operator import World, running_operator
@@ -54,7 +54,14 @@ async def trouble(scene: Scene) -> None:
         await scene.told(bad.words, bad.reason)
         await scene.take_back(bad.patch)
     await scene.edit_all()
-    scene.world.control.fail(503, count=2, path="/api/v2/device/")
+    if scene.kind.devices:
+        scene.world.control.fail(403, count=10, path="/tags")
+        tags = {"spec": {"tags": ["tag:other"]}} if scene.kind.resource.is_custom else annotated(tags="tag:other")
+        await scene.change(scene.obj, tags)
+        await scene.world.eventually(lambda: scene.says("could not be given"))
+        scene.world.control.heal()
+        scene.world.control.fail(403, path="/api/v2/device/")
+        return
     for write in scene.kind.ending:
         verb, plural = write.split()
         scene.world.sim.faults.fail(Failure(500, verb=verb, plural=plural))
