@@ -3,7 +3,7 @@
 To try all promises on a new kind, add one `Kind` to `KINDS`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.rules import child_name
 
+from tests.support import real
 from tests.support.manifests import (
     DOMAIN,
     backend,
@@ -337,6 +338,21 @@ KINDS: Sequence[Kind] = [
 ]
 """The kinds of which the contract is tried on each."""
 
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
-each_parent = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.children], ids=str)
-each_joining = pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.devices], ids=str)
+_FOLLOWED = {resource.kind for resource in real.KINDS}
+
+
+def marks(kind: Kind) -> list[pytest.MarkDecorator]:
+    """Return what marks the tests of *kind*: a world on a real API server doesn't follow all kinds."""
+    return [] if kind.resource.kind in _FOLLOWED else [pytest.mark.simulated]
+
+
+def each(kinds: Iterable[Kind]) -> pytest.MarkDecorator:
+    """Return what runs a test for each of *kinds*."""
+    return pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name, marks=marks(kind)) for kind in kinds])
+
+
+each_kind = each(KINDS)
+each_parent = each(kind for kind in KINDS if kind.children)
+each_joining = each(kind for kind in KINDS if kind.devices)
+each_edited = each(kind for kind in KINDS if kind.edits)
+each_held = each(kind for kind in KINDS if kind.ending)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 from tsoperator.api.objects import POD, SECRET, STATEFULSET, Object
 
-from tests.operator.contract.kinds import KINDS, Kind, each_joining, each_kind
+from tests.operator.contract.kinds import KINDS, Kind, each_edited, each_joining, each_kind, marks
 from tests.operator.contract.scene import Scene
 from tests.support.operator import NAMESPACE, World, running_operator
 
@@ -22,8 +22,9 @@ def orders() -> Iterator[object]:
         things = [*range(len(kind.beside) + 1), "operator"]
         chosen = list(itertools.permutations(things))
         for order in chosen:
-            marks = [] if order in (chosen[0], ("operator", *things[:-1])) else [pytest.mark.thorough]
-            yield pytest.param(kind, order, id=f"{kind}-{'-'.join(map(str, order))}", marks=marks)
+            is_default = order in (chosen[0], ("operator", *things[:-1]))
+            lane = marks(kind) + [pytest.mark.thorough] * (not is_default)
+            yield pytest.param(kind, order, id=f"{kind}-{'-'.join(map(str, order))}", marks=lane)
 
 
 @pytest.mark.parametrize(("kind", "order"), list(orders()))
@@ -93,7 +94,7 @@ async def test_an_object_that_is_deleted_while_no_operator_runs_goes_later(
         await cluster.becomes(scene.left, [])
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.edits], ids=str)
+@each_edited
 async def test_an_edit_while_no_operator_runs_takes_effect_later(cluster: World, kind: Kind) -> None:
     scene = Scene(cluster, kind)
     async with running_operator(cluster):

@@ -6,9 +6,11 @@ import pytest
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object
 
-from tests.operator.contract.kinds import KINDS, Kind, each_kind
+from tests.operator.contract.kinds import Kind, each_held, each_kind
 from tests.operator.contract.scene import Scene
 from tests.support.cluster import until
+
+pytestmark = pytest.mark.full
 
 THEIRS: Object = {
     "labels": {"example.org/team": "web"},
@@ -77,7 +79,7 @@ async def test_our_finalizer_comes_back_if_others_take_it_off(scene: Scene, kind
 
 
 @pytest.mark.simulated
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.ending], ids=str)
+@each_held
 async def test_a_finalizer_that_others_set_while_ours_is_written_stays(scene: Scene, kind: Kind) -> None:
     sim = scene.world.sim
     sim.faults.latency = 0.1  # a write is counted before it waits that long, and is carried out after it

@@ -6,16 +6,19 @@ from clustersim.faults import Failure
 from tests.operator.contract.kinds import Kind, each_joining, each_parent
 from tests.operator.contract.scene import Scene
 
+pytestmark = pytest.mark.full
+
 
 @pytest.mark.simulated
 @each_parent
 async def test_what_the_api_server_refuses_is_told_until_it_is_allowed(scene: Scene, kind: Kind) -> None:
-    plural = [resource.plural for resource in kind.children if resource != kind.early][1]
+    plural = [resource.plural for resource in kind.children if resource != kind.early][-1]
     scene.world.sim.faults.fail(Failure(403, times=10**6, verb="create", plural=plural))
     await scene.apply(kind.manifest)
     await scene.told(plural, kind.failed)
     scene.world.sim.faults.clear()
     await scene.whole()
+    assert len(scene.world.control.keys) == kind.devices
 
 
 @each_joining
