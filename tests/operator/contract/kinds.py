@@ -54,12 +54,14 @@ class Edit(NamedTuple):
 class Bad(NamedTuple):
     """A merge patch that makes an object bad, and the reason and words by which its user is told why.
 
-    On a real API server the CRD's own rules may refuse it: then it *is_simulated*.
+    The Event that tells it has the reason *event*; there is none if that is empty. On a real API server the CRD's own
+    rules may refuse the patch: then it *is_simulated*.
     """
 
     patch: Object
     reason: str
     words: str
+    event: str = ""
     is_simulated: bool = False
 
 
@@ -148,7 +150,7 @@ _SERVED = has_reason("TailscaleProxyReady", "ProxyCreated")
 _CREATED = has_reason("ConnectorReady", "ConnectorCreated")
 _METERED = proxy_class("metered", metrics={"enable": True})
 _BAD_SERVICE = {
-    "hostname": Bad(annotated(hostname="-bad.host_"), "ProxyInvalid", "-bad.host_"),
+    "hostname": Bad(annotated(hostname="-bad.host_"), "ProxyInvalid", "-bad.host_", "INVALIDSERVICE"),
     "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch"),
 }
 _BAD_HOST = {"spec": {"tls": [{"hosts": ["w" * 64]}]}}
@@ -184,8 +186,8 @@ KINDS: Sequence[Kind] = [
         },
         bad={
             **_BAD_SERVICE,
-            "zone": Bad(annotated(tailnet_fqdn="db.example.org"), "ProxyInvalid", "ts.net"),
-            "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "ProxyInvalid", "only one of"),
+            "zone": Bad(annotated(tailnet_fqdn="db.example.org"), "ProxyInvalid", "ts.net", "INVALIDSERVICE"),
+            "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "ProxyInvalid", "only one of", "INVALIDSERVICE"),
         },
         making=_MAKING | {"patch services", "update services", "patch configmaps", "update statefulsets"},
         ending=_ENDING | {"patch services", "patch configmaps"},
@@ -196,7 +198,10 @@ KINDS: Sequence[Kind] = [
             "tags": Edit(annotated(tags="tag:kind-address"), "('tag:kind-address',)"),
             "hostname": Edit(annotated(hostname="kind-address-shop"), f"device kind-address-shop.{DOMAIN}"),
         },
-        bad={**_BAD_SERVICE, "tags": Bad(annotated(tags="tag:ok,nonsense"), "ProxyInvalid", "nonsense")},
+        bad={
+            **_BAD_SERVICE,
+            "tags": Bad(annotated(tags="tag:ok,nonsense"), "ProxyInvalid", "nonsense", "INVALIDSERVICE"),
+        },
     ),
     _service(
         exposed("kind-name", external_name="kind-name-db.example.org"),
@@ -213,7 +218,7 @@ KINDS: Sequence[Kind] = [
         edits={
             "hostname": Edit(annotated(hostname="kind-balancer-shop"), f'"hostname": "kind-balancer-shop.{DOMAIN}"')
         },
-        bad={**_BAD_SERVICE, "target": Bad(annotated(tailnet_fqdn="bad"), "ProxyInvalid", "bad")},
+        bad={**_BAD_SERVICE, "target": Bad(annotated(tailnet_fqdn="bad"), "ProxyInvalid", "bad", "INVALIDSERVICE")},
     ),
     _service(
         load_balancer("kind-public", 443, funnel="true"),
@@ -224,6 +229,7 @@ KINDS: Sequence[Kind] = [
                 {"spec": {"ports": [{"name": "port-443", "port": 443}, {"name": "port-80", "port": 80}]}},
                 "ProxyInvalid",
                 "443, 8443 and 10000",
+                "INVALIDSERVICE",
             ),
         },
     ),
@@ -241,9 +247,9 @@ KINDS: Sequence[Kind] = [
             "redirect": Edit(annotated(http_redirect="true"), "301:https://"),
         },
         bad={
-            "host": Bad(_BAD_HOST, "InvalidHostname", "spec.tls"),
-            "tags": Bad(annotated(tags="nonsense"), "InvalidTags", "tailscale.com/tags"),
-            "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch"),
+            "host": Bad(_BAD_HOST, "InvalidHostname", "spec.tls", "InvalidHostname"),
+            "tags": Bad(annotated(tags="nonsense"), "InvalidTags", "tailscale.com/tags", "InvalidTags"),
+            "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch", "ProxyFailed"),
         },
         failed="ProxyFailed",
         making=_MAKING | {"patch ingresses", "update ingresses", "patch configmaps", "update services"},
@@ -264,10 +270,21 @@ KINDS: Sequence[Kind] = [
         },
         bad={
             "host bits": Bad(
-                {"spec": {"subnetRouter": {"advertiseRoutes": ["1.2.3.4/5"]}}}, "ConnectorInvalid", "0.0.0.0/5"
+                {"spec": {"subnetRouter": {"advertiseRoutes": ["1.2.3.4/5"]}}},
+                "ConnectorInvalid",
+                "0.0.0.0/5",
+                "ConnectorInvalid",
             ),
-            "class": Bad({"spec": {"proxyClass": "nonesuch"}}, "ConnectorCreationFailed", "nonesuch"),
-            "two roles": Bad({"spec": {"appConnector": {}}}, "ConnectorInvalid", "app connector", is_simulated=True),
+            "class": Bad(
+                {"spec": {"proxyClass": "nonesuch"}}, "ConnectorCreationFailed", "nonesuch", "ConnectorCreationFailed"
+            ),
+            "two roles": Bad(
+                {"spec": {"appConnector": {}}},
+                "ConnectorInvalid",
+                "app connector",
+                "ConnectorInvalid",
+                is_simulated=True,
+            ),
         },
         failed="ConnectorCreationFailed",
         making=_MAKING | {"update connectors"},
@@ -294,7 +311,11 @@ KINDS: Sequence[Kind] = [
         },
         bad={
             "replicas": Bad(
-                {"spec": {"nameserver": {"replicas": "many"}}}, "NameserverInvalid", "replicas", is_simulated=True
+                {"spec": {"nameserver": {"replicas": "many"}}},
+                "NameserverInvalid",
+                "replicas",
+                "NameserverInvalid",
+                is_simulated=True,
             )
         },
         failed="NameserverCreationFailed",
@@ -314,11 +335,13 @@ KINDS: Sequence[Kind] = [
                 {"spec": {"statefulSet": {"pod": {"tailscaleContainer": {"image": "FOO bar"}}}}},
                 "ProxyClassInvalid",
                 "must be lowercase",
+                "ProxyClassInvalid",
             ),
             "metrics": Bad(
                 {"spec": {"metrics": {"enable": "yes"}}},
                 "ProxyClassInvalid",
                 "must be true or false",
+                "ProxyClassInvalid",
                 is_simulated=True,
             ),
         },

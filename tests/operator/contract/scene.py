@@ -157,9 +157,10 @@ class Scene:
         """Return the children of one kind."""
         return [obj for obj in self._made() if obj["kind"] == resource.kind]
 
-    async def told(self, words: str, reason: str) -> None:
-        """Wait until its user is told *words* for that *reason*, and by a condition of the generation that there is."""
-        await self.world.eventually(lambda: self.says(words, reason))
+    async def told(self, words: str, *reasons: str) -> None:
+        """Wait until its user is told *words* for these *reasons*, by a condition of the generation that there is."""
+        for reason in reasons:
+            await self.world.eventually(lambda reason=reason: self.says(words, reason))  # type: ignore[misc]  # bound
         await self.world.becomes(self.is_current, True)
 
     async def is_current(self) -> bool:
@@ -188,8 +189,13 @@ class Scene:
         if live is None:
             return []
         conditions = (live.get("status") or {}).get("conditions") or ()
-        events = (event for event in self._everything(EVENT) if event["involvedObject"].get("uid") == uid(live))
-        return [(each["reason"], each["message"]) for each in [*conditions, *events]]
+        return [*((each["reason"], each["message"]) for each in conditions), *self.events()]
+
+    def events(self) -> list[tuple[str, str]]:
+        """Return the reasons and messages of the Events on the object."""
+        live = self.live() or {"metadata": {"uid": ""}}
+        found = (event for event in self._everything(EVENT) if event["involvedObject"].get("uid") == uid(live))
+        return [(event["reason"], event["message"]) for event in found]
 
     async def says(self, words: str, reason: str = "") -> bool:
         """Tell whether its user is told *words*, for that *reason*."""

@@ -47,5 +47,6 @@ async def test_an_object_that_becomes_bad_keeps_what_runs(scene: Scene, kind: Ki
     await scene.world.settled()
     assert not await scene.world.writes_when_left_alone()
     assert scene.running() == running
+    assert [why for why, message in scene.events() if bad.words in message] == [bad.event] * bool(bad.event)
     await scene.take_back(bad.patch)
     await scene.becomes(before)

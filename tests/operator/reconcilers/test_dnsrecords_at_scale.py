@@ -39,7 +39,7 @@ FIRST = int(IPv4Address("100.64.0.1"))
 MOVED = IPv4Address("100.127.255.254")
 PATIENCE = 45.0  # s, on a real API server and a machine that is busy
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(3 * PATIENCE)]
+pytestmark = [pytest.mark.full, pytest.mark.thorough, pytest.mark.timeout(3 * PATIENCE)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,10 @@ def as_child(obj: Object, content: Any) -> Child:
     return Child(metadata.get("labels") or {}, notes, metadata.get("finalizers") or [], content)
 
 
-@pytest.mark.parametrize("start", ALL_KINDS)
+STARTS = [pytest.param(kind, marks=[pytest.mark.thorough] * (kind not in ("egress", "public"))) for kind in ALL_KINDS]
+
+
+@pytest.mark.parametrize("start", STARTS)
 async def test_a_service_that_turns_into_any_other_is_as_one_made_afresh(cluster: World, start: str) -> None:
     ends = [kind for kind in ALL_KINDS if kind != start]
     turned = {kind: ALL_KINDS[start](f"turned-{number}") for number, kind in enumerate(ends)}
