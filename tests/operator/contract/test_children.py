@@ -115,7 +115,7 @@ async def stranger(scene: Scene, resource: Resource) -> Object:
 
 
 @each_parent
-async def test_what_is_only_labelled_as_a_child_stays(scene: Scene, kind: Kind) -> None:
+async def test_a_secret_that_is_only_labelled_as_a_child_stays(scene: Scene, kind: Kind) -> None:
     """It can't be a child by its name."""
     await scene.make()
     child = scene.child(next(iter(kind.children)))

@@ -38,7 +38,7 @@ async def test_an_operator_that_starts_again_writes_nothing(cluster: World) -> N
 
 
 @pytest.mark.simulated
-def test_nothing_is_written_for_a_whole_resync_period_and_a_change_after_it_is_noticed() -> None:
+def test_an_idle_operator_writes_nothing_for_a_resync_period_and_notices_a_change_after_it() -> None:
     patient.run(idle_for(RESYNC + 3600))
 
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.full
 
 @pytest.mark.simulated
 @each_parent
-async def test_what_the_api_server_refuses_is_told_until_it_is_allowed(scene: Scene, kind: Kind) -> None:
+async def test_a_write_that_the_api_server_refuses_is_told_until_it_is_allowed(scene: Scene, kind: Kind) -> None:
     plural = [resource.plural for resource in kind.children if resource != kind.early][-1]
     scene.world.sim.faults.fail(Failure(403, times=10**6, verb="create", plural=plural))
     await scene.apply(kind.manifest)

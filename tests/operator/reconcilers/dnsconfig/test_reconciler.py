@@ -79,7 +79,7 @@ async def test_a_dnsconfig_gets_a_nameserver_and_shows_its_address(world: World)
     assert await world.records() == {}
 
 
-async def test_what_the_dnsconfig_asks_for_reaches_the_nameserver(world: World) -> None:
+async def test_the_wishes_of_a_dnsconfig_reach_the_nameserver(world: World) -> None:
     asked = dnsconfig(
         image={"repo": "example.org/ns", "tag": "v1"}, replicas=3, service={"clusterIP": "10.96.4.3"},
         pod={"nodeSelector": {"disk": "fast"}},

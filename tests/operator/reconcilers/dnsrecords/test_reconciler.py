@@ -90,7 +90,7 @@ async def test_a_name_has_the_addresses_of_both_families(world: World) -> None:
     await world.becomes(world.records, {FQDN: proxy.addresses})
 
 
-async def test_another_name_takes_the_old_one_away_in_both_families(world: World) -> None:
+async def test_a_new_name_takes_the_old_one_away_in_both_families(world: World) -> None:
     await world.apply(dnsconfig(), egress())
     before = await named_proxy(world, egress())
     await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": SECOND})

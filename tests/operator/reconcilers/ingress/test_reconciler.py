@@ -126,7 +126,7 @@ async def test_a_backend_made_anew_is_served_at_its_new_address(world: World) ->
     assert (await world.joined(ingress())).pod_uid == before.pod_uid
 
 
-async def test_another_number_of_a_named_port_reaches_the_proxy(world: World) -> None:
+async def test_a_new_number_of_a_named_port_reaches_the_proxy(world: World) -> None:
     obj = ingress()
     obj["spec"]["defaultBackend"]["service"]["port"] = {"name": "http"}
     await world.apply(backend(), obj)
@@ -177,7 +177,7 @@ async def test_a_certificate_that_is_not_renewed_is_told(world: World) -> None:
     assert (await world.joined(ingress())).pod_uid == before.pod_uid
 
 
-async def test_what_of_tls_has_no_effect_is_told(world: World) -> None:
+async def test_a_field_of_tls_without_effect_is_told(world: World) -> None:
     obj = ingress()
     obj["spec"]["tls"] = [{"hosts": ["web", "shop"], "secretName": "web-tls"}]
     await world.apply(backend(), obj)

@@ -121,7 +121,7 @@ async def measured(world: World) -> list[str]:
     return sorted(labels(obj)["ts_prom_job"] for obj in found)
 
 
-async def test_another_default_class_reaches_proxies_of_every_kind(cluster: World) -> None:
+async def test_a_new_default_class_reaches_proxies_of_every_kind(cluster: World) -> None:
     await cluster.apply(METERED, *SERVICES)
     async with running_operator(cluster, proxy_class="prod"):
         await joined_proxies(cluster)

@@ -85,7 +85,7 @@ async def pointed(world: World) -> bool:
     return "ts-db-" in (await world.look(egress()))["spec"].get("externalName", "")
 
 
-async def test_who_sets_a_service_back_is_told_and_the_service_wins_in_the_end(world: World) -> None:
+async def test_a_rival_that_sets_a_service_back_is_told_and_the_service_wins_in_the_end(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
     async with asyncio.TaskGroup() as tasks:
@@ -124,7 +124,7 @@ async def test_a_service_that_is_set_back_once_is_mended_without_a_word(world: W
     assert (await world.reason(egress()), await world.events(egress())) == ("ProxyCreated", {})
 
 
-async def test_another_hostname_keeps_the_key_of_a_proxy_that_has_yet_to_log_in(cluster: World) -> None:
+async def test_a_new_hostname_keeps_the_key_of_a_proxy_that_has_yet_to_log_in(cluster: World) -> None:
     await cluster.apply(egress())
     name = f"{child_name('db', uid(await cluster.look(egress())))}-0"
     spec = {"containers": [{"name": "other", "image": "example.org/other:1"}]}

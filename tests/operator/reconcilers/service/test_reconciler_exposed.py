@@ -61,7 +61,7 @@ async def rolled(world: World, before: Proxy) -> bool:
     return proxy is not None and proxy.pod_uid != before.pod_uid
 
 
-async def test_what_somebody_else_writes_into_the_status_is_put_right(world: World) -> None:
+async def test_a_status_that_somebody_else_writes_is_put_right(world: World) -> None:
     await world.apply(LB)
     proxy = await world.joined(LB)
     service = await world.look(LB)
@@ -170,7 +170,7 @@ async def test_a_service_that_turns_into_another_keeps_its_device(world: World, 
     assert len(world.control.keys) == 1
 
 
-async def test_another_cluster_ip_is_followed(world: World) -> None:
+async def test_a_new_cluster_ip_is_followed(world: World) -> None:
     await world.apply(exposed())
     await world.joined(LB)
     await world.change(LB, {"spec": {"type": "ExternalName", "externalName": CLOUD, "selector": None}})
