@@ -70,13 +70,14 @@ class ApiServer:
             return web.Response(text="<html><body>Welcome</body></html>", content_type="text/html")
         if self._faults.missing:
             raise _no_such_path()
-        await self._faults.strike(verb, plural)
+        is_lost = await self._faults.strike(verb, plural)
         if target is None:
             return self._answer_document(request)
         self._faults.authorize(target, verb)
         if target.subresource and (target.subresource != "status" or not target.resource.status):
             raise _no_such_path()
-        return await self._answer_target(request, target, verb)
+        answer = await self._answer_target(request, target, verb)
+        return _hang_up(request) if is_lost else answer
 
     def _answer_document(self, request: web.Request) -> web.Response:
         found = discovery.document(request.path, self._kinds)

@@ -12,6 +12,8 @@ from clustersim.store import Store
 from clustersim.traffic import MUTATING
 
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
+LOST = 0
+"""The status of a failure that is an answer which gets lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,10 @@ class Ban:
 
 @dataclass(slots=True)
 class Failure:
-    """Mutating requests that fail: the next *times* of them; an empty filter matches all."""
+    """Mutating requests that fail: the next *times* of them; an empty filter matches all.
+
+    With the *status* `LOST` they take effect, and the connection is cut instead of an answer.
+    """
 
     status: int = 500
     times: int = 1
@@ -89,17 +94,23 @@ class Faults:
         self._failures.clear()
         self._bans.clear()
 
-    async def strike(self, verb: str, plural: str) -> None:
-        """Wait as long as the latency says, then raise the ApiError that a request is to fail with, if any."""
+    async def strike(self, verb: str, plural: str) -> bool:
+        """Wait as long as the latency says, then raise the ApiError that a request is to fail with, if any.
+
+        Tell whether the answer is to be lost.
+        """
         if self.latency:
             await asyncio.sleep(self.latency)
         if verb not in MUTATING:
-            return
+            return False
         for failure in self._failures:
             if failure.matches(verb, plural):
                 failure.times -= 1
+                if failure.status == LOST:
+                    return True
                 reason = _REASONS.get(failure.status, "InternalError")
                 raise ApiError(failure.status, reason, f"simulated failure: {reason}", {"retryAfterSeconds": 1})
+        return False
 
     def authorize(self, target: Target, verb: str) -> None:
         """Raise the 403 ApiError that a request is answered with, if it is forbidden."""

@@ -1,20 +1,15 @@
 """The whole operator: the order in which things happen, what goes wrong meanwhile, and ends and starts of its own."""
 
-import itertools
-from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import aiohttp
 import pytest
 from clustersim.faults import Failure
-from clustersim.objects import STATEFULSET as SIM_STATEFULSET
 from clustersim.processes import free_port
 from clustersim.sim import SimOptions
 from prometheus_client.parser import text_string_to_metric_families
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import LEASE, SERVICE, STATEFULSET, Object, key_of, uid
-from tsoperator.kube.client import USER_AGENT
+from tsoperator.api.objects import LEASE, STATEFULSET, Object
 
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
@@ -43,13 +38,6 @@ async def wrong(world: World) -> list[str]:
     return [name for name, good in facts.items() if not good]
 
 
-async def test_everything_comes_up_with_one_key_a_proxy_and_is_then_left_alone(world: World) -> None:
-    await world.apply(*PRODUCT)
-    await world.becomes(lambda: wrong(world), [])
-    assert not await world.writes_when_left_alone()
-    assert [key.used for key in world.control.keys.values()] == [True, True]
-
-
 @pytest.mark.full
 async def test_workload_identity_needs_no_secret(cluster: World, tmp_path: Path) -> None:
     token = tmp_path / "token"
@@ -58,125 +46,6 @@ async def test_workload_identity_needs_no_secret(cluster: World, tmp_path: Path)
     async with running_operator(cluster, **chosen):
         await cluster.apply(*PRODUCT)
         await cluster.becomes(lambda: wrong(cluster), [])
-
-
-async def nothing_left(world: World) -> bool:
-    """Tell whether nothing of PRODUCT is left."""
-    children = [await world.leftovers(parent) for parent in (egress(), ingress())]
-    return (
-        children == [[], []]
-        and await world.device_names() == []
-        and [await world.gone(obj) for obj in PRODUCT] == [True] * len(PRODUCT)
-        and await world.find(SERVICE, "nameserver") is None
-    )
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("start", [0, 2, len(PRODUCT)], ids=["before", "between", "after"])
-@pytest.mark.parametrize("order", list(itertools.permutations(range(len(PRODUCT))))[::5], ids=str)
-async def test_the_order_of_things_does_not_matter(cluster: World, order: Sequence[int], start: int) -> None:
-    objects = [PRODUCT[number] for number in order]
-    await cluster.apply(*objects[:start])
-    async with running_operator(cluster):
-        for obj in objects[start:]:
-            await cluster.apply(obj)
-        await cluster.becomes(lambda: wrong(cluster), [])
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("order", list(itertools.permutations(range(len(PRODUCT))))[::8], ids=str)
-async def test_all_goes_in_any_order(world: World, order: Sequence[int]) -> None:
-    await world.apply(*PRODUCT)
-    await world.becomes(lambda: wrong(world), [])
-    await world.delete(*(PRODUCT[number] for number in order))
-    await world.eventually(lambda: nothing_left(world))
-
-
-class Write(NamedTuple):
-    verb: str
-    plural: str
-
-
-MAKING = {
-    *(Write("create", kind) for kind in ("secrets", "services", "statefulsets", "configmaps", "deployments")),
-    *(Write("create", kind) for kind in ("serviceaccounts", "roles", "rolebindings")),
-    *(Write("patch", kind) for kind in ("services", "ingresses", "secrets", "configmaps")),
-    *(Write("update", kind) for kind in ("services", "ingresses", "dnsconfigs")),
-}
-ENDING = {
-    *(Write("delete", kind) for kind in ("secrets", "services", "statefulsets")),
-    *(Write("patch", kind) for kind in ("services", "ingresses", "configmaps")),
-    Write("update", "dnsconfigs"),
-}
-
-
-def writes(world: World) -> set[Write]:
-    """Return what the operator has written so far."""
-    return {Write(verb, plural) for agent, verb, plural in world.sim.writes if agent == USER_AGENT}
-
-
-@pytest.mark.simulated
-async def test_the_writes_that_are_made_to_fail_are_all_there_are(cluster: World) -> None:
-    await cluster.apply(*PRODUCT)
-    cluster.sim.writes.clear()
-    async with running_operator(cluster):
-        await cluster.becomes(lambda: wrong(cluster), [])
-        assert writes(cluster) == MAKING
-    await cluster.delete(*PRODUCT[1:])
-    cluster.sim.writes.clear()
-    async with running_operator(cluster):
-        await cluster.eventually(lambda: no_proxies(cluster))
-        assert writes(cluster) - ENDING == set()
-
-
-async def no_proxies(world: World) -> bool:
-    """Tell whether no proxy and no name is left."""
-    return await world.gone(egress()) and await world.gone(ingress()) and await world.records() == {}
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("write", sorted(MAKING), ids="-".join)
-async def test_any_write_may_fail_on_the_way_there(cluster: World, write: Write) -> None:
-    await cluster.apply(*PRODUCT)
-    for status in (500, 409, 500):
-        cluster.sim.faults.fail(Failure(status, verb=write.verb, plural=write.plural))
-    async with running_operator(cluster):
-        await cluster.becomes(lambda: wrong(cluster), [])
-        assert cluster.sim.faults.to_json()["fail"] == []
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("write", sorted(ENDING), ids="-".join)
-async def test_any_write_may_fail_on_the_way_out(cluster: World, write: Write) -> None:
-    async with running_operator(cluster):
-        await cluster.apply(*PRODUCT)
-        await cluster.becomes(lambda: wrong(cluster), [])
-    await cluster.delete(egress(), ingress(), backend())
-    for status in (500, 409):
-        cluster.sim.faults.fail(Failure(status, verb=write.verb, plural=write.plural))
-    async with running_operator(cluster):
-        await cluster.eventually(lambda: no_proxies(cluster))
-        assert await cluster.device_names() == []
-
-
-async def test_a_device_that_cannot_be_deleted_at_once_is_deleted_later(world: World) -> None:
-    await world.apply(*PRODUCT)
-    await world.becomes(lambda: wrong(world), [])
-    world.control.fail(403, count=3, path="/api/v2/device/")
-    await world.delete(egress())
-    await world.eventually(lambda: world.gone(egress()))
-    assert await world.device_names() == [WEB]
-
-
-@pytest.mark.simulated
-async def test_the_api_server_may_be_away_for_a_while(world: World) -> None:
-    await world.apply(*PRODUCT)
-    world.sim.faults.leave()
-    before = sum(world.sim.requests.values())
-    await world.eventually(lambda: asked(world, before, 20))
-    world.sim.faults.clear()
-    await world.becomes(lambda: wrong(world), [])
-    assert not await world.writes_when_left_alone()
 
 
 @pytest.mark.simulated
@@ -192,46 +61,6 @@ async def test_an_answer_that_is_none_of_an_api_server_is_waited_out(cluster: Wo
 async def asked(world: World, before: int, more: int) -> bool:
     """Tell whether *more* requests have come since there were *before*."""
     return sum(world.sim.requests.values()) >= before + more
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("what", ["drop_watches", "expire_history"])
-async def test_watches_may_end_at_any_time(world: World, what: str) -> None:
-    for obj in PRODUCT:
-        await world.apply(obj)
-        getattr(world.sim.faults, what)()
-    await world.becomes(lambda: wrong(world), [])
-    assert not await world.writes_when_left_alone()
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("what", ["drop_watches", "expire_history"])
-async def test_what_went_while_nobody_watched_is_cleaned_up(world: World, what: str) -> None:
-    await world.apply(*PRODUCT)
-    await world.becomes(lambda: wrong(world), [])
-    for obj in PRODUCT:
-        await world.delete(obj)
-        getattr(world.sim.faults, what)()
-    await world.eventually(lambda: nothing_left(world))
-
-
-@pytest.mark.simulated
-async def test_a_child_that_went_while_nobody_watched_comes_back(world: World) -> None:
-    await world.apply(*PRODUCT)
-    await world.becomes(lambda: wrong(world), [])
-    [before] = await world.children(STATEFULSET, egress())
-    world.sim.faults.leave()
-    count = sum(world.sim.requests.values())
-    await world.eventually(lambda: asked(world, count, 10))  # the watches have ended, and are asked for again
-    world.sim.store.delete(SIM_STATEFULSET, *key_of(before))
-    world.sim.faults.expire_history()
-    world.sim.faults.clear()
-
-    async def back() -> bool:
-        return [uid(obj) for obj in await world.children(STATEFULSET, egress())] not in ([], [uid(before)])
-
-    await world.eventually(back)
-    await world.becomes(lambda: wrong(world), [])
 
 
 @pytest.mark.simulated
@@ -258,7 +87,7 @@ async def test_an_operator_that_is_killed_in_a_burst_is_followed_by_one_that_end
     async with running_operator(cluster):
         await cluster.eventually(lambda: devices(cluster, progress))
     async with running_operator(cluster):
-        await cluster.eventually(lambda: served(cluster, 20))
+        await cluster.eventually(lambda: all_named(cluster, 20))
         await cluster.settled()
         assert await cluster.device_names() == sorted(f"default-db-{number}.{DOMAIN}" for number in range(20))
         assert len((await cluster.api.list(STATEFULSET, NAMESPACE)).items) == 20
@@ -269,7 +98,7 @@ async def devices(world: World, count: int) -> bool:
     return len(world.control.devices) >= count
 
 
-async def served(world: World, count: int) -> bool:
+async def all_named(world: World, count: int) -> bool:
     """Tell whether *count* names have an address."""
     return [bool(addresses) for addresses in (await world.records()).values()] == [True] * count
 
@@ -347,15 +176,6 @@ async def test_a_slow_control_server_is_waited_for(world: World) -> None:
     await world.apply(*PRODUCT)
     await world.becomes(lambda: wrong(world), [])
     assert len(world.control.keys) == 2
-
-
-@pytest.mark.full
-async def test_a_tag_that_is_not_permitted_is_said_and_the_key_comes_once_it_is(world: World) -> None:
-    world.control.client_tags = {"tag:other"}
-    await world.apply(*PRODUCT)
-    assert "tag:k8s" in await world.eventually(lambda: failure(world, egress()))
-    world.control.client_tags = None
-    await world.becomes(lambda: wrong(world), [])
 
 
 async def test_names_of_a_headscale_domain_work() -> None:

@@ -1,8 +1,6 @@
 """Ingresses and Connectors with a ProxyClass: what changes their proxies, and what ends them, in any order."""
 
-import itertools
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from clustersim.furniture import definition
@@ -10,13 +8,11 @@ from clustersim.objects import CONNECTOR as SIM_CONNECTOR
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CRD, STATEFULSET, Object, uid
 
-from tests.operator.test_classes import BAD, FOO, METRICS, container, made, measured, reason, variable
 from tests.support.manifests import DOMAIN, backend, connector, ingress, proxy_class
-from tests.support.operator import World, running_operator
+from tests.support.operator import Proxy, World, running_operator
 
 pytestmark = pytest.mark.full
 
-GATE = f"gate.{DOMAIN}"
 WEB = f"web.{DOMAIN}"
 AMOUNTS: Object = {"resources": {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi"}}}
 FORWARD = "tailscale.com/experimental-forward-cluster-traffic-via-ingress"
@@ -29,6 +25,21 @@ class Parent(NamedTuple):
     classy: Object
     with_class: Object
     without_class: Object
+
+
+def container(**fields: Any) -> Object:
+    """The spec of a class that changes the container of tailscaled."""
+    return {"statefulSet": {"pod": {"tailscaleContainer": fields}}}
+
+
+FOO: Object = container(env=[{"name": "FOO", "value": "1"}])
+BAD: Object = container(image="FOO bar")
+
+
+async def variable(world: World, parent: Object, name: str = "FOO") -> str | None:
+    """Return a variable of the proxy's container."""
+    statefulsets = await world.children(STATEFULSET, parent)
+    return Proxy({}, statefulsets[0], {}, {}).env.get(name) if statefulsets else None
 
 
 ANNOTATION = "tailscale.com/proxy-class"
@@ -59,16 +70,16 @@ async def amounts(world: World, obj: Object) -> Object:
 @EACH
 async def test_a_class_is_put_on_once_it_is_ready_and_taken_off_again(world: World, parent: Parent) -> None:
     await world.apply(backend(), proxy_class(**BAD), parent.plain)
-    before = await made(world, parent.plain)
+    before = await world.joined(parent.plain)
     await world.change(parent.plain, parent.with_class)
     await world.settled()
-    waiting = await made(world, parent.plain)
+    waiting = await world.joined(parent.plain)
     assert (waiting.pod_uid, waiting.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
     await world.change(proxy_class(), {"spec": container(image=None, **AMOUNTS)})
     await world.becomes(lambda: amounts(world, parent.plain), AMOUNTS["resources"])
     await world.change(parent.plain, parent.without_class)
     await world.becomes(lambda: amounts(world, parent.plain), {"requests": {"cpu": "1m", "memory": "1Mi"}})
-    after = await made(world, parent.plain)
+    after = await world.joined(parent.plain)
     assert (after.name, after.state["device_id"]) == (before.name, before.state["device_id"])
     assert not await world.writes_when_left_alone()
 
@@ -76,79 +87,27 @@ async def test_a_class_is_put_on_once_it_is_ready_and_taken_off_again(world: Wor
 @EACH
 async def test_a_class_that_becomes_invalid_or_goes_leaves_what_runs(world: World, parent: Parent) -> None:
     await world.apply(backend(), proxy_class(**FOO), parent.classy)
-    before = await made(world, parent.classy)
+    before = await world.joined(parent.classy)
     await world.change(proxy_class(), {"spec": BAD})
-    await world.becomes(lambda: reason(world), "ProxyClassInvalid")
+    await world.becomes(lambda: world.reason(proxy_class(), "ProxyClassReady"), "ProxyClassInvalid")
     await world.settled()
     await world.delete(proxy_class())
     await world.eventually(lambda: world.gone(proxy_class()))
     await world.settled()
-    after = await made(world, parent.classy)
+    after = await world.joined(parent.classy)
     assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
-    assert not await world.writes_when_left_alone()
-
-
-def objects(parent: Parent) -> tuple[Object, ...]:
-    """What the user makes for *parent*."""
-    return proxy_class(**FOO, **METRICS), backend(), parent.classy
-
-
-async def nothing_left(world: World, parent: Parent) -> bool:
-    """Tell whether nothing is left of all that there was for *parent*."""
-    return (
-        [await world.gone(obj) for obj in objects(parent)] == [True] * 3
-        and await world.leftovers(parent.classy) == []
-        and (await measured(world), await world.device_names()) == ([], [])
-    )
-
-
-@EACH
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
-async def test_all_goes_in_any_order(world: World, parent: Parent, order: Sequence[int]) -> None:
-    await world.apply(*objects(parent))
-    await made(world, parent.classy)
-    for number in order:
-        await world.delete(objects(parent)[number])
-    await world.eventually(lambda: nothing_left(world, parent))
-    assert not await world.writes_when_left_alone()
-
-
-@EACH
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)], ids=str)
-async def test_what_is_deleted_while_no_operator_runs_goes_later(
-    cluster: World, parent: Parent, order: Sequence[int]
-) -> None:
-    await cluster.apply(*objects(parent))
-    async with running_operator(cluster):
-        await made(cluster, parent.classy)
-    for number in order:
-        await cluster.delete(objects(parent)[number])
-    async with running_operator(cluster):
-        await cluster.eventually(lambda: nothing_left(cluster, parent))
-        assert not await cluster.writes_when_left_alone()
-
-
-@EACH
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3)))[::2], ids=str)
-async def test_all_comes_in_any_order(world: World, parent: Parent, order: Sequence[int]) -> None:
-    for number in order:
-        await world.apply(objects(parent)[number])
-        await world.settled()
-    proxy = await made(world, parent.classy)
-    assert proxy.env["FOO"] == "1"
-    await world.becomes(lambda: measured(world), [f"{proxy.name}-metrics"])
     assert not await world.writes_when_left_alone()
 
 
 @EACH
 async def test_an_edit_while_no_operator_runs_is_made_later(cluster: World, parent: Parent) -> None:
-    await cluster.apply(*objects(parent))
+    await cluster.apply(proxy_class(**FOO), backend(), parent.classy)
     async with running_operator(cluster):
-        before = await made(cluster, parent.classy)
+        before = await cluster.joined(parent.classy)
     await cluster.change(proxy_class(), {"spec": container(env=[{"name": "FOO", "value": "2"}])})
     async with running_operator(cluster):
         await cluster.becomes(lambda: variable(cluster, parent.classy), "2")
-        after = await made(cluster, parent.classy)
+        after = await cluster.joined(parent.classy)
     assert (after.name, after.state["device_id"]) == (before.name, before.state["device_id"])
 
 
@@ -157,15 +116,15 @@ async def test_connectors_go_with_their_definition_and_come_back_with_it(world: 
     parent = PARENTS["Connector"].plain
     crd = {"apiVersion": CRD.api_version, "kind": CRD.kind, **definition(SIM_CONNECTOR)}
     await world.apply(parent)
-    before = await made(world, parent)
+    before = await world.joined(parent)
     await world.delete(crd)
     await world.becomes(lambda: world.leftovers(parent), [])
     await world.eventually(lambda: no_devices(world))
     assert not await world.writes_when_left_alone()
     await world.apply(crd)
-    await world.eventually(lambda: served(world))
+    await world.eventually(lambda: knows_connectors(world))
     await world.apply(parent)
-    assert uid((await made(world, parent)).statefulset) != uid(before.statefulset)
+    assert uid((await world.joined(parent)).statefulset) != uid(before.statefulset)
 
 
 async def no_devices(world: World) -> bool:
@@ -173,7 +132,7 @@ async def no_devices(world: World) -> bool:
     return await world.device_names() == []
 
 
-async def served(world: World) -> bool:
+async def knows_connectors(world: World) -> bool:
     """Tell whether the API server knows Connectors."""
     return SIM_CONNECTOR in world.sim.kinds.all()
 
@@ -181,23 +140,23 @@ async def served(world: World) -> bool:
 async def test_an_ingress_follows_the_default_class(cluster: World) -> None:
     await cluster.apply(proxy_class(**FOO), backend(), ingress())
     async with running_operator(cluster, proxy_class="prod"):
-        before = await made(cluster, ingress())
+        before = await cluster.joined(ingress())
         await cluster.change(proxy_class(), {"spec": container(env=[{"name": "FOO", "value": "2"}])})
         await cluster.becomes(lambda: variable(cluster, ingress()), "2")
-        assert (await made(cluster, ingress())).pod_uid != before.pod_uid
+        assert (await cluster.joined(ingress())).pod_uid != before.pod_uid
 
 
 async def test_a_proxy_goes_into_the_kernel_to_forward_and_out_of_it_again(world: World) -> None:
     await world.apply(backend(), ingress())
-    before = await made(world, ingress())
+    before = await world.joined(ingress())
     await world.annotate(ingress(), {FORWARD: "true"})
     await world.becomes(lambda: variable(world, ingress(), "TS_USERSPACE"), "false")
-    forwarding = await made(world, ingress())
+    forwarding = await world.joined(ingress())
     assert len(forwarding.statefulset["spec"]["template"]["spec"]["initContainers"]) == 1
     assert forwarding.env["TS_SERVE_CONFIG"] == before.env["TS_SERVE_CONFIG"]
     await world.annotate(ingress(), {FORWARD: None})
     await world.becomes(lambda: variable(world, ingress(), "TS_USERSPACE"), "true")
-    after = await made(world, ingress())
+    after = await world.joined(ingress())
     assert after.statefulset["spec"] == before.statefulset["spec"]
     assert await world.device_names() == [WEB]
     assert not await world.writes_when_left_alone()
@@ -205,7 +164,7 @@ async def test_a_proxy_goes_into_the_kernel_to_forward_and_out_of_it_again(world
 
 async def test_an_ingress_that_joins_a_group_loses_its_proxy(world: World) -> None:
     await world.apply(backend(), ingress())
-    await made(world, ingress())
+    await world.joined(ingress())
     await world.annotate(ingress(), {"tailscale.com/proxy-group": "group"})
     await world.becomes(lambda: world.leftovers(ingress()), [])
     await world.eventually(lambda: no_devices(world))
@@ -217,7 +176,7 @@ async def test_of_ingresses_that_share_a_backend_only_those_of_our_class_follow_
     theirs = ingress("theirs")
     theirs["spec"]["ingressClassName"] = "nginx"
     await world.apply(backend(), ingress(), theirs)
-    await made(world, ingress())
+    await world.joined(ingress())
     untouched = await world.look(theirs)
     await world.delete(backend())
     await world.apply(backend(clusterIP="10.96.77.8"))

@@ -129,7 +129,7 @@ async def test_a_proxy_outlives_its_parent_for_an_hour(left: Left) -> None:
     assert await left.left() == before
 
 
-async def test_then_it_goes_step_by_step_with_its_device(left: Left) -> None:
+async def test_an_orphan_goes_step_by_step_with_its_device_after_that_hour(left: Left) -> None:
     await left.reconcile()
     assert (await left.reconcile(ORPHANED_FOR)).requeue_after
     await left.world.eventually(lambda: left.gone(STATEFULSET))
@@ -155,7 +155,7 @@ async def test_a_device_that_cannot_be_deleted_keeps_its_secret(left: Left) -> N
     assert not await left.gone(SECRET)
 
 
-async def test_what_is_only_labelled_as_a_proxys_is_left_alone(left: Left) -> None:
+async def test_a_secret_that_is_only_labelled_as_a_proxys_is_left_alone(left: Left) -> None:
     (secret,) = await left.world.children(SECRET, left.parent)
     theirs = {"namespace": OPERATOR_NAMESPACE, "name": "password", "labels": secret["metadata"]["labels"]}
     await left.world.apply({"apiVersion": "v1", "kind": "Secret", "metadata": theirs})
@@ -165,7 +165,7 @@ async def test_what_is_only_labelled_as_a_proxys_is_left_alone(left: Left) -> No
 
 
 @pytest.mark.parametrize("parent", NAMESPACED.values(), ids=NAMESPACED)
-async def test_nothing_is_an_orphan_whose_parent_may_be_in_a_namespace_that_is_not_watched(parent: Object) -> None:
+async def test_a_proxy_is_no_orphan_if_its_parent_may_be_in_a_namespace_that_is_not_watched(parent: Object) -> None:
     async with leaving(parent, "team") as left:
         before = await left.left()
         assert len(before) == 5
@@ -174,7 +174,7 @@ async def test_nothing_is_an_orphan_whose_parent_may_be_in_a_namespace_that_is_n
 
 
 @pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
-async def test_nothing_is_an_orphan_whose_parent_may_have_come_back_unseen(parent: Object) -> None:
+async def test_a_proxy_is_no_orphan_if_its_parent_may_have_come_back_unseen(parent: Object) -> None:
     async with leaving(parent, "default") as left:
         before = await left.left()
         assert await left.reconcile() == Result(ORPHANED_FOR)
@@ -184,6 +184,9 @@ async def test_nothing_is_an_orphan_whose_parent_may_have_come_back_unseen(paren
         await until(left.cache.refused)
         assert [await left.reconcile(after) for after in (ORPHANED_FOR, 1)] == [Result(ORPHANED_FOR)] * 2
         assert await left.left() == before
+        left.world.sim.faults.clear()
+        await until(lambda: not left.cache.refused(), 30)
+        assert await left.reconcile() == Result(ORPHANED_FOR)  # its hour begins when it is seen to be gone
 
 
 @pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)

@@ -56,6 +56,7 @@ PATIENCE = 30.0
 
 _COMPONENT = "tailscale-operator"  # whose Events are the operator's
 _LOOKS = 3  # for the operator's own writes: a real controller may try again a second later, and be answered
+_TOGETHER = 0.01  # s for which changes are looked at together: each look has its price
 _LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announces is looked at again
 
 _OTHERS = (objects.NODE, objects.POD, objects.REPLICASET, objects.ENDPOINTSLICE)  # what the operator never writes
@@ -114,6 +115,11 @@ class Proxy:
         """The newest configuration of the proxy's tailscaled."""
         config: Object = json.loads(self.state["cap-107.hujson"])
         return config
+
+    @property
+    def holds_auth_key(self) -> bool:
+        """Tell whether the Secret has an auth key that the proxy has yet to use."""
+        return any("AuthKey" in json.loads(text) for name, text in self.state.items() if name.endswith("hujson"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +196,17 @@ class World:
         proxy = Proxy(*(objects[0] for objects in found))
         return proxy if is_ready(proxy.pod) else None
 
+    async def joined(self, parent: Object) -> Proxy:
+        """Wait until nothing is left to do and the proxy of *parent* has logged in; return it."""
+
+        async def there() -> Proxy | None:
+            proxy = await self.proxy(parent)
+            return proxy if proxy and "device_fqdn" in proxy.state and not proxy.holds_auth_key else None
+
+        await self.eventually(there)
+        await self.settled()
+        return await self.eventually(there)
+
     async def leftovers(self, parent: Object) -> list[str]:
         """Return what is still there of the proxies of *parent*."""
         kinds = (SERVICE, STATEFULSET, SECRET, POD)
@@ -234,7 +251,8 @@ class World:
             async with asyncio.timeout(patience):
                 with self.store.subscribe() as changes:
                     while not (value := await holds()):
-                        await _within(_LOOK_AGAIN, changes.batch())
+                        if await _within(_LOOK_AGAIN, changes.batch()):
+                            await asyncio.sleep(_TOGETHER)
         except TimeoutError:
             raise AssertionError(f"not true within {patience:g} s; last: {value!r}") from None
         result: Value = value

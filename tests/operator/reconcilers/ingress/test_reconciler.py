@@ -3,12 +3,11 @@
 import json
 from base64 import b64encode
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER, INGRESS_CONTROLLER
-from tsoperator.api.objects import INGRESSCLASS, SECRET, SERVICE, STATEFULSET, Object, Resource, uid
+from tsoperator.api.objects import INGRESSCLASS, SECRET, STATEFULSET
 
 from tests.support.certificates import certificate_for
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
@@ -23,13 +22,6 @@ async def serving(world: World) -> str:
     """Return the hostname in the Ingress's status; empty if there is none."""
     entries = ((await world.look(ingress())).get("status") or {}).get("loadBalancer", {}).get("ingress") or [{}]
     return str(entries[0].get("hostname", ""))
-
-
-async def made(world: World) -> Proxy:
-    """Wait until the Ingress ``web`` is served, and return its proxy."""
-    await world.becomes(lambda: serving(world), WEB)
-    await world.settled()
-    return await world.eventually(lambda: world.proxy(ingress()))
 
 
 async def serve_config(world: World) -> Any:
@@ -47,7 +39,7 @@ async def target(world: World) -> str:
 
 async def test_an_ingress_gets_a_proxy_and_shows_its_name(world: World) -> None:
     await world.apply(backend(), ingress())
-    proxy = await made(world)
+    proxy = await world.joined(ingress())
     status = (await world.look(ingress()))["status"]
     assert status["loadBalancer"]["ingress"] == [{"hostname": WEB, "ports": [{"port": 443, "protocol": "TCP"}]}]
     assert FINALIZER in (await world.look(ingress()))["metadata"]["finalizers"]
@@ -57,38 +49,15 @@ async def test_an_ingress_gets_a_proxy_and_shows_its_name(world: World) -> None:
 
 async def test_a_proxy_serves_the_backend_over_https(world: World) -> None:
     await world.apply(backend(), ingress())
-    await made(world)
+    await world.joined(ingress())
     address = (await world.look(backend()))["spec"]["clusterIP"]
     handlers = {"Handlers": {"/": {"Proxy": f"http://{address}:80/"}}}
     assert await serve_config(world) == {"TCP": {"443": {"HTTPS": True}}, "Web": {f"{HOST}:443": handlers}}
 
 
-async def test_an_ingress_that_is_right_is_left_alone(world: World) -> None:
-    await world.apply(dnsconfig(), backend(), ingress())
-    await made(world)
-    assert not await world.writes_when_left_alone()
-
-
-async def test_an_ingress_gets_a_record_of_its_name(world: World) -> None:
-    await world.apply(dnsconfig(), backend(), ingress())
-    proxy = await made(world)
-    await world.becomes(world.records, {WEB: proxy.addresses})
-
-
-async def test_a_deleted_ingress_takes_everything_with_it(world: World) -> None:
-    await world.apply(dnsconfig(), backend(), ingress())
-    await made(world)
-    await world.delete(ingress())
-    await world.eventually(lambda: world.gone(ingress()))
-    assert await world.leftovers(ingress()) == []
-    assert await world.device_names() == []
-    await world.becomes(world.records, {})
-    assert not await world.writes_when_left_alone()
-
-
 async def test_an_ingress_of_another_class_loses_its_proxy_and_its_status(world: World) -> None:
     await world.apply(dnsconfig(), backend(), ingress())
-    await made(world)
+    await world.joined(ingress())
     await world.change(ingress(), {"spec": {"ingressClassName": "nginx"}})
     await world.becomes(lambda: world.leftovers(ingress()), [])
     await world.becomes(world.records, {})
@@ -107,7 +76,7 @@ async def test_an_ingress_of_another_class_is_left_alone(world: World) -> None:
 
 async def test_a_redirect_is_served_and_shown(world: World) -> None:
     await world.apply(backend(), ingress(http_redirect="true"))
-    await made(world)
+    await world.joined(ingress())
     config = await serve_config(world)
     status = (await world.look(ingress()))["status"]["loadBalancer"]["ingress"][0]
     assert [port["port"] for port in status["ports"]] == [443, 80]
@@ -115,32 +84,15 @@ async def test_a_redirect_is_served_and_shown(world: World) -> None:
     assert config["Web"][f"{HOST}:80"]["Handlers"] == {"/": {"Redirect": "301:https://${HOST}${REQUEST_URI}"}}
 
 
-async def test_a_redirect_comes_and_goes_without_a_restart(world: World) -> None:
-    await world.apply(backend(), ingress())
-    before = await made(world)
-    await world.annotate(ingress(), {"tailscale.com/http-redirect": "true"})
-    await world.eventually(lambda: redirected(world))
-    await world.annotate(ingress(), {"tailscale.com/http-redirect": None})
-    await world.becomes(lambda: redirected(world), False)
-    assert (await made(world)).pod_uid == before.pod_uid
-
-
-async def redirected(world: World) -> bool:
-    """Tell whether the proxy answers plain HTTP, and says so."""
-    entry = (await world.look(ingress()))["status"]["loadBalancer"]["ingress"][0]
-    config = await serve_config(world)
-    return "80" in config["TCP"] and len(entry["ports"]) == 2
-
-
 async def test_funnel_is_allowed_where_it_is_asked_for(world: World) -> None:
     await world.apply(backend(), ingress(funnel="true"))
-    await made(world)
+    await world.joined(ingress())
     assert (await serve_config(world))["AllowFunnel"] == {f"{HOST}:443": True}
 
 
 async def test_cluster_traffic_is_forwarded_by_a_proxy_in_the_kernel(world: World) -> None:
     await world.apply(backend(), ingress(experimental_forward_cluster_traffic_via_ingress="true"))
-    proxy = await made(world)
+    proxy = await world.joined(ingress())
     assert proxy.env["TS_USERSPACE"] == "false"
     assert proxy.env["EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS"] == "true"
 
@@ -151,12 +103,12 @@ async def test_a_backend_that_comes_later_is_served(world: World) -> None:
     assert "NoValidBackends" in await world.events(ingress())
     assert await world.leftovers(ingress()) == []
     await world.apply(backend())
-    await made(world)
+    await world.joined(ingress())
 
 
 async def test_a_backend_that_goes_leaves_the_proxy_as_it_is(world: World) -> None:
     await world.apply(backend(), ingress())
-    before = await made(world)
+    before = await world.joined(ingress())
     await world.delete(backend())
     await world.settled()
     after = await world.proxy(ingress())
@@ -167,106 +119,21 @@ async def test_a_backend_that_goes_leaves_the_proxy_as_it_is(world: World) -> No
 
 async def test_a_backend_made_anew_is_served_at_its_new_address(world: World) -> None:
     await world.apply(backend(), ingress())
-    before = await made(world)
+    before = await world.joined(ingress())
     await world.delete(backend())
     await world.apply(backend(clusterIP="10.96.77.7"))
     await world.becomes(lambda: target(world), "http://10.96.77.7:80/")
-    assert (await made(world)).pod_uid == before.pod_uid
+    assert (await world.joined(ingress())).pod_uid == before.pod_uid
 
 
-async def test_another_port_of_the_ingress_reaches_the_proxy_without_a_restart(world: World) -> None:
-    await world.apply(backend(), ingress())
-    before = await made(world)
-    address = (await world.look(backend()))["spec"]["clusterIP"]
-    await world.change(ingress(), {"spec": {"defaultBackend": {"service": {"port": {"number": 8080}}}}})
-    await world.becomes(lambda: target(world), f"http://{address}:8080/")
-    assert (await made(world)).pod_uid == before.pod_uid
-
-
-async def test_another_number_of_a_named_port_reaches_the_proxy(world: World) -> None:
+async def test_a_new_number_of_a_named_port_reaches_the_proxy(world: World) -> None:
     obj = ingress()
     obj["spec"]["defaultBackend"]["service"]["port"] = {"name": "http"}
     await world.apply(backend(), obj)
-    await made(world)
+    await world.joined(ingress())
     address = (await world.look(backend()))["spec"]["clusterIP"]
     await world.change(backend(), {"spec": {"ports": [{"name": "http", "port": 8080}]}})
     await world.becomes(lambda: target(world), f"http://{address}:8080/")
-
-
-async def test_another_host_renames_the_device_and_its_record(world: World) -> None:
-    await world.apply(dnsconfig(), backend(), ingress())
-    before = await made(world)
-    await world.change(ingress(), {"spec": {"tls": [{"hosts": ["shop"]}]}})
-    await world.becomes(lambda: serving(world), f"shop.{DOMAIN}")
-    await world.becomes(world.records, {f"shop.{DOMAIN}": before.addresses})
-    assert await world.device_names() == [f"shop.{DOMAIN}"]
-
-
-class Bad(NamedTuple):
-    host: str
-    annotations: dict[str, str]
-    event: str
-    words: str
-
-
-BAD = {
-    "host": Bad("w" * 64, {}, "InvalidHostname", "spec.tls"),
-    "tags": Bad("web", {"tags": "nonsense"}, "InvalidTags", "tailscale.com/tags"),
-    "class": Bad("web", {"proxy_class": "nonesuch"}, "ProxyFailed", "nonesuch"),
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
-async def test_a_bad_ingress_is_told_why_it_has_no_proxy(world: World, case: Bad) -> None:
-    obj = ingress(host=case.host, **case.annotations)
-    await world.apply(backend(), obj)
-    await world.settled()
-    assert case.words in (await world.events(obj))[case.event]
-    assert await world.leftovers(obj) == []
-    assert not await world.writes_when_left_alone()
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
-async def test_a_proxy_that_ran_keeps_running_when_its_ingress_becomes_bad(world: World, case: Bad) -> None:
-    await world.apply(backend(), ingress())
-    before = await made(world)
-    bad = ingress(host=case.host, **case.annotations)
-    patch = {"metadata": {"annotations": bad["metadata"]["annotations"]}, "spec": {"tls": bad["spec"]["tls"]}}
-    await world.change(ingress(), patch)
-    await world.settled()
-    after = await made(world)
-    assert case.event in await world.events(ingress())
-    assert after.statefulset["spec"] == before.statefulset["spec"]
-    assert (after.pod_uid, after.state) == (before.pod_uid, before.state)
-
-
-@pytest.mark.parametrize("kind", [SERVICE, STATEFULSET, SECRET], ids=str)
-async def test_a_child_that_is_deleted_comes_back(world: World, kind: Resource) -> None:
-    await world.apply(dnsconfig(), backend(), ingress())
-    before = await made(world)
-    child: Object = (await world.children(kind, ingress()))[0]
-    await world.delete(child)
-
-    async def back() -> bool:
-        return [uid(obj) for obj in await world.children(kind, ingress())] not in ([], [uid(child)])
-
-    await world.eventually(back)
-    await world.settled()
-    after = await world.proxy(ingress())
-    assert after is not None
-    assert after.name == before.name
-    assert not await world.writes_when_left_alone()
-
-
-@pytest.mark.simulated
-async def test_what_the_api_server_refuses_is_said_and_made_once_it_is_allowed(world: World) -> None:
-    world.sim.faults.fail(Failure(403, times=1000, verb="create", plural="statefulsets"))
-    await world.apply(backend(), ingress())
-    assert "statefulsets" in await world.eventually(lambda: event(world, "ProxyFailed"))
-    world.sim.faults.clear()
-    await made(world)
 
 
 async def test_without_https_nothing_is_shown_and_an_event_says_why(world: World) -> None:
@@ -293,7 +160,7 @@ async def certify(world: World, pem: str) -> None:
 
 async def test_a_certificate_is_told_once_it_is_there(world: World) -> None:
     await world.apply(backend(), ingress())
-    await made(world)
+    await world.joined(ingress())
     assert await event(world, "CertificateReady") == ""
     await certify(world, certificate_for(timedelta(days=90)))
     assert f"https://{WEB}/" in await world.eventually(lambda: event(world, "CertificateReady"))
@@ -303,18 +170,18 @@ async def test_a_certificate_is_told_once_it_is_there(world: World) -> None:
 
 async def test_a_certificate_that_is_not_renewed_is_told(world: World) -> None:
     await world.apply(backend(), ingress())
-    before = await made(world)
+    before = await world.joined(ingress())
     await certify(world, certificate_for(timedelta(days=13)))
     assert WEB in await world.eventually(lambda: event(world, "CertificateNotRenewed"))
     assert not await world.writes_when_left_alone()
-    assert (await made(world)).pod_uid == before.pod_uid
+    assert (await world.joined(ingress())).pod_uid == before.pod_uid
 
 
-async def test_what_of_tls_has_no_effect_is_told(world: World) -> None:
+async def test_a_field_of_tls_without_effect_is_told(world: World) -> None:
     obj = ingress()
     obj["spec"]["tls"] = [{"hosts": ["web", "shop"], "secretName": "web-tls"}]
     await world.apply(backend(), obj)
-    await made(world)
+    await world.joined(ingress())
     events = await world.events(obj)
     assert "hosts shop of spec.tls" in events["IgnoredTLSHosts"]
     assert "web-tls" in events["IgnoredTLSSecret"]
@@ -356,7 +223,7 @@ async def test_an_ingress_and_a_service_of_one_name_have_proxies_of_their_own(wo
     obj = ingress()
     obj["spec"]["defaultBackend"]["service"]["name"] = "shop"
     await world.apply(backend("shop"), service, obj)
-    await made(world)
+    await world.joined(ingress())
     await world.eventually(lambda: world.proxy(service))
     assert len(await world.device_names()) == 2
     assert len((await world.api.list(STATEFULSET, NAMESPACE)).items) == 2

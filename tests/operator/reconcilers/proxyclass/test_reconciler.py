@@ -2,7 +2,6 @@
 
 import pytest
 from clustersim.faults import Failure
-from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SERVICE, Object
 
 from tests.support.manifests import proxy_class
@@ -19,60 +18,12 @@ async def becomes(world: World, name: str, reason: str) -> None:
     await world.becomes(lambda: world.reason(proxy_class(name), READY), reason)
 
 
-async def test_a_class_that_is_valid_is_ready_and_left_alone(world: World) -> None:
-    await world.apply(proxy_class(statefulSet={"labels": {"team": "web"}}))
-    await becomes(world, "prod", "ProxyClassValid")
-    obj = await world.look(proxy_class())
-    assert FINALIZER in obj["metadata"]["finalizers"]
-    assert obj["status"]["conditions"][0]["observedGeneration"] == obj["metadata"]["generation"]
-    assert not await world.writes_when_left_alone()
-
-
-async def test_an_operator_that_starts_again_writes_nothing(world: World) -> None:
-    await world.apply(proxy_class())
-    await becomes(world, "prod", "ProxyClassValid")
-    await world.settled()
-    assert not await world.writes_during(world.restart())
-
-
-async def test_a_class_that_is_invalid_is_told_why_until_it_is_mended(world: World) -> None:
-    await world.apply(proxy_class(**BAD))
-    await becomes(world, "prod", "ProxyClassInvalid")
-    condition = await world.condition(proxy_class(), READY)
-    assert condition is not None
-    assert "must be lowercase" in condition.message
-    assert (await world.events(proxy_class()))["ProxyClassInvalid"] == condition.message
-    assert not await world.writes_when_left_alone()
-    await world.change(proxy_class(), {"spec": {"statefulSet": {"pod": None}}})
-    await becomes(world, "prod", "ProxyClassValid")
-
-
 async def test_a_variable_that_the_image_reads_is_warned_of(world: World) -> None:
     container = {"env": [{"name": "TS_USERSPACE", "value": "true"}]}
     await world.apply(proxy_class(statefulSet={"pod": {"tailscaleContainer": container}}))
     await becomes(world, "prod", "ProxyClassValid")
     await world.settled()
     assert "TS_USERSPACE" in (await world.events(proxy_class()))["CustomTSEnvVar"]
-
-
-@pytest.mark.parametrize("spec", [{}, BAD], ids=["valid", "invalid"])
-async def test_a_class_can_be_deleted(world: World, spec: Object) -> None:
-    await world.apply(proxy_class(**spec))
-    await world.eventually(lambda: world.condition(proxy_class(), READY))
-    await world.delete(proxy_class())
-    await world.eventually(lambda: world.gone(proxy_class()))
-    assert not await world.writes_when_left_alone()
-
-
-@pytest.mark.simulated  # the CRD's schema refuses such a class, unless it was there first
-async def test_a_class_that_cannot_be_read_is_told_why_and_can_be_deleted(world: World) -> None:
-    await world.apply(proxy_class(metrics={"enable": "yes"}))
-    await becomes(world, "prod", "ProxyClassInvalid")
-    condition = await world.condition(proxy_class(), READY)
-    assert condition is not None
-    assert "spec.metrics.enable must be true or false" in condition.message
-    await world.delete(proxy_class())
-    await world.eventually(lambda: world.gone(proxy_class()))
 
 
 async def test_without_the_prometheus_operator_there_are_no_service_monitors(world: World) -> None:
@@ -137,17 +88,3 @@ async def test_the_cluster_may_fail_to_tell_its_node_ports(cluster: World) -> No
     async with running_operator(cluster):
         await becomes(cluster, "prod", "ProxyClassValid")
         assert cluster.sim.faults.to_json()["fail"] == []
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("times", [1, 2])
-async def test_any_write_may_fail(cluster: World, times: int) -> None:
-    await cluster.apply(proxy_class())
-    for status in (500, 409) * times:
-        cluster.sim.faults.fail(Failure(status, verb="update", plural="proxyclasses"))
-    async with running_operator(cluster):
-        await becomes(cluster, "prod", "ProxyClassValid")
-        assert cluster.sim.faults.to_json()["fail"] == []
-        cluster.sim.faults.fail(Failure(500, verb="update", plural="proxyclasses"))
-        await cluster.delete(proxy_class())
-        await cluster.eventually(lambda: cluster.gone(proxy_class()))

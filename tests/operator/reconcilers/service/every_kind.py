@@ -25,19 +25,19 @@ METERED = proxy_class(metrics={"enable": True})
 """A class that gives exposed proxies a metrics Service."""
 
 
-async def running_proxy(world: World, service: Object) -> Proxy | None:
+async def whole(world: World, service: Object) -> Proxy | None:
     """Return the proxy of *service* once it has logged in and the condition says so."""
     proxy = await world.proxy(service)
     served = await world.reason(service) == "ProxyCreated"
     return proxy if served and proxy and "device_fqdn" in proxy.state and "AuthKey" not in proxy.config else None
 
 
-async def running_proxies(world: World, services: Iterable[Object] = SERVICES) -> dict[str, Proxy]:
+async def joined_proxies(world: World, services: Iterable[Object] = SERVICES) -> dict[str, Proxy]:
     """Wait until all *services* have their proxies, and return those by the Service's name."""
     for service in services:
-        await world.eventually(lambda service=service: running_proxy(world, service))  # type: ignore[misc]  # a value is bound
+        await world.eventually(lambda service=service: whole(world, service))  # type: ignore[misc]  # a value is bound
     await world.settled()
-    found = {key_of(service).name: await running_proxy(world, service) for service in services}
+    found = {key_of(service).name: await whole(world, service) for service in services}
     return {name: proxy for name, proxy in found.items() if proxy}
 
 

@@ -1,36 +1,24 @@
 """Egress Services on a cluster: the operator runs, and the state of the world is looked at."""
 
 import asyncio
-from typing import NamedTuple
 
 import pytest
 from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of, uid
+from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, key_of, uid
 from tsoperator.api.rules import child_name
 from tsoperator.desired.children import Owner
 
 from tests.support.manifests import DOMAIN, FQDN, backend, egress
-from tests.support.operator import NAMESPACE, Proxy, World, is_ready, running_operator
+from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 SECOND = f"second.{DOMAIN}"
 TARGET_FQDN, TARGET_IP = "TS_TAILNET_TARGET_FQDN", "TS_TAILNET_TARGET_IP"
 
 
-async def made(world: World, service: Object) -> Proxy:
-    """Wait until *service* is served by a proxy that has logged in, and return that."""
-
-    async def ready() -> Proxy | None:
-        proxy = await world.proxy(service)
-        served = await world.reason(service) == "ProxyCreated"
-        return proxy if served and proxy and "device_fqdn" in proxy.state and "AuthKey" not in proxy.config else None
-
-    return await world.eventually(ready)
-
-
 async def test_a_service_gets_a_proxy_and_leads_to_it(world: World) -> None:
     await world.apply(egress())
-    proxy = await made(world, egress())
+    proxy = await world.joined(egress())
     service = await world.look(egress())
     assert service["spec"]["externalName"] == f"{proxy.name}.tailscale.svc.cluster.local"
     assert FINALIZER in service["metadata"]["finalizers"]
@@ -39,46 +27,15 @@ async def test_a_service_gets_a_proxy_and_leads_to_it(world: World) -> None:
     assert await world.device_names() == [f"default-db.{DOMAIN}"]
 
 
-async def test_a_service_that_is_right_is_left_alone(world: World) -> None:
-    await world.apply(egress())
-    await made(world, egress())
-    assert not await world.writes_when_left_alone()
-
-
-async def test_an_operator_that_starts_again_writes_nothing(world: World) -> None:
-    await world.apply(egress())
-    await made(world, egress())
-    await world.settled()
-    assert not await world.writes_during(world.restart())
-
-
 async def test_the_device_gets_the_tags_that_the_service_asks_for(world: World) -> None:
     await world.apply(egress(tags="tag:db, tag:prod"))
-    await made(world, egress())
+    await world.joined(egress())
     assert [device.tags for device in world.control.devices.values()] == [("tag:db", "tag:prod")]
-
-
-async def test_a_deleted_service_takes_everything_with_it(world: World) -> None:
-    await world.apply(egress())
-    await made(world, egress())
-    await world.delete(egress())
-    await world.eventually(lambda: world.gone(egress()))
-    assert await world.leftovers(egress()) == []
-    assert await world.device_names() == []
-    assert not await world.writes_when_left_alone()
-
-
-async def test_a_service_that_goes_before_its_proxy_was_made_leaves_nothing(world: World) -> None:
-    await world.apply(egress())
-    await world.delete(egress())
-    await world.eventually(lambda: world.gone(egress()))
-    await world.becomes(lambda: world.leftovers(egress()), [])
-    assert await world.device_names() == []
 
 
 async def test_without_its_annotation_a_service_loses_its_proxy_and_its_condition(world: World) -> None:
     await world.apply(egress(hostname="orders"))
-    await made(world, egress())
+    await world.joined(egress())
     await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": None})
     await world.becomes(lambda: world.leftovers(egress()), [])
     await world.settled()
@@ -94,7 +51,7 @@ async def test_a_service_with_a_selector_and_an_address_becomes_a_name_for_its_p
     service = backend("db")
     service["metadata"]["annotations"] = {"tailscale.com/tailnet-fqdn": FQDN}
     await world.apply(service)
-    proxy = await made(world, service)
+    proxy = await world.joined(service)
     spec = (await world.look(service))["spec"]
     assert (spec["type"], spec["externalName"]) == ("ExternalName", f"{proxy.name}.tailscale.svc.cluster.local")
     assert not {"selector", "clusterIP"} & spec.keys()
@@ -105,52 +62,13 @@ async def test_a_users_service_labelled_as_a_proxys_is_the_users(world: World) -
     stranger = backend("copied")
     stranger["metadata"]["labels"] = Owner("svc", key_of(egress())).labels
     await world.apply(stranger, egress())
-    proxy = await made(world, egress())
+    proxy = await world.joined(egress())
     assert key_of(proxy.service).namespace == NAMESPACE
     await world.annotate(stranger, {"tailscale.com/expose": "true"})
     await world.becomes(lambda: world.reason(stranger), "ProxyCreated")
     await world.delete(egress())
     await world.eventually(lambda: world.gone(egress()))
     assert not await world.gone(stranger)
-
-
-class Change(NamedTuple):
-    first: str
-    annotations: dict[str, str | None]
-    env: dict[str, str | None]
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Change(FQDN, {"tailscale.com/tailnet-fqdn": SECOND}, {TARGET_FQDN: f"{SECOND}.", TARGET_IP: None}),
-        Change(
-            FQDN,
-            {"tailscale.com/tailnet-fqdn": None, "tailscale.com/tailnet-ip": "100.64.0.9"},
-            {TARGET_FQDN: None, TARGET_IP: "100.64.0.9"},
-        ),
-        Change(
-            "100.64.0.9",
-            {"tailscale.com/tailnet-fqdn": FQDN, "tailscale.com/tailnet-ip": None},
-            {TARGET_FQDN: f"{FQDN}.", TARGET_IP: None},
-        ),
-    ],
-    ids=["another name", "name to address", "address to name"],
-)
-async def test_another_target_rolls_the_proxy_and_keeps_its_device(world: World, case: Change) -> None:
-    service = egress(target=case.first)
-    await world.apply(service)
-    before = await made(world, service)
-    await world.annotate(service, case.annotations)
-
-    async def rolled() -> bool:
-        proxy = await world.proxy(service)
-        return proxy is not None and proxy.pod_uid != before.pod_uid
-
-    await world.eventually(rolled)
-    after = await made(world, service)
-    assert {name: after.env.get(name) for name in case.env} == case.env
-    assert (after.name, len(world.control.keys)) == (before.name, 1)
 
 
 async def set_back(world: World) -> None:
@@ -167,9 +85,9 @@ async def pointed(world: World) -> bool:
     return "ts-db-" in (await world.look(egress()))["spec"].get("externalName", "")
 
 
-async def test_who_sets_a_service_back_is_told_and_the_service_wins_in_the_end(world: World) -> None:
+async def test_a_rival_that_sets_a_service_back_is_told_and_the_service_wins_in_the_end(world: World) -> None:
     await world.apply(egress())
-    await made(world, egress())
+    await world.joined(egress())
     async with asyncio.TaskGroup() as tasks:
         rival = tasks.create_task(set_back(world))
         await world.becomes(lambda: world.reason(egress()), "ProxyPending")
@@ -199,24 +117,14 @@ async def overwritten(world: World) -> bool:
 
 async def test_a_service_that_is_set_back_once_is_mended_without_a_word(world: World) -> None:
     await world.apply(egress())
-    await made(world, egress())
+    await world.joined(egress())
     await world.change(egress(), {"spec": {"type": "ClusterIP", "externalName": None, "ports": [{"port": 80}]}})
     await world.eventually(lambda: pointed(world))
     await world.settled()
     assert (await world.reason(egress()), await world.events(egress())) == ("ProxyCreated", {})
 
 
-async def test_another_hostname_reaches_the_proxy_without_a_restart(world: World) -> None:
-    await world.apply(egress())
-    before = await made(world, egress())
-    await world.annotate(egress(), {"tailscale.com/hostname": "orders"})
-    await world.becomes(world.device_names, [f"orders.{DOMAIN}"])
-    await world.settled()
-    after = await made(world, egress())
-    assert (after.pod_uid, after.config["Hostname"]) == (before.pod_uid, "orders")
-
-
-async def test_another_hostname_keeps_the_key_of_a_proxy_that_has_yet_to_log_in(cluster: World) -> None:
+async def test_a_new_hostname_keeps_the_key_of_a_proxy_that_has_yet_to_log_in(cluster: World) -> None:
     await cluster.apply(egress())
     name = f"{child_name('db', uid(await cluster.look(egress())))}-0"
     spec = {"containers": [{"name": "other", "image": "example.org/other:1"}]}
@@ -239,124 +147,6 @@ async def config(world: World, name: str) -> Object:
     return Proxy({}, {}, await world.api.get(SECRET, Key("tailscale", name)), {}).config
 
 
-class Bad(NamedTuple):
-    annotations: dict[str, str | None]
-    reason: str
-    words: str
-    event: str = "INVALIDSERVICE"
-
-
-BAD = {
-    "name": Bad({"tailscale.com/tailnet-fqdn": "db_bad..name"}, "ProxyInvalid", "tailscale.com/tailnet-fqdn"),
-    "zone": Bad({"tailscale.com/tailnet-fqdn": "db.example.org"}, "ProxyInvalid", "ts.net"),
-    "address": Bad(
-        {"tailscale.com/tailnet-fqdn": None, "tailscale.com/tailnet-ip": "not-an-ip"}, "ProxyInvalid", "not-an-ip"
-    ),
-    "both": Bad({"tailscale.com/tailnet-ip": "100.64.0.9"}, "ProxyInvalid", "only one of"),
-    "hostname": Bad({"tailscale.com/hostname": "-bad.host_"}, "ProxyInvalid", "-bad.host_"),
-    "tags": Bad({"tailscale.com/tags": "tag:ok,nonsense"}, "ProxyInvalid", "nonsense"),
-    "class": Bad({"tailscale.com/proxy-class": "nonesuch"}, "ProxyFailed", "nonesuch", event=""),
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
-async def test_a_bad_service_is_told_why_it_has_no_proxy(world: World, case: Bad) -> None:
-    service = egress()
-    given: dict[str, str | None] = {**service["metadata"]["annotations"], **case.annotations}
-    service["metadata"]["annotations"] = {name: value for name, value in given.items() if value is not None}
-    await world.apply(service)
-    await world.becomes(lambda: world.reason(service), case.reason)
-    condition = await world.condition(service)
-    assert condition is not None
-    assert (condition.status, case.words in condition.message) == ("False", True)
-    assert (await world.events(service)).get(case.event, "") == (condition.message if case.event else "")
-    assert await world.leftovers(service) == []
-    assert not await world.writes_when_left_alone()
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
-async def test_a_proxy_that_ran_keeps_running_when_its_service_becomes_bad(world: World, case: Bad) -> None:
-    await world.apply(egress())
-    before = await made(world, egress())
-    await world.settled()
-    await world.annotate(egress(), case.annotations)
-    await world.becomes(lambda: world.reason(egress()), case.reason)
-    assert not await world.writes_when_left_alone()
-    after = await world.proxy(egress())
-    assert after is not None
-    assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
-    assert after.state["device_id"] == before.state["device_id"]
-
-
-async def test_a_bad_service_can_be_deleted(world: World) -> None:
-    await world.apply(egress())
-    await made(world, egress())
-    await world.annotate(egress(), {"tailscale.com/tailnet-ip": "100.64.0.9"})
-    await world.becomes(lambda: world.reason(egress()), "ProxyInvalid")
-    await world.delete(egress())
-    await world.eventually(lambda: world.gone(egress()))
-    assert await world.leftovers(egress()) == []
-
-
-async def test_a_service_that_is_mended_gets_its_proxy(world: World) -> None:
-    await world.apply(egress(target="db.example.org"))
-    await world.becomes(lambda: world.reason(egress()), "ProxyInvalid")
-    await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": FQDN})
-    assert (await made(world, egress())).env[TARGET_FQDN] == f"{FQDN}."
-
-
-@pytest.mark.parametrize("kind", [SERVICE, STATEFULSET, SECRET], ids=str)
-async def test_a_child_that_is_deleted_comes_back_under_its_name(world: World, kind: Resource) -> None:
-    await world.apply(egress())
-    before = await made(world, egress())
-    await world.settled()
-    child = (await world.children(kind, egress()))[0]
-    await world.delete(child)
-
-    async def back() -> bool:
-        return [uid(obj) for obj in await world.children(kind, egress())] not in ([], [uid(child)])
-
-    await world.eventually(back)
-    after = await made(world, egress())
-    assert after.name == before.name
-    assert not await world.writes_when_left_alone()
-
-
-@pytest.mark.parametrize("kind", [SERVICE, STATEFULSET, SECRET], ids=str)
-async def test_a_child_that_lost_its_labels_is_found_again(world: World, kind: Resource) -> None:
-    await world.apply(egress())
-    before = await made(world, egress())
-    child = (await world.children(kind, egress()))[0]
-    await world.change(child, {"metadata": {"labels": None}})
-    await world.eventually(lambda: world.children(kind, egress()))
-    await world.settled()
-    after = await made(world, egress())
-    assert (after.name, after.pod_uid) == (before.name, before.pod_uid)
-    assert not await world.writes_when_left_alone()
-
-
-@pytest.mark.simulated
-async def test_what_the_api_server_refuses_is_said_and_made_once_it_is_allowed(world: World) -> None:
-    world.sim.faults.fail(Failure(403, times=1000, verb="create", plural="statefulsets"))
-    await world.apply(egress())
-    await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
-    condition = await world.condition(egress())
-    assert condition is not None
-    assert "statefulsets" in condition.message
-    world.sim.faults.clear()
-    await made(world, egress())
-
-
-@pytest.mark.simulated
-async def test_a_key_that_could_not_be_stored_is_used_next_time(world: World) -> None:
-    world.sim.faults.fail(Failure(403, times=4, verb="create", plural="secrets"))
-    await world.apply(egress())
-    await made(world, egress())
-    assert [key.used for key in world.control.keys.values()] == [True]
-
-
 @pytest.mark.simulated
 async def test_a_key_with_other_tags_than_are_asked_for_now_is_not_used(world: World) -> None:
     world.sim.faults.fail(Failure(403, times=1000, verb="create", plural="secrets"))
@@ -365,122 +155,13 @@ async def test_a_key_with_other_tags_than_are_asked_for_now_is_not_used(world: W
     await world.annotate(egress(), {"tailscale.com/tags": "tag:db"})
     await world.settled()
     world.sim.faults.clear()
-    await made(world, egress())
+    await world.joined(egress())
     assert [device.tags for device in world.control.devices.values()] == [("tag:db",)]
-
-
-async def test_a_device_that_cannot_be_deleted_is_said(world: World) -> None:
-    await world.apply(egress())
-    await made(world, egress())
-    world.control.fail(403, count=1000, path="/api/v2/device/")
-    await world.delete(egress())
-    await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
-    world.control.heal()
-    await world.eventually(lambda: world.gone(egress()))
-    assert await world.device_names() == []
-
-
-class Edit(NamedTuple):
-    kind: Resource
-    patch: Object
-    path: tuple[str | int, ...]
-
-
-CONTAINER = ("spec", "template", "spec", "containers", 0)
-EDITS = {
-    "selector": Edit(SERVICE, {"spec": {"selector": {"app": "other"}}}, ("spec", "selector")),
-    "replicas": Edit(STATEFULSET, {"spec": {"replicas": 3}}, ("spec", "replicas")),
-    "image": Edit(
-        STATEFULSET,
-        {"spec": {"template": {"spec": {"containers": [{"name": "tailscale", "image": "example.org/other:1"}]}}}},
-        (*CONTAINER, "image"),
-    ),
-    "finalizer": Edit(SERVICE, {"metadata": {"finalizers": None}}, ("metadata", "finalizers")),
-    "config": Edit(SECRET, {"data": {"cap-107.hujson": "e30="}}, ("data", "cap-107.hujson")),
-    "config gone": Edit(SECRET, {"data": {"cap-95.hujson": None}}, ("data", "cap-95.hujson")),
-}
-
-
-@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-async def test_a_child_that_is_edited_is_put_right(world: World, edit: Edit) -> None:
-    await world.apply(egress())
-    await made(world, egress())
-    await world.settled()
-    child = (await world.children(edit.kind, egress()))[0]
-    edited = await world.api.patch(edit.kind, key_of(child), edit.patch)
-
-    async def value() -> object:
-        return at(await world.look(child), edit.path)
-
-    assert at(edited, edit.path) != at(child, edit.path)
-    await world.becomes(value, at(child, edit.path))
-    await made(world, egress())
-    assert not await world.writes_when_left_alone()
-
-
-def at(obj: Object, path: tuple[str | int, ...]) -> object:
-    """Return what is at *path* in *obj*; None if there is nothing."""
-    found: object = obj
-    for step in path:
-        found = found[step] if isinstance(found, list) else found.get(step) if isinstance(found, dict) else None  # type: ignore[index]  # steps into lists are numbers
-    return found
-
-
-async def test_a_service_made_anew_while_its_old_proxy_goes_gets_one_of_its_own(world: World) -> None:
-    await world.apply(egress())
-    before = await made(world, egress())
-    hold, let_go = ({"metadata": {"finalizers": finalizers}} for finalizers in (["example.org/hold"], None))
-    await world.change(before.pod, hold)
-    await world.delete(egress())
-    await world.eventually(lambda: world.gone(before.statefulset))
-    await world.change(egress(), let_go)  # by hand, as users do who can't wait
-    await world.apply(egress())
-    await world.settled()
-    await world.change(before.pod, let_go)
-    service = await world.look(egress())
-    after = await made(world, egress())
-    assert after.service["spec"]["selector"] == {"app": uid(service)}
-    assert len(await world.device_names()) == 1
-
-
-async def test_a_service_made_anew_while_no_operator_ran_gets_a_proxy_of_its_own(cluster: World) -> None:
-    async with running_operator(cluster):
-        await cluster.apply(egress())
-        before = await made(cluster, egress())
-    await cluster.change(egress(), {"metadata": {"finalizers": None}})
-    await cluster.delete(egress())
-    await cluster.apply(egress())
-    async with running_operator(cluster):
-        await cluster.eventually(lambda: replaced_statefulset(cluster, before))
-        after = await made(cluster, egress())
-    wanted = {"app": uid(await cluster.look(egress()))}
-    assert (after.statefulset["spec"]["selector"]["matchLabels"], after.service["spec"]["selector"]) == (wanted, wanted)
-    assert len(await cluster.device_names()) == 1
-
-
-async def replaced_statefulset(world: World, before: Proxy) -> bool:
-    """Tell whether the proxy has another StatefulSet."""
-    proxy = await world.proxy(egress())
-    return proxy is not None and uid(proxy.statefulset) != uid(before.statefulset)
-
-
-async def test_a_pod_that_is_deleted_keeps_its_device(world: World) -> None:
-    await world.apply(egress())
-    before = await made(world, egress())
-    await world.delete(before.pod)
-
-    async def replaced() -> bool:
-        pod = await world.find(POD, key_of(before.pod).name)
-        return pod is not None and uid(pod) != before.pod_uid and is_ready(pod)
-
-    await world.eventually(replaced)
-    assert (await made(world, egress())).state["device_id"] == before.state["device_id"]
-    assert len(world.control.keys) == 1
 
 
 async def test_a_service_of_a_proxy_group_is_left_alone(world: World) -> None:
     await world.apply(egress(proxy_group="egress"), egress("other", SECOND))
-    await made(world, egress("other"))
+    await world.joined(egress("other"))
     assert await world.leftovers(egress()) == []
     assert "finalizers" not in (await world.api.get(SERVICE, Key("default", "db")))["metadata"]
 
@@ -489,7 +170,7 @@ async def test_a_manifest_that_says_nothing_of_where_it_points_can_be_applied_ag
     manifest = egress()
     manifest["spec"] = {"ports": [{"port": 5432}]}
     await world.apply(manifest)
-    await made(world, manifest)
+    await world.joined(manifest)
     assert (await world.writes_during(reapplied(world, manifest))).total() <= 1  # the manifest itself
     assert await pointed(world)
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import PROXYCLASS, SECRET, SERVICE, Object
+from tsoperator.api.objects import SECRET, SERVICE, Object
 
 from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, exposed, load_balancer
 from tests.support.operator import Proxy, World, running_operator
@@ -17,19 +17,6 @@ EXPOSE, FUNNEL, FQDN_KEY = "tailscale.com/expose", "tailscale.com/funnel", "tail
 PORTS = [{"name": "http", "port": 80}]
 LB = load_balancer()
 """The Service of every test, if only by its name."""
-
-
-async def made(world: World) -> Proxy:
-    """Wait until the Service ``lb`` is served by a proxy that has logged in and all is quiet, and return that."""
-
-    async def ready() -> Proxy | None:
-        proxy = await world.proxy(LB)
-        served = await world.reason(LB) == "ProxyCreated"
-        return proxy if served and proxy and "device_fqdn" in proxy.state and "AuthKey" not in proxy.config else None
-
-    await world.eventually(ready)
-    await world.settled()
-    return await world.eventually(ready)
 
 
 async def balanced(world: World) -> list[Object]:
@@ -51,7 +38,7 @@ def shown(proxy: Proxy, name: str = NAME) -> list[Object]:
 
 async def test_a_load_balancer_gets_a_proxy_and_shows_its_device(world: World) -> None:
     await world.apply(LB)
-    proxy = await made(world)
+    proxy = await world.joined(LB)
     service = await world.look(LB)
     assert await balanced(world) == shown(proxy)
     assert proxy.env[DEST_IP] == service["spec"]["clusterIP"]
@@ -59,34 +46,13 @@ async def test_a_load_balancer_gets_a_proxy_and_shows_its_device(world: World) -
     assert (proxy.config["Hostname"], await world.device_names()) == ("default-lb", [NAME])
 
 
-@pytest.mark.parametrize(
-    "service", [LB, exposed(), exposed(external_name=CLOUD), load_balancer("lb", 443, funnel="true")]
-)
-async def test_a_service_that_is_right_is_left_alone_by_every_operator(cluster: World, service: Object) -> None:
-    async with running_operator(cluster):
-        await cluster.apply(service)
-        await made(cluster)
-        assert not await cluster.writes_when_left_alone()
-    assert not await cluster.writes_during(cluster.restart())
-
-
 async def test_a_service_with_the_annotation_leads_to_its_cluster_ip(world: World) -> None:
     await world.apply(exposed(hostname="shop", tags="tag:web"))
-    proxy = await made(world)
+    proxy = await world.joined(LB)
     assert (proxy.env[DEST_IP], await balanced(world)) == (await address(world), [])
     assert [(device.name, device.tags) for device in world.control.devices.values()] == [
         (f"shop.{DOMAIN}", ("tag:web",))
     ]
-
-
-async def test_an_external_name_is_exposed_and_followed(world: World) -> None:
-    await world.apply(exposed(external_name=CLOUD))
-    before = await made(world)
-    await world.change(LB, {"spec": {"externalName": "other.example.org"}})
-    await world.eventually(lambda: rolled(world, before))
-    after = await made(world)
-    assert (before.env[DEST_NAME], after.env[DEST_NAME]) == (CLOUD, "other.example.org")
-    assert (after.name, len(world.control.keys)) == (before.name, 1)
 
 
 async def rolled(world: World, before: Proxy) -> bool:
@@ -95,17 +61,9 @@ async def rolled(world: World, before: Proxy) -> bool:
     return proxy is not None and proxy.pod_uid != before.pod_uid
 
 
-async def test_another_hostname_is_shown(world: World) -> None:
+async def test_a_status_that_somebody_else_writes_is_put_right(world: World) -> None:
     await world.apply(LB)
-    before = await made(world)
-    await world.annotate(LB, {"tailscale.com/hostname": "shop"})
-    await world.becomes(lambda: balanced(world), shown(before, f"shop.{DOMAIN}"))
-    assert (await made(world)).pod_uid == before.pod_uid
-
-
-async def test_what_somebody_else_writes_into_the_status_is_put_right(world: World) -> None:
-    await world.apply(LB)
-    proxy = await made(world)
+    proxy = await world.joined(LB)
     service = await world.look(LB)
     await world.api.replace_status(SERVICE, {**service, "status": {"loadBalancer": {}}})
     await world.becomes(lambda: balanced(world), shown(proxy))
@@ -113,7 +71,7 @@ async def test_what_somebody_else_writes_into_the_status_is_put_right(world: Wor
 
 async def test_exposed_services_have_no_records(world: World) -> None:
     await world.apply(dnsconfig(), LB, egress())
-    await made(world)
+    await world.joined(LB)
     await world.eventually(lambda: world.proxy(egress()))
     await world.settled()
     assert list(await world.records()) == [FQDN]
@@ -124,7 +82,7 @@ async def test_without_a_class_a_load_balancer_is_ours_by_setting_only(cluster: 
     async with running_operator(cluster):
         assert not await cluster.writes_when_left_alone()
     async with running_operator(cluster, default_load_balancer=True):
-        proxy = await made(cluster)
+        proxy = await cluster.joined(LB)
         assert await balanced(cluster) == shown(proxy)
     async with running_operator(cluster):
         await cluster.eventually(lambda: let_go(cluster))
@@ -157,20 +115,11 @@ ENDINGS = {
 @pytest.mark.parametrize("case", ENDINGS.values(), ids=ENDINGS)
 async def test_a_service_that_is_no_longer_exposed_leaves_nothing(world: World, case: Ending) -> None:
     await world.apply(case.service)
-    await made(world)
+    await world.joined(LB)
     await world.change(LB, case.patch)
     await world.eventually(lambda: let_go(world))
     assert await world.device_names() == []
     assert not await world.writes_when_left_alone()
-
-
-@pytest.mark.parametrize("service", [LB, exposed(), exposed(external_name=CLOUD)])
-async def test_a_deleted_service_takes_everything_with_it(world: World, service: Object) -> None:
-    await world.apply(service)
-    await made(world)
-    await world.delete(LB)
-    await world.eventually(lambda: world.gone(LB))
-    assert (await world.leftovers(LB), await world.device_names()) == ([], [])
 
 
 class Turn(NamedTuple):
@@ -200,35 +149,7 @@ TURNS = {
         DEST_IP,
         same_pod=True,
     ),
-    "address to name": Turn(
-        exposed(), {"spec": {"type": "ExternalName", "externalName": CLOUD, "selector": None}}, DEST_NAME
-    ),
-    "name to address": Turn(
-        exposed(external_name=CLOUD), {"spec": {"type": "ClusterIP", "externalName": None, "ports": PORTS}}, DEST_IP
-    ),
     "in to out": Turn(LB, {"metadata": {"annotations": {FQDN_KEY: FQDN}}, "spec": {"type": "ClusterIP"}}, TARGET),
-    "out to in": Turn(
-        egress("lb"),
-        {
-            "metadata": {"annotations": {FQDN_KEY: None, EXPOSE: "true"}},
-            "spec": {"type": "ClusterIP", "externalName": None, "ports": PORTS},
-        },
-        DEST_IP,
-    ),
-    "out to a name": Turn(
-        egress("lb"),
-        {"metadata": {"annotations": {FQDN_KEY: None, EXPOSE: "true"}}, "spec": {"externalName": CLOUD}},
-        DEST_NAME,
-    ),
-    "out to a class": Turn(
-        egress("lb"),
-        {
-            "metadata": {"annotations": {FQDN_KEY: None}},
-            "spec": {"type": "LoadBalancer", "loadBalancerClass": "tailscale", "externalName": None, "ports": PORTS},
-        },
-        DEST_IP,
-        balanced=True,
-    ),
 }
 
 
@@ -236,11 +157,11 @@ TURNS = {
 @pytest.mark.parametrize("case", TURNS.values(), ids=TURNS)
 async def test_a_service_that_turns_into_another_keeps_its_device(world: World, case: Turn) -> None:
     await world.apply(dnsconfig(), case.service)
-    before = await made(world)
+    before = await world.joined(LB)
     await world.change(LB, case.patch)
     if not case.same_pod:
         await world.eventually(lambda: rolled(world, before))
-    after = await made(world)
+    after = await world.joined(LB)
     targets = {DEST_IP: await address(world), DEST_NAME: CLOUD, TARGET: f"{FQDN}."}
     assert {name: after.env.get(name) for name in targets} == {**dict.fromkeys(targets), case.env: targets[case.env]}
     assert (after.name, after.pod_uid == before.pod_uid) == (before.name, case.same_pod)
@@ -249,19 +170,19 @@ async def test_a_service_that_turns_into_another_keeps_its_device(world: World, 
     assert len(world.control.keys) == 1
 
 
-async def test_another_cluster_ip_is_followed(world: World) -> None:
+async def test_a_new_cluster_ip_is_followed(world: World) -> None:
     await world.apply(exposed())
-    await made(world)
+    await world.joined(LB)
     await world.change(LB, {"spec": {"type": "ExternalName", "externalName": CLOUD, "selector": None}})
-    before = await made(world)
+    before = await world.joined(LB)
     await world.change(LB, {"spec": {"type": "ClusterIP", "externalName": None, "clusterIP": "10.96.77.7"}})
     await world.eventually(lambda: rolled(world, before))
-    assert (await made(world)).env[DEST_IP] == "10.96.77.7"
+    assert (await world.joined(LB)).env[DEST_IP] == "10.96.77.7"
 
 
 async def test_the_proxy_of_an_egress_service_is_not_exposed_in_its_place(world: World) -> None:
     await world.apply(egress("lb"))
-    before = await made(world)
+    before = await world.joined(LB)
     await world.annotate(LB, {FQDN_KEY: None, EXPOSE: "true"})
     await world.becomes(lambda: world.reason(LB), "ProxyInvalid")
     assert "set spec.type to ClusterIP" in (await world.events(LB))["INVALIDSERVICE"]
@@ -269,35 +190,7 @@ async def test_the_proxy_of_an_egress_service_is_not_exposed_in_its_place(world:
     after = await world.proxy(LB)
     assert (after and after.pod_uid) == before.pod_uid
     await world.change(LB, {"spec": {"type": "ClusterIP", "externalName": None, "ports": PORTS}})
-    await made(world)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("service", "words"),
-    [
-        (exposed() | {"spec": {"clusterIP": "None", "ports": PORTS}}, "headless"),
-        (load_balancer(tags="nonsense"), "nonsense"),
-        (load_balancer("lb", 443, 80, funnel="true"), "443, 8443 and 10000"),
-    ],
-)
-async def test_a_bad_service_is_told_why_it_is_not_exposed(world: World, service: Object, words: str) -> None:
-    await world.apply(service)
-    await world.becomes(lambda: world.reason(LB), "ProxyInvalid")
-    condition = await world.condition(LB)
-    assert condition is not None
-    assert (words in condition.message, (await world.events(LB))["INVALIDSERVICE"]) == (True, condition.message)
-    assert await world.leftovers(LB) == []
-    assert not await world.writes_when_left_alone()
-
-
-async def test_a_bad_load_balancer_has_nothing_until_it_is_mended(world: World) -> None:
-    await world.apply(load_balancer(tailnet_fqdn="bad"))
-    await world.becomes(lambda: world.reason(LB), "ProxyInvalid")
-    assert "finalizers" not in (await world.look(LB))["metadata"]
-    await world.annotate(LB, {FQDN_KEY: None})
-    proxy = await made(world)
-    assert await balanced(world) == shown(proxy)
+    await world.joined(LB)
 
 
 async def state(world: World) -> dict[str, str]:
@@ -313,7 +206,7 @@ async def served(world: World) -> Any:
 
 async def test_a_public_service_is_served_to_the_internet_and_shows_its_name(world: World) -> None:
     await world.apply(load_balancer("lb", 443, funnel="true"))
-    proxy = await made(world)
+    proxy = await world.joined(LB)
     await world.becomes(lambda: balanced(world), [{"hostname": NAME}])
     assert await served(world) == {
         "TCP": {"443": {"TCPForward": f"{await address(world)}:443", "TerminateTLS": "${TS_CERT_DOMAIN}"}},
@@ -322,28 +215,16 @@ async def test_a_public_service_is_served_to_the_internet_and_shows_its_name(wor
     assert (proxy.env["TS_USERSPACE"], DEST_IP in proxy.env) == ("true", False)
 
 
-async def test_ports_of_a_public_service_come_and_go_without_a_restart(world: World) -> None:
-    await world.apply(load_balancer("lb", 443, funnel="true"))
-    before = await made(world)
-    await world.change(LB, {"spec": {"ports": [{"name": "port-8443", "port": 8443}]}})
-
-    async def ports() -> list[str]:
-        return [*(await served(world))["TCP"]]
-
-    await world.becomes(ports, ["8443"])
-    assert (await made(world)).pod_uid == before.pod_uid
-
-
 async def test_funnel_is_turned_on_and_off_on_one_device_that_forgets_it(world: World) -> None:
     await world.apply(load_balancer("lb", 443))
-    first = await made(world)
+    first = await world.joined(LB)
     await world.annotate(LB, {FUNNEL: "true"})
     await world.becomes(lambda: balanced(world), [{"hostname": NAME}])
-    public = await made(world)
+    public = await world.joined(LB)
     assert [name for name in await state(world) if name.startswith("_serve_")]
     await world.annotate(LB, {FUNNEL: None})
     await world.eventually(lambda: rolled(world, public))
-    after = await made(world)
+    after = await world.joined(LB)
     assert [name for name in await state(world) if "serve" in name] == []
     assert (await balanced(world), after.env[DEST_IP]) == (shown(after), first.env[DEST_IP])
     assert len(world.control.keys) == 1
@@ -361,47 +242,10 @@ async def test_funnel_without_https_is_said_to_need_it(world: World) -> None:
 
 async def test_funnel_elsewhere_is_said_to_have_no_effect(world: World) -> None:
     await world.apply(exposed(funnel="true"))
-    assert (await made(world)).env[DEST_IP] == await address(world)
+    assert (await world.joined(LB)).env[DEST_IP] == await address(world)
     await world.eventually(lambda: event(world, "FunnelIgnored"))
 
 
 async def event(world: World, reason: str) -> str:
     """Return the message of the Event on the Service for that *reason*; empty if there is none."""
     return (await world.events(LB)).get(reason, "")
-
-
-async def test_what_was_changed_while_no_operator_ran_is_followed(cluster: World) -> None:
-    await cluster.apply(LB)
-    async with running_operator(cluster):
-        before = await made(cluster)
-    await cluster.change(LB, {"spec": {"type": "ClusterIP", "loadBalancerClass": None}})
-    await cluster.annotate(LB, {EXPOSE: "true"})
-    async with running_operator(cluster):
-        assert (await made(cluster)).pod_uid == before.pod_uid
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("what", ["drop_watches", "expire_history"])
-async def test_watches_may_end_at_any_time(world: World, what: str) -> None:
-    await world.apply(load_balancer("lb", 443))
-    getattr(world.sim.faults, what)()
-    await made(world)
-    await world.annotate(LB, {FUNNEL: "true"})
-    getattr(world.sim.faults, what)()
-    await world.becomes(lambda: balanced(world), [{"hostname": NAME}])
-    await world.delete(LB)
-    getattr(world.sim.faults, what)()
-    await world.eventually(lambda: world.gone(LB))
-
-
-async def test_an_exposed_service_looks_at_its_class_when_that_comes(world: World) -> None:
-    await world.apply(load_balancer(proxy_class="prod"))
-    await world.becomes(lambda: world.reason(LB), "ProxyFailed")
-    await world.apply(
-        {"apiVersion": PROXYCLASS.api_version, "kind": "ProxyClass", "metadata": {"name": "prod"}, "spec": {}}
-    )
-
-    async def looked() -> bool:
-        return await world.reason(LB) != "ProxyFailed"
-
-    await world.eventually(looked)

@@ -27,7 +27,9 @@ def thing(resource: Resource) -> Object:
 
 
 @pytest.mark.parametrize("resource", SPECS, ids=lambda resource: resource.kind)
-async def test_its_objects_say_so_and_are_left_alone_and_can_be_deleted(world: World, resource: Resource) -> None:
+async def test_an_object_of_a_kind_without_a_reconciler_says_so_and_can_be_deleted(
+    world: World, resource: Resource
+) -> None:
     await world.apply(thing(resource))
     await world.becomes(lambda: world.reason(thing(resource), CONDITIONS[resource]), "NotSupportedYet")
     assert not await world.writes_when_left_alone()

@@ -1,0 +1,1 @@
+"""What the operator promises of every kind of object, stated once and tried on each."""

@@ -1,0 +1,35 @@
+"""The scenes of the contract, and what they look like if nothing goes wrong."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.operator.contract.kinds import Kind
+from tests.operator.contract.scene import Scene
+from tests.support.operator import World, new_world, running_operator
+
+_PORTRAITS: dict[str, str] = {}  # of each kind that was made, and edited in every way, while nothing went wrong
+
+
+@pytest.fixture
+async def scene(world: World, kind: Kind) -> Scene:
+    """A world with an operator, and with what the kind needs beside itself."""
+    prepared = Scene(world, kind)
+    await prepared.prepare()
+    return prepared
+
+
+@pytest.fixture
+def afresh(kind: Kind) -> Callable[[], Awaitable[str]]:
+    """Return the portrait of a simulated world in which the object was made and edited, and nothing went wrong."""
+
+    async def portrait() -> str:
+        if kind.name not in _PORTRAITS:
+            async with new_world() as world, running_operator(world):
+                undisturbed = Scene(world, kind)
+                await undisturbed.prepare()
+                await undisturbed.make()
+                _PORTRAITS[kind.name] = await undisturbed.edit_all()
+        return _PORTRAITS[kind.name]
+
+    return portrait

@@ -1,0 +1,381 @@
+"""The kinds that the operator looks after: what the contract has to know of each, and nothing else.
+
+To try all promises on a new kind, add one `Kind` to `KINDS`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DEPLOYMENT,
+    PROXYGROUP,
+    ROLE,
+    ROLEBINDING,
+    SECRET,
+    SERVICE,
+    SERVICEACCOUNT,
+    STATEFULSET,
+    Object,
+    Resource,
+    key_of,
+    resource_of,
+    uid,
+)
+from tsoperator.api.rules import child_name
+
+from tests.support import real
+from tests.support.manifests import (
+    DOMAIN,
+    backend,
+    connector,
+    dnsconfig,
+    egress,
+    exposed,
+    ingress,
+    load_balancer,
+    proxy_class,
+)
+
+
+class Edit(NamedTuple):
+    """A merge patch, and words that are in the portrait of the world once it took effect, and not before.
+
+    Pods stay what they are unless it *restarts* them; the devices stay in any case.
+    """
+
+    patch: Object
+    shows: str
+    restarts: bool = False
+
+
+class Bad(NamedTuple):
+    """A merge patch that makes an object bad, and the reason and words by which its user is told why.
+
+    The Event that tells it has the reason *event*; there is none if that is empty. On a real API server the CRD's own
+    rules may refuse the patch: then it *is_simulated*.
+    """
+
+    patch: Object
+    reason: str
+    words: str
+    event: str = ""
+    is_simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object and what the operator makes for it.
+
+    Each manifest has a name that occurs nowhere else, so that what is left of it is found by that name.
+    """
+
+    manifest: Object
+    is_ready: Callable[[Object], bool]
+    """Tells from the object whether all is made for it."""
+    beside: Sequence[Object] = ()
+    """What else must be there."""
+    children: Mapping[Resource, Sequence[Object]] = field(default_factory=dict)
+    """The children by kind, each with edits that are to be put right."""
+    child_name: Callable[[Object, Resource], str] = lambda obj, resource: ""
+    """Returns the name of the first child of a kind, for the object as it is stored."""
+    early: Resource | None = None
+    """The kind of a child that there is even if the object is bad."""
+    devices: int = 0
+    """How many devices it has in the tailnet."""
+    edits: Mapping[str, Edit] = field(default_factory=dict)
+    bad: Mapping[str, Bad] = field(default_factory=dict)
+    failed: str = ""
+    """The reason that is given when a server refuses a write; empty where there is nothing to write but the status."""
+    making: frozenset[str] = frozenset()
+    """All writes, ``verb plural``, until it is made and each edit has taken effect."""
+    ending: frozenset[str] = frozenset()
+    """All writes from its deletion until it is gone."""
+
+    @property
+    def name(self) -> str:
+        """The name of the object."""
+        return key_of(self.manifest).name
+
+    @property
+    def resource(self) -> Resource:
+        """The resource of the object."""
+        return resource_of(self.manifest)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def has_reason(kind: str, reason: str) -> Callable[[Object], bool]:
+    """Return the predicate of objects that have a condition of this *kind* for this *reason*."""
+
+    def holds(obj: Object) -> bool:
+        conditions = (obj.get("status") or {}).get("conditions") or ()
+        return any((each["type"], each["reason"]) == (kind, reason) for each in conditions)
+
+    return holds
+
+
+def is_balanced(obj: Object) -> bool:
+    """Tell whether an Ingress shows where it is served."""
+    return bool((obj.get("status") or {}).get("loadBalancer", {}).get("ingress"))
+
+
+def annotated(**annotations: str | None) -> Object:
+    """Return the patch that sets *annotations* of ours, written as for `egress`."""
+    named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    return {"metadata": {"annotations": named}}
+
+
+def proxy_child(obj: Object, resource: Resource) -> str:
+    """Return the name of a proxy's child, for the object *obj* as it is stored."""
+    return child_name(key_of(obj).name, uid(obj)) + ("-0" if resource == SECRET else "")
+
+
+def nameserver_child(_: Object, resource: Resource) -> str:
+    """Return the name of a child of a DNSConfig."""
+    return "dnsrecords" if resource == CONFIGMAP else "nameserver"
+
+
+_IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "tailscale", "image": "example.org/other:1"}]}}}}
+_PROXY: Mapping[Resource, Sequence[Object]] = {
+    SERVICE: [{"spec": {"selector": {"app": "other"}}}],
+    STATEFULSET: [{"spec": {"replicas": 3}}, _IMAGE],
+    SECRET: [{"data": {"cap-107.hujson": "e30="}}, {"data": {"cap-95.hujson": None}}],
+}
+_OTHER, _CLOUD = f"kind-egress-other.{DOMAIN}", "kind-name-other.example.org"
+_SERVED = has_reason("TailscaleProxyReady", "ProxyCreated")
+_CREATED = has_reason("ConnectorReady", "ConnectorCreated")
+_METERED = proxy_class("metered", metrics={"enable": True})
+_BAD_SERVICE = {
+    "hostname": Bad(annotated(hostname="-bad.host_"), "ProxyInvalid", "-bad.host_", "INVALIDSERVICE"),
+    "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch"),
+}
+_BAD_HOST = {"spec": {"tls": [{"hosts": ["w" * 64]}]}}
+_MAKING = frozenset({"create secrets", "create services", "create statefulsets", "patch secrets"})
+_ENDING = frozenset({"delete secrets", "delete services", "delete statefulsets"})
+
+
+def _service(manifest: Object, **fields: Any) -> Kind:
+    """Return the record of a Service that has a proxy."""
+    of_services = {"patch services", "update services"}
+    given: Mapping[str, Any] = {
+        "children": _PROXY,
+        "child_name": proxy_child,
+        "devices": 1,
+        "bad": _BAD_SERVICE,
+        "failed": "ProxyFailed",
+        "making": _MAKING | of_services,
+        "ending": _ENDING | {"patch services"},
+    }
+    return Kind(manifest, _SERVED, **{**given, **fields})
+
+
+KINDS: Sequence[Kind] = [
+    _service(
+        egress("kind-egress", f"kind-egress-target.{DOMAIN}"),
+        beside=[dnsconfig()],
+        children={**_PROXY, SERVICE: [*_PROXY[SERVICE], {"metadata": {"finalizers": None}}]},
+        edits={
+            "target": Edit(
+                annotated(tailnet_fqdn=f"kind-egress-other.{DOMAIN}"), f"kind-egress-other.{DOMAIN}", restarts=True
+            ),
+            "hostname": Edit(annotated(hostname="kind-egress-orders"), f"kind-egress-orders.{DOMAIN}"),
+        },
+        bad={
+            **_BAD_SERVICE,
+            "zone": Bad(annotated(tailnet_fqdn="db.example.org"), "ProxyInvalid", "ts.net", "INVALIDSERVICE"),
+            "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "ProxyInvalid", "only one of", "INVALIDSERVICE"),
+        },
+        making=_MAKING | {"patch services", "update services", "patch configmaps", "update statefulsets"},
+        ending=_ENDING | {"patch services", "patch configmaps"},
+    ),
+    _service(
+        exposed("kind-address"),
+        edits={
+            "tags": Edit(annotated(tags="tag:kind-address"), "('tag:kind-address',)"),
+            "hostname": Edit(annotated(hostname="kind-address-shop"), f"device kind-address-shop.{DOMAIN}"),
+        },
+        bad={
+            **_BAD_SERVICE,
+            "tags": Bad(annotated(tags="tag:ok,nonsense"), "ProxyInvalid", "nonsense", "INVALIDSERVICE"),
+        },
+    ),
+    _service(
+        exposed("kind-name", external_name="kind-name-db.example.org"),
+        edits={
+            "name": Edit(
+                {"spec": {"externalName": "kind-name-other.example.org"}}, "kind-name-other.example.org", restarts=True
+            )
+        },
+        making=_MAKING | {"patch services", "update services", "update statefulsets"},
+    ),
+    _service(
+        load_balancer("kind-balancer", proxy_class="metered"),
+        beside=[_METERED],
+        edits={
+            "hostname": Edit(annotated(hostname="kind-balancer-shop"), f'"hostname": "kind-balancer-shop.{DOMAIN}"')
+        },
+        bad={**_BAD_SERVICE, "target": Bad(annotated(tailnet_fqdn="bad"), "ProxyInvalid", "bad", "INVALIDSERVICE")},
+    ),
+    _service(
+        load_balancer("kind-public", 443, funnel="true"),
+        edits={"port": Edit({"spec": {"ports": [{"name": "port-8443", "port": 8443}]}}, ":8443")},
+        bad={
+            **_BAD_SERVICE,
+            "ports": Bad(
+                {"spec": {"ports": [{"name": "port-443", "port": 443}, {"name": "port-80", "port": 80}]}},
+                "ProxyInvalid",
+                "443, 8443 and 10000",
+                "INVALIDSERVICE",
+            ),
+        },
+    ),
+    Kind(
+        ingress("kind-ingress", "kind-ingress"),
+        is_balanced,
+        beside=[dnsconfig(), backend()],
+        children=_PROXY,
+        child_name=proxy_child,
+        devices=1,
+        edits={
+            "host": Edit(
+                {"spec": {"tls": [{"hosts": ["kind-ingress-shop"]}]}}, f'"hostname": "kind-ingress-shop.{DOMAIN}"'
+            ),
+            "redirect": Edit(annotated(http_redirect="true"), "301:https://"),
+        },
+        bad={
+            "host": Bad(_BAD_HOST, "InvalidHostname", "spec.tls", "InvalidHostname"),
+            "tags": Bad(annotated(tags="nonsense"), "InvalidTags", "tailscale.com/tags", "InvalidTags"),
+            "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch", "ProxyFailed"),
+        },
+        failed="ProxyFailed",
+        making=_MAKING | {"patch ingresses", "update ingresses", "patch configmaps", "update services"},
+        ending=_ENDING | {"patch ingresses", "patch configmaps", "patch services"},
+    ),
+    Kind(
+        connector(
+            "kind-connector", exitNode=True, replicas=2, hostnamePrefix="kind-connector-one", proxyClass="metered"
+        ),
+        _CREATED,
+        beside=[_METERED],
+        children=_PROXY,
+        child_name=proxy_child,
+        devices=2,
+        edits={
+            "routes": Edit({"spec": {"subnetRouter": {"advertiseRoutes": ["192.0.2.0/24"]}}}, "192.0.2.0/24"),
+            "prefix": Edit({"spec": {"hostnamePrefix": "kind-connector-gate"}}, f"kind-connector-gate-1.{DOMAIN}"),
+        },
+        bad={
+            "host bits": Bad(
+                {"spec": {"subnetRouter": {"advertiseRoutes": ["1.2.3.4/5"]}}},
+                "ConnectorInvalid",
+                "0.0.0.0/5",
+                "ConnectorInvalid",
+            ),
+            "class": Bad(
+                {"spec": {"proxyClass": "nonesuch"}}, "ConnectorCreationFailed", "nonesuch", "ConnectorCreationFailed"
+            ),
+            "two roles": Bad(
+                {"spec": {"appConnector": {}}},
+                "ConnectorInvalid",
+                "app connector",
+                "ConnectorInvalid",
+                is_simulated=True,
+            ),
+        },
+        failed="ConnectorCreationFailed",
+        making=_MAKING | {"update connectors"},
+        ending=_ENDING | {"update connectors"},
+    ),
+    Kind(
+        dnsconfig("kind-dns"),
+        has_reason("NameserverReady", "NameserverCreated"),
+        children={
+            SERVICEACCOUNT: [{"metadata": {"ownerReferences": None}}],
+            ROLE: [{"rules": []}],
+            ROLEBINDING: [{"subjects": []}],
+            DEPLOYMENT: [{"spec": {"replicas": 0}}],
+            SERVICE: [{"spec": {"ports": [{"name": "udp", "port": 54, "protocol": "UDP"}]}}],
+            CONFIGMAP: [{"data": {"records.json": "{}"}}, {"data": {"records.json": "nonsense"}}],
+        },
+        child_name=nameserver_child,
+        early=CONFIGMAP,
+        edits={
+            "image": Edit(
+                {"spec": {"nameserver": {"image": {"repo": "tailscale/k8s-nameserver", "tag": "kind-dns"}}}},
+                "k8s-nameserver:kind-dns",
+            )
+        },
+        bad={
+            "replicas": Bad(
+                {"spec": {"nameserver": {"replicas": "many"}}},
+                "NameserverInvalid",
+                "replicas",
+                "NameserverInvalid",
+                is_simulated=True,
+            )
+        },
+        failed="NameserverCreationFailed",
+        making=frozenset(
+            {
+                *(f"create {kind}" for kind in ("serviceaccounts", "roles", "rolebindings", "deployments", "services")),
+                *("create configmaps", "update dnsconfigs", "update deployments", "update services"),
+            }
+        ),
+        ending=frozenset({"update dnsconfigs"}),
+    ),
+    Kind(
+        proxy_class("kind-class", statefulSet={"labels": {"team": "web"}}),
+        has_reason("ProxyClassReady", "ProxyClassValid"),
+        bad={
+            "image": Bad(
+                {"spec": {"statefulSet": {"pod": {"tailscaleContainer": {"image": "FOO bar"}}}}},
+                "ProxyClassInvalid",
+                "must be lowercase",
+                "ProxyClassInvalid",
+            ),
+            "metrics": Bad(
+                {"spec": {"metrics": {"enable": "yes"}}},
+                "ProxyClassInvalid",
+                "must be true or false",
+                "ProxyClassInvalid",
+                is_simulated=True,
+            ),
+        },
+        making=frozenset({"update proxyclasses"}),
+        ending=frozenset({"update proxyclasses"}),
+    ),
+    Kind(
+        {
+            "apiVersion": PROXYGROUP.api_version,
+            "kind": PROXYGROUP.kind,
+            "metadata": {"name": "kind-group"},
+            "spec": {"type": "egress"},
+        },
+        has_reason("ProxyGroupReady", "NotSupportedYet"),
+        making=frozenset({"update proxygroups"}),
+    ),
+]
+"""The kinds of which the contract is tried on each."""
+
+_FOLLOWED = {resource.kind for resource in real.KINDS}
+
+
+def marks(kind: Kind) -> list[pytest.MarkDecorator]:
+    """Return what marks the tests of *kind*: a world on a real API server doesn't follow all kinds."""
+    return [] if kind.resource.kind in _FOLLOWED else [pytest.mark.simulated]
+
+
+def each(kinds: Iterable[Kind]) -> pytest.MarkDecorator:
+    """Return what runs a test for each of *kinds*."""
+    return pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name, marks=marks(kind)) for kind in kinds])
+
+
+each_kind = each(KINDS)
+each_parent = each(kind for kind in KINDS if kind.children)
+each_joining = each(kind for kind in KINDS if kind.devices)
+each_edited = each(kind for kind in KINDS if kind.edits)
+each_held = each(kind for kind in KINDS if kind.ending)

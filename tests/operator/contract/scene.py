@@ -1,0 +1,267 @@
+"""One kind of object in a world: made, changed and taken away, and portraits of all that there is for it."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from clustersim.objects import RESOURCES
+from clustersim.objects import Resource as SimResource
+from tsoperator.api.names import ANNOTATION_DIGEST
+from tsoperator.api.objects import EVENT, POD, SECRET, Key, Object, Resource, key_of, uid
+
+from tests.operator.contract.kinds import Kind
+from tests.support.operator import NAMESPACE, Proxy, World
+
+_OWN = {  # what differs between two worlds that are alike
+    "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "lastTransitionTime", "nodePort",
+    "observedGeneration", "deployment.kubernetes.io/revision", ANNOTATION_DIGEST, "AuthKey", "clusterIPs",
+    "healthCheckNodePort",
+}  # fmt: skip
+_ADDRESS = re.compile(r"\b(\d+\.\d+\.\d+\.\d+|[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7})\b")
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SERIAL = re.compile(r'\\"serial\\": ?\d+')
+
+
+@dataclass
+class Scene:
+    """A world with an operator, and what the object of one kind looks like there."""
+
+    world: World
+    kind: Kind
+    furniture: set[tuple[str, Key]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.furniture = {(obj["kind"], key_of(obj)) for obj in self._everything()}
+
+    @property
+    def obj(self) -> Object:
+        """The manifest of the object."""
+        return self.kind.manifest
+
+    async def prepare(self) -> None:
+        """Put in place what else must be there."""
+        await self.apply(*self.kind.beside)
+        await self.world.settled()
+
+    async def apply(self, *objects: Object) -> None:
+        """Create *objects*; faults of a simulated API server are not for its user."""
+        for obj in objects:
+            if sim := self.world.simulation:
+                sim.store.create(_simulated(obj), obj)
+            else:
+                await self.world.apply(obj)
+
+    async def change(self, obj: Object, patch: Object) -> None:
+        """Merge *patch* into the object that is there under the name of *obj*."""
+        if sim := self.world.simulation:
+            sim.store.merge(_simulated(obj), *key_of(obj), patch)
+        else:
+            await self.world.change(obj, patch)
+
+    async def delete(self, *objects: Object) -> None:
+        """Ask for *objects* to be deleted."""
+        for obj in objects:
+            if sim := self.world.simulation:
+                sim.store.delete(_simulated(obj), *key_of(obj))
+            else:
+                await self.world.delete(obj)
+
+    async def make(self) -> str:
+        """Create the object, and return the portrait of what comes of it."""
+        await self.apply(self.obj)
+        return await self.whole()
+
+    async def whole(self) -> str:
+        """Wait until all is there and nothing is left to do, and return the portrait of that."""
+        await self.world.becomes(self.missing, [])
+        await self.world.settled()
+        await self.world.becomes(self.missing, [])
+        return self.portrait()
+
+    async def becomes(self, portrait: str) -> None:
+        """Wait until all is as in *portrait* again."""
+
+        async def difference() -> list[str]:
+            """Return the lines that only one of both has."""
+            lines = [text.splitlines() for text in (portrait, self.portrait())]
+            only = [[line for line in one if line not in other] for one, other in (lines, lines[::-1])]
+            return [*(f"- {line}" for line in only[0]), *(f"+ {line}" for line in only[1])]
+
+        await self.world.becomes(difference, [])
+        await self.whole()
+
+    async def edit(self, name: str) -> None:
+        """Change the object as its record says, and wait until that has taken effect."""
+        edit = self.kind.edits[name]
+        assert not await self.shows(edit.shows)
+        pods, devices = self._pods(), set(self.world.control.devices)
+        await self.change(self.obj, edit.patch)
+        await self.world.eventually(lambda: self.shows(edit.shows))
+        await self.whole()
+        if self.kind.devices:
+            assert (self._pods() != pods, set(self.world.control.devices)) == (edit.restarts, devices), name
+
+    async def edit_all(self) -> str:
+        """Make all edits, one after the other, and return the portrait of what comes of them."""
+        for name in self.kind.edits:
+            await self.edit(name)
+        return self.portrait()
+
+    async def take_back(self, patch: Object) -> None:
+        """Take back *patch*, which was made to the object as it is in its manifest."""
+
+        def back(there: Any, was: Any) -> Any:
+            both = isinstance(there, dict) and isinstance(was, dict)
+            return {name: back(value, was.get(name)) for name, value in there.items()} if both else was
+
+        await self.change(self.obj, back(patch, self.obj))
+
+    async def end(self) -> None:
+        """Delete the object, and wait until nothing is left of it."""
+        await self.delete(self.obj)
+        await self.world.becomes(self.left, [])
+
+    async def shows(self, words: str) -> bool:
+        """Tell whether *words* are in the children, the devices or the status."""
+        live = self.live() or {}
+        return words in self._drawn({"status": live.get("status")})
+
+    async def missing(self) -> list[str]:
+        """Return what there is too little or too much of."""
+        live = self.live()
+        found = {obj["kind"] for obj in self._made()}
+        keys = [Proxy({}, {}, secret, {}) for secret in self._made() if secret["kind"] == SECRET.kind]
+        devices = len(self.world.control.devices)
+        facts = {
+            "it is not ready": live is not None and self.kind.is_ready(live),
+            f"children: {sorted(found)}": {resource.kind for resource in self.kind.children} <= found,
+            "it tells of another generation": await self.is_current(),
+            f"{devices} devices": devices == self.kind.devices,
+            "an auth key is unused": not any(secret.holds_auth_key for secret in keys),
+        }
+        return [words for words, good in facts.items() if not good]
+
+    async def left(self) -> list[str]:
+        """Return what of the object is left: everything that has its name, and its devices."""
+        there = [f"{obj['kind']} {key_of(obj)}" for obj in self._everything() if self.kind.name in json.dumps(obj)]
+        return [*there, *(device.name for device in self.world.control.devices.values())]
+
+    def live(self) -> Object | None:
+        """Return the object as it is now."""
+        same = (self.obj["kind"], key_of(self.obj))
+        return next((obj for obj in self._everything() if (obj["kind"], key_of(obj)) == same), None)
+
+    def children(self, resource: Resource) -> list[Object]:
+        """Return the children of one kind."""
+        return [obj for obj in self._made() if obj["kind"] == resource.kind]
+
+    async def told(self, words: str, *reasons: str) -> None:
+        """Wait until its user is told *words* for these *reasons*, by a condition of the generation that there is."""
+        for reason in reasons:
+            await self.world.eventually(lambda reason=reason: self.says(words, reason))  # type: ignore[misc]  # bound
+        await self.world.becomes(self.is_current, True)
+
+    async def is_current(self) -> bool:
+        """Tell whether our condition is of the generation that there is; those of Kubernetes' own kinds have none."""
+        live = self.live() or {"metadata": {}}
+        wanted = live["metadata"].get("generation") if self.kind.resource.is_custom else None
+        conditions = (live.get("status") or {}).get("conditions") or ()
+        ours = [each for each in conditions if each["type"].endswith("Ready")]
+        return [each.get("observedGeneration") for each in ours] == [wanted] * len(ours)
+
+    def child(self, resource: Resource) -> Object:
+        """Return the first child of one kind."""
+        live = self.live()
+        assert live is not None
+        name = self.kind.child_name(live, resource)
+        return next(obj for obj in self.children(resource) if key_of(obj).name == name)
+
+    async def is_another(self, child: Object) -> bool:
+        """Tell whether another object is there under the name of *child*."""
+        same = (obj for obj in self._everything() if (obj["kind"], key_of(obj)) == (child["kind"], key_of(child)))
+        return [uid(obj) for obj in same] not in ([], [uid(child)])
+
+    def said(self) -> list[tuple[str, str]]:
+        """Return what its user is told: reasons and messages of conditions and Events."""
+        live = self.live()
+        if live is None:
+            return []
+        conditions = (live.get("status") or {}).get("conditions") or ()
+        return [*((each["reason"], each["message"]) for each in conditions), *self.events()]
+
+    def events(self) -> list[tuple[str, str]]:
+        """Return the reasons and messages of the Events on the object."""
+        live = self.live() or {"metadata": {"uid": ""}}
+        found = (event for event in self._everything(EVENT) if event["involvedObject"].get("uid") == uid(live))
+        return [(event["reason"], event["message"]) for event in found]
+
+    async def says(self, words: str, reason: str = "") -> bool:
+        """Tell whether its user is told *words*, for that *reason*."""
+        return any(words in message and reason in ("", why) for why, message in self.said())
+
+    def portrait(self) -> str:
+        """Return all that there is, a line for each object, without what differs between two worlds that are alike."""
+        live = self.live()
+        text = self._drawn(*([live] if live else []))
+        text = text.replace(uid(live), "UID") if live else text
+        text = re.sub(rf"ts-{self.kind.name}-[a-z0-9]{{5}}", "PROXY", text)
+        text = text.replace(self.world.control_url, "CONTROL")
+        return _SERIAL.sub("", _ADDRESS.sub("ADDRESS", _UID.sub("ANOTHER", text)))
+
+    def running(self) -> str:
+        """Return what of the portrait runs, and which Pods that are, whatever becomes of the object itself."""
+        return "\n".join([self._drawn(), *self._pods()])
+
+    def _pods(self) -> list[str]:
+        return sorted(uid(pod) for pod in self._everything(POD) if "nameserver" not in key_of(pod).name)
+
+    def _drawn(self, *besides: Object) -> str:
+        """Return a line for each of *besides*, each child and each device."""
+        devices = self.world.control.devices.values()
+        lines = [json.dumps(_without_own(_opened(obj)), sort_keys=True) for obj in [*besides, *self._made()]]
+        lines += [f"device {each.name} {each.tags} {each.advertised_routes} {each.app_connector}" for each in devices]
+        return "\n".join(sorted(lines))
+
+    def _made(self) -> list[Object]:
+        """Return what the operator has made, or should have made."""
+        resources = [resource.kind for resource in self.kind.children]
+        return [
+            obj
+            for obj in self._everything()
+            if obj["kind"] in resources
+            and key_of(obj).namespace == NAMESPACE
+            and (obj["kind"], key_of(obj)) not in self.furniture
+        ]
+
+    def _everything(self, *kinds: Resource) -> Iterator[Object]:
+        """Yield the objects of some *kinds*, or all but Events."""
+        wanted = {each.kind for each in kinds} or {each.kind for each in RESOURCES} - {EVENT.kind}
+        for resource in RESOURCES:
+            yield from self.world.store.list(resource) if resource.kind in wanted else ()
+
+
+def _simulated(obj: Object) -> SimResource:
+    """Return what the simulated cluster calls the kind of *obj*."""
+    return next(resource for resource in RESOURCES if resource.kind == obj["kind"])
+
+
+def _opened(obj: Object) -> Object:
+    """Return *obj* with the configurations in it in clear text, and without the state of a proxy or a child."""
+    if obj.get("kind") != SECRET.kind:
+        return obj if "kind" not in obj or key_of(obj).namespace != NAMESPACE else {**obj, "status": None}
+    state = Proxy({}, {}, obj, {}).state
+    config = {name: json.loads(text) for name, text in state.items() if name.endswith("hujson")}
+    kept = {name: state.get(name) for name in ("serve-config", "device_fqdn")}
+    return {**obj, "data": {**config, **kept}}
+
+
+def _without_own(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: _without_own(each)
+            for name, each in value.items()
+            if name not in _OWN or value.get("blockOwnerDeletion")
+        }
+    return [_without_own(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,126 @@
+"""Children that somebody deletes, edits or relabels are put right, and what is another's stays, in any World."""
+
+import pytest
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DEPLOYMENT,
+    ROLE,
+    ROLEBINDING,
+    SECRET,
+    SERVICE,
+    SERVICEACCOUNT,
+    STATEFULSET,
+    Object,
+    Resource,
+    key_of,
+    labels,
+    uid,
+)
+
+from tests.operator.contract.kinds import Kind, each_parent
+from tests.operator.contract.scene import Scene
+from tests.support.operator import NAMESPACE, World, running_operator
+
+pytestmark = pytest.mark.full
+
+_APP = {"example.org/app": "other"}
+_PODS = {"metadata": {"labels": _APP}, "spec": {"containers": [{"name": "a", "image": "example.org/a"}]}}
+_STRANGERS: dict[Resource, Object] = {
+    CONFIGMAP: {},
+    DEPLOYMENT: {"spec": {"replicas": 0, "selector": {"matchLabels": _APP}, "template": _PODS}},
+    ROLE: {"rules": []},
+    ROLEBINDING: {"roleRef": {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": "other"}, "subjects": []},
+    SECRET: {"data": {"password": "eA=="}},
+    SERVICE: {"spec": {"ports": [{"port": 80}]}},
+    SERVICEACCOUNT: {},
+    STATEFULSET: {"spec": {"replicas": 0, "selector": {"matchLabels": _APP}, "serviceName": "a", "template": _PODS}},
+}
+
+
+@each_parent
+async def test_a_child_that_is_deleted_comes_back_under_its_name(scene: Scene, kind: Kind) -> None:
+    before = await scene.make()
+    for resource in kind.children:
+        child = scene.child(resource)
+        await scene.delete(child)
+        await scene.world.eventually(lambda child=child: scene.is_another(child))  # type: ignore[misc]  # bound
+        await scene.becomes(before)
+
+
+@each_parent
+async def test_a_child_that_is_edited_is_put_right(scene: Scene, kind: Kind) -> None:
+    before = await scene.make()
+    for resource, patch in ((resource, patch) for resource, edits in kind.children.items() for patch in edits):
+        child = scene.child(resource)
+        await scene.change(child, patch)
+        assert scene.portrait() != before
+        await scene.becomes(before)
+        assert uid(scene.child(resource)) == uid(child)
+
+
+LABELS: dict[str, dict[str, str | None]] = {
+    "nobody's": {"tailscale.com/parent-resource": None},
+    "another's": {"tailscale.com/parent-resource": "other"},
+    "of another type": {"tailscale.com/parent-resource-type": "stranger"},
+    "of another namespace": {"tailscale.com/parent-resource-ns": "other"},
+    "not managed": {"tailscale.com/managed": None},
+}
+each_change = pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(change, id=name, marks=[pytest.mark.thorough] * (number > 0))
+        for number, (name, change) in enumerate({"none": None, **LABELS}.items())
+    ],
+)
+
+
+@each_parent
+@each_change
+async def test_a_child_that_lost_its_labels_is_found_again(
+    scene: Scene, kind: Kind, change: dict[str, str | None] | None
+) -> None:
+    before = await scene.make()
+    for resource in kind.children:
+        child = scene.child(resource)
+        await scene.change(child, {"metadata": {"labels": change}})
+        await scene.becomes(before)
+        assert (uid(scene.child(resource)), labels(scene.child(resource))) == (uid(child), labels(child))
+
+
+@each_parent
+async def test_a_child_that_is_foreign_is_left_alone_and_named(cluster: World, kind: Kind) -> None:
+    scene = Scene(cluster, kind)
+    await scene.prepare()
+    for resource in kind.children:
+        await scene.apply(kind.manifest)
+        foreign = await stranger(scene, resource)
+        async with running_operator(cluster):
+            words = f"{resource.kind} {key_of(foreign)} is in the way"
+            await cluster.eventually(lambda words=words: scene.says(words))  # type: ignore[misc]  # bound
+            assert await cluster.look(foreign) == foreign
+            await scene.delete(foreign)
+            await scene.whole()
+            await scene.end()
+
+
+async def stranger(scene: Scene, resource: Resource) -> Object:
+    """Create an object of somebody else that has the name of the child of one kind, and return it as it is stored."""
+    live = scene.live()
+    assert live is not None
+    metadata = {"namespace": NAMESPACE, "name": scene.kind.child_name(live, resource)}
+    head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
+    await scene.apply(head | _STRANGERS[resource])
+    await scene.world.settled()
+    return await scene.world.look(head)
+
+
+@each_parent
+async def test_a_secret_that_is_only_labelled_as_a_child_stays(scene: Scene, kind: Kind) -> None:
+    """It can't be a child by its name."""
+    await scene.make()
+    child = scene.child(next(iter(kind.children)))
+    metadata = {"namespace": NAMESPACE, "name": "password", "labels": dict(labels(child))}
+    await scene.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    await scene.world.settled()
+    await scene.delete(kind.manifest)
+    await scene.world.becomes(scene.left, ["Secret tailscale/password"])

@@ -1,0 +1,61 @@
+"""Left alone, the operator writes nothing into the World of all kinds, however long that is and whoever starts it."""
+
+import asyncio
+
+import pytest
+from clustersim.sim import SimOptions
+from tsoperator.api.objects import DNSCONFIG, resource_of
+from tsoperator.runtime.manager import RESYNC
+
+from tests.operator.contract import patient
+from tests.operator.contract.kinds import KINDS, marks
+from tests.operator.contract.scene import Scene
+from tests.support.operator import World, new_world, running_operator
+
+
+async def populate(world: World) -> list[Scene]:
+    """Make an object of each kind, and return their scenes once nothing is left to do."""
+    needed = {str(obj): obj for kind in KINDS for obj in kind.beside if resource_of(obj) != DNSCONFIG}
+    scenes = [Scene(world, kind) for kind in KINDS if world.simulation or not marks(kind)]
+    await scenes[0].apply(*needed.values(), *(scene.obj for scene in scenes))
+    for scene in scenes:
+        await world.eventually(lambda scene=scene: is_ready(scene))  # type: ignore[misc]  # bound
+    await world.settled()
+    return scenes
+
+
+async def is_ready(scene: Scene) -> bool:
+    """Tell whether all is made for the object of *scene*."""
+    live = scene.live()
+    return live is not None and scene.kind.is_ready(live)
+
+
+@pytest.mark.full
+async def test_an_operator_that_starts_again_writes_nothing(cluster: World) -> None:
+    async with running_operator(cluster):
+        await populate(cluster)
+    assert not await cluster.writes_during(cluster.restart())
+
+
+@pytest.mark.simulated
+def test_an_idle_operator_writes_nothing_for_a_resync_period_and_notices_a_change_after_it() -> None:
+    patient.run(idle_for(RESYNC + 3600))
+
+
+async def idle_for(seconds: float) -> None:
+    """Watch the operator and its cluster do nothing for so many *seconds*."""
+    async with new_world(SimOptions(bookmark_interval=2 * RESYNC)) as world, running_operator(world):
+        scenes = await populate(world)
+        rest_kubelets()
+        assert not await world.writes_during(asyncio.sleep(seconds))
+        for scene in scenes:
+            for edit in scene.kind.edits.values():
+                await scene.change(scene.obj, edit.patch)
+                await world.eventually(lambda scene=scene, edit=edit: scene.shows(edit.shows))  # type: ignore[misc]
+
+
+def rest_kubelets() -> None:
+    """Let the simulated kubelets no longer look at the tailnet ten times a second."""
+    for task in asyncio.all_tasks():
+        if getattr(task.get_coro(), "__name__", "") == "follow_tailnet":
+            task.cancel()

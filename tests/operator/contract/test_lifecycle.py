@@ -1,0 +1,154 @@
+"""Objects of any kind come, go and come back in any order: what is in the World in the end does not depend on it."""
+
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+from tsoperator.api.objects import POD, SECRET, STATEFULSET, Object
+
+from tests.operator.contract.kinds import KINDS, Kind, each_edited, each_joining, each_kind, marks
+from tests.operator.contract.scene import Scene
+from tests.support.operator import NAMESPACE, World, running_operator
+
+pytestmark = pytest.mark.full
+
+HOLD: Object = {"metadata": {"finalizers": ["example.org/hold"]}}
+LET_GO: Object = {"metadata": {"finalizers": None}}
+
+
+def orders() -> Iterator[object]:
+    """Yield each kind with the orders in which it, what it needs and the operator may come."""
+    for kind in KINDS:
+        things = [*range(len(kind.beside) + 1), "operator"]
+        chosen = list(itertools.permutations(things))
+        for order in chosen:
+            is_default = order in (chosen[0], ("operator", *things[:-1]))
+            lane = marks(kind) + [pytest.mark.thorough] * (not is_default)
+            yield pytest.param(kind, order, id=f"{kind}-{'-'.join(map(str, order))}", marks=lane)
+
+
+@pytest.mark.parametrize(("kind", "order"), list(orders()))
+async def test_events_may_come_in_any_order(
+    cluster: World, kind: Kind, order: tuple[object, ...], afresh: Callable[[], Awaitable[str]]
+) -> None:
+    scene = Scene(cluster, kind)
+    objects = dict(enumerate([kind.manifest, *kind.beside]))
+    start = order.index("operator")
+    await scene.apply(*(objects[each] for each in order[:start] if isinstance(each, int)))
+    async with running_operator(cluster):
+        for each in order[start + 1 :]:
+            await scene.apply(*([objects[each]] if isinstance(each, int) else []))
+            await cluster.settled()
+        await scene.whole()
+        await scene.edit_all()
+        await scene.becomes(await afresh() if cluster.simulation else scene.portrait())
+
+
+async def nothing(_: Scene) -> None:
+    """Do nothing before the object is deleted."""
+
+
+async def needs_first(scene: Scene) -> None:
+    """Delete what the object needs."""
+    await scene.delete(*scene.kind.beside)
+
+
+async def devices_first(scene: Scene) -> None:
+    """Delete the devices, as an admin does in the console."""
+    for device in [*scene.world.control.devices.values()]:
+        scene.world.control.delete_device(device)
+
+
+async def children_first(scene: Scene) -> None:
+    """Delete the children, but for the Secrets, which alone tell what the devices are."""
+    for resource in scene.kind.children:
+        await scene.delete(*(scene.children(resource) if resource != SECRET else []))
+
+
+async def spec_first(scene: Scene) -> None:
+    """Make the object bad."""
+    for bad in scene.kind.bad.values():
+        if scene.world.simulation or not bad.is_simulated:
+            await scene.change(scene.obj, bad.patch)
+
+
+@each_kind
+@pytest.mark.parametrize(
+    "step",
+    [
+        nothing,
+        *(pytest.param(step, marks=pytest.mark.thorough) for step in (needs_first, devices_first, children_first)),
+        pytest.param(spec_first, marks=pytest.mark.thorough),
+    ],
+)
+async def test_an_object_that_is_deleted_while_no_operator_runs_goes_later(
+    cluster: World, kind: Kind, step: Callable[[Scene], Awaitable[None]]
+) -> None:
+    scene = Scene(cluster, kind)
+    async with running_operator(cluster):
+        await scene.prepare()
+        await scene.make()
+    await step(scene)
+    await scene.delete(kind.manifest)
+    async with running_operator(cluster):
+        await cluster.becomes(scene.left, [])
+
+
+@each_edited
+async def test_an_edit_while_no_operator_runs_takes_effect_later(cluster: World, kind: Kind) -> None:
+    scene = Scene(cluster, kind)
+    async with running_operator(cluster):
+        await scene.prepare()
+        await scene.make()
+    for edit in kind.edits.values():
+        await scene.change(kind.manifest, edit.patch)
+    async with running_operator(cluster):
+        for edit in kind.edits.values():
+            await cluster.eventually(lambda edit=edit: scene.shows(edit.shows))  # type: ignore[misc]  # bound
+        await scene.whole()
+
+
+@each_kind
+async def test_an_object_that_goes_before_all_is_made_leaves_nothing(scene: Scene, kind: Kind) -> None:
+    await scene.apply(kind.manifest)
+    await scene.end()
+    await scene.world.settled()
+    assert await scene.left() == []
+
+
+@each_kind
+async def test_an_object_made_anew_while_no_operator_ran_is_as_one_made_afresh(cluster: World, kind: Kind) -> None:
+    scene = Scene(cluster, kind)
+    async with running_operator(cluster):
+        await scene.prepare()
+        before, devices = await scene.make(), set(cluster.control.devices)
+    await scene.change(kind.manifest, LET_GO)
+    await scene.delete(kind.manifest)
+    await scene.apply(kind.manifest)
+    async with running_operator(cluster):
+        await scene.becomes(before)
+    assert (set(cluster.control.devices), len(cluster.control.keys)) == (devices, kind.devices)
+
+
+@each_joining
+async def test_a_pod_that_is_deleted_keeps_its_device(scene: Scene, kind: Kind) -> None:
+    before, devices = await scene.make(), set(scene.world.control.devices)
+    pods = (await scene.world.api.list(POD, NAMESPACE, f"tailscale.com/parent-resource={kind.name}")).items
+    await scene.world.delete(*pods)
+    await scene.world.eventually(lambda: scene.is_another(pods[-1]))
+    await scene.becomes(before)
+    assert (set(scene.world.control.devices), len(scene.world.control.keys)) == (devices, kind.devices)
+
+
+@each_joining
+async def test_an_object_made_anew_while_the_old_one_goes_is_as_one_made_afresh(scene: Scene, kind: Kind) -> None:
+    before = await scene.make()
+    pod = (await scene.world.api.list(POD, NAMESPACE)).items[-1]
+    await scene.change(pod, HOLD)
+    await scene.delete(kind.manifest)
+    await scene.world.becomes(lambda: scene.world.children(STATEFULSET, kind.manifest), [])
+    await scene.change(kind.manifest, LET_GO)  # by hand, as users do who can't wait
+    await scene.apply(kind.manifest)
+    await scene.world.settled()
+    await scene.change(pod, LET_GO)
+    await scene.becomes(before)

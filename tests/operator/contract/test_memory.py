@@ -1,0 +1,67 @@
+"""What an operator remembers about an object of any kind is gone when the object is gone from the World."""
+
+import pytest
+from clustersim.faults import Failure
+from tsoperator.api.objects import POD, key_of, uid
+
+from tests.operator.contract.kinds import Kind, annotated, each_kind
+from tests.operator.contract.memory import remembered
+from tests.operator.contract.scene import Scene
+from tests.support.operator import World, running_operator
+
+pytestmark = pytest.mark.simulated
+
+KEPT = ("events._seen", "_departed", "_device_lists._known")
+"""What is bounded: Events that were written, names of devices that are gone, and the last list of devices."""
+LISTED = ("Devices._ids", "Devices._by_id", ".devices._ids", ".devices._by_id")
+"""What the next list of devices corrects, if others have deleted some."""
+
+
+@each_kind
+@pytest.mark.parametrize("is_held", [True, False], ids=["in order", "without our finalizer"])
+async def test_an_object_that_is_gone_is_forgotten(cluster: World, kind: Kind, is_held: bool) -> None:
+    scene = Scene(cluster, kind)
+    async with running_operator(cluster) as operator:
+        await scene.prepare()
+        await scene.make()
+        words = (kind.name, uid(await cluster.look(scene.obj)))
+        assert any(".objects" in path for path in remembered(operator, *words))
+        await trouble(scene)
+        await (scene.end() if is_held else vanish(scene))
+        await cluster.settled()
+        kept = KEPT if is_held else (*KEPT, *LISTED)
+        assert [path for path in remembered(operator, *words) if not any(each in path for each in kept)] == []
+
+
+async def vanish(scene: Scene) -> None:
+    """Let everything go at once: the object, its children and its devices."""
+    await scene.change(scene.obj, {"metadata": {"finalizers": None}})
+    await scene.delete(scene.obj)
+    for resource in (*scene.kind.children, POD):
+        for child in scene.children(resource):
+            if scene.kind.name in key_of(child).name:
+                await scene.change(child, {"metadata": {"finalizers": None}})
+                await scene.delete(child)
+    for device in [*scene.world.control.devices.values()]:
+        scene.world.control.delete_device(device)
+    await scene.world.becomes(scene.left, [])
+
+
+async def trouble(scene: Scene) -> None:
+    """Let happen to the object what an operator remembers."""
+    for bad in scene.kind.bad.values():
+        await scene.change(scene.obj, bad.patch)
+        await scene.told(bad.words, bad.reason)
+        await scene.take_back(bad.patch)
+    await scene.edit_all()
+    if scene.kind.devices:
+        scene.world.control.fail(403, count=10, path="/tags")
+        tags = {"spec": {"tags": ["tag:other"]}} if scene.kind.resource.is_custom else annotated(tags="tag:other")
+        await scene.change(scene.obj, tags)
+        await scene.world.eventually(lambda: scene.says("could not be given"))
+        scene.world.control.heal()
+        scene.world.control.fail(403, path="/api/v2/device/")
+        return
+    for write in scene.kind.ending:
+        verb, plural = write.split()
+        scene.world.sim.faults.fail(Failure(500, verb=verb, plural=plural))

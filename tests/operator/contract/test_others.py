@@ -1,0 +1,93 @@
+"""What others write on an object of any kind is in the World as long as they want."""
+
+from collections import Counter
+
+import pytest
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import Object
+
+from tests.operator.contract.kinds import Kind, each_held, each_kind
+from tests.operator.contract.scene import Scene
+from tests.support.cluster import until
+
+pytestmark = pytest.mark.full
+
+THEIRS: Object = {
+    "labels": {"example.org/team": "web"},
+    "annotations": {"example.org/note": "keep"},
+    "finalizers": ["example.org/hold"],
+}
+SEEN = {
+    "type": "example.org/Seen",
+    "status": "True",
+    "reason": "Seen",
+    "message": "",
+    "lastTransitionTime": "2030-01-01T00:00:00Z",
+}
+
+
+@each_kind
+async def test_marks_of_others_stay_whatever_becomes_of_the_object(scene: Scene, kind: Kind) -> None:
+    await scene.make()
+    await put_marks(scene)
+    await scene.whole()
+    await scene.edit_all()
+    assert unmarked(scene) == []
+    await scene.delete(kind.manifest)
+    await scene.world.eventually(lambda: let_go(scene))
+    assert unmarked(scene) == []
+    await scene.change(kind.manifest, {"metadata": {"finalizers": None}})
+    await scene.world.becomes(scene.left, [])
+
+
+async def put_marks(scene: Scene) -> None:
+    """Mark the object as others do: on top of what is there."""
+    live = await scene.world.look(scene.obj)
+    held = [*live["metadata"].get("finalizers", ()), *THEIRS["finalizers"]]
+    await scene.change(scene.obj, {"metadata": {**THEIRS, "finalizers": held}})
+    if (status := live.get("status") or {}).get("conditions"):
+        live = await scene.world.look(scene.obj)
+        status = {**status, "conditions": [*status["conditions"], SEEN]}
+        await scene.world.api.replace_status(scene.kind.resource, {**live, "status": status})
+
+
+def unmarked(scene: Scene) -> list[str]:
+    """Return the marks that are not there any more."""
+    live = scene.live()
+    assert live is not None
+    metadata, conditions = live["metadata"], (live.get("status") or {}).get("conditions") or [SEEN]
+    facts = {
+        "label": THEIRS["labels"].items() <= metadata.get("labels", {}).items(),
+        "annotation": THEIRS["annotations"].items() <= metadata.get("annotations", {}).items(),
+        "finalizer": set(THEIRS["finalizers"]) <= set(metadata.get("finalizers", ())),
+        "condition": SEEN in conditions,
+    }
+    return [name for name, good in facts.items() if not good]
+
+
+async def let_go(scene: Scene) -> bool:
+    """Tell whether only the finalizer of others holds the object."""
+    live = scene.live()
+    return live is not None and live["metadata"].get("finalizers") == THEIRS["finalizers"]
+
+
+@each_kind
+async def test_our_finalizer_comes_back_if_others_take_it_off(scene: Scene, kind: Kind) -> None:
+    before = await scene.make()
+    await scene.change(kind.manifest, {"metadata": {"finalizers": None}})
+    await scene.becomes(before)
+
+
+@pytest.mark.simulated
+@each_held
+async def test_a_finalizer_that_others_set_while_ours_is_written_stays(scene: Scene, kind: Kind) -> None:
+    sim = scene.world.sim
+    sim.faults.latency = 0.1  # a write is counted before it waits that long, and is carried out after it
+    before = Counter(sim.writes)
+    await scene.apply(kind.manifest)
+    await until(lambda: kind.resource.plural in {plural for _, _, plural in sim.writes_since(before)})
+    await scene.change(kind.manifest, {"metadata": {"finalizers": THEIRS["finalizers"]}})
+    sim.faults.clear()
+    await scene.whole()
+    held = (await scene.world.look(kind.manifest))["metadata"]["finalizers"]
+    assert sorted(held) == sorted([FINALIZER, *THEIRS["finalizers"]])

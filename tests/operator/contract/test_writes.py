@@ -1,0 +1,92 @@
+"""Any write of the operator may fail, for any kind: in the end the World is the same, and nothing is there twice."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from clustersim.faults import LOST, Failure
+from tsoperator.kube.client import USER_AGENT
+
+from tests.operator.contract.kinds import Kind, each_kind
+from tests.operator.contract.scene import Scene
+from tests.support.operator import World
+
+pytestmark = pytest.mark.simulated
+
+FAULTS = {
+    "refused": 403,
+    "conflict": 409,
+    "answer lost": LOST,
+    "failed": 500,
+}
+each_fault = pytest.mark.parametrize(
+    "status",
+    [pytest.param(status, id=name, marks=[pytest.mark.thorough] * (status == 500)) for name, status in FAULTS.items()],
+)
+
+
+def fail(world: World, status: int, writes: frozenset[str]) -> None:
+    """Let each of *writes* go wrong once."""
+    for verb, plural in sorted(write.split() for write in writes):
+        world.sim.faults.fail(Failure(status, verb=verb, plural=plural))
+
+
+def failures_to_come(world: World) -> object:
+    """Return the writes that have yet to go wrong."""
+    return world.sim.faults.to_json()["fail"]
+
+
+@each_kind
+@each_fault
+async def test_each_write_may_go_wrong_once(
+    scene: Scene, kind: Kind, status: int, afresh: Callable[[], Awaitable[str]]
+) -> None:
+    world = scene.world
+    fail(world, status, kind.making)
+    await scene.make()
+    await scene.edit_all()
+    await scene.becomes(await afresh())
+    assert (failures_to_come(world), len(world.control.keys)) == ([], kind.devices)
+    fail(world, status, kind.ending)
+    await scene.end()
+    assert failures_to_come(world) == []
+
+
+@pytest.mark.thorough
+@each_kind
+@pytest.mark.parametrize("status", [409, LOST, 500])
+async def test_writes_may_go_wrong_again_and_again(
+    scene: Scene, kind: Kind, status: int, afresh: Callable[[], Awaitable[str]]
+) -> None:
+    scene.world.sim.faults.fail(Failure(status, times=6))
+    await scene.make()
+    await scene.edit_all()
+    await scene.becomes(await afresh())
+    assert len(scene.world.control.keys) == kind.devices
+    scene.world.sim.faults.fail(Failure(status, times=6))
+    await scene.end()
+
+
+@each_kind
+async def test_the_control_servers_answers_may_be_lost(scene: Scene, kind: Kind) -> None:
+    scene.world.control.lose_answers(count=2)
+    before = await scene.make()
+    scene.world.control.lose_answers(count=2)
+    await scene.end()
+    assert await scene.make() == before
+
+
+def writes(world: World) -> set[str]:
+    """Return what the operator has written so far, but for Events, and forget it."""
+    found = {(verb, plural) for agent, verb, plural in world.sim.writes if agent == USER_AGENT and plural != "events"}
+    world.sim.writes.clear()
+    return {" ".join(write) for write in found}
+
+
+@each_kind
+async def test_the_writes_that_go_wrong_are_all_there_are(scene: Scene, kind: Kind) -> None:
+    scene.world.sim.writes.clear()
+    await scene.make()
+    await scene.edit_all()
+    assert writes(scene.world) == kind.making
+    await scene.end()
+    assert writes(scene.world) == kind.ending
