@@ -88,6 +88,19 @@ async def test_a_child_that_lost_its_labels_is_found_again(
 
 
 @each_parent
+async def test_a_label_of_others_stays_on_a_child_that_lost_ours(scene: Scene, kind: Kind) -> None:
+    await scene.make()
+    resource = next(iter(kind.children))
+    child = scene.child(resource)
+    await scene.change(child, {"metadata": {"labels": {**dict.fromkeys(labels(child)), **_APP}}})
+
+    async def labels_now() -> dict[str, str]:
+        return dict(labels(scene.child(resource)))
+
+    await scene.world.becomes(labels_now, {**labels(child), **_APP})
+
+
+@each_parent
 async def test_a_child_that_is_foreign_is_left_alone_and_named(cluster: World, kind: Kind) -> None:
     scene = Scene(cluster, kind)
     await scene.prepare()
