@@ -13,7 +13,7 @@ demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
 
 # Hypothesis draws its examples from this; SEED=... draws those of an earlier run again.
 SEED := $(shell date +%s)
-WORKERS := 3
+WORKERS := 6
 
 test: .venv/.dev ## Run the tests: three minutes
 	$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-seed=$(SEED) $(ARGS)

@@ -36,9 +36,10 @@ _CHARTS = Path(__file__).parents[2] / "charts"
 CRDS = _CHARTS / "tailscale-operator" / "files" / "crds"
 MANIFESTS = _CHARTS / "manifests" / "operator.yaml"
 KINDS = (
-    objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PROXYCLASS, objects.STATEFULSET,
-    objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP, objects.ENDPOINTSLICE,
-    objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE, objects.EVENT, objects.NODE,
+    objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PROXYCLASS, objects.PROXYGROUP,
+    objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP,
+    objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE, objects.EVENT,
+    objects.NODE,
 )  # fmt: skip
 """The kinds that tests and the operator make or look at."""
 
