@@ -13,13 +13,13 @@ demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
 
 # Hypothesis draws its examples from this; SEED=... draws those of an earlier run again.
 SEED := $(shell date +%s)
-WORKERS := 6
+WORKERS := 4
 
 test: .venv/.dev ## Run the tests: three minutes
-	$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-seed=$(SEED) $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) $(ARGS)
 
 test-all: test ## Run those too that take longer: permutations, processes, large numbers
-	$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-seed=$(SEED) -m thorough $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) -m thorough $(ARGS)
 
 # Of the tests on real clusters and API servers, FULL=1 runs all; SAMPLE=COMMIT runs a sixth of those marked full, which the
 # commit chooses.
@@ -67,7 +67,7 @@ bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API
 	$(BIN)/python -m tests.e2e.operatorbench --repeat 2 --results loadtest/results $(ARGS)
 
 soak: .venv/.dev ## Run the nameserver under load, reloads and malformed packets for MINUTES (10), and Hypothesis on 2,000 examples a test
-	$(BIN)/python -m pytest -n $(WORKERS) --hypothesis-seed=$(SEED) --hypothesis-profile=soak -m hypothesis
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) --hypothesis-profile=soak -m hypothesis
 	$(BIN)/python -m dnsbench soak --minutes $(or $(MINUTES),10) --results loadtest/results $(ARGS)
 
 lint: .venv/.dev ## Check style, types, import contracts and the Dockerfile
