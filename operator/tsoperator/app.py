@@ -66,7 +66,7 @@ from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.health import HealthServer
 from tsoperator.runtime.leader import LeaderElector
-from tsoperator.runtime.manager import Manager, Reconciler
+from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.tailnet.devices import ProxyDevices
@@ -132,7 +132,7 @@ async def run(settings: Settings) -> None:
             reconcilers(client, cache, tailnets, events, settings),
             ControllerMetrics(registry),
             Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
-            coalesce={DNSRecordsReconciler.name: _GATHER},
+            times=EnqueueTimes({DNSRecordsReconciler.name: _GATHER}),
             feeds={DEVICE: tailnets},
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:

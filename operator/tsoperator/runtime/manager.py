@@ -5,7 +5,7 @@ import gc
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Final, Protocol
@@ -67,9 +67,14 @@ class Reconciler(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
-    """When everything is enqueued: again after *resync* seconds, and for *time_slice* seconds at a time."""
+class EnqueueTimes:
+    """When keys are enqueued, in seconds.
 
+    *coalesce* gives, by name of a reconciler, how long changes are gathered into one reconcile. Everything is enqueued
+    again after *resync*; this holds the event loop for *time_slice* at a time.
+    """
+
+    coalesce: Mapping[str, float] = field(default_factory=dict)
     resync: float = RESYNC
     time_slice: float = SLICE
 
@@ -103,19 +108,15 @@ class Manager:
         reconcilers: Sequence[Reconciler],
         metrics: ControllerMetrics,
         policy: Policy | None = None,
-        coalesce: Mapping[str, float] | None = None,
         feeds: Mapping[Resource, Feed] | None = None,
-        rounds: Rounds | None = None,
+        times: EnqueueTimes | None = None,
     ) -> None:
-        """*coalesce* gives, by name of a reconciler, the seconds for which changes are gathered into one reconcile.
-
-        A kind in *feeds* is listened to there, any other in the *cache*.
-        """
+        """A kind in *feeds* is listened to there, any other in the *cache*."""
         self._cache = cache
         self._reconcilers = reconcilers
         self._metrics = metrics
         self._policy = policy
-        self._rounds = rounds or Rounds()
+        self._times = times or EnqueueTimes()
         self._queues: dict[str, WorkQueue] = {}
         self._watches: list[_Watch] = []
         self._leads = asyncio.Event()
@@ -124,7 +125,7 @@ class Manager:
             queue = WorkQueue(observe_wait=metrics.wait_observer(reconciler.name))
             self._queues[reconciler.name] = queue
             metrics.follow(reconciler.name, queue)
-            delay = (coalesce or {}).get(reconciler.name, 0.0)
+            delay = self._times.coalesce.get(reconciler.name, 0.0)
             for resource, mapper in reconciler.watches.items():
                 watch = _Watch(resource, (feeds or {}).get(resource, cache), mapper, queue, delay)
                 self._watches.append(watch)
@@ -198,7 +199,7 @@ class Manager:
 
     async def _resync(self) -> None:
         while True:
-            await asyncio.sleep(self._rounds.resync)
+            await asyncio.sleep(self._times.resync)
             await self._enqueue_all()
 
     async def _enqueue_all(self) -> None:
@@ -207,6 +208,6 @@ class Manager:
         for watch in self._watches:
             for obj in watch.feed.all(watch.resource):
                 watch.enqueue(obj)
-                if perf_counter() - start >= self._rounds.time_slice:
+                if perf_counter() - start >= self._times.time_slice:
                     await asyncio.sleep(0)
                     start = perf_counter()

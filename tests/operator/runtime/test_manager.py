@@ -14,7 +14,7 @@ from tsoperator.kube.watch import Selection
 from tsoperator.runtime.cache import Cache, Listener, Source
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.leader import LeaderElector, LeadershipLost, Timing
-from tsoperator.runtime.manager import Manager, Mapper, Rounds
+from tsoperator.runtime.manager import EnqueueTimes, Manager, Mapper
 from tsoperator.runtime.result import DONE, Result
 
 from tests.support.cluster import kube_client, running, serving, until
@@ -120,20 +120,18 @@ def device(name: str) -> Object:
 
 
 def fed_manager(
-    table: Table, *reconcilers: Noting, registry: CollectorRegistry | None = None, rounds: Rounds | None = None
+    table: Table, *reconcilers: Noting, registry: CollectorRegistry | None = None, times: EnqueueTimes | None = None
 ) -> Manager:
     metrics = ControllerMetrics(registry or CollectorRegistry())
-    return Manager(new_cache(), reconcilers, metrics, Policy(workers=1), feeds={DEVICE: table}, rounds=rounds)
+    return Manager(new_cache(), reconcilers, metrics, Policy(workers=1), feeds={DEVICE: table}, times=times)
 
 
 def new_cache() -> Cache:
     return Cache([Source(Selection(CONFIGMAP, "default")), Source(Selection(SERVICE, "default"))])
 
 
-def new_manager(
-    *reconcilers: Noting, cache: Cache | None = None, coalesce: Mapping[str, float] | None = None
-) -> Manager:
-    return Manager(cache or new_cache(), reconcilers, ControllerMetrics(CollectorRegistry()), coalesce=coalesce)
+def new_manager(*reconcilers: Noting, cache: Cache | None = None, times: EnqueueTimes | None = None) -> Manager:
+    return Manager(cache or new_cache(), reconcilers, ControllerMetrics(CollectorRegistry()), times=times)
 
 
 def new_elector(client: KubeClient, identity: str) -> LeaderElector:
@@ -212,7 +210,7 @@ async def test_keys_are_reconciled_several_at_once(sim: ClusterSim, client: Kube
 
 async def test_a_burst_can_be_one_reconcile(sim: ClusterSim, client: KubeClient) -> None:
     cache, reconciler = new_cache(), Noting(by_team)
-    manager = new_manager(reconciler, cache=cache, coalesce={reconciler.name: 0.5})
+    manager = new_manager(reconciler, cache=cache, times=EnqueueTimes({reconciler.name: 0.5}))
     async with running(manager.run(client, None)):
         for count in range(1, 9):
             create(sim, f"a{count}", "x")
@@ -234,7 +232,7 @@ async def test_every_kind_is_enqueued_again_after_a_while(sim: ClusterSim, clien
     create(sim, "b")
     reconciler = Noting(resources=[CONFIGMAP, SERVICE, DEVICE])
     names = ("a", "b", "kubernetes", "d")
-    async with running(fed_manager(Table("d"), reconciler, rounds=Rounds(resync=0.05)).run(client, None)):
+    async with running(fed_manager(Table("d"), reconciler, times=EnqueueTimes(resync=0.05)).run(client, None)):
         await until(lambda: min([key.name for key in reconciler.keys].count(name) for name in names) >= 3)
 
 
@@ -251,7 +249,7 @@ async def test_everything_is_enqueued_before_the_first_reconcile(client: KubeCli
     seen: list[int] = []
     reconciler = Noting(noting(mapped), [DEVICE], look=lambda: seen.append(len(mapped)))
     table = Table(*map(str, range(100)))
-    async with running(fed_manager(table, reconciler, rounds=Rounds(time_slice=0)).run(client, None)):
+    async with running(fed_manager(table, reconciler, times=EnqueueTimes(time_slice=0)).run(client, None)):
         await until(lambda: seen)
     assert seen[0] == 100
 
@@ -271,7 +269,7 @@ async def test_a_change_while_everything_is_enqueued_is_not_lost(client: KubeCli
         return noting(mapped)(obj)
 
     reconciler = Noting(mapper, [DEVICE])
-    manager = fed_manager(table, reconciler, rounds=Rounds(time_slice=0))
+    manager = fed_manager(table, reconciler, times=EnqueueTimes(time_slice=0))
     async with running(manager.run(client, None), change()):
         await until(lambda: len(table.names) == 110 and reconciler.names == table.names)
 

@@ -23,7 +23,7 @@ from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.dnsrecords.shards import Limits, configmap_name
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
-from tsoperator.runtime.manager import Manager
+from tsoperator.runtime.manager import EnqueueTimes, Manager
 from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running
@@ -245,7 +245,9 @@ async def following_records(world: World) -> AsyncIterator[None]:
     """Run the records' reconciler alone, with small shards, so that a test can be the one that makes proxies."""
     cache = Cache(sources(NAMESPACE))
     reconciler = DNSRecordsReconciler(cache, applier(world.api, cache, Tailnets([])), SHARDED, SMALL)
-    manager = Manager(cache, [reconciler], ControllerMetrics(CollectorRegistry()), coalesce={reconciler.name: 0.02})
+    manager = Manager(
+        cache, [reconciler], ControllerMetrics(CollectorRegistry()), times=EnqueueTimes({reconciler.name: 0.02})
+    )
     async with running(manager.run(world.api, None)):
         yield
 
