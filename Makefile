@@ -35,7 +35,7 @@ test-real: .venv/.dev ## Run the operator's loop tests on a real API server
 	trap 'exit 130' INT TERM; \
 	beds=; for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed up --api-only & beds="$$beds $$!"; done; \
 	failed=; for bed in $$beds; do wait $$bed || failed=1; done; test -z "$$failed" || exit 1; \
-	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) tests/operator tests/docs $(CHOICE) $(ARGS)
+	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) $(or $(PATHS),tests/operator tests/docs) $(CHOICE) $(ARGS)
 
 test-scale: .venv/.dev ## Run the operator on 10,000 Services of a simulated cluster, or on SIZE, and print what it costs
 	SCALE_SIZE=$(or $(SIZE),10000) $(BIN)/python -m pytest tests/operator/test_at_scale.py -m scale $(ARGS)

@@ -19,7 +19,7 @@ def right(cluster: Cluster, nameserver: str, namespace_left: str) -> Answer:
     """The right answer for the peer's name, which an egress Service is for."""
     service = egress_service(namespace_left, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
-    answer = Answer("NOERROR", (pod_ip(cluster.proxy(service)),))
+    answer = Answer("NOERROR", (pod_ip(cluster.device_proxy(service)),))
     eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == answer, f"{PEER_NAME} is {answer}")
     return answer
 

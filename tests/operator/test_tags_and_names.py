@@ -171,6 +171,7 @@ async def test_a_client_that_may_not_list_devices_can_do_the_rest(world: World) 
     assert world.control.requests["GET", "/api/v2/tailnet/-/devices"] <= 2  # one for all proxies, one of preflight
 
 
+@pytest.mark.simulated  # on a real API server the list of devices may not be read again that soon
 async def test_a_device_that_needs_approval_is_said_until_it_is_approved(cluster: World) -> None:
     await cluster.apply(egress())
     async with running_operator(cluster):

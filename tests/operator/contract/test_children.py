@@ -53,7 +53,10 @@ async def test_a_child_that_is_edited_is_put_right(scene: Scene, kind: Kind) -> 
     for resource, patch in ((resource, patch) for resource, edits in kind.children.items() for patch in edits):
         child = scene.child(resource)
         await scene.change(child, patch)
-        assert scene.portrait() != before
+        if scene.world.simulation:
+            assert scene.portrait() != before
+        else:
+            await scene.world.settled()  # what the test sees of a real API server is a moment old
         await scene.becomes(before)
         assert uid(scene.child(resource)) == uid(child)
 
@@ -118,8 +121,7 @@ async def test_a_child_that_is_foreign_is_left_alone_and_named(cluster: World, k
 
 async def stranger(scene: Scene, resource: Resource) -> Object:
     """Create an object of somebody else that has the name of the child of one kind, and return it as it is stored."""
-    live = scene.live()
-    assert live is not None
+    live = await scene.world.look(scene.obj)
     metadata = {"namespace": NAMESPACE, "name": scene.kind.child_name(live, resource)}
     head = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
     await scene.apply(head | _STRANGERS[resource])
