@@ -22,7 +22,7 @@ test-all: test ## Run those too that take longer: permutations, processes, large
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) -m thorough $(ARGS)
 
 # Of the tests on real clusters and API servers, FULL=1 runs all; SAMPLE=COMMIT runs a sixth of those marked full, which the
-# commit chooses.
+# commit chooses. PATHS are those of the loop tests to run, all by default.
 CHOICE := $(if $(FULL),-m "not scale",$(if $(SAMPLE),--sample-of-full $(SAMPLE),-m "not full and not thorough"))
 
 # One API server for each pytest worker: the operator watches all namespaces of its cluster.

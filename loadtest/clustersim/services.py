@@ -1,4 +1,4 @@
-"""What the API server does to Services: defaults, cluster IPs, and what a load balancer shows."""
+"""Services as the API server stores them: it fills in defaults, and assigns cluster IPs and load balancer addresses."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Network
@@ -9,7 +9,7 @@ from clustersim.objects import SERVICE, Object
 FAMILIES = ("IPv4", "IPv6")
 _CLUSTER_NETWORK = IPv4Network("10.96.0.0/16")
 _NODE_PORTS = range(30000, 32768)
-"""Those that a Service may ask for; none is given to a Service that asks for none."""
+"""The node ports that a Service may ask for. The simulated API server assigns none by itself."""
 _CLUSTER_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
 
 

@@ -1,6 +1,7 @@
-"""What an API server makes of our CRDs, and of the Go operator's beside them, in another group.
+"""An API server judges objects by our CRDs, and by the Go operator's, which are installed in another API group.
 
-`test_crds_beside_go.py` shows that the schemas are the same; rules say the same in other words, so objects try each.
+`test_crds_beside_go.py` shows that the schemas are the same. Our validation rules have words of their own, so these
+tests try each rule with an object.
 """
 
 import json
@@ -83,7 +84,7 @@ CASES = [
     *(Case(definition.resource.kind, None, "spec: Required") for definition in DEFINITIONS),
 ]
 ONLY_OURS = Case("DNSConfig", {"nameserver": {"pod": {"imagePullSecrets": [{"name": "pull"}, {}]}}})
-"""What the Go operator's definition doesn't have."""
+"""The rules that the Go operator's CRD lacks."""
 
 
 class Change(NamedTuple):

@@ -1,4 +1,4 @@
-"""Tests of answering: that there is one answer to a query, whichever way it is found. What it says: conformance."""
+"""The fast path and the general path give the same answer. The conformance tests check what the answers say."""
 
 import random
 

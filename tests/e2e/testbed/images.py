@@ -14,7 +14,7 @@ from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
 
 Files = Mapping[str, Path]
-"""What an image adds to the image below it: path in the image → file here."""
+"""The files that an image adds to its base: path in the image → file on this machine."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class Page(HTMLParser):
 
     @property
     def verdict(self) -> str:
-        """What comes before the counts of queries."""
+        """The text above the table of query counts."""
         return " ".join(self.texts[: self.texts.index("Queries")])
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -41,7 +41,7 @@ def plain() -> Page:
 
 @pytest.fixture(scope="module")
 def full() -> Page:
-    """Of steps, two targets, failures and a busy client; with the comparison and the examples of other runs."""
+    """Return a page that has every part: steps, two targets, wrong answers, a busy client, a soak and examples."""
     report = report_on("--steps", "100,2000", "--target", "2001:db8::1", wrong=1, client_drops=1)
     soak = report_on("--soak", seconds=30).soak
     wrong = {"wrong_reasons": {"addresses": 1234}, "wrong_examples": ["<script>"]}

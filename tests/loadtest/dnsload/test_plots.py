@@ -16,9 +16,9 @@ class Case(NamedTuple):
     plot: Callable[[Report], str]
     title: str
     texts: set[str]
-    """Of its axes, and a label."""
+    """The titles of the axes and one label, which the plot must show."""
     empty: AbstractSet[str] = frozenset()
-    """What a run without answers has besides the title."""
+    """The texts that the plot of a run without answers shows besides its title."""
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ async def test_absent_names_and_malformed_packets_are_mixed_in(engine: str, tmp_
 
 
 def misbehave(number: int, query: bytes) -> bytes | None:
-    """Of ten queries leave one unanswered, and answer one with another address and one with TC."""
+    """Answer ten queries in turn: leave one unanswered, give one a wrong address, and truncate one (TC)."""
     if number % 10 == 1:
         reply = response(query)
         reply.flags |= dns.flags.TC

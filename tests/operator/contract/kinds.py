@@ -76,7 +76,7 @@ class Kind:
     is_ready: Callable[[Object], bool]
     """Tells from the object whether all is made for it."""
     beside: Sequence[Object] = ()
-    """What else must be there."""
+    """The other objects that the object needs, such as a backend or a ProxyClass."""
     children: Mapping[Resource, Sequence[Object]] = field(default_factory=dict)
     """The children by kind, each with edits that are to be put right."""
     child_name: Callable[[Object, Resource], str] = lambda obj, resource: ""

@@ -1,4 +1,4 @@
-"""Custom resources, read from the wire: what is wrong is told by field. What each field does, tests of plans show."""
+"""Parsing of custom resources: an error names the field that is wrong. Tests of plans show what each field does."""
 
 from typing import NamedTuple
 

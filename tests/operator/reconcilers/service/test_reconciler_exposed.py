@@ -198,7 +198,7 @@ async def state(world: World) -> dict[str, str]:
     return Proxy({}, {}, (await world.children(SECRET, LB))[0], {}).state
 
 
-async def served(world: World) -> Any:
+async def serve_config(world: World) -> Any:
     """Return what the proxy is told to serve; None if nothing."""
     text = (await state(world)).get("serve-config")
     return json.loads(text) if text else None
@@ -208,7 +208,7 @@ async def test_a_public_service_is_served_to_the_internet_and_shows_its_name(wor
     await world.apply(load_balancer("lb", 443, funnel="true"))
     proxy = await world.joined(LB)
     await world.becomes(lambda: balanced(world), [{"hostname": NAME}])
-    assert await served(world) == {
+    assert await serve_config(world) == {
         "TCP": {"443": {"TCPForward": f"{await address(world)}:443", "TerminateTLS": "${TS_CERT_DOMAIN}"}},
         "AllowFunnel": {"${TS_CERT_DOMAIN}:443": True},
     }
