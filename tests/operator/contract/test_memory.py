@@ -34,7 +34,8 @@ async def test_an_object_that_is_gone_is_forgotten(cluster: World, kind: Kind, i
 
 
 async def vanish(scene: Scene) -> None:
-    """Let everything go at once: the object, its children and its devices."""
+    """Let everything go at once: the object, its children and its devices, while the operator writes nothing."""
+    await scene.world.settled()
     await scene.change(scene.obj, {"metadata": {"finalizers": None}})
     await scene.delete(scene.obj)
     for resource in (*scene.kind.children, POD):
