@@ -33,7 +33,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
 )
-from tsoperator.desired import pod, secret
+from tsoperator.desired import egressgroup, pod, secret
 from tsoperator.desired.children import (
     BY_GROUPED_OWNER,
     BY_METRICS_OWNER,
@@ -157,7 +157,11 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
     managed = f"{LABEL_MANAGED}={MANAGED}"
     owned = {BY_OWNER: within(namespace, by_owner)}
     measured = {BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
-    grouped = {BY_GROUPED_OWNER: within(namespace, by_grouped_owner)}
+    grouped = {
+        BY_GROUPED_OWNER: within(namespace, by_grouped_owner),
+        egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
+    }
+    leading = {egress.BY_DESTINATION: egress.by_destination, egressgroup.BY_GROUP: egressgroup.by_group}
 
     def users(resource: Resource, indexes: Mapping[str, Index] | None = None) -> Iterator[Source]:
         for place in places if resource.namespaced else [""]:
@@ -165,7 +169,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
             yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
 
     return [
-        *users(SERVICE, {**owned, **measured, **grouped, egress.BY_DESTINATION: egress.by_destination}),
+        *users(SERVICE, {**owned, **measured, **grouped, **leading}),
         *users(INGRESS, {BY_BACKEND: by_backend}),
         *(source for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS) for source in users(resource)),
         *(source for resource in UNSUPPORTED for source in users(resource)),
@@ -174,10 +178,11 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         Source(Selection(SECRET, namespace, managed), {**owned, secret.BY_DEVICE: secret.by_device}, secret.slim),
         Source(Selection(STATEFULSET, namespace, managed), owned),
         Source(Selection(POD, namespace, managed), owned, pod.slim),
-        Source(Selection(ENDPOINTSLICE, namespace, managed), {BY_SERVICE: by_service}),
+        Source(Selection(ENDPOINTSLICE, namespace, managed), {**grouped, BY_SERVICE: by_service}),
+        Source(Selection(CONFIGMAP, namespace, managed), slim=egressgroup.slim_configmap),
         *(
             Source(Selection(resource, namespace, managed))
-            for resource in (CONFIGMAP, DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
+            for resource in (DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
         ),
     ]
 

@@ -26,6 +26,10 @@ LABEL_PROMETHEUS_JOB: Final = "ts_prom_job"
 """On metrics Services and ServiceMonitors, like the three labels before it. Prometheus takes labels from them."""
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
 """On an EndpointSlice: the Service that it belongs to."""
+LABEL_SLICE_MANAGER: Final = "endpointslice.kubernetes.io/managed-by"
+"""On an EndpointSlice: who keeps its endpoints."""
+LABEL_SECRET_TYPE: Final = "tailscale.com/secret-type"  # noqa: S105 - a label, as those of Secrets below
+"""On a Secret of a ProxyGroup: what it holds."""
 LABEL_OPERATOR: Final = "tailscale.com/operator"
 """On the operator's own Pods. No value of the chart can change it, and the Go operator's Pods don't have it."""
 
@@ -35,6 +39,14 @@ PARENT_SERVICE: Final = "svc"
 PARENT_INGRESS: Final = "ingress"
 PARENT_NAMESERVER: Final = "nameserver"
 PARENT_CONNECTOR: Final = "connector"
+PARENT_PROXYGROUP: Final = "proxygroup"
+
+# Values of LABEL_SECRET_TYPE.
+SECRET_TYPE_CONFIG: Final = "config"  # noqa: S105
+SECRET_TYPE_STATE: Final = "state"  # noqa: S105
+
+# The value of LABEL_SLICE_MANAGER.
+SLICE_MANAGER: Final = "tailscale.com"
 
 # The value of LABEL_OPERATOR.
 OPERATOR: Final = "tsoperator"
@@ -47,6 +59,7 @@ TYPE_EGRESS_SERVICE: Final = "egress_service"
 TYPE_INGRESS_SERVICE: Final = "ingress_service"
 TYPE_INGRESS_RESOURCE: Final = "ingress_resource"
 TYPE_CONNECTOR: Final = "connector"
+TYPE_PROXYGROUP: Final = "proxygroup"
 
 # Keys of both labels and annotations. A parent names its class in the label or, without one, in the annotation. The
 # group is an annotation on the parent, and a label on its children.
@@ -95,6 +108,7 @@ APP_EGRESS_SERVICE: Final = "k8s-operator-egress-proxy"
 APP_INGRESS_SERVICE: Final = "k8s-operator-ingress-proxy"
 APP_INGRESS: Final = "k8s-operator-ingress-resource"
 APP_CONNECTOR: Final = "k8s-operator-connector-resource"
+APP_PROXYGROUP_EGRESS: Final = "k8s-operator-proxygroup-egress"
 
 # Keys of a proxy's Secret: what the proxy reports, and what the operator gives it.
 SECRET_CURRENT_PROFILE: Final = "_current-profile"  # noqa: S105 - a key's name, as those below
@@ -119,6 +133,21 @@ CONFIG_KEY: Final = "cap-107.hujson"
 CONFIG_KEY_WITHOUT_APP_CONNECTOR: Final = "cap-95.hujson"
 """The same config for images that don't know ``AppConnector``."""
 
+# What the proxies of a ProxyGroup share (proxygroup-family.md 0 and 6).
+GROUP_CONFIG_KEY: Final = "cap-106.hujson"
+"""The config in a config Secret of a ProxyGroup."""
+EGRESS_SERVICES: Final = "egress-services"
+"""The key of the egress ConfigMap that says what the proxies are to forward, and the key of a state Secret under which
+a proxy says what it forwards."""
+EGRESS_PINGS: Final = "hep-pings"
+"""The key of the egress ConfigMap with the number of requests that a leaving proxy makes to see that it gets none."""
+EGRESS_GATE: Final = "tailscale.com/egress-services"
+"""The readiness gate of an egress Pod: each of its Services leads to it."""
+HEALTH_PORT: Final = 9002
+"""The port at which a proxy answers health checks."""
+HEALTH_PORT_NAME: Final = "tailscale-health-check"
+"""The port of an egress Service that leads to `HEALTH_PORT`."""
+
 # The name of the nameserver's objects. tsnameserver.records has the names of its records.
 NAMESERVER: Final = "nameserver"
 
@@ -128,6 +157,10 @@ CONDITION_NAMESERVER_READY: Final = "NameserverReady"
 CONDITION_CONNECTOR_READY: Final = "ConnectorReady"
 CONDITION_PROXYCLASS_READY: Final = "ProxyClassReady"
 CONDITION_PROXYGROUP_READY: Final = "ProxyGroupReady"
+CONDITION_PROXYGROUP_AVAILABLE: Final = "ProxyGroupAvailable"
+CONDITION_EGRESS_VALID: Final = "TailscaleEgressSvcValid"
+CONDITION_EGRESS_CONFIGURED: Final = "TailscaleEgressSvcConfigured"
+CONDITION_EGRESS_READY: Final = "TailscaleEgressSvcReady"
 CONDITION_PROXYGROUPPOLICY_READY: Final = "ProxyGroupPolicyReady"
 CONDITION_RECORDER_READY: Final = "RecorderReady"
 CONDITION_TAILNET_READY: Final = "TailnetReady"

@@ -8,7 +8,8 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "deletionT
 def slim(pod: Object) -> Object:
     """Return what the cache keeps of a Pod, which is a tenth of it.
 
-    This is its identity, its labels, the kinds of its owners, its address, and how often its containers have restarted.
+    This is its identity, its labels, the kinds of its owners, its addresses, and how often its containers have
+    restarted.
     """
     metadata, status = pod["metadata"], pod.get("status") or {}
     kept = {name: metadata[name] for name in _METADATA if name in metadata}
@@ -18,5 +19,9 @@ def slim(pod: Object) -> Object:
         "apiVersion": pod["apiVersion"],
         "kind": pod["kind"],
         "metadata": {**kept, "ownerReferences": owners},
-        "status": {"podIP": status.get("podIP", ""), "containerStatuses": restarts},
+        "status": {
+            "podIP": status.get("podIP", ""),
+            "podIPs": status.get("podIPs") or [],
+            "containerStatuses": restarts,
+        },
     }

@@ -13,6 +13,7 @@ from tsoperator.api.names import (
     ACME_ACCOUNT_KEY,
     CONFIG_KEY,
     CONFIG_KEY_WITHOUT_APP_CONNECTOR,
+    EGRESS_SERVICES,
     NO_HTTPS,
     SECRET_CAPABILITY_VERSION,
     SECRET_CURRENT_PROFILE,
@@ -27,6 +28,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import SECRET, Key, Object, key_of
 from tsoperator.desired.children import Owner
+from tsoperator.desired.egressgroup import ProxyReport, read_report
 from tsoperator.desired.plan import Patch, digest_of
 from tsoperator.desired.replica import ReplicaSecrets
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
@@ -53,6 +55,7 @@ _STATE_DEVICE = "stateDevice"
 _REFUSED_KEY_DIGEST = "refusedKeyDigest"
 _CERTIFICATES = "certificates"
 _ASKED_FOR_CERTIFICATE = "askedForCertificate"
+_EGRESS_REPORT = "egressReport"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
 
 
@@ -93,7 +96,7 @@ def slim(secret: Object) -> Object:
 
     These are the device keys; digests of the config, of the auth key in it, and of the refused auth key that the proxy
     asks to replace; the names of configs that aren't ours, for other images; the names of what tailscaled was last told
-    to serve; and when the certificates are valid.
+    to serve; when the certificates are valid; and what a proxy of a ProxyGroup says that it forwards.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -110,6 +113,7 @@ def slim(secret: Object) -> Object:
         _REFUSED_KEY_DIGEST: digest_of(_text(data, SECRET_REISSUE)) if SECRET_REISSUE in data else "",
         _CERTIFICATES: _certificates(data),
         _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
+        _EGRESS_REPORT: read_report(_text(data, EGRESS_SERVICES)) if EGRESS_SERVICES in data else None,
     }
 
 
@@ -173,6 +177,12 @@ def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     endpoint = _text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
     no_https = endpoint.lower() == NO_HTTPS
     return ReportedDevice(id_, fqdn, "" if no_https else endpoint, no_https, ips)
+
+
+def egress_report_of(secret: Object) -> ProxyReport | None:
+    """Return what a proxy of a ProxyGroup says in its *slim* state Secret that it forwards; None if it says nothing."""
+    report: ProxyReport | None = secret[_EGRESS_REPORT]
+    return report
 
 
 def by_device(secret: Object) -> Iterable[str]:

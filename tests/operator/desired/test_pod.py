@@ -40,7 +40,11 @@ def test_of_a_pod_is_kept_what_is_read() -> None:
             "deletionTimestamp": "2030-01-01T00:00:00Z",
             "ownerReferences": [{"kind": "StatefulSet"}],
         },
-        "status": {"podIP": "192.0.2.1", "containerStatuses": [{"restartCount": 3}]},
+        "status": {
+            "podIP": "192.0.2.1",
+            "podIPs": [{"ip": "192.0.2.1"}],
+            "containerStatuses": [{"restartCount": 3}],
+        },
     }
 
 
@@ -49,4 +53,4 @@ def test_a_pod_that_has_not_begun_has_no_address_and_no_containers(status: Objec
     metadata = {"name": "a", "namespace": "tailscale", "uid": "1-2", "resourceVersion": "7"}
     made = slim({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, **status})
     assert made["metadata"] == {**metadata, "ownerReferences": []}
-    assert made["status"] == {"podIP": "", "containerStatuses": []}
+    assert made["status"] == {"podIP": "", "podIPs": [], "containerStatuses": []}

@@ -1,0 +1,232 @@
+"""Egress through a ProxyGroup: what its reconcilers and those of Services exchange (proxygroup-family.md 6 to 8).
+
+They meet through objects, each of which has one writer:
+
+- The Service reconciler makes a ClusterIP Service for each egress Service of a user. Its ports and annotations say what
+  the proxies are to forward. It also makes the EndpointSlices of that Service.
+- The ProxyGroup reconciler writes the ConfigMap with one entry for each of these ClusterIP Services.
+- Each proxy says in its state Secret which entries it has put into effect.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from tsoperator.api.conditions import TRUE
+from tsoperator.api.names import (
+    ANNOTATION_LAST_TAILNET_TARGET_FQDN,
+    ANNOTATION_LAST_TAILNET_TARGET_IP,
+    CONDITION_PROXYGROUP_AVAILABLE,
+    EGRESS_SERVICES,
+    HEALTH_PORT_NAME,
+    LABEL_MANAGED,
+    LABEL_PARENT_NAME,
+    LABEL_PARENT_NAMESPACE,
+    LABEL_SERVICE_TYPE,
+    MANAGED,
+    PARENT_PROXYGROUP,
+    PROXY_GROUP,
+    SERVICE_TYPE_EGRESS,
+)
+from tsoperator.api.objects import Key, Object, annotations, key_of, labels
+from tsoperator.desired.children import Owner
+
+BY_GROUP: Final = "group"
+"""The index of users' Services by the ProxyGroup that they name."""
+
+BY_SERVING_GROUP: Final = "serving-group"
+"""The index of the ClusterIP Services and EndpointSlices of egress Services by the ProxyGroup that serves them."""
+
+DEFAULT_REPLICAS: Final = 2
+
+_ENTRIES = "egressEntries"
+_SIZE = "egressSize"
+
+
+class Port(NamedTuple):
+    """A port that a proxy listens at, *match_port*, and the one that it forwards to."""
+
+    protocol: str
+    match_port: int
+    target_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the proxies of a ProxyGroup are to forward for one Service.
+
+    They forward the *ports* to the device with this MagicDNS name (*fqdn*) or address (*ip*). A proxy that is about to
+    leave asks the URL *health_check* until it gets no answer from itself; the URL is empty in what a proxy reports.
+    """
+
+    fqdn: str
+    ip: str
+    ports: frozenset[Port]
+    health_check: str = ""
+
+    def is_served_by(self, reported: "Entry | None") -> bool:
+        """Tell whether what a proxy *reported* is this entry."""
+        return reported is not None and (self.fqdn, self.ip, self.ports) == (reported.fqdn, reported.ip, reported.ports)
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyReport:
+    """What one proxy says that it forwards: the addresses of its Pod, and the entries in effect by name."""
+
+    ip4: str = ""
+    ip6: str = ""
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+
+def group_owner(name: str) -> Owner:
+    """Return the owner of the children of the ProxyGroup called *name*."""
+    return Owner(PARENT_PROXYGROUP, Key("", name))
+
+
+def config_name(group: str) -> str:
+    """Return the name of the egress ConfigMap of *group*."""
+    return f"{group}-egress-config"
+
+
+def entry_name(service: Key) -> str:
+    """Return the name of the entry for a user's Service."""
+    return f"{service.namespace}-{service.name}"
+
+
+def replica_count(group: Object) -> int:
+    """Return how many proxies the ProxyGroup *group* should have."""
+    count = group["spec"].get("replicas")
+    return DEFAULT_REPLICAS if count is None else int(count)
+
+
+def is_available(group: Object) -> bool:
+    """Tell whether at least one proxy of the ProxyGroup *group* runs; the generation doesn't count."""
+    conditions = (group.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == CONDITION_PROXYGROUP_AVAILABLE and each["status"] == TRUE for each in conditions)
+
+
+def by_group(service: Object) -> Iterable[str]:
+    """Index users' Services by the ProxyGroup that they name."""
+    name = annotations(service).get(PROXY_GROUP)
+    return (name,) if name else ()
+
+
+def by_serving_group(child: Object) -> Iterable[str]:
+    """Index the ClusterIP Services and EndpointSlices of egress Services by their ProxyGroup."""
+    found = labels(child)
+    name = found.get(PROXY_GROUP)
+    is_egress = found.get(LABEL_SERVICE_TYPE) == SERVICE_TYPE_EGRESS and found.get(LABEL_MANAGED) == MANAGED
+    return (name,) if name and is_egress else ()
+
+
+def served_service(child: Object) -> Key:
+    """Return the key of the user's Service that a ClusterIP Service or an EndpointSlice is for."""
+    found = labels(child)
+    return Key(found.get(LABEL_PARENT_NAMESPACE, ""), found.get(LABEL_PARENT_NAME, ""))
+
+
+def entry_of(service: Object, cluster_domain: str) -> Entry | None:
+    """Return the entry for a ClusterIP *service*; None if it doesn't say where it leads, as the Go operator's don't."""
+    given = annotations(service)
+    fqdn, ip = (
+        given.get(name, "") for name in (ANNOTATION_LAST_TAILNET_TARGET_FQDN, ANNOTATION_LAST_TAILNET_TARGET_IP)
+    )
+    if not (fqdn or ip):
+        return None
+    ports = service["spec"].get("ports") or ()
+    key = key_of(service)
+    health = next((each["port"] for each in ports if each.get("name") == HEALTH_PORT_NAME), None)
+    return Entry(
+        fqdn,
+        "" if fqdn else ip,
+        frozenset(
+            Port(each.get("protocol", "TCP"), each["targetPort"], each["port"])
+            for each in ports
+            if each.get("name") != HEALTH_PORT_NAME
+        ),
+        f"http://{key.name}.{key.namespace}.svc.{cluster_domain}:{health}/healthz" if health else "",
+    )
+
+
+def render_entries(entries: Mapping[str, Entry]) -> str:
+    """Return the document for the proxies, base64-encoded as ``binaryData`` has it."""
+    document = {name: _wire(entry) for name, entry in sorted(entries.items())}
+    return base64.b64encode(json.dumps(document, separators=(",", ":")).encode()).decode()
+
+
+def slim_configmap(configmap: Object) -> Object:
+    """Return what the cache keeps of a ConfigMap: the entries of an egress ConfigMap are parsed."""
+    metadata = {name: value for name, value in configmap["metadata"].items() if name != "managedFields"}
+    kept = {**configmap, "metadata": metadata}
+    encoded = (configmap.get("binaryData") or {}).get(EGRESS_SERVICES)
+    if encoded is None:
+        return kept
+    others = {name: value for name, value in configmap["binaryData"].items() if name != EGRESS_SERVICES}
+    return {**kept, "binaryData": others, _ENTRIES: read_entries(_decoded(encoded)), _SIZE: len(encoded)}
+
+
+def entries_of(configmap: Object | None) -> Mapping[str, Entry]:
+    """Return the entries in a *slim* egress ConfigMap by name; none if there is no ConfigMap."""
+    found: Mapping[str, Entry] = configmap.get(_ENTRIES) or {} if configmap else {}
+    return found
+
+
+def read_entries(text: str) -> dict[str, Entry]:
+    """Return the entries in a document for the proxies, by name; what can't be read is left out."""
+    return {name: entry for name, given in _mapping(text).items() if (entry := _entry(given)) is not None}
+
+
+def read_report(text: str) -> ProxyReport | None:
+    """Return what a proxy says in its state Secret; None if it says nothing that can be read."""
+    found = _mapping(text)
+    services = found.get("services")
+    if not found or not isinstance(services, dict | None):
+        return None
+    entries = {name: entry for name, given in (services or {}).items() if (entry := _entry(given)) is not None}
+    return ProxyReport(str(found.get("podIPv4") or ""), str(found.get("podIPv6") or ""), entries)
+
+
+def _wire(entry: Entry) -> Object:
+    return {
+        "healthCheckEndpoint": entry.health_check,
+        "tailnetTarget": {"ip": entry.ip, "fqdn": entry.fqdn},
+        "ports": [
+            {"protocol": each.protocol, "matchPort": each.match_port, "targetPort": each.target_port}
+            for each in sorted(entry.ports)
+        ],
+    }
+
+
+def _entry(given: Any) -> Entry | None:
+    try:
+        target = given["tailnetTarget"]
+        ports = frozenset(
+            Port(str(each["protocol"]), int(each["matchPort"]), int(each["targetPort"]))
+            for each in given["ports"] or ()
+        )
+        return Entry(
+            str(target.get("fqdn") or ""),
+            str(target.get("ip") or ""),
+            ports,
+            str(given.get("healthCheckEndpoint") or ""),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _decoded(encoded: str) -> str:
+    try:
+        return base64.b64decode(encoded).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
