@@ -90,7 +90,7 @@ class Tailnet:
 
     The attributes are open to change at any time. ``None`` for *policy_tags* or *client_tags* permits every tag;
     *own_tags* are those that the OAuth client itself has. *dead_keys* is how many of the next auth keys are expired
-    from the start. Workload identity takes *jwt* in place of the secret.
+    from the start. Workload identity takes *jwt* in place of the secret, or any token for *audience* if there is one.
     """
 
     def __init__(
@@ -102,6 +102,7 @@ class Tailnet:
         self.client_id = "kClientCNTRL"
         self.client_secret = f"{'hskey' if headscale else 'tskey'}-client-kClientCNTRL-secret"
         self.jwt = "e30.e30.c2lnbmF0dXJl"
+        self.audience = ""
         self.scopes = {"devices:core", "auth_keys", "services"}
         self.policy_tags: set[str] | None = None
         self.client_tags: set[str] | None = None
