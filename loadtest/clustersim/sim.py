@@ -16,7 +16,7 @@ from clustersim.furniture import definition, furnish
 from clustersim.health import HealthProxy
 from clustersim.kinds import Kinds
 from clustersim.objects import BUILTIN_RESOURCES, CRD, CUSTOM_RESOURCES, Resource
-from clustersim.services import FAMILIES
+from clustersim.services import FAMILIES, SERVICE_FAMILIES
 from clustersim.store import HISTORY_WINDOW, Store
 from clustersim.tailnet import Tailnets
 from clustersim.traffic import Request, Traffic
@@ -27,7 +27,8 @@ class SimOptions:
     """How the cluster is to be: *listen* as HOST:PORT, port 0 takes a free one.
 
     *absent* are the plurals of custom kinds that aren't served yet; *bookmark_interval* is in seconds; *history* is
-    how many changes a watch can resume from; *families* are those of the Pods' addresses, in their order. Without
+    how many changes a watch can resume from; *families* are those of the Pods' addresses, in their order, and
+    *service_families* those of cluster IPs. Without
     *controllers* there are no Pods but those that somebody creates, and nothing runs them: for more objects than the
     simulated controllers and kubelet can look after.
     """
@@ -42,6 +43,7 @@ class SimOptions:
     bookmark_interval: float = 30.0
     history: int = HISTORY_WINDOW
     families: tuple[str, ...] = FAMILIES
+    service_families: tuple[str, ...] = SERVICE_FAMILIES
     controllers: bool = True
 
 
@@ -103,7 +105,9 @@ class ClusterSim:
 async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[ClusterSim]:
     """Run a cluster while the context lasts."""
     options = options or SimOptions()
-    store = Store(options.namespaces, window=options.history, families=options.families)
+    store = Store(
+        options.namespaces, window=options.history, families=options.families, service_families=options.service_families
+    )
     kinds = Kinds((*BUILTIN_RESOURCES, *(kind for kind in CUSTOM_RESOURCES if kind.plural not in options.absent)))
     furnish(store, kinds, options.operator_namespace)
     control = Control(options.tailnet_domain, options.headscale)

@@ -15,7 +15,7 @@ from clustersim.history import Change, History, Subscription
 from clustersim.merge import merge_patch
 from clustersim.objects import NAMESPACE, POD, SERVICE, Object, Resource, clone, labels_of, name_of, namespace_of
 from clustersim.pods import grace_seconds
-from clustersim.services import FAMILIES, Allocator, complete_status
+from clustersim.services import FAMILIES, SERVICE_FAMILIES, Allocator, complete_status
 
 __all__ = ["ApiError", "Change", "Store", "Subscription"]
 
@@ -36,13 +36,14 @@ class Store:
         *,
         window: int = HISTORY_WINDOW,
         families: Sequence[str] = FAMILIES,
+        service_families: Sequence[str] = SERVICE_FAMILIES,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.revision = 0
         self._objects: dict[Resource, dict[tuple[str, str], Object]] = {}
         self._population: Counter[str] = Counter()
         self._history = History(window)
-        self._allocator = Allocator(families)
+        self._allocator = Allocator(families, service_families)
         self._clock = clock
         for namespace in namespaces:
             self.create(NAMESPACE, {"metadata": {"name": namespace}})
