@@ -269,7 +269,8 @@ class Tailnet:
 
     def issue_token(self) -> str:
         """Return a new access token for the OAuth client's scopes of now."""
-        token = f"{'hskey' if self.headscale else 'tskey'}-api-{next(self._count['token']):06d}"
+        kind = "hskey" if self.headscale else "tskey"
+        token = f"{kind}-api-{self.domain.partition('.')[0]}-{next(self._count['token']):06d}"  # good in this one only
         self._tokens[token] = Token(self._clock() + self.token_seconds, frozenset(self.scopes))
         return token
 

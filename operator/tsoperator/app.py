@@ -52,6 +52,9 @@ from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
+from tsoperator.reconcilers.egresspod.desired import Answer
+from tsoperator.reconcilers.egresspod.probes import HealthChecks, Prober, health_session
+from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
@@ -98,8 +101,11 @@ answer came from a web proxy in front of a server that was still starting.
 """
 
 _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them wait for an answer of a server
-_GATHER = 0.02  # s for which changes of names are gathered, so that a burst of changes becomes one write
-_GATHER_GROUP = 0.05  # s for which changes of what a ProxyGroup serves are gathered, for the same reason
+_GATHER = EnqueueTimes(
+    {DNSRecordsReconciler.name: 0.02, EgressPodReconciler.name: 0.02, ProxyGroupReconciler.name: 0.05}
+)
+"""For how many seconds changes of names, of what egress Pods wait for, and of what a ProxyGroup serves are gathered, so
+that a burst of changes is reconciled once."""
 
 
 async def run(settings: Settings) -> None:
@@ -115,6 +121,7 @@ async def run(settings: Settings) -> None:
             configuration, reload=lambda: load_configuration(settings.kubeconfig), observe=to_kubernetes
         ) as client,
         aiohttp.ClientSession(trust_env=True) as session,
+        health_session() as to_proxies,
     ):
         cache = Cache(sources(settings.namespace, settings.watch_namespaces))
         registry.register(CacheMetrics(cache))
@@ -130,12 +137,13 @@ async def run(settings: Settings) -> None:
         preflight = Preflight(own, client, events, settings)
         registry.register(preflight)
         tailnets = Tailnets([Tailnet(own, client, cache, preflight)])
+        prober = Prober(HealthChecks(to_proxies, _probe_observer(registry)).ask)
         manager = Manager(
             cache,
-            reconcilers(client, cache, tailnets, events, settings),
+            reconcilers(client, cache, tailnets, events, prober, settings),
             ControllerMetrics(registry),
             Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
-            times=EnqueueTimes({DNSRecordsReconciler.name: _GATHER, ProxyGroupReconciler.name: _GATHER_GROUP}),
+            times=_GATHER,
             feeds={DEVICE: tailnets},
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
@@ -146,7 +154,7 @@ async def run(settings: Settings) -> None:
                 client,
                 _elector(client, settings) if settings.leader_election else None,
                 before=partial(predecessor.gone, client, own_pod) if settings.pod_name else None,
-                beside=[tailnets.run],
+                beside=[tailnets.run, prober.run],
             )
 
 
@@ -195,7 +203,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
 
 
 def reconcilers(
-    client: KubeClient, cache: Cache, tailnets: Tailnets, events: EventRecorder, settings: Settings
+    client: KubeClient, cache: Cache, tailnets: Tailnets, events: EventRecorder, prober: Prober, settings: Settings
 ) -> list[Reconciler]:
     """Return every reconciler."""
     node_ports = NodePorts(client, settings.namespace)
@@ -216,6 +224,7 @@ def reconcilers(
         ProxyGroupReconciler(proxies, applier),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
+        EgressPodReconciler(cache, applier, client, prober, settings),
         *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),
     ]
 
@@ -230,6 +239,19 @@ def _request_observers(registry: CollectorRegistry) -> list[Callable[[str, str],
         "tsoperator_requests", "Requests by how they were answered.", ["api", "method", "code"], registry=registry
     )
     return [observer("kubernetes"), observer("control")]
+
+
+def _probe_observer(registry: CollectorRegistry) -> Callable[[str], None]:
+    """Return the function that counts what came of requests to the health checks of egress Services."""
+    counter = Counter(
+        "tsoperator_egress_probes",
+        "Requests by which egress Services were asked whether they lead to a Pod, by what came of them.",
+        ["result"],
+        registry=registry,
+    )
+    for each in Answer:
+        counter.labels(each)
+    return lambda result: counter.labels(result).inc()
 
 
 def _identity(crd: Object) -> Object:

@@ -137,8 +137,6 @@ def entry_of(service: Object, cluster_domain: str) -> Entry | None:
     if not (fqdn or ip):
         return None
     ports = service["spec"].get("ports") or ()
-    key = key_of(service)
-    health = next((each["port"] for each in ports if each.get("name") == HEALTH_PORT_NAME), None)
     return Entry(
         fqdn,
         "" if fqdn else ip,
@@ -147,8 +145,15 @@ def entry_of(service: Object, cluster_domain: str) -> Entry | None:
             for each in ports
             if each.get("name") != HEALTH_PORT_NAME
         ),
-        f"http://{key.name}.{key.namespace}.svc.{cluster_domain}:{health}/healthz" if health else "",
+        health_url(service, cluster_domain),
     )
+
+
+def health_url(service: Object, cluster_domain: str) -> str:
+    """Return the URL at which a ClusterIP *service* leads to the health checks of its proxies; empty if it has none."""
+    key, ports = key_of(service), service["spec"].get("ports") or ()
+    port = next((each["port"] for each in ports if each.get("name") == HEALTH_PORT_NAME), None)
+    return f"http://{key.name}.{key.namespace}.svc.{cluster_domain}:{port}/healthz" if port else ""
 
 
 def render_entries(entries: Mapping[str, Entry]) -> str:

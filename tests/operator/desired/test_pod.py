@@ -1,6 +1,7 @@
 import pytest
+from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import Object
-from tsoperator.desired.pod import slim
+from tsoperator.desired.pod import answers_health_checks, has_gate, slim
 
 WHOLE: Object = {
     "apiVersion": "v1",
@@ -54,3 +55,59 @@ def test_a_pod_that_has_not_begun_has_no_address_and_no_containers(status: Objec
     made = slim({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, **status})
     assert made["metadata"] == {**metadata, "ownerReferences": []}
     assert made["status"] == {"podIP": "", "podIPs": [], "containerStatuses": []}
+
+
+GATED: Object = {
+    **WHOLE,
+    "spec": {
+        "nodeName": "worker",
+        "readinessGates": [{"conditionType": "example.org/a"}, {"conditionType": EGRESS_GATE}],
+        "containers": [
+            {"name": "sidecar", "image": "envoy"},
+            {
+                "name": "tailscale",
+                "env": [{"name": "POD_IP", "valueFrom": {}}, {"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"}],
+            },
+        ],
+    },
+    "status": {
+        **WHOLE["status"],
+        "conditions": [{"type": "Ready", "status": "False"}, {"type": EGRESS_GATE, "status": "True"}],
+    },
+}
+
+
+def test_of_a_pod_with_our_gate_is_kept_what_opens_it() -> None:
+    made, plain = slim(GATED), slim(WHOLE)
+    assert made["spec"] == {
+        "readinessGates": [{"conditionType": EGRESS_GATE}],
+        "containers": [{"env": [{"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"}]}],
+    }
+    assert made["status"] == {**plain["status"], "conditions": [{"type": EGRESS_GATE, "status": "True"}]}
+    assert made["metadata"] == plain["metadata"]
+    assert slim(made) == made
+
+
+@pytest.mark.parametrize(
+    ("env", "answers"),
+    [
+        ([{"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"}], True),
+        ([{"name": "TS_ENABLE_HEALTH_CHECK", "value": "false"}], False),
+        ([{"name": "TS_ENABLE_HEALTH_CHECK", "valueFrom": {}}], False),
+        ([{"name": "OTHER", "value": "true"}], False),
+        (None, False),
+    ],
+    ids=str,
+)
+def test_a_variable_tells_whether_a_proxy_answers_health_checks(env: object, answers: bool) -> None:
+    pod = {**GATED, "spec": {**GATED["spec"], "containers": [{"name": "sidecar"}, {"name": "tailscale", "env": env}]}}
+    assert answers_health_checks(pod) is answers_health_checks(slim(pod)) is answers
+
+
+@pytest.mark.parametrize(
+    ("spec", "has"),
+    [(GATED["spec"], True), ({"readinessGates": [{"conditionType": "example.org/a"}]}, False), ({}, False)],
+    ids=["ours", "another", "none"],
+)
+def test_a_pod_has_our_gate_or_not(spec: Object, has: bool) -> None:
+    assert has_gate({**WHOLE, "spec": spec}) is has

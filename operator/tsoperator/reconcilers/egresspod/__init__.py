@@ -1,0 +1,1 @@
+"""Opens the readiness gate of the Pods of egress ProxyGroups."""

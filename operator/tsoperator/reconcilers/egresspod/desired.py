@@ -1,0 +1,174 @@
+"""Decides what has to be so before the readiness gate of an egress Pod opens, and what an answer of a proxy means.
+
+The gate opens when each Service of the group leads to the Pod. So a rollout goes on to the next Pod only when this one
+gets its share of the connections (proxygroup-family.md 10).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from ipaddress import ip_address
+from typing import Final
+
+from tsoperator.api.conditions import TRUE, condition, set_condition
+from tsoperator.api.names import EGRESS_GATE, LABEL_SERVICE_NAME, PARENT_PROXYGROUP
+from tsoperator.api.objects import Key, Object, is_deleting, key_of, labels, uid
+from tsoperator.desired.children import owner_of
+from tsoperator.desired.egressgroup import (
+    Entry,
+    entry_name,
+    health_url,
+    replica_count,
+    served_service,
+)
+from tsoperator.desired.plan import Note, Plan, Refusal
+from tsoperator.desired.pod import answers_health_checks, has_gate
+
+OPENED: Final = "ServicesLeadToPod"
+FAILED: Final = "EgressGateFailed"
+
+_EGRESS: Final = "egress"
+_ROUNDS: Final = 3  # how often each replica is reached, on average, by the requests of one attempt
+_HEADERS: Final = {4: "Pod-IPv4", 6: "Pod-IPv6"}
+_OLD_PROXY: Final = (200, 404)  # how proxies answer that don't say which Pod they are, or that have no such page
+
+
+class Answer(StrEnum):
+    """What came of one request to the health check of a Service."""
+
+    OWN = "own"
+    OTHER = "other"
+    UNHEALTHY = "unhealthy"
+    UNREACHABLE = "unreachable"
+    NO_HEADER = "no_header"
+
+    @property
+    def passes(self) -> bool:
+        """Whether this is enough for the gate: an old proxy doesn't say which Pod it is, so nobody can tell."""
+        return self in (Answer.OWN, Answer.NO_HEADER)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A request to the *url* of the health checks of *service*, which leads to one of the group's Pods.
+
+    *service* is the user's. The Pod that is meant answers with its *address* in the *header*.
+    """
+
+    service: Key
+    url: str
+    header: str
+    address: str
+
+    def answer(self, status: int, given: str | None) -> Answer:
+        """Return what an answer with this HTTP *status* means, if *given* is the value of the header in it."""
+        if given is None:
+            return Answer.NO_HEADER if status in _OLD_PROXY else Answer.UNHEALTHY
+        if not _is_same(given, self.address):
+            return Answer.OTHER
+        return Answer.OWN if status == 200 else Answer.UNHEALTHY
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What has to be so before the gate of the Pod with the UID *pod* opens.
+
+    Each of *checks* has to pass; one attempt makes up to *requests*. The Services *unserved* can't lead to the Pod yet,
+    because it isn't among their endpoints.
+    """
+
+    pod: str
+    checks: frozenset[Check] = frozenset()
+    unserved: frozenset[Key] = frozenset()
+    requests: int = _ROUNDS
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a Pod's ProxyGroup has: its ClusterIP *services*, their *slices*, and the *entries* in its ConfigMap."""
+
+    group: Object | None = None
+    services: Sequence[Object] = ()
+    slices: Sequence[Object] = ()
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+
+def group_of(child: Object) -> str:
+    """Return the name of the ProxyGroup of a Pod or a ConfigMap; empty if it has none."""
+    owner = owner_of(child)
+    return owner.key.name if owner and owner.type == PARENT_PROXYGROUP else ""
+
+
+def is_waiting(pod: Object) -> bool:
+    """Tell whether *pod* waits for its gate to open. Once open it stays open, until another Pod takes its place."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    is_open = any(each["type"] == EGRESS_GATE and each["status"] == TRUE for each in conditions)
+    return bool(group_of(pod)) and has_gate(pod) and not is_open and not is_deleting(pod)
+
+
+def question(pod: Object, observed: Observed, cluster_domain: str) -> Question | None:
+    """Return what has to be so before the gate of *pod* opens; None if nobody can tell before something changes.
+
+    A Service counts while the proxies are told to serve it: its entry is in the ConfigMap. One without a health port
+    can't be asked. Raises ValueError if the address of the Pod is none.
+    """
+    group = observed.group
+    if group is None or group["spec"].get("type") != _EGRESS:
+        return None
+    urls = {
+        key_of(each).name: (served_service(each), url)
+        for each in observed.services
+        if not is_deleting(each)
+        and entry_name(served_service(each)) in observed.entries
+        and (url := health_url(each, cluster_domain))
+    }
+    if not urls or not answers_health_checks(pod):
+        return Question(uid(pod))
+    addresses = [each["ip"] for each in pod["status"]["podIPs"]]
+    if not addresses:
+        return None
+    header = _HEADERS[ip_address(addresses[0]).version]
+    serving = _serving(observed.slices, frozenset(addresses))
+    return Question(
+        uid(pod),
+        frozenset(
+            Check(service, url, header, addresses[0]) for name, (service, url) in urls.items() if name in serving
+        ),
+        frozenset(service for name, (service, _) in urls.items() if name not in serving),
+        _ROUNDS * max(replica_count(group), 1),
+    )
+
+
+def opened(pod: Object, services: int) -> Plan:
+    """Return the plan that opens the gate of *pod*, which is whole; so many *services* were asked."""
+    message = f"{services} Services lead to this Pod" if services else "the gate waits for no Service"
+    status = pod.get("status") or {}
+    made = condition(EGRESS_GATE, True, OPENED, message)
+    return Plan(status={**status, "conditions": set_condition(status.get("conditions") or [], [made], now="")})
+
+
+def failed(_pod: Object, refusal: Refusal) -> Plan:
+    """Return the plan that says by an Event why the gate could not be opened."""
+    return Plan(notes=[Note("Warning", FAILED, refusal.message)], error=refusal.error)
+
+
+def _serving(slices: Iterable[Object], addresses: frozenset[str]) -> set[str]:
+    """Return the names of the ClusterIP Services that have one of *addresses* among their endpoints."""
+    return {
+        labels(each).get(LABEL_SERVICE_NAME, "")
+        for each in slices
+        if not is_deleting(each)
+        and any(
+            (endpoint.get("conditions") or {}).get("ready") is not False
+            and not addresses.isdisjoint(endpoint["addresses"])
+            for endpoint in each.get("endpoints") or ()
+        )
+    }
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Tell whether two texts are the same address, which IPv6 lets one write in several ways."""
+    try:
+        return ip_address(one) == ip_address(other)
+    except ValueError:
+        return False

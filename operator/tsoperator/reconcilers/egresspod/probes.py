@@ -1,0 +1,189 @@
+"""Asks Services in the background whether they lead to a Pod, and remembers which of them have done so."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import aiohttp
+
+from tsoperator.api.objects import Key
+from tsoperator.reconcilers.egresspod.desired import Answer, Check, Question
+from tsoperator.runtime.workqueue import Backoff
+
+log = logging.getLogger(__name__)
+
+TIMEOUT: Final = 3.0
+"""Seconds that one request may take."""
+
+_NAMED: Final = 10  # how many Services a warning names
+
+Ask = Callable[[Check], Awaitable[Answer]]
+"""Makes one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a Pod is asked about: *at_once* Services at a time. An attempt that failed is repeated after *backoff*.
+
+    A Pod that has waited for *slow* seconds is worth a warning.
+    """
+
+    at_once: int = 8
+    backoff: Backoff = field(default_factory=lambda: Backoff(first=0.05, cap=2.0))
+    slow: float = 60.0
+
+
+class HealthChecks:
+    """Makes the requests. Each has a connection of its own, so that it may reach any Pod of the Service."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        observe: Callable[[Answer], None] = lambda answer: None,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        """*session* keeps no connection open. *observe* is called with each answer."""
+        self._session = session
+        self._observe = observe
+        self._limits = aiohttp.ClientTimeout(total=timeout)
+
+    async def ask(self, check: Check) -> Answer:
+        """Make one request and return what came of it."""
+        answer = await self._answer(check)
+        self._observe(answer)
+        return answer
+
+    async def _answer(self, check: Check) -> Answer:
+        try:
+            async with self._session.get(check.url, timeout=self._limits, allow_redirects=False) as response:
+                return check.answer(response.status, response.headers.get(check.header))
+        except (aiohttp.ClientError, TimeoutError):
+            return Answer.UNREACHABLE
+
+
+def health_session() -> aiohttp.ClientSession:
+    """Return a session for `HealthChecks`."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0), trust_env=True)
+
+
+@dataclass(slots=True)
+class _Watch:
+    """A Pod that waits: the *question* about it, the checks that have *passed*, and the tasks of the others."""
+
+    pod: Key
+    question: Question
+    turns: asyncio.Semaphore
+    ended: "asyncio.Future[None]"
+    passed: set[Check] = field(default_factory=set)
+    begun: "asyncio.Queue[Check]" = field(default_factory=asyncio.Queue)
+    asking: "dict[Check, asyncio.Task[None] | None]" = field(default_factory=dict)
+    task: "asyncio.Task[None] | None" = None
+    warning: asyncio.TimerHandle | None = None
+
+    @property
+    def left(self) -> frozenset[Check]:
+        """The checks that have not passed."""
+        return self.question.checks - self.passed
+
+
+class Prober:
+    """Asks about the Pods that wait, while `run` runs. No reconcile waits for it."""
+
+    def __init__(self, ask: Ask, pace: Pace | None = None) -> None:
+        self._ask = ask
+        self._pace = pace or Pace()
+        self._watches: dict[Key, _Watch] = {}
+        self._begun: asyncio.Queue[_Watch] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    watch = await self._begun.get()
+                    if self._watches.get(watch.pod) is watch:
+                        watch.task = tasks.create_task(self._watch(watch))
+        finally:
+            for pod in [*self._watches]:
+                self.forget(pod)
+
+    def follow(self, pod: Key, question: Question) -> "asyncio.Future[None] | None":
+        """Ask *question* about *pod*, in place of the one before; return what ends when all of its checks have passed.
+
+        Return None if they have passed already.
+        """
+        watch = self._watches.get(pod)
+        if watch is None or watch.question.pod != question.pod:
+            self.forget(pod)
+            watch = self._begin(pod, question)
+        watch.question = question
+        watch.passed &= question.checks
+        for check in watch.asking.keys() - question.checks:
+            if task := watch.asking.pop(check):
+                task.cancel()
+        for check in watch.left - watch.asking.keys():
+            watch.asking[check] = None
+            watch.begun.put_nowait(check)
+        if not watch.left:
+            return None
+        if watch.ended.done():
+            watch.ended = asyncio.get_running_loop().create_future()
+        return watch.ended
+
+    def forget(self, pod: Key) -> None:
+        """Ask no more about *pod*."""
+        watch = self._watches.pop(pod, None)
+        if watch is None:
+            return
+        if watch.warning is not None:
+            watch.warning.cancel()
+        if watch.task is not None:
+            watch.task.cancel()
+
+    def _begin(self, pod: Key, question: Question) -> _Watch:
+        loop = asyncio.get_running_loop()
+        watch = _Watch(pod, question, asyncio.Semaphore(self._pace.at_once), loop.create_future())
+        watch.warning = loop.call_later(self._pace.slow, self._warn, watch)
+        self._watches[pod] = watch
+        self._begun.put_nowait(watch)
+        return watch
+
+    async def _watch(self, watch: _Watch) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                check = await watch.begun.get()
+                if check in watch.asking and watch.asking[check] is None:
+                    watch.asking[check] = tasks.create_task(self._pass(watch, check))
+
+    async def _pass(self, watch: _Watch, check: Check) -> None:
+        """Repeat *check* until it passes."""
+        failures = 0
+        while not await self._attempt(watch, check):
+            await asyncio.sleep(self._pace.backoff.delay(failures))
+            failures += 1
+        del watch.asking[check]
+        watch.passed.add(check)
+        if not watch.left and not watch.ended.done():
+            watch.ended.set_result(None)
+
+    async def _attempt(self, watch: _Watch, check: Check) -> bool:
+        """Make requests until one reaches the Pod, fails, or enough have reached other Pods; tell whether it passes."""
+        async with watch.turns:
+            for _ in range(watch.question.requests):
+                answer = await self._ask(check)
+                if answer is not Answer.OTHER:
+                    return answer.passes
+        return False
+
+    def _warn(self, watch: _Watch) -> None:
+        late = sorted({check.service for check in watch.left} | watch.question.unserved)
+        if late:
+            log.warning(
+                "Pod %s has waited for %g s to become ready: %d of its egress Services don't lead to it yet: %s",
+                watch.pod,
+                self._pace.slow,
+                len(late),
+                ", ".join(map(str, late[:_NAMED])) + (", …" if late[_NAMED:] else ""),
+            )

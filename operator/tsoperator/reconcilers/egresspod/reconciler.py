@@ -1,0 +1,97 @@
+"""Looks, decides, acts and reports for one egress Pod at a time."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    ENDPOINTSLICE,
+    POD,
+    PROXYGROUP,
+    SERVICE,
+    Key,
+    Object,
+    Resource,
+    is_deleting,
+    key_of,
+    uid,
+)
+from tsoperator.desired.children import BY_OWNER
+from tsoperator.desired.egressgroup import BY_SERVING_GROUP, by_serving_group, config_name, entries_of, group_owner
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import NotFound
+from tsoperator.reconcilers.egresspod import desired
+from tsoperator.reconcilers.egresspod.probes import Prober
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.result import DONE, Pending, Result
+from tsoperator.settings import Settings
+
+
+class EgressPodReconciler:
+    """Opens the readiness gate of a Pod when each egress Service of its ProxyGroup leads to it.
+
+    The prober asks the Services in the background. The key of the Pod is handed out again when all have been found to
+    lead to it. Only Pods whose gate is closed are enqueued when something else changes.
+    """
+
+    name = "egresspod"
+
+    def __init__(self, cache: Cache, applier: Applier, client: KubeClient, prober: Prober, settings: Settings) -> None:
+        self._cache = cache
+        self._applier = applier
+        self._client = client
+        self._prober = prober
+        self._settings = settings
+        self.watches: Mapping[Resource, Mapper] = {
+            POD: lambda pod: (key_of(pod),) if desired.group_of(pod) else (),
+            PROXYGROUP: lambda group: self._waiting(key_of(group).name),
+            CONFIGMAP: lambda config: self._waiting(desired.group_of(config)),
+            SERVICE: self._waiting_behind,
+            ENDPOINTSLICE: self._waiting_behind,
+        }
+
+    async def reconcile(self, key: Key) -> Result:
+        """Open the gate of the Pod named *key* if it is time. Raises Pending while its Services are asked."""
+        pod = self._cache.get(POD, key)
+        question = self._question(pod) if pod is not None and desired.is_waiting(pod) else None  # look, decide
+        if question is None:
+            self._prober.forget(key)
+            return DONE
+        if (asking := self._prober.follow(key, question)) is not None:
+            raise Pending(asking)
+        if question.unserved:
+            return DONE  # a change of an EndpointSlice enqueues the Pod
+        return await self._open(key, question)  # report
+
+    def _question(self, pod: Object) -> desired.Question | None:
+        group = desired.group_of(pod)
+        config = self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(group)))
+        observed = desired.Observed(
+            self._cache.get(PROXYGROUP, Key("", group)),
+            self._cache.indexed(SERVICE, BY_SERVING_GROUP, group),
+            self._cache.indexed(ENDPOINTSLICE, BY_SERVING_GROUP, group),
+            entries_of(config),
+        )
+        return desired.question(pod, observed, self._settings.cluster_domain)
+
+    async def _open(self, key: Key, question: desired.Question) -> Result:
+        """Write the condition on the live Pod, because the cache keeps only a part of its status."""
+        with suppress(NotFound):  # it has gone, or has gone meanwhile
+            pod = await self._client.get(POD, key)
+            if uid(pod) == question.pod and not is_deleting(pod):
+                plan = desired.opened(pod, len(question.checks))
+                return await self._applier.report(pod, plan, desired.failed)
+        return DONE
+
+    def _waiting(self, group: str) -> Iterable[Key]:
+        """Return the Pods of *group* whose gate is closed."""
+        pods = self._cache.indexed(POD, BY_OWNER, str(group_owner(group)))
+        return [key_of(pod) for pod in pods if desired.is_waiting(pod)]
+
+    def _waiting_behind(self, child: Object) -> Iterable[Key]:
+        """Map a ClusterIP Service or an EndpointSlice of an egress Service to the Pods that wait for it."""
+        if key_of(child).namespace != self._settings.namespace:
+            return ()
+        return [pod for group in by_serving_group(child) for pod in self._waiting(group)]

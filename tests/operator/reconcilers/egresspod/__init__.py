@@ -1,0 +1,1 @@
+"""Tests of the readiness gate of egress Pods."""

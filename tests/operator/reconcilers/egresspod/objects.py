@@ -1,0 +1,75 @@
+"""What the tests of the gate look at: a Pod that waits, its ProxyGroup, and what that serves."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tsoperator.api.names import EGRESS_GATE, HEALTH_PORT_NAME, LABEL_SERVICE_NAME
+from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, PROXYGROUP, SERVICE, Key, Object
+from tsoperator.desired.egressgroup import Entry, group_owner, render_entries
+
+from tests.support.objects import OPERATOR_NAMESPACE, obj
+
+GROUP = "foo"
+POD_IP = "192.0.2.7"
+USER = Key("default", "db")
+HEALTH = {"name": HEALTH_PORT_NAME, "protocol": "TCP", "port": 9002, "targetPort": 9002}
+
+
+def group(replicas: int | None = None, type_: str = "egress") -> Object:
+    """A ProxyGroup."""
+    return obj(
+        PROXYGROUP, Key("", GROUP), {"spec": {"type": type_, **({} if replicas is None else {"replicas": replicas})}}
+    )
+
+
+def pod(*ips: str, env: str = "true", status: Object | None = None, **metadata: Any) -> Object:
+    """A Pod of the group with the addresses *ips*, whose gate is closed."""
+    variables = [{"name": "TS_USERSPACE", "value": "false"}, {"name": "TS_ENABLE_HEALTH_CHECK", "value": env}]
+    content = {
+        "spec": {
+            "readinessGates": [{"conditionType": EGRESS_GATE}],
+            "containers": [{"name": "tailscale", "image": "tailscale/tailscale", "env": variables}],
+        },
+        "status": {"podIP": ips[0] if ips else "", "podIPs": [{"ip": ip} for ip in ips], **(status or {})},
+    }
+    labelled = {"labels": group_owner(GROUP).labels, **metadata}
+    return obj(POD, Key(OPERATOR_NAMESPACE, f"{GROUP}-0"), content, **labelled)
+
+
+def gate(status: str) -> Object:
+    """The status of a Pod with the condition of the gate."""
+    return {"conditions": [{"type": "Initialized", "status": "True"}, {"type": EGRESS_GATE, "status": status}]}
+
+
+def service(user: Key = USER, health: Object | None = HEALTH, **metadata: Any) -> Object:
+    """The ClusterIP Service of the user's Service *user*."""
+    ports = [{"name": "sql", "protocol": "TCP", "port": 5432, "targetPort": 10437}, *([health] if health else [])]
+    key = Key(OPERATOR_NAMESPACE, f"ts-{user.name}")
+    return obj(SERVICE, key, {"spec": {"ports": ports}}, labels=_served(user), **metadata)
+
+
+def endpoints(*ips: str, user: Key = USER, ready: bool | None = True, **metadata: Any) -> Object:
+    """An EndpointSlice of the ClusterIP Service of *user*."""
+    conditions = {} if ready is None else {"ready": ready, "serving": ready, "terminating": False}
+    marks = {**_served(user), LABEL_SERVICE_NAME: f"ts-{user.name}"}
+    content = {"endpoints": [{"addresses": [ip], "conditions": conditions} for ip in ips]}
+    return obj(ENDPOINTSLICE, Key(OPERATOR_NAMESPACE, f"ts-{user.name}-ipv4"), content, labels=marks, **metadata)
+
+
+def config(users: Sequence[Key]) -> Object:
+    """The ConfigMap of the group with entries for *users*."""
+    entries = {f"{user.namespace}-{user.name}": Entry("", "100.64.0.1", frozenset()) for user in users}
+    key = Key(OPERATOR_NAMESPACE, f"{GROUP}-egress-config")
+    marks = group_owner(GROUP).labels
+    return obj(CONFIGMAP, key, {"binaryData": {"egress-services": render_entries(entries)}}, labels=marks)
+
+
+def _served(user: Key) -> dict[str, str]:
+    return {
+        "tailscale.com/managed": "true",
+        "tailscale.com/parent-resource-type": "svc",
+        "tailscale.com/parent-resource": user.name,
+        "tailscale.com/parent-resource-ns": user.namespace,
+        "tailscale.com/proxy-group": GROUP,
+        "tailscale.com/svc-type": "egress",
+    }

@@ -1,0 +1,199 @@
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.names import EGRESS_GATE
+from tsoperator.api.objects import Key, Object
+from tsoperator.desired.egressgroup import Entry
+from tsoperator.desired.plan import Note, Plan, Refusal
+from tsoperator.desired.pod import slim
+from tsoperator.reconcilers.egresspod import desired
+from tsoperator.reconcilers.egresspod.desired import Answer, Check, Observed, Question
+
+from tests.operator.reconcilers.egresspod.objects import (
+    GROUP,
+    HEALTH,
+    POD_IP,
+    USER,
+    config,
+    endpoints,
+    gate,
+    group,
+    pod,
+    service,
+)
+from tests.support.objects import status_of
+
+GOING = "2030-01-01T00:00:00Z"
+POD_IP6 = "2001:db8::7"
+WEB = Key("shop", "web")
+CHECK = Check(USER, "http://ts-db.tailscale.svc.cluster.local:9002/healthz", "Pod-IPv4", POD_IP)
+CHECK6 = replace(CHECK, header="Pod-IPv6", address=POD_IP6)
+OF_WEB = replace(CHECK, service=WEB, url="http://ts-web.tailscale.svc.cluster.local:9002/healthz")
+
+
+class Waits(NamedTuple):
+    name: str
+    pod: Object
+    waits: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Waits("closed", pod(POD_IP), True),
+        Waits("closed by somebody", pod(POD_IP, status=gate("False")), True),
+        Waits("open", pod(POD_IP, status=gate("True")), False),
+        Waits("going", pod(POD_IP, deletionTimestamp=GOING), False),
+        Waits("of no group", pod(POD_IP, labels={}), False),
+        Waits("without a gate", {**pod(POD_IP), "spec": {"containers": []}}, False),
+        Waits("with another gate", {**pod(POD_IP), "spec": {"readinessGates": [{"conditionType": "a/b"}]}}, False),
+    ],
+    ids=lambda case: case.name,
+)
+@pytest.mark.parametrize("kept", [slim, lambda obj: obj], ids=["slim", "whole"])
+def test_a_pod_waits_while_its_gate_is_closed(case: Waits, kept: Callable[[Object], Object]) -> None:
+    assert desired.is_waiting(kept(case.pod)) == case.waits
+
+
+class Asked(NamedTuple):
+    """A Pod and what its group has, and what is asked and what has to come before its gate opens."""
+
+    name: str
+    checks: Sequence[Check] = ()
+    unserved: Sequence[Key] = ()
+    waiting: Object = pod(POD_IP)
+    services: Sequence[Object] = (service(),)
+    slices: Sequence[Object] = (endpoints(POD_IP),)
+    served: Sequence[Key] = (USER, WEB)
+
+
+ASKED = [
+    Asked("one Service", [CHECK]),
+    Asked("no Service", services=()),
+    Asked("a Service that goes", services=[service(deletionTimestamp=GOING)]),
+    Asked("a Service that the proxies are not told of", served=()),
+    Asked("no health port", services=[service(health=None)]),
+    Asked(
+        "another health port",
+        [replace(CHECK, url=CHECK.url.replace("9002", "9010"))],
+        services=[service(health={**HEALTH, "port": 9010})],
+    ),
+    Asked("no EndpointSlice", unserved=[USER], slices=()),
+    Asked("an EndpointSlice that goes", unserved=[USER], slices=[endpoints(POD_IP, deletionTimestamp=GOING)]),
+    Asked("no endpoint", unserved=[USER], slices=[endpoints()]),
+    Asked("another Pod's endpoint", unserved=[USER], slices=[endpoints("192.0.2.8")]),
+    Asked("the second endpoint", [CHECK], slices=[endpoints("192.0.2.8", POD_IP)]),
+    Asked("an endpoint that isn't ready", unserved=[USER], slices=[endpoints(POD_IP, ready=False)]),
+    Asked("an endpoint that doesn't say whether", [CHECK], slices=[endpoints(POD_IP, ready=None)]),
+    Asked(
+        "two Services, one of them served",
+        [CHECK],
+        [WEB],
+        services=[service(), service(WEB)],
+        slices=[endpoints(POD_IP)],
+    ),
+    Asked(
+        "two Services",
+        [CHECK, OF_WEB],
+        services=[service(), service(WEB)],
+        slices=[endpoints(POD_IP), endpoints(POD_IP, user=WEB)],
+    ),
+    Asked("IPv6", [CHECK6], waiting=pod(POD_IP6), slices=[endpoints(POD_IP6)]),
+    Asked("both families, IPv6 first", [CHECK6], waiting=pod(POD_IP6, POD_IP)),
+    Asked("both families, IPv4 first", [CHECK], waiting=pod(POD_IP, POD_IP6), slices=[endpoints(POD_IP6)]),
+    Asked("a proxy without health checks", waiting=pod(POD_IP, env="false"), slices=()),
+    Asked("a bad address that nobody needs", waiting=pod("nonsense"), services=()),
+]
+
+
+@pytest.mark.parametrize("case", ASKED, ids=lambda case: case.name)
+def test_each_served_service_is_asked(case: Asked) -> None:
+    observed = Observed(group(), case.services, case.slices, entries(case.served))
+    wanted = Question("foo-0-uid", frozenset(case.checks), frozenset(case.unserved))
+    made = desired.question(slim(case.waiting), observed, "cluster.local")
+    assert made is not None
+    assert replace(made, requests=wanted.requests) == wanted
+
+
+def entries(served: Sequence[Key]) -> dict[str, Entry]:
+    """The entries of the ConfigMap for *served*."""
+    return {f"{key.namespace}-{key.name}": Entry("", "100.64.0.1", frozenset()) for key in served}
+
+
+@pytest.mark.parametrize(("replicas", "requests"), [(None, 6), (0, 3), (1, 3), (3, 9)])
+def test_an_attempt_makes_three_requests_a_replica(replicas: int | None, requests: int) -> None:
+    observed = Observed(group(replicas), [service()], [endpoints(POD_IP)], entries([USER]))
+    made = desired.question(pod(POD_IP), observed, "cluster.local")
+    assert made is not None
+    assert made.requests == requests
+
+
+@pytest.mark.parametrize(
+    ("found", "ips"), [(None, [POD_IP]), (group(type_="ingress"), [POD_IP]), (group(), [])],
+    ids=["no group", "a group of another type", "no address"],
+)  # fmt: skip
+def test_nobody_can_tell_before_something_changes(found: Object | None, ips: Sequence[str]) -> None:
+    observed = Observed(found, [service()], [endpoints(POD_IP)], entries([USER]))
+    assert desired.question(slim(pod(*ips)), observed, "cluster.local") is None
+
+
+def test_a_bad_address_is_an_error() -> None:
+    with pytest.raises(ValueError, match="nonsense"):
+        desired.question(pod("nonsense"), Observed(group(), [service()], [], entries([USER])), "cluster.local")
+
+
+class Answered(NamedTuple):
+    status: int
+    header: str | None
+    means: Answer
+    check: Check = CHECK
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Answered(200, POD_IP, Answer.OWN),
+        Answered(503, POD_IP, Answer.UNHEALTHY),
+        Answered(200, "192.0.2.8", Answer.OTHER),
+        Answered(503, "192.0.2.8", Answer.OTHER),
+        Answered(200, "", Answer.OTHER),
+        Answered(200, None, Answer.NO_HEADER),
+        Answered(404, None, Answer.NO_HEADER),
+        Answered(503, None, Answer.UNHEALTHY),
+        Answered(302, None, Answer.UNHEALTHY),
+        Answered(200, "2001:DB8:0::7", Answer.OWN, CHECK6),
+        Answered(200, "2001:db8::8", Answer.OTHER, CHECK6),
+    ],
+)
+def test_an_answer_tells_which_pod_gave_it(case: Answered) -> None:
+    assert case.check.answer(case.status, case.header) is case.means
+
+
+def test_the_answers_of_the_pod_and_of_an_old_proxy_pass() -> None:
+    assert [each for each in Answer if each.passes] == [Answer.OWN, Answer.NO_HEADER]
+
+
+@pytest.mark.parametrize("before", [{}, gate("False")], ids=["no condition", "closed by somebody"])
+@pytest.mark.parametrize(("services", "words"), [(0, "no Service"), (3, "3 Services")])
+def test_the_gate_opens_beside_the_other_conditions(before: Object, services: int, words: str) -> None:
+    plan = desired.opened(pod(POD_IP, status=before), services)
+    status = status_of(plan)
+    conditions = {each["type"]: each for each in status["conditions"]}
+    assert plan == Plan(status=status)
+    assert status["podIP"] == POD_IP
+    assert conditions.keys() == {EGRESS_GATE, *(each["type"] for each in before.get("conditions", ()))}
+    assert conditions[EGRESS_GATE]["status"] == "True"
+    assert words in conditions[EGRESS_GATE]["message"]
+
+
+def test_a_refusal_is_told_by_an_event() -> None:
+    refusal = Refusal("no status for you", error=ValueError("403"))
+    wanted = Plan(notes=[Note("Warning", "EgressGateFailed", "no status for you")], error=refusal.error)
+    assert desired.failed(pod(POD_IP), refusal) == wanted
+
+
+@pytest.mark.parametrize(("child", "name"), [(pod(), GROUP), (config([]), GROUP), (service(), "")])
+def test_a_child_of_a_group_leads_to_it(child: Object, name: str) -> None:
+    assert desired.group_of(child) == name

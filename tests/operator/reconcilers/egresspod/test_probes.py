@@ -1,0 +1,334 @@
+"""The prober in virtual time, and its requests to a server on loopback."""
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+from aiohttp import web
+from tsoperator.api.objects import Key
+from tsoperator.reconcilers.egresspod.desired import Answer, Check, Question
+from tsoperator.reconcilers.egresspod.probes import HealthChecks, Pace, Prober, health_session
+from tsoperator.runtime.workqueue import Backoff
+
+from tests.support.cluster import Handler, running, serving
+from tests.support.virtual_time import in_virtual_time, now
+
+POD = Key("tailscale", "foo-0")
+PACE = Pace(backoff=Backoff(0.05, 2.0, jitter=lambda: 1.0))
+OWN, OTHER, UNHEALTHY, UNREACHABLE, NO_HEADER = Answer
+
+
+def check(name: str) -> Check:
+    """A check of the Service *name*."""
+    return Check(Key("default", name), f"http://{name}.example.org/healthz", "Pod-IPv4", "192.0.2.7")
+
+
+def question(*names: str, pod: str = "uid-1", requests: int = 6) -> Question:
+    """A question about a Pod: whether the Services *names* lead to it."""
+    return Question(pod, frozenset(map(check, names)), requests=requests)
+
+
+class Services:
+    """Services that answer as they are told to, each answer after *seconds*; the last one again and again."""
+
+    def __init__(self, seconds: float = 0.0, /, **answers: Sequence[Answer]) -> None:
+        self.asked: list[tuple[float, str]] = []
+        self.most = 0
+        self._now = 0
+        self._seconds = seconds
+        self._answers = {name: list(given) for name, given in answers.items()}
+        self.prober = Prober(self.ask, PACE)
+
+    @property
+    def times(self) -> list[float]:
+        """When any of them was asked."""
+        return [round(time, 3) for time, _ in self.asked]
+
+    async def ask(self, wanted: Check) -> Answer:
+        name = wanted.service.name
+        self.asked.append((now(), name))
+        self._now += 1
+        self.most = max(self.most, self._now)
+        try:
+            await asyncio.sleep(self._seconds)
+        finally:
+            self._now -= 1
+        answers = self._answers.get(name, [OWN])
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    async def pass_all(self, wanted: Question) -> None:
+        """Ask until all have passed, as a reconcile does whose key comes back."""
+        while (left := self.prober.follow(POD, wanted)) is not None:
+            await left
+
+
+@asynccontextmanager
+async def asking(services: Services) -> AsyncIterator[Prober]:
+    """Let the prober of *services* run until the end of the block."""
+    async with running(services.prober.run()):
+        yield services.prober
+
+
+class Attempts(NamedTuple):
+    """What a Service answers, and when it is asked."""
+
+    answers: Sequence[Answer]
+    times: Sequence[float]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Attempts([OWN], [0]),
+        Attempts([NO_HEADER], [0]),
+        Attempts([OTHER] * 5 + [OWN], [0] * 6),
+        Attempts([OTHER] * 8 + [OWN], [0] * 6 + [0.05] * 3),
+        Attempts([UNHEALTHY] * 2 + [OWN], [0, 0.05, 0.15]),
+        Attempts([UNREACHABLE, UNHEALTHY, OTHER, OWN], [0, 0.05, 0.15, 0.15]),
+        Attempts([UNREACHABLE] * 8 + [OWN], [0, 0.05, 0.15, 0.35, 0.75, 1.55, 3.15, 5.15, 7.15]),
+    ],
+    ids=lambda case: " ".join(case.answers),
+)
+@in_virtual_time
+async def test_a_service_is_asked_until_it_leads_to_the_pod(case: Attempts) -> None:
+    services = Services(db=case.answers)
+    async with asking(services):
+        await services.pass_all(question("db"))
+    assert services.times == case.times
+
+
+@in_virtual_time
+async def test_eight_services_are_asked_at_a_time() -> None:
+    names = [f"s{number}" for number in range(20)]
+    services = Services(1.0)
+    async with asking(services):
+        await services.pass_all(question(*names))
+        assert now() == 3
+    assert services.most == 8
+    assert sorted(name for _, name in services.asked) == sorted(names)
+
+
+@in_virtual_time
+async def test_a_service_that_is_tried_again_leaves_its_turn_to_others() -> None:
+    names = [f"s{number}" for number in range(8)]
+    services = Services(**{name: [UNREACHABLE] * 7 + [OWN] for name in names})
+    async with asking(services) as prober:
+        prober.follow(POD, question(*names))
+        await asyncio.sleep(0.01)
+        prober.follow(POD, question(*names, "late"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert services.asked[-1] == (0.01, "late")
+
+
+@in_virtual_time
+async def test_a_service_that_passed_is_not_asked_again() -> None:
+    services = Services(slow=[UNREACHABLE] * 3 + [OWN])
+    async with asking(services):
+        await services.pass_all(question("db", "slow"))
+        await services.pass_all(question("db", "slow"))
+        await services.pass_all(question("db", "new"))
+    assert [name for _, name in services.asked if name != "slow"] == ["db", "new"]
+
+
+@in_virtual_time
+async def test_pods_are_asked_about_side_by_side() -> None:
+    services = Services(1.0)
+    async with asking(services) as prober:
+        pods = [prober.follow(Key("tailscale", f"foo-{number}"), question(f"s{number}")) for number in range(20)]
+        await asyncio.gather(*(left for left in pods if left is not None))
+        assert now() == 1
+
+
+class Ends(NamedTuple):
+    """How the requests about a Pod end: with another question, none (forgotten), or the end of the program."""
+
+    name: str
+    question: Question | None
+    asked: Iterable[str] = ()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Ends("the Pod is gone", None),
+        Ends("the Service is gone", question()),
+        Ends("another Pod has the name", question("new", pod="uid-2"), ["new"]),
+        Ends("another Service", question("new"), ["new"]),
+    ],
+    ids=lambda case: case.name,
+)
+@in_virtual_time
+async def test_the_requests_end_with_their_reason(case: Ends) -> None:
+    services = Services(1.0, db=[UNREACHABLE], new=[OWN])
+    async with asking(services) as prober:
+        prober.follow(POD, question("db"))
+        await asyncio.sleep(5)
+        services.asked.clear()
+        if case.question:
+            prober.follow(POD, case.question)
+        else:
+            prober.forget(POD)
+        await asyncio.sleep(10)
+    assert [name for _, name in services.asked] == [*case.asked]
+
+
+@in_virtual_time
+async def test_the_requests_end_with_the_leadership() -> None:
+    services = Services(1.0, db=[UNREACHABLE])
+    async with asking(services) as prober:
+        prober.follow(POD, question("db"))
+        await asyncio.sleep(5)
+    services.asked.clear()
+    await asyncio.sleep(100)
+    assert services.asked == []
+
+
+@in_virtual_time
+async def test_the_services_of_another_pod_are_asked_anew() -> None:
+    services = Services()
+    async with asking(services):
+        await services.pass_all(question("db"))
+        await services.pass_all(question("db", pod="uid-2"))
+    assert len(services.asked) == 2
+
+
+@in_virtual_time
+async def test_a_service_that_comes_back_is_asked_by_one_task() -> None:
+    services = Services(db=[UNREACHABLE, OWN])
+    async with asking(services) as prober:
+        for names in (["db"], [], ["db"], [], ["db"]):
+            prober.follow(POD, question(*names))
+        await services.pass_all(question("db"))
+    assert services.times == [0, 0.05]
+
+
+def many(left: int) -> Question:
+    """A question of which so many Services are unserved."""
+    return replace(question(), unserved=frozenset(Key("default", f"s{number:02}") for number in range(left)))
+
+
+class Warned(NamedTuple):
+    question: Question
+    words: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Warned(
+            replace(question("db", "web"), unserved=frozenset([Key("a", "b")])),
+            "2 of its egress Services don't lead to it yet: a/b, default/db",
+        ),
+        Warned(many(10), "10 of its .*default/s09"),
+        Warned(many(11), "11 of its .*default/s09, …"),
+    ],
+    ids=lambda case: case.words,
+)
+def test_a_pod_that_waits_for_a_minute_is_told_of_once(case: Warned, caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def follow() -> None:
+        services = Services(db=[UNREACHABLE])
+        async with asking(services) as prober:
+            prober.follow(POD, case.question)
+            await asyncio.sleep(59.9)
+            assert not caplog.records
+            await asyncio.sleep(1000)
+
+    follow()
+    [record] = caplog.records
+    assert (record.levelno, record.name) == (logging.WARNING, "tsoperator.reconcilers.egresspod.probes")
+    assert re.fullmatch(f"Pod tailscale/foo-0 has waited for 60 s to become ready: {case.words}", record.getMessage())
+
+
+def test_a_pod_that_is_ready_in_time_is_not_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    @in_virtual_time
+    async def follow() -> None:
+        services = Services(db=[UNREACHABLE])
+        async with asking(services) as prober:
+            prober.follow(POD, question("db"))
+            prober.follow(Key("tailscale", "foo-1"), question("web"))
+            await asyncio.sleep(59.9)
+            prober.forget(POD)
+            await asyncio.sleep(10)
+
+    follow()
+    assert not caplog.records
+
+
+def answering(status: int, headers: dict[str, str], connections: list[object] | None = None) -> Handler:
+    """A proxy that answers so, and notes the connections."""
+
+    async def handle(request: web.Request) -> web.Response:
+        if connections is not None:
+            connections.append(request.transport.get_extra_info("peername") if request.transport else None)
+        return web.Response(status=status, headers=headers, text="ok")
+
+    return handle
+
+
+class Answered(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    means: Answer
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Answered(200, {"Pod-IPv4": "192.0.2.7", "Pod-IPv6": "2001:db8::7"}, OWN),
+        Answered(200, {"pod-ipv4": "192.0.2.8"}, OTHER),
+        Answered(200, {}, NO_HEADER),
+        Answered(503, {"Pod-IPv4": "192.0.2.7"}, UNHEALTHY),
+        Answered(302, {"Location": "http://192.0.2.99/"}, UNHEALTHY),
+    ],
+    ids=lambda case: f"{case.status} {case.headers}",
+)
+async def test_a_request_has_an_answer(case: Answered) -> None:
+    counted: list[Answer] = []
+    async with serving(answering(case.status, case.headers)) as url, health_session() as session:
+        checks = HealthChecks(session, counted.append)
+        assert await checks.ask(replace(check("db"), url=f"{url}/healthz")) is case.means
+    assert counted == [case.means]
+
+
+async def test_each_request_has_a_connection_of_its_own() -> None:
+    connections: list[object] = []
+    async with serving(answering(200, {}, connections)) as url, health_session() as session:
+        for _ in range(3):
+            await HealthChecks(session).ask(replace(check("db"), url=url))
+    assert len(set(connections)) == 3
+
+
+async def test_a_server_that_does_not_answer_is_unreachable() -> None:
+    async def hang(_request: web.Request) -> web.Response:
+        await asyncio.sleep(30)
+        raise AssertionError
+
+    async with serving(hang) as url, health_session() as session:
+        ask = HealthChecks(session, timeout=0.05).ask
+        assert await ask(replace(check("db"), url=url)) is UNREACHABLE
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/healthz", "http://[bad", "http:///"])
+async def test_a_url_that_leads_nowhere_is_unreachable(url: str) -> None:
+    async with health_session() as session:
+        assert await HealthChecks(session).ask(replace(check("db"), url=url)) is UNREACHABLE
+
+
+async def test_the_requests_take_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        asked.append(str(request.url))
+        return web.Response(headers={"Pod-IPv4": "192.0.2.7"})
+
+    async with serving(handle) as url, health_session() as session:
+        monkeypatch.setenv("http_proxy", url)
+        assert await HealthChecks(session).ask(check("db")) is OWN
+    assert asked == ["http://db.example.org/healthz"]
