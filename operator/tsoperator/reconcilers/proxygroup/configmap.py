@@ -31,9 +31,13 @@ _NOTHING: Final = len("{}")
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of a ConfigMap by name, and how many more it has no room for."""
+    """The entries of a ConfigMap by name, and how many more it has no room for.
+
+    *document* is how they are stored; it is empty if they are there already.
+    """
 
     chosen: Mapping[str, Entry]
+    document: str = ""
     left_out: int = 0
 
 
@@ -53,9 +57,10 @@ def entries(services: Iterable[Object], live: Object | None, cluster_domain: str
         entry = entry_of(first(candidates) or candidates[0], cluster_domain) or there.get(name)
         if entry is not None:
             found[name] = entry
-    if found == there or len(render_entries(found)) <= SIZE_MAX:
+    if found == there:
         return Entries(found)
-    return _fitting(found, there, by_name)
+    document = render_entries(found)
+    return Entries(found, document) if len(document) <= SIZE_MAX else _fitting(found, there, by_name)
 
 
 def configmap_steps(wanted: Object, live: Object | None, found: Entries, replicas: int | None) -> list[Step]:
@@ -68,12 +73,12 @@ def configmap_steps(wanted: Object, live: Object | None, found: Entries, replica
         return []  # the end of its deletion queues the group again
     pings = {} if replicas is None else {EGRESS_PINGS: _encoded(str(_PINGS * replicas))}
     if live is None:
-        data = pings | ({EGRESS_SERVICES: render_entries(found.chosen)} if found.chosen else {})
+        data = pings | ({EGRESS_SERVICES: found.document} if found.document else {})
         return [Creation({**wanted, "binaryData": data})]
     stored = live.get("binaryData") or {}
     data = {name: value for name, value in pings.items() if stored.get(name) != value}
-    if found.chosen != entries_of(live):
-        data[EGRESS_SERVICES] = render_entries(found.chosen)
+    if found.document:
+        data[EGRESS_SERVICES] = found.document
     metadata = metadata_patch(live, wanted)
     noted = annotations(live).get(ANNOTATION_EGRESS_LEFT_OUT)
     left_out = str(found.left_out) if found.left_out else None
@@ -104,7 +109,7 @@ def _fitting(
         else:
             chosen[name] = found[name]
             size += more
-    return Entries(chosen, left_out)
+    return Entries(chosen, "" if chosen == there else render_entries(chosen), left_out)
 
 
 def _size(name: str, entry: Entry) -> int:

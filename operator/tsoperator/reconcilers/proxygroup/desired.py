@@ -41,7 +41,7 @@ from tsoperator.reconcilers.proxygroup.children import (
     secret_steps,
 )
 from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
-from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset
+from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
 from tsoperator.reconcilers.proxygroup.status import CREATING, Problem, running_devices, status
 from tsoperator.settings import Settings
 
@@ -57,6 +57,12 @@ OTHER_TYPES: Final = ("ingress", "kube-apiserver")
 _RESERVED: Final = "kube-apiserver-auth-proxy"  # the ServiceAccount of groups of another type
 _OTHER_IMAGE: Final = "k8s-proxy"
 _NAME_MAX: Final = 63 - len(config_name(""))  # a volume has the name of the ConfigMap, which must be a DNS label
+_NO_DRAIN: Final = Note(
+    "Warning",
+    "NoGracefulShutdown",
+    "its ProxyClass sets TS_LOCAL_ADDR_PORT, so a proxy that is about to stop can't wait until its connections are led "
+    "elsewhere: leave this variable out of the class, and Pods come and go without a gap",
+)
 _FREED: Final = 60.0  # s until another look at a name that somebody else's object has
 
 
@@ -133,7 +139,8 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
         return _refused(group, observed, settings, Problem(NO_TAILNET, refusal.message))
     chosen = _chosen_class(group, observed.proxy_class, settings)
     if isinstance(chosen, ClassProblem):
-        return _refused(group, observed, settings, Problem(chosen.reason, chosen.message))
+        refused = _refused(group, observed, settings, Problem(chosen.reason, chosen.message))
+        return replace(refused, status=None) if chosen.is_passing else refused
     if wrong := violations(parsed, chosen):
         return _refused(group, observed, settings, Problem(INVALID, f"this ProxyGroup is invalid: {'; '.join(wrong)}"))
     proxy = _proxy(parsed, chosen, observed, settings)
@@ -198,6 +205,7 @@ def _proxy(group: ProxyGroup, chosen: ProxyClassSpec | None, observed: Observed,
         replica_count=group.spec.replicas,
         hostname_prefix=group.spec.hostname_prefix or name,
         proxy_class=chosen,
+        notes=[_NO_DRAIN] if moves_health_port(chosen) else [],
         config_suffix=CONFIG_SUFFIX,
     )
 
@@ -227,7 +235,7 @@ def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys
             *unwanted(children.metrics, measured),
             *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone),
         ],
-        notes=proxy_notes(proxy, children, keys),
+        notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
         requeue_after=earliest(left.requeue_after, keys.requeue_after),
         way_out=way_out(left.gone),
     )

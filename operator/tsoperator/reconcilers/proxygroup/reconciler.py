@@ -24,7 +24,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.desired import unsupported
-from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, owned_keys
+from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys
 from tsoperator.desired.egressgroup import BY_SERVING_GROUP, by_serving_group, config_name, group_owner
 from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies
@@ -106,15 +106,15 @@ class ProxyGroupReconciler:
 
     def _children(self, name: str, named: Iterable[Object]) -> Children:
         """Return the children of the group called *name*: those that are *named* so, and those of other ordinals."""
-        owner = str(group_owner(name))
-        labelled = self._cache.indexed(SECRET, BY_OWNER, owner)
-        secrets = {key_of(each): each for each in [*labelled, *named] if each["kind"] == SECRET.kind}
-        metrics = [
-            each for kind in (SERVICE, SERVICEMONITOR) for each in self._cache.indexed(kind, BY_METRICS_OWNER, owner)
-        ]
-        pods = self._cache.indexed(POD, BY_OWNER, owner)
+        owner = group_owner(name)
+        labelled = self._cache.indexed(SECRET, BY_OWNER, str(owner))
+        ours = [each for each in [*labelled, *named] if not is_anothers(each, owner)]
+        secrets = {key_of(each): each for each in ours if each["kind"] == SECRET.kind}
+        kinds = (SERVICE, SERVICEMONITOR)
+        metrics = [each for kind in kinds for each in self._cache.indexed(kind, BY_METRICS_OWNER, str(owner))]
+        pods = self._cache.indexed(POD, BY_OWNER, str(owner))
         return Children(
-            statefulsets=[each for each in named if each["kind"] == STATEFULSET.kind],
+            statefulsets=[each for each in ours if each["kind"] == STATEFULSET.kind],
             secrets=in_order(secrets.values(), name),
             pods=in_order(pods, name),
             metrics=metrics,

@@ -41,7 +41,7 @@ def group_statefulset(
 
     *live* is the one that is there, and *metrics* is the metrics Service.
     """
-    drains = not _moves_health_port(proxy.proxy_class)
+    drains = not moves_health_port(proxy.proxy_class)
     made = _statefulset(proxy, settings, live, drains=drains)
     if proxy.proxy_class is not None:
         service = metrics or (None if _is_measured(proxy.proxy_class) else {"spec": {}})
@@ -118,7 +118,7 @@ def _environment(proxy: Proxy, settings: Settings) -> list[Object]:
     ]
 
 
-def _moves_health_port(proxy_class: ProxyClassSpec | None) -> bool:
+def moves_health_port(proxy_class: ProxyClassSpec | None) -> bool:
     """Tell whether a class moves the port at which a proxy is told that it is about to be stopped."""
     pod = proxy_class.stateful_set.pod if proxy_class and proxy_class.stateful_set else None
     container = pod.tailscale_container if pod else None
