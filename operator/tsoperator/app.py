@@ -22,6 +22,7 @@ from tsoperator.api.objects import (
     INGRESSCLASS,
     POD,
     PROXYCLASS,
+    PROXYGROUP,
     ROLE,
     ROLEBINDING,
     SECRET,
@@ -58,6 +59,7 @@ from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconci
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
+from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
@@ -99,7 +101,11 @@ answer came from a web proxy in front of a server that was still starting.
 """
 
 _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them wait for an answer of a server
-_GATHER = 0.02  # s for which changes of names, and of what egress Pods wait for, are gathered into one reconcile
+_GATHER = EnqueueTimes(
+    {DNSRecordsReconciler.name: 0.02, EgressPodReconciler.name: 0.02, ProxyGroupReconciler.name: 0.05}
+)
+"""For how many seconds changes of names, of what egress Pods wait for, and of what a ProxyGroup serves are gathered, so
+that a burst of changes is reconciled once."""
 
 
 async def run(settings: Settings) -> None:
@@ -137,7 +143,7 @@ async def run(settings: Settings) -> None:
             reconcilers(client, cache, tailnets, events, prober, settings),
             ControllerMetrics(registry),
             Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
-            times=EnqueueTimes({DNSRecordsReconciler.name: _GATHER, EgressPodReconciler.name: _GATHER}),
+            times=_GATHER,
             feeds={DEVICE: tailnets},
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
@@ -176,7 +182,11 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
     return [
         *users(SERVICE, {**owned, **measured, **grouped, **leading}),
         *users(INGRESS, {BY_BACKEND: by_backend}),
-        *(source for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS) for source in users(resource)),
+        *(
+            source
+            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS, PROXYGROUP)
+            for source in users(resource)
+        ),
         *(source for resource in UNSUPPORTED for source in users(resource)),
         Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
@@ -211,6 +221,7 @@ def reconcilers(
         IngressReconciler(proxies, applier),
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
+        ProxyGroupReconciler(proxies, applier),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
         EgressPodReconciler(cache, applier, client, prober, settings),
