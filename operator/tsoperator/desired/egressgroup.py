@@ -40,6 +40,10 @@ BY_GROUP: Final = "group"
 BY_SERVING_GROUP: Final = "serving-group"
 """The index of the ClusterIP Services and EndpointSlices of egress Services by the ProxyGroup that serves them."""
 
+BY_ENTRY: Final = "group-entry"
+"""The index of users' Services by the entry that they ask for, and of their ClusterIP Services by the entry that these
+have; its values are of `indexed_entry`."""
+
 DEFAULT_REPLICAS: Final = 2
 
 _ENTRIES = "egressEntries"
@@ -96,6 +100,11 @@ def entry_name(service: Key) -> str:
     return f"{service.namespace}-{service.name}"
 
 
+def indexed_entry(group: str, name: str) -> str:
+    """Return the value of the index `BY_ENTRY` for the entry called *name* of *group*."""
+    return f"{group}/{name}"
+
+
 def replica_count(group: Object) -> int:
     """Return how many proxies the ProxyGroup *group* should have."""
     count = group["spec"].get("replicas")
@@ -120,6 +129,14 @@ def by_serving_group(child: Object) -> Iterable[str]:
     name = found.get(PROXY_GROUP)
     is_egress = found.get(LABEL_SERVICE_TYPE) == SERVICE_TYPE_EGRESS and found.get(LABEL_MANAGED) == MANAGED
     return (name,) if name and is_egress else ()
+
+
+def by_entry(service: Object) -> Iterable[str]:
+    """Index users' Services, and ClusterIP Services made for them, by their entry at their ProxyGroup."""
+    for group in by_serving_group(service):
+        yield indexed_entry(group, entry_name(served_service(service)))
+    for group in by_group(service):
+        yield indexed_entry(group, entry_name(key_of(service)))
 
 
 def served_service(child: Object) -> Key:
