@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from clustersim import discovery, listing, reading, watching
-from clustersim.encoding import Encoder, encode
+from clustersim import discovery, listing, reading, tokens, watching
+from clustersim.encoding import Encoder, MetadataEncoder, encode
 from clustersim.errors import ApiError, bad_request, conflict, invalid
 from clustersim.faults import Faults
 from clustersim.kinds import Kinds, Target
-from clustersim.objects import BUILTIN_RESOURCES, CRD, LEASE, Object
+from clustersim.objects import BUILTIN_RESOURCES, CRD, LEASE, SERVICEACCOUNT, Object
 from clustersim.store import Store
 from clustersim.traffic import Traffic
 
@@ -34,6 +34,7 @@ class ApiServer:
         self._traffic = traffic
         self._bookmark_interval = bookmark_interval
         self._encoder = Encoder()
+        self._metadata_encoder = MetadataEncoder()
 
     @asynccontextmanager
     async def serve(self, host: str, port: int) -> AsyncIterator[str]:
@@ -74,7 +75,7 @@ class ApiServer:
         if target is None:
             return self._answer_document(request)
         self._faults.authorize(target, verb)
-        if target.subresource and (target.subresource != "status" or not target.resource.status):
+        if target.subresource and not _serves(target):
             raise _no_such_path()
         answer = await self._answer_target(request, target, verb)
         return _hang_up(request) if is_lost else answer
@@ -86,9 +87,12 @@ class ApiServer:
         return web.json_response(found)
 
     async def _answer_target(self, request: web.Request, target: Target, verb: str) -> web.StreamResponse:
+        if target.subresource == tokens.SUBRESOURCE:
+            return _respond(encode(tokens.issue(self._store, target, await reading.object_body(request))), status=201)
         match verb:
             case "get":
-                return _respond(self._encoder(self._store.get(target.resource, target.namespace, target.name)))
+                encoder = self._encoder_for(request, verb)
+                return _respond(encoder(self._store.get(target.resource, target.namespace, target.name)))
             case "list":
                 return self._list(request, target)
             case "watch":
@@ -108,7 +112,7 @@ class ApiServer:
         page = listing.page(
             self._store, target, reading.selector(request), reading.number(request, "limit"), query.get("continue", "")
         )
-        return _respond(self._encoder.many(target.resource, page.metadata, page.objects))
+        return _respond(self._encoder_for(request, "list").many(target.resource, page.metadata, page.objects))
 
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
         watch = watching.Watch(
@@ -117,9 +121,12 @@ class ApiServer:
             revision=reading.number(request, "resourceVersion"),
             timeout=reading.number(request, "timeoutSeconds") or _WATCH_SECONDS,
             bookmark_interval=self._bookmark_interval if reading.flag(request, "allowWatchBookmarks") else 0,
-            encoder=self._encoder,
+            encoder=self._encoder_for(request, "watch"),
         )
         return await watching.stream(request, watch, self._store, self._faults.watches)
+
+    def _encoder_for(self, request: web.Request, verb: str) -> Encoder:
+        return self._metadata_encoder if reading.wants_metadata(request, verb) else self._encoder
 
     async def _create(self, request: web.Request, target: Target) -> web.Response:
         obj = reading.addressed(await reading.object_body(request), target)
@@ -168,8 +175,17 @@ class ApiServer:
 def _verb(request: web.Request, target: Target | None) -> str:
     if target is None:
         return "get"
+    if target.subresource == tokens.SUBRESOURCE and request.method == "POST":
+        return "create"
     verb = (_OBJECT_VERBS if target.name else _COLLECTION_VERBS).get(request.method, request.method.lower())
     return "watch" if verb == "list" and reading.flag(request, "watch") else verb
+
+
+def _serves(target: Target) -> bool:
+    """Tell whether objects of the target's kind have its subresource."""
+    if target.subresource == tokens.SUBRESOURCE:
+        return target.resource == SERVICEACCOUNT
+    return target.subresource == "status" and target.resource.status
 
 
 def _hang_up(request: web.Request) -> web.Response:

@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from clustersim.tailnet import AuthKey, Device, NewKey, Tailnet, timestamp
+from clustersim.tokens import claims_of
 
 _NOT_THERE = "404 page not found\n"
 _KEYS = "/api/v2/tailnet/-/keys"
@@ -110,7 +111,9 @@ class Api:
         if tailnet.headscale:
             return await self._not_there(request)
         form = await request.post()
-        if (form.get("client_id"), form.get("jwt")) != (tailnet.client_id, tailnet.jwt):
+        jwt = str(form.get("jwt", ""))
+        is_for_us = bool(tailnet.audience) and tailnet.audience in claims_of(jwt).get("aud", ())
+        if form.get("client_id") != tailnet.client_id or not (is_for_us or jwt == tailnet.jwt):
             raise RefusalError(401, "API token invalid")
         seconds = int(tailnet.token_seconds)
         return web.json_response({"access_token": tailnet.issue_token(), "token_type": "Bearer", "expires_in": seconds})

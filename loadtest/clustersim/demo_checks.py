@@ -14,6 +14,7 @@ from clustersim.objects import ENDPOINTSLICE, INGRESS, POD, SERVICE, Object, Res
 
 TAILNET_FQDN = "tailscale.com/tailnet-fqdn"
 TAILNET_IP = "tailscale.com/tailnet-ip"
+PROXY_GROUP = "tailscale.com/proxy-group"
 PARENT_TYPES = {SERVICE: "svc", INGRESS: "ingress"}
 FAMILIES = {"A": 4, "AAAA": 6}
 PROBE_SECONDS = 0.001
@@ -25,11 +26,12 @@ class NotYet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """An object that leads to the tailnet or is shown to it."""
+    """An object that leads to the tailnet or is shown to it, by proxies of its own or by those of a ProxyGroup."""
 
     resource: Resource
     namespace: str
     name: str
+    group: str = ""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -41,7 +43,8 @@ class Exposed:
         }
 
     def __str__(self) -> str:
-        return f"{self.resource.singular}/{self.name}"
+        own = f"{self.resource.singular}/{self.name}"
+        return f"{own} by proxygroup/{self.group}" if self.group else own
 
 
 def exposed(objects: Iterable[Object]) -> list[Exposed]:
@@ -50,8 +53,8 @@ def exposed(objects: Iterable[Object]) -> list[Exposed]:
     for obj in objects:
         if obj["kind"] == INGRESS.kind:
             found.append(Exposed(INGRESS, namespace_of(obj), name_of(obj)))
-        elif obj["kind"] == SERVICE.kind and {TAILNET_FQDN, TAILNET_IP} & obj["metadata"].get("annotations", {}).keys():
-            found.append(Exposed(SERVICE, namespace_of(obj), name_of(obj)))
+        elif obj["kind"] == SERVICE.kind and {TAILNET_FQDN, TAILNET_IP} & (given := _annotations(obj)).keys():
+            found.append(Exposed(SERVICE, namespace_of(obj), name_of(obj), given.get(PROXY_GROUP, "")))
     return found
 
 
@@ -71,6 +74,8 @@ class Checks:
         addresses = _ready_addresses(slices)
         if not addresses:
             raise NotYet("has no ready proxy")
+        if target.group:
+            addresses = await self._cluster_ips(target)
         if not qname:
             return await self._external_name(target), addresses
         for qtype, version in FAMILIES.items():
@@ -124,6 +129,11 @@ class Checks:
         for pod in await self.api.list(POD, OPERATOR_NAMESPACE, target.labels):
             await self.api.delete(POD, OPERATOR_NAMESPACE, name_of(pod))
 
+    async def _cluster_ips(self, target: Exposed) -> tuple[str, ...]:
+        """Return the addresses of the Service that leads to all proxies of *target*'s group."""
+        (service,) = await self.api.list(SERVICE, OPERATOR_NAMESPACE, target.labels)
+        return _ordered(service["spec"]["clusterIPs"])
+
     async def _external_name(self, target: Exposed) -> str:
         """Return the name in the cluster that an egress by address goes by; raises NotYet."""
         services = await self.api.list(SERVICE, OPERATOR_NAMESPACE, target.labels)
@@ -149,4 +159,12 @@ def _ready_addresses(slices: Iterable[Object]) -> tuple[str, ...]:
         for address in endpoint["addresses"]
         if endpoint["conditions"]["ready"]
     }
-    return tuple(sorted(found, key=lambda address: (ip_address(address).version, int(ip_address(address)))))
+    return _ordered(found)
+
+
+def _ordered(addresses: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(addresses, key=lambda address: (ip_address(address).version, int(ip_address(address)))))
+
+
+def _annotations(obj: Object) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}

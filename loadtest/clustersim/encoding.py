@@ -6,6 +6,10 @@ from typing import Any
 
 from clustersim.objects import BUILTIN_RESOURCES, Object, Resource
 
+PARTIAL = "PartialObjectMetadata"
+"""The kind of an object of which a client sees the metadata alone."""
+
+_PARTIAL: Object = {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1"}
 _REMEMBERED = 8192
 
 
@@ -27,11 +31,20 @@ class Encoder:
         remembered = self._encoded.get(version)
         if remembered is not None and remembered[0] is obj:
             return remembered[1]
-        encoded = encode(obj)
+        encoded = self.render(obj)
         self._encoded[version] = obj, encoded
         if len(self._encoded) > self._remembered:
             del self._encoded[next(iter(self._encoded))]
         return encoded
+
+    def render(self, obj: Object) -> bytes:
+        """Return *obj*, which needs not lie in the store, as JSON."""
+        return encode(obj)
+
+    def bookmark(self, resource: Resource, revision: int) -> bytes:
+        """Return the object in a bookmark of a watch."""
+        metadata = {"resourceVersion": str(revision)}
+        return encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
 
     def many(self, resource: Resource, metadata: Object, objects: Sequence[Object]) -> bytes:
         """Return a list of objects of the store."""
@@ -41,6 +54,23 @@ class Encoder:
         prefix = encode(implied)[1:-1] + b"," if implied else b""
         items = b",".join(b"{" + self(obj)[1:].removeprefix(prefix) for obj in objects)
         return b'%b,"items":[%b]}' % (encode(head)[:-1], items)
+
+
+class MetadataEncoder(Encoder):
+    """Encodes objects for clients that asked for their metadata alone."""
+
+    def render(self, obj: Object) -> bytes:
+        """Return the metadata of *obj* as JSON."""
+        return encode({**_PARTIAL, "metadata": obj["metadata"]})
+
+    def bookmark(self, resource: Resource, revision: int) -> bytes:
+        """Return the object in a bookmark of a watch."""
+        return encode({**_PARTIAL, "metadata": {"resourceVersion": str(revision)}})
+
+    def many(self, resource: Resource, metadata: Object, objects: Sequence[Object]) -> bytes:
+        """Return a list of objects of the store."""
+        head = {**_PARTIAL, "kind": f"{PARTIAL}List", "metadata": metadata}
+        return b'%b,"items":[%b]}' % (encode(head)[:-1], b",".join(self(obj) for obj in objects))
 
 
 def event(kind: str, obj: bytes) -> bytes:

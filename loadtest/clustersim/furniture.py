@@ -64,6 +64,7 @@ def chart(namespace: str) -> Iterable[tuple[Resource, Object]]:
     metadata = {"name": "proxies", "namespace": namespace}
     account: Object = {"metadata": metadata}
     yield SERVICEACCOUNT, account
+    yield SERVICEACCOUNT, {"metadata": {"name": "operator", "namespace": namespace}}
     rules = [
         {"apiGroups": [""], "resources": ["secrets"], "verbs": _ALL_VERBS},
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "get"]},

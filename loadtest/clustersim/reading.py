@@ -1,15 +1,19 @@
 """What a request carries: an object, a patch, options in the query."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aiohttp import web
 
+from clustersim.encoding import PARTIAL
 from clustersim.errors import ApiError, bad_request
 from clustersim.kinds import Target
 from clustersim.objects import Object, Resource
 from clustersim.selection import Selector
+
+_AS = re.compile(rf"as=({PARTIAL}\w*)")
 
 
 async def object_body(request: web.Request) -> Object:
@@ -53,6 +57,15 @@ def decoding(resource: Resource) -> Iterator[None]:
 def selector(request: web.Request) -> Selector:
     """Return the objects that are asked for; a 400 ApiError if that can't be told."""
     return Selector.parse(request.query.get("labelSelector", ""), request.query.get("fieldSelector", ""))
+
+
+def wants_metadata(request: web.Request, verb: str) -> bool:
+    """Tell whether the client wants metadata alone; a 406 ApiError for a list as one object, or the other way round."""
+    wanted = PARTIAL + ("List" if verb == "list" else "")
+    match = _AS.search(request.headers.get("Accept", ""))
+    if match and match[1] != wanted:
+        raise ApiError(406, "NotAcceptable", f"only the following media types are accepted: as={wanted}")
+    return match is not None
 
 
 def flag(request: web.Request, name: str) -> bool:

@@ -90,7 +90,7 @@ class Tailnet:
 
     The attributes are open to change at any time. ``None`` for *policy_tags* or *client_tags* permits every tag;
     *own_tags* are those that the OAuth client itself has. *dead_keys* is how many of the next auth keys are expired
-    from the start. Workload identity takes *jwt* in place of the secret.
+    from the start. Workload identity takes *jwt* in place of the secret, or any token for *audience* if there is one.
     """
 
     def __init__(
@@ -102,6 +102,7 @@ class Tailnet:
         self.client_id = "kClientCNTRL"
         self.client_secret = f"{'hskey' if headscale else 'tskey'}-client-kClientCNTRL-secret"
         self.jwt = "e30.e30.c2lnbmF0dXJl"
+        self.audience = ""
         self.scopes = {"devices:core", "auth_keys", "services"}
         self.policy_tags: set[str] | None = None
         self.client_tags: set[str] | None = None
@@ -254,7 +255,8 @@ class Tailnet:
 
     def issue_token(self) -> str:
         """Return a new access token for the OAuth client's scopes of now."""
-        token = f"{'hskey' if self.headscale else 'tskey'}-api-{next(self._count['token']):06d}"
+        kind = "hskey" if self.headscale else "tskey"
+        token = f"{kind}-api-{self.domain.partition('.')[0]}-{next(self._count['token']):06d}"  # good in this one only
         self._tokens[token] = Token(self._clock() + self.token_seconds, frozenset(self.scopes))
         return token
 

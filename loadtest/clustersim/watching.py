@@ -10,7 +10,7 @@ from clustersim.encoding import Encoder, encode, event
 from clustersim.errors import ApiError
 from clustersim.history import Change, Subscription
 from clustersim.kinds import Target
-from clustersim.objects import Object, Resource, namespace_of
+from clustersim.objects import Object, namespace_of
 from clustersim.selection import Selector
 from clustersim.store import Store
 
@@ -70,7 +70,8 @@ async def _follow(response: web.StreamResponse, watch: Watch, store: Store, chan
                 lines = _lines(watch, await changes.batch())
         except TimeoutError:
             due = watch.bookmark_interval and store.revision >= watch.revision
-            lines = [_bookmark(watch.target.resource, store.revision)] if due else []
+            bookmark = watch.encoder.bookmark(watch.target.resource, store.revision)
+            lines = [event("BOOKMARK", bookmark)] if due else []
             if changes.pending:  # the version of a bookmark promises that nothing before it is outstanding
                 continue
         if lines:
@@ -92,9 +93,4 @@ def _line(watch: Watch, change: Change) -> bytes:
     if change.type == "DELETED":
         return event("DELETED", watch.encoder(change.object))
     last = {**change.old, "metadata": {**change.old["metadata"], "resourceVersion": str(change.revision)}}
-    return event("DELETED", encode(last))
-
-
-def _bookmark(resource: Resource, revision: int) -> bytes:
-    metadata = {"resourceVersion": str(revision)}
-    return event("BOOKMARK", encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}))
+    return event("DELETED", watch.encoder.render(last))

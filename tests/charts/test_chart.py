@@ -476,6 +476,36 @@ def test_each_role_is_bound_to_the_operator_and_no_two_have_one_name(render: Ren
         assert binding["subjects"] == ([{**account, "name": "proxies"}] if name == "proxies" else [account]), space
 
 
+GRANTED = {
+    *(("", "secrets", verb) for verb in ("get", "list", "watch", "patch", "update")),
+    *(("", "events", verb) for verb in ("create", "patch", "get")),
+    *(("", "configmaps", verb) for verb in ("get", "list", "watch")),
+}
+"""What the Roles of ProxyGroups and of the nameserver allow; the operator may grant only what it has."""
+
+
+@pytest.mark.parametrize("sets", [(), (watching("team-a"),)], ids=["everywhere", "in some namespaces"])
+def test_the_operator_holds_in_its_namespace_what_it_grants_there(render: Render, sets: tuple[str, ...]) -> None:
+    objects = render(*CREDENTIALS, *sets)
+    ours = {name for _, name in named(objects, "Role", "ClusterRole")} - {"proxies"}
+    roles = [obj for obj in objects if "rules" in obj and obj["metadata"]["name"] in ours]
+    held = [
+        rule
+        for role in roles
+        if role["metadata"].get("namespace", "tailscale") == "tailscale"
+        for rule in allowed(role)
+    ]
+    assert {(group, resource, verb) for group, resource, verb, names in held if not names} >= GRANTED
+
+
+@pytest.mark.parametrize("name", ["operator", "mine"])
+def test_the_operator_may_ask_for_tokens_of_its_own_serviceaccount_only(render: Render, name: str) -> None:
+    objects = render(*CREDENTIALS, f"fullnameOverride={name}")
+    rules = [rule for obj in objects if "rules" in obj for rule in allowed(obj) if rule[1] == "serviceaccounts/token"]
+    assert rules == [("", "serviceaccounts/token", "create", (name,))]
+    assert the("Deployment", objects)["spec"]["template"]["spec"]["serviceAccountName"] == name
+
+
 def test_a_rule_has_its_reason_wherever_it_is(helm: Path) -> None:
     def reasons(*words: str) -> set[str]:
         text = run([helm, "template", "operator", CHART, "--namespace", "tailscale", *words], timeout=60)

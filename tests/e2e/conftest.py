@@ -21,8 +21,9 @@ from tests.e2e.cluster import Cluster, Object, dig
 from tests.e2e.product import TREE, ProductImages
 from tests.e2e.testbed import control
 from tests.e2e.testbed.bed import Bed, brought_up
+from tests.e2e.testbed.control import SECOND
 from tests.e2e.testbed.errors import BedError
-from tests.e2e.testbed.management import Management
+from tests.e2e.testbed.management import Management, replace_client
 from tests.e2e.testbed.network import DNS_SERVICE
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.peer import Peer
@@ -155,7 +156,14 @@ async def api(bed: Bed) -> AsyncIterator[KubeClient]:
 @pytest.fixture(scope="session")
 def outside(bed: Bed) -> Peer:
     """The device outside the cluster."""
-    return Peer.at(bed.paths, bed.machines["peer"], bed.folder)
+    return bed.peers()[0]
+
+
+@pytest.fixture(scope="session")
+def second(bed: Bed) -> Peer:
+    """The device outside the cluster that is in the second tailnet, whose OAuth client is the one it began with."""
+    replace_client(bed.machines["wan"], SECOND)
+    return bed.peers()[1]
 
 
 @pytest.fixture(scope="session")

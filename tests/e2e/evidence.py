@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.control import FIRST, SECOND, Tailnet
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.management import Management
 
@@ -16,7 +17,7 @@ _LISTS = {
     "pods.yaml": ["get", "pods", "-A", "-o", "yaml"],
     "objects.yaml": [
         "get",
-        "services,endpointslices,ingresses,configmaps,statefulsets,deployments,connectors,dnsconfigs,leases",
+        "services,endpointslices,ingresses,configmaps,statefulsets,deployments,connectors,dnsconfigs,proxygroups,tailnets,leases",
         "-A",
         "-o",
         "yaml",
@@ -33,11 +34,12 @@ def collect(bed: Bed, folder: Path) -> None:
     shutil.copytree(bed.daemons.logs, folder / "logs", ignore_dangling_symlinks=True)
     for name, words in _LISTS.items():
         _write(folder / name, partial(bed.kubectl, *words, timeout=_LIMIT))
-    _write(folder / "devices.json", lambda: _devices(bed))
+    for tailnet in (FIRST, SECOND):
+        _write(folder / f"devices{tailnet.name}.json", partial(_devices, bed, tailnet))
 
 
-def _devices(bed: Bed) -> str:
-    return json.dumps(Management.log_in(bed.machines["wan"]).devices(), indent=1)
+def _devices(bed: Bed, tailnet: Tailnet) -> str:
+    return json.dumps(Management.log_in(bed.machines["wan"], tailnet).devices(), indent=1)
 
 
 def _write(file: Path, look: Callable[[], str]) -> None:

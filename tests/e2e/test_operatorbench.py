@@ -1,16 +1,29 @@
 """The benchmark of operators: what its runs are judged by, and what is said of them. Needs no bed."""
 
 import json
+from base64 import b64decode
 from typing import Any, NamedTuple
 
 import pytest
+from tsoperator.desired.egressgroup import read_entries, read_report
 
 from tests.e2e.operatorbench.__main__ import main, parser
 from tests.e2e.operatorbench.cluster import addressed, is_ready
-from tests.e2e.operatorbench.goals import GOALS, STEADY_GOALS, Verdict, judged
-from tests.e2e.operatorbench.measure import Kind, Sample, Steady, Step, by_write, configmap_bytes
+from tests.e2e.operatorbench.goals import GOALS, GROUP_GOALS, STEADY_GOALS, Verdict, judged
+from tests.e2e.operatorbench.groupcluster import Proxy, addresses, encoded, report, service, state
+from tests.e2e.operatorbench.measure import (
+    Grouped,
+    Kind,
+    Runs,
+    Sample,
+    Steady,
+    Step,
+    by_write,
+    configmap_bytes,
+    configmap_writes,
+)
 from tests.e2e.operatorbench.process import busy_seconds, peak_mb
-from tests.e2e.operatorbench.report import document, runs, steady, verdicts, writes
+from tests.e2e.operatorbench.report import document, groups, runs, steady, verdicts, writes
 from tests.support.audit import Entry
 
 WRITES = {"create secrets": 10, "patch services": 20, "create events": 5, "update leases": 3}
@@ -36,6 +49,16 @@ def pair(run: int = 1, **changes: Any) -> Steady:
         "standby_rss_mb": 80.0, "configmap_bytes": 50_000,
     }  # fmt: skip
     return Steady(kind=Kind.OURS, run=run, **{**figures, **changes})
+
+
+def grouped(kind: Kind = Kind.OURS, run: int = 1, **changes: Any) -> Grouped:
+    """Return the figures of two ProxyGroups."""
+    figures: dict[str, Any] = {
+        "services": 10, "made": step(), "rss_mb": 90.0, "groups": 2, "configmap_writes": {"a": 40, "b": 9},
+        "served": step(), "idle": step(30, writes={}), "entry_seconds": [0.3, 0.1], "slice_seconds": [0.2, 0.3],
+        "removed": step(),
+    }  # fmt: skip
+    return Grouped(kind=kind, run=run, **{**figures, **changes})
 
 
 def cells(table: str) -> list[list[str]]:
@@ -76,6 +99,21 @@ def test_bytes_of_configmaps_are_those_that_the_operator_sent() -> None:
         entry("watch"),
     ]
     assert configmap_bytes(log, "operatorbench") == 2 * 30
+
+
+def test_writes_of_a_configmap_are_counted_by_its_name() -> None:
+    def named(name: str) -> dict[str, Any]:
+        return {"objectRef": {"resource": "configmaps", "name": name}}
+
+    log = [
+        entry("create", requestObject={"metadata": {"name": "a"}}),
+        entry("update", **named("a")),
+        entry("patch", **named("b")),
+        entry("update", "controllers", **named("a")),
+        entry("update", resource="secrets"),
+        entry("get", **named("a")),
+    ]
+    assert configmap_writes(log, "operatorbench") == {"a": 2, "b": 1}
 
 
 def test_writes_are_listed_from_the_most_frequent() -> None:
@@ -128,6 +166,39 @@ def test_the_leader_and_the_standby_are_judged_by_themselves(run: Steady, missed
     assert [each.missed for each in judged([run], STEADY_GOALS)] == missed
 
 
+class GroupCase(NamedTuple):
+    text: str
+    changes: dict[str, Any]
+    missed: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        GroupCase("all entries written", {"made": step(1.5)}, False),
+        GroupCase("all entries written", {"made": step(1.6)}, True),
+        GroupCase("writes of a ConfigMap", {}, False),
+        GroupCase("writes of a ConfigMap", {"configmap_writes": {"a": 1, "b": 41}}, True),
+        GroupCase("CPU a Service made", {"made": step(cpu_seconds=0.12)}, False),
+        GroupCase("CPU a Service made", {"made": step(cpu_seconds=0.13)}, True),
+        GroupCase("API writes a Service made", {"made": step(writes={"patch services": 70})}, False),
+        GroupCase("API writes a Service made", {"made": step(writes={"patch services": 71})}, True),
+        GroupCase("all Services removed", {"removed": step(1.5)}, False),
+        GroupCase("all Services removed", {"removed": step(1.6)}, True),
+        GroupCase("API writes when idle", {}, False),
+        GroupCase("API writes when idle", {"idle": step(30, writes={"update secrets": 1})}, True),
+        GroupCase("entry of one Service, slowest", {}, False),
+        GroupCase("entry of one Service, slowest", {"entry_seconds": [0.31, 0.1]}, True),
+        GroupCase("slice after a proxy's report, slowest", {}, False),
+        GroupCase("slice after a proxy's report, slowest", {"slice_seconds": [0.1, 0.31]}, True),
+    ],
+)
+def test_groups_are_judged_by_the_targets(case: GroupCase) -> None:
+    theirs = grouped(Kind.GO, 2, made=step(10), removed=step(10))
+    verdicts = judged([grouped(**case.changes), theirs], GROUP_GOALS)
+    assert {each.goal.text: each.missed for each in verdicts}[f"groups: {case.text}"] is case.missed
+
+
 def test_a_scenario_that_was_not_run_is_not_judged() -> None:
     assert judged([], STEADY_GOALS) == []
 
@@ -173,6 +244,15 @@ def test_the_table_of_pairs_has_a_column_for_each() -> None:
     assert ["cores busy with other work meanwhile", "0.2", "0.2"] in cells(text)
 
 
+def test_the_table_of_groups_has_a_column_for_each() -> None:
+    text = groups([grouped(), grouped(Kind.GO, 2, configmap_writes={"a": 250})])
+    assert text.startswith("### 10 egress Services of 2 ProxyGroups\n")
+    assert [cell.strip() for cell in text.splitlines()[2].split("|")] == ["", "", "run 1: ours", "run 2: Go", ""]
+    assert ["writes of a ConfigMap, at most", "40", "250"] in cells(text)
+    assert ["one Service more: entry written, s", "0.10 to 0.30", "0.10 to 0.30"] in cells(text)
+    assert ["slice has a proxy, s after its report", "0.20 to 0.30", "0.20 to 0.30"] in cells(text)
+
+
 def test_the_table_of_writes_leaves_out_a_removal_that_was_not_measured() -> None:
     assert {line[0].split(":")[0] for line in cells(writes([pair()]))} == {"made"}
 
@@ -185,11 +265,14 @@ def test_the_table_of_writes_has_shares_of_a_service() -> None:
 
 def test_the_document_is_json_with_every_figure() -> None:
     samples = [sample(run=1), sample(Kind.GO, 2)]
-    kept = json.loads(json.dumps(document({"cores": 2}, samples, [pair(run=3)], judged(samples, GOALS))))
+    all_runs = Runs(samples, [grouped(run=3)], [pair(run=4)])
+    kept = json.loads(json.dumps(document({"cores": 2}, all_runs, judged(samples, GOALS))))
     assert [goal["met"] for goal in kept["goals"]] == [False, True, False, True, True, True]
     assert kept["goals"][0]["go"] == {"measured": 1.0, "run": 2}
     assert kept["runs"][0]["made"]["writes"] == WRITES
     assert kept["steady"][0]["standby_cpu_seconds"] == 0.02
+    assert kept["groups"][0]["entry_seconds"] == [0.3, 0.1]
+    assert all_runs.next_number == 5
 
 
 def test_each_promise_has_a_goal() -> None:
@@ -197,6 +280,34 @@ def test_each_promise_has_a_goal() -> None:
         (1 / 8, True), (1.2, True), (1 / 10, True), (6, False), (0, False), (1.3, True),
     ]  # fmt: skip
     assert [(goal.limit, goal.relative) for goal in STEADY_GOALS] == [(15, False), (3, False)]
+
+
+def test_services_are_shared_out_to_the_groups_in_turn() -> None:
+    made = [service(number, f"db-{number}")["metadata"]["annotations"] for number in range(3)]
+    assert [each["tailscale.com/proxy-group"] for each in made] == ["even", "odd", "even"]
+
+
+def test_a_proxy_reports_what_its_configmap_says() -> None:
+    ports = [{"protocol": "TCP", "matchPort": 10437, "targetPort": 5432}]
+    target = {"ip": "", "fqdn": "db.tail1234.ts.net"}
+    given = {"bench-db": {"healthCheckEndpoint": "http://x", "tailnetTarget": target, "ports": ports}}
+    proxy = Proxy("odd", 1)
+    read = read_report(json.dumps(report(proxy, given)))
+    assert read is not None
+    assert read.ip4 == proxy.address
+    assert read_entries(json.dumps(given))["bench-db"].is_served_by(read.entries["bench-db"])
+
+
+def test_a_proxy_that_logged_in_names_its_pod() -> None:
+    kept = {name: b64decode(value).decode() for name, value in encoded(state(Proxy("even", 0), "u-1")).items()}
+    assert (kept["pod_uid"], kept["device_fqdn"]) == ("u-1", "even-0.tail1234.ts.net.")
+
+
+def test_a_slice_has_the_addresses_of_all_its_endpoints() -> None:
+    assert addresses({"endpoints": [{"addresses": ["10.244.0.1"]}, {"addresses": ["10.244.0.2"]}]}) == {
+        "10.244.0.1", "10.244.0.2",
+    }  # fmt: skip
+    assert addresses({"endpoints": None}) == set()
 
 
 def test_a_service_is_ready_when_its_status_says_so() -> None:
@@ -220,7 +331,7 @@ def test_memory_and_cpu_are_read_from_the_kernels_tables() -> None:
 def test_operators_and_scenarios_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert parser().parse_args(["--operators", "go, OURS"]).operators == [Kind.GO, Kind.OURS]
     assert parser().parse_args(["--scenarios", "steady"]).scenarios == ["steady"]
-    assert parser().parse_args([]).scenarios == ["burst", "steady"]
+    assert parser().parse_args([]).scenarios == ["burst", "groups", "steady"]
     with pytest.raises(SystemExit) as failure:
         main(["--operators", "rust"])
     assert failure.value.code == 2

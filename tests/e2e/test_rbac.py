@@ -22,6 +22,7 @@ STARTED = datetime.now(UTC)  # a bed that was up before has older requests in it
 ENFORCED = "admission asks for it, which is no request: see test_owner_references_are_enforced"
 UNUSED = {
     Permission("ClusterRole tailscale-operator", "update", "dnsconfigs.tailscale.com/finalizers"): ENFORCED,
+    Permission("ClusterRole tailscale-operator", "update", "proxygroups.tailscale.com/finalizers"): ENFORCED,
     Permission(OPERATOR_ROLE, "update", "services/finalizers"): ENFORCED,
     **{
         Permission(OPERATOR_ROLE, "delete", resource): f"{ENFORCED} (of who puts an owner reference back)"

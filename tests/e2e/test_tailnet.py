@@ -1,4 +1,4 @@
-"""The testbed's tailnet is one: an auth key lets one device in, and a deleted device is cut off."""
+"""The testbed's tailnets are such: an auth key lets one device in, and a deleted device is cut off."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,6 +6,7 @@ import pytest
 
 from tests.e2e.testbed import peer
 from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.control import SECOND
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.management import Management, real_nodes
 from tests.e2e.testbed.peer import GREETING, WEB_PORT, Peer
@@ -37,6 +38,15 @@ def test_a_key_lets_one_device_in(join: Join, management: Management) -> None:
     assert (known["ID"], known["TailscaleIPs"], known["Tags"]) == (device["nodeId"], device["addresses"], ["tag:guest"])
     with pytest.raises(BedError, match="authkey already used"):
         join(key)
+
+
+def test_the_second_tailnet_is_another(join: Join, management: Management, second: Peer) -> None:
+    other = Management.log_in(management.machine, SECOND)
+    assert (other.device(second.name) is None, other.device("peer")) == (False, None)
+    with pytest.raises(BedError, match="API key does not exist"):
+        join(other.create_key(["tag:guest"]))
+    with pytest.raises(BedError, match="API token invalid"):
+        Management(management.machine, management.token, SECOND).devices()
 
 
 def test_a_deleted_device_is_cut_off(join: Join, management: Management, outside: Peer) -> None:

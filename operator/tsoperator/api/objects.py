@@ -30,6 +30,8 @@ class Resource:
     patchable: bool = True
     """Whether the RBAC rules in existing installations let the operator patch the objects. It may replace them anyway.
     """
+    metadata_only: bool = False
+    """Whether the API server is asked for nothing but the metadata of the objects, in lists and watches."""
 
     @property
     def api_version(self) -> str:
@@ -56,11 +58,13 @@ CONFIGMAP = Resource("", "v1", "configmaps", "ConfigMap")
 EVENT = Resource("", "v1", "events", "Event")
 POD = Resource("", "v1", "pods", "Pod")
 SECRET = Resource("", "v1", "secrets", "Secret")
+SECRET_METADATA = Resource("", "v1", "secrets", "PartialObjectMetadata", metadata_only=True)
+"""Secrets without their data. We are told when one changes, but no credentials of users are kept in memory."""
 SERVICE = Resource("", "v1", "services", "Service")
 SERVICEACCOUNT = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 DEPLOYMENT = Resource("apps", "v1", "deployments", "Deployment")
 STATEFULSET = Resource("apps", "v1", "statefulsets", "StatefulSet")
-ENDPOINTSLICE = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+ENDPOINTSLICE = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", patchable=False)
 INGRESS = Resource("networking.k8s.io", "v1", "ingresses", "Ingress")
 INGRESSCLASS = Resource("networking.k8s.io", "v1", "ingressclasses", "IngressClass", namespaced=False)
 LEASE = Resource("coordination.k8s.io", "v1", "leases", "Lease")

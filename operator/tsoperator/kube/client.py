@@ -17,11 +17,14 @@ from kubernetes.aio.client.rest import RESTClientObject
 from pydantic_core import from_json
 
 from tsoperator.api.names import FIELD_MANAGER
-from tsoperator.api.objects import Key, Object, Resource, key_of
+from tsoperator.api.objects import SERVICEACCOUNT, Key, Object, Resource, key_of
 from tsoperator.kube.errors import KubeError, NotFound, StatusError, Unreachable, error_of
 
 USER_AGENT = FIELD_MANAGER
+_JSON = "application/json"
 _MERGE_PATCH = "application/merge-patch+json"
+_METADATA = f"{_JSON};as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+_METADATA_LIST = f"{_JSON};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _PAGE = 500
 _WATCH = "WATCH"  # the method that observers see for a watch, which is a GET
 _LONGEST_EVENT = 16 << 20  # bytes: etcd keeps objects of 1.5 MiB
@@ -41,6 +44,17 @@ class WatchTimes:
 
     duration: int
     rest: Rest | None = None
+
+
+class _Content(NamedTuple):
+    """What a request carries, its media type, and the media type of the answer."""
+
+    body: Object | None = None
+    type: str = _JSON
+    accept: str = _JSON
+
+
+_NO_CONTENT = _Content()
 
 
 class ObjectList(NamedTuple):
@@ -164,7 +178,8 @@ class KubeClient:
         limits = aiohttp.ClientTimeout(total=None, connect=self._timeout, sock_read=times.duration + _QUIET_LIMIT)
         path = resource.path(namespace)
         where = f"watch {path}"
-        response = await self._send(_WATCH, _with_query(path, query), None, "application/json", limits)
+        content = _Content(accept=_METADATA if resource.metadata_only else _JSON)
+        response = await self._send(_WATCH, _with_query(path, query), content, limits)
         try:
             if response.status != 200:
                 with _reaching(where):
@@ -177,22 +192,22 @@ class KubeClient:
 
     async def create(self, resource: Resource, obj: Object) -> Object:
         """Create *obj* and return it as it is stored."""
-        return await self._call("POST", resource.path(obj["metadata"].get("namespace", "")), body=obj)
+        return await self._call("POST", resource.path(obj["metadata"].get("namespace", "")), content=_Content(obj))
 
     async def replace(self, resource: Resource, obj: Object) -> Object:
         """Replace an object. If *obj* has a resourceVersion, it must be current (else Conflict)."""
         key = key_of(obj)
-        return await self._call("PUT", resource.path(key.namespace, key.name), body=obj)
+        return await self._call("PUT", resource.path(key.namespace, key.name), content=_Content(obj))
 
     async def replace_status(self, resource: Resource, obj: Object) -> Object:
         """Replace the status of an object. If *obj* has a resourceVersion, it must be current (else Conflict)."""
         key = key_of(obj)
-        return await self._call("PUT", resource.path(key.namespace, key.name, "status"), body=obj)
+        return await self._call("PUT", resource.path(key.namespace, key.name, "status"), content=_Content(obj))
 
     async def patch(self, resource: Resource, key: Key, patch: Object, subresource: str = "") -> Object:
         """Apply a JSON merge patch (RFC 7386) and return the object as it is stored."""
         path = resource.path(key.namespace, key.name, subresource)
-        return await self._call("PATCH", path, body=patch, content_type=_MERGE_PATCH)
+        return await self._call("PATCH", path, content=_Content(patch, _MERGE_PATCH))
 
     async def delete(
         self, resource: Resource, key: Key, *, uid: str = "", resource_version: str = "", propagation: str = ""
@@ -204,10 +219,25 @@ class KubeClient:
             options["preconditions"] = {name: value for name, value in preconditions.items() if value}
         if propagation:
             options["propagationPolicy"] = propagation
-        await self._call("DELETE", resource.path(key.namespace, key.name), body=options)
+        await self._call("DELETE", resource.path(key.namespace, key.name), content=_Content(options))
+
+    async def request_token(self, account: Key, audience: str) -> Object:
+        """Return a new token of the ServiceAccount *account* for *audience*, as the status of a TokenRequest."""
+        asked = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "metadata": {},
+            "spec": {"audiences": [audience]},
+        }
+        path = SERVICEACCOUNT.path(account.namespace, account.name, "token")
+        status = (await self._call("POST", path, content=_Content(asked))).get("status")
+        if not isinstance(status, dict):
+            raise KubeError(f"POST {path}: not an API server's answer (no status)")
+        return status
 
     async def _page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Object:
-        page = await self._call("GET", resource.path(namespace), query)
+        content = _Content(accept=_METADATA_LIST if resource.metadata_only else _JSON)
+        page = await self._call("GET", resource.path(namespace), query, content=content)
         # If it were taken for an empty list, the cache would drop all its objects.
         if not (page.get("metadata") or {}).get("resourceVersion"):
             raise KubeError(f"list of {resource}: not an API server's answer (no resourceVersion)")
@@ -225,32 +255,31 @@ class KubeClient:
         path: str,
         query: Mapping[str, str] | None = None,
         *,
-        body: Object | None = None,
-        content_type: str = "application/json",
+        content: _Content = _NO_CONTENT,
     ) -> Object:
         limits = aiohttp.ClientTimeout(total=self._timeout)
         where = f"{method} {path}"
         target = _with_query(path, query or {})
         with _reaching(where):
-            response = await self._send(method, target, body, content_type, limits)
+            response = await self._send(method, target, content, limits)
             return await self._answer(response, where)
 
     async def _send(
-        self, method: str, target: str, body: Object | None, content_type: str, limits: aiohttp.ClientTimeout
+        self, method: str, target: str, content: _Content, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         """Send a request. If its credentials are refused, send it again with fresh ones."""
         used = self._rest
-        response = await self._send_once(method, target, body, content_type, limits)
+        response = await self._send_once(method, target, content, limits)
         if response.status != 401 or self._reload is None:
             return response
         response.close()
         await self._renew(used, self._reload)
-        return await self._send_once(method, target, body, content_type, limits)
+        return await self._send_once(method, target, content, limits)
 
     async def _send_once(
-        self, method: str, target: str, body: Object | None, content_type: str, limits: aiohttp.ClientTimeout
+        self, method: str, target: str, content: _Content, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": USER_AGENT}
+        headers = {"Accept": content.accept, "Content-Type": content.type, "User-Agent": USER_AGENT}
         for setting in (await self._configuration.auth_settings()).values():
             if setting["value"] is not None and setting["in"] == "header":
                 headers[setting["key"]] = setting["value"]
@@ -260,7 +289,9 @@ class KubeClient:
         try:
             with _reaching(f"{verb} {target}"):
                 async with asyncio.timeout(self._timeout):
-                    answer = await self._rest.request(verb, url, headers=headers, body=body, _request_timeout=limits)
+                    answer = await self._rest.request(
+                        verb, url, headers=headers, body=content.body, _request_timeout=limits
+                    )
             response: aiohttp.ClientResponse = answer.response
             code = str(response.status)
         finally:

@@ -14,9 +14,10 @@ from typing import TypeVar
 
 from dnsbench.machine import facts
 
-from tests.e2e.operatorbench import bench, burst, operators, report, steady
-from tests.e2e.operatorbench.goals import GOALS, STEADY_GOALS, Verdict, judged
-from tests.e2e.operatorbench.measure import Kind, Sample, Steady
+from tests.e2e.operatorbench import bench, burst, groups, operators, report, steady
+from tests.e2e.operatorbench.bench import Load
+from tests.e2e.operatorbench.goals import GOALS, GROUP_GOALS, STEADY_GOALS, Verdict, judged
+from tests.e2e.operatorbench.measure import Kind, Runs
 from tests.e2e.testbed import preflight
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.build import build, build_program
@@ -26,12 +27,13 @@ from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
 
 EPILOG = """
-The scenarios are "burst", all Services made at once, left alone and removed at once, and "steady", one Service every
-quarter of a second with a DNSConfig, which only ours runs, as a leader and a standby. Each run has an API server of its
-own, without a node: StatefulSets and Secrets are made, and no Pod runs; in "steady" the benchmark gives each proxy an
-address two seconds after it was made. The control server is the same, and real enough for the Go operator's own device
-to log in. CPU is counted until the operator has written nothing for two seconds; writes are those in the API server's
-audit log.
+The scenarios are "burst", all Services made at once, left alone and removed at once; "groups", the same with Services
+that two ProxyGroups serve, and some more one by one; and "steady", one Service every quarter of a second with a
+DNSConfig, which only ours runs, as a leader and a standby. Each run has an API server of its own, without a node:
+StatefulSets and Secrets are made, and no Pod runs. In "groups" the benchmark makes the Pods and writes what their
+proxies would report; in "steady" it gives each proxy an address two seconds after it was made. The control server is
+the same, and real enough for the Go operator's own device to log in. CPU is counted until the operator has written
+nothing for two seconds; writes are those in the API server's audit log.
 """
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -41,6 +43,7 @@ class Scenario(StrEnum):
     """What the operators are given to do."""
 
     BURST = "burst"
+    GROUPS = "groups"
     STEADY = "steady"
 
 
@@ -53,10 +56,15 @@ def parser() -> argparse.ArgumentParser:
     )
     scenarios, kinds = _chosen("scenario", Scenario), _chosen("operator", Kind)
     top.add_argument(
-        "--scenarios", type=scenarios, default=list(Scenario), metavar="NAMES", help="of burst,steady; default: both"
+        "--scenarios",
+        type=scenarios,
+        default=list(Scenario),
+        metavar="NAMES",
+        help="of burst,groups,steady; default: all",
     )
     top.add_argument("--operators", type=kinds, default=list(Kind), metavar="NAMES", help="of ours,go; default: both")
     top.add_argument("--services", type=int, default=200, metavar="N", help="default: %(default)s")
+    top.add_argument("--grouped", type=int, default=500, metavar="N", help='Services of "groups"; default: %(default)s')
     top.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each, in turn; default: %(default)s")
     top.add_argument("--idle", type=float, default=30, metavar="S", help="seconds left alone; default: %(default)s")
     top.add_argument(
@@ -91,31 +99,36 @@ def run(arguments: argparse.Namespace, paths: Paths, progress: Progress) -> list
     """
     build(paths, progress, [named(name) for name in ("kubernetes", "control")], whole=False)
     bed = Bed(paths, True, bench.CONTROLLERS)
-    load = burst.Load(arguments.services, arguments.idle)
-    samples: list[Sample] = []
+    runs = Runs()
+    load = Load(arguments.services, arguments.idle)
     for kind in arguments.operators * arguments.repeat if Scenario.BURST in arguments.scenarios else ():
         operator = _operator(kind, arguments, paths, progress)
-        samples.append(burst.run(bed, operator, load, len(samples) + 1, progress))
-    pairs: list[Steady] = []
+        runs.burst.append(burst.run(bed, operator, load, runs.next_number, progress))
+    load = Load(arguments.grouped, arguments.idle)
+    for kind in arguments.operators * arguments.repeat if Scenario.GROUPS in arguments.scenarios else ():
+        operator = _operator(kind, arguments, paths, progress)
+        runs.groups.append(groups.run(bed, operator, load, runs.next_number, progress))
     for _ in range(arguments.repeat if Scenario.STEADY in arguments.scenarios else 0):
-        number = len(samples) + len(pairs) + 1
-        pairs.append(steady.run(bed, arguments.services, arguments.profile, number, progress))
-    verdicts = [*judged(samples, GOALS), *judged(pairs, STEADY_GOALS)]
-    print("\n\n".join(_tables(samples, pairs, verdicts)) + "\n")
+        runs.steady.append(steady.run(bed, arguments.services, arguments.profile, runs.next_number, progress))
+    verdicts = [*judged(runs.burst, GOALS), *judged(runs.groups, GROUP_GOALS), *judged(runs.steady, STEADY_GOALS)]
+    print("\n\n".join(_tables(runs, verdicts)) + "\n")
     if arguments.results:
-        _write(arguments.results / "operator.json", report.document(_facts(), samples, pairs, verdicts))
+        _write(arguments.results / "operator.json", report.document(_facts(), runs, verdicts))
         progress.say(f"written: {arguments.results}/operator.json")
     return verdicts
 
 
-def _tables(samples: Sequence[Sample], pairs: Sequence[Steady], verdicts: Sequence[Verdict]) -> Iterator[str]:
+def _tables(runs: Runs, verdicts: Sequence[Verdict]) -> Iterator[str]:
     """Yield the tables of the scenarios that were run, and that of all goals."""
-    if samples:
-        yield report.runs(samples)
-        yield report.writes(samples)
-    if pairs:
-        yield report.steady(pairs)
-        yield report.writes(pairs)
+    if runs.burst:
+        yield report.runs(runs.burst)
+        yield report.writes(runs.burst)
+    if runs.groups:
+        yield report.groups(runs.groups)
+        yield report.writes(runs.groups)
+    if runs.steady:
+        yield report.steady(runs.steady)
+        yield report.writes(runs.steady)
     yield report.verdicts(verdicts)
 
 

@@ -10,8 +10,9 @@ from typing import TypeVar
 
 from clustersim.traffic import MUTATING
 from tsoperator.kube.errors import KubeError
+from tsoperator.kube.watch import Selection
 
-from tests.e2e.operatorbench.cluster import USERS, Cluster, following
+from tests.e2e.operatorbench.cluster import FOLLOWED, USERS, Cluster, following
 from tests.e2e.operatorbench.measure import Step, by_write
 from tests.e2e.operatorbench.operators import USER, Operator
 from tests.e2e.operatorbench.process import Spending
@@ -38,6 +39,14 @@ Figures = TypeVar("Figures")
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """How many Services, and for how many seconds they are left alone."""
+
+    services: int
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Watched:
     """An operator at work: what it does to the cluster, what it spends, and what it asks of the API server."""
 
@@ -51,7 +60,7 @@ class Watched:
         await self.cluster.until(lambda: self.cluster.ready(1), _START, "the first Service is ready")
         await self.cluster.delete(["first"])
         await self.cluster.until(self.cluster.gone, LIMIT, "the first Service is gone")
-        await self._settle()
+        await self.settle()
 
     async def step(self, act: Callable[[], Awaitable[float]], settle: bool = True) -> Step:
         """Measure *act*, which returns how many seconds of it count."""
@@ -60,7 +69,7 @@ class Watched:
         seconds = await act()
         others = max(0.0, self.spending.others_seconds - others) / (time.monotonic() - started)
         if settle:
-            await self._settle()
+            await self.settle()
         spent = self.spending.cpu_seconds - spent
         asked = self.log.requests() - requests
         writes = Counter[tuple[str, str]]()
@@ -75,7 +84,16 @@ class Watched:
             others=others,
         )
 
-    async def _settle(self) -> None:
+    async def leave_alone(self, seconds: float) -> Step:
+        """Measure what the operator does by itself."""
+
+        async def wait() -> float:
+            await asyncio.sleep(seconds)
+            return seconds
+
+        return await self.step(wait, settle=False)
+
+    async def settle(self) -> None:
         """Wait until the operator has written nothing for a while, but its lease."""
         deadline = time.monotonic() + LIMIT
         last, since = self._written(), time.monotonic()
@@ -117,16 +135,26 @@ def running(bed: Bed, operator: Operator, login_server: str) -> Iterator[Daemon]
         daemon.process.end(_STOP)
 
 
-def measured(bed: Bed, daemons: Sequence[Daemon], measure: Callable[[Watched], Awaitable[Figures]]) -> Figures:
+def measured(
+    bed: Bed,
+    daemons: Sequence[Daemon],
+    measure: Callable[[Watched], Awaitable[Figures]],
+    followed: Sequence[Selection] = FOLLOWED,
+) -> Figures:
     """Return what *measure* makes of the first of *daemons*, all of which have to stay alive.
+
+    *followed* are the objects that the benchmark sees.
 
     Raises:
         BedError: the operator didn't do its work: says what, with the end of its log.
     """
 
+    def alive() -> bool:
+        return all(each.process.alive for each in daemons)
+
     async def follow() -> Figures:
         with closing(AuditLog(bed.plane.audit_log, USER)) as log:
-            async with following(bed.kubeconfig, lambda: all(each.process.alive for each in daemons)) as cluster:
+            async with following(bed.kubeconfig, alive, followed) as cluster:
                 return await measure(Watched(cluster, Spending(daemons[0], bed), log))
 
     try:

@@ -4,19 +4,11 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from tests.e2e.operatorbench.bench import LIMIT, Watched, measured, prepared, running
+from tests.e2e.operatorbench.bench import LIMIT, Load, Watched, measured, prepared, running
 from tests.e2e.operatorbench.measure import Sample, Step
 from tests.e2e.operatorbench.operators import Operator
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.progress import Progress
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """How many Services, and for how many seconds they are left alone."""
-
-    services: int
-    idle_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +29,7 @@ class Burst:
         progress.say(f"  making {self.load.services} Services")
         made, ready_seconds = await self._make()
         progress.say(f"  made in {made.seconds:.1f} s with {made.cpu_seconds:.2f} s of CPU; leaving them alone")
-        idle = await self._leave_alone()
+        idle = await self.watched.leave_alone(self.load.idle_seconds)
         rss_mb = self.watched.spending.rss_mb
         removed = await self.watched.step(self._remove)
         progress.say(f"  removed in {removed.seconds:.1f} s with {removed.cpu_seconds:.2f} s of CPU")
@@ -69,13 +61,6 @@ class Burst:
             return seconds
 
         return await self.watched.step(make), ready_seconds
-
-    async def _leave_alone(self) -> Step:
-        async def wait() -> float:
-            await asyncio.sleep(self.load.idle_seconds)
-            return self.load.idle_seconds
-
-        return await self.watched.step(wait, settle=False)
 
     async def _remove(self) -> float:
         started, cluster = time.monotonic(), self.watched.cluster

@@ -1,7 +1,7 @@
 """The cluster as the benchmark sees it: Services that it creates and deletes, and what an operator makes of them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -28,27 +28,31 @@ from tests.e2e.workloads import egress_service
 USERS = "bench"
 _LOOK = 1.0  # s between two looks whether the operator still runs
 _MANAGED = f"{LABEL_MANAGED}={MANAGED}"
-_SERVICES = Selection(SERVICE, USERS)
+SERVICES = Selection(SERVICE, USERS)
 _STATEFULSETS = Selection(STATEFULSET, NAMESPACE, _MANAGED)
 _HEADLESS = Selection(SERVICE, NAMESPACE, _MANAGED)
 _RECORDS = Selection(CONFIGMAP, NAMESPACE, _MANAGED)
-_FOLLOWED = (_SERVICES, _STATEFULSETS, _HEADLESS, Selection(SECRET, NAMESPACE, _MANAGED), _RECORDS)
+FOLLOWED = (SERVICES, _STATEFULSETS, _HEADLESS, Selection(SECRET, NAMESPACE, _MANAGED), _RECORDS)
 
 
 class Cluster:
     """Follows the Services and what was made for them."""
 
-    def __init__(self, client: KubeClient, alive: Callable[[], bool]) -> None:
+    def __init__(self, client: KubeClient, alive: Callable[[], bool], followed: Sequence[Selection] = FOLLOWED) -> None:
         """*alive* tells whether the operator still runs."""
-        self._client = client
+        self.client = client
         self._alive = alive
-        self._objects: dict[Selection, dict[Key, Object]] = {selection: {} for selection in _FOLLOWED}
+        self._objects: dict[Selection, dict[Key, Object]] = {selection: {} for selection in followed}
         self._changed = asyncio.Event()
+
+    def objects(self, selection: Selection) -> Mapping[Key, Object]:
+        """Return what there is of *selection*, which has to be followed."""
+        return self._objects[selection]
 
     async def follow(self, selection: Selection) -> None:
         """Keep the objects of *selection* up to date until cancelled."""
         objects = self._objects[selection]
-        async for update in updates(self._client, selection):
+        async for update in updates(self.client, selection):
             match update:
                 case Listed(items):
                     objects.clear()
@@ -61,16 +65,19 @@ class Cluster:
 
     async def create(self, names: list[str]) -> None:
         """Create an egress Service for each of *names*, all at once."""
-        async with asyncio.TaskGroup() as group:
-            for name in names:
-                service = egress_service(USERS, name, tailnet_fqdn=f"{name}.{DOMAIN}")
-                group.create_task(self._client.create(SERVICE, service))
+        await self.apply(egress_service(USERS, name, tailnet_fqdn=f"{name}.{DOMAIN}") for name in names)
 
-    async def delete(self, names: list[str]) -> None:
+    async def apply(self, services: Iterable[Object]) -> None:
+        """Create *services*, all at once."""
+        async with asyncio.TaskGroup() as group:
+            for service in services:
+                group.create_task(self.client.create(SERVICE, service))
+
+    async def delete(self, names: Iterable[str]) -> None:
         """Delete the Services called *names*, all at once."""
         async with asyncio.TaskGroup() as group:
             for name in names:
-                group.create_task(self._client.delete(SERVICE, Key(USERS, name)))
+                group.create_task(self.client.delete(SERVICE, Key(USERS, name)))
 
     def has_statefulsets(self, count: int) -> bool:
         """Tell whether there are StatefulSets for *count* Services."""
@@ -78,7 +85,7 @@ class Cluster:
 
     def ready(self, count: int) -> bool:
         """Tell whether *count* Services say that they are ready."""
-        return sum(map(is_ready, self._objects[_SERVICES].values())) >= count
+        return sum(map(is_ready, self._objects[SERVICES].values())) >= count
 
     def gone(self) -> bool:
         """Tell whether neither Services nor anything that was made for them is left; the nameserver's objects stay."""
@@ -103,7 +110,7 @@ class Cluster:
             "addressType": "IPv4",
             "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
         }
-        await self._client.create(ENDPOINTSLICE, endpoint_slice)
+        await self.client.create(ENDPOINTSLICE, endpoint_slice)
 
     def _headless(self, name: str) -> Object | None:
         owner = Owner(PARENT_SERVICE, Key(USERS, name))
@@ -144,11 +151,13 @@ def addressed(configmap: Object) -> int:
 
 
 @asynccontextmanager
-async def following(kubeconfig: Path, alive: Callable[[], bool]) -> AsyncIterator[Cluster]:
+async def following(
+    kubeconfig: Path, alive: Callable[[], bool], followed: Sequence[Selection]
+) -> AsyncIterator[Cluster]:
     """Follow the cluster whose admin's kubeconfig this is; see `Cluster`."""
     async with KubeClient(await load_configuration(str(kubeconfig))) as client, asyncio.TaskGroup() as group:
-        cluster = Cluster(client, alive)
-        tasks = [group.create_task(cluster.follow(selection)) for selection in _FOLLOWED]
+        cluster = Cluster(client, alive, followed)
+        tasks = [group.create_task(cluster.follow(selection)) for selection in followed]
         try:
             yield cluster
         finally:

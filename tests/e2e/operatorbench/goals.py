@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from tests.e2e.operatorbench.measure import AnyRun, Kind, Sample, Steady, of
+from tests.e2e.operatorbench.measure import AnyRun, Grouped, Kind, Sample, Steady, of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,17 @@ GOALS: Sequence[Goal[Sample]] = (
 STEADY_GOALS: Sequence[Goal[Steady]] = (
     Goal("one by one: leader's CPU a Service made", "ms", lambda run: run.cpu_ms, 15, relative=False),
     Goal("one by one: standby's CPU a Service made", "ms", lambda run: run.standby_cpu_ms, 3, relative=False),
+)
+
+GROUP_GOALS: Sequence[Goal[Grouped]] = (
+    Goal("groups: all entries written", "s", lambda run: run.made.seconds, 0.15),
+    Goal("groups: writes of a ConfigMap", "", lambda run: run.most_configmap_writes, 40, relative=False, worst=True),
+    Goal("groups: CPU a Service made", "ms", lambda run: run.cpu_ms, 12, relative=False),
+    Goal("groups: API writes a Service made", "", lambda run: run.writes, 7, relative=False, worst=True),
+    Goal("groups: all Services removed", "s", lambda run: run.removed.seconds, 0.15),
+    Goal("groups: API writes when idle", "", lambda run: run.idle.counted, 0, relative=False, worst=True),
+    Goal("groups: entry of one Service, slowest", "s", lambda run: max(run.entry_seconds), 0.3, relative=False),
+    Goal("groups: slice after a proxy's report, slowest", "s", lambda run: max(run.slice_seconds), 0.3, relative=False),
 )
 
 

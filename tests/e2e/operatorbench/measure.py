@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
@@ -89,8 +90,42 @@ class Sample(Run):
         return self.removed.counted / self.services
 
 
+class Grouped(Run):
+    """The figures of one run of the second scenario: all Services at once to two ProxyGroups.
+
+    `made.seconds` is the time until the groups' ConfigMaps had an entry for each.
+    """
+
+    groups: int
+    configmap_writes: Mapping[str, int]
+    """How often the operator wrote each ConfigMap while the Services were made."""
+    served: Step
+    """All proxies report that they serve all Services, until the last EndpointSlice has their addresses."""
+    idle: Step
+    entry_seconds: Sequence[float]
+    """For some Services more: from the request that makes one until its entry is in the ConfigMap."""
+    slice_seconds: Sequence[float]
+    """For each of these and each proxy: from the proxy's report until its address is in the EndpointSlice."""
+    removed: Step
+
+    @property
+    def most_configmap_writes(self) -> int:
+        """Writes of the ConfigMap that was written most often."""
+        return max(self.configmap_writes.values(), default=0)
+
+    @property
+    def removal_cpu_ms(self) -> float:
+        """CPU a Service removed, milliseconds."""
+        return 1000 * self.removed.cpu_seconds / self.services
+
+    @property
+    def removal_writes(self) -> float:
+        """Writes a Service removed."""
+        return self.removed.counted / self.services
+
+
 class Steady(Run):
-    """The figures of one run of the second scenario: one Service after another; the operator is the leader of two.
+    """The figures of one run of the third scenario: one Service after another; the operator is the leader of two.
 
     Writes and reads of the leader and the standby are counted together.
     """
@@ -122,6 +157,20 @@ class Steady(Run):
 AnyRun = TypeVar("AnyRun", bound=Run)
 
 
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """All runs, by scenario."""
+
+    burst: list[Sample] = field(default_factory=list)
+    groups: list[Grouped] = field(default_factory=list)
+    steady: list[Steady] = field(default_factory=list)
+
+    @property
+    def next_number(self) -> int:
+        """The number of the run that comes next."""
+        return len(self.burst) + len(self.groups) + len(self.steady) + 1
+
+
 def configmap_bytes(entries: Iterable[Entry], user: str) -> int:
     """Return the bytes of ConfigMaps in all that *user* sent, as JSON without spaces; deletions send none."""
     return sum(
@@ -129,6 +178,17 @@ def configmap_bytes(entries: Iterable[Entry], user: str) -> int:
         for entry in entries
         if entry["user"]["username"] == user
         and entry["verb"] in MUTATING - {"delete", "deletecollection"}
+        and entry.get("objectRef", {}).get("resource") == "configmaps"
+    )
+
+
+def configmap_writes(entries: Iterable[Entry], user: str) -> Counter[str]:
+    """Return how often *user* wrote each ConfigMap, by its name; one that was refused counts, too."""
+    return Counter(
+        entry["objectRef"].get("name") or entry["requestObject"]["metadata"]["name"]
+        for entry in entries
+        if entry["user"]["username"] == user
+        and entry["verb"] in MUTATING
         and entry.get("objectRef", {}).get("resource") == "configmaps"
     )
 

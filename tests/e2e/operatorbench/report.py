@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dnsbench.report import table
 
 from tests.e2e.operatorbench.goals import Measured, Verdict
-from tests.e2e.operatorbench.measure import AnyRun, Sample, Steady, Step
+from tests.e2e.operatorbench.measure import AnyRun, Grouped, Runs, Sample, Steady, Step
 
 
 def runs(samples: Sequence[Sample]) -> str:
@@ -15,7 +15,7 @@ def runs(samples: Sequence[Sample]) -> str:
 
 
 def steady(samples: Sequence[Steady]) -> str:
-    """Return the table of all figures of the second scenario, a column a run."""
+    """Return the table of all figures of the third scenario, a column a run."""
     head = ("", *(f"run {sample.run}: {sample.kind}" for sample in samples))
     what = f"{samples[0].services} egress Services, one every {samples[0].every_seconds:g} s, with a DNSConfig"
     return f"### {what}, leader and standby\n\n{table(head, _steady_lines(samples))}"
@@ -35,6 +35,42 @@ def _steady_lines(samples: Sequence[Steady]) -> Iterator[tuple[str, ...]]:
         ("standby: memory with all, MB", [f"{each.standby_rss_mb:.0f}" for each in samples]),
     ):
         yield (text, *figures)
+
+
+def groups(samples: Sequence[Grouped]) -> str:
+    """Return the table of all figures of the second scenario, a column a run."""
+    head = ("", *(f"run {sample.run}: {sample.kind}" for sample in samples))
+    what = f"{samples[0].services} egress Services of {samples[0].groups} ProxyGroups"
+    return f"### {what}\n\n{table(head, _group_lines(samples))}"
+
+
+def _group_lines(samples: Sequence[Grouped]) -> Iterator[tuple[str, ...]]:
+    for text, figures in (
+        ("all entries written, s", [f"{each.made.seconds:.2f}" for each in samples]),
+        ("CPU, ms a Service made", [f"{each.cpu_ms:.1f}" for each in samples]),
+        ("API writes a Service made", [f"{each.writes:.2f}" for each in samples]),
+        ("API reads a Service made", [f"{each.made.reads / each.services:.2f}" for each in samples]),
+        ("writes of a ConfigMap, at most", [f"{each.most_configmap_writes}" for each in samples]),
+        ("cores busy with other work meanwhile", [f"{each.made.others:.1f}" for each in samples]),
+        ("all slices have all proxies, s after their reports", [f"{each.served.seconds:.2f}" for each in samples]),
+        ("CPU, ms a Service served", [f"{1000 * each.served.cpu_seconds / each.services:.1f}" for each in samples]),
+        ("API writes a Service served", [f"{each.served.counted / each.services:.2f}" for each in samples]),
+        ("idle: seconds", [f"{each.idle.seconds:.0f}" for each in samples]),
+        ("idle: API writes, leases apart", [f"{each.idle.counted}" for each in samples]),
+        ("idle: CPU, ms a second", [f"{1000 * each.idle.cpu_seconds / each.idle.seconds:.1f}" for each in samples]),
+        ("one Service more: entry written, s", [_spread(each.entry_seconds) for each in samples]),
+        ("slice has a proxy, s after its report", [_spread(each.slice_seconds) for each in samples]),
+        ("all Services removed, s", [f"{each.removed.seconds:.2f}" for each in samples]),
+        ("CPU, ms a Service removed", [f"{each.removal_cpu_ms:.1f}" for each in samples]),
+        ("API writes a Service removed", [f"{each.removal_writes:.2f}" for each in samples]),
+        ("cores busy with other work meanwhile", [f"{each.removed.others:.1f}" for each in samples]),
+        ("memory with all, MB", [f"{each.rss_mb:.0f}" for each in samples]),
+    ):
+        yield (text, *figures)
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    return f"{min(seconds):.2f} to {max(seconds):.2f}"
 
 
 def _lines(samples: Sequence[Sample]) -> Iterator[tuple[str, ...]]:
@@ -62,7 +98,7 @@ def writes(samples: Sequence[AnyRun]) -> str:
     """Return the table of writes by verb and kind, per Service, in the making and, if there is one, in the removal."""
     head = ("writes a Service", *(f"run {sample.run}: {sample.kind}" for sample in samples))
     lines = [*_writes("made", samples, [each.made for each in samples])]
-    removed = [each.removed for each in samples if isinstance(each, Sample)]
+    removed = [each.removed for each in samples if isinstance(each, Sample | Grouped)]
     lines += _writes("removed", samples, removed) if removed else ()
     return table(head, lines)
 
@@ -101,16 +137,15 @@ def _figure(measured: Measured | None, unit: str) -> str:
     return "-" if measured is None else f"{measured.value:.2f} {unit}".rstrip() + f" (run {measured.run})"
 
 
-def document(
-    facts: Mapping[str, object], samples: Sequence[Sample], steady: Sequence[Steady], all_: Sequence[Verdict]
-) -> dict[str, object]:
-    """Return what is kept of all runs of both scenarios."""
+def document(facts: Mapping[str, object], runs: Runs, all_: Sequence[Verdict]) -> dict[str, object]:
+    """Return what is kept of the runs of all scenarios."""
     return {
         "machine": dict(facts),
         "note": "times and CPU are the least of all runs, memory and writes the most",
         "goals": [_goal(each) for each in all_],
-        "runs": [sample.model_dump(mode="json") for sample in samples],
-        "steady": [sample.model_dump(mode="json") for sample in steady],
+        "runs": [sample.model_dump(mode="json") for sample in runs.burst],
+        "steady": [sample.model_dump(mode="json") for sample in runs.steady],
+        "groups": [sample.model_dump(mode="json") for sample in runs.groups],
     }
 
 

@@ -1,4 +1,4 @@
-"""The second scenario: one Service after another in a cluster with a DNSConfig; ours alone, a leader and a standby."""
+"""The third scenario: one Service after another in a cluster with a DNSConfig; ours alone, a leader and a standby."""
 
 import asyncio
 import json

@@ -56,7 +56,7 @@ class Bed:
 
     @property
     def machines(self) -> Mapping[str, Isolation]:
-        """Its namespaces by name: wan, node, peer; none with *api_only*."""
+        """Its namespaces by name, which `network` has; none with *api_only*."""
         found = (Isolation.load(self.folder / name) for name in network.NAMES)
         return {machine.name: machine for machine in found if machine}
 
@@ -178,18 +178,27 @@ class Bed:
         with progress.step("cluster DNS"):
             plane.wait_for_controllers()
             self._start_dns()
-        with progress.step("tailnet device outside the cluster"):
-            self._start_peer()
+        with progress.step("tailnet devices outside the cluster"):
+            self._start_peers()
         self._open_to_the_machine()
 
     def _start_dns(self) -> None:
         self.kubectl("apply", "-f", MANIFESTS / "coredns.yaml")
         self.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=60s", timeout=70)
 
-    def _start_peer(self) -> None:
+    def peers(self) -> tuple[peer.Peer, peer.Peer]:
+        """Return the devices outside the cluster: that of the first tailnet, and that of the second."""
         machines = self.machines
-        outside = peer.Peer.at(self.paths, machines["peer"], self.folder)
-        peer.start(self.paths, self.daemons, outside, Management.log_in(machines["wan"]).create_key(["tag:peer"]))
+        return (
+            peer.Peer.at(self.paths, machines["peer"], self.folder),
+            peer.Peer.at(self.paths, machines["second"], self.folder, "second", control.SECOND),
+        )
+
+    def _start_peers(self) -> None:
+        wan = self.machines["wan"]
+        for outside in self.peers():
+            key = Management.log_in(wan, outside.tailnet).create_key(["tag:peer"])
+            peer.start(self.paths, self.daemons, outside, key)
 
     def _open_to_the_machine(self) -> None:
         """Make the API server reachable from the machine itself, by a relay on loopback."""

@@ -5,15 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clustersim.tailnet import Tailnet
-
-from tests.e2e.testbed.control import DOMAIN, URL
+from tests.e2e.testbed.control import FIRST, Tailnet
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.isolation import Isolation
 
-# The one OAuth client that the tailnet knows.
-CLIENT_ID = Tailnet(DOMAIN).client_id
-CLIENT_SECRET = Tailnet(DOMAIN).client_secret
+CLIENT_ID, CLIENT_SECRET = FIRST.client_id, FIRST.client_secret
 
 Device = dict[str, Any]
 
@@ -24,13 +20,14 @@ class Management:
 
     machine: Isolation
     token: str
+    tailnet: Tailnet = FIRST
 
     @classmethod
-    def log_in(cls, machine: Isolation) -> "Management":
+    def log_in(cls, machine: Isolation, tailnet: Tailnet = FIRST) -> "Management":
         """Get an access token with the OAuth client."""
-        form = f"grant_type=client_credentials&client_id={CLIENT_ID}&client_secret={CLIENT_SECRET}"
-        answer = machine.run(["curl", "-fsS", "--max-time", "10", "--data", form, f"{URL}/api/v2/oauth/token"])
-        return cls(machine, json.loads(answer)["access_token"])
+        form = f"grant_type=client_credentials&client_id={tailnet.client_id}&client_secret={tailnet.client_secret}"
+        answer = machine.run(["curl", "-fsS", "--max-time", "10", "--data", form, f"{tailnet.url}/api/v2/oauth/token"])
+        return cls(machine, json.loads(answer)["access_token"], tailnet)
 
     def create_key(self, tags: Sequence[str]) -> str:
         """Create an auth key for one device, and return its secret."""
@@ -50,7 +47,9 @@ class Management:
 
     def device(self, hostname: str) -> Device | None:
         """Return the one device that has *hostname* for its name's first label, if there is one."""
-        return next((device for device in self.devices() if device["name"] == f"{hostname}.{DOMAIN}"), None)
+        return next(
+            (device for device in self.devices() if device["name"] == f"{hostname}.{self.tailnet.domain}"), None
+        )
 
     def delete(self, node_id: str) -> None:
         """Delete a device."""
@@ -64,14 +63,20 @@ class Management:
         """
         curl = ["curl", "-sS", "--max-time", "10", "-X", method, "-H", f"Authorization: Bearer {self.token}"]
         data = [] if body is None else ["--json", json.dumps(body)]
-        answer = self.machine.run([*curl, *data, "-w", "\n%{http_code}", f"{URL}/api/v2/{path}"])
+        answer = self.machine.run([*curl, *data, "-w", "\n%{http_code}", f"{self.tailnet.url}/api/v2/{path}"])
         text, _, status = answer.rpartition("\n")
         if status != "200":
             raise BedError(f"{method} {path}: {status} {text}")
         return json.loads(text)
 
 
+def replace_client(machine: Isolation, tailnet: Tailnet) -> None:
+    """Have the control server know the OAuth client of *tailnet* and no other; access tokens of before are refused."""
+    client = json.dumps({"id": tailnet.client_id, "secret": tailnet.client_secret})
+    machine.run(["curl", "-fsS", "--max-time", "10", "--json", client, f"{tailnet.keeper_url}/testbed/client"])
+
+
 def real_nodes(machine: Isolation) -> list[dict[str, Any]]:
     """Return what the control server itself has, as `tailcfg.Node` in JSON; deleted devices remain as ``Expired``."""
-    found: list[dict[str, Any]] = json.loads(machine.run(["curl", "-fsS", f"{URL}/testbed/nodes"]))
+    found: list[dict[str, Any]] = json.loads(machine.run(["curl", "-fsS", f"{FIRST.url}/testbed/nodes"]))
     return found

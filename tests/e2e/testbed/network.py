@@ -1,4 +1,7 @@
-"""Three machines on one wire that leads nowhere: `wan` (the wire), `node` (the cluster), `peer` (a device outside)."""
+"""Machines on one wire that leads nowhere: `wan` (the wire), `node` (the cluster), and two for devices outside.
+
+The device on `peer` is in the first tailnet, that on `second` in the second.
+"""
 
 from pathlib import Path
 
@@ -9,9 +12,10 @@ from tests.e2e.testbed.isolation import NETNS, Isolation
 WAN = "10.255.0.1"
 NODE = "10.255.0.10"
 PEER = "10.255.0.20"
+SECOND = "10.255.0.30"
 BITS = 24
 BRIDGE = "wan0"
-NAMES = ("wan", "node", "peer")
+NAMES = ("wan", "node", "peer", "second")
 
 POD_CIDR = "10.244.0.0/22"
 SERVICE_CIDR = "10.96.0.0/16"
@@ -20,7 +24,7 @@ DNS_SERVICE = "10.96.0.10"
 
 
 def make(folder: Path) -> dict[str, Isolation]:
-    """Make the three and connect them; their files go into folders of *folder*."""
+    """Make them and connect them; their files go into folders of *folder*."""
     machines = {name: Isolation.make(name, folder / name) for name in NAMES}
     wan = machines["wan"]
     _configure(
@@ -29,7 +33,7 @@ def make(folder: Path) -> dict[str, Isolation]:
         f"ip address add {WAN}/{BITS} dev {BRIDGE}",
         f"ip link set {BRIDGE} up",
     )
-    for name, address in (("node", NODE), ("peer", PEER)):
+    for name, address in (("node", NODE), ("peer", PEER), ("second", SECOND)):
         target = machines[name].first.pid
         _configure(wan, f"ip link add {name} type veth peer name eth0", f"ip link set {name} master {BRIDGE} up")
         # The other end is moved from outside, where the target's pid means something.

@@ -1,23 +1,26 @@
-"""A tailnet device outside the cluster, with a web server: what egress leads to, and where ingress is tried from."""
+"""A tailnet device outside the cluster with small servers: what egress leads to, and where ingress is tried from."""
 
 import json
 import shutil
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.testbed.control import ACME_ENV, TAILSCALED_ENV, URL, acme_authority
+from tests.e2e.testbed.control import ACME_ENV, FIRST, TAILSCALED_ENV, Tailnet, acme_authority
 from tests.e2e.testbed.daemons import Daemons
 from tests.e2e.testbed.isolation import Isolation
 from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
 
 WEB_PORT = 8000
+GREETER_PORT = 7000  # TCP and UDP
 GREETING = "hello from the peer\n"
-NAMES = ("tailscaled", "web")  # each with the peer's name before it
+NAMES = ("tailscaled", "web", "greeter")  # each with the peer's name before it
 
 PROXY = "127.0.0.1:1055"
+_GREETER = Path(__file__).parent / "greeter.py"
 _PATIENCE = 20.0  # seconds
 
 
@@ -29,11 +32,22 @@ class Peer:
     machine: Isolation
     folder: Path
     program: Path
+    tailnet: Tailnet = FIRST
 
     @classmethod
-    def at(cls, paths: Paths, machine: Isolation, folder: Path, name: str = "peer") -> "Peer":
+    def at(cls, paths: Paths, machine: Isolation, folder: Path, name: str = "peer", tailnet: Tailnet = FIRST) -> "Peer":
         """Return the device called *name* of a bed whose files are in *folder*, whether it runs or not."""
-        return cls(name, machine, folder / f"peer-{name}", program(paths, "tailscale"))
+        return cls(name, machine, folder / f"peer-{name}", program(paths, "tailscale"), tailnet)
+
+    @property
+    def fqdn(self) -> str:
+        """Its MagicDNS name."""
+        return f"{self.name}.{self.tailnet.domain}"
+
+    @property
+    def greeting(self) -> str:
+        """What its servers answer."""
+        return f"hello from the {self.name}\n"
 
     @property
     def socket(self) -> Path:
@@ -61,7 +75,7 @@ class Peer:
 
 
 def start(paths: Paths, daemons: Daemons, peer: Peer, key: str) -> None:
-    """Start *peer* as a new device that logs in with the auth *key*, and its web server; a machine has room for one.
+    """Start *peer* as a new device that logs in with the auth *key*, and its servers; a machine has room for one.
 
     Raises:
         BedError: something does not start, or the key isn't taken.
@@ -69,10 +83,10 @@ def start(paths: Paths, daemons: Daemons, peer: Peer, key: str) -> None:
     shutil.rmtree(peer.folder, ignore_errors=True)
     (peer.folder / "web").mkdir(parents=True)
     _start_tailscaled(paths, daemons, peer)
-    _start_web(daemons, peer)
+    _start_servers(daemons, peer)
     peer.tailscale(
         "up",
-        f"--login-server={URL}",
+        f"--login-server={peer.tailnet.url}",
         f"--auth-key={key}",
         f"--hostname={peer.name}",
         "--accept-dns=false",  # else it writes /etc/resolv.conf
@@ -92,14 +106,21 @@ def _start_tailscaled(paths: Paths, daemons: Daemons, peer: Peer) -> None:
     daemons.wait_for(name, peer.socket.is_socket, _PATIENCE, f"its socket {peer.socket}")
 
 
-def _start_web(daemons: Daemons, peer: Peer) -> None:
+def _start_servers(daemons: Daemons, peer: Peer) -> None:
+    """Start what answers on loopback, where tailscaled passes on what arrives by the tailnet."""
     pages = peer.folder / "web"
-    (pages / "index.html").write_text(GREETING)
-    # What arrives by the tailnet, tailscaled passes on to loopback.
-    serve: list[str | Path] = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", pages]
-    daemons.start(f"{peer.name}-web", [*serve, str(WEB_PORT)], peer.machine)
-    page = ["curl", "-sS", f"http://127.0.0.1:{WEB_PORT}/"]
-    daemons.wait_for(f"{peer.name}-web", lambda: peer.machine.run(page) == GREETING, _PATIENCE, "its page")
+    (pages / "index.html").write_text(peer.greeting)
+    web: list[str | Path] = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", pages]
+    daemons.start(f"{peer.name}-web", [*web, str(WEB_PORT)], peer.machine)
+    daemons.start(f"{peer.name}-greeter", [sys.executable, _GREETER, str(GREETER_PORT), peer.greeting], peer.machine)
+    for server, scheme, port in (("web", "http", WEB_PORT), ("greeter", "telnet", GREETER_PORT)):
+        fetch = ["curl", "-sS", "--max-time", "5", f"{scheme}://127.0.0.1:{port}/"]
+        answers = partial(_answers, peer, fetch)
+        daemons.wait_for(f"{peer.name}-{server}", answers, _PATIENCE, "its greeting")
+
+
+def _answers(peer: Peer, fetch: list[str]) -> bool:
+    return peer.machine.run(fetch) == peer.greeting
 
 
 def stop(daemons: Daemons, peer: Peer) -> None:

@@ -19,7 +19,7 @@ _EXIT = ("0.0.0.0/0", "::/0")  # the routes of an exit node: devices choose whic
 
 
 class RealDevices:
-    """What the `control` program asks: private routes beside the API, all POST, JSON in and out."""
+    """What the `control` program and tests ask: private routes beside the API, all POST, JSON in and out."""
 
     def __init__(self, tailnet: Tailnet) -> None:
         self._tailnet = tailnet
@@ -30,6 +30,7 @@ class RealDevices:
             web.post("/testbed/join", self._join),
             web.post("/testbed/report", self._report),
             web.post("/testbed/devices", self._list),
+            web.post("/testbed/client", self._replace_client),
         ]
 
     async def _join(self, request: web.Request) -> web.Response:
@@ -60,6 +61,13 @@ class RealDevices:
     async def _list(self, _request: web.Request) -> web.Response:
         return web.json_response([self._shown(device) for device in self._tailnet.devices.values()])
 
+    async def _replace_client(self, request: web.Request) -> web.Response:
+        """Replace the OAuth client, ``{id, secret}``; the one before and its access tokens are good no more."""
+        asked = json.loads(await request.read())
+        self._tailnet.client_id, self._tailnet.client_secret = asked["id"], asked["secret"]
+        self._tailnet.revoke_tokens()
+        return web.json_response({})
+
     def _shown(self, device: Device) -> dict[str, Any]:
         """Show a device with the routes that lead to it: where several have one, all but the first stand by."""
         first: dict[str, str] = {}
@@ -70,9 +78,8 @@ class RealDevices:
         return {"nodeId": device.node_id, "name": device.name, "tags": list(device.tags), "routes": routes}
 
 
-async def serve(domain: str, port: int) -> None:
+async def serve(tailnet: Tailnet, port: int) -> None:
     """Serve on loopback until SIGTERM."""
-    tailnet = Tailnet(domain)
     api = Api(tailnet)
     application = web.Application(middlewares=[api.refusals])
     application.add_routes([*RealDevices(tailnet).routes(), *api.routes()])
@@ -92,8 +99,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--domain", required=True, help="MagicDNS domain")
     parser.add_argument("--port", required=True, type=int, help="port on loopback")
+    parser.add_argument("--client-id", required=True, help="the ID of its OAuth client")
+    parser.add_argument("--client-secret", required=True, help="that client's secret")
     arguments = parser.parse_args()
-    asyncio.run(serve(arguments.domain, arguments.port))
+    tailnet = Tailnet(arguments.domain)
+    tailnet.client_id, tailnet.client_secret = arguments.client_id, arguments.client_secret
+    asyncio.run(serve(tailnet, arguments.port))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from clustersim.store import Store
 from clustersim.traffic import Traffic
 
 MERGE = "application/merge-patch+json"
+METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 SERVICES = "/api/v1/namespaces/default/services"
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -38,10 +40,10 @@ class Api:
             return response.status, await response.json()
 
     @asynccontextmanager
-    async def watch(self, path: str) -> AsyncIterator[AsyncIterator[Object]]:
+    async def watch(self, path: str, **headers: str) -> AsyncIterator[AsyncIterator[Object]]:
         """Watch and yield the events."""
         joint = "&" if "?" in path else "?"
-        async with self.session.get(f"{path}{joint}watch=true") as response:
+        async with self.session.get(f"{path}{joint}watch=true", headers=headers) as response:
             assert response.status == 200
             yield _events(response)
 

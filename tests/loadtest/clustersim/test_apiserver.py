@@ -1,12 +1,25 @@
 """The API server over HTTP."""
 
+import time
 from typing import Any, NamedTuple
 
 import pytest
-from clustersim.objects import CONFIGMAP, PROXYCLASS, SERVICE
+from clustersim.objects import CONFIGMAP, PROXYCLASS, SERVICE, SERVICEACCOUNT
+from clustersim.tailnet import timestamp
+from clustersim.tokens import claims_of
 
-from tests.loadtest.clustersim.serving import CONFIGMAPS, MERGE, SERVICES, Api, configmap, service
+from tests.loadtest.clustersim.serving import (
+    CONFIGMAPS,
+    MERGE,
+    METADATA,
+    METADATA_LIST,
+    SERVICES,
+    Api,
+    configmap,
+    service,
+)
 
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 PROXYCLASSES = "/apis/tailscale.com/v1alpha1/proxyclasses"
 
 
@@ -59,6 +72,10 @@ REFUSALS = [
     Refusal(409, "DELETE", f"{SERVICES}/web", {"preconditions": {"resourceVersion": "1"}}),
     Refusal(400, "GET", f"{SERVICES}?labelSelector=a+b"),
     Refusal(400, "GET", f"{SERVICES}?continue=here"),
+    Refusal(404, "POST", f"{ACCOUNTS}/missing/token", {}),
+    Refusal(404, "POST", f"{SERVICES}/web/token", {}),
+    Refusal(422, "POST", f"{ACCOUNTS}/operator/token", {"spec": {"expirationSeconds": 599}}),
+    Refusal(400, "POST", f"{ACCOUNTS}/operator/token", {"spec": {"audiences": "a"}}),
 ]
 
 
@@ -66,6 +83,7 @@ REFUSALS = [
 async def test_a_senseless_request_is_refused(api: Api, case: Refusal) -> None:
     api.store.create(SERVICE, service())
     api.store.create(PROXYCLASS, {"metadata": {"name": "a"}})
+    api.store.create(SERVICEACCOUNT, {"metadata": {"name": "operator", "namespace": "default"}})
     before = api.store.revision
     status, body = await api.call(case.method, case.path, case.body, Content_Type=case.content_type)
     assert (status, body["kind"], body["code"]) == (case.status, "Status", case.status)
@@ -97,6 +115,32 @@ async def test_lists_of_builtin_kinds_leave_the_kind_of_their_items_out(api: Api
     assert classes["items"][0]["kind"] == "ProxyClass"
     _, secrets = await api.call("GET", "/api/v1/secrets")
     assert (secrets["items"], secrets["metadata"]) == ([], {"resourceVersion": str(api.store.revision)})
+
+
+async def test_metadata_comes_alone_for_who_asks_for_it(api: Api) -> None:
+    created = api.store.create(CONFIGMAP, configmap())
+    partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": created["metadata"]}
+    assert await api.call("GET", f"{CONFIGMAPS}/settings", Accept=METADATA) == (200, partial)
+    _, found = await api.call("GET", CONFIGMAPS, Accept=METADATA_LIST)
+    assert (found["kind"], found["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
+    assert (found["items"], "resourceVersion" in found["metadata"]) == ([partial], True)
+    assert (await api.call("GET", f"{CONFIGMAPS}/settings"))[1] == created
+    assert (await api.call("GET", CONFIGMAPS, Accept=METADATA))[0] == 406
+    assert (await api.call("GET", f"{CONFIGMAPS}/settings", Accept=METADATA_LIST))[0] == 406
+
+
+async def test_a_service_account_gets_a_token_for_an_audience(api: Api) -> None:
+    api.store.create(SERVICEACCOUNT, {"metadata": {"name": "operator", "namespace": "default"}})
+    before = time.time()
+    request = {"spec": {"audiences": ["api.example.org/client"], "expirationSeconds": 600}}
+    status, answer = await api.call("POST", f"{ACCOUNTS}/operator/token", request)
+    claims = claims_of(answer["status"]["token"])
+    assert (status, answer["kind"], claims["aud"]) == (201, "TokenRequest", ["api.example.org/client"])
+    assert before + 599 < claims["exp"] <= time.time() + 600
+    assert answer["status"]["expirationTimestamp"] == timestamp(claims["exp"])
+    _, answer = await api.call("POST", f"{ACCOUNTS}/operator/token", {})
+    claims = claims_of(answer["status"]["token"])
+    assert (claims["aud"], claims["exp"] - claims["iat"]) == (["https://kubernetes.default.svc.cluster.local"], 3600)
 
 
 async def test_a_list_comes_in_pages_of_one_version(api: Api) -> None:

@@ -5,7 +5,11 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import pytest
+from clustersim import tokens
 from clustersim.control import Control
+from clustersim.kinds import Target
+from clustersim.objects import SERVICEACCOUNT
+from clustersim.store import Store
 from clustersim.tailnet import NewKey
 
 TOKEN, EXCHANGE = "/api/v2/oauth/token", "/api/v2/oauth/token-exchange"
@@ -48,6 +52,20 @@ async def call(control: Control) -> AsyncIterator[Caller]:
         reply = await caller("POST", TOKEN, data=form)
         caller.headers = {"Authorization": f"Bearer {reply.json['access_token']}"}
         yield caller
+
+
+async def test_a_token_for_the_audience_is_as_good_as_the_secret() -> None:
+    control, store = Control(), Store()
+    control.audience = "api.example.org/client"
+    store.create(SERVICEACCOUNT, {"metadata": {"name": "operator", "namespace": "default"}})
+    account = Target(SERVICEACCOUNT, "default", "operator", tokens.SUBRESOURCE)
+    statuses = []
+    async with control.serve() as url, aiohttp.ClientSession(url) as session:
+        for audience in ("api.example.org/client", "other"):
+            jwt = tokens.issue(store, account, {"spec": {"audiences": [audience]}})["status"]["token"]
+            form = {"client_id": control.client_id, "jwt": jwt}
+            statuses.append((await Caller(session)("POST", EXCHANGE, data=form)).status)
+    assert statuses == [200, 401]
 
 
 def new_key(control: Control, **changes: Any) -> str:

@@ -14,6 +14,7 @@ from tests.loadtest.clustersim.running import headless, statefulset, until
 
 DB = Exposed(SERVICE, "default", "db")
 WEB = Exposed(INGRESS, "default", "web")
+IN_GROUP = replace(DB, group="egress")
 NAME = "db.tail1234.ts.net"
 
 
@@ -57,7 +58,8 @@ async def proxy(world: World, target: Exposed = DB) -> None:
     metadata: Any = {"name": "ts-db-abcde", "namespace": "tailscale", "labels": target.labels}
     pods = statefulset()
     pods["spec"]["template"]["metadata"]["labels"] |= target.labels
-    world.sim.store.create(SERVICE, {**headless(), "metadata": metadata})
+    spec: Any = headless()["spec"] | ({"clusterIP": ""} if target.group else {})
+    world.sim.store.create(SERVICE, {"metadata": metadata, "spec": spec})
     world.sim.store.create(STATEFULSET, {**pods, "metadata": metadata})
     await until(world.sim.store, lambda: in_cluster(world.sim, "IPv4") and in_cluster(world.sim, "IPv6"))
 
@@ -68,6 +70,16 @@ async def test_a_name_leads_to_a_ready_proxy_alone(world: World) -> None:
         await world.checks.leads(DB)
     await proxy(world)
     assert await world.checks.leads(DB) == (NAME, ("10.244.0.2", "2001:db8:244::2"))
+
+
+async def test_a_name_by_a_group_leads_to_the_service_of_its_ready_proxies(world: World) -> None:
+    egress(world)
+    with pytest.raises(NotYet, match="has no ready proxy"):
+        await world.checks.leads(IN_GROUP)
+    await proxy(world, IN_GROUP)
+    addresses = tuple(world.sim.store.get(SERVICE, "tailscale", "ts-db-abcde")["spec"]["clusterIPs"])
+    world.wrong_answers.update(A=frozenset(addresses[:1]), AAAA=frozenset(addresses[1:]))
+    assert await world.checks.leads(IN_GROUP) == (NAME, addresses)
 
 
 @pytest.mark.parametrize(("qtype", "address"), [("A", "192.0.2.1"), ("AAAA", "2001:db8::1")])

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 from clustersim.objects import CONFIGMAP, SERVICE, Object
 
-from tests.loadtest.clustersim.serving import CONFIGMAPS, Api, configmap, service, serving
+from tests.loadtest.clustersim.serving import CONFIGMAPS, METADATA, Api, configmap, service, serving
 
 
 async def take(events: AsyncIterator[Object], count: int) -> list[Object]:
@@ -47,6 +47,20 @@ async def test_objects_enter_and_leave_a_selection(api: Api) -> None:
     assert [event["type"] for event in seen] == ["ADDED", "DELETED", "ADDED"]
     assert seen[1]["object"]["metadata"]["labels"] == {"color": "red"}
     assert seen[1]["object"]["metadata"]["resourceVersion"] > seen[0]["object"]["metadata"]["resourceVersion"]
+
+
+async def test_a_watch_for_metadata_sees_nothing_else() -> None:
+    async with (
+        serving(bookmark_interval=0.05) as api,
+        api.watch(f"{CONFIGMAPS}?allowWatchBookmarks=true&labelSelector=a%3Db", Accept=METADATA) as events,
+    ):
+        created = api.store.create(CONFIGMAP, configmap(labels={"a": "b"}))
+        api.store.merge(CONFIGMAP, "default", "settings", {"metadata": {"labels": {"a": "c"}}})
+        seen = await take(events, 3)
+    assert [event["type"] for event in seen] == ["ADDED", "DELETED", "BOOKMARK"]
+    assert all(event["object"].keys() == {"kind", "apiVersion", "metadata"} for event in seen)
+    assert {event["object"]["kind"] for event in seen} == {"PartialObjectMetadata"}
+    assert seen[0]["object"]["metadata"] == created["metadata"]
 
 
 async def test_a_version_that_is_forgotten_is_an_error_event(api: Api) -> None:

@@ -10,8 +10,9 @@ import pytest
 from aiohttp import web
 from clustersim import objects as kinds
 from clustersim.sim import ClusterSim
+from clustersim.tokens import claims_of
 from kubernetes.aio.client import Configuration
-from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SERVICE, Key, Object
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET_METADATA, SERVICE, Key, Object, Resource
 from tsoperator.kube.client import KubeClient, WatchTimes
 from tsoperator.kube.errors import (
     AlreadyExists,
@@ -52,8 +53,8 @@ def always(status: int = 200, **answer: Any) -> Handler:
     return handler
 
 
-async def first_event(client: KubeClient, version: str = "1") -> Object:
-    async with client.watch(CONFIGMAP, "default", "", version, WatchTimes(30)) as events:
+async def first_event(client: KubeClient, version: str = "1", resource: Resource = CONFIGMAP) -> Object:
+    async with client.watch(resource, "default", "", version, WatchTimes(30)) as events:
         async for event in events:
             return event
     raise AssertionError("the watch ended without an event")
@@ -145,6 +146,28 @@ async def test_a_list_is_chosen_by_labels(sim: ClusterSim, client: KubeClient) -
     sim.store.create(kinds.CONFIGMAP, configmap("b", other="x"))
     selector = "team in (x,y),example.org/team,!other"
     assert names_of((await client.list(CONFIGMAP, "default", selector)).items) == ["a"]
+
+
+async def test_secrets_are_listed_and_watched_without_their_data(sim: ClusterSim, client: KubeClient) -> None:
+    for name in "ab":
+        sim.store.create(kinds.SECRET, {"metadata": {"name": name, "namespace": "default"}, "stringData": {"k": "v"}})
+    listed = (await client.list(SECRET_METADATA, "default")).items
+    event = await first_event(client, listed[0]["metadata"]["resourceVersion"], SECRET_METADATA)
+    assert names_of([*listed, event["object"]]) == ["a", "b", "b"]
+    assert [sorted(each) for each in (*listed, event["object"])] == [["apiVersion", "kind", "metadata"]] * 3
+
+
+async def test_a_service_account_gets_a_token_for_an_audience(client: KubeClient) -> None:
+    status = await client.request_token(Key("tailscale", "operator"), "lab.example.org")
+    claims = claims_of(status["token"])
+    assert (claims["aud"], claims["sub"]) == (["lab.example.org"], "system:serviceaccount:tailscale:operator")
+    assert status["expirationTimestamp"].endswith("Z")
+
+
+async def test_an_answer_without_a_token_is_an_error() -> None:
+    async with client_of(always(text="{}")) as client:
+        with pytest.raises(KubeError, match="no status"):
+            await client.request_token(A, "lab.example.org")
 
 
 async def test_a_replace_holds_only_for_the_version_that_was_read(client: KubeClient) -> None:

@@ -25,31 +25,34 @@ class ProxyGroupSpec(WireModel):
 
     hostname_prefix: HostnamePrefix | None = None
     """What the devices' names in the tailnet start with; each ends in its replica's number. Unset means the
-    ProxyGroup's name."""
+    ProxyGroup's name. It may be changed: the devices are renamed as they run."""
     kube_api_server: KubeAPIServer | None = Field(default=None, alias="kubeAPIServer")
     """How the Kubernetes API is offered to the tailnet, for the type kube-apiserver."""
     proxy_class: str | None = None
-    """The ProxyClass that says how the Pods are made. Unset means the operator's default."""
+    """The ProxyClass that says how the Pods are made. Unset means the operator's default. The Pods are made and changed
+    only while the class is ready."""
     replicas: Int32 = Field(default=2, ge=0)
-    """How many Pods, each a device of its own in the tailnet. Unset means 2."""
+    """How many Pods, each a device of its own in the tailnet. Unset means 2. A change restarts the Pods one by one."""
     tags: Sequence[Tag] = ()
     """The tags of the devices. Unset means the operator's default. The operator must own them by the tailnet's policy.
     """
     tailnet: TailnetName | None = None
-    """The Tailnet to join. Unset means the operator's own."""
+    """The Tailnet to join, an object of that kind. Unset means the operator's own tailnet. Another one can't be put in
+    its place: make another ProxyGroup, and let its users name that."""
     type: Annotated[
         Literal["egress", "ingress", "kube-apiserver"],
         Field(json_schema_extra=unchanged("a ProxyGroup can't change its type: make another")),
     ]
     """What the proxies do: lead out of the cluster (egress), into it (ingress), or to the Kubernetes API
-    (kube-apiserver). It can't be changed."""
+    (kube-apiserver). It can't be changed. This version of the operator runs the type egress; what another operator made
+    for the other types stays as it is."""
 
 
 class ProxyGroupDevice(WireModel):
     """A device of the ProxyGroup in the tailnet."""
 
     hostname: str
-    """Its MagicDNS name."""
+    """Its name in the tailnet, without the tailnet's domain."""
     static_endpoints: Sequence[str] = ()
     """Addresses and ports at which it can be reached without NAT traversal."""
     tailnet_ips: Sequence[str] = Field(default=(), alias="tailnetIPs")
@@ -60,16 +63,18 @@ class ProxyGroupStatus(WireModel):
     """What the operator has done; it writes this, nobody else."""
 
     conditions: Conditions = ()
-    """Whether all proxies are there (ProxyGroupReady), or one at least (ProxyGroupAvailable), and what is wrong if not.
-    """
+    """Whether all proxies have joined the tailnet (ProxyGroupReady), or at least one (ProxyGroupAvailable), and what is
+    wrong if not."""
     devices: Annotated[Sequence[ProxyGroupDevice], Field(json_schema_extra=keyed("hostname"))] = ()
-    """The devices in the tailnet."""
+    """The devices of the Pods that run now."""
     url: str | None = None
     """Where the Kubernetes API is found in the tailnet."""
 
 
 class ProxyGroup(CustomResource):
-    """ProxyGroup runs several proxies that share their work, so that it goes on while one of them is away."""
+    """ProxyGroup runs several proxies that share their work, so that it goes on while one of them is away. A Service
+    names its ProxyGroup in the annotation tailscale.com/proxy-group.
+    """
 
     spec: ProxyGroupSpec
     """What the cluster's users want."""

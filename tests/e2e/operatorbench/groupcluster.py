@@ -1,0 +1,218 @@
+"""ProxyGroups in the benchmark's cluster: it plays their proxies, and sees what an operator makes of their Services."""
+
+import asyncio
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from tsoperator.api.names import (
+    EGRESS_GATE,
+    EGRESS_SERVICES,
+    LABEL_MANAGED,
+    LABEL_PARENT_NAME,
+    LABEL_PARENT_TYPE,
+    LABEL_SECRET_TYPE,
+    LABEL_SERVICE_TYPE,
+    MANAGED,
+    PARENT_PROXYGROUP,
+    SECRET_TYPE_STATE,
+    SERVICE_TYPE_EGRESS,
+)
+from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, PROXYGROUP, SECRET, SERVICE, Key, Object
+from tsoperator.desired.egressgroup import config_name, entry_name, is_available, served_service
+from tsoperator.kube.watch import Selection
+
+from tests.e2e.operatorbench.cluster import SERVICES, USERS, Cluster
+from tests.e2e.product import NAMESPACE, PROXY_IMAGE
+from tests.e2e.testbed.control import DOMAIN
+from tests.e2e.workloads import egress_service
+
+GROUPS = ("even", "odd")
+"""The names of the groups; they serve Services in turn."""
+
+_REPLICAS = 2
+_PATIENCE = 60.0  # s that a group may take to become available
+_EGRESS = f"{LABEL_MANAGED}={MANAGED},{LABEL_SERVICE_TYPE}={SERVICE_TYPE_EGRESS}"
+_PROXYGROUPS = Selection(PROXYGROUP)
+_STATES = Selection(SECRET, NAMESPACE, f"{LABEL_MANAGED}={MANAGED},{LABEL_SECRET_TYPE}={SECRET_TYPE_STATE}")
+_CONFIGS = Selection(CONFIGMAP, NAMESPACE, f"{LABEL_MANAGED}={MANAGED},{LABEL_PARENT_TYPE}={PARENT_PROXYGROUP}")
+_CLUSTER_IPS = Selection(SERVICE, NAMESPACE, _EGRESS)
+_SLICES = Selection(ENDPOINTSLICE, NAMESPACE, _EGRESS)
+FOLLOWED = (SERVICES, _PROXYGROUPS, _STATES, _CONFIGS, _CLUSTER_IPS, _SLICES)
+
+
+class Proxy(NamedTuple):
+    """A proxy of a group, which has no Pod on any node."""
+
+    group: str
+    ordinal: int
+
+    @property
+    def name(self) -> str:
+        """The name of its Pod and of its state Secret."""
+        return f"{self.group}-{self.ordinal}"
+
+    @property
+    def address(self) -> str:
+        """The address of its Pod."""
+        return f"10.244.{GROUPS.index(self.group)}.{self.ordinal + 1}"
+
+
+def proxies_of(*groups: str) -> list[Proxy]:
+    """Return the proxies of *groups*."""
+    return [Proxy(group, ordinal) for group in groups for ordinal in range(_REPLICAS)]
+
+
+def service(number: int, name: str) -> Object:
+    """Return an egress Service; its *number* decides which group serves it."""
+    group = GROUPS[number % len(GROUPS)]
+    made = egress_service(USERS, name, tailnet_fqdn=f"{name}.{DOMAIN}", proxy_group=group)
+    return {**made, "spec": {**made["spec"], "ports": [{"port": 5432, "protocol": "TCP"}]}}
+
+
+class GroupCluster:
+    """What there is of the groups and their Services."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """*cluster* follows `FOLLOWED`."""
+        self._cluster = cluster
+        self._read: dict[str, tuple[str, Mapping[str, Any]]] = {}
+
+    async def start(self) -> None:
+        """Make the groups, and play their proxies until the groups are available."""
+        cluster = self._cluster
+        for group in GROUPS:
+            await cluster.client.create(PROXYGROUP, proxy_group(group))
+        states = {Key(NAMESPACE, proxy.name) for proxy in proxies_of(*GROUPS)}
+        await cluster.until(lambda: states <= cluster.objects(_STATES).keys(), _PATIENCE, "the proxies have Secrets")
+        for proxy in proxies_of(*GROUPS):
+            await self._log_in(proxy)
+        found = cluster.objects(_PROXYGROUPS)
+        await cluster.until(lambda: all(map(is_available, found.values())), _PATIENCE, "the groups are available")
+
+    async def _log_in(self, proxy: Proxy) -> None:
+        client, key = self._cluster.client, Key(NAMESPACE, proxy.name)
+        made = await client.create(POD, pod(proxy))
+        await client.patch(POD, key, {"status": running(proxy)}, "status")
+        await client.patch(SECRET, key, {"data": encoded(state(proxy, made["metadata"]["uid"]))})
+
+    def written(self, names: Iterable[str]) -> bool:
+        """Tell whether the groups' ConfigMaps have entries for the Services called *names*."""
+        there = set[str]().union(*map(self._entries, GROUPS))
+        return there.issuperset(entry_name(Key(USERS, name)) for name in names)
+
+    async def all_report(self) -> None:
+        """Have all proxies `report` at once."""
+        async with asyncio.TaskGroup() as tasks:
+            for proxy in proxies_of(*GROUPS):
+                tasks.create_task(self.report(proxy))
+
+    async def report(self, proxy: Proxy) -> None:
+        """Write that *proxy* serves all that its group's ConfigMap says."""
+        data = encoded({EGRESS_SERVICES: json.dumps(report(proxy, self._entries(proxy.group)))})
+        await self._cluster.client.patch(SECRET, Key(NAMESPACE, proxy.name), {"data": data})
+
+    def serves(self, proxy: Proxy, names: Iterable[str]) -> bool:
+        """Tell whether the EndpointSlices of the Services called *names* have the address of *proxy*."""
+        slices = self._cluster.objects(_SLICES).values()
+        there = {served_service(each) for each in slices if proxy.address in addresses(each)}
+        return there.issuperset(Key(USERS, name) for name in names)
+
+    def gone(self, names: Iterable[str]) -> bool:
+        """Tell whether neither the Services called *names* nor anything that was made for them is left."""
+        keys = {Key(USERS, name) for name in names}
+        made = (each for kind in (_CLUSTER_IPS, _SLICES) for each in self._cluster.objects(kind).values())
+        entries = (name for group in GROUPS for name in self._entries(group))
+        return (
+            keys.isdisjoint(self._cluster.objects(SERVICES))
+            and keys.isdisjoint(map(served_service, made))
+            and {entry_name(key) for key in keys}.isdisjoint(entries)
+        )
+
+    def _entries(self, group: str) -> Mapping[str, Any]:
+        """Return the entries in the ConfigMap of *group*, read once a version: it is long."""
+        configmap = self._cluster.objects(_CONFIGS).get(Key(NAMESPACE, config_name(group)))
+        if configmap is None:
+            return {}
+        version = configmap["metadata"]["resourceVersion"]
+        if self._read.get(group, ("",))[0] != version:
+            encoded = (configmap.get("binaryData") or {}).get(EGRESS_SERVICES)
+            self._read[group] = version, json.loads(b64decode(encoded)) if encoded else {}
+        return self._read[group][1]
+
+
+def proxy_group(name: str) -> Object:
+    """Return a ProxyGroup of type egress."""
+    return {
+        "apiVersion": PROXYGROUP.api_version,
+        "kind": PROXYGROUP.kind,
+        "metadata": {"name": name},
+        "spec": {"type": "egress", "replicas": _REPLICAS},
+    }
+
+
+def pod(proxy: Proxy) -> Object:
+    """Return the Pod of *proxy* as far as operators look at it. No scheduler takes it."""
+    labels = {LABEL_MANAGED: MANAGED, LABEL_PARENT_TYPE: PARENT_PROXYGROUP, LABEL_PARENT_NAME: proxy.group}
+    environment = [{"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"}]
+    return {
+        "apiVersion": POD.api_version,
+        "kind": POD.kind,
+        "metadata": {
+            "namespace": NAMESPACE,
+            "name": proxy.name,
+            "labels": {**labels, "apps.kubernetes.io/pod-index": str(proxy.ordinal)},
+        },
+        "spec": {
+            "schedulerName": USERS,
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "readinessGates": [{"conditionType": EGRESS_GATE}],
+            "containers": [{"name": "tailscale", "image": PROXY_IMAGE, "env": environment}],
+        },
+    }
+
+
+def running(proxy: Proxy) -> Object:
+    """Return the status of the Pod of *proxy*, which has passed its readiness gate: no operator asks for its health."""
+    return {
+        "phase": "Running",
+        "podIP": proxy.address,
+        "podIPs": [{"ip": proxy.address}],
+        "conditions": [{"type": kind, "status": "True"} for kind in (EGRESS_GATE, "Ready")],
+    }
+
+
+def state(proxy: Proxy, uid: str) -> dict[str, str]:
+    """Return what *proxy* keeps in its Secret once it has logged in; *uid* is its Pod's (proxygroup-family.md A.6)."""
+    fqdn = f"{proxy.name}.{DOMAIN}"
+    profile = {"Config": {"NodeID": f"node-{proxy.name}", "UserProfile": {"LoginName": fqdn}}}
+    return {
+        "_current-profile": "profile-1",
+        "profile-1": json.dumps(profile),
+        "device_id": f"node-{proxy.name}",
+        "device_fqdn": f"{fqdn}.",
+        "device_ips": json.dumps([f"100.64.{GROUPS.index(proxy.group)}.{proxy.ordinal + 1}"]),
+        "pod_uid": uid,
+        "tailscale_capver": "145",
+    }
+
+
+def report(proxy: Proxy, entries: Mapping[str, Any]) -> Object:
+    """Return what *proxy* reports once it serves *entries* (proxygroup-family.md 6.5)."""
+    services = {
+        name: {"ports": entry["ports"], "tailnetTargetIPs": ["100.64.9.1"], "tailnetTarget": entry["tailnetTarget"]}
+        for name, entry in entries.items()
+    }
+    return {"podIPv4": proxy.address, "services": services}
+
+
+def encoded(data: Mapping[str, str]) -> dict[str, str]:
+    """Return *data* as a Secret has it."""
+    return {name: b64encode(text.encode()).decode() for name, text in data.items()}
+
+
+def addresses(endpoint_slice: Object) -> set[str]:
+    """Return the addresses in an EndpointSlice."""
+    return {address for each in endpoint_slice.get("endpoints") or () for address in each["addresses"]}

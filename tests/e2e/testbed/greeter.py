@@ -1,0 +1,43 @@
+"""Answers every TCP connection and every UDP datagram on one port of loopback with the same words.
+
+A program of its own: it runs inside a machine of the bed, with the port and the words on its command line.
+"""
+
+import asyncio
+import sys
+
+ADDRESS = "127.0.0.1"
+
+
+class Datagrams(asyncio.DatagramProtocol):
+    """Answers each datagram with *words*."""
+
+    def __init__(self, words: bytes) -> None:
+        self._words = words
+        self._transport: asyncio.DatagramTransport | None = None
+
+    def connection_made(self, transport: asyncio.DatagramTransport) -> None:
+        """Keep what answers are sent by."""
+        self._transport = transport
+
+    def datagram_received(self, _data: bytes, sender: tuple[str, int]) -> None:
+        """Answer."""
+        if self._transport:
+            self._transport.sendto(self._words, sender)
+
+
+async def greet(port: int, words: bytes) -> None:
+    """Serve for ever."""
+
+    async def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(words)
+        writer.close()
+
+    await asyncio.get_running_loop().create_datagram_endpoint(lambda: Datagrams(words), (ADDRESS, port))
+    server = await asyncio.start_server(connected, ADDRESS, port)
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(greet(int(sys.argv[1]), sys.argv[2].encode()))
