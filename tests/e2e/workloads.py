@@ -48,15 +48,16 @@ def web(namespace: str, name: str) -> list[Object]:
         "metadata": {"namespace": namespace, "name": name},
         "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 8080}]},
     }
-    return [_pod(namespace, name, {"command": ["sh", "-c", serve], "readinessProbe": probe}), service]
+    return [pod(namespace, name, {"command": ["sh", "-c", serve], "readinessProbe": probe}), service]
 
 
 def client(namespace: str) -> Object:
     """Return a Pod with curl and dig."""
-    return _pod(namespace, "client", {"command": ["sleep", "infinity"]})
+    return pod(namespace, "client", {"command": ["sleep", "infinity"]})
 
 
-def _pod(namespace: str, name: str, container: Object) -> Object:
+def pod(namespace: str, name: str, container: Object) -> Object:
+    """Return a Pod of one *container*, which has the bed's base image."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

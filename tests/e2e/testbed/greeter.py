@@ -16,8 +16,9 @@ class Datagrams(asyncio.DatagramProtocol):
         self._words = words
         self._transport: asyncio.DatagramTransport | None = None
 
-    def connection_made(self, transport: asyncio.DatagramTransport) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep what answers are sent by."""
+        assert isinstance(transport, asyncio.DatagramTransport)
         self._transport = transport
 
     def datagram_received(self, _data: bytes, sender: tuple[str, int]) -> None:

@@ -1,0 +1,68 @@
+"""Makes new connections all the time, and prints for each when it began, how long it took and what went wrong.
+
+A program of its own, for a Pod that has Python and nothing else; `load.Load` runs it. Its arguments are how many
+connections it makes a second, the words that every one is to get, and targets, `tcp://HOST:PORT` or the same with http
+or udp, which take turns. It ends at SIGTERM, when the last connection has ended.
+"""
+
+import json
+import signal
+import socket
+import sys
+import threading
+import time
+from urllib.parse import SplitResult, urlsplit
+
+PATIENCE = 5.0  # seconds for a connection: two SYNs may be lost
+QUESTION = b"GET / HTTP/1.0\r\n\r\n"
+
+
+def knock(target: SplitResult) -> bytes:
+    """Return what the server at *target* says on a new connection; its name is looked up each time."""
+    kind = socket.SOCK_DGRAM if target.scheme == "udp" else socket.SOCK_STREAM
+    # As users' programs do: the address of the family that is there, and the search path of the Pod.
+    family, _, _, _, address = socket.getaddrinfo(target.hostname, target.port, type=kind)[0]
+    with socket.socket(family, kind) as connection:
+        connection.settimeout(PATIENCE)
+        connection.connect(address)
+        if target.scheme == "udp":
+            connection.send(b"?")
+            return connection.recv(1024)
+        if target.scheme == "http":
+            connection.sendall(QUESTION)
+        return b"".join(iter(lambda: connection.recv(1024), b""))
+
+
+def attempt(target: str, words: bytes) -> None:
+    """Try *target* once and print how that went."""
+    began, clock = time.time(), time.monotonic()
+    error = ""
+    try:
+        answer = knock(urlsplit(target))
+        if not answer.endswith(words):
+            error = f"answer: {answer!r}"
+    except OSError as problem:
+        error = f"{type(problem).__name__}: {problem}"
+    said = {"at": began, "took": round(time.monotonic() - clock, 3), "target": target, "error": error}
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+
+
+def main(rate: float, words: str, *targets: str) -> None:
+    """Knock until SIGTERM."""
+    ending = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ending.set())
+    start = time.monotonic()
+    threads: list[threading.Thread] = []
+    count = 0
+    while not ending.wait(max(0, start + count / rate - time.monotonic())):
+        threads = [thread for thread in threads if thread.is_alive()]
+        threads.append(threading.Thread(target=attempt, args=(targets[count % len(targets)], words.encode())))
+        threads[-1].start()
+        count += 1
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]), *sys.argv[2:])

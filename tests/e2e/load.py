@@ -1,0 +1,104 @@
+"""New connections all the time, from a Pod of a user, and what became of each."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.cluster import Cluster, Object
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import pod
+
+RATE = 20  # connections a second
+SLOW = 1.0  # seconds: a packet was lost and sent again
+
+_PROGRAM = Path(__file__).parent / "knocker.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A connection: when it began in seconds since the epoch, how many seconds it took, and what went wrong."""
+
+    at: float
+    took: float
+    target: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A Pod that makes `RATE` new connections a second, to each of some targets in turn."""
+
+    cluster: Cluster
+    pod: Object
+    targets: Sequence[str]
+
+    @classmethod
+    @contextmanager
+    def on(cls, cluster: Cluster, namespace: str, words: str, *targets: str) -> Iterator["Load"]:
+        """Run one, wait until each of *targets* (see `knocker`) has answered *words*, and end it with the block."""
+        command = ["python3", "-c", _PROGRAM.read_text(), str(RATE), words, *targets]
+        made = pod(namespace, "load", {"command": command})
+        made["spec"]["restartPolicy"] = "Never"
+        cluster.apply(made)
+        load = cls(cluster, made, targets)
+        eventually(lambda: {each.target for each in load.seen() if not each.error} == set(targets), "answers of all")
+        try:
+            yield load
+        finally:
+            load.end()
+
+    def seen(self) -> list[Attempt]:
+        """Return the attempts that have ended, those that began first first."""
+        metadata = self.pod["metadata"]
+        log = self.cluster.bed.kubectl("-n", metadata["namespace"], "logs", metadata["name"])
+        lines = [line for line in log.splitlines(keepends=True) if line.endswith("\n")]
+        return sorted((Attempt(**json.loads(line)) for line in lines), key=lambda each: each.at)
+
+    def end(self) -> None:
+        """Stop, and wait for the last connection: `seen` is complete then."""
+        self.cluster.run_in(self.pod, "kill", "1")
+        name, namespace = self.pod["metadata"]["name"], self.pod["metadata"]["namespace"]
+
+        def ended() -> bool:
+            return bool((self.cluster.get("pod", name, namespace) or {})["status"]["phase"] == "Succeeded")
+
+        eventually(ended, "the load's end", 30)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of the attempts in a span of time."""
+
+    attempts: Sequence[Attempt]
+
+    @classmethod
+    def of(cls, attempts: Sequence[Attempt], since: float, until: float = float("inf")) -> "Outcome":
+        """Return that of the attempts which began between two moments, in seconds since the epoch."""
+        return cls([each for each in attempts if since <= each.at < until])
+
+    @property
+    def failed(self) -> list[Attempt]:
+        """Those that went wrong."""
+        return [each for each in self.attempts if each.error]
+
+    @property
+    def seconds(self) -> float:
+        """The time from the first failure's begin to the last one's."""
+        return self.failed[-1].at - self.failed[0].at if self.failed else 0.0
+
+    def __str__(self) -> str:
+        slow = [each for each in self.attempts if not each.error and each.took >= SLOW]
+        slowest = max((each.took for each in self.attempts if not each.error), default=0.0)
+        lines = [
+            f"{len(self.attempts)} connections, {len(self.failed)} failed within {self.seconds:.1f} s, "
+            f"{len(slow)} took {SLOW:g} s or more, the slowest {slowest:.2f} s"
+        ]
+        start = self.attempts[0].at if self.attempts else 0.0
+        counts = Counter((each.target, each.error) for each in self.failed)
+        for (target, error), count in counts.most_common(10):
+            first = next(each.at for each in self.failed if (each.target, each.error) == (target, error))
+            lines.append(f"{count} x {target}: {error}, first at {first - start:.1f} s")
+        return "\n  ".join(lines)
