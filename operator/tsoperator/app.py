@@ -56,6 +56,7 @@ from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.egresspod.desired import Answer
 from tsoperator.reconcilers.egresspod.probes import HealthChecks, Prober, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
+from tsoperator.reconcilers.gauges import GroupGauges
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
@@ -127,6 +128,7 @@ async def run(settings: Settings) -> None:
         cache = Cache(sources(settings.namespace, settings.watch_namespaces))
         registry.register(CacheMetrics(cache))
         registry.register(ProxyDevices(cache))
+        registry.register(GroupGauges(cache, settings.namespace))
         if settings.watch_namespaces:
             log.info(
                 "watching the namespaces %s, and %s of our own",

@@ -146,24 +146,20 @@ def served_service(child: Object) -> Key:
 
 
 def entry_of(service: Object, cluster_domain: str) -> Entry | None:
-    """Return the entry for a ClusterIP *service*; None if it doesn't say where it leads, as the Go operator's don't."""
+    """Return the entry for a ClusterIP *service*.
+
+    Return None if it doesn't say where it leads, as the Go operator's don't, or if somebody gave it a port that leads
+    nowhere.
+    """
     given = annotations(service)
     fqdn, ip = (
         given.get(name, "") for name in (ANNOTATION_LAST_TAILNET_TARGET_FQDN, ANNOTATION_LAST_TAILNET_TARGET_IP)
     )
-    if not (fqdn or ip):
+    ports = [each for each in service["spec"].get("ports") or () if each.get("name") != HEALTH_PORT_NAME]
+    if not (fqdn or ip) or not all(isinstance(each.get("targetPort"), int) for each in ports):
         return None
-    ports = service["spec"].get("ports") or ()
-    return Entry(
-        fqdn,
-        "" if fqdn else ip,
-        frozenset(
-            Port(each.get("protocol", "TCP"), each["targetPort"], each["port"])
-            for each in ports
-            if each.get("name") != HEALTH_PORT_NAME
-        ),
-        health_url(service, cluster_domain),
-    )
+    found = frozenset(Port(each.get("protocol", "TCP"), each["targetPort"], each["port"]) for each in ports)
+    return Entry(fqdn, "" if fqdn else ip, found, health_url(service, cluster_domain))
 
 
 def health_url(service: Object, cluster_domain: str) -> str:
@@ -235,14 +231,14 @@ def _entry(given: Any) -> Entry | None:
             ports,
             str(given.get("healthCheckEndpoint") or ""),
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
 
 
 def _mapping(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
