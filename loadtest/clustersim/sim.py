@@ -13,10 +13,12 @@ from clustersim.apiserver import ApiServer
 from clustersim.control import Control
 from clustersim.faults import Faults
 from clustersim.furniture import definition, furnish
+from clustersim.health import HealthProxy
 from clustersim.kinds import Kinds
 from clustersim.objects import BUILTIN_RESOURCES, CRD, CUSTOM_RESOURCES, Resource
 from clustersim.services import FAMILIES
 from clustersim.store import HISTORY_WINDOW, Store
+from clustersim.tailnet import Tailnets
 from clustersim.traffic import Request, Traffic
 
 
@@ -45,7 +47,10 @@ class SimOptions:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSim:
-    """A cluster that runs: where it is, what is in it, and what can go wrong with it."""
+    """A cluster that runs: where it is, what is in it, and what can go wrong with it.
+
+    Through the HTTP proxy at *health_proxy_url* a program outside reaches the health ports behind Services.
+    """
 
     api_url: str
     control_url: str
@@ -54,6 +59,8 @@ class ClusterSim:
     faults: Faults
     traffic: Traffic
     kinds: Kinds
+    tailnets: Tailnets
+    health_proxy_url: str
 
     @property
     def writes(self) -> Counter[Request]:
@@ -102,7 +109,10 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
     control = Control(options.tailnet_domain, options.headscale)
     faults, traffic = Faults(store), Traffic()
     server = ApiServer(store, kinds, faults, traffic, options.bookmark_interval)
+    tailnets = Tailnets(control)
+    nodes = kubelet.Kubelet(store, tailnets, options.families)
     async with (
+        HealthProxy(store, nodes.ask).serve() as health_proxy_url,
         control.serve(*_address(options.control_listen)) as control_url,
         server.serve(*_address(options.listen)) as api_url,
         asyncio.TaskGroup() as tasks,
@@ -110,8 +120,8 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
         programs = [tasks.create_task(crds.run(store, kinds))]
         if options.controllers:
             programs.append(tasks.create_task(workloads.run(store)))
-            programs.append(tasks.create_task(kubelet.run(store, control, options.families)))
-        yield ClusterSim(api_url, control_url, store, control, faults, traffic, kinds)
+            programs.append(tasks.create_task(nodes.run()))
+        yield ClusterSim(api_url, control_url, store, control, faults, traffic, kinds, tailnets, health_proxy_url)
         for program in programs:
             program.cancel()
 
