@@ -9,14 +9,12 @@ from tsoperator.api.names import (
     CONDITION_PROXYGROUP_READY,
     CONDITION_PROXYGROUPPOLICY_READY,
     CONDITION_RECORDER_READY,
-    CONDITION_TAILNET_READY,
 )
 from tsoperator.api.objects import (
     PEERRELAY,
     PROXYGROUP,
     PROXYGROUPPOLICY,
     RECORDER,
-    TAILNET,
     Object,
     Resource,
     is_deleting,
@@ -28,7 +26,6 @@ CONDITIONS: Final[Mapping[Resource, str]] = {
     PROXYGROUP: CONDITION_PROXYGROUP_READY,
     PROXYGROUPPOLICY: CONDITION_PROXYGROUPPOLICY_READY,
     RECORDER: CONDITION_RECORDER_READY,
-    TAILNET: CONDITION_TAILNET_READY,
 }
 """By kind, the condition that says that nothing is done for an object."""
 

@@ -1,7 +1,7 @@
 """Kinds without a reconciler on a cluster: the operator runs, and the state of the world is looked at."""
 
 import pytest
-from tsoperator.api.objects import PEERRELAY, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET, Object, Resource
+from tsoperator.api.objects import PEERRELAY, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, Object, Resource
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS
 
 from tests.support.operator import World
@@ -11,7 +11,6 @@ SPECS: dict[Resource, Object] = {
     PROXYGROUP: {"type": "egress"},
     PROXYGROUPPOLICY: {"egress": ["egress-proxies"]},
     RECORDER: {"enableUI": True},
-    TAILNET: {"credentials": {"secretName": "other"}},
 }
 
 
