@@ -13,7 +13,7 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.settings import Settings
 from tsoperator.tailnet.devices import Devices, Pace
-from tsoperator.tailnet.preflight import Preflight
+from tsoperator.tailnet.preflight import Preflight, own_pod
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.tailnet import Tailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
@@ -36,7 +36,7 @@ async def running_tailnets(
     client: TailnetClient, kube: KubeClient, cache: Cache, settings: Settings, pace: Pace | None = None
 ) -> AsyncIterator[Tailnets]:
     """Yield the operator's own tailnet, which runs until the end of the block."""
-    preflight = Preflight(client, kube, EventRecorder(kube), settings)
+    preflight = Preflight(client, EventRecorder(kube), own_pod(kube, settings))
     tailnets = Tailnets([Tailnet(client, kube, cache, preflight, devices=Devices(client, pace))])
     async with running(tailnets.run()):
         yield tailnets

@@ -72,12 +72,17 @@ class Proxies:
         )
 
     def tailnet(self, name: str, owner: Owner, children: Children, destination: str = "") -> TailnetView:
-        """Return how the tailnet called *name* looks to the proxies of *owner*, which may lead to a *destination*."""
+        """Return how the tailnet called *name* looks to the proxies of *owner*, which may lead to a *destination*.
+
+        A tailnet that is refused to newcomers goes on for an owner that has proxies already. Raises Pending.
+        """
         ids = [device for secret in children.secrets if (device := device_of(secret, None).id)]
         try:
-            return self._tailnets.at(name).view(owner, ids, destination)
+            view = self._tailnets.at(name).view(owner, ids, destination)
         except ControlError as error:
             return TailnetView(name, refusal=refusal_of(error))
+        why = "" if children.secrets else self._tailnets.refusal(name)
+        return replace(view, refusal=Refusal(why)) if why else view
 
     def proxy_class(self, name: str) -> Object | None:
         """Return the ProxyClass called *name*, if it is there."""

@@ -163,7 +163,7 @@ async def test_an_api_server_that_is_away_is_no_refusal(sim: ClusterSim, proxies
 
 
 async def test_a_tailnet_that_is_not_known_is_refused(proxies: Proxies) -> None:
-    words = "can't use Tailnet 'lab'"
+    words = "there is no Tailnet 'lab'"
     view = proxies.tailnet("lab", OWNER, NO_CHILDREN)
     assert (view.name, view.devices) == ("lab", {})
     refused = (view.refusal, await proxies.auth_keys(replace(PROXY, tailnet="lab"), NO_CHILDREN))

@@ -146,7 +146,7 @@ async def test_a_parent_that_is_forgotten_waits_for_no_call(sim: ClusterSim, tai
 
 
 async def test_a_tailnet_that_is_not_known_is_an_error(tailnets: Tailnets) -> None:
-    with pytest.raises(UnknownTailnet, match="can't use Tailnet 'lab'"):
+    with pytest.raises(UnknownTailnet, match="there is no Tailnet 'lab': create it"):
         tailnets.at("lab")
     with pytest.raises(UnknownTailnet):
         await tailnets.carry_out(SetTags("lab", OWNER, "n1", ("tag:a",)))

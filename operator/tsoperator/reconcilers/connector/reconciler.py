@@ -12,6 +12,7 @@ from tsoperator.api.objects import (
     SERVICE,
     SERVICEMONITOR,
     STATEFULSET,
+    TAILNET,
     Key,
     Object,
     Resource,
@@ -40,6 +41,7 @@ class ConnectorReconciler:
             CONNECTOR: lambda connector: (key_of(connector),),
             **dict.fromkeys((SERVICE, SERVICEMONITOR, STATEFULSET, SECRET, POD), self._parent_keys),
             PROXYCLASS: self._keys_of_class,
+            TAILNET: self._keys_of_tailnet,
             DEVICE: lambda device: proxies.parents_of_device(device, PARENT_CONNECTOR),
         }
 
@@ -69,6 +71,10 @@ class ConnectorReconciler:
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name
         return [key_of(obj) for obj in self._cache.all(CONNECTOR) if desired.class_name(obj) == name]
+
+    def _keys_of_tailnet(self, tailnet: Object) -> Iterable[Key]:
+        name = key_of(tailnet).name
+        return [key_of(obj) for obj in self._cache.all(CONNECTOR) if desired.tailnet_name(obj) == name]
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_CONNECTOR, self._settings.namespace)
