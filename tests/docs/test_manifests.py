@@ -39,7 +39,13 @@ def applied(path: Path) -> list[Object]:
 
 SOURCES = [path for path in (*PAGES, *EXAMPLES) if applied(path)]
 every_source = pytest.mark.parametrize("path", SOURCES, ids=name_of)
-FIRST = ("docs/egress.md", "docs/examples/ingress.yaml", "docs/connector.md", "docs/examples/egress-group.yaml")
+FIRST = (
+    "docs/egress.md",
+    "docs/connector.md",
+    "docs/examples/ingress.yaml",
+    "docs/examples/egress-group.yaml",
+    "docs/examples/tailnet.yaml",
+)
 
 
 def asks(obj: Object) -> bool:
