@@ -19,8 +19,8 @@ OTHERS = {
         r"\w+",
         """
     AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap CustomResourceDefinition EndpointSlice
-    ExternalName IfNotPresent IngressClass LoadBalancer NodePort PartialObjectMetadata PreferDualStack RoleBinding
-    RollingUpdate RuntimeDefault ServiceAccount ServiceMonitor StatefulSet
+    ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NodePort PartialObjectMetadata PreferDualStack
+    RoleBinding RollingUpdate RuntimeDefault ServiceAccount ServiceMonitor StatefulSet
 
     IsAppConnector IsExitNode NameserverIP PeerRelay ProxyClass ProxyGroup ProxyGroupPolicy SubnetRoutes
 
