@@ -62,7 +62,7 @@ bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root,
 	peers=$$($(BIN)/python -m tests.e2e.testbed peers) && \
 	$(BIN)/python -m dnsbench --go-nameserver "$$peers" --results loadtest/results $(ARGS)
 
-bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API server, and measure its standby (Go; ten minutes)
+bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API server, and measure its standby (Go; half an hour)
 	TESTBED_WORK=$(WORK)-bench \
 	$(BIN)/python -m tests.e2e.operatorbench --repeat 2 --results loadtest/results $(ARGS)
 

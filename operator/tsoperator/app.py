@@ -75,6 +75,7 @@ from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, CacheMetrics, Index, Source
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.health import HealthServer
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
@@ -109,10 +110,15 @@ answer came from a web proxy in front of a server that was still starting.
 
 _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them wait for an answer of a server
 _GATHER = EnqueueTimes(
-    {DNSRecordsReconciler.name: 0.02, EgressPodReconciler.name: 0.02, ProxyGroupReconciler.name: 0.05}
+    {
+        DNSRecordsReconciler.name: Gathering(0.02),
+        EgressPodReconciler.name: Gathering(0.02),
+        ProxyGroupReconciler.name: Gathering(0.05, 0.5),
+    }
 )
 """For how many seconds changes of names, of what egress Pods wait for, and of what a ProxyGroup serves are gathered, so
-that a burst of changes is reconciled once."""
+that a burst of changes is reconciled once. A long burst of changes of a ProxyGroup is reconciled every half a second:
+each time, its ConfigMap is written as a whole."""
 
 
 async def run(settings: Settings) -> None:

@@ -15,6 +15,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import Pace
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
+from tsoperator.runtime.gathering import Gatherer, Gathering
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.result import Result
 from tsoperator.runtime.workqueue import WorkQueue
@@ -28,6 +29,8 @@ STANDBY_REST: Final = 1.0
 LEADER_REST: Final = 0.02
 """Seconds for which a watch rests after each read. A change brings several events, many of them echoes of our writes,
 and to read them together costs less than to read each one. A standby is in no hurry."""
+
+_AT_ONCE: Final = Gathering(0.0)
 
 SLICE: Final = 0.01
 """Seconds for which a task that enqueues everything may hold the event loop, before other tasks get their turn."""
@@ -74,25 +77,25 @@ class EnqueueTimes:
     again after *resync*; this holds the event loop for *time_slice* at a time.
     """
 
-    coalesce: Mapping[str, float] = field(default_factory=dict)
+    coalesce: Mapping[str, Gathering] = field(default_factory=dict)
     resync: float = RESYNC
     time_slice: float = SLICE
 
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """One kind that one reconciler watches. A change is enqueued after *delay* seconds."""
+    """One kind that one reconciler watches. The *gatherer* tells after how many seconds a change is enqueued."""
 
     resource: Resource
     feed: Feed
     mapper: Mapper
     queue: WorkQueue
-    delay: float
+    gatherer: Gatherer
 
     def enqueue(self, obj: Object) -> None:
         """Enqueue the keys that *obj* concerns."""
         for key in self.mapper(obj):
-            self.queue.add_after(key, self.delay)
+            self.queue.add_after(key, self.gatherer.delay(key))
 
 
 class Manager:
@@ -125,9 +128,9 @@ class Manager:
             queue = WorkQueue(observe_wait=metrics.wait_observer(reconciler.name))
             self._queues[reconciler.name] = queue
             metrics.follow(reconciler.name, queue)
-            delay = self._times.coalesce.get(reconciler.name, 0.0)
+            gatherer = Gatherer(self._times.coalesce.get(reconciler.name, _AT_ONCE))
             for resource, mapper in reconciler.watches.items():
-                watch = _Watch(resource, (feeds or {}).get(resource, cache), mapper, queue, delay)
+                watch = _Watch(resource, (feeds or {}).get(resource, cache), mapper, queue, gatherer)
                 self._watches.append(watch)
                 watch.feed.listen(resource, partial(self._changed, watch))
 

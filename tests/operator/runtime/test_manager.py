@@ -13,6 +13,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import Selection
 from tsoperator.runtime.cache import Cache, Listener, Source
 from tsoperator.runtime.controller import ControllerMetrics, Policy
+from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.leader import LeaderElector, LeadershipLost, Timing
 from tsoperator.runtime.manager import EnqueueTimes, Manager, Mapper
 from tsoperator.runtime.result import DONE, Result
@@ -210,7 +211,7 @@ async def test_keys_are_reconciled_several_at_once(sim: ClusterSim, client: Kube
 
 async def test_a_burst_can_be_one_reconcile(sim: ClusterSim, client: KubeClient) -> None:
     cache, reconciler = new_cache(), Noting(by_team)
-    manager = new_manager(reconciler, cache=cache, times=EnqueueTimes({reconciler.name: 0.5}))
+    manager = new_manager(reconciler, cache=cache, times=EnqueueTimes({reconciler.name: Gathering(0.5)}))
     async with running(manager.run(client, None)):
         for count in range(1, 9):
             create(sim, f"a{count}", "x")

@@ -23,6 +23,7 @@ from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.dnsrecords.shards import Limits, configmap_name
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
+from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.manager import EnqueueTimes, Manager
 from tsoperator.tailnet.tailnet import Tailnets
 
@@ -246,7 +247,10 @@ async def following_records(world: World) -> AsyncIterator[None]:
     cache = Cache(sources(NAMESPACE))
     reconciler = DNSRecordsReconciler(cache, applier(world.api, cache, Tailnets([])), SHARDED, SMALL)
     manager = Manager(
-        cache, [reconciler], ControllerMetrics(CollectorRegistry()), times=EnqueueTimes({reconciler.name: 0.02})
+        cache,
+        [reconciler],
+        ControllerMetrics(CollectorRegistry()),
+        times=EnqueueTimes({reconciler.name: Gathering(0.02)}),
     )
     async with running(manager.run(world.api, None)):
         yield

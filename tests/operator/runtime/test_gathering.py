@@ -1,0 +1,46 @@
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import Key
+from tsoperator.runtime.gathering import Gatherer, Gathering
+
+KEY, OTHER = Key("", "a"), Key("", "b")
+GROWING = Gathering(first=1, longest=5)
+
+
+class Case(NamedTuple):
+    changes: list[float]
+    """When they come."""
+    due: list[float]
+    """When the key is due after each."""
+    times: Gathering = GROWING
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case([0, 3, 6], [1, 4, 7]),
+        Case([0, 0.5, 0.9], [1, 1, 1]),
+        Case([0, 1], [1, 3]),
+        Case([0, 2], [1, 4]),
+        Case([0, 2.1], [1, 3.1]),
+        Case([0, 1, 2, 3, 4], [1, 3, 3, 7, 7]),
+        Case([0, 1, 3, 7, 12, 17], [1, 3, 7, 12, 17, 22]),
+        Case([0, 1, 3, 8.1, 9.1], [1, 3, 7, 9.1, 11.1]),
+        Case([0, 1, 2], [2, 3, 4], Gathering(2)),
+        Case([0, 0, 1], [0, 0, 1], Gathering(0)),
+    ],
+)
+def test_changes_are_gathered_for_longer_in_a_burst(case: Case) -> None:
+    now = 0.0
+    gatherer = Gatherer(case.times, lambda: now)
+    due = []
+    for now in case.changes:
+        due.append(now + gatherer.delay(KEY))
+    assert due == pytest.approx(case.due)
+
+
+def test_the_burst_of_one_key_holds_up_no_other() -> None:
+    moments = iter((0.0, 1.0, 1.0))
+    gatherer = Gatherer(GROWING, lambda: next(moments))
+    assert [gatherer.delay(key) for key in (KEY, KEY, OTHER)] == [1, 2, 1]
