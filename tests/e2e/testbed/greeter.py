@@ -19,7 +19,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep what answers are sent by."""
-        self._transport = cast(asyncio.DatagramTransport, transport)  # in Python 3.11 its class is another one
+        self._transport = cast("asyncio.DatagramTransport", transport)  # in Python 3.11 its class is another one
 
     def datagram_received(self, _data: bytes, sender: tuple[str, int]) -> None:
         """Answer."""
