@@ -191,6 +191,8 @@ def endpointslice(conditions: Object) -> Object:
 
 async def test_a_pod_with_a_hook_stays_until_no_service_leads_to_it(world: World) -> None:
     await end(world, seconds=3600)
+    world.store.create(POD, group_pod(1))
+    await until(world.store, lambda: "device_fqdn" in state(world.store, "foo-1"))  # so the node has seen the deletion
     world.store.delete(ENDPOINTSLICE, "tailscale", "ts-db-ipv4")
     assert world.pod() is not None
     await until(world.store, lambda: world.pod() is None)
