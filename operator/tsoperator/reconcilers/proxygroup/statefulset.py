@@ -97,8 +97,10 @@ def _pod_spec(proxy: Proxy, settings: Settings, live: Object | None, *, drains: 
 
 
 def _environment(proxy: Proxy, settings: Settings) -> list[Object]:
+    port = {"PORT": str(proxy.port)} if proxy.port else {}
     firewall = {"TS_DEBUG_FIREWALL_MODE": settings.firewall_mode} if settings.firewall_mode else {}
     of_this_type = {
+        **port,
         **firewall,
         **proxy.pod.target,
         "TS_INTERNAL_APP": proxy.pod.app,

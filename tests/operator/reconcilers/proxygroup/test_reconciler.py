@@ -235,3 +235,32 @@ async def test_a_replica_whose_login_is_refused_gets_another_key(world: World) -
 async def rejoined(world: World, old: str) -> bool:
     found = await replicas(world, FOO)
     return len(world.control.devices) == 2 and found[0].device_id not in ("", old)
+
+
+@pytest.mark.simulated
+async def test_the_static_endpoints_follow_the_nodes(world: World) -> None:
+    class_ = proxy_class("prod", staticEndpoints={"nodePort": {"ports": [{"port": 30001, "endPort": 30002}]}})
+    classy = proxy_group("foo", proxyClass="prod")
+    await world.apply(class_, classy)
+    await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupCreationFailed")
+    await world.apply(outside := node("192.0.2.1"))
+    await whole(world, classy)
+    wanted = [["192.0.2.1:30001"], ["192.0.2.1:30002"]]
+    await world.becomes(lambda: static_endpoints(world, classy), wanted)
+    await world.delete(outside)
+    await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupCreationFailed")
+    assert await static_endpoints(world, classy) == wanted
+    await world.change(class_, {"spec": {"staticEndpoints": None}})
+    await world.becomes(lambda: static_endpoints(world, classy), [None, None])
+    await world.becomes(lambda: world.find(SERVICE, "foo-0-nodeport"), None)
+
+
+def node(address: str) -> Object:
+    status = {"addresses": [{"type": "ExternalIP", "address": address}]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "outside"}, "status": status}
+
+
+async def static_endpoints(world: World, group: Object) -> list[list[str] | None]:
+    """Return the static endpoints of each replica in the status of *group*."""
+    found = (await world.look(group))["status"].get("devices", ())
+    return [device.get("staticEndpoints") for device in found]

@@ -40,7 +40,7 @@ UP = {"device_fqdn": FQDN, "device_ips": '["100.64.0.10"]', "pod_uid": "ABC"}
 )
 def test_a_device_counts_if_its_pod_reported_its_name(case: Proxy) -> None:
     pods = [] if case.pod is None else [pod("foo-0", case.pod)]
-    assert running_devices(secrets(0, **case.state)[:1], pods) == case.devices
+    assert running_devices(secrets(0, **case.state)[:1], pods, {}) == case.devices
 
 
 class Case(NamedTuple):
