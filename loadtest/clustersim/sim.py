@@ -28,9 +28,8 @@ class SimOptions:
 
     *absent* are the plurals of custom kinds that aren't served yet; *bookmark_interval* is in seconds; *history* is
     how many changes a watch can resume from; *families* are those of the Pods' addresses, in their order, and
-    *service_families* those of cluster IPs. Without
-    *controllers* there are no Pods but those that somebody creates, and nothing runs them: for more objects than the
-    simulated controllers and kubelet can look after.
+    *service_families* those of cluster IPs. Without *controllers* there are no Pods but those that somebody creates,
+    and nothing runs them: for more objects than the simulated controllers and kubelet can look after.
     """
 
     listen: str = "127.0.0.1:0"

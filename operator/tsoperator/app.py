@@ -45,6 +45,7 @@ from tsoperator.desired.children import (
     by_owner,
     within,
 )
+from tsoperator.desired.endpoints import BY_SERVICE, by_service
 from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -52,10 +53,11 @@ from tsoperator.kube.errors import KubeError
 from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
-from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
+from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.egresspod.desired import Answer
 from tsoperator.reconcilers.egresspod.probes import HealthChecks, Prober, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
+from tsoperator.reconcilers.gauges import GroupGauges
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
@@ -128,6 +130,7 @@ async def run(settings: Settings) -> None:
         cache = Cache(sources(settings.namespace, settings.watch_namespaces))
         registry.register(CacheMetrics(cache))
         registry.register(ProxyDevices(cache))
+        registry.register(GroupGauges(cache, settings.namespace))
         if settings.watch_namespaces:
             log.info(
                 "watching the namespaces %s, and %s of our own",
@@ -174,7 +177,11 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         BY_GROUPED_OWNER: within(namespace, by_grouped_owner),
         egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
     }
-    leading = {egress.BY_DESTINATION: egress.by_destination, egressgroup.BY_GROUP: egressgroup.by_group}
+    leading = {
+        egress.BY_DESTINATION: egress.by_destination,
+        egressgroup.BY_GROUP: egressgroup.by_group,
+        egressgroup.BY_ENTRY: egressgroup.by_entry,
+    }
 
     def users(resource: Resource, indexes: Mapping[str, Index] | None = None) -> Iterator[Source]:
         for place in places if resource.namespaced else [""]:

@@ -49,7 +49,7 @@ _STILL_THERE = 5.0  # s until another look at a deletion that should have ended 
 class Children:
     """The children of one proxy that are there; its Secrets are slim.
 
-    *metrics* are its metrics Service and ServiceMonitor, *grouped* are a ProxyGroup's Services for the same parent.
+    *metrics* are its metrics Service and ServiceMonitor.
     """
 
     services: Sequence[Object] = ()
@@ -57,7 +57,6 @@ class Children:
     secrets: Sequence[Object] = ()
     pods: Sequence[Object] = ()
     metrics: Sequence[Object] = ()
-    grouped: Sequence[Object] = ()
 
     def secret(self, key: Key) -> Object | None:
         """Return the Secret named *key*; None if it isn't there."""
