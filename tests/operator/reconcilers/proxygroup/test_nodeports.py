@@ -49,13 +49,13 @@ def found(
     there: tuple[Object, ...] = (),
     nodes: tuple[Object, ...] = (A, B),
     current: tuple[str, ...] = (),
-    **selector: str,
+    selector: Object | None = None,
 ) -> StaticEndpoints | NoEndpoints:
     """What comes of port *ranges* as ``3000-3002,3005``."""
     pairs = [each.partition("-") for each in ranges.split(",")]
     ports = [{"port": int(first)} | ({"endPort": int(last)} if last else {}) for first, _, last in pairs]
     proxy = proxy_of(live_group({"replicas": replicas}), Observed(Children()))
-    given = NodePort.model_validate({"ports": ports, "selector": selector})
+    given = NodePort.model_validate({"ports": ports, "selector": selector or {}})
     return static_endpoints(proxy, given, there, nodes, [config(*current), *[None] * (replicas - 1)])
 
 
@@ -147,7 +147,7 @@ AT = tuple(f"192.0.2.{number}:3000" for number in range(4))
 )
 def test_endpoints_that_are_in_use_come_first(case: Endpoints) -> None:
     selector = {"zone": case.zone} if case.zone else {}
-    assert some(found("3000", nodes=case.nodes, current=case.current, **selector)).endpoints == [case.found]
+    assert some(found("3000", nodes=case.nodes, current=case.current, selector=selector)).endpoints == [case.found]
 
 
 @pytest.mark.parametrize("nodes", [(), (INSIDE,), (A,)])
