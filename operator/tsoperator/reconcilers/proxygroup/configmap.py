@@ -16,6 +16,7 @@ from tsoperator.desired.egressgroup import (
     entries_of,
     entry_name,
     entry_of,
+    is_broken,
     render_entries,
     served_service,
 )
@@ -57,10 +58,10 @@ def entries(services: Iterable[Object], live: Object | None, cluster_domain: str
         entry = entry_of(first(candidates) or candidates[0], cluster_domain) or there.get(name)
         if entry is not None:
             found[name] = entry
-    if found == there:
+    if found == there and not is_broken(live):
         return Entries(found)
     document = render_entries(found)
-    return Entries(found, document) if len(document) <= SIZE_MAX else _fitting(found, there, by_name)
+    return Entries(found, document) if len(document) <= SIZE_MAX else _fitting(found, live, by_name)
 
 
 def configmap_steps(wanted: Object, live: Object | None, found: Entries, replicas: int | None) -> list[Step]:
@@ -88,10 +89,9 @@ def configmap_steps(wanted: Object, live: Object | None, found: Entries, replica
     return [Patch(CONFIGMAP, key_of(live), body)] if body else []
 
 
-def _fitting(
-    found: Mapping[str, Entry], there: Mapping[str, Entry], services: Mapping[str, Sequence[Object]]
-) -> Entries:
-    """Return those of the entries *found* that fit beside those that are *there*, for the oldest *services*."""
+def _fitting(found: Mapping[str, Entry], live: Object | None, services: Mapping[str, Sequence[Object]]) -> Entries:
+    """Return those of the entries *found* that fit beside those that are in *live*, for the oldest *services*."""
+    there = entries_of(live)
     chosen = {name: there[name] for name in found if name in there}
     size = _NOTHING + sum(_size(name, entry) for name, entry in chosen.items())
     left_out = 0
@@ -109,7 +109,7 @@ def _fitting(
         else:
             chosen[name] = found[name]
             size += more
-    return Entries(chosen, "" if chosen == there else render_entries(chosen), left_out)
+    return Entries(chosen, "" if chosen == there and not is_broken(live) else render_entries(chosen), left_out)
 
 
 def _size(name: str, entry: Entry) -> int:

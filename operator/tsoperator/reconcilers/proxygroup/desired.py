@@ -14,7 +14,7 @@ from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.desired.children import in_the_way, is_anothers
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.desired.devices import OWN_TAILNET, TailnetView
-from tsoperator.desired.egressgroup import DEFAULT_REPLICAS, config_name, group_owner
+from tsoperator.desired.egressgroup import config_name, group_owner, replica_count
 from tsoperator.desired.findings import Effect, with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.metrics import metrics_objects
@@ -101,12 +101,6 @@ def class_name(group: Object, settings: Settings) -> str:
 def tailnet_name(group: Object) -> str:
     """Return the Tailnet that a ProxyGroup names; empty for the operator's own."""
     return _text(group, "tailnet")
-
-
-def replica_count(group: Object) -> int:
-    """Return how many proxies a ProxyGroup, which need not be valid, should have."""
-    count = _spec(group).get("replicas")
-    return count if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
 
 
 def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[str]:

@@ -26,7 +26,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.desired import unsupported
 from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys
-from tsoperator.desired.egressgroup import BY_SERVING_GROUP, by_serving_group, config_name, group_owner
+from tsoperator.desired.egressgroup import BY_SERVING_GROUP, by_serving_group, config_name, group_owner, replica_count
 from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup import desired
@@ -84,7 +84,7 @@ class ProxyGroupReconciler:
     def _observe(self, group: Object) -> desired.Observed:
         name = key_of(group).name
         owner = group_owner(name)
-        named = self._named(name, desired.replica_count(group))
+        named = self._named(name, replica_count(group))
         children = self._children(name, named)
         proxy_class = self._proxies.proxy_class(desired.class_name(group, self._settings))
         return desired.Observed(

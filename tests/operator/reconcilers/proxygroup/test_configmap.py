@@ -111,6 +111,13 @@ def test_only_what_differs_is_written() -> None:
     assert patch(there=live({"default-db": OLD})) == {"binaryData": {"egress-services": render_entries({})}}
 
 
+@pytest.mark.parametrize("text", ["nonsense", "null", '{"default-db":{}}', '{"default-db":1}'])
+def test_entries_that_can_not_be_read_are_replaced(text: str) -> None:
+    data = {"hep-pings": SIX, "egress-services": base64.b64encode(text.encode()).decode()}
+    broken = slim_configmap(obj(CONFIGMAP, KEY, {"binaryData": data}, labels=OWNER.labels, **OWNED))
+    assert patch(there=broken) == {"binaryData": {"egress-services": render_entries({})}}
+
+
 def test_without_a_count_the_number_of_requests_stays() -> None:
     assert steps([], live(pings="other"), None) == []
 

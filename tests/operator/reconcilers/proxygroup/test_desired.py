@@ -298,6 +298,8 @@ def test_a_broken_group_goes_on_serving_what_services_ask_for() -> None:
     assert (patch.resource, list(patch.body)) == (CONFIGMAP, ["binaryData"])
     assert list(patch.body["binaryData"]) == ["egress-services"]
     assert plan_of(broken, replace(observed, configmap=configmap_of("bar"))).steps == []
+    bare = configmap_of("foo", ownerReferences=None, labels=None)
+    assert plan_of(broken, replace(observed, configmap=bare)).steps == [patch]
 
 
 NAMESERVERS = Owner("nameserver", Key("tailscale", "dns"))
@@ -436,6 +438,5 @@ def test_a_group_without_our_finalizer_is_let_go() -> None:
 def test_names_of_other_things_are_read_from_any_spec() -> None:
     broken: Object = {"metadata": {"name": "foo"}, "spec": {"proxyClass": 1, "tailnet": None, "replicas": -1}}
     assert (desired.class_name(broken, SETTINGS), desired.tailnet_name(broken)) == ("", "")
-    assert (desired.replica_count(broken), desired.replica_count({"metadata": {}})) == (2, 2)
     assert desired.class_name(broken, settings(proxy_class="default")) == "default"
     assert desired.class_name(live_group({"proxyClass": "own"}), settings(proxy_class="default")) == "own"

@@ -16,9 +16,8 @@ from tsoperator.api.objects import (
     labels,
 )
 
-from tests.operator.reconcilers.proxygroup.groups import cluster_ip_service
 from tests.support.groups import Replica, entries, leftovers, ready_group, replicas
-from tests.support.manifests import DOMAIN, proxy_class, proxy_group
+from tests.support.manifests import DOMAIN, group_egress, proxy_class, proxy_group
 from tests.support.operator import Condition, World
 
 READY = "ProxyGroupReady"
@@ -122,24 +121,16 @@ async def test_a_device_is_not_taken_from_a_pod_that_runs(world: World) -> None:
 
 
 async def test_entries_come_and_go_with_the_services_of_the_group(world: World) -> None:
-    await world.apply(FOO, service := new_service("db"), new_service("web"))
+    await world.apply(FOO)
+    await whole(world)
+    await world.apply(service := group_egress("db", "foo"), group_egress("web", "foo"))
     await world.becomes(lambda: entry_names(world), ["default-db", "default-web"])
-    assert (await entries(world, FOO))["default-db"] == {
-        "healthCheckEndpoint": "http://ts-db-x7k2p.tailscale.svc.cluster.local:9002/healthz",
-        "tailnetTarget": {"ip": "", "fqdn": "db.tail1234.ts.net"},
-        "ports": [{"protocol": "TCP", "matchPort": 10437, "targetPort": 5432}],
-    }
+    entry = (await entries(world, FOO))["default-db"]
+    assert entry["tailnetTarget"] == {"ip": "", "fqdn": "db.tail1234.ts.net"}
+    assert [port["targetPort"] for port in entry["ports"]] == [5432]
     await world.delete(service)
     await world.becomes(lambda: entry_names(world), ["default-web"])
     assert not await world.writes_when_left_alone()
-
-
-def new_service(name: str) -> Object:
-    """A ClusterIP Service as the reconciler of Services makes it."""
-    made = cluster_ip_service(name)
-    for field in ("uid", "resourceVersion"):
-        del made["metadata"][field]
-    return made
 
 
 async def entry_names(world: World) -> list[str]:
@@ -153,7 +144,7 @@ async def test_a_burst_of_services_is_few_writes_of_the_configmap(world: World) 
     names = [f"db-{number}" for number in range(60)]
 
     async def burst() -> None:
-        await world.apply(*map(new_service, names))
+        await world.apply(*(group_egress(name, "foo") for name in names))
         await world.becomes(lambda: entry_names(world), sorted(f"default-{name}" for name in names))
 
     written = await world.writes_during(burst())
@@ -167,7 +158,7 @@ async def test_a_broken_spec_keeps_what_runs_and_what_it_serves_up_to_date(world
     image = {"statefulSet": {"pod": {"tailscaleContainer": {"image": "example.org/k8s-proxy"}}}}
     await world.change(proxy_class("prod"), {"spec": image})
     await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupInvalid")
-    await world.apply(new_service("db"))
+    await world.apply(group_egress("db", "foo"))
     await world.becomes(lambda: entry_names(world), ["default-db"])
     assert await devices(world, classy) == ["foo-0", "foo-1"]
     assert (await world.condition(classy, AVAILABLE) or Condition("", "", "")).status == "True"
