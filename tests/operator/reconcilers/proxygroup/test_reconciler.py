@@ -18,7 +18,7 @@ from tsoperator.api.objects import (
 
 from tests.support.groups import Replica, entries, leftovers, ready_group, replicas
 from tests.support.manifests import DOMAIN, group_egress, proxy_class, proxy_group
-from tests.support.operator import Condition, World
+from tests.support.operator import Condition, World, running_operator
 
 READY = "ProxyGroupReady"
 AVAILABLE = "ProxyGroupAvailable"
@@ -255,3 +255,49 @@ async def static_endpoints(world: World, group: Object) -> list[list[str] | None
     """Return the static endpoints of each replica in the status of *group*."""
     found = (await world.look(group))["status"].get("devices", ())
     return [device.get("staticEndpoints") for device in found]
+
+
+async def test_a_group_with_a_tailnet_that_is_not_there_says_so_and_can_go(world: World) -> None:
+    away = proxy_group("foo", tailnet="nonesuch")
+    await world.apply(away)
+    await world.becomes(lambda: world.reason(away, READY), "ProxyGroupTailnetUnavailable")
+    assert "nonesuch" in (await world.events(away))["ProxyGroupTailnetUnavailable"]
+    await world.delete(away)
+    await world.eventually(lambda: world.gone(away))
+
+
+async def test_a_change_of_the_default_class_reaches_the_groups_that_name_none(cluster: World) -> None:
+    async with running_operator(cluster, proxy_class="prod"):
+        await cluster.apply(FOO)
+        await cluster.becomes(lambda: cluster.reason(FOO, READY), "ProxyGroupCreating")
+        await cluster.apply(proxy_class("prod"))
+        await whole(cluster)
+        await cluster.change(proxy_class("prod"), {"spec": {"metrics": {"enable": True}}})
+        await cluster.eventually(lambda: cluster.find(SERVICE, "foo-metrics"))
+
+
+async def test_the_devices_get_the_tags_and_names_that_the_group_asks_for(world: World) -> None:
+    await world.apply(FOO)
+    before = await whole(world)
+    await world.change(FOO, {"spec": {"tags": ["tag:gate"], "hostnamePrefix": "gate"}})
+    await world.becomes(world.device_names, [f"gate-0.{DOMAIN}", f"gate-1.{DOMAIN}"])
+    await world.becomes(lambda: tags(world), {("tag:gate",)})
+    await world.becomes(lambda: devices(world), ["gate-0", "gate-1"])
+    assert [each.device_id for each in before] == sorted(world.control.devices)
+
+
+async def tags(world: World) -> set[tuple[str, ...]]:
+    return {device.tags for device in world.control.devices.values()}
+
+
+async def test_a_group_that_goes_and_comes_back_serves_its_services_again(world: World) -> None:
+    await world.apply(FOO, service := group_egress("db", "foo"))
+    await whole(world)
+    await world.becomes(lambda: world.reason(service, "TailscaleEgressSvcReady"), "ReadyToRouteTraffic")
+    await world.delete(FOO)
+    await world.eventually(lambda: world.gone(FOO))
+    await world.apply(FOO)
+    await whole(world)
+    await world.becomes(lambda: entry_names(world), ["default-db"])
+    await world.becomes(lambda: world.reason(service, "TailscaleEgressSvcReady"), "ReadyToRouteTraffic")
+    assert await world.device_names() == [f"foo-0.{DOMAIN}", f"foo-1.{DOMAIN}"]
