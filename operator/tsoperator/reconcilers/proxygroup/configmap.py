@@ -61,7 +61,7 @@ def entries(services: Iterable[Object], live: Object | None, cluster_domain: str
     if found == there and not is_broken(live):
         return Entries(found)
     document = render_entries(found)
-    return Entries(found, document) if len(document) <= SIZE_MAX else _fitting(found, live, by_name)
+    return Entries(found, document) if len(document) <= SIZE_MAX else _fitting(found, there, by_name)
 
 
 def configmap_steps(wanted: Object, live: Object | None, found: Entries, replicas: int | None) -> list[Step]:
@@ -89,16 +89,17 @@ def configmap_steps(wanted: Object, live: Object | None, found: Entries, replica
     return [Patch(CONFIGMAP, key_of(live), body)] if body else []
 
 
-def _fitting(found: Mapping[str, Entry], live: Object | None, services: Mapping[str, Sequence[Object]]) -> Entries:
-    """Return those of the entries *found* that fit beside those that are in *live*, for the oldest *services*."""
-    there = entries_of(live)
+def _fitting(
+    found: Mapping[str, Entry], there: Mapping[str, Entry], services: Mapping[str, Sequence[Object]]
+) -> Entries:
+    """Return those of the entries *found* that fit beside those that are *there*, for the oldest *services*."""
     chosen = {name: there[name] for name in found if name in there}
     size = _NOTHING + sum(_size(name, entry) for name, entry in chosen.items())
     left_out = 0
 
-    def age(name: str) -> tuple[bool, str, str]:
+    def age(name: str) -> tuple[str, str]:
         created = min(each["metadata"].get("creationTimestamp", "") for each in services[name])
-        return name not in there, created, name
+        return created, name
 
     for name in sorted(found, key=age):
         if chosen.get(name) == found[name]:
@@ -109,7 +110,7 @@ def _fitting(found: Mapping[str, Entry], live: Object | None, services: Mapping[
         else:
             chosen[name] = found[name]
             size += more
-    return Entries(chosen, "" if chosen == there and not is_broken(live) else render_entries(chosen), left_out)
+    return Entries(chosen, "" if chosen == there else render_entries(chosen), left_out)
 
 
 def _size(name: str, entry: Entry) -> int:

@@ -50,7 +50,7 @@ def group_statefulset(
             return None
         made = overlaid(made, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6))
     old = _as_of_the_go_operator(made)
-    return old if drains and live is not None and _is_the_go_operators(live, old) else made
+    return old if live is not None and _is_the_go_operators(live, old) else made
 
 
 def _statefulset(proxy: Proxy, settings: Settings, live: Object | None, *, drains: bool) -> Object:

@@ -172,6 +172,13 @@ def test_an_entry_of_a_full_configmap_that_shrinks_makes_room() -> None:
     assert sorted(stored) == ["default-01", "default-02", "default-03"]
 
 
+def test_an_entry_of_a_configmap_that_is_too_large_can_shrink() -> None:
+    there = {f"default-{number:02}": wanted_of(big(number, 440)) for number in (1, 2, 3)}
+    services = [big(1, 400), big(2, 440), big(3, 440)]
+    found = entries(services, live(there), "cluster.local")
+    assert (found.chosen, found.left_out) == ({**there, "default-01": wanted_of(services[0])}, 0)
+
+
 def test_the_limit_is_met_to_the_byte() -> None:
     exact = replace(wanted_of(DB), fqdn="")
     room = SIZE_MAX // 4 * 3 - len(base64.b64decode(render_entries({"default-db": exact})))

@@ -4,13 +4,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
+from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, POD, SECRET, SERVICE, SERVICEACCOUNT, STATEFULSET, Key, Object
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.egressgroup import slim_configmap
 from tsoperator.desired.login import Keys
-from tsoperator.desired.plan import DeleteDevice, Deletion, Note, Patch, Plan, Refusal, write_for
+from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Patch, Plan, Refusal, SetTags, write_for
 from tsoperator.desired.proxy import Children, proxy_login
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
@@ -78,6 +79,23 @@ def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> 
     for each in children_of(made):
         assert each["metadata"]["labels"].items() >= OWNER.labels.items()
         assert each["metadata"]["ownerReferences"] == OWNED["ownerReferences"]
+
+
+def test_the_account_of_a_new_group_may_use_the_secrets_that_are_to_come() -> None:
+    names = child(plan_of(live_group({"replicas": 1}), NOTHING), "Role")["rules"][1]["resourceNames"]
+    assert names == ["foo-0-config", "foo-0"]
+
+
+def test_what_the_devices_need_is_asked_for_before_and_after_the_children_are_made() -> None:
+    view = TailnetView(devices={"nodeid-0": Device("nodeid-0", "foo-0.tail1234.ts.net", "foo-0", tags=("tag:old",))})
+    observed = Observed(replace(running(0), secrets=joined(0)), tailnet=view)
+    made = plan_of(live_group(), observed, replace(SETTINGS, take_over_names=True))
+    assert made.steps[0] == FreeName("", OWNER, "foo-1", ("tag:k8s",))
+    assert made.steps[-1] == SetTags("", OWNER, "nodeid-0", ("tag:k8s",))
+
+
+def test_a_replica_that_has_to_wait_for_its_key_is_looked_at_again() -> None:
+    assert plan_of(live_group(), NOTHING, keys=Keys({0: ""}, 12)).requeue_after == 12
 
 
 def recorded_group() -> tuple[dict[str, Object], Observed]:

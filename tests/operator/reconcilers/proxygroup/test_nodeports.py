@@ -36,6 +36,11 @@ def service(name: str, node_port: int, port: int = 0) -> Object:
     return obj(SERVICE, Key("tailscale", f"{name}-nodeport"), {"spec": {"ports": [listed]}}, labels=OWNER.labels)
 
 
+def two_ports(name: str, node_port: int) -> Object:
+    """A Service that is none of ours, because it has two ports."""
+    return {**service(name, 1), "spec": {"ports": [{"nodePort": node_port}, {"nodePort": 1}]}}
+
+
 def config(*endpoints: str) -> Object:
     return slim_secret("foo-0-config", {"cap-106.hujson": {"StaticEndpoints": [*endpoints]}})
 
@@ -102,6 +107,7 @@ class Ports(NamedTuple):
         Ports("3000-3002", 2, [3002, 3000], (service("foo-0", 3002),)),
         Ports("3000-3002", 1, [3000], (service("foo-0", 4000), service("bar-0", 3001))),
         Ports("3000-3002,3001", 3, [3000, 3001, 3002]),
+        Ports("3000-3002", 1, [3000], (two_ports("foo-0", 3001), two_ports("bar-0", 3000))),
     ],
 )
 def test_node_ports_are_the_first_that_are_free_and_stay(case: Ports) -> None:

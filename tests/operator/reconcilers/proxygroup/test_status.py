@@ -28,6 +28,7 @@ UP = {"device_fqdn": FQDN, "device_ips": '["100.64.0.10"]', "pod_uid": "ABC"}
     "case",
     [
         Proxy(UP, "abc", [DEVICE]),
+        Proxy({**UP, "pod_uid": "abc"}, "ABC", [DEVICE]),
         Proxy({**UP, "device_ips": ""}, "abc", [{"hostname": "foo-0"}]),
         Proxy(UP, "other", []),
         Proxy(UP, None, []),
@@ -36,7 +37,7 @@ UP = {"device_fqdn": FQDN, "device_ips": '["100.64.0.10"]', "pod_uid": "ABC"}
         Proxy({**UP, "device_fqdn": ""}, "abc", []),
         Proxy({}, "abc", []),
     ],
-    ids=["up", "no addresses", "another Pod", "no Pod", "no UID", "no domain", "no name", "new"],
+    ids=["up", "up in capitals", "no addresses", "another Pod", "no Pod", "no UID", "no domain", "no name", "new"],
 )
 def test_a_device_counts_if_its_pod_reported_its_name(case: Proxy) -> None:
     pods = [] if case.pod is None else [pod("foo-0", case.pod)]
