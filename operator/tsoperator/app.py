@@ -21,6 +21,7 @@ from tsoperator.api.objects import (
     ENDPOINTSLICE,
     INGRESS,
     INGRESSCLASS,
+    NODE,
     POD,
     PROXYCLASS,
     PROXYGROUP,
@@ -64,6 +65,7 @@ from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconci
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
+from tsoperator.reconcilers.proxygroup.nodeports import slim_node
 from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
@@ -221,6 +223,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         Source(Selection(SECRET, namespace, managed), {**owned, secret.BY_DEVICE: secret.by_device}, secret.slim),
         Source(Selection(STATEFULSET, namespace, managed), owned),
         Source(Selection(POD, namespace, managed), owned, pod.slim),
+        Source(Selection(NODE), slim=slim_node, optional=True),
         Source(Selection(ENDPOINTSLICE, namespace, managed), {**grouped, BY_SERVICE: by_service}),
         Source(Selection(CONFIGMAP, namespace, managed), slim=egressgroup.slim_configmap),
         *(

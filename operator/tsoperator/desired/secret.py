@@ -12,6 +12,7 @@ from enum import StrEnum
 from tsoperator.api.names import (
     ACME_ACCOUNT_KEY,
     EGRESS_SERVICES,
+    GROUP_CONFIG_KEY,
     NO_HTTPS,
     SECRET_CAPABILITY_VERSION,
     SECRET_CURRENT_PROFILE,
@@ -53,6 +54,7 @@ _REFUSED_KEY_DIGEST = "refusedKeyDigest"
 _CERTIFICATES = "certificates"
 _ASKED_FOR_CERTIFICATE = "askedForCertificate"
 _EGRESS_REPORT = "egressReport"
+_STATIC_ENDPOINTS = "staticEndpoints"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
 
 
@@ -93,7 +95,8 @@ def slim(secret: Object) -> Object:
 
     These are the device keys; digests of the config, of the auth key in it, and of the refused auth key that the proxy
     asks to replace; the names of the configs for images of different versions; the names of what tailscaled was last
-    told to serve; when the certificates are valid; and what a proxy of a ProxyGroup says that it forwards.
+    told to serve; when the certificates are valid; and, for a proxy of a ProxyGroup, its static endpoints and what it
+    says that it forwards.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -110,6 +113,7 @@ def slim(secret: Object) -> Object:
         _REFUSED_KEY_DIGEST: digest_of(_text(data, SECRET_REISSUE)) if SECRET_REISSUE in data else "",
         _CERTIFICATES: _certificates(data),
         _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
+        _STATIC_ENDPOINTS: _static_endpoints(data) if GROUP_CONFIG_KEY in data else (),
         _EGRESS_REPORT: read_report(_text(data, EGRESS_SERVICES)) if EGRESS_SERVICES in data else None,
     }
 
@@ -187,6 +191,12 @@ def egress_report_of(secret: Object) -> ProxyReport | None:
     return report
 
 
+def static_endpoints_of(config: Object | None) -> tuple[str, ...]:
+    """Return the static endpoints in a *slim* config Secret of a ProxyGroup, in their order; none without a Secret."""
+    found: tuple[str, ...] = config[_STATIC_ENDPOINTS] if config else ()
+    return found
+
+
 def by_device(secret: Object) -> Iterable[str]:
     """Index *slim* Secrets by device."""
     device = device_of(secret, None).id
@@ -245,6 +255,11 @@ def _config_digest(data: Mapping[str, str]) -> str:
     """Digest the config files in *data* (base64), leaving out the auth key, which comes and goes."""
     names = [name for name in data if _CONFIG_KEY.fullmatch(name) or name == SERVE_CONFIG_KEY]
     return digest_of({name: {**_json_or_empty(_text(data, name)), "AuthKey": ""} for name in names})
+
+
+def _static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
+    found = _json_or_empty(_text(data, GROUP_CONFIG_KEY)).get("StaticEndpoints")
+    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
 
 def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
