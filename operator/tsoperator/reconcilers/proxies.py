@@ -22,13 +22,13 @@ from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Plan, Refusal
 from tsoperator.desired.proxy import NO_CHILDREN, Children, Proxy, plan_removal, proxy_login
-from tsoperator.desired.secret import BY_DEVICE, device_of
+from tsoperator.desired.secret import BY_DEVICE, device_of, login_url_of
 from tsoperator.runtime.apply import Applier, Failed
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import DONE, Result
 from tsoperator.settings import Settings
 from tsoperator.tailnet.refusals import refusal_of
-from tsoperator.tailnet.tailnet import Tailnets
+from tsoperator.tailnet.tailnet import OWN, Tailnets
 from tsoperator.tsclient.errors import ControlError
 
 log = logging.getLogger(__name__)
@@ -78,13 +78,29 @@ class Proxies:
 
         A tailnet that is refused to newcomers goes on for an owner that has proxies already. Raises Pending.
         """
-        ids = [device for secret in children.secrets if (device := device_of(secret, None).id)]
+        ids = _device_ids(children)
         try:
             view = self._tailnets.at(name).view(owner, ids, destination)
         except ControlError as error:
             return TailnetView(name, refusal=refusal_of(error))
-        why = "" if children.secrets else self._tailnets.refusal(name)
+        why = self._elsewhere(name, owner, children) if children.secrets else self._tailnets.refusal(name)
         return replace(view, refusal=Refusal(why)) if why else view
+
+    def _elsewhere(self, name: str, owner: Owner, children: Children) -> str:
+        """Say that the proxies of *owner* are in another tailnet than in the one called *name*; empty if they aren't.
+
+        The API server lets users add and remove ``spec.tailnet``, although devices can't follow. Namespaced objects
+        have no such field.
+        """
+        ids = _device_ids(children) if not owner.key.namespace else []
+        holder = self._tailnets.holder(_login_url(children), ids) if ids else None
+        if holder is None or holder.name == name:
+            return ""
+        where = f"Tailnet {holder.name!r}" if holder.name else "the operator's own tailnet"
+        return (
+            f"its devices are in {where} and can't move to another: set spec.tailnet to what it was, or delete the "
+            "object and make it anew"
+        )
 
     def proxy_class(self, name: str) -> Object | None:
         """Return the ProxyClass called *name*, if it is there."""
@@ -140,7 +156,10 @@ class Proxies:
         if left > 0:
             return Result(left)
         log.warning("%s has been gone for long, and its proxy was left behind: removing it", owner)
-        plan = plan_removal(owner, children)
+        ids, url = _device_ids(children), _login_url(children)
+        # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
+        tailnet = await self._tailnets.find(url, ids) if ids and url and not resource.namespaced else OWN
+        plan = plan_removal(owner, children, tailnet)
         await self._applier.apply({}, plan)
         return Result(plan.requeue_after)
 
@@ -153,3 +172,12 @@ class Proxies:
         if namespace not in self._unseen:
             log.warning("namespace %s isn't watched: the proxies of its objects stay as they are", namespace)
         self._unseen.add(namespace)
+
+
+def _device_ids(children: Children) -> list[str]:
+    return [device for secret in children.secrets if (device := device_of(secret, None).id)]
+
+
+def _login_url(children: Children) -> str:
+    """Return where the proxy with these *children* logs in; empty if its Secrets don't say."""
+    return next(filter(None, map(login_url_of, children.secrets)), "")

@@ -151,6 +151,33 @@ class Tailnets:
         """Return the tailnets that are registered."""
         return [*self._tailnets.values()]
 
+    def holder(self, url: str, device_ids: Iterable[str]) -> Tailnet | None:
+        """Return the tailnet that has devices with these IDs, whose proxies log in at *url*; None if that isn't known.
+
+        At one URL there may be several tailnets, whose devices have different IDs. Devices of different control servers
+        may have the same ID.
+        """
+        there = [each for each in self._tailnets.values() if each.client.url == url]
+        if len(there) == 1:
+            return there[0]
+        wanted = {*device_ids}
+        return next((each for each in there if any(map(each.devices.known, wanted))), None)
+
+    async def find(self, url: str, device_ids: Iterable[str]) -> str:
+        """Return the name of the tailnet that has devices with these IDs, whose proxies log in at *url*.
+
+        If the devices are gone, this is any tailnet at that URL. Raises ControlError if a list of devices can't be
+        read, and UnknownTailnet if there is no tailnet at that URL.
+        """
+        there = [each for each in self._tailnets.values() if each.client.url == url]
+        if not there:
+            raise UnknownTailnet(
+                f"no Tailnet is for the control server {url}: make one, so that devices can be deleted"
+            )
+        for each in there if len(there) > 1 else ():
+            await each.devices.refresh()
+        return (self.holder(url, device_ids) or there[0]).name
+
     def findings(self) -> Mapping[str, Findings]:
         """Return what was last found missing in each tailnet."""
         return {name: each.preflight.findings for name, each in self._tailnets.items()}

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from clustersim.control import Control
 from clustersim.sim import ClusterSim
 from clustersim.tailnet import Device, NewKey
 from tsoperator.api.device import Device as Known
-from tsoperator.api.objects import DEVICE, SECRET, Key, Object
+from tsoperator.api.objects import DEVICE, SECRET, Key, Object, key_of
 from tsoperator.app import sources
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TAGS, Destination, TailnetView
@@ -20,11 +21,11 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.devices import Pace
-from tsoperator.tailnet.tailnet import OWN, Tailnets, UnknownTailnet, device_object
+from tsoperator.tailnet.tailnet import OWN, Tailnet, Tailnets, UnknownTailnet, device_object
 
 from tests.support.cluster import until
 from tests.support.objects import FQDN, OPERATOR_NAMESPACE, settings
-from tests.support.tailnets import running_tailnets, tailnet_client
+from tests.support.tailnets import running_tailnets, tailnet_client, tailnet_of
 
 OWNER = Owner("svc", Key("default", "db"))
 QUICK = Pace(first=0.01, longest=0.01, interval=0.01)
@@ -172,3 +173,127 @@ def test_the_object_of_a_device_has_the_names_by_which_it_is_found() -> None:
         "metadata": {"namespace": "lab", "name": "n1"},
         "aliases": ["100.64.0.9", "db", "db.tail1234.ts.net", "fd7a:115c:a1e0::9"],
     }
+
+
+LAB = "lab"
+
+
+class Lab(NamedTuple):
+    """Tailnets to which others can be added, and the control server of another one. *existing* are their objects."""
+
+    tailnets: Tailnets
+    control: Control
+    other: Tailnet
+    existing: set[str]
+
+
+@pytest.fixture
+async def lab(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Lab]:
+    """The operator's own tailnet, which runs, and another one that isn't registered."""
+    cache, control, existing = Cache(sources(OPERATOR_NAMESPACE)), Control("tail5678.ts.net"), {LAB}
+    async with (
+        control.serve() as url,
+        tailnet_client(sim.control, sim.control_url) as own,
+        tailnet_client(control, url) as other,
+        running_tailnets(own, client, cache, settings(), QUICK, existing.__contains__) as tailnets,
+    ):
+        yield Lab(tailnets, control, tailnet_of(other, client, cache, settings(), LAB, QUICK), existing)
+
+
+def member(control: Control, hostname: str = "db") -> str:
+    """Let a device join, and return its ID."""
+    return control.register(control.create_key(NewKey(("tag:k8s",))).key, hostname).node_id
+
+
+async def test_a_tailnet_is_followed_from_its_registration_to_its_end(lab: Lab) -> None:
+    changes: list[Object | None] = []
+    lab.tailnets.listen(DEVICE, lambda _, new: changes.append(new))
+    lab.tailnets.register(lab.other)
+    first = member(lab.control)
+    await until(lambda: lab.tailnets.at(LAB).view(OWNER, [first]).devices)
+    assert [key_of(each) for each in changes if each] == [Key(LAB, first)]
+    lab.tailnets.unregister(LAB)
+    reads = lab.control.requests.total()
+    await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name() == "tailnet lab"])
+    assert lab.control.requests.total() <= reads + 1
+    assert lab.tailnets.registered(LAB) is None
+
+
+async def test_a_call_to_a_tailnet_that_ends_is_waited_for_no_more(lab: Lab) -> None:
+    lab.tailnets.register(lab.other)
+    lab.control.latency = 3600
+    with pytest.raises(Pending) as raised:
+        await lab.tailnets.carry_out(DeleteDevice(LAB, OWNER, "n9"))
+    lab.tailnets.unregister(LAB)
+    await until(raised.value.until.cancelled)
+
+
+async def test_a_tailnet_that_fails_is_followed_again_and_the_others_go_on(
+    sim: ClusterSim, lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab.tailnets.listen(DEVICE, lambda _, new: failing.pop() if new and key_of(new).namespace == LAB else None)
+    failing: list[int] = []
+    lab.tailnets.register(lab.other)
+    one = member(lab.control)
+    lab.other.view(OWNER, [one])
+    await until(lambda: "Tailnet lab can't be followed" in caplog.text)
+    await join(sim, lab.tailnets)
+    failing += [1, 2]
+    two = member(lab.control, "later")
+    await until(lambda: two in lab.other.view(OWNER, [two]).devices)
+    await lab.tailnets.carry_out(DeleteDevice(LAB, OWNER, two))
+    assert two not in lab.control.devices
+
+
+async def test_whoever_asks_for_a_tailnet_too_early_waits_for_the_verdict(lab: Lab) -> None:
+    waits = []
+    for settle in (
+        lambda: lab.tailnets.refuse(LAB, "no"),
+        lambda: lab.tailnets.unregister(LAB),
+    ):
+        lab.tailnets.unregister(LAB)
+        with pytest.raises(Pending) as raised:
+            lab.tailnets.at(LAB)
+        settle()
+        waits.append(raised.value.until.done())
+    assert waits == [True, True]
+
+
+async def test_a_refused_tailnet_is_there_for_those_who_are_in_it(lab: Lab) -> None:
+    lab.tailnets.refuse(LAB, "its Secret is empty")
+    with pytest.raises(UnknownTailnet, match="Tailnet 'lab' can't be used: its Secret is empty"):
+        lab.tailnets.at(LAB)
+    lab.tailnets.register(lab.other)
+    assert lab.tailnets.at(LAB) is lab.other
+    assert lab.tailnets.refusal(LAB) == "Tailnet 'lab' can't be used: its Secret is empty"
+    lab.tailnets.refuse(LAB, "")
+    assert lab.tailnets.refusal(LAB) == ""
+
+
+async def test_a_registered_tailnet_without_its_object_is_unknown(lab: Lab) -> None:
+    lab.tailnets.register(lab.other)
+    lab.existing.clear()
+    with pytest.raises(UnknownTailnet, match="there is no Tailnet 'lab'"):
+        lab.tailnets.at(LAB)
+
+
+async def test_the_holder_of_devices_is_found_by_url_and_then_by_their_ids(sim: ClusterSim, lab: Lab) -> None:
+    url, own = lab.other.client.url, lab.tailnets.at(OWN)
+    assert (lab.tailnets.holder(url, ["n1"]), lab.tailnets.holder(sim.control_url, ["n1"])) == (None, own)
+    lab.tailnets.register(lab.other)
+    assert lab.tailnets.holder(url, []) is lab.other
+    with pytest.raises(UnknownTailnet, match=r"no Tailnet is for the control server https://gone\.example\.org"):
+        await lab.tailnets.find("https://gone.example.org", ["n1"])
+
+
+async def test_of_several_tailnets_at_one_url_that_with_the_device_holds_it(
+    sim: ClusterSim, client: KubeClient, lab: Lab
+) -> None:
+    own, url = lab.tailnets.at(OWN), sim.control_url
+    twin = tailnet_of(own.client, client, Cache([]), settings(), LAB, QUICK)
+    lab.tailnets.register(twin)
+    twin.devices.put(Known("n7", "db.tail5678.ts.net"))
+    assert [lab.tailnets.holder(url, [each]) for each in ("n7", "n8")] == [twin, None]
+    device = member(sim.control)
+    assert [await lab.tailnets.find(url, [each]) for each in ("n8", device)] == [OWN, OWN]
+    assert own.devices.known(device)
