@@ -118,7 +118,10 @@ def violation(tailnet: Tailnet | Invalid) -> Verdict | None:
         good = False
     if good:
         return None
-    words = f"spec.loginUrl {url!r} is not the URL of a control server: write one such as https://headscale.example.org"
+    given = tailnet.spec.login_url
+    words = (
+        f"spec.loginUrl {given!r} is not the URL of a control server: write one such as https://headscale.example.org"
+    )
     return Verdict(INVALID, f"this Tailnet is invalid: {words}")
 
 
