@@ -86,17 +86,22 @@ class Proxies:
         why = self._elsewhere(name, owner, children) if children.secrets else self._tailnets.refusal(name)
         return replace(view, refusal=Refusal(why)) if why else view
 
-    def _elsewhere(self, name: str, owner: Owner, children: Children) -> str:
-        """Say that the proxies of *owner* are in another tailnet than in the one called *name*; empty if they aren't.
+    def home(self, name: str, owner: Owner, children: Children) -> str:
+        """Return the name of the tailnet in which the proxies of *owner* are, which names the one called *name*.
 
-        The API server lets users add and remove ``spec.tailnet``, although devices can't follow. Namespaced objects
-        have no such field.
+        These differ if a user has added or removed ``spec.tailnet``, which the API server lets them do, although
+        devices can't follow. Namespaced objects have no such field.
         """
         ids = _device_ids(children) if not owner.key.namespace else []
         holder = self._tailnets.holder(_login_url(children), ids) if ids else None
-        if holder is None or holder.name == name:
+        return holder.name if holder is not None else name
+
+    def _elsewhere(self, name: str, owner: Owner, children: Children) -> str:
+        """Say that the proxies of *owner* are in another tailnet than the one called *name*; empty if they aren't."""
+        home = self.home(name, owner, children)
+        if home == name:
             return ""
-        where = f"Tailnet {holder.name!r}" if holder.name else "the operator's own tailnet"
+        where = f"Tailnet {home!r}" if home else "the operator's own tailnet"
         return (
             f"its devices are in {where} and can't move to another: set spec.tailnet to what it was, or delete the "
             "object and make it anew"

@@ -231,14 +231,19 @@ async def test_a_call_to_a_tailnet_that_ends_is_waited_for_no_more(lab: Lab) -> 
 async def test_a_tailnet_that_fails_is_followed_again_and_the_others_go_on(
     sim: ClusterSim, lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lab.tailnets.listen(DEVICE, lambda _, new: failing.pop() if new and key_of(new).namespace == LAB else None)
-    failing: list[int] = []
+    failing = True
+
+    def listener(_: Object | None, new: Object | None) -> None:
+        if failing and new and key_of(new).namespace == LAB:
+            raise RuntimeError("a listener fails")
+
+    lab.tailnets.listen(DEVICE, listener)
     lab.tailnets.register(lab.other)
     one = member(lab.control)
     lab.other.view(OWNER, [one])
     await until(lambda: "Tailnet lab can't be followed" in caplog.text)
     await join(sim, lab.tailnets)
-    failing += [1, 2]
+    failing = False
     two = member(lab.control, "later")
     await until(lambda: two in lab.other.view(OWNER, [two]).devices)
     await lab.tailnets.carry_out(DeleteDevice(LAB, OWNER, two))
@@ -246,17 +251,21 @@ async def test_a_tailnet_that_fails_is_followed_again_and_the_others_go_on(
 
 
 async def test_whoever_asks_for_a_tailnet_too_early_waits_for_the_verdict(lab: Lab) -> None:
-    waits = []
-    for settle in (
-        lambda: lab.tailnets.refuse(LAB, "no"),
-        lambda: lab.tailnets.unregister(LAB),
-    ):
-        lab.tailnets.unregister(LAB)
+    waiting = []
+    for _ in range(2):
         with pytest.raises(Pending) as raised:
             lab.tailnets.at(LAB)
-        settle()
-        waits.append(raised.value.until.done())
-    assert waits == [True, True]
+        waiting.append(raised.value.until)
+    assert not any(each.done() for each in waiting)
+    lab.tailnets.refuse(LAB, "no")
+    assert all(each.done() for each in waiting)
+
+
+async def test_whoever_waits_for_a_tailnet_that_goes_waits_no_more(lab: Lab) -> None:
+    with pytest.raises(Pending) as raised:
+        lab.tailnets.at(LAB)
+    lab.tailnets.unregister(LAB)
+    assert raised.value.until.done()
 
 
 async def test_a_refused_tailnet_is_there_for_those_who_are_in_it(lab: Lab) -> None:

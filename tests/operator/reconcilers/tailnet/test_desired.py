@@ -1,5 +1,6 @@
 """Whether a Tailnet can be used, and what is said of it."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import pytest
@@ -121,38 +122,43 @@ def test_a_secret_gives_an_oauth_client_or_an_audience(data: dict[str, str], giv
 AWAY, DENIED = Failure("503", passes=True), Failure("403")
 
 
+HERE, ELSEWHERE, SHARED = "x.tail5678.ts.net", "x.tail9999.ts.net", ""
+OURS = {f"n{number}": f"gate-{number}.tail5678.ts.net" for number in range(22)}
+
+
 class Shown(NamedTuple):
     probe: Probe
     verdict: Verdict
-    ours: tuple[str, ...] = ()
+    ours: Mapping[str, str] = {}
 
 
 PROBES = {
-    "all works": Shown(Probe((), frozenset({"n1"})), GOOD),
+    "all works": Shown(Probe((), {"n1": HERE}), GOOD),
     "one is refused": Shown(Probe([DENIED]), Verdict("InvalidOAuth", "403", SOON)),
     "all are refused": Shown(Probe([DENIED, Failure("404")]), Verdict("InvalidOAuth", "403\n404", SOON)),
     "away": Shown(Probe([AWAY, AWAY]), Verdict("ControlServerUnreachable", "503\n503", SOON)),
     "refused, then away": Shown(Probe([DENIED, AWAY]), Verdict("InvalidOAuth", "403\n503", SOON)),
-    "unsupported": Shown(Probe([Failure("no", "Unsupported")]), Verdict("Unsupported", "no", SOON)),
-    "refused, and other devices": Shown(
-        Probe([DENIED], frozenset({"n9"})), Verdict("InvalidOAuth", "403", SOON), ("n1",)
-    ),
-    "our device": Shown(Probe((), frozenset({"n1", "n9"})), GOOD, ("n1", "n2")),
-    "no device of ours so far": Shown(Probe((), frozenset({"n9"})), GOOD),
+    "unsupported": Shown(Probe([DENIED, Failure("no", "Unsupported")]), Verdict("Unsupported", "403\nno", SOON)),
+    "refused, and elsewhere": Shown(Probe([DENIED], {"n99": ELSEWHERE}), Verdict("InvalidOAuth", "403", SOON), OURS),
+    "our device, renamed": Shown(Probe((), {"n1": "x.renamed.ts.net", "n99": ELSEWHERE}), GOOD, OURS),
+    "our devices are deleted": Shown(Probe((), {"n99": "X.TAIL5678.ts.net."}), GOOD, OURS),
+    "no device of ours so far": Shown(Probe((), {"n99": ELSEWHERE}), GOOD),
 }
 
 
 @pytest.mark.parametrize("case", PROBES.values(), ids=PROBES)
-def test_credentials_are_good_if_every_call_works(case: Shown) -> None:
+def test_credentials_are_good_if_every_call_works_in_the_same_tailnet(case: Shown) -> None:
     assert desired.verdict(case.probe, case.ours) == case.verdict
     assert (DAY, SOON) == (86400, 30)
 
 
-@pytest.mark.parametrize("listed", [frozenset({"x9"}), frozenset()])
-def test_credentials_with_which_no_device_of_ours_is_found_are_refused(listed: frozenset[str]) -> None:
-    found = desired.verdict(Probe((), listed), [f"n{number}" for number in range(22)])
-    assert (found.reason, found.seconds) == ("TailnetChanged", SOON)
-    assert "n19 and 2 more" in found.message
+@pytest.mark.parametrize("listed", [{"x9": ELSEWHERE}, {"x9": SHARED}, {"x9": "headscales"}, {}])
+def test_credentials_for_another_tailnet_than_before_are_refused(listed: dict[str, str]) -> None:
+    for ours in (OURS, {"n1": "n1"}):
+        found = desired.verdict(Probe((), listed), ours)
+        assert (found.reason, found.seconds) == ("TailnetChanged", SOON)
+    found = desired.verdict(Probe((), listed), OURS)
+    assert "gate-19.tail5678.ts.net and 2 more)" in found.message
     assert "make another Tailnet" in found.message
 
 
