@@ -288,7 +288,7 @@ async def test_devices_that_are_known_in_another_tailnet_prove_nothing(ground: G
     assert await ground.reason_after() == "TailnetValid"
 
 
-NAMING = {
+NAMING: dict[Resource, Object] = {
     CONNECTOR: {"exitNode": True},
     PROXYGROUP: {"type": "egress"},
     RECORDER: {"enableUI": True},
