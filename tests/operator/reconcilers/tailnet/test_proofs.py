@@ -153,6 +153,14 @@ async def test_a_change_of_the_secret_or_the_tailnet_is_proved_at_once(ground: G
     assert (await ground.reason_after(), ground.wait) == ("InvalidSecret", None)
 
 
+async def test_nothing_of_the_secrets_of_users_is_kept_but_that_they_are_there(ground: Ground) -> None:
+    (kept,) = ground.cache.all(SECRET_METADATA)
+    assert kept["metadata"].keys() == {"namespace", "name", "uid", "resourceVersion"}
+    assert kept.keys() == {"apiVersion", "kind", "metadata"}
+    assert [*ground.reconciler.watches[SECRET_METADATA](kept)] == [KEY]
+    assert [*ground.reconciler.watches[SECRET_METADATA]({"metadata": {"name": "other"}})] == []
+
+
 async def test_a_missing_secret_is_waited_for(ground: Ground) -> None:
     secret = ground.lab.secret()
     await ground.client.delete(resource_of(secret), Key(OPERATOR_NAMESPACE, SECRET_NAME))
