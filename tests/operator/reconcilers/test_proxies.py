@@ -15,7 +15,7 @@ from clustersim.sim import ClusterSim
 from clustersim.tailnet import NewKey
 from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER, PARENT_INGRESS, PARENT_SERVICE
-from tsoperator.api.objects import CONNECTOR, SERVICE, Key, Object, key_of, uid
+from tsoperator.api.objects import CONNECTOR, SERVICE, Key, Object, Resource, key_of, uid
 from tsoperator.app import sources
 from tsoperator.desired.children import Owner
 from tsoperator.desired.login import NO_KEYS, Keys
@@ -37,6 +37,7 @@ from tsoperator.tsclient.errors import BadRequest
 from tests.support.cluster import running, until
 from tests.support.objects import OPERATOR_NAMESPACE, egress_service, headless, settings, slim_secret, whole_secret
 from tests.support.tailnets import applier, running_tailnets, tailnet_client, tailnet_of
+from tests.support.virtual_time import Clock
 
 SETTINGS = settings()
 PARENT = egress_service()
@@ -241,26 +242,41 @@ async def test_a_tailnet_that_is_refused_goes_on_for_proxies_that_are_in_it(
     assert (there.refusal, there.login_url) == (None, lab.url)
 
 
+class Orphan(NamedTuple):
+    """A proxy without a parent: where it logs in, if its Secret says so, and in which tailnet it has its device."""
+
+    resource: Resource
+    url: str
+    is_in: str
+
+
+ORPHANS = {
+    "other": Orphan(CONNECTOR, "lab", "lab"),
+    "own": Orphan(CONNECTOR, "own", "own"),
+    "not told": Orphan(CONNECTOR, "", "own"),
+    "never elsewhere": Orphan(SERVICE, "https://gone.example.org", "own"),
+}
+
+
+@pytest.mark.parametrize("orphan", ORPHANS.values(), ids=ORPHANS)
 async def test_the_device_of_an_orphan_is_deleted_in_the_tailnet_in_which_it_is(
-    sim: ClusterSim, client: KubeClient, tailnets: Tailnets, lab: Lab
+    sim: ClusterSim, client: KubeClient, tailnets: Tailnets, lab: Lab, orphan: Orphan
 ) -> None:
-    device, other = (
-        control.register(control.create_key(NewKey(("tag:k8s",))).key, "gate") for control in (lab.control, sim.control)
-    )
-    assert device.node_id != other.node_id
-    cache, clock = Cache(sources(OPERATOR_NAMESPACE)), [1000.0]
-    proxies = Proxies(cache, applier(client, cache, tailnets), tailnets, SETTINGS, lambda: clock[0])
-    config = {"ServerURL": lab.url}
-    sim.store.create(
-        kinds.SECRET, whole_secret("ts-gate-0", {"cap-107.hujson": config, "device_id": device.node_id}, GATE.labels)
-    )
+    control = {"own": sim.control, "lab": lab.control}[orphan.is_in]
+    device = control.register(control.create_key(NewKey(("tag:k8s",))).key, "gate")
+    url = {"own": sim.control_url, "lab": lab.url}.get(orphan.url, orphan.url)
+    config: dict[str, str | Object] = {"cap-107.hujson": {"ServerURL": url}, "device_id": device.node_id}
+    parent = GATE if orphan.resource == CONNECTOR else OWNER
+    sim.store.create(kinds.SECRET, whole_secret(f"ts-{parent.key.name}-0", config, parent.labels))
+    cache, clock = Cache(sources(OPERATOR_NAMESPACE)), Clock()
+    proxies = Proxies(cache, applier(client, cache, tailnets), tailnets, SETTINGS, clock)
     async with running(cache.follow(client)):
         await cache.synced()
-        await proxies.remove_orphan(CONNECTOR, GATE)
-        clock[0] += ORPHANED_FOR
+        await proxies.remove_orphan(orphan.resource, parent)
+        clock.now += ORPHANED_FOR
         with suppress(Pending):
-            await proxies.remove_orphan(CONNECTOR, GATE)
-        await until(lambda: not lab.control.devices)
+            await proxies.remove_orphan(orphan.resource, parent)
+        await until(lambda: not control.devices)
 
 
 async def test_a_change_of_a_device_concerns_the_parent_whose_proxy_has_it(

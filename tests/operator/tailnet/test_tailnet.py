@@ -219,6 +219,27 @@ async def test_a_tailnet_is_followed_from_its_registration_to_its_end(lab: Lab) 
     assert lab.tailnets.registered(LAB) is None
 
 
+async def test_a_tailnet_takes_the_place_of_another_with_its_name(client: KubeClient, lab: Lab) -> None:
+    lab.tailnets.register(lab.other)
+    twin = tailnet_of(lab.other.client, client, Cache([]), settings(), LAB, QUICK)
+    lab.tailnets.register(twin)
+    await until(lambda: [task.get_name() for task in asyncio.all_tasks()].count("tailnet lab") == 1)
+    assert lab.tailnets.at(LAB) is twin
+
+
+async def test_a_failure_of_the_operators_own_tailnet_is_raised(sim: ClusterSim, client: KubeClient) -> None:
+    async with tailnet_client(sim.control, sim.control_url) as opened:
+        own = tailnet_of(opened, client, Cache([]), settings(), pace=QUICK)
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("a listener fails")
+
+        own.devices.listen(fail)
+        own.devices.get(member(sim.control))
+        with pytest.RaisesGroup(pytest.RaisesGroup(RuntimeError)):
+            await Tailnets([own]).run()
+
+
 async def test_a_call_to_a_tailnet_that_ends_is_waited_for_no_more(lab: Lab) -> None:
     lab.tailnets.register(lab.other)
     lab.control.latency = 3600

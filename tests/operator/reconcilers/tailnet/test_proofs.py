@@ -1,5 +1,6 @@
 """When the credentials of a Tailnet are proved, and which of them are used then."""
 
+import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -108,7 +109,11 @@ async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
     async with control.serve() as url, aiohttp.ClientSession() as session:
         lab = OtherTailnet(control, url)
         device = control.register(control.create_key(NewKey(("tag:k8s",))).key, "gate")
-        config: dict[str, str | Object] = {"cap-107.hujson": {"ServerURL": url}, "device_id": device.node_id}
+        config: dict[str, str | Object] = {
+            "cap-107.hujson": {"ServerURL": url},
+            "device_id": device.node_id,
+            "device_fqdn": device.name,
+        }
         child = whole_secret("ts-gate-0", config, Owner("connector", Key("", "gate")).labels)
         for obj in (lab.secret(), lab.tailnet(), GATE, child):
             metadata = {
@@ -225,6 +230,30 @@ async def test_credentials_that_could_not_be_tried_end_with_the_news_that_they_a
     move(ground.lab.control)
     assert await ground.reason_after(30) == "TailnetChanged"
     assert ground.tailnets.registered(NAME) is None
+
+
+async def test_a_tailnet_that_was_never_good_can_be_any(ground: Ground) -> None:
+    move(ground.lab.control)
+    assert await ground.reason_after() == "TailnetValid"
+
+
+async def test_a_server_that_could_not_be_tried_does_not_replace_one_that_was_good(ground: Ground) -> None:
+    await ground.reason_after()
+    used = ground.tailnets.registered(NAME)
+    ground.lab.control.refuse(count=99)
+    await ground.change(ground.lab.tailnet(), {"spec": {"loginUrl": ground.lab.url.replace("127.0.0.1", "localhost")}})
+    assert await ground.reason_after() == "ControlServerUnreachable"
+    assert ground.tailnets.registered(NAME) is used
+
+
+async def test_devices_that_another_tailnet_shares_prove_nothing(ground: Ground) -> None:
+    await ground.reason_after()
+    ground.start()
+    shared = {"id": "9", "nodeId": "n9", "name": "x.tail5678.ts.net"}
+    for is_external, reason in ((True, "TailnetChanged"), (False, "TailnetValid")):
+        device = {**shared, "isExternal": is_external}
+        ground.lab.control.answer(json.dumps({"devices": [device]}), path="/devices")
+        assert await ground.reason_after(30) == reason
 
 
 async def test_devices_that_are_deleted_by_hand_are_no_other_tailnet(ground: Ground) -> None:
