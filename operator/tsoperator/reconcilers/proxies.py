@@ -92,9 +92,11 @@ class Proxies:
         These differ if a user has added or removed ``spec.tailnet``, which the API server lets them do, although
         devices can't follow. Namespaced objects have no such field.
         """
-        ids = _device_ids(children) if not owner.key.namespace else []
-        holder = self._tailnets.holder(_login_url(children), ids) if ids else None
-        return holder.name if holder is not None else name
+        reported = [device_of(secret, None) for secret in children.secrets]
+        devices = {device.id: device.fqdn for device in reported if device.id}
+        if owner.key.namespace or not devices:
+            return name
+        return self._tailnets.home(name, _login_url(children), devices)
 
     def _elsewhere(self, name: str, owner: Owner, children: Children) -> str:
         """Say that the proxies of *owner* are in another tailnet than the one called *name*; empty if they aren't."""

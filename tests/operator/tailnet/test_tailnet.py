@@ -307,23 +307,59 @@ async def test_a_registered_tailnet_without_its_object_is_unknown(lab: Lab) -> N
         lab.tailnets.at(LAB)
 
 
-async def test_the_holder_of_devices_is_found_by_url_and_then_by_their_ids(sim: ClusterSim, lab: Lab) -> None:
-    url, own = lab.other.client.url, lab.tailnets.at(OWN)
-    assert (lab.tailnets.holder(url, ["n1"]), lab.tailnets.holder(sim.control_url, ["n1"])) == (None, own)
+DEVICES = {"n7": "db.tail5678.ts.net"}
+
+
+async def test_the_home_of_devices_is_the_tailnet_at_their_url(sim: ClusterSim, lab: Lab) -> None:
+    url, own = lab.other.client.url, sim.control_url
+    assert [lab.tailnets.home(LAB, each, DEVICES) for each in (url, own, "https://gone.example.org")] == [LAB, OWN, LAB]
     lab.tailnets.register(lab.other)
-    assert lab.tailnets.holder(url, []) is lab.other
-    with pytest.raises(UnknownTailnet, match=r"no Tailnet is for the control server https://gone\.example\.org"):
-        await lab.tailnets.find("https://gone.example.org", ["n1"])
+    assert [lab.tailnets.home(name, url, DEVICES) for name in (OWN, LAB)] == [LAB, LAB]
 
 
-async def test_of_several_tailnets_at_one_url_that_with_the_device_holds_it(
+class Tables(NamedTuple):
+    """The devices that two tailnets at one URL list, and the home of those that should be in the second."""
+
+    own: list[Known]
+    twin: list[Known]
+    home: str = LAB
+
+
+OURS, SAME = Known("n7", "db.tail5678.ts.net"), Known("n8", "X.tail5678.ts.net.")
+OTHER, SHARED = Known("n9", "x.tail9999.ts.net"), Known("n8", "x.tail5678.ts.net", external=True)
+TABLES = {
+    "nothing is known": Tables([], []),
+    "known in the second": Tables([], [OURS]),
+    "known in both": Tables([OURS], [OURS]),
+    "the second is not listed yet": Tables([OURS], []),
+    "the second is the same tailnet": Tables([OURS], [SAME]),
+    "the second is another tailnet": Tables([OURS], [OTHER], OWN),
+    "the first shares a device": Tables([OURS], [OTHER, SHARED], OWN),
+    "gone from both": Tables([SAME], [OTHER]),
+}
+
+
+@pytest.mark.parametrize("tables", TABLES.values(), ids=TABLES)
+async def test_of_two_tailnets_at_one_url_that_with_the_device_is_its_home(
+    sim: ClusterSim, client: KubeClient, lab: Lab, tables: Tables
+) -> None:
+    own = lab.tailnets.at(OWN)
+    twin = tailnet_of(own.client, client, Cache([]), settings(), LAB, QUICK)
+    lab.tailnets.register(twin)
+    for table, listed in ((own.devices, tables.own), (twin.devices, tables.twin)):
+        for device in listed:
+            table.put(device)
+    assert lab.tailnets.home(LAB, sim.control_url, DEVICES) == tables.home
+
+
+async def test_the_tailnet_of_an_orphans_device_is_found_in_fresh_lists(
     sim: ClusterSim, client: KubeClient, lab: Lab
 ) -> None:
     own, url = lab.tailnets.at(OWN), sim.control_url
     twin = tailnet_of(own.client, client, Cache([]), settings(), LAB, QUICK)
     lab.tailnets.register(twin)
-    twin.devices.put(Known("n7", "db.tail5678.ts.net"))
-    assert [lab.tailnets.holder(url, [each]) for each in ("n7", "n8")] == [twin, None]
     device = member(sim.control)
     assert [await lab.tailnets.find(url, [each]) for each in ("n8", device)] == [OWN, OWN]
     assert own.devices.known(device)
+    with pytest.raises(UnknownTailnet, match=r"no Tailnet is for the control server https://gone\.example\.org"):
+        await lab.tailnets.find("https://gone.example.org", ["n1"])

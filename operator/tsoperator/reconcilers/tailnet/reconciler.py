@@ -134,13 +134,10 @@ class TailnetReconciler:
         metadata = self._cache.get(SECRET_METADATA, key)
         version = metadata["metadata"]["resourceVersion"] if metadata is not None else ""
         basis = _Basis(uid(obj), url, key.name, version)
-        last = self._judged.get(name)
-        if last is not None and last.basis == basis and self._clock() < last.until:
+        last, wrong = self._judged.get(name), desired.violation(tailnet)
+        if wrong is None and last is not None and last.basis == basis and self._clock() < last.until:
             return last
-        if wrong := desired.violation(tailnet):
-            judged = self._remembered(basis, wrong)
-        else:
-            judged = await self._tried(obj, basis, key)
+        judged = self._remembered(basis, wrong) if wrong else await self._tried(obj, basis, key)
         self._judged[name] = judged
         if judged.verdict.is_good:
             self._proved[name] = basis

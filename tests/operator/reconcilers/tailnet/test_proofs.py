@@ -166,6 +166,15 @@ async def test_nothing_of_the_secrets_of_users_is_kept_but_that_they_are_there(g
     assert [*ground.reconciler.watches[SECRET_METADATA]({"metadata": {"name": "other"}})] == []
 
 
+async def test_each_fault_of_a_tailnet_is_told_at_once(ground: Ground) -> None:
+    told = []
+    for url in ("ftp://a", "ftp://a/"):
+        await ground.change(ground.lab.tailnet(), {"spec": {"loginUrl": url}})
+        told.append((await ground.reason_after(), url in ground.tailnets.refusal(NAME)))
+    assert told == [("TailnetInvalid", True)] * 2
+    assert ground.wait is None
+
+
 async def test_a_missing_secret_is_waited_for(ground: Ground) -> None:
     secret = ground.lab.secret()
     await ground.client.delete(resource_of(secret), Key(OPERATOR_NAMESPACE, SECRET_NAME))
