@@ -158,7 +158,7 @@ async def test_a_change_of_the_secret_or_the_tailnet_is_proved_at_once(ground: G
     assert (await ground.reason_after(), ground.wait) == ("InvalidSecret", None)
 
 
-async def test_nothing_of_the_secrets_of_users_is_kept_but_that_they_are_there(ground: Ground) -> None:
+async def test_the_secrets_of_users_are_kept_without_their_data(ground: Ground) -> None:
     (kept,) = ground.cache.all(SECRET_METADATA)
     assert kept["metadata"].keys() == {"namespace", "name", "uid", "resourceVersion"}
     assert kept.keys() == {"apiVersion", "kind", "metadata"}
@@ -209,7 +209,7 @@ TROUBLES = {
 
 
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
-async def test_what_runs_goes_on_with_credentials_that_were_good(ground: Ground, trouble: Trouble) -> None:
+async def test_credentials_that_were_good_stay_in_use_for_proxies_that_run(ground: Ground, trouble: Trouble) -> None:
     await ground.reason_after()
     used = ground.tailnets.registered(NAME)
     trouble.spoil(ground.lab.control)
