@@ -55,6 +55,7 @@ _CERTIFICATES = "certificates"
 _ASKED_FOR_CERTIFICATE = "askedForCertificate"
 _EGRESS_REPORT = "egressReport"
 _STATIC_ENDPOINTS = "staticEndpoints"
+_LOGIN_URL = "loginUrl"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
 
 
@@ -93,10 +94,10 @@ class Certificate:
 def slim(secret: Object) -> Object:
     """Return what the cache keeps of a proxy's Secret.
 
-    These are the device keys; digests of the config, of the auth key in it, and of the refused auth key that the proxy
-    asks to replace; the names of the configs for images of different versions; the names of what tailscaled was last
-    told to serve; when the certificates are valid; and, for a proxy of a ProxyGroup, its static endpoints and what it
-    says that it forwards.
+    These are the device keys; where the proxy logs in; digests of the config, of the auth key in it, and of the refused
+    auth key that the proxy asks to replace; the names of the configs for images of different versions; the names of
+    what tailscaled was last told to serve; when the certificates are valid; and, for a proxy of a ProxyGroup, its
+    static endpoints and what it says that it forwards.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -107,6 +108,7 @@ def slim(secret: Object) -> Object:
         "data": {name: data[name] for name in _DEVICE_KEYS if name in data},
         _CONFIG_DIGEST: _config_digest(data),
         _AUTH_KEY_DIGEST: digest_of(key) if (key := auth_key_of(secret)) else "",
+        _LOGIN_URL: _setting(secret, "ServerURL"),
         _CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name)],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: _device_in_state(data),
@@ -120,11 +122,16 @@ def slim(secret: Object) -> Object:
 
 def auth_key_of(secret: Object) -> str:
     """Return the auth key in the newest config of a whole Secret; empty if there is none."""
-    found = {int(match[1]): name for name in secret.get("data") or {} if (match := _CONFIG_KEY.fullmatch(name))}
-    if not found:
-        return ""
-    key = _json_or_empty(_text(secret["data"], found[max(found)])).get("AuthKey")
-    return key if isinstance(key, str) else ""
+    return _setting(secret, "AuthKey")
+
+
+def login_url_of(secret: Object) -> str:
+    """Return the URL of the control server at which the config in a *slim* Secret makes a proxy log in.
+
+    It has no slash at its end, and is empty if there is no such config.
+    """
+    url: str = secret[_LOGIN_URL]
+    return url.removesuffix("/")
 
 
 def needs_auth_key(secrets: ReplicaSecrets) -> bool:
@@ -243,6 +250,15 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
     if config.serve_config is None:
         written[SERVE_CONFIG_KEY] = None
     return Patch(SECRET, key_of(secret), {"data": written})
+
+
+def _setting(secret: Object, name: str) -> str:
+    """Return a text in the newest config of a whole Secret; empty if there is none."""
+    found = {int(match[1]): name for name in secret.get("data") or {} if (match := _CONFIG_KEY.fullmatch(name))}
+    if not found:
+        return ""
+    value = _json_or_empty(_text(secret["data"], found[max(found)])).get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _has_logged_in(secrets: ReplicaSecrets) -> bool:

@@ -151,6 +151,37 @@ class Tailnets:
         """Return the tailnets that are registered."""
         return [*self._tailnets.values()]
 
+    def home(self, name: str, url: str, devices: Mapping[str, str]) -> str:
+        """Return the name of the tailnet that has *devices*, whose proxies should be in the one called *name*.
+
+        *devices* are their MagicDNS names by ID, and *url* is where the proxies log in. At one URL there may be several
+        tailnets, and several Tailnets may be for the same one. Devices of different servers may have the same ID. So
+        the answer is *name* unless the devices are certainly elsewhere.
+        """
+        there = {each.name: each.devices for each in self._tailnets.values() if each.client.url == url}
+        named = there.pop(name, None)
+        if named is None and len(there) == 1:
+            return next(iter(there))
+        if named is not None and (_knows(named, devices) or not named.lacks_domains_of(devices.values())):
+            return name
+        return next((other for other, known in there.items() if _knows(known, devices)), name)
+
+    async def find(self, url: str, device_ids: Iterable[str]) -> str:
+        """Return the name of the tailnet that has devices with these IDs, whose proxies log in at *url*.
+
+        If the devices are gone, this is any tailnet at that URL. Raises ControlError if a list of devices can't be
+        read, and UnknownTailnet if there is no tailnet at that URL.
+        """
+        there = [each for each in self._tailnets.values() if each.client.url == url]
+        if not there:
+            raise UnknownTailnet(
+                f"no Tailnet is for the control server {url}: make one, so that devices can be deleted"
+            )
+        for each in there if len(there) > 1 else ():
+            await each.devices.refresh()
+        wanted = [*device_ids]
+        return next((each for each in there if _knows(each.devices, wanted)), there[0]).name
+
     def findings(self) -> Mapping[str, Findings]:
         """Return what was last found missing in each tailnet."""
         return {name: each.preflight.findings for name, each in self._tailnets.items()}
@@ -238,6 +269,10 @@ def device_object(tailnet: str, device: Device) -> Object:
     """Return *device* as an object of `DEVICE`."""
     metadata = {"namespace": tailnet, "name": device.node_id}
     return {"kind": DEVICE.kind, "metadata": metadata, "aliases": sorted(lookup_names(device))}
+
+
+def _knows(devices: Devices, wanted: Iterable[str]) -> bool:
+    return any(map(devices.known, wanted))
 
 
 def _telling(tailnet: str, listener: Listener) -> Callable[[Device | None, Device | None], None]:

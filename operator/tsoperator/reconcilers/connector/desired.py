@@ -160,8 +160,7 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
         return Plan()
     step = plan_removal(owner(key_of(obj).name), observed.children, observed.tailnet.name)
     if observed.tailnet.refusal and any(isinstance(each, DeleteDevice) for each in step.steps):
-        words = "delete this Connector's devices there, then its Secrets, and it will go"
-        return _refused(obj, FAILED, f"{observed.tailnet.refusal.message}: {words}")
+        return _refused(obj, FAILED, f"{observed.tailnet.refusal.message}; {step.way_out}")
     return step
 
 

@@ -16,6 +16,7 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
+    is_deleting,
     key_of,
 )
 from tsoperator.api.v1alpha1.connector import Connector
@@ -61,11 +62,13 @@ class ConnectorReconciler:
     def _observe(self, obj: Object) -> desired.Observed:
         owner = desired.owner(key_of(obj).name)
         self._proxies.found(owner)
-        children = self._proxies.children(owner)
+        children, tailnet = self._proxies.children(owner), desired.tailnet_name(obj)
+        if is_deleting(obj):
+            tailnet = self._proxies.home(tailnet, owner, children)
         return desired.Observed(
             children,
             self._proxies.proxy_class(desired.class_name(obj)),
-            self._proxies.tailnet(desired.tailnet_name(obj), owner, children),
+            self._proxies.tailnet(tailnet, owner, children),
         )
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:

@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -52,10 +52,13 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What trying credentials has shown: the calls that failed, and the IDs of the devices if they were listed."""
+    """What trying credentials has shown: the calls that failed, and the devices, if they could be listed.
+
+    The devices have their MagicDNS names by ID. Those that other tailnets share have an empty name.
+    """
 
     failures: Sequence[Failure] = ()
-    devices: frozenset[str] | None = None
+    devices: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,10 @@ def violation(tailnet: Tailnet | Invalid) -> Verdict | None:
         good = False
     if good:
         return None
-    words = f"spec.loginUrl {url!r} is not the URL of a control server: write one such as https://headscale.example.org"
+    given = tailnet.spec.login_url
+    words = (
+        f"spec.loginUrl {given!r} is not the URL of a control server: write one such as https://headscale.example.org"
+    )
     return Verdict(INVALID, f"this Tailnet is invalid: {words}")
 
 
@@ -144,10 +150,14 @@ def credentials(key: Key, secret: Object | None) -> Given | Verdict:
     return Verdict(INVALID_SECRET, f"{name} {words} of workload identity", SOON)
 
 
-def verdict(probe: Probe, ours: Iterable[str]) -> Verdict:
-    """Return what *probe* means. *ours* are devices that proxies have there, if the credentials are other ones now."""
+def verdict(probe: Probe, ours: Mapping[str, str]) -> Verdict:
+    """Return what *probe* means.
+
+    *ours* are the MagicDNS names, by ID, of devices that proxies have in this tailnet, if the credentials may be those
+    of another one.
+    """
     if not probe.failures:
-        return _other_tailnet(probe.devices or frozenset(), [*ours]) or GOOD
+        return GOOD if _is_theirs(probe.devices, ours) else Verdict(CHANGED, _other_tailnet([*ours.values()]), SOON)
     message = "\n".join(each.message for each in probe.failures)
     if all(each.passes for each in probe.failures):
         return Verdict(UNREACHABLE, message, SOON)
@@ -155,16 +165,24 @@ def verdict(probe: Probe, ours: Iterable[str]) -> Verdict:
     return Verdict(reason, message, SOON)
 
 
-def _other_tailnet(listed: frozenset[str], ours: Sequence[str]) -> Verdict | None:
-    """Return the refusal of credentials with which none of *ours* is *listed*; None if one is, or if there are none."""
-    if not ours or not listed.isdisjoint(ours):
-        return None
-    message = (
-        "these credentials are for another tailnet than before: none of the devices of this Tailnet's proxies is there "
-        f"({_listed(ours)}), so the credentials from before stay in use as long as the operator runs. Put credentials "
-        "for the old tailnet back. To move, make another Tailnet, and make the objects anew that name this one"
+def _is_theirs(listed: Mapping[str, str], ours: Mapping[str, str]) -> bool:
+    """Tell whether the *listed* devices are in the tailnet of *ours*: one is the same, or has the same domain."""
+    domains = {_domain(name) for name in listed.values()} - {""}
+    return not ours or not listed.keys().isdisjoint(ours) or not domains.isdisjoint(map(_domain, ours.values()))
+
+
+def _domain(name: str) -> str:
+    return name.lower().removesuffix(".").partition(".")[2]
+
+
+def _other_tailnet(ours: Sequence[str]) -> str:
+    return (
+        "these credentials are for another tailnet than before: it has none of the devices of this Tailnet's proxies "
+        f"({_listed(ours)}). So they are not used, and what runs goes on with those from before as long as this "
+        "operator runs. Put credentials for the old tailnet back. To move, make another Tailnet, and make the objects "
+        "anew that name this one. If the tailnet is the same, and all its devices were deleted there, delete the "
+        "Secrets of these proxies, too"
     )
-    return Verdict(CHANGED, message, SOON)
 
 
 def plan(obj: Object, observed: Observed) -> Plan:

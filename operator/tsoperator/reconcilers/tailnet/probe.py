@@ -15,10 +15,11 @@ async def probe(client: TailnetClient) -> Probe:
         await client.granted()
     except ControlError as error:
         return Probe([_failure("", error)])
-    devices: list[str] = []
+    devices: dict[str, str] = {}
 
     async def list_devices() -> None:
-        devices.extend(await client.devices())
+        for device in (await client.devices()).values():
+            devices[device.node_id] = "" if device.external else device.name
 
     async def list_services() -> None:
         try:
@@ -32,7 +33,7 @@ async def probe(client: TailnetClient) -> Probe:
         "tailscale services": list_services(),
     }
     found = await asyncio.gather(*(_tried(what, call) for what, call in calls.items()))
-    return Probe([each for each in found if each is not None], frozenset(devices))
+    return Probe([each for each in found if each is not None], devices)
 
 
 async def _tried(what: str, call: Awaitable[None]) -> Failure | None:

@@ -23,8 +23,10 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.tailnet import Tailnet
+from tsoperator.desired.advice import is_headscales
 from tsoperator.desired.children import BY_OWNER, Owner
-from tsoperator.desired.secret import device_of
+from tsoperator.desired.plan import Plan, Refusal
+from tsoperator.desired.secret import device_of, login_url_of
 from tsoperator.kube.errors import NotFound
 from tsoperator.reconcilers.tailnet import desired
 from tsoperator.reconcilers.tailnet.desired import Given, Observed, Verdict
@@ -101,10 +103,15 @@ class TailnetReconciler:
             return self._forget(key.name)
         observed = await self._observe(obj)  # look
         plan = desired.plan(obj, observed)  # decide
-        stored = await self._applier.act(obj, plan, desired.failed)  # act ...
+        stored = await self._applier.act(obj, plan, self._failed)  # act ...
         self._register(key.name, desired.refusal(plan))  # (the finalizer is on it now)
         result = await self._applier.report(stored, plan, desired.failed)  # report
         return result if not plan.release else self._forget(key.name)
+
+    def _failed(self, obj: Object, refusal: Refusal) -> Plan:
+        """Return the plan that says why the Tailnet *obj* can't be held, and tell so whoever waits for it."""
+        self._tailnets.refuse(key_of(obj).name, refusal.message)
+        return desired.failed(obj, refusal)
 
     def _forget(self, name: str) -> Result:
         self._judged.pop(name, None)
@@ -127,13 +134,10 @@ class TailnetReconciler:
         metadata = self._cache.get(SECRET_METADATA, key)
         version = metadata["metadata"]["resourceVersion"] if metadata is not None else ""
         basis = _Basis(uid(obj), url, key.name, version)
-        last = self._judged.get(name)
-        if last is not None and last.basis == basis and self._clock() < last.until:
+        last, wrong = self._judged.get(name), desired.violation(tailnet)
+        if wrong is None and last is not None and last.basis == basis and self._clock() < last.until:
             return last
-        if wrong := desired.violation(tailnet):
-            judged = self._remembered(basis, wrong)
-        else:
-            judged = await self._tried(obj, basis, key)
+        judged = self._remembered(basis, wrong) if wrong else await self._tried(obj, basis, key)
         self._judged[name] = judged
         if judged.verdict.is_good:
             self._proved[name] = basis
@@ -148,7 +152,7 @@ class TailnetReconciler:
         client = self._factory.connect(basis.url, found, f"Secret {key}")
         shown = await probe(client)
         is_other = desired.was_good(obj) and self._proved.get(key_of(obj).name) != basis
-        ours = list(self._devices(key_of(obj).name)) if is_other else []
+        ours = dict(self._devices(key_of(obj).name, basis.url)) if is_other else {}
         return self._remembered(basis, desired.verdict(shown, ours), client, found)
 
     def _remembered(
@@ -202,15 +206,20 @@ class TailnetReconciler:
                 if desired.named_tailnet(obj) == name:
                     yield obj
 
-    def _devices(self, name: str) -> Iterator[str]:
-        """Yield the IDs of the devices that proxies have in the Tailnet called *name*, and in no other that we know."""
+    def _devices(self, name: str, url: str) -> Iterator[tuple[str, str]]:
+        """Yield the IDs and names of devices that proxies have in the Tailnet called *name*, and in no other one.
+
+        Headscale has one tailnet, so there the *url* alone tells which it is.
+        """
         others = [each for each in self._tailnets.all_registered() if each.name != name]
         for user in self._users(name):
             owner = Owner(_OWNERS.get(user["kind"], ""), key_of(user))
-            for secret in self._cache.indexed(SECRET, BY_OWNER, str(owner)):
-                device = device_of(secret, None).id
-                if device and not any(each.devices.known(device) for each in others):
-                    yield device
+            secrets = self._cache.indexed(SECRET, BY_OWNER, str(owner))
+            is_here = url in map(login_url_of, secrets)
+            for device in (device_of(secret, None) for secret in secrets):
+                is_known = (is_here and is_headscales(device)) or any(each.devices.known(device.id) for each in others)
+                if device.id and not is_known:
+                    yield device.id, device.fqdn or device.id
 
     def _keys_of_secret(self, metadata: Object) -> Iterable[Key]:
         name = key_of(metadata).name

@@ -102,3 +102,50 @@ async def test_credentials_of_another_tailnet_are_refused(world: World, joined: 
         assert await world.reason(GATE, CONNECTOR_READY) == "ConnectorCreated"
         await world.delete(GATE)
         await has_devices(world, joined)
+
+
+async def test_a_tailnet_trusts_our_service_account_by_its_audience(world: World, lab: OtherTailnet) -> None:
+    lab.control.audience = "lab.example.org"
+    await world.apply(lab.secret(client_id=lab.control.client_id, audience="lab.example.org"), lab.tailnet(), GATE)
+    await has_devices(world, lab, JOINED)
+    assert world.sim.requests["tsoperator", "create", "serviceaccounts"] <= 2
+
+
+async def test_headscale_is_another_tailnet_without_tailscale_services(world: World) -> None:
+    async with other_tailnet(world, "tail.example.org", headscale=True) as lab:
+        await world.apply(lab.secret(), lab.tailnet(), GATE)
+        await has_devices(world, lab, "gate-connector.tail.example.org")
+        assert await world.reason(lab.tailnet(), READY) == "TailnetValid"
+        events = await world.eventually(lambda: world.events(lab.tailnet()))
+        assert "highly available Ingresses" in events["UnsupportedByControlServer"]
+        await world.delete(GATE)
+        await has_devices(world, lab)
+
+
+async def test_preflight_tells_of_a_tailnet_on_its_own_object(world: World, lab: OtherTailnet) -> None:
+    lab.control.scopes = {"auth_keys", "devices:core:read", "services"}
+    await world.apply(lab.secret(), lab.tailnet())
+    events = await world.eventually(lambda: world.events(lab.tailnet()))
+    assert "the OAuth client of Tailnet lab has not the scope Devices Core" in events["PreflightFailed"]
+
+
+async def test_an_operator_that_starts_again_changes_nothing(world: World, joined: OtherTailnet) -> None:
+    async def anew() -> None:
+        await world.restart()
+
+    assert not await world.writes_during(anew())
+    assert await world.reason(GATE, CONNECTOR_READY) == "ConnectorCreated"
+
+
+async def test_a_connector_cannot_move_to_another_tailnet(world: World, lab: OtherTailnet) -> None:
+    own = connector("gate", exitNode=True)
+    await world.apply(lab.secret(), lab.tailnet(), own)
+    await world.eventually(world.device_names)
+    await world.settled()
+    await world.change(own, {"spec": {"tailnet": NAME}})
+    await world.becomes(lambda: world.reason(own, CONNECTOR_READY), "ConnectorCreationFailed")
+    await world.settled()
+    assert (lab.device_names(), await world.device_names()) == ([], ["gate-connector.tail1234.ts.net"])
+    await world.delete(own)
+    await world.eventually(lambda: world.gone(own))
+    assert await world.device_names() == []
