@@ -1,6 +1,5 @@
 """A ProxyGroup that a test plays with plain objects, and a Service reconciler that runs on its own beside it."""
 
-import asyncio
 import json
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -140,12 +139,13 @@ class PlayedGroup:
     async def play(self) -> None:
         """Take in and report entries whenever they change, until cancelled."""
         told: dict[str, Entry] = {}
-        while True:
-            if (entries := await self.entries()) != told:
-                await self.configure()
-                await self.report()
-                told = entries
-            await asyncio.sleep(0.02)
+        with self.world.store.subscribe() as changes:
+            while True:
+                if (entries := await self.entries()) != told:
+                    await self.configure()
+                    await self.report()
+                    told = entries
+                await changes.batch()
 
     async def place(self) -> Object | None:
         """Return the only ClusterIP Service at this group."""
