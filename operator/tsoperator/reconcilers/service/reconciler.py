@@ -157,6 +157,7 @@ class ServiceReconciler:
         """Map a proxy's own Services to its parent, and any other Service to itself.
 
         A Service that has, or asks for, an entry at a ProxyGroup is also mapped to those that ask for the same entry.
+        The ports of one that is gone may do for those that found none free.
         """
         is_made = is_child(service, self._settings.namespace)
         keys = self._parent_keys(service) if is_made else (key_of(service),)
@@ -164,6 +165,8 @@ class ServiceReconciler:
         for group in groups:
             name = entry_name(served_service(service) if is_made else key_of(service))
             keys = {*keys, *self._changes.having(group, [name])}
+            if is_made and self._cache.get(SERVICE, key_of(service)) is None:
+                keys |= {*self._view.starved(group)}
         return keys
 
     def _keys_of_slice(self, endpoint_slice: Object) -> Iterable[Key]:

@@ -52,6 +52,7 @@ class PlacesView:
         self._cache = cache
         self._settings = settings
         self._reservations = Reservations()
+        self._starved: dict[Key, str] = {}  # the Services that get no ports at their ProxyGroup
 
     def made_for(self, owner: Owner) -> Places:
         """Return the ClusterIP Services and EndpointSlices of *owner*, and nothing else."""
@@ -64,7 +65,7 @@ class PlacesView:
         made, mode = self.made_for(owner), mode_of(service, self._settings)
         names = {labels(each)[PROXY_GROUP] for each in made.services}
         if mode is not Mode.GROUP:
-            self._reservations.free(owner.key)
+            self.forget(owner.key)
             held = mode is Mode.NOTHING and has_finalizer(service, FINALIZER)
             holding = self._holding(service) if held else ()
             return replace(made, groups={name: self._group(name) for name in names}, holding=holding)
@@ -84,6 +85,11 @@ class PlacesView:
     def forget(self, service: Key) -> None:
         """Forget what is remembered for *service*, which is gone."""
         self._reservations.free(service)
+        self._starved.pop(service, None)
+
+    def starved(self, group: str) -> list[Key]:
+        """Return the Services for which *group* has too few free ports."""
+        return [service for service, name in self._starved.items() if name == group]
 
     def _group(self, name: str) -> Group:
         owner = str(group_owner(name))
@@ -128,13 +134,16 @@ class PlacesView:
     def _ports(self, service: Object, group: str, live: Object | None) -> Mapping[Wanted, int] | None:
         """Return the proxies' ports for *service*; new ones stay reserved until the cache shows them."""
         kept = allocated(live)
+        self._starved.pop(key_of(service), None)
         if set(wanted_ports(service)) <= kept.keys():
             self._reservations.free(key_of(service))
             return allocate(service, kept, ())
         others = self._cache.indexed(SERVICE, BY_SERVING_GROUP, group)
         used = used_ports(each for each in others if served_service(each) != key_of(service))
         ports = allocate(service, kept, used | self._reservations.of_others(group, key_of(service)))
-        if ports is not None:
+        if ports is None:
+            self._starved[key_of(service)] = group
+        else:
             self._reservations.reserve(group, key_of(service), ports.values())
         return ports
 

@@ -91,6 +91,17 @@ class PlayedGroup:
             await self.start_pod(ordinal)
             await self.world.apply(self._child(SECRET.kind, f"{self.name}-{ordinal}"))
 
+    async def stop(self) -> None:
+        """Delete all that `start` made."""
+        await self.world.api.delete(PROXYGROUP, Key("", self.name))
+        await self.world.delete(self._child(CONFIGMAP.kind, config_name(self.name)))
+        for ordinal in range(self.replicas):
+            await self.world.delete(*(self._child(kind, f"{self.name}-{ordinal}") for kind in (POD.kind, SECRET.kind)))
+            await self.world.eventually(lambda ordinal=ordinal: self._is_gone(ordinal))  # type: ignore[misc]  # a value
+
+    async def _is_gone(self, ordinal: int) -> bool:
+        return await self.world.find(POD, f"{self.name}-{ordinal}") is None
+
     async def available(self, value: bool) -> None:
         """Say whether a proxy is there."""
         live = await self.world.api.get(PROXYGROUP, Key("", self.name))
