@@ -42,12 +42,21 @@ from tsoperator.runtime.manager import Manager, Reconciler
 from tsoperator.tsclient.errors import ControlError
 
 from tests.support.cluster import running
+from tests.support.manifests import egress
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, World
 from tests.support.tailnets import applier, running_tailnets, tailnet_client
 
+VALID, CONFIGURED, READY = (f"TailscaleEgressSvc{name}" for name in ("Valid", "Configured", "Ready"))
 GRACE = 0.3
 """Seconds for which an old place stays in these tests."""
+
+
+def grouped(name: str = "db", group: str = "egress", *ports: int) -> Object:
+    """Return an egress Service that names *group*."""
+    service = egress(name, proxy_group=group)
+    service["spec"]["ports"] = [{"name": f"port-{port}", "port": port} for port in ports or (5432,)]
+    return service
 
 
 @asynccontextmanager

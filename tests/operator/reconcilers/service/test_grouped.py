@@ -9,21 +9,13 @@ from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from tsoperator.api.names import FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import ENDPOINTSLICE, Object, Resource, key_of
 
-from tests.operator.reconcilers.service.played import PlayedGroup, running_services
+from tests.operator.reconcilers.service.played import CONFIGURED, READY, VALID, PlayedGroup, grouped, running_services
 from tests.support.cluster import running
-from tests.support.manifests import FQDN, dnsconfig, egress
+from tests.support.manifests import FQDN, dnsconfig
 from tests.support.operator import NAMESPACE, World
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-VALID, CONFIGURED, READY = (f"TailscaleEgressSvc{name}" for name in ("Valid", "Configured", "Ready"))
 DOMAIN = f"{NAMESPACE}.svc.cluster.local"
-
-
-def grouped(name: str = "db", group: str = "egress", *ports: int) -> Object:
-    """Return an egress Service that names *group*."""
-    service = egress(name, proxy_group=group)
-    service["spec"]["ports"] = [{"name": f"port-{port}", "port": port} for port in ports or (5432,)]
-    return service
 
 
 @pytest.fixture
