@@ -20,6 +20,7 @@ from tsoperator.api.objects import (
     SERVICE,
     Key,
     Object,
+    Resource,
     key_of,
 )
 from tsoperator.app import sources
@@ -57,6 +58,13 @@ def grouped(name: str = "db", group: str = "egress", *ports: int) -> Object:
     service = egress(name, proxy_group=group)
     service["spec"]["ports"] = [{"name": f"port-{port}", "port": port} for port in ports or (5432,)]
     return service
+
+
+async def make_namespaces(world: World, *names: str) -> None:
+    """Make namespaces of users."""
+    kind = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+    for name in names:
+        await world.api.create(kind, {"apiVersion": "v1", "kind": kind.kind, "metadata": {"name": name}})
 
 
 @asynccontextmanager

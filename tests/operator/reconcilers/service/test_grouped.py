@@ -7,14 +7,21 @@ from collections.abc import AsyncIterator
 import pytest
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from tsoperator.api.names import FINALIZER, PROXY_GROUP
-from tsoperator.api.objects import ENDPOINTSLICE, Object, Resource, key_of
+from tsoperator.api.objects import ENDPOINTSLICE, Object, key_of
 
-from tests.operator.reconcilers.service.played import CONFIGURED, READY, VALID, PlayedGroup, grouped, running_services
+from tests.operator.reconcilers.service.played import (
+    CONFIGURED,
+    READY,
+    VALID,
+    PlayedGroup,
+    grouped,
+    make_namespaces,
+    running_services,
+)
 from tests.support.cluster import running
 from tests.support.manifests import FQDN, dnsconfig
 from tests.support.operator import NAMESPACE, World
 
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 DOMAIN = f"{NAMESPACE}.svc.cluster.local"
 
 
@@ -60,10 +67,21 @@ async def test_a_service_goes_once_its_entry_is_out(group: PlayedGroup) -> None:
     await world.becomes(lambda: world.reason(grouped(), READY), "NotReadyToRouteTraffic")
     await world.delete(grouped())
     await world.becomes(group.endpoints, {})
+    await world.settled()
     assert not await world.gone(grouped())
     await group.configure()
     await world.eventually(lambda: world.gone(grouped()))
     assert await group.place() is None
+
+
+async def test_the_place_of_a_service_that_vanished_goes_at_once(group: PlayedGroup) -> None:
+    world = group.world
+    await world.apply(grouped())
+    await world.becomes(lambda: world.reason(grouped(), READY), "NotReadyToRouteTraffic")
+    await world.change(grouped(), {"metadata": {"finalizers": None}})
+    await world.delete(grouped())
+    await world.becomes(lambda: world.leftovers(grouped()), [])
+    await world.becomes(group.endpoints, {})
 
 
 async def test_a_service_moves_from_group_to_group_to_its_own_proxy_and_back(group: PlayedGroup) -> None:
@@ -134,8 +152,7 @@ async def test_the_younger_of_two_services_with_one_entry_waits_for_the_older_on
     world = group.world
     older, younger = grouped("b-c"), grouped("c")
     older["metadata"]["namespace"], younger["metadata"]["namespace"] = "a", "a-b"
-    for name in ("a", "a-b"):
-        await world.api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    await make_namespaces(world, "a", "a-b")
     await world.apply(older)
     await world.eventually(group.place)
     await world.apply(younger)

@@ -120,6 +120,20 @@ def test_the_finalizer_goes_while_the_group_is_missing_and_nothing_runs() -> Non
     assert planned(held(user_service()), own).release == ""
 
 
+def test_a_place_that_says_nothing_of_its_target_keeps_the_endpoints_of_the_entry_that_is_there() -> None:
+    plan = planned(CASES["invalid"].service, at(place(annotations={})))
+    assert [len(each["endpoints"]) for each in children_of(plan)] == [2]
+
+
+def test_what_was_configured_is_not_said_of_a_group_that_is_gone() -> None:
+    service = {**AT_PLACE, "status": {"conditions": [configured(GROUP, "abc")]}}
+    assert "Configured" not in told(planned(service, CASES["group missing"].places))
+
+
+def test_a_fresh_service_that_has_no_room_says_so_at_once() -> None:
+    assert planned(AT_PLACE, replace(CASES["left out"].places, ages={FRESH: 0.0})).status is not None
+
+
 def test_without_free_ports_the_service_looks_again() -> None:
     assert planned(AT_PLACE, at(place(), ports=None)).requeue_after == 30
 

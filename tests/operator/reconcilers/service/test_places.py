@@ -101,6 +101,7 @@ def test_a_service_moves_into_the_new_place_and_then_out_of_the_old_one(case: Ca
     assert (led_by(plan), gone(plan), plan.requeue_after) == (case.leads, case.gone, case.requeue_after)
     kept = {"ts-db-new", "ts-db-new-ipv4"} | ({"ts-db-old-ipv4"} if not case.gone else set())
     assert {key_of(each).name for each in children_of(plan)} == kept
+    assert plan.hold == FINALIZER
 
 
 @pytest.mark.parametrize(
