@@ -96,6 +96,12 @@ async def test_allocated_ports_stay_and_are_the_services_own(seen: Seen) -> None
     assert (ports[SQL], len(set(ports.values()))) == (FREE, 2)
 
 
+async def test_a_port_that_the_service_itself_gives_up_is_free_for_it(seen: Seen) -> None:
+    mine = placed(Key("default", "db"), {SQL: FREE, Wanted("TCP", 80): FREE + 1})
+    await seen.world.apply(placed(Key("default", "big"), ALL_BUT_TWO), mine, grouped("db", "egress", 5432, 81))
+    assert (await seen.places(grouped())).ports == {SQL: FREE, Wanted("TCP", 81): FREE + 1}
+
+
 def at(namespace: str, service: Object) -> Object:
     """Return *service* in another namespace."""
     return {**service, "metadata": {**service["metadata"], "namespace": namespace}}
