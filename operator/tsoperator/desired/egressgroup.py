@@ -112,6 +112,11 @@ def replica_count(group: Object) -> int:
     return count if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
 
 
+def is_egress(group: Object) -> bool:
+    """Tell whether the proxies of the ProxyGroup *group* lead to the tailnet."""
+    return bool(group["spec"].get("type") == "egress")
+
+
 def is_available(group: Object) -> bool:
     """Tell whether at least one proxy of the ProxyGroup *group* runs; the generation doesn't count."""
     conditions = (group.get("status") or {}).get("conditions") or ()
