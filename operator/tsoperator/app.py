@@ -52,7 +52,7 @@ from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
 from tsoperator.reconcilers.egresspod.desired import Answer
-from tsoperator.reconcilers.egresspod.probes import HealthChecks, Prober, health_session
+from tsoperator.reconcilers.egresspod.probes import Prober, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.reconcilers.gauges import GroupGauges
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
@@ -100,7 +100,8 @@ answer came from a web proxy in front of a server that was still starting.
 """
 
 _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them wait for an answer of a server
-_GATHER = 0.02  # s for which changes of names, and of what egress Pods wait for, are gathered into one reconcile
+_GATHER = 0.02  # s for which changes of names are gathered, so that a burst of changes becomes one write
+_GATHER_FOR_PODS = 0.1  # s for which changes are gathered for egress Pods: each look goes through all their Services
 
 
 async def run(settings: Settings) -> None:
@@ -133,13 +134,13 @@ async def run(settings: Settings) -> None:
         preflight = Preflight(own, client, events, settings)
         registry.register(preflight)
         tailnets = Tailnets([Tailnet(own, client, cache, preflight)])
-        prober = Prober(HealthChecks(to_proxies, _probe_observer(registry)).ask)
+        prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         manager = Manager(
             cache,
             reconcilers(client, cache, tailnets, events, prober, settings),
             ControllerMetrics(registry),
             Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
-            times=EnqueueTimes({DNSRecordsReconciler.name: _GATHER, EgressPodReconciler.name: _GATHER}),
+            times=EnqueueTimes({DNSRecordsReconciler.name: _GATHER, EgressPodReconciler.name: _GATHER_FOR_PODS}),
             feeds={DEVICE: tailnets},
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
