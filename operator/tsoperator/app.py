@@ -58,7 +58,7 @@ from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.egresspod.desired import Answer
-from tsoperator.reconcilers.egresspod.probes import HealthChecks, Prober, health_session
+from tsoperator.reconcilers.egresspod.probes import Prober, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.reconcilers.gauges import GroupGauges
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
@@ -114,7 +114,7 @@ _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them 
 _GATHER = EnqueueTimes(
     {
         DNSRecordsReconciler.name: Gathering(0.02),
-        EgressPodReconciler.name: Gathering(0.02),
+        EgressPodReconciler.name: Gathering(0.1),
         ProxyGroupReconciler.name: Gathering(0.05, 0.5),
     }
 )
@@ -160,7 +160,7 @@ async def run(settings: Settings) -> None:
             return TailnetClient(session, url, credentials, observe=to_control_server, secret=secret)
 
         factory = TailnetFactory(connect, client, cache, events, settings)
-        prober = Prober(HealthChecks(to_proxies, _probe_observer(registry)).ask)
+        prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         parts = Parts(client, cache, events, settings, tailnets, factory, prober)
         manager = Manager(
             cache,

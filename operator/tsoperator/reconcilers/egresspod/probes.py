@@ -14,9 +14,6 @@ from tsoperator.runtime.workqueue import Backoff
 
 log = logging.getLogger(__name__)
 
-TIMEOUT: Final = 3.0
-"""Seconds that one request may take."""
-
 _NAMED: Final = 10  # how many Services a warning names
 
 Ask = Callable[[Check], Awaitable[Answer]]
@@ -25,46 +22,29 @@ Ask = Callable[[Check], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a Pod is asked about: *at_once* Services at a time. An attempt that failed is repeated after *backoff*.
+    """How a Pod is asked about: *at_once* Services at a time.
 
-    A Pod that has waited for *slow* seconds is worth a warning.
+    A request may take *timeout* seconds. An attempt that failed is repeated after *backoff*. A Pod that has waited for
+    *slow* seconds is worth a warning.
     """
 
     at_once: int = 8
+    timeout: float = 3.0
     backoff: Backoff = field(default_factory=lambda: Backoff(first=0.05, cap=2.0))
     slow: float = 60.0
 
 
-class HealthChecks:
-    """Makes the requests. Each has a connection of its own, so that it may reach any Pod of the Service."""
-
-    def __init__(
-        self,
-        session: aiohttp.ClientSession,
-        observe: Callable[[Answer], None] = lambda answer: None,
-        timeout: float = TIMEOUT,
-    ) -> None:
-        """*session* keeps no connection open. *observe* is called with each answer."""
-        self._session = session
-        self._observe = observe
-        self._limits = aiohttp.ClientTimeout(total=timeout)
-
-    async def ask(self, check: Check) -> Answer:
-        """Make one request and return what came of it."""
-        answer = await self._answer(check)
-        self._observe(answer)
-        return answer
-
-    async def _answer(self, check: Check) -> Answer:
-        try:
-            async with self._session.get(check.url, timeout=self._limits, allow_redirects=False) as response:
-                return check.answer(response.status, response.headers.get(check.header))
-        except (aiohttp.ClientError, TimeoutError):
-            return Answer.UNREACHABLE
+async def ask_by_http(session: aiohttp.ClientSession, check: Check) -> Answer:
+    """Make one request and return what came of it."""
+    try:
+        async with session.get(check.url, allow_redirects=False) as response:
+            return check.answer(response.status, response.headers.get(check.header))
+    except aiohttp.ClientError:
+        return Answer.UNREACHABLE
 
 
 def health_session() -> aiohttp.ClientSession:
-    """Return a session for `HealthChecks`."""
+    """Return a session for `ask_by_http`. Each request has a connection of its own, so that it may reach any Pod."""
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0), trust_env=True)
 
 
@@ -91,8 +71,12 @@ class _Watch:
 class Prober:
     """Asks about the Pods that wait, while `run` runs. No reconcile waits for it."""
 
-    def __init__(self, ask: Ask, pace: Pace | None = None) -> None:
+    def __init__(
+        self, ask: Ask, observe: Callable[[Answer], None] = lambda answer: None, pace: Pace | None = None
+    ) -> None:
+        """*ask* makes a request; *observe* is called with what came of each."""
         self._ask = ask
+        self._observe = observe
         self._pace = pace or Pace()
         self._watches: dict[Key, _Watch] = {}
         self._begun: asyncio.Queue[_Watch] = asyncio.Queue()
@@ -172,10 +156,19 @@ class Prober:
         """Make requests until one reaches the Pod, fails, or enough have reached other Pods; tell whether it passes."""
         async with watch.turns:
             for _ in range(watch.question.requests):
-                answer = await self._ask(check)
+                answer = await self._request(check)
                 if answer is not Answer.OTHER:
                     return answer.passes
         return False
+
+    async def _request(self, check: Check) -> Answer:
+        try:
+            async with asyncio.timeout(self._pace.timeout):
+                answer = await self._ask(check)
+        except TimeoutError:
+            answer = Answer.UNREACHABLE
+        self._observe(answer)
+        return answer
 
     def _warn(self, watch: _Watch) -> None:
         late = sorted({check.service for check in watch.left} | watch.question.unserved)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,14 +13,13 @@ import pytest
 from aiohttp import web
 from tsoperator.api.objects import Key
 from tsoperator.reconcilers.egresspod.desired import Answer, Check, Question
-from tsoperator.reconcilers.egresspod.probes import HealthChecks, Pace, Prober, health_session
-from tsoperator.runtime.workqueue import Backoff
+from tsoperator.reconcilers.egresspod.probes import Pace, Prober, ask_by_http, health_session
 
 from tests.support.cluster import Handler, running, serving
 from tests.support.virtual_time import in_virtual_time, now
 
 POD = Key("tailscale", "foo-0")
-PACE = Pace(backoff=Backoff(0.05, 2.0, jitter=lambda: 1.0))
+PACE = Pace(backoff=replace(Pace().backoff, jitter=lambda: 1.0))
 OWN, OTHER, UNHEALTHY, UNREACHABLE, NO_HEADER = Answer
 
 
@@ -42,7 +42,8 @@ class Services:
         self._now = 0
         self._seconds = seconds
         self._answers = {name: list(given) for name, given in answers.items()}
-        self.prober = Prober(self.ask, PACE)
+        self.counted: Counter[Answer] = Counter()
+        self.prober = Prober(self.ask, lambda answer: self.counted.update([answer]), PACE)
 
     @property
     def times(self) -> list[float]:
@@ -100,6 +101,24 @@ async def test_a_service_is_asked_until_it_leads_to_the_pod(case: Attempts) -> N
     async with asking(services):
         await services.pass_all(question("db"))
     assert services.times == case.times
+
+
+@in_virtual_time
+async def test_a_service_that_does_not_answer_for_three_seconds_is_unreachable() -> None:
+    services = Services(10.0)
+    async with asking(services) as prober:
+        prober.follow(POD, question("db"))
+        await asyncio.sleep(7)
+    assert services.times == [0, 3.05, 6.15]
+    assert services.counted == {UNREACHABLE: 2}
+
+
+@in_virtual_time
+async def test_each_answer_is_counted() -> None:
+    services = Services(db=[OTHER, OTHER, UNHEALTHY, OWN], web=[NO_HEADER])
+    async with asking(services):
+        await services.pass_all(question("db", "web"))
+    assert services.counted == {OTHER: 2, UNHEALTHY: 1, OWN: 1, NO_HEADER: 1}
 
 
 @in_virtual_time
@@ -290,35 +309,22 @@ class Answered(NamedTuple):
     ids=lambda case: f"{case.status} {case.headers}",
 )
 async def test_a_request_has_an_answer(case: Answered) -> None:
-    counted: list[Answer] = []
     async with serving(answering(case.status, case.headers)) as url, health_session() as session:
-        checks = HealthChecks(session, counted.append)
-        assert await checks.ask(replace(check("db"), url=f"{url}/healthz")) is case.means
-    assert counted == [case.means]
+        assert await ask_by_http(session, replace(check("db"), url=f"{url}/healthz")) is case.means
 
 
 async def test_each_request_has_a_connection_of_its_own() -> None:
     connections: list[object] = []
     async with serving(answering(200, {}, connections)) as url, health_session() as session:
         for _ in range(3):
-            await HealthChecks(session).ask(replace(check("db"), url=url))
+            await ask_by_http(session, replace(check("db"), url=url))
     assert len(set(connections)) == 3
-
-
-async def test_a_server_that_does_not_answer_is_unreachable() -> None:
-    async def hang(_request: web.Request) -> web.Response:
-        await asyncio.sleep(30)
-        raise AssertionError
-
-    async with serving(hang) as url, health_session() as session:
-        ask = HealthChecks(session, timeout=0.05).ask
-        assert await ask(replace(check("db"), url=url)) is UNREACHABLE
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/healthz", "http://[bad", "http:///"])
 async def test_a_url_that_leads_nowhere_is_unreachable(url: str) -> None:
     async with health_session() as session:
-        assert await HealthChecks(session).ask(replace(check("db"), url=url)) is UNREACHABLE
+        assert await ask_by_http(session, replace(check("db"), url=url)) is UNREACHABLE
 
 
 async def test_the_requests_take_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,5 +336,5 @@ async def test_the_requests_take_the_proxy_of_the_environment(monkeypatch: pytes
 
     async with serving(handle) as url, health_session() as session:
         monkeypatch.setenv("http_proxy", url)
-        assert await HealthChecks(session).ask(check("db")) is OWN
+        assert await ask_by_http(session, check("db")) is OWN
     assert asked == ["http://db.example.org/healthz"]

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -18,7 +19,7 @@ from tsoperator.api.objects import Object, key_of, resource_of
 from tsoperator.app import sources
 from tsoperator.desired.plan import Errand
 from tsoperator.kube.client import KubeClient
-from tsoperator.reconcilers.egresspod.probes import HealthChecks, Prober, health_session
+from tsoperator.reconcilers.egresspod.probes import Prober, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
@@ -91,7 +92,7 @@ async def reconciling(client: KubeClient) -> AsyncIterator[Callable[[], float]]:
     applier = Applier(client, cache, EventRecorder(client), no_errand, refusal_of)
     ended = {"controller": "egresspod", "outcome": "success"}
     async with health_session() as session:
-        prober = Prober(HealthChecks(session).ask)
+        prober = Prober(partial(ask_by_http, session))
         reconciler = EgressPodReconciler(cache, applier, client, prober, settings())
         manager = Manager(cache, [reconciler], ControllerMetrics(registry))
         async with running(manager.run(client, None, beside=[prober.run])):
