@@ -163,7 +163,8 @@ class ApiServer:
             wanted = preconditions["resourceVersion"]
             cause = f"ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {version}"
             raise conflict(resource, name, f"Precondition failed: {cause}")
-        last = self._store.delete(resource, namespace, name, propagation, preconditions.get("uid") or "")
+        uid, grace = preconditions.get("uid") or "", options.get("gracePeriodSeconds")
+        last = self._store.delete(resource, namespace, name, propagation, uid, grace=grace)
         if self._store.find(resource, namespace, name) is not None:
             return _respond(encode(last))
         details = {"name": name, "kind": resource.plural, "uid": old["metadata"]["uid"]}

@@ -8,10 +8,16 @@ import json
 import re
 import secrets
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import PurePosixPath
 
-from clustersim.objects import SECRET, Object
+from clustersim.controller import Key
+from clustersim.egress import CONFIG_DIR as EGRESS_DIR
+from clustersim.egress import SERVICES as EGRESS_SERVICES
+from clustersim.egress import Egress, Health
+from clustersim.objects import CONFIGMAP, SECRET, Object, Resource
 from clustersim.proxyconfig import (
     CAPABILITY_VERSION,
     ConfigError,
@@ -21,7 +27,7 @@ from clustersim.proxyconfig import (
     parse,
 )
 from clustersim.store import Store
-from clustersim.tailnet import AuthKeyError, Device, Tailnet
+from clustersim.tailnet import AuthKeyError, Device, Tailnet, Tailnets
 
 CONFIG_DIR = "TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR"
 STATE_SECRET = "TS_KUBE_SECRET"  # noqa: S105  the variable that names a Secret, not one
@@ -53,9 +59,9 @@ class ContainerState:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A key of a Secret, or the whole Secret where *key* is empty."""
+    """A key of a Secret or ConfigMap, or the whole of it where *key* is empty."""
 
-    secret: str
+    source: str
     key: str = ""
 
 
@@ -77,6 +83,7 @@ def environment(pod: Object, container: Object) -> dict[str, str]:
         "metadata.uid": pod["metadata"]["uid"],
         "spec.nodeName": pod["spec"].get("nodeName", ""),
         "status.podIP": pod.get("status", {}).get("podIP", ""),
+        "status.podIPs": ",".join(_addresses(pod)),
     }
     values: dict[str, str] = {}
     for variable in container.get("env", ()):
@@ -87,36 +94,50 @@ def environment(pod: Object, container: Object) -> dict[str, str]:
 
 
 def mount_of(pod: Object, container: Object, path: str) -> Mount | None:
-    """Return what Secret lies at *path* in the container: a mounted folder, or a file in one."""
+    """Return the Secret or ConfigMap that lies at *path* in the container: a mounted folder, or a file in one."""
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", ())}
     for mount in container.get("volumeMounts", ()):
-        source = volumes.get(mount["name"], {}).get("secret")
+        volume = volumes.get(mount["name"], {})
+        source = volume.get("secret") or volume.get("configMap")
         if source is None:
             continue
+        name = source["secretName"] if "secret" in volume else source["name"]
         if mount["mountPath"] == path:
-            return Mount(source["secretName"])
+            return Mount(name)
         if mount["mountPath"] == str(PurePosixPath(path).parent):
             file = PurePosixPath(path).name
             keys = {item["path"]: item["key"] for item in source.get("items", ())}
-            return Mount(source["secretName"], keys.get(file, file))
+            return Mount(name, keys.get(file, file))
     return None
+
+
+def mounted(pod: Object) -> list[tuple[Resource, str]]:
+    """Return the Secrets and ConfigMaps without which the containers of *pod* can't start: kind and name."""
+    volumes = pod["spec"].get("volumes", ())
+    found = [(SECRET, volume["secret"]["secretName"]) for volume in volumes if "secret" in volume]
+    return found + [(CONFIGMAP, volume["configMap"]["name"]) for volume in volumes if "configMap" in volume]
 
 
 class Proxy:
     """One proxy container, from its first boot to the end of its Pod."""
 
-    def __init__(self, store: Store, tailnet: Tailnet, pod: Object, container: Object) -> None:
+    def __init__(self, store: Store, tailnets: Tailnets, pod: Object, container: Object) -> None:
         self._store = store
-        self._tailnet = tailnet
+        self._tailnets = tailnets
+        self._tailnet: Tailnet = tailnets.main
         self._namespace: str = pod["metadata"]["namespace"]
         self._uid: str = pod["metadata"]["uid"]
         env = environment(pod, container)
         self._state = env[STATE_SECRET]
         self._config_mount = mount_of(pod, container, env[CONFIG_DIR])
         self._serve_mount = mount_of(pod, container, env.get(SERVE_CONFIG, ""))
-        self._mounted = [
-            volume["secret"]["secretName"] for volume in pod["spec"].get("volumes", ()) if "secret" in volume
-        ]
+        self._sources = dict.fromkeys(((SECRET, self._state), *mounted(pod)))
+        addresses = {f"IPv{ip_address(address).version}": address for address in reversed(_addresses(pod))}
+        self._health = Health(container, env, {f"Pod-{family}": address for family, address in addresses.items()})
+        forwarding = mount_of(pod, container, env.get(EGRESS_DIR, ""))
+        reported = {f"pod{family}": address for family, address in sorted(addresses.items())}
+        self._egress = Egress(store, Key(self._namespace, forwarding.source), reported) if forwarding else None
+        self._tailnet_version = -1
         self._listens_at = [env[name] for name in LISTENING if name in env]
         self._ready_before_login = TARGET_FQDN not in env
         self._file = ""
@@ -127,13 +148,24 @@ class Proxy:
         self.device: Device | None = None
 
     @property
-    def secrets(self) -> set[str]:
-        """The names of the Secrets whose changes matter to it."""
-        return {self._state, *self._mounted}
+    def sources(self) -> list[tuple[Resource, str]]:
+        """The kinds and names of the Secrets and ConfigMaps whose changes matter to it."""
+        return list(self._sources)
 
     def is_outdated(self) -> bool:
-        """Tell whether the tailnet knows something else of its device than it does."""
-        return self.device is not None and self._tailnet.devices.get(self.device.node_id) != self.device
+        """Tell whether something has happened in the tailnet that it has yet to look at."""
+        if self.device is not None:
+            moved = self._egress is not None and self._tailnet.version != self._tailnet_version
+            return moved or self._tailnet.devices.get(self.device.node_id) != self.device
+        return bool(self._file) and self._rejected is None and self._config.hostname not in self._tailnet.silent
+
+    def is_routed(self) -> bool:
+        """Tell whether a proxy that is to stop waits yet: for the Services of its group to lead elsewhere."""
+        return self._egress is not None and self._egress.is_routed()
+
+    def health(self, port: int) -> tuple[int, Mapping[str, str]] | None:
+        """Return the HTTP status and headers of its answer at *port*; None if nothing listens there."""
+        return self._health.answer(port, self.device is not None)
 
     def step(self) -> ContainerState:
         """Go as far as the Secrets and the tailnet allow now, and return how the container is."""
@@ -148,17 +180,20 @@ class Proxy:
             check_listening(address)
         if mount is None:
             raise ConfigError("no Secret is mounted at the configuration folder")
-        missing = [name for name in sorted(self.secrets) if self._read(name) is None]
+        missing = [
+            source for source in self._sources if self._store.find(source[0], self._namespace, source[1]) is None
+        ]
         if missing and not self._file:
-            return ContainerState(False, CREATING, f'secret "{missing[0]}" not found', self._restarts)
-        if not {mount.secret, self._state} & {*missing}:
+            kind, name = missing[0]
+            return ContainerState(False, CREATING, f'{kind.singular} "{name}" not found', self._restarts)
+        if not {(SECRET, mount.source), (SECRET, self._state)} & {*missing}:
             self._reload(mount)
             self._stay_logged_in()
         return ContainerState(self._ready_before_login or self.device is not None, restarts=self._restarts)
 
     def _reload(self, mount: Mount) -> None:
         """Read the configuration; a bad one stops the boot, and leaves a proxy that runs with what it has."""
-        data = self._read(mount.secret) or {}
+        data = self._read(mount.source) or {}
         if self._file:
             try:
                 self._config = parse(data.get(self._file, ""))
@@ -171,7 +206,8 @@ class Proxy:
             self._file = file
 
     def _boot(self) -> None:
-        """Reset the reported state, and find the device of an earlier run."""
+        """Reset the reported state, and find the device of an earlier run in the tailnet that is to be joined."""
+        self._tailnet = self._tailnets.at(self._config.server_url)
         state = self._read(self._state) or {}
         patch = dict.fromkeys(("https_endpoint", "egress-services", "ingress-config.json"))
         patch |= {"tailscale_capver": str(CAPABILITY_VERSION), "pod_uid": self._uid}
@@ -197,6 +233,8 @@ class Proxy:
 
     def _log_in(self) -> None:
         """Join with the configured key, and keep the state that lets a later run do without it."""
+        if self._config.hostname in self._tailnet.silent:
+            return
         try:
             device = self._tailnet.register(self._config.auth_key, self._config.hostname)
         except AuthKeyError:
@@ -205,7 +243,11 @@ class Proxy:
         current = (self._read(self._state) or {}).get("_current-profile", "")
         profile = current.removeprefix("profile-") or secrets.token_hex(2)
         login = {"ID": profile, "Name": device.hostname, "Key": f"profile-{profile}", "NodeID": device.node_id}
-        config = {"PrivateNodeKey": f"privkey:{secrets.token_hex(32)}", "NodeID": device.node_id}
+        config = {
+            "PrivateNodeKey": f"privkey:{secrets.token_hex(32)}",
+            "NodeID": device.node_id,
+            "UserProfile": {"LoginName": "tagged-devices" if self._tailnet.headscale else device.name},
+        }
         self._write(
             {
                 "_machinekey": f"privkey:{secrets.token_hex(32)}",
@@ -248,6 +290,9 @@ class Proxy:
         self._tell({"device_id": device.node_id})
         ips = json.dumps(device.addresses, separators=(",", ":"))
         self._tell({"device_fqdn": f"{device.name}.", "device_ips": ips, **self._serve(device)})
+        self._tailnet_version = self._tailnet.version
+        if self._egress and (self._egress.is_configured() or EGRESS_SERVICES in self._told):
+            self._tell({EGRESS_SERVICES: self._egress.report(self._tailnet)})
 
     def _tell(self, values: dict[str, str | None]) -> None:
         """Report what is new; what somebody else took from the Secret is not told again before the next start."""
@@ -260,7 +305,7 @@ class Proxy:
         otherwise.
         """
         mount = self._serve_mount
-        config = (self._read(mount.secret) or {}).get(mount.key) if mount else None
+        config = (self._read(mount.source) or {}).get(mount.key) if mount else None
         if not config:
             return {"https_endpoint": None}
         endpoint = device.name if self._tailnet.https else "no-https"
@@ -281,6 +326,10 @@ class Proxy:
             return
         data = {key: None if value is None else b64encode(value.encode()).decode() for key, value in values.items()}
         self._store.merge(SECRET, self._namespace, self._state, {"data": data})
+
+
+def _addresses(pod: Object) -> list[str]:
+    return [entry["ip"] for entry in pod.get("status", {}).get("podIPs", ())]
 
 
 def _node_id(state: dict[str, str]) -> str:

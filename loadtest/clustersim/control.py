@@ -48,9 +48,13 @@ class Control(Tailnet):
     """
 
     def __init__(
-        self, domain: str = "tail1234.ts.net", headscale: bool = False, clock: Callable[[], float] = time.time
+        self,
+        domain: str = "tail1234.ts.net",
+        headscale: bool = False,
+        clock: Callable[[], float] = time.time,
+        first: int = 1,
     ) -> None:
-        super().__init__(domain, headscale, clock)
+        super().__init__(domain, headscale, clock, first)
         self.requests: Counter[tuple[str, str]] = Counter()
         self.user_agents: set[str] = set()
         self.latency: float = 0

@@ -1,8 +1,12 @@
-"""The nodes: every Pod gets a place and addresses and runs; a proxy Pod plays the official image besides."""
+"""The nodes: every Pod gets a place and addresses and runs; a proxy Pod plays the official image besides.
+
+A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster.
+"""
 
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 from itertools import cycle
@@ -10,11 +14,11 @@ from itertools import cycle
 from clustersim.conditions import timestamp, with_condition
 from clustersim.containerboot import CREATING, ContainerState, Proxy, proxy_container
 from clustersim.controller import Key, key_of
-from clustersim.objects import NODE, POD, SECRET, Object
+from clustersim.objects import CONFIGMAP, ENDPOINTSLICE, NODE, POD, SECRET, Object, Resource
 from clustersim.pods import is_deleting
 from clustersim.services import FAMILIES
 from clustersim.store import ApiError, Change, Store
-from clustersim.tailnet import Tailnet
+from clustersim.tailnet import Tailnet, Tailnets
 
 NODE_NAME = "node1"
 NODE_ADDRESS = "192.0.2.10"
@@ -23,16 +27,17 @@ PODS6 = IPv6Network("2001:db8:244::/64")
 _PODS: Mapping[str, IPv4Network | IPv6Network] = {"IPv4": PODS4, "IPv6": PODS6}
 TAILNET_POLL = 0.1
 """Seconds between looks at what the control server has done to the proxies' devices."""
+SECOND = 0.01
+"""Seconds that a second takes to a Pod that ends."""
+_DRAINING = 10
+"""The seconds, of those, that a proxy goes on after its preStop hook has seen that no Service leads to it."""
 
 logger = logging.getLogger(__name__)
 
 
 async def run(store: Store, tailnet: Tailnet, families: Sequence[str] = FAMILIES) -> None:
     """Run every Pod, with addresses of *families* in this order, until cancelled."""
-    kubelet = Kubelet(store, tailnet, families)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(kubelet.follow_cluster())
-        tasks.create_task(kubelet.follow_tailnet())
+    await Kubelet(store, Tailnets(tailnet), families).run()
 
 
 @dataclass(slots=True)
@@ -45,6 +50,7 @@ class RunningPod:
     number: int
     families: Sequence[str]
     proxy: Proxy | None = None
+    ending: bool = False
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -55,18 +61,35 @@ class RunningPod:
 class Kubelet:
     """Runs all Pods of the cluster on one node."""
 
-    def __init__(self, store: Store, tailnet: Tailnet, families: Sequence[str]) -> None:
+    def __init__(
+        self, store: Store, tailnets: Tailnets, families: Sequence[str] = FAMILIES, second: float = SECOND
+    ) -> None:
+        """*second* is how many seconds one of a Pod's last takes."""
         self._families = families
         self._store = store
-        self._tailnet = tailnet
+        self._tailnets = tailnets
+        self._second = second
+        self._tasks = asyncio.TaskGroup()
         self._running: dict[str, RunningPod] = {}
-        self._readers: dict[Key, set[str]] = {}
+        self._readers: dict[tuple[Resource, Key], set[str]] = {}
         self._numbers = cycle(range(2, PODS4.num_addresses - 1))
         self._numbers_taken: set[int] = set()
 
+    async def run(self) -> None:
+        """Run every Pod until cancelled."""
+        async with self._tasks as tasks:
+            tasks.create_task(self.follow_cluster())
+            tasks.create_task(self.follow_tailnet())
+
+    def ask(self, address: str, port: int) -> tuple[int, Mapping[str, str]] | None:
+        """Return the HTTP status and headers that the Pod with *address* answers with at *port*; None if none does."""
+        proxies = (running.proxy for running in self._running.values() if address in running.addresses)
+        proxy = next(proxies, None)
+        return proxy.health(port) if proxy else None
+
     async def follow_cluster(self) -> None:
-        """Run what is there, then follow Pods and the Secrets of proxies."""
-        with self._store.subscribe(POD, SECRET) as changes:
+        """Run what is there, then follow Pods and what proxies mount."""
+        with self._store.subscribe(POD, SECRET, CONFIGMAP) as changes:
             if self._store.find(NODE, "", NODE_NAME) is None:
                 self._store.create(NODE, node())
             for pod in self._store.list(POD):
@@ -84,8 +107,8 @@ class Kubelet:
 
     def _follow(self, change: Change) -> None:
         uid, key = change.object["metadata"]["uid"], key_of(change.object)
-        if change.resource == SECRET:
-            for reader in list(self._readers.get(key, ())):
+        if change.resource != POD:
+            for reader in list(self._readers.get((change.resource, key), ())):
                 self._sync(reader, self._running[reader].key)
         elif change.type == "DELETED":
             self._stop(uid)
@@ -107,11 +130,26 @@ class Kubelet:
         if not pod["spec"].get("nodeName"):
             pod = self._store.merge(POD, *key, {"spec": {"nodeName": NODE_NAME}})
         running = self._running.get(pod["metadata"]["uid"]) or self._start(pod)
-        if is_deleting(pod):
+        grace = pod["metadata"].get("deletionGracePeriodSeconds")
+        if is_deleting(pod) and not grace:
             state = ContainerState(ready=False)
         else:
             state = running.proxy.step() if running.proxy else ContainerState()
         self._store.merge(POD, *key, {"status": _status(pod, running.addresses, state)}, "status")
+        if grace and not running.ending:
+            running.ending = True
+            self._tasks.create_task(self._end(running, pod))
+
+    async def _end(self, running: RunningPod, pod: Object) -> None:
+        """Let a Pod that is deleted run its preStop hook, for as long as its grace period lasts; then remove it."""
+        with suppress(TimeoutError), self._store.subscribe(ENDPOINTSLICE, CONFIGMAP) as changes:
+            async with asyncio.timeout(pod["metadata"]["deletionGracePeriodSeconds"] * self._second):
+                if running.proxy is not None:
+                    while running.proxy.is_routed():
+                        await changes.batch()
+                    await asyncio.sleep(_DRAINING * self._second)
+        with suppress(ApiError):  # somebody had no patience with it
+            self._store.delete(POD, *running.key, propagation="", uid=pod["metadata"]["uid"], grace=0)
 
     def _start(self, pod: Object) -> RunningPod:
         """Give a new Pod addresses that no Pod has, and its proxy."""
@@ -119,10 +157,11 @@ class Kubelet:
         running = RunningPod(key_of(pod), self._free_number(), self._families)
         container = proxy_container(pod)
         if container is not None:
-            placed = {**pod, "status": {**pod.get("status", {}), "podIP": running.addresses[0]}}
-            running.proxy = Proxy(self._store, self._tailnet, placed, container)
-            for name in running.proxy.secrets:
-                self._readers.setdefault(Key(running.key.namespace, name), set()).add(uid)
+            addresses = {"podIP": running.addresses[0], "podIPs": [{"ip": each} for each in running.addresses]}
+            placed = {**pod, "status": {**pod.get("status", {}), **addresses}}
+            running.proxy = Proxy(self._store, self._tailnets, placed, container)
+            for resource, name in running.proxy.sources:
+                self._readers.setdefault((resource, Key(running.key.namespace, name)), set()).add(uid)
         self._running[uid] = running
         return running
 
@@ -132,8 +171,8 @@ class Kubelet:
             return
         self._numbers_taken.discard(running.number)
         if running.proxy is not None:
-            for name in running.proxy.secrets:
-                self._readers[Key(running.key.namespace, name)].discard(uid)
+            for resource, name in running.proxy.sources:
+                self._readers[resource, Key(running.key.namespace, name)].discard(uid)
 
     def _free_number(self) -> int:
         """Return the next number round the network, so that an address isn't soon used again."""

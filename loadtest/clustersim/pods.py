@@ -59,6 +59,12 @@ def is_deleting(obj: Object) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
+def grace_seconds(pod: Object) -> int:
+    """Return for how long a Pod that is deleted may go on: without a preStop hook it ends at once here."""
+    hooked = any((container.get("lifecycle") or {}).get("preStop") for container in pod["spec"].get("containers", ()))
+    return int(pod["spec"].get("terminationGracePeriodSeconds", 30)) if hooked and pod["spec"].get("nodeName") else 0
+
+
 def is_ready(pod: Object) -> bool:
     """Tell whether the Pod's Ready condition is True."""
     conditions = pod.get("status", {}).get("conditions", ())

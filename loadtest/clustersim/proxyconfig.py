@@ -54,6 +54,7 @@ class ProxyConfig:
     hostname: str = ""
     routes: tuple[str, ...] | None = None
     app_connector: bool | None = None
+    server_url: str = ""
 
 
 def newest_file(data: Mapping[str, str]) -> str:
@@ -84,6 +85,7 @@ def parse(text: str) -> ProxyConfig:
         hostname=config.get("Hostname") or "",
         routes=None if routes is None else _networks(routes),
         app_connector=app_connector,
+        server_url=config.get("ServerURL") or "",
     )
 
 

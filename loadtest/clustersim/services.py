@@ -1,13 +1,18 @@
 """Services as the API server stores them: it fills in defaults, and assigns cluster IPs and load balancer addresses."""
 
-from collections.abc import Sequence
-from ipaddress import IPv4Network
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network
+from itertools import cycle
 
 from clustersim.errors import invalid
 from clustersim.objects import SERVICE, Object
 
 FAMILIES = ("IPv4", "IPv6")
-_CLUSTER_NETWORK = IPv4Network("10.96.0.0/16")
+SERVICE_FAMILIES = ("IPv4",)
+_NETWORKS: Mapping[str, IPv4Network | IPv6Network] = {
+    "IPv4": IPv4Network("10.96.0.0/16"),
+    "IPv6": IPv6Network("2001:db8:96::/112"),
+}
 _NODE_PORTS = range(30000, 32768)
 """The node ports that a Service may ask for. The simulated API server assigns none by itself."""
 _CLUSTER_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
@@ -16,11 +21,12 @@ _CLUSTER_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "i
 class Allocator:
     """Hands out cluster IPs, each to one Service."""
 
-    def __init__(self, families: Sequence[str] = FAMILIES) -> None:
-        """*families* are those of the Pods, in their order."""
+    def __init__(self, families: Sequence[str] = FAMILIES, service_families: Sequence[str] = SERVICE_FAMILIES) -> None:
+        """*families* are those of the Pods, *service_families* those of cluster IPs, in their order."""
         self._families = families
+        self._service_families = service_families
         self._addresses: set[str] = set()
-        self._next_address = 1
+        self._numbers = {family: cycle(range(1, network.num_addresses - 1)) for family, network in _NETWORKS.items()}
 
     def complete(self, service: Object, old: Object | None) -> None:
         """Fill the defaults of *service*, keep what *old* was given, allocate what is missing; a 422 ApiError."""
@@ -32,8 +38,8 @@ class Allocator:
         if spec["type"] == "ExternalName":
             _drop(spec, before)
             return
+        self._fill_families(spec, before)
         self._complete_address(service, spec, before)
-        _fill_families(spec, self._families)
 
     def reserve(self, service: Object) -> None:
         """Keep others from getting what *service* has."""
@@ -53,16 +59,26 @@ class Allocator:
         if not had and wanted in self._addresses:
             cause = f'Invalid value: ["{wanted}"]: failed to allocate IP {wanted}: provided IP is already allocated'
             raise invalid(SERVICE, name, "spec.clusterIPs", cause)
-        spec["clusterIP"] = wanted or self._free_address()
+        first, *others = spec["ipFamilies"]
+        spec["clusterIP"] = wanted or self._free_address(first)
         spec["clusterIPs"] = [spec["clusterIP"]]
+        if spec["clusterIP"] != "None":
+            kept = before.get("clusterIPs", ())[1:]
+            spec["clusterIPs"] += kept[: len(others)] or [self._free_address(family) for family in others]
 
-    def _free_address(self) -> str:
-        usable = _CLUSTER_NETWORK.num_addresses - 2
-        while True:
-            address = str(_CLUSTER_NETWORK[self._next_address])
-            self._next_address = self._next_address % usable + 1
-            if address not in self._addresses:
-                return address
+    def _fill_families(self, spec: Object, before: Object) -> None:
+        """Fill the families as a cluster does: a headless Service has those of the Pods."""
+        is_headless = (spec.get("clusterIP") or before.get("clusterIP")) == "None"
+        selectorless = is_headless and not spec.get("selector")
+        policy = spec.get("ipFamilyPolicy") or ("RequireDualStack" if selectorless else "SingleStack")
+        spec["ipFamilyPolicy"] = policy
+        if not spec.get("ipFamilies"):
+            both = self._families if is_headless else self._service_families
+            spec["ipFamilies"] = [*both] if policy != "SingleStack" else [self._service_families[0]]
+
+    def _free_address(self, family: str) -> str:
+        addresses = (str(_NETWORKS[family][number]) for number in self._numbers[family])
+        return next(address for address in addresses if address not in self._addresses)
 
 
 def complete_status(service: Object) -> None:
@@ -118,13 +134,3 @@ def _drop(spec: Object, before: Object) -> None:
     for field in _CLUSTER_FIELDS:
         if not spec.get(field) or spec[field] == before.get(field):
             spec.pop(field, None)
-
-
-def _fill_families(spec: Object, families: Sequence[str]) -> None:
-    """Fill the families as a cluster does whose Pods have *families*; cluster IPs are IPv4 all the same."""
-    selectorless = spec["clusterIP"] == "None" and not spec.get("selector")
-    policy = spec.get("ipFamilyPolicy") or ("RequireDualStack" if selectorless else "SingleStack")
-    spec["ipFamilyPolicy"] = policy
-    if not spec.get("ipFamilies"):
-        both = spec["clusterIP"] == "None" and policy != "SingleStack"
-        spec["ipFamilies"] = [*families] if both else ["IPv4"]

@@ -13,10 +13,12 @@ from clustersim.apiserver import ApiServer
 from clustersim.control import Control
 from clustersim.faults import Faults
 from clustersim.furniture import definition, furnish
+from clustersim.health import HealthProxy
 from clustersim.kinds import Kinds
 from clustersim.objects import BUILTIN_RESOURCES, CRD, CUSTOM_RESOURCES, Resource
-from clustersim.services import FAMILIES
+from clustersim.services import FAMILIES, SERVICE_FAMILIES
 from clustersim.store import HISTORY_WINDOW, Store
+from clustersim.tailnet import Tailnets
 from clustersim.traffic import Request, Traffic
 
 
@@ -25,9 +27,9 @@ class SimOptions:
     """How the cluster is to be: *listen* as HOST:PORT, port 0 takes a free one.
 
     *absent* are the plurals of custom kinds that aren't served yet; *bookmark_interval* is in seconds; *history* is
-    how many changes a watch can resume from; *families* are those of the Pods' addresses, in their order. Without
-    *controllers* there are no Pods but those that somebody creates, and nothing runs them: for more objects than the
-    simulated controllers and kubelet can look after.
+    how many changes a watch can resume from; *families* are those of the Pods' addresses, in their order, and
+    *service_families* those of cluster IPs. Without *controllers* there are no Pods but those that somebody creates,
+    and nothing runs them: for more objects than the simulated controllers and kubelet can look after.
     """
 
     listen: str = "127.0.0.1:0"
@@ -40,12 +42,16 @@ class SimOptions:
     bookmark_interval: float = 30.0
     history: int = HISTORY_WINDOW
     families: tuple[str, ...] = FAMILIES
+    service_families: tuple[str, ...] = SERVICE_FAMILIES
     controllers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSim:
-    """A cluster that runs: where it is, what is in it, and what can go wrong with it."""
+    """A cluster that runs: where it is, what is in it, and what can go wrong with it.
+
+    Through the HTTP proxy at *health_proxy_url* a program outside reaches the health ports behind Services.
+    """
 
     api_url: str
     control_url: str
@@ -54,6 +60,8 @@ class ClusterSim:
     faults: Faults
     traffic: Traffic
     kinds: Kinds
+    tailnets: Tailnets
+    health_proxy_url: str
 
     @property
     def writes(self) -> Counter[Request]:
@@ -96,13 +104,18 @@ class ClusterSim:
 async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[ClusterSim]:
     """Run a cluster while the context lasts."""
     options = options or SimOptions()
-    store = Store(options.namespaces, window=options.history, families=options.families)
+    store = Store(
+        options.namespaces, window=options.history, families=options.families, service_families=options.service_families
+    )
     kinds = Kinds((*BUILTIN_RESOURCES, *(kind for kind in CUSTOM_RESOURCES if kind.plural not in options.absent)))
     furnish(store, kinds, options.operator_namespace)
     control = Control(options.tailnet_domain, options.headscale)
     faults, traffic = Faults(store), Traffic()
     server = ApiServer(store, kinds, faults, traffic, options.bookmark_interval)
+    tailnets = Tailnets(control)
+    nodes = kubelet.Kubelet(store, tailnets, options.families)
     async with (
+        HealthProxy(store, nodes.ask).serve() as health_proxy_url,
         control.serve(*_address(options.control_listen)) as control_url,
         server.serve(*_address(options.listen)) as api_url,
         asyncio.TaskGroup() as tasks,
@@ -110,8 +123,8 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
         programs = [tasks.create_task(crds.run(store, kinds))]
         if options.controllers:
             programs.append(tasks.create_task(workloads.run(store)))
-            programs.append(tasks.create_task(kubelet.run(store, control, options.families)))
-        yield ClusterSim(api_url, control_url, store, control, faults, traffic, kinds)
+            programs.append(tasks.create_task(nodes.run()))
+        yield ClusterSim(api_url, control_url, store, control, faults, traffic, kinds, tailnets, health_proxy_url)
         for program in programs:
             program.cancel()
 

@@ -47,19 +47,23 @@ class StatefulSets:
         return {int(pod["metadata"]["name"].rpartition("-")[2]): pod for pod in owned}
 
     def _scale_down(self, obj: Object) -> None:
+        """Delete the Pods that are too many, one after the other where the order asks for it."""
         for ordinal, pod in sorted(self._pods(obj).items(), reverse=True):
-            if ordinal >= _replicas(obj) and not is_deleting(pod):
+            if ordinal < _replicas(obj):
+                return
+            if not is_deleting(pod):
                 self._delete(pod)
+            if _is_ordered(obj) and ordinal in self._pods(obj):
+                return
 
     def _scale_up(self, obj: Object, revision: str) -> bool:
         """Create what is missing; tell whether all Pods are there, and ready where the order asks for it."""
         pods = self._pods(obj)
-        ordered = obj["spec"].get("podManagementPolicy") != "Parallel"
         for ordinal in range(_replicas(obj)):
             pod = pods.get(ordinal)
             if pod is None:
                 self._store.create(POD, _pod(obj, ordinal, revision))
-            if ordered and (pod is None or not is_ready(pod)):
+            if _is_ordered(obj) and (pod is None or not is_ready(pod) or is_deleting(pod)):
                 return False
         return all(ordinal in pods for ordinal in range(_replicas(obj)))
 
@@ -102,8 +106,12 @@ def _replicas(obj: Object) -> int:
     return replicas
 
 
+def _is_ordered(obj: Object) -> bool:
+    return bool(obj["spec"].get("podManagementPolicy") != "Parallel")
+
+
 def _pod(obj: Object, ordinal: int, revision: str) -> Object:
     name = f"{obj['metadata']['name']}-{ordinal}"
     labels = {POD_NAME_LABEL: name, POD_INDEX_LABEL: str(ordinal), REVISION_LABEL: revision}
-    spec = {"hostname": name, "subdomain": obj["spec"].get("serviceName", "")}
+    spec = {"hostname": name, "subdomain": obj["spec"].get("serviceName")}
     return pod_from_template(obj, STATEFULSET, {"name": name, "labels": labels}, spec)

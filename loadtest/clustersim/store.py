@@ -13,8 +13,9 @@ from clustersim import defaults, validation
 from clustersim.errors import ApiError, already_exists, bad_request, conflict, forbidden, not_found
 from clustersim.history import Change, History, Subscription
 from clustersim.merge import merge_patch
-from clustersim.objects import NAMESPACE, SERVICE, Object, Resource, clone, labels_of, name_of, namespace_of
-from clustersim.services import FAMILIES, Allocator, complete_status
+from clustersim.objects import NAMESPACE, POD, SERVICE, Object, Resource, clone, labels_of, name_of, namespace_of
+from clustersim.pods import grace_seconds
+from clustersim.services import FAMILIES, SERVICE_FAMILIES, Allocator, complete_status
 
 __all__ = ["ApiError", "Change", "Store", "Subscription"]
 
@@ -35,13 +36,14 @@ class Store:
         *,
         window: int = HISTORY_WINDOW,
         families: Sequence[str] = FAMILIES,
+        service_families: Sequence[str] = SERVICE_FAMILIES,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.revision = 0
         self._objects: dict[Resource, dict[tuple[str, str], Object]] = {}
         self._population: Counter[str] = Counter()
         self._history = History(window)
-        self._allocator = Allocator(families)
+        self._allocator = Allocator(families, service_families)
         self._clock = clock
         for namespace in namespaces:
             self.create(NAMESPACE, {"metadata": {"name": namespace}})
@@ -135,11 +137,19 @@ class Store:
         return self._commit("MODIFIED", resource, new, old)
 
     def delete(
-        self, resource: Resource, namespace: str, name: str, propagation: str = "Background", uid: str = ""
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        propagation: str = "Background",
+        uid: str = "",
+        *,
+        grace: int | None = None,
     ) -> Object:
-        """Remove an object, or mark it for deletion while it has finalizers.
+        """Remove an object, or mark it for deletion while it has finalizers, or *grace* seconds are left to its Pod.
 
-        *propagation* is Background or Foreground; empty keeps what the object's finalizers say.
+        *propagation* is Background or Foreground; empty keeps what the object's finalizers say. Without *grace* a Pod
+        says itself how long it may go on.
         """
         old = self.get(resource, namespace, name)
         if resource == NAMESPACE and name in _IMMORTAL:
@@ -147,7 +157,8 @@ class Store:
         if uid and uid != old["metadata"]["uid"]:
             cause = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
             raise conflict(resource, name, cause)
-        marked = self._marked(old, _deletion_finalizers(old, propagation))
+        wanted = (grace_seconds(old) if resource == POD else 0) if grace is None else grace
+        marked = self._marked(old, _deletion_finalizers(old, propagation), wanted if resource == POD else 0)
         if resource == NAMESPACE:
             return self._delete_namespace(old, marked)
         if _is_gone(marked):
@@ -220,10 +231,11 @@ class Store:
             cause = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise forbidden(resource, name, cause)
 
-    def _marked(self, obj: Object, finalizers: Sequence[str]) -> Object:
+    def _marked(self, obj: Object, finalizers: Sequence[str], grace: int) -> Object:
         metadata = {**obj["metadata"], "finalizers": [*finalizers]}
+        metadata["deletionGracePeriodSeconds"] = min(grace, metadata.get("deletionGracePeriodSeconds", grace))
         if "deletionTimestamp" not in metadata:
-            metadata |= {"deletionTimestamp": self._now(), "deletionGracePeriodSeconds": 0}
+            metadata["deletionTimestamp"] = self._now()
             if "generation" in metadata:
                 metadata["generation"] += 1
         _tidy(metadata)
@@ -284,7 +296,9 @@ def _tidy(metadata: Object) -> None:
 
 
 def _is_gone(obj: Object) -> bool:
-    return "deletionTimestamp" in obj["metadata"] and not obj["metadata"].get("finalizers")
+    metadata = obj["metadata"]
+    held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    return "deletionTimestamp" in metadata and not held
 
 
 def _with_status(resource: Resource, old: Object, changed: Object) -> Object:

@@ -86,15 +86,20 @@ def timestamp(seconds: float) -> str:
 
 
 class Tailnet:
-    """One tailnet. Every identifier comes from a counter, so that a test can be told what it will see.
+    """One tailnet. Every identifier comes from a counter, which begins with *first*, so that a test knows them.
 
     The attributes are open to change at any time. ``None`` for *policy_tags* or *client_tags* permits every tag;
     *own_tags* are those that the OAuth client itself has. *dead_keys* is how many of the next auth keys are expired
-    from the start. Workload identity takes *jwt* in place of the secret, or any token for *audience* if there is one.
+    from the start. Devices with a hostname among *silent* get no answer when they try to join. Workload identity takes
+    *jwt* in place of the secret, or any token for *audience* if there is one.
     """
 
     def __init__(
-        self, domain: str = "tail1234.ts.net", headscale: bool = False, clock: Callable[[], float] = time.time
+        self,
+        domain: str = "tail1234.ts.net",
+        headscale: bool = False,
+        clock: Callable[[], float] = time.time,
+        first: int = 1,
     ) -> None:
         self.domain = domain
         self.headscale = headscale
@@ -109,8 +114,11 @@ class Tailnet:
         self.own_tags = ["tag:k8s-operator"]
         self.token_seconds: float = 3600
         self.dead_keys = 0
+        self.silent: set[str] = set()
+        self.version = 0
+        """Counts the changes of devices."""
         self._clock = clock
-        self._count = {what: itertools.count(1) for what in ("device", "key", "token")}
+        self._count = {what: itertools.count(first) for what in ("device", "key", "token")}
         self._devices: dict[str, Device] = {}
         self._names: dict[str, str] = {}
         self._keys: dict[str, AuthKey] = {}
@@ -207,8 +215,13 @@ class Tailnet:
         found = self._devices.get(identifier)
         return found or next((device for device in self._devices.values() if device.id == identifier), None)
 
+    def named(self, name: str) -> Device | None:
+        """Return the device with the MagicDNS name *name*."""
+        return self._devices.get(self._names.get(name, ""))
+
     def update(self, device: Device) -> None:
         """Put *device* in the place of the one with its node ID, if there is one."""
+        self.version += 1
         if device.node_id in self._devices:
             del self._names[self._devices[device.node_id].name]
         self._devices[device.node_id] = device
@@ -216,6 +229,7 @@ class Tailnet:
 
     def delete_device(self, device: Device) -> None:
         """Forget *device*; its name is free again."""
+        self.version += 1
         del self._names[self._devices.pop(device.node_id).name]
 
     def is_free(self, name: str, node_id: str) -> bool:
@@ -286,3 +300,15 @@ class Tailnet:
         labels = itertools.chain([label], (f"{label}-{number}" for number in itertools.count(1)))
         names = (f"{label}.{self.domain}" for label in labels)
         return next(name for name in names if self.is_free(name, node_id))
+
+
+class Tailnets:
+    """The tailnets that proxies can join: the *main* one, and *others* by the URL of their control server."""
+
+    def __init__(self, main: Tailnet) -> None:
+        self.main = main
+        self.others: dict[str, Tailnet] = {}
+
+    def at(self, url: str) -> Tailnet:
+        """Return the tailnet whose control server is at *url*; the main one for a URL that no other has."""
+        return self.others.get(url.rstrip("/"), self.main)

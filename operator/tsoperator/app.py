@@ -22,6 +22,7 @@ from tsoperator.api.objects import (
     INGRESSCLASS,
     POD,
     PROXYCLASS,
+    PROXYGROUP,
     ROLE,
     ROLEBINDING,
     SECRET,
@@ -43,6 +44,7 @@ from tsoperator.desired.children import (
     by_owner,
     within,
 )
+from tsoperator.desired.endpoints import BY_SERVICE, by_service
 from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -50,14 +52,16 @@ from tsoperator.kube.errors import KubeError
 from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
-from tsoperator.reconcilers.dnsrecords.reconciler import BY_SERVICE, DNSRecordsReconciler, by_service
+from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.egresspod.desired import Answer
 from tsoperator.reconcilers.egresspod.probes import HealthChecks, Prober, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
+from tsoperator.reconcilers.gauges import GroupGauges
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
+from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
@@ -99,7 +103,11 @@ answer came from a web proxy in front of a server that was still starting.
 """
 
 _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them wait for an answer of a server
-_GATHER = 0.02  # s for which changes of names, and of what egress Pods wait for, are gathered into one reconcile
+_GATHER = EnqueueTimes(
+    {DNSRecordsReconciler.name: 0.02, EgressPodReconciler.name: 0.02, ProxyGroupReconciler.name: 0.05}
+)
+"""For how many seconds changes of names, of what egress Pods wait for, and of what a ProxyGroup serves are gathered, so
+that a burst of changes is reconciled once."""
 
 
 async def run(settings: Settings) -> None:
@@ -120,6 +128,7 @@ async def run(settings: Settings) -> None:
         cache = Cache(sources(settings.namespace, settings.watch_namespaces))
         registry.register(CacheMetrics(cache))
         registry.register(ProxyDevices(cache))
+        registry.register(GroupGauges(cache, settings.namespace))
         if settings.watch_namespaces:
             log.info(
                 "watching the namespaces %s, and %s of our own",
@@ -137,7 +146,7 @@ async def run(settings: Settings) -> None:
             reconcilers(client, cache, tailnets, events, prober, settings),
             ControllerMetrics(registry),
             Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
-            times=EnqueueTimes({DNSRecordsReconciler.name: _GATHER, EgressPodReconciler.name: _GATHER}),
+            times=_GATHER,
             feeds={DEVICE: tailnets},
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
@@ -166,7 +175,11 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         BY_GROUPED_OWNER: within(namespace, by_grouped_owner),
         egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
     }
-    leading = {egress.BY_DESTINATION: egress.by_destination, egressgroup.BY_GROUP: egressgroup.by_group}
+    leading = {
+        egress.BY_DESTINATION: egress.by_destination,
+        egressgroup.BY_GROUP: egressgroup.by_group,
+        egressgroup.BY_ENTRY: egressgroup.by_entry,
+    }
 
     def users(resource: Resource, indexes: Mapping[str, Index] | None = None) -> Iterator[Source]:
         for place in places if resource.namespaced else [""]:
@@ -176,7 +189,11 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
     return [
         *users(SERVICE, {**owned, **measured, **grouped, **leading}),
         *users(INGRESS, {BY_BACKEND: by_backend}),
-        *(source for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS) for source in users(resource)),
+        *(
+            source
+            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS, PROXYGROUP)
+            for source in users(resource)
+        ),
         *(source for resource in UNSUPPORTED for source in users(resource)),
         Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
@@ -211,6 +228,7 @@ def reconcilers(
         IngressReconciler(proxies, applier),
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
+        ProxyGroupReconciler(proxies, applier),
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
         EgressPodReconciler(cache, applier, client, prober, settings),

@@ -53,6 +53,12 @@ class Settings:
     watch_namespaces: tuple[str, ...] = ()
     """The namespaces of users' objects, besides the operator's own. If there are none, we watch all namespaces."""
     cluster_domain: str = _DEFAULT_CLUSTER_DOMAIN
+    move_grace: float = 35.0
+    """Seconds for which the proxies that served an egress Service stay when clients are led to others.
+
+    Until then a client may connect to an address that it looked up before: in clusters made by kubeadm, CoreDNS lets
+    answers be kept for 30 s. No variable sets this.
+    """
     kubeconfig: str = ""
     leader_election: bool = True
     pod_name: str = ""

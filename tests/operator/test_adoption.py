@@ -6,7 +6,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 import pytest
-from clustersim.faults import Failure
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from clustersim.tailnet import NewKey
 from tsoperator.api.names import ANNOTATION_DIGEST, FINALIZER, LABEL_SERVICE_NAME
@@ -26,7 +25,7 @@ from tsoperator.api.objects import (
 )
 
 from tests.operator import go_objects
-from tests.operator.proxies import event, restarted, served_name
+from tests.operator.proxies import restarted, served_name
 from tests.support.manifests import (
     DOMAIN,
     FQDN,
@@ -254,58 +253,20 @@ async def grouped_by_go(world: World) -> Object:
     return await world.look(service)
 
 
-async def test_a_service_of_a_proxygroup_is_left_as_it_is_and_keeps_its_name(cluster: World) -> None:
+async def test_a_service_keeps_its_place_and_its_name_while_its_proxygroup_is_gone(cluster: World) -> None:
     grouped = await grouped_by_go(cluster)
     service = await cluster.look(egress())
     await dns_by_go(cluster, {FQDN: [grouped["spec"]["clusterIP"]]})
     async with our_operator(cluster):
         await cluster.becomes(cluster.records, {FQDN: grouped["spec"]["clusterIPs"]})
+        await cluster.becomes(lambda: cluster.reason(egress(), "TailscaleEgressSvcValid"), "ProxyGroupNotReady")
         assert not await cluster.writes_when_left_alone()
-    assert [await cluster.look(egress()), await cluster.look(grouped)] == [service, grouped]
-
-
-async def test_a_service_of_a_proxygroup_that_is_deleted_says_what_it_waits_for_and_goes_with_that(
-    cluster: World,
-) -> None:
-    grouped = await grouped_by_go(cluster)
-    async with our_operator(cluster):
-        await cluster.delete(egress())
-        await cluster.eventually(lambda: waits(cluster))
-        assert not await cluster.writes_when_left_alone()
+        live = await cluster.look(egress())
+        assert (live["spec"], live["metadata"]["finalizers"]) == (service["spec"], service["metadata"]["finalizers"])
         assert await cluster.look(grouped) == grouped
-        await cluster.delete(grouped)
+        await cluster.delete(egress())
         await cluster.eventually(lambda: cluster.gone(egress()))
-        assert await cluster.gone(grouped)
-
-
-async def waits(world: World) -> bool:
-    """Tell whether an Event says that a ProxyGroup has what is left."""
-    return "ProxyGroup 'group' still serves" in await event(world, egress(), "ProxyGroupUnsupported")
-
-
-WRITES = [("delete", "statefulsets"), ("delete", "services"), ("delete", "secrets"), ("update", "services")]
-FAILING = [pytest.param(write, marks=[pytest.mark.simulated, pytest.mark.thorough]) for write in WRITES]
-
-
-@pytest.mark.parametrize("failing", [None, *FAILING])
-async def test_a_service_that_goes_to_a_proxygroup_loses_its_proxy_and_nothing_else(
-    cluster: World, failing: tuple[str, str] | None
-) -> None:
-    if failing:
-        for status in (500, 409, 500):
-            cluster.sim.faults.fail(Failure(status, verb=failing[0], plural=failing[1]))
-    await egress_by_go(cluster)
-    parent = await cluster.look(egress())
-    grouped = go_objects.grouped(parent, "group")
-    grouped["metadata"]["name"] = "ts-db-group"
-    await cluster.apply(grouped)
-    async with our_operator(cluster):
-        await cluster.becomes(lambda: cluster.reason(egress()), "ProxyCreated")
-        await cluster.annotate(egress(), {"tailscale.com/proxy-group": "group"})
-        await cluster.becomes(cluster.device_names, [])
-        await cluster.becomes(lambda: cluster.condition(egress()), None)
-    assert await cluster.leftovers(egress()) == ["services tailscale/ts-db-group"]
-    assert (await cluster.look(egress()))["metadata"]["finalizers"] == parent["metadata"]["finalizers"]
+    assert await cluster.gone(grouped)
 
 
 async def test_the_certificate_of_an_ingress_that_a_proxygroup_serves_stays(cluster: World) -> None:

@@ -4,7 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP
-from tsoperator.api.objects import CONNECTOR, DNSCONFIG, INGRESS, PROXYCLASS, SERVICE, Object, Resource
+from tsoperator.api.objects import (
+    CONNECTOR,
+    DNSCONFIG,
+    INGRESS,
+    PROXYCLASS,
+    PROXYGROUP,
+    SECRET,
+    SERVICE,
+    TAILNET,
+    Object,
+    Resource,
+)
 
 DOMAIN = "tail1234.ts.net"
 FQDN = f"db.{DOMAIN}"
@@ -19,6 +30,35 @@ def egress(name: str = "db", target: str = FQDN, **annotations: str) -> Object:
     obj = _object(SERVICE, name, {"type": "ExternalName", "externalName": "placeholder"})
     obj["metadata"]["annotations"] = ({kind: target} if target else {}) | _named(annotations)
     return obj
+
+
+def group_egress(name: str = "db", group: str = "pg", target: str = FQDN, *ports: int, **annotations: str) -> Object:
+    """Return a Service that leads to *target* through the ProxyGroup *group*, at TCP *ports*, 5432 without any."""
+    obj = egress(name, target, proxy_group=group, **annotations)
+    obj["spec"]["ports"] = [{"name": f"port-{port}", "port": port} for port in ports or (5432,)]
+    return obj
+
+
+def proxy_group(name: str = "pg", **spec: Any) -> Object:
+    """Return a ProxyGroup: egress with two replicas unless *spec* says otherwise."""
+    obj = _object(PROXYGROUP, name, {"type": "egress", **spec})
+    del obj["metadata"]["namespace"]
+    return obj
+
+
+def tailnet(name: str = "other", login_url: str = "", secret: str = "other-credentials") -> Object:
+    """Return a Tailnet whose control server is at *login_url*, with the credentials in *secret*."""
+    spec: Object = {"credentials": {"secretName": secret}}
+    obj = _object(TAILNET, name, spec | ({"loginUrl": login_url} if login_url else {}))
+    del obj["metadata"]["namespace"]
+    return obj
+
+
+def credentials(name: str = "other-credentials", **values: str) -> Object:
+    """Return a Secret in the operator's namespace with *values*, such as ``client_id``."""
+    metadata = {"namespace": "tailscale", "name": name}
+    kind = {"apiVersion": SECRET.api_version, "kind": SECRET.kind}
+    return {**kind, "metadata": metadata, "stringData": values}
 
 
 def backend(name: str = "web", **spec: Any) -> Object:

@@ -15,10 +15,12 @@ import yaml
 from clustersim import kubelet, objects
 from clustersim.control import Control
 from clustersim.furniture import chart
+from clustersim.health import HealthProxy
 from clustersim.merge import merge_patch
 from clustersim.store import Store
+from clustersim.tailnet import Tailnets
 from tsoperator.api.objects import POD, Key, Object, Resource, key_of
-from tsoperator.kube.client import KubeClient
+from tsoperator.kube.client import KubeClient, _Content
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import AlreadyExists, Conflict, NotFound, Rejected
 from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, Unserved, updates
@@ -152,13 +154,18 @@ async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
     content = await asyncio.to_thread(operators.read_text)
     async with _client(kubeconfig) as client, asyncio.TaskGroup() as tasks:
         mirror, control = Mirror(), Control()
+        tailnets = Tailnets(control)
+        nodes = kubelet.Kubelet(mirror, tailnets)
         programs = [tasks.create_task(mirror.follow(client, resource)) for resource in KINDS]
         programs.append(tasks.create_task(mirror.send(client)))
         await _start(client, mirror)
-        programs.append(tasks.create_task(kubelet.run(mirror, control)))
-        async with control.serve() as control_url:
+        programs.append(tasks.create_task(nodes.run()))
+        health = HealthProxy(mirror, nodes.ask)
+        async with control.serve() as control_url, health.serve() as health_url:
             with closing(AuditLog(kubeconfig.parent / "audit.log", OPERATOR)) as log:
-                yield World(client, mirror, control, control_url, content, log.requests, QUIET, PATIENCE)
+                yield World(
+                    client, mirror, control, control_url, content, log.requests, tailnets, health_url, QUIET, PATIENCE
+                )
                 log.requests()
                 assert not log.denied
         for program in programs:
@@ -295,7 +302,7 @@ def _end(client: KubeClient, pod: Object) -> Awaitable[object]:
     """Tell that *pod*, which is being deleted, has ended: only kubelets do, so `KubeClient.delete` can't."""
     key = key_of(pod)
     options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-    return client._call("DELETE", _named(objects.POD).path(key.namespace, key.name), body=options)
+    return client._call("DELETE", _named(objects.POD).path(key.namespace, key.name), content=_Content(options))
 
 
 def _named(resource: objects.Resource) -> Resource:

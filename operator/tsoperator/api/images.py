@@ -41,3 +41,9 @@ def _split(repository: str) -> tuple[str, str]:
     if slash and (first == "localhost" or first != first.lower() or not {".", ":"}.isdisjoint(first)):
         return first, rest
     return _DEFAULT_DOMAIN, repository if slash else f"library/{repository}"
+
+
+def image_name(image: str) -> str:
+    """Return the last part of the repository of *image*, such as ``tailscale``, without registry, tag and digest."""
+    last = image.partition("@")[0].rpartition("/")[2]
+    return last.partition(":")[0]

@@ -88,6 +88,8 @@ ANNOTATION_GIVEN: Final = "tailscale.com/from-proxy-class"
 """Lists the labels and annotations that a child has from its ProxyClass, so that they can go with the class."""
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
+ANNOTATION_EGRESS_LEFT_OUT: Final = "tailscale.com/egress-left-out"
+"""On an egress ConfigMap that is full: how many entries of Services it has no room for."""
 
 FIELD_MANAGER: Final = "tsoperator"
 """The manager of the fields that we write. The API server takes it from the program's name in our requests."""

@@ -17,6 +17,7 @@ from tsoperator.api.names import (
     MANAGED,
     PARENT_CONNECTOR,
     PARENT_INGRESS,
+    PARENT_PROXYGROUP,
     PARENT_SERVICE,
     PROXY_GROUP,
     SECRET_CAPABILITY_VERSION,
@@ -27,6 +28,7 @@ from tsoperator.api.names import (
     TYPE_EGRESS_SERVICE,
     TYPE_INGRESS_RESOURCE,
     TYPE_INGRESS_SERVICE,
+    TYPE_PROXYGROUP,
 )
 from tsoperator.api.objects import SECRET, Key, Object, Resource, annotations, is_deleting, key_of, labels
 from tsoperator.api.rules import child_base_name
@@ -45,6 +47,7 @@ _PARENTS = {
     TYPE_INGRESS_SERVICE: PARENT_SERVICE,
     TYPE_INGRESS_RESOURCE: PARENT_INGRESS,
     TYPE_CONNECTOR: PARENT_CONNECTOR,
+    TYPE_PROXYGROUP: PARENT_PROXYGROUP,
 }
 
 _MARKS = {LABEL_MANAGED, LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE, LABEL_PARENT_TYPE}
@@ -64,13 +67,16 @@ class Owner:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The four labels on each of its children."""
-        return {
+        """The labels on each of its children; those of a ProxyGroup's name no namespace."""
+        found = {
             LABEL_MANAGED: MANAGED,
             LABEL_PARENT_NAME: self.key.name,
             LABEL_PARENT_NAMESPACE: self.key.namespace,
             LABEL_PARENT_TYPE: self.type,
         }
+        if self.type == PARENT_PROXYGROUP:
+            del found[LABEL_PARENT_NAMESPACE]
+        return found
 
 
 def owner_of(child: Object) -> Owner | None:
@@ -142,6 +148,26 @@ def is_marked(obj: Object) -> bool:
     if {ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME} & annotations(obj).keys() or _MARKS & labels(obj).keys():
         return True
     return obj["kind"] == SECRET.kind and bool(_STATE & (obj.get("data") or {}).keys())
+
+
+def is_anothers(obj: Object, owner: Owner) -> bool:
+    """Tell whether *obj*, which has a name that a child of the ProxyGroup *owner* needs, belongs to somebody else.
+
+    The owner reference counts. Without one the labels count, by which the children of other kinds are found.
+    """
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            return (reference["kind"].lower(), reference["name"]) != (owner.type, owner.key.name)
+    named = _labelled_owner(obj) or metrics_owner_of(obj)
+    return named not in (None, owner)
+
+
+def in_the_way(stranger: Object) -> str:
+    """Say that *stranger* has the name of a child that an object needs, and what the user can do."""
+    return (
+        f"{stranger['kind']} {key_of(stranger)} is in the way: it is not the operator's, or belongs to another object, "
+        "so it is left alone; delete it if nothing needs it, or make this object under another name"
+    )
 
 
 def is_named_after(child: Object, parent_name: str) -> bool:

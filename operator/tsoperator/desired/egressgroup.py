@@ -40,6 +40,10 @@ BY_GROUP: Final = "group"
 BY_SERVING_GROUP: Final = "serving-group"
 """The index of the ClusterIP Services and EndpointSlices of egress Services by the ProxyGroup that serves them."""
 
+BY_ENTRY: Final = "group-entry"
+"""The index of users' Services by the entry that they ask for, and of their ClusterIP Services by the entry that these
+have; its values are of `indexed_entry`."""
+
 DEFAULT_REPLICAS: Final = 2
 
 _ENTRIES = "egressEntries"
@@ -96,6 +100,11 @@ def entry_name(service: Key) -> str:
     return f"{service.namespace}-{service.name}"
 
 
+def indexed_entry(group: str, name: str) -> str:
+    """Return the value of the index `BY_ENTRY` for the entry called *name* of *group*."""
+    return f"{group}/{name}"
+
+
 def replica_count(group: Object) -> int:
     """Return how many proxies the ProxyGroup *group* should have."""
     count = group["spec"].get("replicas")
@@ -122,6 +131,14 @@ def by_serving_group(child: Object) -> Iterable[str]:
     return (name,) if name and is_egress else ()
 
 
+def by_entry(service: Object) -> Iterable[str]:
+    """Index users' Services, and ClusterIP Services made for them, by their entry at their ProxyGroup."""
+    for group in by_serving_group(service):
+        yield indexed_entry(group, entry_name(served_service(service)))
+    for group in by_group(service):
+        yield indexed_entry(group, entry_name(key_of(service)))
+
+
 def served_service(child: Object) -> Key:
     """Return the key of the user's Service that a ClusterIP Service or an EndpointSlice is for."""
     found = labels(child)
@@ -129,24 +146,20 @@ def served_service(child: Object) -> Key:
 
 
 def entry_of(service: Object, cluster_domain: str) -> Entry | None:
-    """Return the entry for a ClusterIP *service*; None if it doesn't say where it leads, as the Go operator's don't."""
+    """Return the entry for a ClusterIP *service*.
+
+    Return None if it doesn't say where it leads, as the Go operator's don't, or if somebody gave it a port that leads
+    nowhere.
+    """
     given = annotations(service)
     fqdn, ip = (
         given.get(name, "") for name in (ANNOTATION_LAST_TAILNET_TARGET_FQDN, ANNOTATION_LAST_TAILNET_TARGET_IP)
     )
-    if not (fqdn or ip):
+    ports = [each for each in service["spec"].get("ports") or () if each.get("name") != HEALTH_PORT_NAME]
+    if not (fqdn or ip) or not all(isinstance(each.get("targetPort"), int) for each in ports):
         return None
-    ports = service["spec"].get("ports") or ()
-    return Entry(
-        fqdn,
-        "" if fqdn else ip,
-        frozenset(
-            Port(each.get("protocol", "TCP"), each["targetPort"], each["port"])
-            for each in ports
-            if each.get("name") != HEALTH_PORT_NAME
-        ),
-        health_url(service, cluster_domain),
-    )
+    found = frozenset(Port(each.get("protocol", "TCP"), each["targetPort"], each["port"]) for each in ports)
+    return Entry(fqdn, "" if fqdn else ip, found, health_url(service, cluster_domain))
 
 
 def health_url(service: Object, cluster_domain: str) -> str:
@@ -218,14 +231,14 @@ def _entry(given: Any) -> Entry | None:
             ports,
             str(given.get("healthCheckEndpoint") or ""),
         )
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
 
 
 def _mapping(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

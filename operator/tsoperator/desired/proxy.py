@@ -49,7 +49,7 @@ _STILL_THERE = 5.0  # s until another look at a deletion that should have ended 
 class Children:
     """The children of one proxy that are there; its Secrets are slim.
 
-    *metrics* are its metrics Service and ServiceMonitor, *grouped* are a ProxyGroup's Services for the same parent.
+    *metrics* are its metrics Service and ServiceMonitor.
     """
 
     services: Sequence[Object] = ()
@@ -57,7 +57,6 @@ class Children:
     secrets: Sequence[Object] = ()
     pods: Sequence[Object] = ()
     metrics: Sequence[Object] = ()
-    grouped: Sequence[Object] = ()
 
     def secret(self, key: Key) -> Object | None:
         """Return the Secret named *key*; None if it isn't there."""
@@ -72,11 +71,24 @@ NO_CHILDREN = Children([], [], [], [], [])
 
 
 @dataclass(frozen=True, slots=True)
+class Leftovers:
+    """The Secrets of replicas that a proxy should not have any more.
+
+    Those that are *gone* can go with their devices, because no Pod mounts them any more. *requeue_after* is in seconds,
+    if there are others.
+    """
+
+    gone: Sequence[Object]
+    requeue_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Proxy:
     """A proxy as it should be; *key* names its headless Service and StatefulSet.
 
     Each of its replicas has a device with the *tags* in the Tailnet called *tailnet*; with a *hostname_prefix* each has
-    a hostname of its own. *notes* are Events that say which of the parent's wishes are left out.
+    a hostname of its own. *notes* are Events that say which of the parent's wishes are left out. With a *config_suffix*
+    each replica has two Secrets, and the name of the one with its config ends so. Otherwise one Secret holds both.
     """
 
     owner: Owner
@@ -91,6 +103,7 @@ class Proxy:
     hostname_prefix: str = ""
     proxy_class: ProxyClassSpec | None = None
     notes: Sequence[Note] = ()
+    config_suffix: str = ""
 
     def config_of(self, replica: Replica) -> ProxyConfig:
         """Return the configuration of the replica."""
@@ -99,11 +112,23 @@ class Proxy:
     @property
     def replicas(self) -> list[Replica]:
         """The replicas, by ordinal."""
-        names = [Key(self.key.namespace, f"{self.key.name}-{ordinal}") for ordinal in range(self.replica_count)]
+        names = [f"{self.key.name}-{ordinal}" for ordinal in range(self.replica_count)]
         return [
-            Replica(ordinal, name, name, self._hostname(ordinal), self.tags, self.tailnet)
+            Replica(
+                ordinal,
+                Key(self.key.namespace, name + self.config_suffix),
+                Key(self.key.namespace, name),
+                self._hostname(ordinal),
+                self.tags,
+                self.tailnet,
+            )
             for ordinal, name in enumerate(names)
         ]
+
+    def ordinal_of(self, secret: Object) -> int | None:
+        """Return the ordinal of the replica whose *secret* this is by its name; None if it is no replica's."""
+        stem, _, ordinal = key_of(secret).name.removesuffix(self.config_suffix).rpartition("-")
+        return int(ordinal) if stem == self.key.name and ordinal.isdecimal() else None
 
     def _hostname(self, ordinal: int) -> str:
         return f"{self.hostname_prefix}-{ordinal}" if self.hostname_prefix else self.config.hostname
@@ -138,6 +163,11 @@ def _may_need_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
 def proxy_problem(proxy: Proxy, children: Children, keys: Keys) -> str:
     """Say why *proxy*, planned with *keys*, can't log in any more, and what happens next; empty if it can."""
     return login_problem(_asking(proxy, children), keys.by_ordinal)
+
+
+def proxy_notes(proxy: Proxy, children: Children, keys: Keys) -> Sequence[Note]:
+    """Return the Events for the replicas that ask for an auth key, as they are planned with *keys*."""
+    return login_notes(_asking(proxy, children), keys.by_ordinal)
 
 
 def proxy_devices(proxy: Proxy, children: Children, view: TailnetView, settings: Settings) -> DevicePlan:
@@ -175,8 +205,7 @@ def plan_proxy(
     metrics = proxy.proxy_class.metrics if proxy.proxy_class else None
     measured = metrics_objects(proxy.key, proxy.owner, proxy.pod, metrics, children.metrics)
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
-    surplus = [secret for secret in children.secrets if _is_surplus(secret, proxy)]
-    gone = [secret for secret in surplus if _is_released(secret, statefulset, proxy, children)]
+    left = leftovers(proxy, children, statefulset)
     return Plan(
         hold=FINALIZER,
         steps=[
@@ -186,14 +215,14 @@ def plan_proxy(
             *_statefulset_steps(proxy, children, settings, statefulset, service),
             *map(Child, measured),
             *devices.after,
-            *_device_deletions(proxy.owner, gone, proxy.tailnet),
+            *device_deletions(proxy.owner, left.gone, proxy.tailnet),
             *leaving,
-            *_unwanted(children.metrics, measured),
-            *(Deletion(SECRET, secret, unchanged=True) for secret in gone),
+            *unwanted(children.metrics, measured),
+            *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone),
         ],
-        notes=[*login_notes(_asking(proxy, children), keys.by_ordinal), *proxy.notes],
-        requeue_after=earliest(None if len(gone) == len(surplus) else _STILL_THERE, keys.requeue_after),
-        way_out=_way_out(gone),
+        notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
+        requeue_after=earliest(left.requeue_after, keys.requeue_after),
+        way_out=way_out(left.gone),
     )
 
 
@@ -211,21 +240,21 @@ def plan_removal(owner: Owner, children: Children, tailnet: str = "") -> Plan:
         return Plan(steps=going, requeue_after=_STILL_THERE)
     return Plan(
         steps=[
-            *_device_deletions(owner, children.secrets, tailnet),
+            *device_deletions(owner, children.secrets, tailnet),
             *(Deletion(SERVICE, obj, release=DNS_FINALIZER) for obj in children.services),
             *(Deletion(SECRET, obj, unchanged=True) for obj in children.secrets),
-            *_unwanted(children.metrics),
+            *unwanted(children.metrics),
         ],
         release=FINALIZER,
-        way_out=_way_out(children.secrets),
+        way_out=way_out(children.secrets),
     )
 
 
-def _way_out(secrets: Sequence[Object]) -> str:
+def way_out(secrets: Iterable[Object]) -> str:
     """Return what the user can do while the devices of these Secrets can't be deleted."""
-    if not _device_ids(secrets):
+    names = " and ".join(str(key_of(secret)) for secret in secrets if device_of(secret, None).id)
+    if not names:
         return ""
-    names = " and ".join(str(key_of(secret)) for secret in secrets)
     return (
         f"if the control server is gone for good, delete Secret {names} by hand: the device is then left as it is, and "
         "everything else goes"
@@ -282,15 +311,23 @@ def _asking(proxy: Proxy, children: Children) -> dict[int, Reissue]:
     return {each.ordinal: reissue_of(children.secrets_of(each)) for each in proxy.replicas}
 
 
-def _is_surplus(secret: Object, proxy: Proxy) -> bool:
-    """Tell whether *secret* belongs to a replica that *proxy* should not have any more."""
-    stem, _, ordinal = key_of(secret).name.rpartition("-")
-    return stem == proxy.key.name and ordinal.isdecimal() and int(ordinal) >= proxy.replica_count
+def leftovers(proxy: Proxy, children: Children, statefulset: Object | None) -> Leftovers:
+    """Return the Secrets of the replicas that *proxy*, run by *statefulset*, should not have any more."""
+    numbered = [(proxy.ordinal_of(secret), secret) for secret in children.secrets]
+    surplus = [
+        (ordinal, secret) for ordinal, secret in numbered if ordinal is not None and ordinal >= proxy.replica_count
+    ]
+    gone = [secret for ordinal, secret in surplus if _is_released(ordinal, statefulset, proxy, children)]
+    return Leftovers(gone, None if len(gone) == len(surplus) else _STILL_THERE)
 
 
-def _is_released(secret: Object, statefulset: Object | None, proxy: Proxy, children: Children) -> bool:
-    """Tell whether no Pod mounts *secret* any more: its own is gone, and the others, which mounted it too, are new."""
-    if statefulset is None or any(key_of(pod) == key_of(secret) for pod in children.pods):
+def _is_released(ordinal: int, statefulset: Object | None, proxy: Proxy, children: Children) -> bool:
+    """Tell whether no Pod mounts the Secrets of a surplus replica any more.
+
+    Its own Pod is gone, and the others, which mounted them, too, are new.
+    """
+    own = Key(proxy.key.namespace, f"{proxy.key.name}-{ordinal}")
+    if statefulset is None or any(key_of(pod) == own for pod in children.pods):
         return False
     status = statefulset.get("status") or {}
     seen = status.get("observedGeneration") == statefulset["metadata"].get("generation")
@@ -298,15 +335,14 @@ def _is_released(secret: Object, statefulset: Object | None, proxy: Proxy, child
     return seen and counts == {proxy.replica_count}
 
 
-def _device_ids(secrets: Iterable[Object]) -> list[str]:
-    return [device for secret in secrets if (device := device_of(secret, None).id)]
+def device_deletions(owner: Owner, secrets: Iterable[Object], tailnet: str) -> list[Step]:
+    """Return the deletions of the devices that these *secrets* report."""
+    devices = (device_of(secret, None).id for secret in secrets)
+    return [DeleteDevice(tailnet, owner, device) for device in devices if device]
 
 
-def _device_deletions(owner: Owner, secrets: Iterable[Object], tailnet: str) -> list[Step]:
-    return [DeleteDevice(tailnet, owner, device) for device in _device_ids(secrets)]
-
-
-def _unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Deletion]:
+def unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Deletion]:
+    """Return the deletions of the objects that are *there* and aren't *wanted*."""
     kept = {(obj["kind"], key_of(obj)) for obj in wanted}
     return [Deletion(resource_of(obj), obj) for obj in there if (obj["kind"], key_of(obj)) not in kept]
 

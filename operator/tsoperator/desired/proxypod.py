@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from tsoperator.api.names import (
     ANNOTATION_LAST_CLUSTER_DNS_NAME,
@@ -12,11 +13,17 @@ from tsoperator.api.names import (
     APP_EGRESS_SERVICE,
     APP_INGRESS,
     APP_INGRESS_SERVICE,
+    APP_PROXYGROUP_EGRESS,
+    EGRESS_SERVICES,
     TYPE_CONNECTOR,
     TYPE_EGRESS_SERVICE,
     TYPE_INGRESS_RESOURCE,
     TYPE_INGRESS_SERVICE,
+    TYPE_PROXYGROUP,
 )
+
+EGRESS_CONFIGS: Final = "/etc/proxies"
+"""Where the Pods of an egress ProxyGroup have their ConfigMap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +111,15 @@ def served_ingress(*, forward_cluster_traffic: bool) -> ProxyPod:
 def connected_networks() -> ProxyPod:
     """Return the Pods that connect networks to the tailnet as their config says."""
     return ProxyPod(APP_CONNECTOR, TYPE_CONNECTOR)
+
+
+def egress_group() -> ProxyPod:
+    """Return the Pods of a ProxyGroup that forward to devices of the tailnet, as an egress ConfigMap says."""
+    return ProxyPod(
+        APP_PROXYGROUP_EGRESS,
+        TYPE_PROXYGROUP,
+        target={
+            "TS_EGRESS_SERVICES_CONFIG_PATH": f"{EGRESS_CONFIGS}/{EGRESS_SERVICES}",
+            "TS_EGRESS_PROXIES_CONFIG_PATH": EGRESS_CONFIGS,
+        },
+    )

@@ -11,8 +11,6 @@ from enum import StrEnum
 
 from tsoperator.api.names import (
     ACME_ACCOUNT_KEY,
-    CONFIG_KEY,
-    CONFIG_KEY_WITHOUT_APP_CONNECTOR,
     EGRESS_SERVICES,
     NO_HTTPS,
     SECRET_CAPABILITY_VERSION,
@@ -45,11 +43,10 @@ _DEVICE_KEYS = (
     SECRET_CAPABILITY_VERSION,
     SECRET_HTTPS_ENDPOINT,
 )
-_OUR_CONFIGS = (CONFIG_KEY, CONFIG_KEY_WITHOUT_APP_CONNECTOR)
 _CONFIG_KEY = re.compile(r"cap-(\d+)\.hujson")
 _CONFIG_DIGEST = "configDigest"
 _AUTH_KEY_DIGEST = "authKeyDigest"
-_FOREIGN_CONFIGS = "foreignConfigs"
+_CONFIGS = "configs"
 _SERVE_STATE = "serveState"
 _STATE_DEVICE = "stateDevice"
 _REFUSED_KEY_DIGEST = "refusedKeyDigest"
@@ -95,8 +92,8 @@ def slim(secret: Object) -> Object:
     """Return what the cache keeps of a proxy's Secret.
 
     These are the device keys; digests of the config, of the auth key in it, and of the refused auth key that the proxy
-    asks to replace; the names of configs that aren't ours, for other images; the names of what tailscaled was last told
-    to serve; when the certificates are valid; and what a proxy of a ProxyGroup says that it forwards.
+    asks to replace; the names of the configs for images of different versions; the names of what tailscaled was last
+    told to serve; when the certificates are valid; and what a proxy of a ProxyGroup says that it forwards.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -107,7 +104,7 @@ def slim(secret: Object) -> Object:
         "data": {name: data[name] for name in _DEVICE_KEYS if name in data},
         _CONFIG_DIGEST: _config_digest(data),
         _AUTH_KEY_DIGEST: digest_of(key) if (key := auth_key_of(secret)) else "",
-        _FOREIGN_CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name) and name not in _OUR_CONFIGS],
+        _CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name)],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: _device_in_state(data),
         _REFUSED_KEY_DIGEST: digest_of(_text(data, SECRET_REISSUE)) if SECRET_REISSUE in data else "",
@@ -141,7 +138,7 @@ def must_keep_auth_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
         secrets.config is not None
         and bool(secrets.config[_AUTH_KEY_DIGEST])
         and not _has_logged_in(secrets)
-        and secrets.config[_CONFIG_DIGEST] != _config_digest(_encoded(config_files(config)))
+        and secrets.config[_CONFIG_DIGEST] != _config_digest(encoded(config_files(config)))
     )
 
 
@@ -170,13 +167,18 @@ def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     fqdn = _text(data, SECRET_DEVICE_FQDN).removesuffix(".")
     ips = _list_of_texts(_text(data, SECRET_DEVICE_IPS))
     version = _text(data, SECRET_CAPABILITY_VERSION)
-    reported = _text(data, SECRET_POD_UID).lower()
+    reported = reporting_pod_of(secret)
     current = bool(pod and reported and reported == pod["metadata"]["uid"].lower())
     if not (current and version.isdecimal() and int(version) >= _HTTPS_ENDPOINT_SINCE):
         return ReportedDevice(id_, fqdn, fqdn, False, ips)
     endpoint = _text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
     no_https = endpoint.lower() == NO_HTTPS
     return ReportedDevice(id_, fqdn, "" if no_https else endpoint, no_https, ips)
+
+
+def reporting_pod_of(secret: Object) -> str:
+    """Return the UID of the Pod that wrote a *slim* Secret last, in lower case; empty if none did."""
+    return _text(secret["data"], SECRET_POD_UID).lower()
 
 
 def egress_report_of(secret: Object) -> ProxyReport | None:
@@ -205,7 +207,7 @@ def proxy_secret(key: Key, owner: Owner, config: ProxyConfig, auth_key: str) -> 
         "kind": SECRET.kind,
         "metadata": {"namespace": key.namespace, "name": key.name, "labels": owner.labels},
         "type": "Opaque",
-        "data": _encoded(config_files(config, auth_key)),
+        "data": encoded(config_files(config, auth_key)),
     }
 
 
@@ -220,14 +222,14 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
     secret = secrets.config
     if secret is None:
         return None
-    files = _encoded(config_files(config))
+    files = encoded(config_files(config))
     logged_in = _has_logged_in(secrets)
     drop = logged_in and secret[_AUTH_KEY_DIGEST]
     served = secret[_SERVE_STATE] if config.serve_config is None else []
     if secret[_CONFIG_DIGEST] == _config_digest(files) and not drop and not auth_key:
         return Patch(SECRET, key_of(secret), {"data": dict.fromkeys(served)}) if served else None
-    written: dict[str, str | None] = {**_encoded(config_files(config, "" if logged_in else auth_key))}
-    written |= dict.fromkeys([*secret[_FOREIGN_CONFIGS], *served])
+    written: dict[str, str | None] = {**encoded(config_files(config, "" if logged_in else auth_key))}
+    written |= dict.fromkeys([*(name for name in secret[_CONFIGS] if name not in files), *served])
     if config.serve_config is None:
         written[SERVE_CONFIG_KEY] = None
     return Patch(SECRET, key_of(secret), {"data": written})
@@ -259,7 +261,8 @@ def _device_in_state(data: Mapping[str, str]) -> str:
     return node if isinstance(node, str) else ""
 
 
-def _encoded(files: Mapping[str, str]) -> dict[str, str]:
+def encoded(files: Mapping[str, str]) -> dict[str, str]:
+    """Return *files* as the data of a Secret."""
     return {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
 
 

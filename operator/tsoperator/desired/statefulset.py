@@ -18,7 +18,9 @@ from tsoperator.desired.proxypod import ProxyPod
 from tsoperator.desired.replica import Replica
 from tsoperator.settings import Settings
 
-_CONFIGS: Final = "/etc/tsconfig"
+CONFIGS: Final = "/etc/tsconfig"
+RESOURCES: Final[Object] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
+PRIVILEGED: Final[Object] = {"privileged": True}
 _SERVE_CONFIGS: Final = "/etc/tailscaled"
 _SYSCTL: Final = (
     "sysctl -w net.ipv4.ip_forward=1 && if sysctl net.ipv6.conf.all.forwarding; "
@@ -54,7 +56,7 @@ def proxy_pod_spec(pod: ProxyPod, replicas: Sequence[Replica], settings: Setting
         "image": settings.proxy_image,
         "imagePullPolicy": "Always",
         "env": _environment(pod, settings),
-        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}},
+        "resources": RESOURCES,
         "volumeMounts": _mounts(pod, replicas),
     }
     spec: Object = {
@@ -65,8 +67,8 @@ def proxy_pod_spec(pod: ProxyPod, replicas: Sequence[Replica], settings: Setting
     if settings.proxy_priority_class:
         spec["priorityClassName"] = settings.proxy_priority_class
     if not pod.userspace:
-        container["securityContext"] = {"privileged": True}
-        spec["initContainers"] = [_sysctler(settings, live)]
+        container["securityContext"] = PRIVILEGED
+        spec["initContainers"] = [sysctler(settings, live)]
     return spec
 
 
@@ -80,22 +82,26 @@ def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:
     serving = {"TS_SERVE_CONFIG": f"{_SERVE_CONFIGS}/$(POD_NAME)/{SERVE_CONFIG_KEY}"} if pod.serves else {}
     of_this_kind = {**pod.modes, **firewall, **pod.target, **serving, "TS_INTERNAL_APP": pod.app}
     return [
-        _variable("TS_USERSPACE", "true" if pod.userspace else "false"),
-        _from_field("POD_IP", "status.podIP"),
-        _from_field("POD_NAME", "metadata.name"),
-        _from_field("POD_UID", "metadata.uid"),
-        _variable("TS_KUBE_SECRET", "$(POD_NAME)"),
-        _variable("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
-        _variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{_CONFIGS}/$(POD_NAME)"),
-        _variable("TS_DEBUG_ACME_FORCE_RENEWAL", "true"),
-        *(_variable(name, value) for name, value in of_this_kind.items()),
+        variable("TS_USERSPACE", "true" if pod.userspace else "false"),
+        from_field("POD_IP", "status.podIP"),
+        from_field("POD_NAME", "metadata.name"),
+        from_field("POD_UID", "metadata.uid"),
+        variable("TS_KUBE_SECRET", "$(POD_NAME)"),
+        variable("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
+        variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{CONFIGS}/$(POD_NAME)"),
+        variable("TS_DEBUG_ACME_FORCE_RENEWAL", "true"),
+        *(variable(name, value) for name, value in of_this_kind.items()),
     ]
 
 
 def _mounts(pod: ProxyPod, replicas: Sequence[Replica]) -> list[Object]:
-    """Return the mounts: every Pod mounts the Secrets of all replicas, because all Pods have one template."""
-    mounts = [_mount(f"tailscaledconfig-{each.ordinal}", _CONFIGS, each) for each in replicas]
+    mounts = config_mounts(replicas)
     return [*mounts, _mount("serve-config-0", _SERVE_CONFIGS, replicas[0])] if pod.serves else mounts
+
+
+def config_mounts(replicas: Sequence[Replica]) -> list[Object]:
+    """Return the mounts of configs: every Pod mounts those of all replicas, because all Pods have one template."""
+    return [_mount(f"tailscaledconfig-{each.ordinal}", CONFIGS, each) for each in replicas]
 
 
 def _mount(volume: str, folder: str, replica: Replica) -> Object:
@@ -103,10 +109,7 @@ def _mount(volume: str, folder: str, replica: Replica) -> Object:
 
 
 def _volumes(pod: ProxyPod, replicas: Sequence[Replica]) -> list[Object]:
-    volumes: list[Object] = [
-        {"name": f"tailscaledconfig-{each.ordinal}", "secret": {"secretName": each.config_secret.name}}
-        for each in replicas
-    ]
+    volumes = config_volumes(replicas)
     if pod.serves:
         items = [{"key": SERVE_CONFIG_KEY, "path": SERVE_CONFIG_KEY}]
         source = {"secretName": replicas[0].config_secret.name, "items": items}
@@ -114,13 +117,22 @@ def _volumes(pod: ProxyPod, replicas: Sequence[Replica]) -> list[Object]:
     return volumes
 
 
-def _sysctler(settings: Settings, live: Object | None) -> Object:
+def config_volumes(replicas: Sequence[Replica]) -> list[Object]:
+    """Return the volumes with the configs of all replicas."""
+    return [
+        {"name": f"tailscaledconfig-{each.ordinal}", "secret": {"secretName": each.config_secret.name}}
+        for each in replicas
+    ]
+
+
+def sysctler(settings: Settings, live: Object | None) -> Object:
+    """Return the init container that turns IP forwarding on; *live* is the StatefulSet that is there."""
     return {
         "name": SYSCTL_CONTAINER,
         "image": settings.proxy_image,
         "command": ["/bin/sh", "-c"],
         "args": [_sysctl_script(live)],
-        "securityContext": {"privileged": True},
+        "securityContext": PRIVILEGED,
     }
 
 
@@ -133,9 +145,11 @@ def _sysctl_script(live: Object | None) -> str:
     return _SYSCTL
 
 
-def _variable(name: str, value: str) -> Object:
+def variable(name: str, value: str) -> Object:
+    """Return a variable of a container."""
     return {"name": name, "value": value}
 
 
-def _from_field(name: str, path: str) -> Object:
+def from_field(name: str, path: str) -> Object:
+    """Return a variable of a container with the value of a field of its Pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -3,7 +3,12 @@
 import json
 from dataclasses import dataclass
 
-from tsoperator.api.names import CONFIG_KEY, CONFIG_KEY_WITHOUT_APP_CONNECTOR, SERVE_CONFIG_KEY
+from tsoperator.api.names import (
+    CONFIG_KEY,
+    CONFIG_KEY_WITHOUT_APP_CONNECTOR,
+    GROUP_CONFIG_KEY,
+    SERVE_CONFIG_KEY,
+)
 from tsoperator.api.objects import Object
 
 
@@ -11,7 +16,8 @@ from tsoperator.api.objects import Object
 class ProxyConfig:
     """The configuration of a proxy that is in files: unlike its environment, a proxy reloads these.
 
-    *routes* are advertised to the tailnet; with None, a running proxy keeps the routes that it has.
+    *routes* are advertised to the tailnet; with None, a running proxy keeps the routes that it has. A proxy *in_group*
+    is one of a ProxyGroup.
     """
 
     hostname: str
@@ -20,14 +26,21 @@ class ProxyConfig:
     routes: tuple[str, ...] | None = None
     app_connector: bool = False
     accept_routes: bool = False
+    in_group: bool = False
 
 
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
-    """Return the files of the proxy's Secret by key. Fields and their order are those of standalone-proxies.md 4.5."""
+    """Return the files of the proxy's Secret by key.
+
+    Fields and their order are those of standalone-proxies.md 4.5, or of proxygroup-family.md 5.4 for a proxy of a
+    ProxyGroup. Such a proxy has one file: an image that is too old for it can't be one of a ProxyGroup.
+    """
     head: Object = {"Version": "alpha0", "Locked": False, "ServerURL": config.server_url}
     if auth_key:
         head["AuthKey"] = auth_key
     head |= {"Hostname": config.hostname, "acceptDNS": False, "acceptRoutes": config.accept_routes}
+    if config.in_group:
+        return {GROUP_CONFIG_KEY: _compact(head)}
     if config.routes is not None:
         head["AdvertiseRoutes"] = list(config.routes)
     app_connector = {"Advertise": config.app_connector}

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from tsoperator.api.objects import (
     POD,
@@ -17,7 +16,7 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.desired.children import BY_GROUPED_OWNER, BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after, owned_keys
+from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after, owned_keys
 from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Plan, Refusal
@@ -70,7 +69,6 @@ class Proxies:
             secrets=found(SECRET),
             pods=found(POD),
             metrics=[*found(SERVICE, BY_METRICS_OWNER), *found(SERVICEMONITOR, BY_METRICS_OWNER)],
-            grouped=self.cache.indexed(SERVICE, BY_GROUPED_OWNER, str(owner)),
         )
 
     def tailnet(self, name: str, owner: Owner, children: Children, destination: str = "") -> TailnetView:
@@ -123,7 +121,7 @@ class Proxies:
         Raises KubeError, ControlError, Pending.
         """
         children = self.children(owner)
-        if children == replace(NO_CHILDREN, grouped=children.grouped):
+        if children == NO_CHILDREN:
             self.forget(owner)
             return DONE
         if not self.cache.sees(resource, owner.key.namespace):

@@ -16,7 +16,7 @@ from tsoperator.api.objects import (
     resource_of,
     uid,
 )
-from tsoperator.desired.children import is_marked
+from tsoperator.desired.children import in_the_way, is_marked
 from tsoperator.desired.plan import (
     Child,
     Creation,
@@ -217,6 +217,4 @@ class Applier:
 
 def _in_the_way(stranger: Object) -> Rejected:
     """Return the error for somebody else's object that has the name of one of ours."""
-    what = f"{stranger['kind']} {key_of(stranger)}"
-    words = "is in the way: it is not the operator's, which leaves it alone; delete it, or give it another name"
-    return Rejected(409, "AlreadyExists", f"{what} {words}")
+    return Rejected(409, "AlreadyExists", in_the_way(stranger))

@@ -4,7 +4,7 @@ import time
 from typing import Any, NamedTuple
 
 import pytest
-from clustersim.objects import CONFIGMAP, PROXYCLASS, SERVICE, SERVICEACCOUNT
+from clustersim.objects import CONFIGMAP, POD, PROXYCLASS, SERVICE, SERVICEACCOUNT
 from clustersim.tailnet import timestamp
 from clustersim.tokens import claims_of
 
@@ -102,6 +102,15 @@ async def test_a_deletion_says_how_in_its_body(api: Api) -> None:
     options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
     status, lingering = await api.call("DELETE", f"{CONFIGMAPS}/settings", options)
     assert (status, lingering["metadata"]["finalizers"]) == (200, ["foregroundDeletion"])
+
+
+async def test_a_deletion_may_leave_a_pod_no_time(api: Api) -> None:
+    hooked = {"name": "c", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}
+    metadata = {"name": "a", "namespace": "default"}
+    api.store.create(POD, {"metadata": metadata, "spec": {"containers": [hooked], "nodeName": "node1"}})
+    path = "/api/v1/namespaces/default/pods/a"
+    answers = [await api.call("DELETE", path, body) for body in ({}, {"gracePeriodSeconds": 0})]
+    assert [(status, body["kind"]) for status, body in answers] == [(200, "Pod"), (200, "Status")]
 
 
 async def test_lists_of_builtin_kinds_leave_the_kind_of_their_items_out(api: Api) -> None:

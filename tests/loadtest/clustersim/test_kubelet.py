@@ -6,7 +6,7 @@ import pytest
 from clustersim import kubelet
 from clustersim.objects import NODE, POD, SECRET
 from clustersim.store import Store
-from clustersim.tailnet import Device, Tailnet
+from clustersim.tailnet import Device, Tailnet, Tailnets
 
 from tests.loadtest.clustersim.running import config_secret, configure, new_key, proxy_pod, running, state, until
 
@@ -217,6 +217,22 @@ async def test_a_proxy_remembers_its_serve_config_until_that_is_removed(world: W
     assert state(world.store)[f"_serve_{profile}"] == '{"TCP": {}}'
     await restart(world)
     assert f"_serve_{profile}" in state(world.store)
+
+
+async def test_a_proxy_joins_the_tailnet_whose_control_server_it_is_told_of() -> None:
+    store, tailnets = Store(), Tailnets(Tailnet())
+    other = tailnets.others["http://192.0.2.1:8080"] = Tailnet("tail5678.ts.net", first=1001)
+    async with running(kubelet.Kubelet(store, tailnets).run()):
+        for url, tailnet in {"http://192.0.2.1:8080/": other, "http://192.0.2.1": tailnets.main}.items():
+            secret = config_secret(AuthKey=new_key(tailnet), Hostname="ts-db-0", ServerURL=url)
+            store.create(SECRET, secret)
+            store.create(POD, proxy_pod(**TARGET))
+            await until(store, lambda: "device_fqdn" in state(store))
+            assert state(store)["device_fqdn"] == f"ts-db-0.{tailnet.domain}."
+            assert state(store)["device_id"] in tailnet.devices
+            store.delete(POD, "tailscale", "ts-db-0")
+            store.delete(SECRET, "tailscale", "ts-db-0")
+    assert [*other.devices] == ["n001001CNTRL"]
 
 
 async def test_a_proxy_that_is_to_listen_at_no_address_crashes(world: World) -> None:

@@ -39,7 +39,9 @@ def test_a_config_of_the_operator_is_read() -> None:
         "AppConnector": {"Advertise": False},
         "NoStatefulFiltering": True,
     }
-    assert parse(json.dumps(config)) == ProxyConfig("key", "db", routes=None, app_connector=False)
+    assert parse(json.dumps(config)) == ProxyConfig(
+        "key", "db", routes=None, app_connector=False, server_url="https://control.example.org"
+    )
     for routes in ([], ["10.40.0.0/14", "2001:db8::/32"]):
         assert parse(json.dumps({**config, "AdvertiseRoutes": routes})).routes == tuple(routes)
 

@@ -75,6 +75,19 @@ def test_a_headless_service_may_have_the_families_of_the_cluster(
     assert created["clusterIPs"] == [created["clusterIP"]]
 
 
+def test_a_service_may_have_an_address_of_each_family() -> None:
+    store = Store(service_families=["IPv4", "IPv6"])
+    single = store.create(SERVICE, service())["spec"]
+    dual = change(store, ipFamilyPolicy="PreferDualStack", ipFamilies=None)["spec"]
+    assert (single["ipFamilies"], dual["ipFamilies"]) == (["IPv4"], ["IPv4", "IPv6"])
+    assert dual["clusterIPs"] == [single["clusterIP"], "2001:db8:96::1"]
+    assert change(store, ports=[{"port": 81}])["spec"]["clusterIPs"] == dual["clusterIPs"]
+    other = store.create(SERVICE, service("other", ipFamilyPolicy="PreferDualStack"))["spec"]
+    assert other["clusterIPs"][1] == "2001:db8:96::2"
+    first = Store(service_families=["IPv6"]).create(SERVICE, service(ipFamilyPolicy="PreferDualStack"))["spec"]
+    assert (first["clusterIPs"], first["ipFamilies"]) == (["2001:db8:96::1"], ["IPv6"])
+
+
 def test_an_external_name_has_nothing_of_a_cluster_service(store: Store) -> None:
     spec = change(store, type="ExternalName", externalName="db.example.org")["spec"]
     assert spec.keys() == {"type", "externalName", "sessionAffinity", "ports"}

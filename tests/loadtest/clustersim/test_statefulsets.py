@@ -1,9 +1,11 @@
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 from clustersim import garbage, kubelet, statefulsets
 from clustersim.objects import POD, STATEFULSET, Object
+from clustersim.pods import is_deleting
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
 
@@ -30,6 +32,10 @@ def status(store: Store) -> Any:
 
 def pods(store: Store) -> dict[str, Object]:
     return {pod["metadata"]["name"]: pod for pod in store.list(POD, "default")}
+
+
+def exists(store: Store, name: str) -> bool:
+    return name in pods(store)
 
 
 def address(pod: Object) -> Any:
@@ -79,6 +85,23 @@ async def test_a_changed_template_replaces_the_pods_one_by_one(store: Store) -> 
     ]
     assert (status(store)["observedGeneration"], status(store)["updatedReplicas"]) == (2, 2)
     assert not {address(pod) for pod in before.values()} & {address(pod) for pod in pods(store).values()}
+
+
+@pytest.mark.parametrize(("policy", "ended"), [("OrderedReady", {2}), ("Parallel", {1, 2})])
+async def test_pods_that_linger_hold_up_the_next_one_unless_parallel(policy: str, ended: set[int]) -> None:
+    store = Store()
+    async with running(statefulsets.run(store)):  # no kubelet: no Pod ever ends
+        obj = statefulset(replicas=3, podManagementPolicy=policy)
+        hook = {"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}
+        obj["spec"]["template"]["spec"] |= {"containers": [{"name": "web", **hook}], "nodeName": "node1"}
+        store.create(STATEFULSET, obj)
+        for ordinal in range(3):
+            await until(store, partial(exists, store, f"web-{ordinal}"))
+            ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+            store.merge(POD, "default", f"web-{ordinal}", ready, "status")
+        store.merge(STATEFULSET, "default", "web", {"spec": {"replicas": 1}})
+        await until(store, lambda: status(store).get("observedGeneration") == 2)
+    assert {int(name[-1]) for name, pod in pods(store).items() if is_deleting(pod)} == ended
 
 
 async def test_a_statefulset_that_is_being_deleted_makes_no_pods(store: Store) -> None:

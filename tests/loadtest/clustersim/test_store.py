@@ -5,6 +5,7 @@ from clustersim.objects import (
     CONFIGMAP,
     DEPLOYMENT,
     NAMESPACE,
+    POD,
     PROXYCLASS,
     ROLEBINDING,
     SECRET,
@@ -186,3 +187,27 @@ def test_some_fields_never_change(resource: Resource, content: Object, allowed: 
     store.merge(resource, "default", "a", allowed)
     with pytest.raises(ApiError, match=r"immutable|cannot change"):
         store.merge(resource, "default", "a", refused)
+
+
+HOOKED = {"containers": [{"name": "c", "lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "grace"),
+    [
+        ({**HOOKED, "nodeName": "node1"}, 30),
+        ({**HOOKED, "nodeName": "node1", "terminationGracePeriodSeconds": 360}, 360),
+        (HOOKED, None),
+        ({"containers": [{"name": "c"}], "nodeName": "node1"}, None),
+    ],
+)
+def test_a_pod_that_runs_with_a_hook_has_time_to_end(spec: Object, grace: int | None) -> None:
+    store = Store()
+    store.create(POD, {"metadata": {"name": "a", "namespace": "default"}, "spec": spec})
+    last = store.delete(POD, "default", "a")
+    assert (last["metadata"]["deletionGracePeriodSeconds"] or None) == grace
+    assert (store.find(POD, "default", "a") is None) is (grace is None)
+    if grace:
+        assert store.delete(POD, "default", "a") == last
+        store.delete(POD, "default", "a", grace=0)
+    assert store.find(POD, "default", "a") is None

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.objects import Key, Object, key_of
 from tsoperator.desired.children import Owner
+from tsoperator.desired.egressgroup import ProxyReport
 from tsoperator.desired.plan import Patch
 from tsoperator.desired.replica import ReplicaSecrets
 from tsoperator.desired.secret import (
@@ -18,6 +19,7 @@ from tsoperator.desired.secret import (
     config_patch,
     device_id_of,
     device_of,
+    egress_report_of,
     must_keep_auth_key,
     needs_auth_key,
     proxy_secret,
@@ -365,3 +367,18 @@ def test_the_cache_keeps_when_a_certificate_is_valid_and_no_key(case: Kept) -> N
     assert certificate_of(kept, "web.example.org") == case.certificate
     assert "secret" not in str(kept["data"])
     assert kept["data"] == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "report"),
+    [
+        ({}, None),
+        ({"egress-services": "{"}, None),
+        ({"egress-services": '{"podIPv4":"192.0.2.1"}'}, ProxyReport("192.0.2.1")),
+    ],
+    ids=["nothing", "unreadable", "an address"],
+)
+def test_the_cache_keeps_what_a_proxy_says_that_it_forwards(
+    data: dict[str, str | Object], report: ProxyReport | None
+) -> None:
+    assert egress_report_of(slim(whole_secret("foo-0", data))) == report

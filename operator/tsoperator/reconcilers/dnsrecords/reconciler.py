@@ -30,6 +30,7 @@ from tsoperator.api.objects import (
     labels,
 )
 from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
+from tsoperator.desired.endpoints import BY_SERVICE
 from tsoperator.desired.nameserver import elected
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.records import NamedProxy, record_of
@@ -41,19 +42,10 @@ from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
 from tsoperator.settings import Settings
 
-BY_SERVICE: Final = "service"
-"""The index of EndpointSlices by the name of their Service."""
-
 _AT_ONCE: Final = 500
 """The number of proxies to look at before other tasks get their turn: about 20 ms."""
 
 _PARENTS: Final = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
-
-
-def by_service(endpoint_slice: Object) -> Iterable[str]:
-    """Index EndpointSlices by Service."""
-    name = labels(endpoint_slice).get(LABEL_SERVICE_NAME)
-    return (name,) if name else ()
 
 
 class DNSRecordsReconciler:

@@ -5,7 +5,7 @@ to those of the proxies.
 """
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tsoperator.api.names import (
@@ -17,6 +17,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import INGRESS, Object, annotations, is_deleting, labels, resource_of
 from tsoperator.desired.children import grouped_owner_of
+from tsoperator.desired.endpoints import ready_addresses
 from tsoperator.settings import Settings
 
 
@@ -50,7 +51,7 @@ def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
     if not name:
         return None
     grouped = grouped_owner_of(proxy.service) is not None
-    return Record(name, *in_order(_cluster_ips(proxy.service) if grouped else _ready_addresses(proxy.slices)))
+    return Record(name, *in_order(_cluster_ips(proxy.service) if grouped else ready_addresses(proxy.slices)))
 
 
 def _name(proxy: NamedProxy, settings: Settings) -> str:
@@ -90,22 +91,6 @@ def _cluster_ips(service: Object) -> Sequence[str]:
     spec = service["spec"]
     found: Sequence[str] = spec.get("clusterIPs") or [spec.get("clusterIP", "")]
     return found
-
-
-def _ready_addresses(slices: Iterable[Object]) -> Iterator[str]:
-    for endpoint_slice in slices:
-        for endpoint in endpoint_slice.get("endpoints") or ():
-            if _is_ready(endpoint.get("conditions") or {}):
-                yield from endpoint.get("addresses") or ()
-
-
-def _is_ready(conditions: Object) -> bool:
-    """Tell whether an endpoint is ready by its *conditions*; a condition that is missing counts as good."""
-    return (
-        conditions.get("ready") is not False
-        and conditions.get("serving") is not False
-        and conditions.get("terminating") is not True
-    )
 
 
 def in_order(addresses: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

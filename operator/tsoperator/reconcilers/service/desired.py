@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 from tsoperator.api.conditions import condition, remove_condition, set_condition
 from tsoperator.api.names import (
@@ -31,12 +32,16 @@ from tsoperator.desired.proxy import (
     proxy_problem,
 )
 from tsoperator.desired.tailscaled import ProxyConfig
-from tsoperator.reconcilers.service import egress, exposure, group
+from tsoperator.reconcilers.service import egress, exposure, grouped
+from tsoperator.reconcilers.service.moves import led_to
+from tsoperator.reconcilers.service.places import NOWHERE, Places
 from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
 
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
 """The reasons of the condition, by the effect of a finding about the device."""
+
+_STILL_THERE = 5.0  # s until another look at a deletion that should have ended by a watch event
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,19 @@ class Observed:
     proxy_class: Object | None = None
     tailnet: TailnetView = OWN_TAILNET
     reverts: Reverts = NO_REVERTS
+    places: Places = NOWHERE
+
+
+class Mode(Enum):
+    """What serves a Service, by what it asks for."""
+
+    NOTHING = auto()
+    PROXY = auto()
+    """A proxy of its own."""
+    GROUP = auto()
+    """A ProxyGroup leads its clients to the tailnet."""
+    UNSUPPORTED = auto()
+    """A ProxyGroup is to expose it to the tailnet, which this version can't do."""
 
 
 def owner(key: Key) -> Owner:
@@ -54,10 +72,21 @@ def owner(key: Key) -> Owner:
     return Owner(PARENT_SERVICE, key)
 
 
+def mode_of(service: Object, settings: Settings) -> Mode:
+    """Return what *service* asks for."""
+    exposed = exposure.asks(service, settings)
+    if is_deleting(service) or not (exposed or egress.asks(service)):
+        return Mode.NOTHING
+    if PROXY_GROUP not in annotations(service):
+        return Mode.PROXY
+    if not annotations(service)[PROXY_GROUP]:
+        return Mode.NOTHING
+    return Mode.UNSUPPORTED if exposed else Mode.GROUP
+
+
 def is_leaving(service: Object, settings: Settings) -> bool:
-    """Tell whether *service* asks for no proxy of its own, so that a proxy that was made for it has to go."""
-    asks = egress.asks(service) or exposure.asks(service, settings)
-    return is_deleting(service) or PROXY_GROUP in annotations(service) or not asks
+    """Tell whether *service* asks for nothing, so that what was made for it has to go."""
+    return mode_of(service, settings) is Mode.NOTHING
 
 
 def violations(service: Object, settings: Settings) -> list[str]:
@@ -101,16 +130,23 @@ def tags(service: Object, settings: Settings) -> Sequence[str]:
 
 
 def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the proxy that *service* should have, or the plan for a Service that is leaving or can't have one."""
-    if is_leaving(service, settings):
+    """Return the proxy that *service* should have, or the plan for a Service that needs none or can't have one."""
+    mode = mode_of(service, settings)
+    if mode is Mode.NOTHING:
         return plan_deletion(service, observed)
+    if mode is Mode.GROUP:
+        return _grouped(service, observed, settings)
+    kept = grouped.upkeep(observed.places, settings)
+    if mode is Mode.UNSUPPORTED:
+        return replace(_unsupported(service), steps=kept)
     if wrong := violations(service, settings):
         message = f"unable to provision proxy resources: invalid Service: {', '.join(wrong)}"
         status = not_ready(service, "ProxyInvalid", message)
-        return Plan(status=status, notes=[Note("Warning", "INVALIDSERVICE", message)])
+        return Plan(steps=kept, status=status, notes=[Note("Warning", "INVALIDSERVICE", message)])
     chosen = chosen_class(service, observed.proxy_class, settings.proxy_class)
     if isinstance(chosen, ClassProblem):
-        return Plan() if chosen.is_passing else Plan(status=not_ready(service, chosen.reason, chosen.message))
+        told = None if chosen.is_passing else not_ready(service, chosen.reason, chosen.message)
+        return Plan(steps=kept, status=told)
     exposed = exposure.asks(service, settings)  # takes precedence over egress
     serve_config = exposure.serve_config(service, settings) if exposed else None
     own = owner(key_of(service))
@@ -141,10 +177,16 @@ def plan(
     problem = proxy_problem(wanted, observed.children, keys)
     pending = condition(CONDITION_PROXY_READY, False, "ProxyPending", problem) if problem else None
     if exposure.asks(service, settings):
-        shown = _exposed(service, wanted, made, pending, observed, settings)
+        gone = replace(made, steps=[*made.steps, *grouped.removal(observed.places)])
+        shown = _exposed(service, wanted, gone, pending, observed, settings)
     else:
         ready = pending or condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
-        shown = _pointed(service, wanted.key.name, made, ready, observed.reverts, settings)
+        name = leads_to(service, observed.children, observed.places, settings)
+        moved = grouped.moved_out(service, wanted.key.name, made, observed.places, settings)
+        shown = _pointed(service, name, moved, ready, observed.reverts, settings)
+    if not observed.places.services and shown.status:
+        left = grouped.without_conditions(shown.status["conditions"])
+        shown = replace(shown, status={**shown.status, "conditions": left})
     return with_findings(shown, devices.findings, condition=CONDITION_PROXY_READY, reasons=DEVICE_REASONS)
 
 
@@ -162,6 +204,49 @@ def _exposed(
         status["loadBalancer"] = exposure.load_balancer(service, shown.entries or ())
     policy = exposure.policy_notes(service, made, settings, proxy.tags)
     return replace(made, status=status, notes=[*made.notes, *shown.notes, *policy])
+
+
+def current_place(service: Object, children: Children, places: Places, settings: Settings) -> str:
+    """Return the name of the place where an egress *service* should be served: that of its own proxy, or at a group."""
+    if mode_of(service, settings) is Mode.GROUP:
+        return grouped.place_name(service, places, settings)
+    return own_name(service, children, settings)
+
+
+def own_name(service: Object, children: Children, settings: Settings) -> str:
+    """Return the name of the proxy that *service* has or could have for itself."""
+    return proxy_key(owner(key_of(service)), uid(service), children, settings).name
+
+
+def leads_to(service: Object, children: Children, places: Places, settings: Settings) -> str:
+    """Return the name of the place to which an egress *service* should lead now."""
+    new, old = places.new_and_old(current_place(service, children, places, settings))
+    return led_to(egress.pointed_at(service, settings), new, old)
+
+
+def _grouped(service: Object, observed: Observed, settings: Settings) -> Plan:
+    """Return what a *service* needs that a ProxyGroup serves; its own proxy goes when clients no longer need it."""
+    made = grouped.plan(service, owner(key_of(service)), observed.places, settings)
+    own = observed.places.own
+    if own is None or observed.places.ages.get(own.name, 0.0) < settings.move_grace:
+        return made
+    step = plan_removal(owner(key_of(service)), observed.children)
+    return replace(
+        made,
+        steps=[*made.steps, *step.steps],
+        requeue_after=earliest(made.requeue_after, step.requeue_after),
+        way_out=step.way_out,
+    )
+
+
+def _unsupported(service: Object) -> Plan:
+    message = (
+        f"this version of the operator can't expose a Service by a ProxyGroup: what runs for it stays as it is; remove "
+        f"annotation {PROXY_GROUP} to give it a proxy of its own"
+    )
+    return Plan(
+        status=not_ready(service, "NotSupportedYet", message), notes=[Note("Warning", "NotSupportedYet", message)]
+    )
 
 
 def rewrites(plan: Plan, service: Object) -> bool:
@@ -191,24 +276,31 @@ def _pointed(service: Object, proxy_name: str, made: Plan, ready: Object, revert
 
 
 def plan_deletion(service: Object, observed: Observed) -> Plan:
-    """Return the next step of removing what was made for *service*, except for what a ProxyGroup made for it."""
-    held = has_finalizer(service, FINALIZER)
-    removal = plan_removal(owner(key_of(service)), observed.children) if held else Plan()
-    step = group.without_the_groups(service, observed.children, removal)
+    """Return the next step of removing what was made for *service*.
+
+    The finalizer stays until nothing is left, and no ProxyGroup's ConfigMap has an entry for the Service.
+    """
+    held, places = has_finalizer(service, FINALIZER), observed.places
+    step = plan_removal(owner(key_of(service)), observed.children) if held else Plan()
+    if not places.is_empty:
+        rest = earliest(step.requeue_after, _STILL_THERE)
+        step = replace(step, steps=[*step.steps, *grouped.removal(places)], release="", requeue_after=rest)
     if is_deleting(service):
         return step
     status = service.get("status") or {}
     if exposure.shows(service, proxy_device(observed.children)):
         # This comes before the Secret is deleted, because only the Secret tells that the device shown is ours.
-        return replace(Plan() if removal.release else step, status={**status, "loadBalancer": {}})
-    if "conditions" not in status or (held and not removal.release) or (step.release and group.is_grouped(service)):
-        return step  # the condition goes last: beside a ProxyGroup's annotation it tells that the finalizer is ours
-    left = remove_condition(status["conditions"], CONDITION_PROXY_READY)
+        return replace(Plan() if step.release else step, status={**status, "loadBalancer": {}})
+    if "conditions" not in status or not places.is_empty or (held and not step.release):
+        return step
+    left = grouped.without_conditions(remove_condition(status["conditions"], CONDITION_PROXY_READY))
     return step if left == status["conditions"] else replace(step, status={**status, "conditions": left})
 
 
 def failed(service: Object, refusal: Refusal) -> Plan:
     """Return the plan that says on *service* why nothing could be made for it, and tries again."""
+    if annotations(service).get(PROXY_GROUP) and egress.asks(service):
+        return grouped.failed(service, refusal)
     reason = refusal.reason or "ProxyFailed"
     return Plan(
         status=not_ready(service, reason, refusal.message),

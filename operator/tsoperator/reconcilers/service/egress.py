@@ -110,6 +110,19 @@ def is_rewritten(service: Object, settings: Settings) -> bool:
     return ours and spec.get("type") == "ExternalName"
 
 
+def pointed_at(service: Object, settings: Settings) -> str:
+    """Return the name of the Service in our namespace that *service* points at; empty if it points elsewhere."""
+    name: str = service["spec"].get("externalName", "")
+    domain = _proxies_domain(settings)
+    ours = service["spec"].get("type") == "ExternalName" and name.endswith(domain)
+    return name.removesuffix(domain) if ours else ""
+
+
+def target_ip(service: Object) -> str:
+    """Return the address of the device, as the user wrote it; empty if *service* gives none."""
+    return _target_ip(service)
+
+
 def _proxies_domain(settings: Settings) -> str:
     return f".{settings.namespace}.svc.{settings.cluster_domain}"
 

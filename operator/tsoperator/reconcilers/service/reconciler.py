@@ -6,9 +6,12 @@ from dataclasses import replace
 
 from tsoperator.api.names import PARENT_SERVICE
 from tsoperator.api.objects import (
+    CONFIGMAP,
     DEVICE,
+    ENDPOINTSLICE,
     POD,
     PROXYCLASS,
+    PROXYGROUP,
     SECRET,
     SERVICE,
     SERVICEMONITOR,
@@ -17,15 +20,21 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     key_of,
-    uid,
 )
-from tsoperator.desired.children import is_child, owned_keys
+from tsoperator.desired.children import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
 from tsoperator.desired.classref import class_name
-from tsoperator.desired.proxy import Children, proxy_key
+from tsoperator.desired.egressgroup import by_group, by_serving_group, entry_name, served_service
+from tsoperator.desired.plan import Plan
+from tsoperator.desired.proxy import Children
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
-from tsoperator.reconcilers.service import desired, egress, exposure
+from tsoperator.reconcilers.service import desired, egress, exposure, grouped
+from tsoperator.reconcilers.service.changes import GroupChanges
+from tsoperator.reconcilers.service.desired import Mode
+from tsoperator.reconcilers.service.moves import Timers
+from tsoperator.reconcilers.service.places import FRESH, Places
 from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts, Rewrites
+from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import Result
@@ -33,7 +42,7 @@ from tsoperator.tailnet.tailnet import OWN
 
 
 class ServiceReconciler:
-    """Makes egress Services, exposed Services and their proxies right."""
+    """Makes egress Services, exposed Services, their proxies, and what they have at ProxyGroups right."""
 
     name = "service"
 
@@ -43,12 +52,21 @@ class ServiceReconciler:
         self._proxies = proxies
         self._applier = applier
         self._client = client
+        self._clock = clock
         self._rewrites = Rewrites(clock)
+        self._timers = Timers()
         self._cache = proxies.cache
         self._settings = proxies.settings
+        self._view = PlacesView(self._cache, self._settings)
+        self._changes = GroupChanges(self._cache)
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._keys_of_service,
-            **dict.fromkeys((SECRET, STATEFULSET, POD, SERVICEMONITOR), self._parent_keys),
+            **dict.fromkeys((STATEFULSET, SERVICEMONITOR), self._parent_keys),
+            SECRET: lambda secret: (*self._parent_keys(secret), *self._changes.of_secret(secret)),
+            POD: lambda pod: (*self._parent_keys(pod), *self._changes.of_pod(pod)),
+            ENDPOINTSLICE: self._keys_of_slice,
+            PROXYGROUP: self._changes.of_group,
+            CONFIGMAP: self._changes.of_configmap,
             PROXYCLASS: self._keys_of_class,
             DEVICE: self._keys_of_device,
         }
@@ -57,40 +75,71 @@ class ServiceReconciler:
         """Make the cluster match the Service named *key*."""
         service, owner = self._cache.get(SERVICE, key), desired.owner(key)
         if service is None:
-            self._rewrites.forget(key)
-            return await self._proxies.remove_orphan(SERVICE, owner)
+            return await self._remove_orphan(owner)
         observed = await self._observe(service)  # look
         wanted = desired.wanted(service, observed, self._settings)  # decide ...
         keys = await self._proxies.auth_keys(wanted, observed.children)  # (mint auth keys)
         plan = desired.plan(service, wanted, observed, self._settings, keys)  # ... decide
         stored = await self._applier.act(service, plan, desired.failed)  # act
         if desired.rewrites(plan, service):
-            self._rewrites.rewritten(service)
+            self._rewrites.rewritten(service, self._leads_to(service, observed))
         return await self._proxies.report(owner, stored, plan, desired.failed)  # report
 
     async def _observe(self, service: Object) -> desired.Observed:
-        owner = desired.owner(key_of(service))
+        owner, mode = desired.owner(key_of(service)), desired.mode_of(service, self._settings)
         self._proxies.found(owner)
         children = self._proxies.children(owner)
-        return desired.Observed(
+        observed = desired.Observed(
             children,
             self._proxies.proxy_class(class_name(service, self._settings.proxy_class)),
             self._proxies.tailnet(OWN, owner, children, egress.destination(service)),
-            await self._reverts(service, children),
+            places=self._places(service, owner, mode, children),
         )
+        reverts = await self._reverts(service, observed)
+        return replace(observed, reverts=reverts, places=replace(observed.places, reverts=reverts))
 
-    async def _reverts(self, service: Object, children: Children) -> Reverts:
+    def _places(self, service: Object, owner: Owner, mode: Mode, children: Children) -> Places:
+        """Return what *service* has at ProxyGroups; without anything there, a proxy of its own is no place either."""
+        found = self._view.of(service, owner, wanted=mode is Mode.GROUP)
+        if mode is not Mode.GROUP and not found.services:
+            self._timers.ages(owner.key, (), self._clock())
+            return found
+        name = desired.own_name(service, children, self._settings)
+        found = replace(found, own=self._view.own_place(children, name))
+        facts = {FRESH} if mode is Mode.GROUP and grouped.is_fresh(service) else set()
+        if mode in (Mode.GROUP, Mode.PROXY):
+            current = desired.current_place(service, children, found, self._settings)
+            facts |= {*grouped.abandoned(service, current, found, self._settings)}
+        return replace(found, ages=self._timers.ages(owner.key, facts, self._clock()))
+
+    def _leads_to(self, service: Object, observed: desired.Observed) -> str:
+        return desired.leads_to(service, observed.children, observed.places, self._settings)
+
+    async def _reverts(self, service: Object, observed: desired.Observed) -> Reverts:
         """Return how another writer keeps reverting an egress *service*; a live read, which is rare, tells its name."""
         if desired.is_leaving(service, self._settings) or exposure.asks(service, self._settings):
             self._rewrites.forget(key_of(service))
             return NO_REVERTS
-        name = proxy_key(desired.owner(key_of(service)), uid(service), children, self._settings).name
-        reverts = self._rewrites.look(service, egress.strays(service, name, self._settings))
+        name = self._leads_to(service, observed)
+        reverts = self._rewrites.look(service, egress.strays(service, name, self._settings), name)
         if reverts.who or not reverts.fields:
             return reverts
         who = egress.last_writer(await self._client.get(SERVICE, key_of(service))) or "something"
         self._rewrites.remember_writer(service, who)
         return replace(reverts, who=who)
+
+    async def _remove_orphan(self, owner: Owner) -> Result:
+        """Remove what was made for a Service that vanished without waiting for our finalizer.
+
+        What it has at ProxyGroups goes at once, because nothing is lost by that.
+        """
+        self._rewrites.forget(owner.key)
+        self._view.forget(owner.key)
+        self._timers.ages(owner.key, (), self._clock())
+        places = self._view.made_for(owner)
+        if not places.is_empty and self._cache.sees(SERVICE, owner.key.namespace):
+            await self._applier.apply({}, Plan(steps=grouped.removal(places)))
+        return await self._proxies.remove_orphan(SERVICE, owner)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = proxy_class["metadata"]["name"]
@@ -102,8 +151,25 @@ class ServiceReconciler:
         ]
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a proxy's own Services to its parent, and any other Service to itself."""
-        return self._parent_keys(service) if is_child(service, self._settings.namespace) else (key_of(service),)
+        """Map a proxy's own Services to its parent, and any other Service to itself.
+
+        A Service that has, or asks for, an entry at a ProxyGroup is also mapped to those that ask for the same entry.
+        """
+        is_made = is_child(service, self._settings.namespace)
+        keys = self._parent_keys(service) if is_made else (key_of(service),)
+        groups = by_serving_group(service) if is_made else by_group(service)
+        for group in groups:
+            name = entry_name(served_service(service) if is_made else key_of(service))
+            keys = {*keys, *self._changes.having(group, [name])}
+        return keys
+
+    def _keys_of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
+        """Map the EndpointSlices of a place at a ProxyGroup, and those of a proxy that moves, to the parent."""
+        if grouped_owner_of(endpoint_slice):
+            return self._parent_keys(endpoint_slice)
+        owner = owner_of(endpoint_slice)
+        moves = owner is not None and bool(self._cache.indexed(SERVICE, BY_GROUPED_OWNER, str(owner)))
+        return self._parent_keys(endpoint_slice) if moves else ()
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_SERVICE, self._settings.namespace)

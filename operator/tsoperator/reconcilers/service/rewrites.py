@@ -39,6 +39,7 @@ class _Pointed:
     """A Service that was pointed at its proxy: when, and how often it was reverted since."""
 
     uid: str
+    proxy: str
     version: str
     at: float
     is_reverted: bool = False
@@ -58,10 +59,10 @@ class Rewrites:
         self._clock = clock
         self._pointed: dict[Key, _Pointed] = {}
 
-    def look(self, service: Object, fields: Sequence[str]) -> Reverts:
-        """Return how to react to *service*, whose *fields* don't point at its proxy; they are empty if all do."""
+    def look(self, service: Object, fields: Sequence[str], proxy: str) -> Reverts:
+        """Return how to react to *service*, whose *fields* don't point at its *proxy*; they are empty if all do."""
         known = self._pointed.get(key_of(service))
-        if known is None or known.uid != uid(service):
+        if known is None or (known.uid, known.proxy) != (uid(service), proxy):
             return NO_REVERTS
         now = self._clock()
         lag = known.at + LAG - now if known.version == service["metadata"]["resourceVersion"] else 0.0
@@ -84,12 +85,12 @@ class Rewrites:
         """Remember *who* reverts *service*."""
         self._pointed[key_of(service)].who = who
 
-    def rewritten(self, service: Object) -> None:
-        """Remember that *service*, as it was seen, has been pointed at its proxy now."""
+    def rewritten(self, service: Object, proxy: str) -> None:
+        """Remember that *service*, as it was seen, has been pointed at its *proxy* now."""
         key, version = key_of(service), service["metadata"]["resourceVersion"]
         known = self._pointed.get(key)
-        if known is None or known.uid != uid(service):
-            known = self._pointed[key] = _Pointed(uid(service), version, self._clock())
+        if known is None or (known.uid, known.proxy) != (uid(service), proxy):
+            known = self._pointed[key] = _Pointed(uid(service), proxy, version, self._clock())
         known.version, known.at, known.is_reverted = version, self._clock(), False
 
     def forget(self, key: Key) -> None:

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from tsoperator.api.objects import Key, Resource, key_of
-from tsoperator.reconcilers.unsupported import desired
+from tsoperator.desired import unsupported
+from tsoperator.reconcilers.unsupported.desired import CONDITIONS
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
@@ -25,6 +26,6 @@ class UnsupportedReconciler:
         obj = self._cache.get(self._resource, key)
         if obj is None:
             return DONE
-        plan = desired.plan(obj, desired.CONDITIONS[self._resource])  # decide: there is nothing else to look at
-        stored = await self._applier.act(obj, plan, desired.failed)  # act
-        return await self._applier.report(stored, plan, desired.failed)  # report
+        plan = unsupported.plan_nothing(obj, CONDITIONS[self._resource])  # decide: there is nothing else to look at
+        stored = await self._applier.act(obj, plan, unsupported.failed)  # act
+        return await self._applier.report(stored, plan, unsupported.failed)  # report

@@ -52,7 +52,11 @@ def endpoints(*ips: str, user: Key = USER, ready: bool | None = True, **metadata
     """An EndpointSlice of the ClusterIP Service of *user*."""
     conditions = {} if ready is None else {"ready": ready, "serving": ready, "terminating": False}
     marks = {**_served(user), LABEL_SERVICE_NAME: f"ts-{user.name}"}
-    content = {"endpoints": [{"addresses": [ip], "conditions": conditions} for ip in ips]}
+    content = {
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [ip], "conditions": conditions} for ip in ips],
+        "ports": [{"name": "sql", "port": 10437}, {"name": HEALTH_PORT_NAME, "port": 9002}],
+    }
     return obj(ENDPOINTSLICE, Key(OPERATOR_NAMESPACE, f"ts-{user.name}-ipv4"), content, labels=marks, **metadata)
 
 

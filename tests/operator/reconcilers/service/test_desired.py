@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsoperator.api.names import FINALIZER, PROXY_GROUP
+from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.desired.devices import TailnetView
@@ -435,7 +435,7 @@ def test_every_service_has_a_plan(annotations: dict[str, str], spec: Object) -> 
     service = held(egress_service(annotations, spec=spec))
     plan, wanted = planned(service), desired.wanted(service, NOTHING, SETTINGS)
     if desired.is_leaving(service, SETTINGS):
-        assert bool(plan.release) is (PROXY_GROUP not in annotations)
+        assert plan.release
     elif isinstance(wanted, Plan):
         assert (plan, plan.steps, plan.release) == (wanted, (), "")
     else:

@@ -105,7 +105,6 @@ ENDINGS = {
     "annotation": Ending(exposed(), {"metadata": {"annotations": {EXPOSE: None}}}),
     "annotation of a name": Ending(exposed(external_name=CLOUD), {"metadata": {"annotations": {EXPOSE: "false"}}}),
     "type": Ending(LB, {"spec": {"type": "ClusterIP", "loadBalancerClass": None}}),
-    "group": Ending(LB, {"metadata": {"annotations": {"tailscale.com/proxy-group": "egress"}}}),
     "group of a name": Ending(
         exposed(external_name=CLOUD), {"metadata": {"annotations": {"tailscale.com/proxy-group": ""}}}
     ),
@@ -119,6 +118,16 @@ async def test_a_service_that_is_no_longer_exposed_leaves_nothing(world: World, 
     await world.change(LB, case.patch)
     await world.eventually(lambda: let_go(world))
     assert await world.device_names() == []
+    assert not await world.writes_when_left_alone()
+
+
+async def test_a_service_that_a_group_is_to_expose_keeps_its_proxy_and_says_that_this_has_to_wait(world: World) -> None:
+    await world.apply(LB)
+    await world.joined(LB)
+    await world.annotate(LB, {"tailscale.com/proxy-group": "ingress"})
+    await world.becomes(lambda: world.reason(LB), "NotSupportedYet")
+    assert "remove annotation tailscale.com/proxy-group" in (await world.events(LB))["NotSupportedYet"]
+    assert await balanced(world)
     assert not await world.writes_when_left_alone()
 
 

@@ -9,6 +9,7 @@ from tsoperator.reconcilers.service.rewrites import AT_ONCE, LAG, LONGEST, MEMOR
 from tests.support.objects import egress_service
 
 FIELDS = ("spec.externalName",)
+PROXY = "ts-db-x"
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Fight:
     def seen(self, *fields: str) -> Reverts:
         """Look at a version of the Service that was not seen before."""
         self.version += 1
-        return self.rewrites.look(self.service, fields)
+        return self.rewrites.look(self.service, fields, PROXY)
 
     def set_back(self, after: float = 1.0) -> Reverts:
         """Look at the Service that is set back some seconds *after* it was rewritten."""
@@ -41,7 +42,7 @@ class Fight:
         """Wait for as long as is to be waited, and rewrite the Service."""
         self.now += reverts.wait
         assert self.seen(*FIELDS).wait == 0
-        self.rewrites.rewritten(self.service)
+        self.rewrites.rewritten(self.service, PROXY)
 
     def lose(self, times: int, after: float = 1.0) -> list[float]:
         """Be set back so many *times*; return how long was waited each time from one rewrite to the next."""
@@ -57,7 +58,7 @@ def fight() -> Fight:
     """A Service that was pointed at its proxy just now."""
     begun = Fight()
     assert begun.seen(*FIELDS) == Reverts()
-    begun.rewrites.rewritten(begun.service)
+    begun.rewrites.rewritten(begun.service, PROXY)
     return begun
 
 
@@ -131,11 +132,11 @@ def test_a_writer_who_was_not_there_for_an_hour_is_forgotten() -> None:
 
 def test_a_service_that_looks_as_before_it_was_rewritten_may_be_the_caches_delay() -> None:
     begun = fight()
-    assert begun.rewrites.look(begun.service, FIELDS) == Reverts(wait=LAG)
-    assert begun.rewrites.look(begun.service, ()) == Reverts()
+    assert begun.rewrites.look(begun.service, FIELDS, PROXY) == Reverts(wait=LAG)
+    assert begun.rewrites.look(begun.service, (), PROXY) == Reverts()
     begun.lose(AT_ONCE)
     begun.now += LAG
-    assert begun.rewrites.look(begun.service, FIELDS).fields == FIELDS
+    assert begun.rewrites.look(begun.service, FIELDS, PROXY).fields == FIELDS
 
 
 def test_a_service_that_was_never_pointed_anywhere_is_no_fight() -> None:
@@ -151,5 +152,5 @@ def test_the_fight_ends_with_the_service(end: str) -> None:
         begun.rewrites.forget(key_of(begun.service))
     begun.uid = "other-uid" if end == "made anew" else begun.uid
     assert begun.set_back() == Reverts()
-    begun.rewrites.rewritten(begun.service)
+    begun.rewrites.rewritten(begun.service, PROXY)
     assert begun.lose(AT_ONCE) == [1] * AT_ONCE

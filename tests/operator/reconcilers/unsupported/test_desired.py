@@ -1,50 +1,7 @@
 import pytest
 from tsoperator.api.crds import DEFINITIONS
-from tsoperator.api.objects import PROXYGROUPPOLICY, Object, Resource
-from tsoperator.desired.plan import Note, Plan, Refusal
+from tsoperator.api.objects import PROXYGROUPPOLICY, Resource
 from tsoperator.reconcilers.unsupported import desired
-
-
-def group(**metadata: object) -> Object:
-    """A ProxyGroup with other conditions, as another operator left it."""
-    ready = {"type": "ProxyGroupReady", "status": "True", "reason": "ProxyGroupReady", "message": ""}
-    status = {
-        "conditions": [{"type": "ProxyGroupAvailable", "status": "True"}, ready],
-        "url": "https://api.example.org",
-    }
-    return {"kind": "ProxyGroup", "metadata": {"name": "egress", "generation": 3, **metadata}, "status": status}
-
-
-def test_an_object_is_told_that_nothing_is_done_for_it() -> None:
-    plan = desired.plan(group(), "ProxyGroupReady")
-    assert plan.status is not None
-    other, ready = plan.status["conditions"]
-    assert other == {"type": "ProxyGroupAvailable", "status": "True"}
-    assert (ready["status"], ready["reason"], ready["observedGeneration"]) == ("False", "NotSupportedYet", 3)
-    assert "does nothing for a ProxyGroup" in ready["message"]
-    assert plan.status["url"] == "https://api.example.org"
-    assert plan == Plan(status=plan.status)
-
-
-def test_an_object_that_another_operator_holds_is_told_the_way_out() -> None:
-    others = ["example.org/held", "tailscale.com/finalizer", "tailscale.com/kube-apiserver-finalizer"]
-    leaving = group(deletionTimestamp="2026-01-02T03:04:05Z", finalizers=others)
-    plan = desired.plan(leaving, "ProxyGroupReady")
-    assert plan.status is not None
-    message = plan.status["conditions"][1]["message"]
-    assert "its finalizers tailscale.com/finalizer, tailscale.com/kube-apiserver-finalizer" in message
-    assert "example.org" not in message
-
-
-def test_an_object_that_goes_and_that_no_operator_holds_is_told_as_others_are() -> None:
-    leaving = group(deletionTimestamp="2026-01-02T03:04:05Z", finalizers=["example.org/held"])
-    assert desired.plan(leaving, "ProxyGroupReady") == desired.plan(group(), "ProxyGroupReady")
-
-
-def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
-    refusal = Refusal("no status for you", error=ValueError("403"))
-    notes = [Note("Warning", "NotSupportedYet", "no status for you")]
-    assert desired.failed(group(), refusal) == Plan(notes=notes, error=refusal.error)
 
 
 @pytest.mark.parametrize(

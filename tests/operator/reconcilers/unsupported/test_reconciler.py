@@ -1,14 +1,13 @@
 """Kinds without a reconciler on a cluster: the operator runs, and the state of the world is looked at."""
 
 import pytest
-from tsoperator.api.objects import PEERRELAY, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET, Object, Resource
+from tsoperator.api.objects import PEERRELAY, PROXYGROUPPOLICY, RECORDER, TAILNET, Object, Resource
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS
 
 from tests.support.operator import World
 
 SPECS: dict[Resource, Object] = {
     PEERRELAY: {},
-    PROXYGROUP: {"type": "egress"},
     PROXYGROUPPOLICY: {"egress": ["egress-proxies"]},
     RECORDER: {"enableUI": True},
     TAILNET: {"credentials": {"secretName": "other"}},

@@ -1,0 +1,109 @@
+"""Plays what the proxy image does in a ProxyGroup of type egress: it forwards as its ConfigMap says, and says so."""
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from clustersim.controller import Key
+from clustersim.objects import CONFIGMAP, Object
+from clustersim.proxyconfig import ConfigError
+from clustersim.routing import services_leading_to
+from clustersim.store import Store
+from clustersim.tailnet import Tailnet
+
+CONFIG_DIR = "TS_EGRESS_PROXIES_CONFIG_PATH"
+SERVICES = "egress-services"
+PINGS = "hep-pings"
+_HEALTH_CHECK = "TS_ENABLE_HEALTH_CHECK"
+_LISTENING = "TS_LOCAL_ADDR_PORT"
+_LISTENING_DEFAULT = "[::]:9002"
+_TAG = re.compile(r":v?1\.(\d+)")
+_FIRST_MINOR_WITH_HEADERS = 80
+
+
+class Health:
+    """What the proxy answers at its health port."""
+
+    def __init__(self, container: Object, env: Mapping[str, str], addresses: Mapping[str, str]) -> None:
+        """*addresses* are those of the Pod by header."""
+        listening = env.get(_LISTENING, _LISTENING_DEFAULT).rpartition(":")[2]
+        self._port = listening if env.get(_HEALTH_CHECK) == "true" else ""
+        tag = _TAG.search(container.get("image", ""))
+        is_old = tag is not None and int(tag[1]) < _FIRST_MINOR_WITH_HEADERS
+        self._headers = {} if is_old else {header: address for header, address in addresses.items() if address}
+
+    def answer(self, port: int, has_joined: bool) -> tuple[int, Mapping[str, str]] | None:
+        """Return the HTTP status and the headers that a request at *port* gets; None if nothing listens there.
+
+        Images before 1.80 send no headers.
+        """
+        if str(port) != self._port:
+            return None
+        return (200, self._headers) if has_joined else (503, {})
+
+
+class Egress:
+    """The part of a proxy that forwards to the tailnet."""
+
+    def __init__(self, store: Store, configmap: Key, addresses: Mapping[str, str]) -> None:
+        """*addresses* are those of the Pod, ``podIPv4`` and ``podIPv6``, empty without one."""
+        self._store = store
+        self._configmap = configmap
+        self._addresses = {name: address for name, address in addresses.items() if address}
+
+    def is_configured(self) -> bool:
+        """Tell whether there is a file of what to forward."""
+        return SERVICES in self._files()
+
+    def report(self, tailnet: Tailnet) -> str:
+        """Return the document that says what is forwarded; raises ConfigError for a file that can't be read."""
+        try:
+            services = {name: _in_effect(entry, tailnet) for name, entry in self._services().items()}
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ConfigError(f"{SERVICES} has an entry that can't be read: {error!r}") from error
+        return json.dumps({**self._addresses, "services": services or None}, separators=(",", ":"))
+
+    def is_routed(self) -> bool:
+        """Tell whether the health Services still lead to this Pod, as far as its preStop hook would find out."""
+        try:
+            pings = int(self._files().get(PINGS) or 0)
+            checks = [entry.get("healthCheckEndpoint") or "" for entry in self._services().values()]
+        except (ConfigError, ValueError):
+            return False
+        hosts = (urlsplit(url).hostname for url in checks if url)
+        asked = {Key(namespace, name) for name, namespace, *_ in (host.split(".") for host in hosts if host)}
+        found = (services_leading_to(self._store, address) for address in self._addresses.values())
+        return pings > 0 and any(asked & services for services in found)
+
+    def _services(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads(self._files().get(SERVICES) or "{}")
+        except ValueError as error:
+            raise ConfigError(f"{SERVICES} is not JSON: {error}") from error
+        return found
+
+    def _files(self) -> dict[str, str]:
+        """Return the files that the kubelet makes of the ConfigMap."""
+        found = self._store.find(CONFIGMAP, *self._configmap) or {}
+        binary = {name: b64decode(text).decode(errors="replace") for name, text in _section(found, "binaryData")}
+        return binary | dict(_section(found, "data"))
+
+
+def _section(configmap: Object, name: str) -> list[tuple[str, str]]:
+    return list((configmap.get(name) or {}).items())
+
+
+def _in_effect(entry: Object, tailnet: Tailnet) -> Object:
+    target = entry["tailnetTarget"]
+    return {"ports": entry["ports"], "tailnetTargetIPs": _resolve(target, tailnet), "tailnetTarget": target}
+
+
+def _resolve(target: Object, tailnet: Tailnet) -> list[str] | None:
+    """Return the addresses that *target* leads to; None for a name that the tailnet doesn't know."""
+    if target["ip"]:
+        return [target["ip"]]
+    device = tailnet.named(target["fqdn"].rstrip(".").lower())
+    return None if device is None else list(device.addresses)

@@ -1,0 +1,56 @@
+"""An HTTP proxy into the simulated cluster: with it, a program outside reaches the health ports behind Services.
+
+A request for ``http://SERVICE.NAMESPACE.svc.DOMAIN:PORT/healthz`` is answered as by one of the Service's Pods, chosen
+at random. Where a Service leads nowhere the connection is cut, as a node's kube-proxy refuses it.
+"""
+
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from clustersim.controller import Key
+from clustersim.routing import backends
+from clustersim.store import Store
+
+PATH = "/healthz"
+_SHUTDOWN_SECONDS = 0.1
+
+Answer = tuple[int, Mapping[str, str]]
+"""An HTTP status, and headers."""
+
+
+class HealthProxy:
+    """Forwards requests to Pods; *ask* gives the answer of the Pod with an address at a port, None for no answer."""
+
+    def __init__(self, store: Store, ask: Callable[[str, int], Answer | None], seed: int = 0) -> None:
+        self._store = store
+        self._ask = ask
+        self._random = random.Random(seed)  # noqa: S311  a choice that a test can repeat
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncIterator[str]:
+        """Listen on loopback while the context lasts and return the URL of the proxy."""
+        application = web.Application()
+        application.router.add_get("/{path:.*}", self._answer)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            await runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        name, namespace, *_ = [*(request.url.host or "").split("."), ""]
+        found = backends(self._store, Key(namespace, name), request.url.port or 80)
+        answer = self._ask(*self._random.choice(found)) if found else None
+        if answer is None:
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=502)
+        status, headers = answer
+        if request.path != PATH:
+            return web.Response(status=404)
+        return web.Response(status=status, headers=headers, text="ok" if status == 200 else "")

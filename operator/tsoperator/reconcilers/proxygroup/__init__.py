@@ -1,0 +1,1 @@
+"""ProxyGroups: proxies that share their work."""

@@ -1,0 +1,125 @@
+"""The egress ConfigMap of a ProxyGroup: what its proxies are to forward (proxygroup-family.md 5.7, 6.5).
+
+It is computed whole from the ClusterIP Services of the group's egress Services, and nobody else writes it.
+"""
+
+import base64
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, EGRESS_PINGS, EGRESS_SERVICES
+from tsoperator.api.objects import CONFIGMAP, Object, annotations, is_deleting, key_of
+from tsoperator.desired.children import first
+from tsoperator.desired.egressgroup import (
+    Entry,
+    entries_of,
+    entry_name,
+    entry_of,
+    render_entries,
+    served_service,
+)
+from tsoperator.desired.plan import Creation, Patch, Step
+from tsoperator.reconcilers.proxygroup.children import metadata_patch
+
+SIZE_MAX: Final = 900 * 1024
+"""How many characters the entries may have, as they are stored: the API server takes a ConfigMap of 1 MiB."""
+
+_PINGS: Final = 3  # requests by which a leaving proxy sees that it gets none, for each replica
+_NOTHING: Final = len("{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The entries of a ConfigMap by name, and how many more it has no room for.
+
+    *document* is how they are stored; it is empty if they are there already.
+    """
+
+    chosen: Mapping[str, Entry]
+    document: str = ""
+    left_out: int = 0
+
+
+def entries(services: Iterable[Object], live: Object | None, cluster_domain: str) -> Entries:
+    """Return the entries for the ClusterIP *services* of a group, whose ConfigMap is *live* now.
+
+    If a Service doesn't say where it leads, its entry stays as it is. If the entries don't all fit, those that are
+    there stay, and the newest Services have none.
+    """
+    there = entries_of(live)
+    by_name: dict[str, list[Object]] = {}
+    for each in services:
+        if not is_deleting(each):
+            by_name.setdefault(entry_name(served_service(each)), []).append(each)
+    found: dict[str, Entry] = {}
+    for name, candidates in by_name.items():
+        entry = entry_of(first(candidates) or candidates[0], cluster_domain) or there.get(name)
+        if entry is not None:
+            found[name] = entry
+    if found == there:
+        return Entries(found)
+    document = render_entries(found)
+    return Entries(found, document) if len(document) <= SIZE_MAX else _fitting(found, there, by_name)
+
+
+def configmap_steps(wanted: Object, live: Object | None, found: Entries, replicas: int | None) -> list[Step]:
+    """Return the step that makes the ConfigMap right, if it isn't.
+
+    *wanted* has the metadata that it should have. *replicas* is how many proxies the group should have; without it the
+    number of their requests stays as it is.
+    """
+    if live is not None and is_deleting(live):
+        return []  # the end of its deletion queues the group again
+    pings = {} if replicas is None else {EGRESS_PINGS: _encoded(str(_PINGS * replicas))}
+    if live is None:
+        data = pings | ({EGRESS_SERVICES: found.document} if found.document else {})
+        return [Creation({**wanted, "binaryData": data})]
+    stored = live.get("binaryData") or {}
+    data = {name: value for name, value in pings.items() if stored.get(name) != value}
+    if found.document:
+        data[EGRESS_SERVICES] = found.document
+    metadata = metadata_patch(live, wanted)
+    noted = annotations(live).get(ANNOTATION_EGRESS_LEFT_OUT)
+    left_out = str(found.left_out) if found.left_out else None
+    if noted != left_out:
+        metadata["annotations"] = {ANNOTATION_EGRESS_LEFT_OUT: left_out}
+    body = ({"metadata": metadata} if metadata else {}) | ({"binaryData": data} if data else {})
+    return [Patch(CONFIGMAP, key_of(live), body)] if body else []
+
+
+def _fitting(
+    found: Mapping[str, Entry], there: Mapping[str, Entry], services: Mapping[str, Sequence[Object]]
+) -> Entries:
+    """Return those of the entries *found* that fit beside those that are *there*, for the oldest *services*."""
+    chosen = {name: there[name] for name in found if name in there}
+    size = _NOTHING + sum(_size(name, entry) for name, entry in chosen.items())
+    left_out = 0
+
+    def age(name: str) -> tuple[bool, str, str]:
+        created = min(each["metadata"].get("creationTimestamp", "") for each in services[name])
+        return name not in there, created, name
+
+    for name in sorted(found, key=age):
+        if chosen.get(name) == found[name]:
+            continue
+        more = _size(name, found[name]) - (_size(name, chosen[name]) if name in chosen else 0)
+        if more > 0 and _encoded_size(size + more) > SIZE_MAX:
+            left_out += 1
+        else:
+            chosen[name] = found[name]
+            size += more
+    return Entries(chosen, "" if chosen == there else render_entries(chosen), left_out)
+
+
+def _size(name: str, entry: Entry) -> int:
+    """Return how many bytes *entry* adds to the document; for the comma one too many in the first one."""
+    return len(base64.b64decode(render_entries({name: entry}))) - _NOTHING + 1
+
+
+def _encoded_size(size: int) -> int:
+    return (size + 2) // 3 * 4
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

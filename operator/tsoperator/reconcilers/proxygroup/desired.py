@@ -1,0 +1,295 @@
+"""Decides what a ProxyGroup of type egress needs (proxygroup-family.md 5)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from tsoperator.api.images import image_name
+from tsoperator.api.names import CONDITION_PROXYGROUP_READY, FINALIZER
+from tsoperator.api.objects import SECRET, SERVICE, Key, Object, has_finalizer, is_deleting, key_of, resource_of
+from tsoperator.api.rules import dns_label_error
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
+from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
+from tsoperator.desired.children import in_the_way, is_anothers
+from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.desired.devices import OWN_TAILNET, TailnetView
+from tsoperator.desired.egressgroup import DEFAULT_REPLICAS, config_name, group_owner
+from tsoperator.desired.findings import Effect, with_findings
+from tsoperator.desired.login import NO_KEYS, Keys
+from tsoperator.desired.metrics import metrics_objects
+from tsoperator.desired.plan import Child, DeleteDevice, Deletion, Note, Plan, Refusal, Step, earliest
+from tsoperator.desired.proxy import (
+    Children,
+    Proxy,
+    device_deletions,
+    leftovers,
+    plan_removal,
+    proxy_devices,
+    proxy_notes,
+    proxy_problem,
+    unwanted,
+    way_out,
+)
+from tsoperator.desired.proxypod import egress_group
+from tsoperator.desired.tailscaled import ProxyConfig
+from tsoperator.reconcilers.proxygroup.children import (
+    CONFIG_SUFFIX,
+    account,
+    configmap,
+    group_child,
+    secret_steps,
+)
+from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
+from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
+from tsoperator.reconcilers.proxygroup.status import CREATING, Problem, running_devices, status
+from tsoperator.settings import Settings
+
+INVALID: Final = "ProxyGroupInvalid"
+FAILED: Final = "ProxyGroupCreationFailed"
+NO_TAILNET: Final = "ProxyGroupTailnetUnavailable"
+DEVICE_REASONS: Final = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
+"""The reasons of the condition, by the effect of a finding about a device."""
+
+OTHER_TYPES: Final = ("ingress", "kube-apiserver")
+"""The types for which nothing is done yet."""
+
+_RESERVED: Final = "kube-apiserver-auth-proxy"  # the ServiceAccount of groups of another type
+_OTHER_IMAGE: Final = "k8s-proxy"
+_NAME_MAX: Final = 63 - len(config_name(""))  # a volume has the name of the ConfigMap, which must be a DNS label
+_NO_DRAIN: Final = Note(
+    "Warning",
+    "NoGracefulShutdown",
+    "its ProxyClass sets TS_LOCAL_ADDR_PORT, so a proxy that is about to stop can't wait until its connections are led "
+    "elsewhere: leave this variable out of the class, and Pods come and go without a gap",
+)
+_FREED: Final = 60.0  # s until another look at a name that somebody else's object has
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a ProxyGroup's plan depends on besides the ProxyGroup.
+
+    The Secrets among its *children* are in the order of their ordinals, and a state Secret comes before the config
+    Secret of the same replica. *named* are all objects that have a name which a child should have. *services* are the
+    ClusterIP Services of the egress Services that name the group.
+    """
+
+    children: Children
+    named: Sequence[Object] = ()
+    configmap: Object | None = None
+    services: Sequence[Object] = ()
+    proxy_class: Object | None = None
+    tailnet: TailnetView = OWN_TAILNET
+
+
+def group_type(group: Object) -> str:
+    """Return the type of a ProxyGroup that need not be valid."""
+    return str(_spec(group).get("type"))
+
+
+def class_name(group: Object, settings: Settings) -> str:
+    """Return the ProxyClass that a ProxyGroup names, or the default; empty for none."""
+    return _text(group, "proxyClass") or settings.proxy_class
+
+
+def tailnet_name(group: Object) -> str:
+    """Return the Tailnet that a ProxyGroup names; empty for the operator's own."""
+    return _text(group, "tailnet")
+
+
+def replica_count(group: Object) -> int:
+    """Return how many proxies a ProxyGroup, which need not be valid, should have."""
+    count = _spec(group).get("replicas")
+    return count if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
+
+
+def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[str]:
+    """Return what is wrong with *group*; each violation says how to fix it (5.2)."""
+    name, found = group.metadata.name, []
+    if len(name) > _NAME_MAX or dns_label_error(name):
+        found.append(
+            f"its name must be a DNS label of at most {_NAME_MAX} characters, because its objects are named after it: "
+            "make it anew with another"
+        )
+    if name == _RESERVED:
+        found.append(f"the name {_RESERVED} is that of a ServiceAccount of other groups: make it anew with another")
+    pod = proxy_class.stateful_set.pod if proxy_class and proxy_class.stateful_set else None
+    container = pod.tailscale_container if pod else None
+    if container is not None and container.image and image_name(container.image) == _OTHER_IMAGE:
+        found.append(
+            f"its ProxyClass has the image {container.image}, which can't forward traffic to the tailnet: leave "
+            "tailscaleContainer.image out of the class, or name another class"
+        )
+    return found
+
+
+def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Plan:
+    """Return the proxies that *group* should have.
+
+    Return a plan instead if the group is being deleted, or if its proxies can't be made: then running proxies stay as
+    they are.
+    """
+    if is_deleting(group):
+        return plan_deletion(group, observed)
+    parsed = ProxyGroup.parse(group)
+    if isinstance(parsed, Invalid):
+        return _refused(group, observed, settings, Problem(INVALID, f"this ProxyGroup is invalid: {parsed.message}"))
+    if refusal := observed.tailnet.refusal:
+        return _refused(group, observed, settings, Problem(NO_TAILNET, refusal.message))
+    chosen = _chosen_class(group, observed.proxy_class, settings)
+    if isinstance(chosen, ClassProblem):
+        refused = _refused(group, observed, settings, Problem(chosen.reason, chosen.message))
+        return replace(refused, status=None) if chosen.is_passing else refused
+    if wrong := violations(parsed, chosen):
+        return _refused(group, observed, settings, Problem(INVALID, f"this ProxyGroup is invalid: {'; '.join(wrong)}"))
+    proxy = _proxy(parsed, chosen, observed, settings)
+    strangers = [each for each in observed.named if is_anothers(each, proxy.owner)]
+    if strangers:
+        refused = _refused(group, observed, settings, Problem(FAILED, in_the_way(strangers[0])))
+        return replace(refused, requeue_after=_FREED)
+    return proxy
+
+
+def plan(
+    group: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
+) -> Plan:
+    """Return what *group* needs; *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas."""
+    if isinstance(wanted, Plan):
+        return wanted
+    if isinstance(keys, Refusal):
+        return failed(observed, group, keys)
+    devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
+    problem = proxy_problem(wanted, observed.children, keys)
+    complete = replace(
+        _plan_group(wanted, observed, settings, keys),
+        status=_status(group, observed, Problem(CREATING, problem) if problem else None),
+    )
+    complete = replace(complete, steps=[*devices.before, *complete.steps, *devices.after])
+    return with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
+
+
+def plan_deletion(group: Object, observed: Observed) -> Plan:
+    """Return the next step of removing what was made for *group*. The garbage collector removes what is not named."""
+    if not has_finalizer(group, FINALIZER):
+        return Plan()
+    step = plan_removal(group_owner(key_of(group).name), observed.children, observed.tailnet.name)
+    refusal = observed.tailnet.refusal
+    if refusal is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
+        return step
+    words = f"{refusal.message}: delete this ProxyGroup's devices there, then its Secrets, and it will go"
+    return _told(group, observed, Problem(NO_TAILNET, words))
+
+
+def failed(observed: Observed, group: Object, refusal: Refusal) -> Plan:
+    """Return the plan that says on *group* why something could not be made for it, and tries again."""
+    problem = Problem(refusal.reason or FAILED, refusal.message)
+    return replace(_told(group, observed, problem), error=refusal.error)
+
+
+def _proxy(group: ProxyGroup, chosen: ProxyClassSpec | None, observed: Observed, settings: Settings) -> Proxy:
+    name = group.metadata.name
+    return Proxy(
+        owner=group_owner(name),
+        parent_uid=group.metadata.uid,
+        key=Key(settings.namespace, name),
+        pod=egress_group(),
+        config=ProxyConfig(
+            hostname=name,
+            server_url=observed.tailnet.login_url,
+            accept_routes=accepts_routes(chosen),
+            in_group=True,
+        ),
+        tags=group.spec.tags or settings.proxy_tags,
+        tailnet=observed.tailnet.name,
+        replica_count=group.spec.replicas,
+        hostname_prefix=group.spec.hostname_prefix or name,
+        proxy_class=chosen,
+        notes=[_NO_DRAIN] if moves_health_port(chosen) else [],
+        config_suffix=CONFIG_SUFFIX,
+    )
+
+
+def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys) -> Plan:
+    """Return what brings the children of a group up to date, in the order in which they need each other.
+
+    The account comes first: if somebody else has its name, nothing else is made.
+    """
+    children = observed.children
+    live = next(iter(children.statefulsets), None)
+    left = leftovers(proxy, children, live)
+    ordinals = {ordinal for each in children.secrets if (ordinal := proxy.ordinal_of(each)) is not None}
+    measured = _metrics(proxy, children)
+    metrics_service = next((each for each in children.metrics if resource_of(each) == SERVICE), None)
+    statefulset = group_statefulset(proxy, settings, live, children.pods, metrics_service)
+    found = entries(observed.services, observed.configmap, settings.cluster_domain)
+    return Plan(
+        hold=FINALIZER,
+        steps=[
+            *map(Child, account(proxy, ordinals | {*range(proxy.replica_count)})),
+            *secret_steps(proxy, children, keys),
+            *configmap_steps(configmap(proxy), observed.configmap, found, proxy.replica_count),
+            *([Child(statefulset)] if statefulset else []),
+            *map(Child, measured),
+            *device_deletions(proxy.owner, left.gone, proxy.tailnet),
+            *unwanted(children.metrics, measured),
+            *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone),
+        ],
+        notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
+        requeue_after=earliest(left.requeue_after, keys.requeue_after),
+        way_out=way_out(left.gone),
+    )
+
+
+def _metrics(proxy: Proxy, children: Children) -> list[Object]:
+    """Return the metrics Service, which the group owns, and the ServiceMonitor, which the Service owns."""
+    given = proxy.proxy_class.metrics if proxy.proxy_class else None
+    made = metrics_objects(proxy.key, proxy.owner, proxy.pod, given, children.metrics)
+    for each in made:
+        if resource_of(each) == SERVICE:
+            owned = group_child(proxy, SERVICE, key_of(each).name)["metadata"]["ownerReferences"]
+            each["metadata"]["ownerReferences"] = owned
+    return made
+
+
+def _refused(group: Object, observed: Observed, settings: Settings, problem: Problem) -> Plan:
+    """Return the plan that says what is wrong with *group*. What runs goes on, and serves what Services ask for."""
+    steps: list[Step] = []
+    if observed.configmap is not None and not is_anothers(observed.configmap, group_owner(key_of(group).name)):
+        found = entries(observed.services, observed.configmap, settings.cluster_domain)
+        steps = configmap_steps(observed.configmap, observed.configmap, found, None)
+    return replace(_told(group, observed, problem), steps=steps)
+
+
+def _told(group: Object, observed: Observed, problem: Problem) -> Plan:
+    """Return the plan that reports *problem*, and does nothing else."""
+    notes = [Note("Warning", problem.reason, problem.message)] if problem.reason != CREATING else []
+    return Plan(status=_status(group, observed, problem), notes=notes)
+
+
+def _status(group: Object, observed: Observed, problem: Problem | None) -> Object:
+    states = [each for each in observed.children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX)]
+    return status(group, running_devices(states, observed.children.pods), replica_count(group), problem)
+
+
+def _chosen_class(
+    group: Object, proxy_class: Object | None, settings: Settings
+) -> ProxyClassSpec | ClassProblem | None:
+    """Return what the class of a group says, or why it can't be used. A group that waits for one is being created."""
+    name = class_name(group, settings)
+    if name and proxy_class is None:
+        other = "change spec.proxyClass" if _text(group, "proxyClass") else "unset the operator's PROXY_DEFAULT_CLASS"
+        return ClassProblem(CREATING, f"ProxyClass {name!r} does not exist: create it, or {other}")
+    # Labels and annotations, by which other kinds name their class, mean nothing on a ProxyGroup.
+    chosen = chosen_class({"metadata": {}}, proxy_class, default=name)
+    return replace(chosen, reason=CREATING) if isinstance(chosen, ClassProblem) else chosen
+
+
+def _spec(group: Object) -> Mapping[str, Any]:
+    spec = group.get("spec")
+    return spec if isinstance(spec, Mapping) else {}
+
+
+def _text(group: Object, field: str) -> str:
+    value = _spec(group).get(field)
+    return value if isinstance(value, str) else ""

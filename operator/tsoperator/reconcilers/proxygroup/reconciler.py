@@ -1,0 +1,139 @@
+"""Looks, decides, acts and reports for one ProxyGroup at a time."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from tsoperator.api.names import CONDITION_PROXYGROUP_READY, PARENT_PROXYGROUP
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DEVICE,
+    POD,
+    PROXYCLASS,
+    PROXYGROUP,
+    ROLE,
+    ROLEBINDING,
+    SECRET,
+    SERVICE,
+    SERVICEACCOUNT,
+    SERVICEMONITOR,
+    STATEFULSET,
+    TAILNET,
+    Key,
+    Object,
+    Resource,
+    key_of,
+)
+from tsoperator.desired import unsupported
+from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys
+from tsoperator.desired.egressgroup import BY_SERVING_GROUP, by_serving_group, config_name, group_owner
+from tsoperator.desired.proxy import Children
+from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxygroup import desired
+from tsoperator.reconcilers.proxygroup.children import CONFIG_SUFFIX, in_order
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.result import DONE, Result
+
+
+class ProxyGroupReconciler:
+    """Makes ProxyGroups and their proxies right, and alone writes their ConfigMaps."""
+
+    name = "proxygroup"
+
+    def __init__(self, proxies: Proxies, applier: Applier) -> None:
+        self._proxies = proxies
+        self._applier = applier
+        self._cache = proxies.cache
+        self._settings = proxies.settings
+        owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
+        self.watches: Mapping[Resource, Mapper] = {
+            PROXYGROUP: lambda group: (key_of(group),),
+            **dict.fromkeys(owned, self._parent_keys),
+            SERVICE: self._keys_of_service,
+            PROXYCLASS: self._keys_of_class,
+            TAILNET: self._keys_of_tailnet,
+            DEVICE: lambda device: proxies.parents_of_device(device, PARENT_PROXYGROUP),
+        }
+
+    async def reconcile(self, key: Key) -> Result:
+        """Make the cluster match the ProxyGroup named *key*."""
+        group, owner = self._cache.get(PROXYGROUP, key), group_owner(key.name)
+        if group is None:
+            self._proxies.forget(owner)  # the garbage collector removes what it owned
+            return DONE
+        if desired.group_type(group) in desired.OTHER_TYPES:
+            return await self._do_nothing(group)
+        observed = self._observe(group)  # look
+        wanted = desired.wanted(group, observed, self._settings)  # decide ...
+        keys = await self._proxies.auth_keys(wanted, observed.children)  # (mint auth keys)
+        plan = desired.plan(group, wanted, observed, self._settings, keys)  # ... decide
+        failed = partial(desired.failed, observed)
+        stored = await self._applier.act(group, plan, failed)  # act
+        return await self._proxies.report(owner, stored, plan, failed)  # report
+
+    async def _do_nothing(self, group: Object) -> Result:
+        """Say that nothing is done for a group of this type."""
+        kind = f"ProxyGroup of type {desired.group_type(group)}"
+        plan = unsupported.plan_nothing(group, CONDITION_PROXYGROUP_READY, kind)
+        stored = await self._applier.act(group, plan, unsupported.failed)
+        return await self._applier.report(stored, plan, unsupported.failed)
+
+    def _observe(self, group: Object) -> desired.Observed:
+        name = key_of(group).name
+        owner = group_owner(name)
+        named = self._named(name, desired.replica_count(group))
+        children = self._children(name, named)
+        return desired.Observed(
+            children,
+            named,
+            self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(name))),
+            self._cache.indexed(SERVICE, BY_SERVING_GROUP, name),
+            self._proxies.proxy_class(desired.class_name(group, self._settings)),
+            self._proxies.tailnet(desired.tailnet_name(group), owner, children),
+        )
+
+    def _named(self, name: str, replicas: int) -> list[Object]:
+        """Return the objects that have the names of children of the group called *name*, whoever they belong to."""
+        secrets = [f"{name}-{ordinal}{suffix}" for ordinal in range(replicas) for suffix in ("", CONFIG_SUFFIX)]
+        wanted = [
+            *((resource, name) for resource in (SERVICEACCOUNT, ROLE, ROLEBINDING, STATEFULSET)),
+            *((SECRET, secret) for secret in secrets),
+            (CONFIGMAP, config_name(name)),
+            (SERVICE, f"{name}-metrics"),
+        ]
+        found = (self._cache.get(resource, Key(self._settings.namespace, each)) for resource, each in wanted)
+        return [each for each in found if each is not None]
+
+    def _children(self, name: str, named: Iterable[Object]) -> Children:
+        """Return the children of the group called *name*: those that are *named* so, and those of other ordinals."""
+        owner = group_owner(name)
+        labelled = self._cache.indexed(SECRET, BY_OWNER, str(owner))
+        ours = [each for each in [*labelled, *named] if not is_anothers(each, owner)]
+        secrets = {key_of(each): each for each in ours if each["kind"] == SECRET.kind}
+        kinds = (SERVICE, SERVICEMONITOR)
+        metrics = [each for kind in kinds for each in self._cache.indexed(kind, BY_METRICS_OWNER, str(owner))]
+        pods = self._cache.indexed(POD, BY_OWNER, str(owner))
+        return Children(
+            statefulsets=[each for each in ours if each["kind"] == STATEFULSET.kind],
+            secrets=in_order(secrets.values(), name),
+            pods=in_order(pods, name),
+            metrics=metrics,
+        )
+
+    def _parent_keys(self, child: Object) -> Iterable[Key]:
+        return owned_keys(child, PARENT_PROXYGROUP, self._settings.namespace)
+
+    def _keys_of_service(self, service: Object) -> Iterable[Key]:
+        """Map a metrics Service, or the ClusterIP Service of an egress Service, to its group."""
+        if key_of(service).namespace != self._settings.namespace:
+            return ()
+        return [*self._parent_keys(service), *(Key("", name) for name in by_serving_group(service))]
+
+    def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
+        name = key_of(proxy_class).name
+        groups = self._cache.all(PROXYGROUP)
+        return [key_of(each) for each in groups if desired.class_name(each, self._settings) == name]
+
+    def _keys_of_tailnet(self, tailnet: Object) -> Iterable[Key]:
+        name = key_of(tailnet).name
+        return [key_of(each) for each in self._cache.all(PROXYGROUP) if desired.tailnet_name(each) == name]

@@ -1,0 +1,150 @@
+"""The StatefulSet that runs the proxies of a ProxyGroup (proxygroup-family.md 5.8)."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tsoperator.api.names import ANNOTATION_DIGEST, EGRESS_GATE, HEALTH_PORT, PROXY_CONTAINER
+from tsoperator.api.objects import STATEFULSET, Object, annotations
+from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
+from tsoperator.desired.egressgroup import config_name
+from tsoperator.desired.families import pods_have_ipv6
+from tsoperator.desired.given import without_given
+from tsoperator.desired.overlay import has_endpoints, overlaid
+from tsoperator.desired.plan import contains, digest_of
+from tsoperator.desired.proxy import Proxy
+from tsoperator.desired.proxypod import EGRESS_CONFIGS
+from tsoperator.desired.statefulset import (
+    CONFIGS,
+    PRIVILEGED,
+    RESOURCES,
+    config_mounts,
+    config_volumes,
+    from_field,
+    sysctler,
+    variable,
+)
+from tsoperator.reconcilers.proxygroup.children import group_child
+from tsoperator.settings import Settings
+
+_DRAIN: Final = 360  # s for a proxy to see that no connection comes any more, before it is stopped
+_SHORT: Final = 10
+_DRAIN_PATH: Final = "/internal-egress-services-preshutdown"
+_LOCAL_ADDRESS: Final = "TS_LOCAL_ADDR_PORT"
+_GRACE: Final = "terminationGracePeriodSeconds"
+_OURS: Final = (_GRACE, "readinessGates")  # fields of Pods that not all Go operators set
+
+
+def group_statefulset(
+    proxy: Proxy, settings: Settings, live: Object | None, pods: Sequence[Object], metrics: Object | None
+) -> Object | None:
+    """Return the StatefulSet of a group; None until the address family is known at which its Pods should listen.
+
+    *live* is the one that is there, and *metrics* is the metrics Service.
+    """
+    drains = not moves_health_port(proxy.proxy_class)
+    made = _statefulset(proxy, settings, live, drains=drains)
+    if proxy.proxy_class is not None:
+        service = metrics or (None if _is_measured(proxy.proxy_class) else {"spec": {}})
+        ipv6 = pods_have_ipv6(pods, live, service)
+        if ipv6 is None and has_endpoints(proxy.proxy_class, proxy.pod):
+            return None
+        made = overlaid(made, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6))
+    old = _as_of_the_go_operator(made)
+    return old if drains and live is not None and _is_the_go_operators(live, old) else made
+
+
+def _statefulset(proxy: Proxy, settings: Settings, live: Object | None, *, drains: bool) -> Object:
+    labels = proxy.owner.labels
+    metadata = {
+        "name": proxy.key.name,
+        "namespace": proxy.key.namespace,
+        "labels": labels,
+        "deletionGracePeriodSeconds": _DRAIN if drains else _SHORT,  # without effect, but existing Pods have it
+    }
+    spec = {
+        "replicas": proxy.replica_count,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": metadata, "spec": _pod_spec(proxy, settings, live, drains=drains)},
+    }
+    return group_child(proxy, STATEFULSET, proxy.key.name, {"spec": spec})
+
+
+def _pod_spec(proxy: Proxy, settings: Settings, live: Object | None, *, drains: bool) -> Object:
+    name = config_name(proxy.key.name)
+    container: Object = {
+        "name": PROXY_CONTAINER,
+        "image": settings.proxy_image,
+        "imagePullPolicy": "Always",
+        "env": _environment(proxy, settings),
+        "resources": RESOURCES,
+        "securityContext": PRIVILEGED,
+        "volumeMounts": [
+            *config_mounts(proxy.replicas),
+            {"name": name, "mountPath": EGRESS_CONFIGS, "readOnly": True},
+        ],
+    }
+    spec: Object = {
+        "serviceAccountName": proxy.key.name,
+        "initContainers": [sysctler(settings, live)],
+        "containers": [container],
+        "volumes": [*config_volumes(proxy.replicas), {"name": name, "configMap": {"name": name}}],
+    }
+    if drains:
+        container["lifecycle"] = {"preStop": {"httpGet": {"path": _DRAIN_PATH, "port": HEALTH_PORT}}}
+        spec["readinessGates"] = [{"conditionType": EGRESS_GATE}]
+        spec[_GRACE] = _DRAIN
+    return spec
+
+
+def _environment(proxy: Proxy, settings: Settings) -> list[Object]:
+    firewall = {"TS_DEBUG_FIREWALL_MODE": settings.firewall_mode} if settings.firewall_mode else {}
+    of_this_type = {
+        **firewall,
+        **proxy.pod.target,
+        "TS_INTERNAL_APP": proxy.pod.app,
+        "TS_ENABLE_HEALTH_CHECK": "true",
+    }
+    return [
+        variable("TS_USERSPACE", "false"),
+        from_field("POD_IP", "status.podIP"),
+        from_field("POD_NAME", "metadata.name"),
+        from_field("POD_UID", "metadata.uid"),
+        from_field("POD_IPS", "status.podIPs"),
+        variable("TS_KUBE_SECRET", "$(POD_NAME)"),
+        variable("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
+        variable("TS_STATE", "kube:$(POD_NAME)"),
+        variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{CONFIGS}/$(POD_NAME)"),
+        *(variable(name, value) for name, value in of_this_type.items()),
+    ]
+
+
+def moves_health_port(proxy_class: ProxyClassSpec | None) -> bool:
+    """Tell whether a class moves the port at which a proxy is told that it is about to be stopped."""
+    pod = proxy_class.stateful_set.pod if proxy_class and proxy_class.stateful_set else None
+    container = pod.tailscale_container if pod else None
+    return container is not None and any(each.name == _LOCAL_ADDRESS for each in container.env)
+
+
+def _is_measured(proxy_class: ProxyClassSpec) -> bool:
+    return proxy_class.metrics is not None and proxy_class.metrics.enable
+
+
+def _as_of_the_go_operator(statefulset: Object) -> Object:
+    """Return *statefulset* as some Go operators make it: its Pods have 30 seconds to stop, and no readiness gate."""
+    spec = statefulset["spec"]
+    pod = {name: value for name, value in spec["template"]["spec"].items() if name not in _OURS}
+    return {**statefulset, "spec": {**spec, "template": {**spec["template"], "spec": pod}}}
+
+
+def _is_the_go_operators(live: Object, wanted: Object) -> bool:
+    """Tell whether the Go operator made the Pods of *live*, and nothing else about them has to change.
+
+    Such Pods stay as they are, because any change would restart them.
+    """
+    pod = live["spec"]["template"]["spec"]
+    digest = annotations(live).get(ANNOTATION_DIGEST)
+    return (
+        pod.get(_GRACE) != _DRAIN
+        and digest in (None, digest_of(without_given(wanted)))
+        and contains(live["spec"]["template"], wanted["spec"]["template"])
+    )

@@ -1,0 +1,66 @@
+"""The status of a ProxyGroup (proxygroup-family.md 5.10)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONDITION_PROXYGROUP_READY
+from tsoperator.api.objects import Object, key_of, uid
+from tsoperator.desired.secret import device_of, reporting_pod_of
+
+AVAILABLE = "ProxyGroupAvailable"
+READY = "ProxyGroupReady"
+CREATING = "ProxyGroupCreating"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why a ProxyGroup is not ready."""
+
+    reason: str
+    message: str
+
+
+def running_devices(states: Sequence[Object], pods: Sequence[Object]) -> list[Object]:
+    """Return what the status says of the devices of proxies that run, in the order of their state Secrets *states*.
+
+    A proxy runs if its Pod has reported a device with a MagicDNS name.
+    """
+    uids = {key_of(pod): uid(pod).lower() for pod in pods}
+    found: list[Object] = []
+    for secret in states:
+        reported, device = reporting_pod_of(secret), device_of(secret, None)
+        if reported and reported == uids.get(key_of(secret)) and "." in device.fqdn:
+            ips = {"tailnetIPs": list(device.ips)} if device.ips else {}
+            found.append({"hostname": device.fqdn.partition(".")[0], **ips})
+    return found
+
+
+def status(group: Object, devices: Sequence[Object], replicas: int, problem: Problem | None = None) -> Object:
+    """Return the status of *group*, which should have that many *replicas* and has these *devices*."""
+    running = f"{len(devices)}/{replicas} ProxyGroup pods running"
+    whole = bool(devices) and len(devices) == replicas
+    problem = problem or _incomplete(len(devices), replicas, running)
+    conditions = [
+        condition(CONDITION_PROXYGROUP_AVAILABLE, bool(devices), AVAILABLE if whole else CREATING, running),
+        ready_condition(group, problem),
+    ]
+    old = group.get("status") or {}
+    others = {name: value for name, value in old.items() if name not in ("conditions", "devices")}
+    shown = {"devices": [*devices]} if devices else {}
+    return {**others, **shown, "conditions": set_condition(old.get("conditions") or [], conditions, now="")}
+
+
+def ready_condition(group: Object, problem: Problem | None) -> Object:
+    """Return the condition that says whether *group* is ready, and the *problem* if not."""
+    generation = int(group["metadata"].get("generation", 0))
+    reason, message = (problem.reason, problem.message) if problem else (READY, READY)
+    return condition(CONDITION_PROXYGROUP_READY, problem is None, reason, message, generation)
+
+
+def _incomplete(devices: int, replicas: int, running: str) -> Problem | None:
+    if devices < replicas:
+        return Problem(CREATING, running)
+    if devices > replicas:
+        return Problem(CREATING, f"waiting for {devices - replicas} pods to shut down")
+    return None

@@ -1,0 +1,151 @@
+"""The ClusterIP Service in front of a ProxyGroup's proxies, for one egress Service (proxygroup-family.md 7.4).
+
+Each port of the user's Service gets a port of its own on the proxies, so that they can tell their Services apart. Once
+a port is allocated it stays, because the proxies' connections go by it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from itertools import count
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from tsoperator.api.names import (
+    ANNOTATION_LAST_TAILNET_TARGET_FQDN,
+    ANNOTATION_LAST_TAILNET_TARGET_IP,
+    ANNOTATION_MAGIC_DNSNAME,
+    HEALTH_PORT,
+    HEALTH_PORT_NAME,
+    LABEL_SERVICE_TYPE,
+    PROXY_GROUP,
+    SERVICE_TYPE_EGRESS,
+)
+from tsoperator.api.objects import SERVICE, Key, Object, key_of, labels, uid
+from tsoperator.api.rules import child_name
+from tsoperator.desired.children import Owner
+
+FIRST_PORT: Final = 10000
+PORT_COUNT: Final = 1000
+"""The proxies of a ProxyGroup listen at so many ports for all of their Services, from `FIRST_PORT` on."""
+UNNAMED: Final = "tailscale-unnamed"
+"""The name of a port that has none in the user's Service."""
+
+
+class Wanted(NamedTuple):
+    """A port of a user's Service."""
+
+    protocol: str
+    port: int
+
+
+class Target(NamedTuple):
+    """Where the proxies forward to: a MagicDNS name as the user wrote it, or else an address."""
+
+    fqdn: str
+    ip: str
+
+
+def wanted_ports(service: Object) -> dict[Wanted, str]:
+    """Return the names of the ports of a user's *service*, in their order."""
+    return {
+        Wanted(each.get("protocol", "TCP"), each["port"]): each.get("name") or UNNAMED
+        for each in service["spec"].get("ports") or ()
+    }
+
+
+def allocated(cluster_ip: Object | None) -> dict[Wanted, int]:
+    """Return the proxies' ports that a live ClusterIP Service has, in order, without the one for health checks."""
+    if cluster_ip is None:
+        return {}
+    return {
+        Wanted(each.get("protocol", "TCP"), each["port"]): each["targetPort"]
+        for each in cluster_ip["spec"].get("ports") or ()
+        if each.get("name") != HEALTH_PORT_NAME and _is_ours(each.get("targetPort"))
+    }
+
+
+def used_ports(cluster_ips: Iterable[Object]) -> set[int]:
+    """Return the proxies' ports that these ClusterIP Services of one ProxyGroup have."""
+    return {port for service in cluster_ips for port in allocated(service).values()}
+
+
+def allocate(service: Object, kept: Mapping[Wanted, int], used: Collection[int]) -> Mapping[Wanted, int] | None:
+    """Return the proxies' port for each port of *service*; None if the ProxyGroup doesn't have enough free ports.
+
+    The *kept* ports stay as they are and come first. A new port depends on the Service and on which ports are *used* by
+    others, so that the same question has the same answer.
+    """
+    wanted = wanted_ports(service)
+    ports = {each: port for each, port in kept.items() if each in wanted}
+    taken = {*used, *ports.values()}
+    for each in wanted:
+        if each in ports:
+            continue
+        start = crc32(f"{uid(service)}/{each.protocol}/{each.port}".encode())
+        candidates = (FIRST_PORT + (start + step) % PORT_COUNT for step in range(PORT_COUNT))
+        port = next((port for port in candidates if port not in taken), None)
+        if port is None:
+            return None
+        ports[each] = port
+        taken.add(port)
+    return ports
+
+
+def new_name(service: Object, group: str) -> str:
+    """Return the name of a new ClusterIP Service of *service* at *group*.
+
+    It depends on the group: while a Service moves, it has a ClusterIP Service at each of two groups.
+    """
+    return child_name(key_of(service).name, f"{uid(service)}/{group}")
+
+
+def cluster_ip_service(
+    key: Key, labels: Mapping[str, str], target: Target, ports: Mapping[Wanted, int], names: Mapping[Wanted, str]
+) -> Object:
+    """Return the ClusterIP Service *key*, which leads *ports* to the proxies; they forward them to *target*.
+
+    *labels* are those of `place_labels`, *names* are the names of the ports. The Service has no selector, because its
+    endpoints depend on what the proxies report.
+    """
+    numbers = {each.port for each in names}
+    health = next(port for port in count(HEALTH_PORT) if port not in numbers)
+    leads = {ANNOTATION_LAST_TAILNET_TARGET_IP: target.ip}
+    if target.fqdn:
+        leads = {
+            ANNOTATION_LAST_TAILNET_TARGET_FQDN: target.fqdn,
+            ANNOTATION_MAGIC_DNSNAME: target.fqdn.removesuffix("."),
+        }
+    return {
+        "apiVersion": SERVICE.api_version,
+        "kind": SERVICE.kind,
+        "metadata": {
+            "namespace": key.namespace,
+            "name": key.name,
+            "labels": {**labels},
+            "annotations": leads,
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "ipFamilyPolicy": "PreferDualStack",
+            "ports": [
+                *(
+                    {"name": names[each], "protocol": each.protocol, "port": each.port, "targetPort": port}
+                    for each, port in ports.items()
+                ),
+                {"name": HEALTH_PORT_NAME, "protocol": "TCP", "port": health, "targetPort": HEALTH_PORT},
+            ],
+        },
+    }
+
+
+def place_labels(owner: Owner, group: str) -> dict[str, str]:
+    """Return the labels of what *owner* has at *group*."""
+    return {**owner.labels, PROXY_GROUP: group, LABEL_SERVICE_TYPE: SERVICE_TYPE_EGRESS}
+
+
+def is_place(child: Object) -> bool:
+    """Tell whether *child*, which was made for a Service at a ProxyGroup, is for egress."""
+    return labels(child).get(LABEL_SERVICE_TYPE) == SERVICE_TYPE_EGRESS
+
+
+def _is_ours(port: object) -> bool:
+    return isinstance(port, int) and FIRST_PORT <= port < FIRST_PORT + PORT_COUNT

@@ -1,0 +1,62 @@
+"""What the conditions of an egress Service say while a ProxyGroup serves it (proxygroup-family.md 7.3 and 9)."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+
+from tsoperator.api.conditions import condition
+from tsoperator.api.names import CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY
+from tsoperator.api.objects import Object, key_of
+from tsoperator.desired.egressgroup import is_available, replica_count
+from tsoperator.reconcilers.service.clusterip import Target
+from tsoperator.reconcilers.service.slices import Group
+
+_PORT_FIELDS = ("name", "protocol", "appProtocol", "port", "targetPort", "nodePort")
+_ALWAYS = ("port", "targetPort")
+
+
+def config_digest(service: Object, target: Target, group: str) -> str:
+    """Return the digest of what the proxies are told for *service*, as the Go operator computes it."""
+    ports = [
+        {name: each.get(name, 0) for name in _PORT_FIELDS if name in _ALWAYS or each.get(name)}
+        for each in service["spec"].get("ports") or ()
+    ]
+    config = {"ports": ports, "tailnetTarget": {"ip": target.ip, "fqdn": target.fqdn}, "proxyGroup": group}
+    return hashlib.sha256(json.dumps(config, separators=(",", ":")).encode()).hexdigest()
+
+
+def configured(group: str, digest: str) -> Object:
+    """Return the condition of a Service that the proxies of *group* are told of."""
+    reason = f"ConfiguredFor:ProxyGroup:{group}:Config:{digest}"
+    return condition(CONDITION_EGRESS_CONFIGURED, True, reason, reason)
+
+
+def not_configured(group: str, digest: str, message: str = "") -> Object:
+    """Return the condition of a Service that the proxies of *group* aren't told of, with a *message* that says why."""
+    reason = f"ConfigurationFailed:ProxyGroup:{group}:Config:{digest}"
+    return condition(CONDITION_EGRESS_CONFIGURED, False, reason, message or reason)
+
+
+def readiness(group: Group, serving: Mapping[int, Sequence[Object]]) -> Object:
+    """Return the condition that says how many proxies of *group* route traffic.
+
+    *serving* are the Pods in the EndpointSlice of each IP version; there are none while the ClusterIP Service has no
+    address. A Pod counts if it is in all of them.
+    """
+    if not serving or group.obj is None or not is_available(group.obj):
+        return _ready(False, "ClusterResourcesNotReady")
+    replicas = replica_count(group.obj)
+    if replicas == 0:
+        return _ready(False, "NoProxiesConfigured")
+    names = {f"{group.name}-{ordinal}" for ordinal in range(replicas)}
+    if not names <= {key_of(pod).name for pod in group.pods}:
+        return _ready("Unknown", "ClusterResourcesNotReady")
+    count = len(names.intersection(*({key_of(pod).name for pod in pods} for pods in serving.values())))
+    message = f"{count} out of {replicas} replicas are ready to route traffic"
+    if count == 0:
+        return _ready(False, "NotReadyToRouteTraffic", message)
+    return _ready(True, "ReadyToRouteTraffic" if count == replicas else "PartiallyReadyToRouteTraffic", message)
+
+
+def _ready(status: bool | str, reason: str, message: str = "") -> Object:
+    return condition(CONDITION_EGRESS_READY, status, reason, message or reason)

@@ -1,0 +1,142 @@
+"""Looks at what egress Services have at ProxyGroups, and allocates the proxies' ports."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tsoperator.api.names import PROXY_GROUP
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    ENDPOINTSLICE,
+    POD,
+    PROXYGROUP,
+    SECRET,
+    SERVICE,
+    Key,
+    Object,
+    is_deleting,
+    key_of,
+    labels,
+)
+from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner
+from tsoperator.desired.egressgroup import (
+    BY_ENTRY,
+    BY_SERVING_GROUP,
+    by_serving_group,
+    config_name,
+    entry_name,
+    group_owner,
+    indexed_entry,
+    served_service,
+)
+from tsoperator.desired.endpoints import BY_SERVICE, ready_addresses
+from tsoperator.desired.proxy import Children, proxy_device
+from tsoperator.desired.secret import egress_report_of
+from tsoperator.reconcilers.service import egress
+from tsoperator.reconcilers.service.clusterip import Wanted, allocate, allocated, is_place, used_ports, wanted_ports
+from tsoperator.reconcilers.service.grouped import group_name
+from tsoperator.reconcilers.service.moves import Place
+from tsoperator.reconcilers.service.places import Places
+from tsoperator.reconcilers.service.reservations import Reservations
+from tsoperator.reconcilers.service.slices import Group
+from tsoperator.runtime.cache import Cache
+from tsoperator.settings import Settings
+
+
+class PlacesView:
+    """Shows from the cache what a Service has at ProxyGroups."""
+
+    def __init__(self, cache: Cache, settings: Settings) -> None:
+        self._cache = cache
+        self._settings = settings
+        self._reservations = Reservations()
+
+    def made_for(self, owner: Owner) -> Places:
+        """Return the ClusterIP Services and EndpointSlices of *owner*, and nothing else."""
+        found = (self._cache.indexed(kind, BY_GROUPED_OWNER, str(owner)) for kind in (SERVICE, ENDPOINTSLICE))
+        services, slices = ([each for each in made if is_place(each)] for made in found)
+        return Places(services, slices)
+
+    def of(self, service: Object, owner: Owner, *, wanted: bool) -> Places:
+        """Return what *service* has at ProxyGroups; *wanted* says that it asks one of them to serve it."""
+        made = self.made_for(owner)
+        names = {labels(each)[PROXY_GROUP] for each in made.services}
+        if not wanted:
+            self._reservations.free(owner.key)
+            groups = {name: self._group(name) for name in names}
+            return replace(made, groups=groups, holding=self._holding(service))
+        name = group_name(service)
+        groups = {each: self._group(each) for each in {*names, name}}
+        rival = self._rival(service, name)
+        ports = None if rival else self._ports(service, name, made.at(name))
+        return replace(made, groups=groups, ports=ports, rival=rival)
+
+    def own_place(self, children: Children, name: str) -> Place | None:
+        """Return the place that the Service's own proxy is, called *name*; None if nothing is there of it."""
+        if not (children.services or children.statefulsets or children.secrets):
+            return None
+        device = proxy_device(children)
+        slices = self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, name)
+        return Place(name, device is not None and bool(device.id) and any(ready_addresses(slices)))
+
+    def forget(self, service: Key) -> None:
+        """Forget what is remembered for *service*, which is gone."""
+        self._reservations.free(service)
+
+    def _group(self, name: str) -> Group:
+        owner = str(group_owner(name))
+        secrets = self._cache.indexed(SECRET, BY_OWNER, owner)
+        reports = {key_of(each).name: report for each in secrets if (report := egress_report_of(each))}
+        configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(name)))
+        group = self._cache.get(PROXYGROUP, Key("", name))
+        return Group(name, group, configmap, self._cache.indexed(POD, BY_OWNER, owner), reports)
+
+    def _holding(self, service: Object) -> list[str]:
+        """Return the ProxyGroups whose ConfigMaps have an entry for *service*, and that will take it out.
+
+        A group that is gone takes its ConfigMap along.
+        """
+        name = entry_name(key_of(service))
+        return [
+            key_of(group).name
+            for group in self._cache.all(PROXYGROUP)
+            if not is_deleting(group)
+            and group["spec"].get("type") == "egress"
+            and self._group(key_of(group).name).entry(name) is not None
+            and self._rival(service, key_of(group).name) is None
+        ]
+
+    def _rival(self, service: Object, group: str) -> Key | None:
+        """Return another Service that has, or is to have, the entry of *service* at *group*.
+
+        Who has a ClusterIP Service there keeps the entry. Where nobody has one, the oldest Service gets it.
+        """
+        found = self._cache.indexed(SERVICE, BY_ENTRY, indexed_entry(group, entry_name(key_of(service))))
+        mine = key_of(service)
+        placed = {served_service(each) for each in found if self._is_place(each)}
+        if others := placed - {mine}:
+            return None if mine in placed else min(others)
+        if mine in placed:
+            return None
+        asking = [each for each in found if not self._is_place(each) and egress.asks(each) and not is_deleting(each)]
+        oldest = min(asking, key=_age, default=service)
+        return key_of(oldest) if _age(oldest) < _age(service) else None
+
+    def _is_place(self, service: Object) -> bool:
+        return key_of(service).namespace == self._settings.namespace and any(by_serving_group(service))
+
+    def _ports(self, service: Object, group: str, live: Object | None) -> Mapping[Wanted, int] | None:
+        """Return the proxies' ports for *service*; new ones stay reserved until the cache shows them."""
+        kept = allocated(live)
+        if set(wanted_ports(service)) <= kept.keys():
+            self._reservations.free(key_of(service))
+            return allocate(service, kept, ())
+        others = self._cache.indexed(SERVICE, BY_SERVING_GROUP, group)
+        used = used_ports(each for each in others if served_service(each) != key_of(service))
+        ports = allocate(service, kept, used | self._reservations.of_others(group, key_of(service)))
+        if ports is not None:
+            self._reservations.reserve(group, key_of(service), ports.values())
+        return ports
+
+
+def _age(service: Object) -> tuple[str, Key]:
+    return service["metadata"].get("creationTimestamp", ""), key_of(service)

@@ -1,0 +1,285 @@
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.names import HEALTH_PORT_NAME
+from tsoperator.api.objects import CONFIGMAP, PROXYGROUP, SERVICE, Key, Object
+from tsoperator.desired import egressgroup
+from tsoperator.desired.egressgroup import Entry, Port, ProxyReport
+
+from tests.support.objects import obj
+
+FQDN = "db.tail1234.ts.net"
+FQDN_KEY = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
+IP_KEY = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
+URL = "http://ts-db-x7k2p.tailscale.svc.cluster.local:9002/healthz"
+
+# Appendix A.2 of proxygroup-family.md.
+DATABASE = Entry(FQDN, "", frozenset([Port("TCP", 10437, 5432)]), URL)
+DOCUMENT = (
+    '{"default-db":{"healthCheckEndpoint":"http://ts-db-x7k2p.tailscale.svc.cluster.local:9002/healthz",'
+    '"tailnetTarget":{"ip":"","fqdn":"db.tail1234.ts.net"},'
+    '"ports":[{"protocol":"TCP","matchPort":10437,"targetPort":5432}]}}'
+)
+LABELS = {
+    "tailscale.com/managed": "true",
+    "tailscale.com/parent-resource-type": "svc",
+    "tailscale.com/parent-resource": "db",
+    "tailscale.com/parent-resource-ns": "default",
+    "tailscale.com/proxy-group": "foo",
+    "tailscale.com/svc-type": "egress",
+}
+TCP: Object = {"name": "tailscale-unnamed", "protocol": "TCP", "port": 5432, "targetPort": 10437}
+HEALTH: Object = {"name": HEALTH_PORT_NAME, "protocol": "TCP", "port": 9002, "targetPort": 9002}
+
+PORT = {"protocol": "TCP", "matchPort": 10437, "targetPort": 5432}
+TARGET = {"ip": "", "fqdn": FQDN}
+REPORTED = Entry(FQDN, "", frozenset([Port("TCP", 10437, 5432)]))
+
+
+def service(*ports: Object, **leading: str) -> Object:
+    """The ClusterIP Service of the database, which leads to an *fqdn* or an *ip*."""
+    keys = {"fqdn": FQDN_KEY, "ip": IP_KEY}
+    notes = {keys[name]: value for name, value in leading.items()}
+    key = Key("tailscale", "ts-db-x7k2p")
+    return obj(SERVICE, key, {"spec": {"ports": [*ports]}}, annotations=notes, labels=LABELS)
+
+
+def encoded(text: str | bytes) -> str:
+    return b64encode(text if isinstance(text, bytes) else text.encode()).decode()
+
+
+def configmap(**binary_data: str) -> Object:
+    content = {"binaryData": {name.replace("_", "-"): value for name, value in binary_data.items()}}
+    return obj(CONFIGMAP, Key("tailscale", "foo-egress-config"), content, managedFields=[{"manager": "tsoperator"}])
+
+
+class Led(NamedTuple):
+    name: str
+    service: Object
+    entry: Entry | None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Led("a name", service(TCP, HEALTH, fqdn=FQDN), DATABASE),
+        Led("an address", service(TCP, HEALTH, ip="100.64.0.1"), Entry("", "100.64.0.1", DATABASE.ports, URL)),
+        Led("both", service(TCP, HEALTH, fqdn=FQDN, ip="100.64.0.1"), DATABASE),
+        Led("the Go operator's", service(TCP, HEALTH), None),
+        Led("no health port", service(TCP, fqdn=FQDN), Entry(FQDN, "", DATABASE.ports)),
+        Led("the health port alone", service(HEALTH, fqdn=FQDN), Entry(FQDN, "", frozenset(), URL)),
+        Led("no ports", service(fqdn=FQDN), Entry(FQDN, "", frozenset())),
+        Led(
+            "another health port",
+            service(TCP, {**HEALTH, "port": 9004}, fqdn=FQDN),
+            Entry(FQDN, "", DATABASE.ports, URL.replace("9002", "9004")),
+        ),
+        Led(
+            "a user's port 9002",
+            service({**TCP, "port": 9002}, {**HEALTH, "port": 9003}, fqdn=FQDN),
+            Entry(FQDN, "", frozenset([Port("TCP", 10437, 9002)]), URL.replace("9002", "9003")),
+        ),
+        Led(
+            "no protocol, no name",
+            service({"port": 53, "targetPort": 10001}, {"protocol": "UDP", "port": 53, "targetPort": 10002}, fqdn=FQDN),
+            Entry(FQDN, "", frozenset([Port("TCP", 10001, 53), Port("UDP", 10002, 53)])),
+        ),
+        Led("a target port by name", service({**TCP, "targetPort": "sql"}, HEALTH, fqdn=FQDN), None),
+        Led("a health port by name", service(TCP, {**HEALTH, "targetPort": "health"}, fqdn=FQDN), DATABASE),
+        Led("no target port", service({"port": 5432}, fqdn=FQDN), None),
+    ],
+    ids=lambda case: case.name,
+)
+def test_a_service_says_where_it_leads(case: Led) -> None:
+    assert egressgroup.entry_of(case.service, "cluster.local") == case.entry
+
+
+@pytest.mark.parametrize("annotated", [{"fqdn": FQDN}, {}], ids=["ours", "the Go operator's"])
+def test_a_service_has_its_health_url_in_the_domain_of_the_cluster(annotated: Mapping[str, str]) -> None:
+    made = egressgroup.health_url(service(TCP, HEALTH, **annotated), "cluster.example")
+    assert made == "http://ts-db-x7k2p.tailscale.svc.cluster.example:9002/healthz"
+
+
+def test_the_document_is_that_of_the_go_operator() -> None:
+    assert b64decode(egressgroup.render_entries({"default-db": DATABASE})).decode() == DOCUMENT
+
+
+def test_a_document_does_not_depend_on_the_order_of_what_is_in_it() -> None:
+    ports = [Port("UDP", 10001, 53), Port("TCP", 10003, 53), Port("TCP", 10002, 80)]
+    one, other = Entry(FQDN, "", frozenset(ports)), Entry(FQDN, "", frozenset(reversed(ports)))
+    rendered = egressgroup.render_entries({"b": one, "a": DATABASE})
+    assert rendered == egressgroup.render_entries({"a": DATABASE, "b": other})
+    document = json.loads(b64decode(rendered))
+    assert [*document] == ["a", "b"]
+    assert [each["matchPort"] for each in document["b"]["ports"]] == [10002, 10003, 10001]
+
+
+@pytest.mark.parametrize("entry", [DATABASE, Entry("", "fd7a:115c:a1e0::1", frozenset()), Entry(FQDN, "", frozenset())])
+def test_a_document_is_read_as_it_was_written(entry: Entry) -> None:
+    text = b64decode(egressgroup.render_entries({"default-db": entry})).decode()
+    assert egressgroup.read_entries(text) == {"default-db": entry}
+
+
+@pytest.mark.parametrize(
+    ("reported", "serves"),
+    [
+        (REPORTED, True),
+        (Entry(FQDN, "", DATABASE.ports, "http://other"), True),
+        (Entry("db2.tail1234.ts.net", "", DATABASE.ports, URL), False),
+        (Entry(FQDN, "100.64.0.1", DATABASE.ports, URL), False),
+        (Entry(FQDN, "", frozenset([Port("UDP", 10437, 5432)]), URL), False),
+        (Entry(FQDN, "", frozenset(), URL), False),
+        (None, False),
+    ],
+    ids=str,
+)
+def test_a_proxy_serves_an_entry_if_it_reports_the_same(reported: Entry | None, serves: bool) -> None:
+    assert DATABASE.is_served_by(reported) is serves
+
+
+# A value of each key, and what is read of the entry.
+ODD: list[tuple[Any, Entry | None]] = [
+    ({"tailnetTarget": TARGET, "ports": [PORT]}, REPORTED),
+    ({"tailnetTarget": TARGET, "ports": [PORT, PORT], "tailnetTargetIPs": None}, REPORTED),
+    ({"tailnetTarget": {"fqdn": FQDN}, "ports": None}, Entry(FQDN, "", frozenset())),
+    ({"tailnetTarget": {"ip": "100.64.0.1", "fqdn": None}, "ports": []}, Entry("", "100.64.0.1", frozenset())),
+    ({"ports": [PORT]}, None),
+    ({"tailnetTarget": TARGET}, None),
+    ({"tailnetTarget": None, "ports": [PORT]}, None),
+    ({"tailnetTarget": [], "ports": [PORT]}, None),
+    ({"tailnetTarget": TARGET, "ports": 7}, None),
+    ({"tailnetTarget": TARGET, "ports": [7]}, None),
+    ({"tailnetTarget": TARGET, "ports": [{**PORT, "matchPort": "http"}]}, None),
+    ({"tailnetTarget": TARGET, "ports": [{**PORT, "matchPort": float("inf")}]}, None),
+    ({"tailnetTarget": TARGET, "ports": [{"protocol": "TCP", "matchPort": 1}]}, None),
+    (None, None),
+    ([], None),
+    ("text", None),
+]
+
+
+@pytest.mark.parametrize(("given", "entry"), ODD, ids=lambda value: json.dumps(value) if not value else None)
+def test_an_entry_that_cannot_be_read_is_left_out(given: Any, entry: Entry | None) -> None:
+    services = {"odd": given, "good": {"tailnetTarget": TARGET, "ports": [PORT]}}
+    wanted = {"good": REPORTED, **({"odd": entry} if entry else {})}
+    assert egressgroup.read_entries(json.dumps(services)) == wanted
+    assert egressgroup.read_report(json.dumps({"services": services})) == ProxyReport(entries=wanted)
+
+
+UNREADABLE = ["", "{", "[]", "null", '"text"', "7", "[" * 100_000, "1" * 5000]
+
+
+@pytest.mark.parametrize("text", UNREADABLE, ids=lambda text: text[:8])
+def test_a_document_that_cannot_be_read_has_no_entries(text: str) -> None:
+    assert egressgroup.read_entries(text) == {}
+    assert egressgroup.read_report(text) is None
+
+
+class Told(NamedTuple):
+    document: Object
+    report: ProxyReport | None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Told(
+            {"podIPv4": "192.0.2.1", "podIPv6": "2001:db8::1", "services": {}}, ProxyReport("192.0.2.1", "2001:db8::1")
+        ),
+        Told({"podIPv4": "192.0.2.1", "services": None}, ProxyReport("192.0.2.1")),
+        Told({"podIPv4": None, "podIPv6": "2001:db8::1"}, ProxyReport("", "2001:db8::1")),
+        Told({"podIPv4": "192.0.2.1", "services": []}, None),
+        Told({}, None),
+    ],
+    ids=lambda case: json.dumps(case.document),
+)
+def test_a_proxy_reports_its_addresses(case: Told) -> None:
+    assert egressgroup.read_report(json.dumps(case.document)) == case.report
+
+
+def test_the_cache_keeps_the_entries_of_a_configmap_in_place_of_their_text() -> None:
+    slim = egressgroup.slim_configmap(configmap(egress_services=encoded(DOCUMENT), hep_pings="Ng=="))
+    assert egressgroup.entries_of(slim) == {"default-db": DATABASE}
+    assert slim["binaryData"] == {"hep-pings": "Ng=="}
+    assert "managedFields" not in slim["metadata"]
+    assert egressgroup.slim_configmap(slim) == slim
+
+
+@pytest.mark.parametrize("value", ["!", "Zm9", encoded(b"\xff"), encoded("{")])
+def test_a_configmap_that_cannot_be_read_has_no_entries(value: str) -> None:
+    assert egressgroup.entries_of(egressgroup.slim_configmap(configmap(egress_services=value))) == {}
+
+
+@pytest.mark.parametrize("content", [{}, {"binaryData": None}, {"data": {"records.json": "{}"}}], ids=str)
+def test_another_configmap_is_kept_as_it_is(content: Object) -> None:
+    whole = obj(CONFIGMAP, Key("tailscale", "dnsrecords"), content)
+    assert egressgroup.slim_configmap(whole) == whole
+    assert egressgroup.entries_of(egressgroup.slim_configmap(whole)) == {}
+
+
+def test_a_configmap_that_is_not_there_has_no_entries() -> None:
+    assert egressgroup.entries_of(None) == {}
+
+
+def test_the_names_are_those_of_the_go_operator() -> None:
+    assert egressgroup.config_name("foo") == "foo-egress-config"
+    assert egressgroup.entry_name(Key("default", "db")) == "default-db"
+    assert egressgroup.group_owner("foo").labels.items() >= {
+        ("tailscale.com/managed", "true"),
+        ("tailscale.com/parent-resource-type", "proxygroup"),
+        ("tailscale.com/parent-resource", "foo"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"), [({}, 2), ({"replicas": None}, 2), ({"replicas": 0}, 0), ({"replicas": 3}, 3)]
+)
+def test_a_group_has_two_replicas_unless_it_says_otherwise(spec: Object, count: int) -> None:
+    assert egressgroup.replica_count(obj(PROXYGROUP, Key("", "foo"), {"spec": spec})) == count
+
+
+@pytest.mark.parametrize(
+    ("status", "available"),
+    [
+        ({}, False),
+        ({"status": {"conditions": [{"type": "ProxyGroupReady", "status": "True"}]}}, False),
+        ({"status": {"conditions": [{"type": "ProxyGroupAvailable", "status": "False"}]}}, False),
+        ({"status": {"conditions": [{"type": "ProxyGroupAvailable", "status": "True"}]}}, True),
+    ],
+    ids=str,
+)
+def test_a_group_is_available_by_its_condition(status: Object, available: bool) -> None:
+    assert egressgroup.is_available(obj(PROXYGROUP, Key("", "foo"), status)) is available
+
+
+class Indexed(NamedTuple):
+    name: str
+    labels: Mapping[str, str]
+    groups: tuple[str, ...]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Indexed("an egress Service's", LABELS, ("foo",)),
+        Indexed("one of another type", {**LABELS, "tailscale.com/svc-type": "ingress"}, ()),
+        Indexed("somebody else's", {**LABELS, "tailscale.com/managed": "false"}, ()),
+        Indexed("a standalone proxy's", {**LABELS, "tailscale.com/proxy-group": ""}, ()),
+    ],
+    ids=lambda case: case.name,
+)
+def test_a_child_is_found_by_the_group_that_serves_it(case: Indexed) -> None:
+    assert tuple(egressgroup.by_serving_group(obj(SERVICE, Key("tailscale", "x"), labels=case.labels))) == case.groups
+
+
+def test_a_child_leads_to_the_users_service() -> None:
+    assert egressgroup.served_service(service()) == Key("default", "db")
+
+
+@pytest.mark.parametrize(("value", "groups"), [("foo", ("foo",)), ("", ())])
+def test_a_users_service_is_found_by_the_group_that_it_names(value: str, groups: tuple[str, ...]) -> None:
+    users = obj(SERVICE, Key("default", "db"), annotations={"tailscale.com/proxy-group": value})
+    assert tuple(egressgroup.by_group(users)) == groups

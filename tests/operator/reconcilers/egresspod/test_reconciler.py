@@ -1,0 +1,208 @@
+"""The gate on a simulated cluster, where no kubelet runs: the test says what each Pod answers."""
+
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import pytest
+from clustersim.faults import LOST, Ban, Failure
+from clustersim.health import Answer, HealthProxy
+from clustersim.objects import EVENT, POD
+from clustersim.sim import ClusterSim, SimOptions, cluster_sim
+from prometheus_client import CollectorRegistry
+from tsoperator.api.names import EGRESS_GATE
+from tsoperator.api.objects import POD as TSOPERATOR_POD
+from tsoperator.api.objects import Object, key_of, resource_of
+from tsoperator.app import sources
+from tsoperator.desired.plan import Errand
+from tsoperator.kube.client import KubeClient
+from tsoperator.reconcilers.egresspod.probes import HealthChecks, Prober, health_session
+from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.controller import ControllerMetrics
+from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.manager import Manager
+from tsoperator.tailnet.refusals import refusal_of
+
+from tests.operator.reconcilers.egresspod.objects import POD_IP, USER, config, endpoints, gate, group, pod, service
+from tests.support.cluster import kube_client, running, until
+from tests.support.objects import OPERATOR_NAMESPACE, settings
+
+OTHER_IP = "192.0.2.8"
+RUNNING = {
+    "phase": "Running",
+    "conditions": [{"type": "Initialized", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}],
+}
+WAITING = pod(POD_IP, status=RUNNING)
+PLACELESS = pod(status=RUNNING)
+
+
+@dataclass
+class Scene:
+    """A cluster. Pods answer with what *answers* has for their address, 200 without any."""
+
+    sim: ClusterSim
+    client: KubeClient
+    answers: dict[str, deque[Answer | None]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def ask(self, address: str, _port: int) -> Answer | None:
+        self.asked.append(address)
+        scripted = self.answers.get(address)
+        return scripted.popleft() if scripted else (200, {"Pod-IPv4": address})
+
+    async def make(self, *objects: Object) -> None:
+        """Create *objects* with their statuses."""
+        for each in objects:
+            given = {name: value for name, value in each["metadata"].items() if name not in ("uid", "resourceVersion")}
+            stored = await self.client.create(resource_of(each), {**each, "metadata": given})
+            if "status" in each:
+                await self.client.replace_status(resource_of(each), {**stored, "status": each["status"]})
+
+    async def change(self, wanted: Object) -> None:
+        """Replace the object that has the name of *wanted*, and its status."""
+        live = await self.client.get(resource_of(wanted), key_of(wanted))
+        changed = {**live, **{name: value for name, value in wanted.items() if name != "metadata"}}
+        write = self.client.replace_status if "status" in wanted else self.client.replace
+        await write(resource_of(wanted), changed)
+
+    async def delete(self, obj: Object) -> None:
+        await self.client.delete(resource_of(obj), key_of(obj))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the Pod's gate is open."""
+        found = self.sim.store.find(POD, *key_of(WAITING)) or {"status": {}}
+        conditions = found["status"].get("conditions") or ()
+        return (EGRESS_GATE, "True") in {(each["type"], each["status"]) for each in conditions}
+
+
+async def no_errand(step: Errand) -> None:
+    raise AssertionError(step)
+
+
+@asynccontextmanager
+async def reconciling(client: KubeClient) -> AsyncIterator[Callable[[], float]]:
+    """Run the reconciler alone until the end of the block; yield what tells how many reconciles had nothing to do."""
+    cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
+    applier = Applier(client, cache, EventRecorder(client), no_errand, refusal_of)
+    ended = {"controller": "egresspod", "outcome": "success"}
+    async with health_session() as session:
+        prober = Prober(HealthChecks(session).ask)
+        reconciler = EgressPodReconciler(cache, applier, client, prober, settings())
+        manager = Manager(cache, [reconciler], ControllerMetrics(registry))
+        async with running(manager.run(client, None, beside=[prober.run])):
+            yield lambda: registry.get_sample_value("tsoperator_reconciles_total", ended) or 0
+
+
+@pytest.fixture
+async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    """A cluster without Pods, in which nobody reconciles yet."""
+    async with cluster_sim(SimOptions(controllers=False)) as sim, kube_client(sim.api_url) as client:
+        made = Scene(sim, client)
+        async with HealthProxy(sim.store, made.ask).serve() as url:
+            monkeypatch.setenv("http_proxy", url)
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
+            yield made
+
+
+async def test_a_gate_opens_when_each_service_leads_to_the_pod(scene: Scene) -> None:
+    scene.answers[POD_IP] = deque([None, (503, {"Pod-IPv4": POD_IP}), (503, {})])
+    await scene.make(WAITING, config([USER]), service(), endpoints(OTHER_IP, POD_IP), group())
+    async with reconciling(scene.client):
+        await until(lambda: scene.is_open)
+    assert scene.asked.count(POD_IP) == 4
+    live = scene.sim.store.get(POD, *key_of(WAITING))["status"]
+    assert (live["phase"], live["podIP"], live["conditions"][0]) == ("Running", POD_IP, RUNNING["conditions"][0])
+    assert live["conditions"][1]["lastTransitionTime"]
+
+
+class Waits(NamedTuple):
+    """What there is while the gate stays closed, beside an entry for the Service, and what happens then."""
+
+    name: str
+    there: Sequence[Object]
+    then: Callable[[Scene], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Waits("an endpoint", [WAITING, endpoints(OTHER_IP), group()], lambda scene: scene.change(endpoints(POD_IP))),
+        Waits("an EndpointSlice", [WAITING, group()], lambda scene: scene.make(endpoints(POD_IP))),
+        Waits("the end of the Service", [WAITING, group()], lambda scene: scene.delete(service())),
+        Waits("the end of the entry", [WAITING, group()], lambda scene: scene.change(config([]))),
+        Waits("the group", [WAITING, endpoints(POD_IP)], lambda scene: scene.make(group())),
+        Waits("an address", [PLACELESS, endpoints(POD_IP), group()], lambda scene: scene.change(WAITING)),
+    ],
+    ids=lambda case: case.name,
+)
+async def test_a_gate_opens_when_what_it_waits_for_comes(scene: Scene, case: Waits) -> None:
+    await scene.make(config([USER]), service(), *case.there)
+    async with reconciling(scene.client) as looks:
+        await until(looks)
+        assert not scene.is_open
+        assert not scene.asked
+        await case.then(scene)
+        await until(lambda: scene.is_open)
+
+
+@pytest.mark.parametrize(
+    "failure", [Failure(409), Failure(500), Failure(LOST)], ids=["a conflict", "an error", "a lost answer"]
+)
+async def test_a_gate_opens_after_a_write_that_failed(scene: Scene, failure: Failure) -> None:
+    await scene.make(WAITING, group())
+    scene.sim.faults.fail(replace(failure, verb="update", plural="pods"))
+    async with reconciling(scene.client):
+        await until(lambda: scene.is_open)
+
+
+async def test_an_open_gate_is_left_alone(scene: Scene) -> None:
+    await scene.make(pod(POD_IP, status=gate("True")), group(), config([USER]), service(), endpoints(OTHER_IP))
+    async with reconciling(scene.client) as looks:
+        await until(looks)
+        writes = scene.sim.writes.copy()
+        await scene.change(endpoints(OTHER_IP, POD_IP))
+        await scene.client.patch(TSOPERATOR_POD, key_of(WAITING), {"metadata": {"labels": {"team": "x"}}})
+        await until(lambda: looks() > 1)
+    assert {(verb, plural) for _, verb, plural in scene.sim.writes_since(writes)} == {
+        ("update", "endpointslices"),
+        ("patch", "pods"),
+    }
+    assert not scene.asked
+
+
+async def test_another_pod_of_the_name_is_asked_anew(scene: Scene) -> None:
+    await scene.make(WAITING, config([USER]), service(), endpoints(POD_IP), group())
+    async with reconciling(scene.client):
+        await until(lambda: scene.is_open)
+        await scene.delete(WAITING)
+        await scene.make(WAITING)
+        await until(lambda: scene.is_open)
+    assert scene.asked == [POD_IP] * 2
+
+
+async def test_pods_that_wait_hold_no_other_up(scene: Scene) -> None:
+    waiting = [f"192.0.2.{number}" for number in range(100, 120)]
+    scene.answers = {ip: deque([(503, {})] * 1000) for ip in waiting}
+    others = [pod(ip, status=RUNNING) for ip in waiting]
+    for number, other in enumerate(others):
+        other["metadata"]["name"] = f"foo-{number + 1}"
+    await scene.make(*others, config([USER]), service(), endpoints(*waiting), group())
+    async with reconciling(scene.client):
+        await until(lambda: {*waiting} <= {*scene.asked})
+        await scene.change(endpoints(POD_IP, waiting[0]))
+        await scene.make(WAITING)
+        await until(lambda: scene.is_open)
+
+
+async def test_a_refused_write_is_told_by_an_event(scene: Scene) -> None:
+    await scene.make(WAITING, group())
+    scene.sim.faults.forbid(Ban("pods", OPERATOR_NAMESPACE, "update"))
+    async with reconciling(scene.client):
+        await until(lambda: any(each["reason"] == "EgressGateFailed" for each in scene.sim.store.list(EVENT)))
+        scene.sim.faults.clear()
+        await until(lambda: scene.is_open)

@@ -1,0 +1,165 @@
+"""A ProxyGroup that a test plays with plain objects, and a Service reconciler that runs on its own beside it."""
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, EGRESS_SERVICES, PROXY_GROUP
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DEVICE,
+    ENDPOINTSLICE,
+    POD,
+    PROXYGROUP,
+    SECRET,
+    SERVICE,
+    Key,
+    Object,
+    key_of,
+)
+from tsoperator.app import sources
+from tsoperator.desired.egressgroup import (
+    Entry,
+    config_name,
+    entry_name,
+    entry_of,
+    group_owner,
+    render_entries,
+    served_service,
+)
+from tsoperator.kube.errors import KubeError
+from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
+from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.service.reconciler import ServiceReconciler
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.controller import ControllerMetrics, Policy
+from tsoperator.runtime.manager import Manager, Reconciler
+from tsoperator.tsclient.errors import ControlError
+
+from tests.support.cluster import running
+from tests.support.objects import settings
+from tests.support.operator import NAMESPACE, World
+from tests.support.tailnets import applier, running_tailnets, tailnet_client
+
+GRACE = 0.3
+"""Seconds for which an old place stays in these tests."""
+
+
+@asynccontextmanager
+async def running_services(world: World, **changes: Any) -> AsyncIterator[None]:
+    """Run the reconcilers of Services and of records on the cluster of *world* until the end of the block."""
+    chosen = settings(**{"login_server": world.control_url, "move_grace": GRACE, **changes})
+    cache = Cache(sources(NAMESPACE))
+    async with (
+        tailnet_client(world.control, world.control_url) as tailnet,
+        running_tailnets(tailnet, world.api, cache, chosen) as tailnets,
+    ):
+        acting = applier(world.api, cache, tailnets)
+        proxies = Proxies(cache, acting, tailnets, chosen)
+        reconcilers: list[Reconciler] = [
+            ServiceReconciler(proxies, acting, world.api),
+            DNSRecordsReconciler(cache, acting, chosen),
+        ]
+        metrics = ControllerMetrics(CollectorRegistry())
+        policy = Policy(expected=(KubeError, ControlError))
+        manager = Manager(cache, reconcilers, metrics, policy, feeds={DEVICE: tailnets})
+        async with running(manager.run(world.api, None)):
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedGroup:
+    """A ProxyGroup called *name* with so many *replicas*."""
+
+    world: World
+    name: str = "egress"
+    replicas: int = 2
+
+    async def start(self, type_: str = "egress") -> None:
+        """Make the ProxyGroup, available, with its ConfigMap, Pods and state Secrets."""
+        spec = {"type": type_, "replicas": self.replicas}
+        group = {"apiVersion": PROXYGROUP.api_version, "kind": PROXYGROUP.kind}
+        await self.world.apply({**group, "metadata": {"name": self.name}, "spec": spec})
+        await self.available(True)
+        await self.world.apply(self._child(CONFIGMAP.kind, config_name(self.name)))
+        for ordinal in range(self.replicas):
+            await self.start_pod(ordinal)
+            await self.world.apply(self._child(SECRET.kind, f"{self.name}-{ordinal}"))
+
+    async def available(self, value: bool) -> None:
+        """Say whether a proxy is there."""
+        live = await self.world.api.get(PROXYGROUP, Key("", self.name))
+        shown = condition(CONDITION_PROXYGROUP_AVAILABLE, value, "Test", "")
+        status = {"conditions": set_condition([], [shown], "2026-01-02T03:04:05Z")}
+        await self.world.api.replace_status(PROXYGROUP, {**live, "status": status})
+
+    async def start_pod(self, ordinal: int) -> None:
+        """Make a Pod, and wait for its address."""
+        container = {"name": "tailscale", "image": "example.org/played:1"}
+        await self.world.apply({**self._child(POD.kind, f"{self.name}-{ordinal}"), "spec": {"containers": [container]}})
+        await self.world.eventually(lambda: self.addresses(ordinal))
+
+    async def addresses(self, ordinal: int) -> list[str]:
+        """Return the addresses of a Pod."""
+        pod = await self.world.api.get(POD, Key(NAMESPACE, f"{self.name}-{ordinal}"))
+        return [each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ()]
+
+    async def entries(self) -> dict[str, Entry]:
+        """Return the entries that the ConfigMap should have."""
+        places = (await self.world.api.list(SERVICE, NAMESPACE, f"{PROXY_GROUP}={self.name}")).items
+        found = {entry_name(served_service(each)): entry_of(each, "cluster.local") for each in places}
+        return {name: entry for name, entry in found.items() if entry}
+
+    async def configure(self) -> None:
+        """Write the entries into the ConfigMap."""
+        configmap = self._child(CONFIGMAP.kind, config_name(self.name))
+        await self.world.change(configmap, {"binaryData": {EGRESS_SERVICES: render_entries(await self.entries())}})
+
+    async def report(self, *ordinals: int) -> None:
+        """Let proxies, all if none is named, report that they serve all entries."""
+        entries = (await self.entries()).items()
+        services = {
+            name: {
+                "ports": [{"protocol": a, "matchPort": b, "targetPort": c} for a, b, c in sorted(entry.ports)],
+                "tailnetTarget": {"ip": entry.ip, "fqdn": entry.fqdn},
+            }
+            for name, entry in entries
+        }
+        for ordinal in ordinals or range(self.replicas):
+            found = {("podIPv6" if ":" in ip else "podIPv4"): ip for ip in await self.addresses(ordinal)}
+            text = json.dumps({**found, "services": services})
+            secret = self._child(SECRET.kind, f"{self.name}-{ordinal}")
+            await self.world.change(secret, {"data": {EGRESS_SERVICES: b64encode(text.encode()).decode()}})
+
+    async def play(self) -> None:
+        """Take in and report entries whenever they change, until cancelled."""
+        told: dict[str, Entry] = {}
+        while True:
+            if (entries := await self.entries()) != told:
+                await self.configure()
+                await self.report()
+                told = entries
+            await asyncio.sleep(0.02)
+
+    async def place(self) -> Object | None:
+        """Return the only ClusterIP Service at this group."""
+        found = (await self.world.api.list(SERVICE, NAMESPACE, f"{PROXY_GROUP}={self.name}")).items
+        return found[0] if len(found) == 1 else None
+
+    async def endpoints(self) -> dict[str, list[str]]:
+        """Return the addresses in the EndpointSlices at this group, by the name of the slice after its Service's."""
+        slices = (await self.world.api.list(ENDPOINTSLICE, NAMESPACE, f"{PROXY_GROUP}={self.name}")).items
+        return {
+            key_of(each).name.rpartition("-")[2]: [ip for end in each["endpoints"] or () for ip in end["addresses"]]
+            for each in slices
+        }
+
+    def _child(self, kind: str, name: str) -> Object:
+        metadata = {"namespace": NAMESPACE, "name": name, "labels": group_owner(self.name).labels}
+        return {"apiVersion": "v1", "kind": kind, "metadata": metadata}

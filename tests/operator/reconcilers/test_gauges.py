@@ -1,0 +1,88 @@
+"""The gauges of what is in a cluster."""
+
+from typing import NamedTuple
+
+from clustersim.sim import ClusterSim
+from prometheus_client import CollectorRegistry
+from tsoperator.api.objects import CONFIGMAP, PROXYGROUP, TAILNET, Object, resource_of
+from tsoperator.app import sources
+from tsoperator.desired.egressgroup import Entry, group_owner, render_entries
+from tsoperator.kube.client import KubeClient
+from tsoperator.reconcilers.gauges import GroupGauges
+from tsoperator.runtime.cache import Cache
+
+from tests.support.cluster import running
+from tests.support.objects import OPERATOR_NAMESPACE
+
+
+class Gauge(NamedTuple):
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+def told(obj: Object, type_: str, reason: str) -> Object:
+    """Return *obj* with a condition besides another."""
+    conditions = [{"type": "Other", "status": "True", "reason": "Other"}, {"type": type_, "reason": reason}]
+    return {**obj, "status": {"conditions": conditions}}
+
+
+def group(name: str, type_: str, reason: str = "") -> Object:
+    made = {**_named(PROXYGROUP.api_version, PROXYGROUP.kind, name), "spec": {"type": type_}}
+    return told(made, "ProxyGroupReady", reason) if reason else made
+
+
+def tailnet(name: str, reason: str) -> Object:
+    spec = {"spec": {"credentials": {"secretName": name}}}
+    return told({**_named(TAILNET.api_version, TAILNET.kind, name), **spec}, "TailnetReady", reason)
+
+
+def config(name: str, entries: int) -> Object:
+    """The ConfigMap of the group *name*."""
+    rendered = render_entries({f"default-{number}": Entry("", "100.64.0.1", frozenset()) for number in range(entries)})
+    made = _named(CONFIGMAP.api_version, CONFIGMAP.kind, f"{name}-egress-config")
+    metadata = {**made["metadata"], "namespace": OPERATOR_NAMESPACE, "labels": group_owner(name).labels}
+    return {**made, "metadata": metadata, "binaryData": {"egress-services": rendered}}
+
+
+def _named(api_version: str, kind: str, name: str) -> Object:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
+
+
+THERE = [
+    *(group(f"good-{number}", "egress", "ProxyGroupReady") for number in range(2)),
+    group("slow", "egress", "ProxyGroupCreating"),
+    group("web", "ingress", "NotSupportedYet"),
+    group("new", "ingress"),
+    config("good-0", 3),
+    config("web", 1),
+    *(tailnet(name, "TailnetValid") for name in "ab"),
+    tailnet("c", "InvalidOAuth"),
+]
+
+GAUGES = [
+    Gauge("tsoperator_proxygroups", {"type": "egress", "reason": "ProxyGroupReady"}, 2),
+    Gauge("tsoperator_proxygroups", {"type": "egress", "reason": "ProxyGroupCreating"}, 1),
+    Gauge("tsoperator_proxygroups", {"type": "ingress", "reason": "NotSupportedYet"}, 1),
+    Gauge("tsoperator_proxygroups", {"type": "ingress", "reason": ""}, 1),
+    Gauge("tsoperator_egress_entries", {"group": "good-0"}, 3),
+    Gauge("tsoperator_egress_entries", {"group": "good-1"}, 0),
+    Gauge("tsoperator_egress_entries", {"group": "slow"}, 0),
+    Gauge("tsoperator_tailnets", {"reason": "TailnetValid"}, 2),
+    Gauge("tsoperator_tailnets", {"reason": "InvalidOAuth"}, 1),
+]
+
+
+async def test_what_is_there_is_counted(sim: ClusterSim, client: KubeClient) -> None:
+    for obj in THERE:
+        stored = await client.create(resource_of(obj), obj)
+        if "status" in obj:
+            await client.replace_status(resource_of(obj), {**stored, "status": obj["status"]})
+    cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
+    registry.register(GroupGauges(cache, OPERATOR_NAMESPACE))
+    async with running(cache.follow(client)):
+        await cache.synced()
+        samples = [sample for family in registry.collect() for sample in family.samples]
+    assert sorted((each.name, sorted(each.labels.items()), each.value) for each in samples) == sorted(
+        (name, sorted(labels.items()), value) for name, labels, value in GAUGES
+    )

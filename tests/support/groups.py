@@ -1,0 +1,124 @@
+"""ProxyGroups of type egress, as a test looks at them: their replicas, what they forward, where their Services lead."""
+
+import json
+from base64 import b64decode
+from dataclasses import dataclass
+from typing import Any
+
+from tsoperator.api.names import (
+    LABEL_PARENT_NAME,
+    LABEL_PARENT_NAMESPACE,
+    LABEL_PARENT_TYPE,
+    LABEL_SERVICE_TYPE,
+    PARENT_PROXYGROUP,
+    PARENT_SERVICE,
+    SERVICE_TYPE_EGRESS,
+)
+from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, SERVICE, Object, key_of
+
+from tests.support.operator import NAMESPACE, World, is_ready
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One proxy of a group: its *pod*, None before it is made, and the decoded Secrets, empty without them."""
+
+    pod: Object | None
+    state: dict[str, str]
+    config: dict[str, str]
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether the Pod is ready and stays."""
+        return self.pod is not None and is_ready(self.pod)
+
+    @property
+    def device_id(self) -> str:
+        """The node ID of its device, empty before it has joined."""
+        return self.state.get("device_id", "")
+
+    @property
+    def tailscaled(self) -> Any:
+        """The configuration of its tailscaled."""
+        return json.loads(self.config["cap-106.hujson"])
+
+    @property
+    def report(self) -> Any:
+        """What it says that it forwards, by the name of the entry; None if it says nothing."""
+        text = self.state.get("egress-services")
+        return json.loads(text)["services"] or {} if text else None
+
+    @property
+    def addresses(self) -> list[str]:
+        """The Pod's addresses."""
+        entries = self.pod["status"].get("podIPs", ()) if self.pod else ()
+        return [entry["ip"] for entry in entries]
+
+
+async def replicas(world: World, group: Object) -> list[Replica]:
+    """Return the replicas of *group* that have a state Secret, by their number."""
+    name = key_of(group).name
+    selector = f"{LABEL_PARENT_TYPE}={PARENT_PROXYGROUP},{LABEL_PARENT_NAME}={name}"
+    pods = {key_of(pod).name: pod for pod in (await world.api.list(POD, NAMESPACE, selector)).items}
+    data = {key_of(each).name: _decoded(each) for each in (await world.api.list(SECRET, NAMESPACE, selector)).items}
+    names = sorted(
+        (name for name in data if not name.endswith("-config")), key=lambda name: int(name.rpartition("-")[2])
+    )
+    return [Replica(pods.get(name), data[name], data.get(f"{name}-config", {})) for name in names]
+
+
+async def ready_group(world: World, group: Object, count: int = 2) -> list[Replica]:
+    """Wait until *group* has as many replicas as *count*, which have joined and are ready; return them."""
+
+    async def there() -> list[Replica] | None:
+        found = await replicas(world, group)
+        good = [each for each in found if each.is_ready and "device_fqdn" in each.state]
+        return found if len(good) == len(found) == count else None
+
+    return await world.eventually(there)
+
+
+async def entries(world: World, group: Object) -> Any:
+    """Return the entries in the egress ConfigMap of *group* by name; None without a ConfigMap."""
+    configmap = await world.find(CONFIGMAP, f"{key_of(group).name}-egress-config")
+    if configmap is None:
+        return None
+    text = (configmap.get("binaryData") or {}).get("egress-services")
+    return json.loads(b64decode(text)) if text else {}
+
+
+async def cluster_services(world: World, service: Object) -> list[Object]:
+    """Return the ClusterIP Services that lead to the group for a user's *service*: one, unless it is moving."""
+    return (await world.api.list(SERVICE, NAMESPACE, _selector(service))).items
+
+
+async def endpoints(world: World, service: Object) -> dict[str, list[str]]:
+    """Return the addresses in the EndpointSlices for a user's *service*, by the name of the slice."""
+    slices = (await world.api.list(ENDPOINTSLICE, NAMESPACE, _selector(service))).items
+    return {key_of(each).name: [endpoint["addresses"][0] for endpoint in each["endpoints"] or ()] for each in slices}
+
+
+async def leftovers(world: World) -> list[str]:
+    """Return what is still there of any group or egress Service of one."""
+    found = []
+    for resource in (SERVICE, ENDPOINTSLICE, SECRET, CONFIGMAP, POD):
+        for obj in (await world.api.list(resource, NAMESPACE)).items:
+            labels = obj["metadata"].get("labels") or {}
+            if labels.get(LABEL_PARENT_TYPE) == PARENT_PROXYGROUP or LABEL_SERVICE_TYPE in labels:
+                found.append(f"{resource} {key_of(obj).name}")
+    return found
+
+
+def _selector(service: Object) -> str:
+    key = key_of(service)
+    wanted = {
+        LABEL_PARENT_TYPE: PARENT_SERVICE,
+        LABEL_PARENT_NAME: key.name,
+        LABEL_PARENT_NAMESPACE: key.namespace,
+        LABEL_SERVICE_TYPE: SERVICE_TYPE_EGRESS,
+    }
+    return ",".join(f"{name}={value}" for name, value in wanted.items())
+
+
+def _decoded(secret: Object) -> dict[str, str]:
+    return {name: b64decode(value).decode() for name, value in (secret.get("data") or {}).items()}
