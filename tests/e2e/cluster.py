@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from tsoperator.api.names import PARENT_CONNECTOR, PARENT_INGRESS, PARENT_SERVICE, SECRET_DEVICE_ID
+from tsoperator.api.names import PARENT_CONNECTOR, PARENT_INGRESS, PARENT_PROXYGROUP, PARENT_SERVICE, SECRET_DEVICE_ID
 from tsoperator.api.objects import Key
 from tsoperator.desired.children import Owner
 
@@ -18,7 +18,12 @@ from tests.e2e.waiting import eventually
 Object = dict[str, Any]
 
 _CHILDREN = ("statefulsets", "services", "secrets")
-_PARENTS = {"Service": PARENT_SERVICE, "Ingress": PARENT_INGRESS, "Connector": PARENT_CONNECTOR}
+_PARENTS = {
+    "Service": PARENT_SERVICE,
+    "Ingress": PARENT_INGRESS,
+    "Connector": PARENT_CONNECTOR,
+    "ProxyGroup": PARENT_PROXYGROUP,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,13 @@ def is_ready(pod: Object) -> bool:
     conditions = pod.get("status", {}).get("conditions") or []
     ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
     return ready and "deletionTimestamp" not in pod["metadata"]
+
+
+def condition(obj: Object, kind: str) -> Object:
+    """Return the condition of that type, which is empty if there is none or it is of another generation."""
+    found = [each for each in obj.get("status", {}).get("conditions") or () if each["type"] == kind]
+    generation = obj["metadata"].get("generation", 0)
+    return next((each for each in found if each.get("observedGeneration", 0) in (0, generation)), {})
 
 
 def identity(pod: Object) -> tuple[str, int]:

@@ -6,8 +6,9 @@ at the end whatever happened.
 
 import re
 import shutil
+import sys
 import uuid
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -172,6 +173,17 @@ def acme_root(bed: Bed) -> Path:
     file = bed.folder / "acme-root.pem"
     file.write_text(control.acme_root(bed.paths, bed.machines["wan"]))
     return file
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Callable[[object], None]:
+    """Prints a figure that was measured, whatever becomes of the test."""
+
+    def write(figure: object) -> None:
+        with capsys.disabled():
+            sys.stdout.write(f"\n{figure}\n")
+
+    return write
 
 
 @pytest.fixture

@@ -27,23 +27,23 @@ class Attempt:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
 class Load:
     """A Pod that makes `RATE` new connections a second, to each of some targets in turn."""
 
-    cluster: Cluster
-    pod: Object
-    targets: Sequence[str]
+    def __init__(self, cluster: Cluster, pod: Object) -> None:
+        self._cluster = cluster
+        self._pod = pod
+        self._all: list[Attempt] = []
 
     @classmethod
     @contextmanager
-    def on(cls, cluster: Cluster, namespace: str, words: str, *targets: str) -> Iterator["Load"]:
+    def on(cls, cluster: Cluster, namespace: str, words: str, targets: Sequence[str]) -> Iterator["Load"]:
         """Run one, wait until each of *targets* (see `knocker`) has answered *words*, and end it with the block."""
         command = ["python3", "-c", _PROGRAM.read_text(), str(RATE), words, *targets]
         made = pod(namespace, "load", {"command": command})
         made["spec"]["restartPolicy"] = "Never"
         cluster.apply(made)
-        load = cls(cluster, made, targets)
+        load = cls(cluster, made)
         eventually(lambda: {each.target for each in load.seen() if not each.error} == set(targets), "answers of all")
         try:
             yield load
@@ -51,21 +51,26 @@ class Load:
             load.end()
 
     def seen(self) -> list[Attempt]:
-        """Return the attempts that have ended, those that began first first."""
-        metadata = self.pod["metadata"]
-        log = self.cluster.bed.kubectl("-n", metadata["namespace"], "logs", metadata["name"])
-        lines = [line for line in log.splitlines(keepends=True) if line.endswith("\n")]
-        return sorted((Attempt(**json.loads(line)) for line in lines), key=lambda each: each.at)
+        """Return the attempts that have ended, those that began first first; all of them once the load has ended."""
+        return self._all or self._read()
+
+    def since(self, moment: float, until: float = float("inf")) -> "Outcome":
+        """Return what became of the attempts that began between two moments, in seconds since the epoch."""
+        return Outcome([each for each in self.seen() if moment <= each.at < until])
 
     def end(self) -> None:
-        """Stop, and wait for the last connection: `seen` is complete then."""
-        self.cluster.run_in(self.pod, "kill", "1")
-        name, namespace = self.pod["metadata"]["name"], self.pod["metadata"]["namespace"]
+        """Stop, wait for the last connection, and delete the Pod."""
+        self._cluster.run_in(self._pod, "kill", "1")
+        eventually(lambda: self._cluster.look(self._pod)["status"]["phase"] == "Succeeded", "the load's end", 30)
+        self._all = self._read()
+        metadata = self._pod["metadata"]
+        self._cluster.delete("pod", metadata["name"], metadata["namespace"])
 
-        def ended() -> bool:
-            return bool((self.cluster.get("pod", name, namespace) or {})["status"]["phase"] == "Succeeded")
-
-        eventually(ended, "the load's end", 30)
+    def _read(self) -> list[Attempt]:
+        metadata = self._pod["metadata"]
+        log = self._cluster.bed.kubectl("-n", metadata["namespace"], "logs", metadata["name"])
+        lines = [line for line in log.splitlines(keepends=True) if line.endswith("\n")]
+        return sorted((Attempt(**json.loads(line)) for line in lines), key=lambda each: each.at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +78,6 @@ class Outcome:
     """What became of the attempts in a span of time."""
 
     attempts: Sequence[Attempt]
-
-    @classmethod
-    def of(cls, attempts: Sequence[Attempt], since: float, until: float = float("inf")) -> "Outcome":
-        """Return that of the attempts which began between two moments, in seconds since the epoch."""
-        return cls([each for each in attempts if since <= each.at < until])
 
     @property
     def failed(self) -> list[Attempt]:

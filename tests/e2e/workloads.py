@@ -3,11 +3,19 @@
 from typing import Any
 
 from tests.e2e.testbed import control, registry
+from tests.e2e.testbed.peer import GREETER_PORT, WEB_PORT
 from tests.support import manifests
 
 # The specs of Services that lead to what `web` makes with the name "web".
 TO_WEB: dict[str, Any] = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}
 BALANCED: dict[str, Any] = {**TO_WEB, "type": "LoadBalancer", "loadBalancerClass": "tailscale"}
+
+# The ports of the devices outside: two of TCP, and one of UDP with the number of a TCP one.
+PORTS = [
+    {"name": "web", "port": WEB_PORT},
+    {"name": "greeter", "port": GREETER_PORT},
+    {"name": "greeter-udp", "port": GREETER_PORT, "protocol": "UDP"},
+]
 
 PEER_NAME = f"peer.{control.DOMAIN}"
 PAGE = "hello from the cluster"
@@ -18,6 +26,38 @@ Object = dict[str, Any]
 def egress_service(namespace: str, name: str, **annotations: str) -> Object:
     """Return an egress Service; `tailnet_fqdn="…"` is the annotation tailscale.com/tailnet-fqdn."""
     return _within(namespace, manifests.egress(name, "", **annotations))
+
+
+def group_service(namespace: str, name: str, group: str, **annotations: str) -> Object:
+    """Return an egress Service with each port of the devices outside, which *group* is to serve if one is given.
+
+    *annotations* are as for `egress_service`.
+    """
+    named = {"proxy_group": group} if group else {}
+    service = egress_service(namespace, name, **named, **annotations)
+    return {**service, "spec": {**service["spec"], "ports": PORTS}}
+
+
+def targets(service: Object, *hosts: str) -> list[str]:
+    """Return all ports of the devices outside, as `load` has them, by the name of *service* and by those of *hosts*."""
+    metadata = service["metadata"]
+    named = [f"{metadata['name']}.{metadata['namespace']}.svc.cluster.local", *hosts]
+    kinds = (("http", WEB_PORT), ("tcp", GREETER_PORT), ("udp", GREETER_PORT))
+    return [f"{scheme}://{host}:{port}" for host in named for scheme, port in kinds]
+
+
+def proxy_group(name: str, **spec: Any) -> Object:
+    """Return a ProxyGroup of type egress."""
+    return _ours("ProxyGroup", name, {"type": "egress", **spec})
+
+
+def tailnet(name: str, url: str, secret: str) -> Object:
+    """Return a Tailnet whose control server is at *url*, with the credentials in the Secret called *secret*."""
+    return _ours("Tailnet", name, {"loginUrl": url, "credentials": {"secretName": secret}})
+
+
+def _ours(kind: str, name: str, spec: Object) -> Object:
+    return {"apiVersion": "tailscale.com/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def exposed_service(namespace: str, name: str, spec: Object, **annotations: str) -> Object:
