@@ -5,6 +5,7 @@ A program of its own: it runs inside a machine of the bed, with the port and the
 
 import asyncio
 import sys
+from typing import cast
 
 ADDRESS = "127.0.0.1"
 
@@ -18,8 +19,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep what answers are sent by."""
-        assert isinstance(transport, asyncio.DatagramTransport)
-        self._transport = transport
+        self._transport = cast("asyncio.DatagramTransport", transport)  # in Python 3.11 its class is another one
 
     def datagram_received(self, _data: bytes, sender: tuple[str, int]) -> None:
         """Answer."""
