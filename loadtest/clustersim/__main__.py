@@ -19,6 +19,7 @@ def main() -> int:
     options = SimOptions(
         listen=arguments.listen,
         control_listen=arguments.control_listen,
+        health_listen=arguments.health_listen,
     )
     asyncio.run(_serve(options, arguments.kubeconfig))
     return 0
@@ -30,6 +31,9 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="run a cluster until interrupted")
     serve.add_argument("--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="API server (default: a free port)")
     serve.add_argument("--control-listen", default="127.0.0.1:0", metavar="HOST:PORT", help="control server")
+    serve.add_argument(
+        "--health-listen", default="127.0.0.1:0", metavar="HOST:PORT", help="HTTP proxy to the Pods' health ports"
+    )
     serve.add_argument("--kubeconfig", type=Path, metavar="PATH", help="write a kubeconfig there")
     demo = commands.add_parser("demo", help="run the product on a simulated cluster")
     demo.add_argument("--keep", action="store_true", help="stay up afterwards, until interrupted")
@@ -49,6 +53,7 @@ async def _serve(options: SimOptions, kubeconfig: Path | None) -> None:
 def _announce(sim: ClusterSim, kubeconfig: Path | None) -> None:
     print(f"API server      {sim.api_url}")
     print(f"control server  {sim.control_url}")
+    print(f"health proxy    {sim.health_proxy_url}")
     if kubeconfig:
         kubeconfig.touch(mode=0o600)
         kubeconfig.write_text(sim.kubeconfig())

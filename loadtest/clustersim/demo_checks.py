@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from clustersim.apiclient import ApiClient
 from clustersim.demo_stage import OPERATOR_NAMESPACE
 from clustersim.dnsclient import Answer, ask_tcp, ask_udp
-from clustersim.objects import ENDPOINTSLICE, INGRESS, POD, SERVICE, Object, Resource, name_of, namespace_of
+from clustersim.objects import ENDPOINTSLICE, INGRESS, POD, PROXYGROUP, SERVICE, Object, Resource, name_of, namespace_of
 
 TAILNET_FQDN = "tailscale.com/tailnet-fqdn"
 TAILNET_IP = "tailscale.com/tailnet-ip"
@@ -75,7 +75,7 @@ class Checks:
         if not addresses:
             raise NotYet("has no ready proxy")
         if target.group:
-            addresses = await self._cluster_ips(target)
+            addresses = await self._cluster_ips(target, slices)
         if not qname:
             return await self._external_name(target), addresses
         for qtype, version in FAMILIES.items():
@@ -129,8 +129,11 @@ class Checks:
         for pod in await self.api.list(POD, OPERATOR_NAMESPACE, target.labels):
             await self.api.delete(POD, OPERATOR_NAMESPACE, name_of(pod))
 
-    async def _cluster_ips(self, target: Exposed) -> tuple[str, ...]:
-        """Return the addresses of the Service that leads to all proxies of *target*'s group."""
+    async def _cluster_ips(self, target: Exposed, slices: Iterable[Object]) -> tuple[str, ...]:
+        """Return the addresses of the Service whose *slices* have all proxies of *target*'s group; raises NotYet."""
+        replicas = (await self.api.get(PROXYGROUP, "", target.group))["spec"]["replicas"]
+        if any(len(_ready_addresses([each])) < replicas for each in slices):
+            raise NotYet(f"not all of the {replicas} proxies of its group are ready")
         (service,) = await self.api.list(SERVICE, OPERATOR_NAMESPACE, target.labels)
         return _ordered(service["spec"]["clusterIPs"])
 

@@ -49,6 +49,7 @@ def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
     return [
         "Try:",
         f"  {kubectl} describe services,ingresses --namespace default",
+        f"  {kubectl} describe proxygroups,connectors",
         f"  {kubectl} get pods,statefulsets,secrets,endpointslices --namespace tailscale",
         f"  {kubectl} get configmap dnsrecords --namespace tailscale --output yaml",
         *(f"  dig @127.0.0.1 -p {dns_port} {name}" for name in names),

@@ -14,6 +14,8 @@ from clustersim.tailnet import Tailnet
 
 OPERATOR_NAMESPACE = "tailscale"
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+ELSEWHERE = ("tailnet.yaml",)
+"""The examples that need another tailnet than the one that is simulated."""
 POLL_SECONDS = 0.02
 
 
@@ -26,11 +28,12 @@ class Stage:
     control_port: int
     dns_port: int
     health_port: int
+    health_proxy_port: int
 
     @classmethod
     def on_free_ports(cls, folder: Path) -> "Stage":
         """Return a stage with its files in *folder*."""
-        return cls(folder, *(free_port() for _ in range(4)))
+        return cls(folder, *(free_port() for _ in range(5)))
 
     @property
     def api_url(self) -> str:
@@ -49,8 +52,9 @@ class Stage:
 
     async def start_cluster(self, processes: Processes) -> None:
         """Start the simulated cluster and wait until it is up."""
-        ports = ("--listen", f"127.0.0.1:{self.api_port}", "--control-listen", f"127.0.0.1:{self.control_port}")
-        await processes.start("cluster", "clustersim", "serve", *ports, "--kubeconfig", str(self.kubeconfig))
+        ports = {"": self.api_port, "control-": self.control_port, "health-": self.health_proxy_port}
+        words = [word for what, port in ports.items() for word in (f"--{what}listen", f"127.0.0.1:{port}")]
+        await processes.start("cluster", "clustersim", "serve", *words, "--kubeconfig", str(self.kubeconfig))
         while not (self.kubeconfig.exists() and self.kubeconfig.stat().st_size):
             processes.check()
             await asyncio.sleep(POLL_SECONDS)
@@ -65,6 +69,8 @@ class Stage:
             "OPERATOR_LOGIN_SERVER": self.control_url,
             "OPERATOR_HEALTH_ADDR": f"127.0.0.1:{self.health_port}",
             "OPERATOR_LOGGING": "info",
+            "http_proxy": f"http://127.0.0.1:{self.health_proxy_port}",  # the way to the health ports of Pods
+            "no_proxy": "127.0.0.1",
         }
         for variable, value in credentials.items():
             path = self.folder / variable.lower()
@@ -93,8 +99,11 @@ async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
 
 
 def example_objects(folder: Path = EXAMPLES) -> list[Object]:
-    """Return the objects that the files in *folder* describe; raises FileNotFoundError if there are none."""
-    texts = [path.read_text() for path in sorted(folder.glob("*.yaml"))]
+    """Return the objects that the files in *folder* describe, but for those of `ELSEWHERE`.
+
+    Raises FileNotFoundError if there are none.
+    """
+    texts = [path.read_text() for path in sorted(folder.glob("*.yaml")) if path.name not in ELSEWHERE]
     if not texts:
         raise FileNotFoundError(f"there are no examples in {folder}: run this from a checkout")
     return [obj for text in texts for obj in yaml.safe_load_all(text) if obj]

@@ -30,15 +30,15 @@ class HealthProxy:
         self._random = random.Random(seed)  # noqa: S311  a choice that a test can repeat
 
     @asynccontextmanager
-    async def serve(self) -> AsyncIterator[str]:
-        """Listen on loopback while the context lasts and return the URL of the proxy."""
+    async def serve(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+        """Listen while the context lasts, on a free port if *port* is 0, and return the URL of the proxy."""
         application = web.Application()
         application.router.add_get("/{path:.*}", self._answer)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         try:
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+            await web.TCPSite(runner, host, port).start()
+            yield f"http://{host}:{runner.addresses[0][1]}"
         finally:
             await runner.cleanup()
 

@@ -47,6 +47,6 @@ def ready_addresses(endpointslice: Object) -> list[str]:
     return [
         address
         for endpoint in endpointslice.get("endpoints") or ()
-        if (endpoint.get("conditions") or {}).get("ready") is not False
+        if (endpoint.get("conditions") or {}).get("ready", True)
         for address in endpoint["addresses"]
     ]

@@ -34,6 +34,7 @@ class SimOptions:
 
     listen: str = "127.0.0.1:0"
     control_listen: str = "127.0.0.1:0"
+    health_listen: str = "127.0.0.1:0"
     headscale: bool = False
     tailnet_domain: str = "tail1234.ts.net"
     operator_namespace: str = "tailscale"
@@ -115,7 +116,7 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
     tailnets = Tailnets(control)
     nodes = kubelet.Kubelet(store, tailnets, options.families)
     async with (
-        HealthProxy(store, nodes.ask).serve() as health_proxy_url,
+        HealthProxy(store, nodes.ask).serve(*_address(options.health_listen)) as health_proxy_url,
         control.serve(*_address(options.control_listen)) as control_url,
         server.serve(*_address(options.listen)) as api_url,
         asyncio.TaskGroup() as tasks,

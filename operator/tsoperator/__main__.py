@@ -40,6 +40,7 @@ environment (empty counts as unset):
   PROXY_IMAGE, PROXY_TAGS, PROXY_FIREWALL_MODE, PROXY_PRIORITY_CLASS_NAME, PROXY_DEFAULT_CLASS
                                        how proxies are made
   POD_NAME                             this Pod's name, in its Lease and Events
+  OPERATOR_SERVICE_ACCOUNT_NAME        whose tokens Tailnets with workload identity trust (default operator)
   KUBECONFIG                           outside a cluster: how to reach the API server
 
 exit status: 0 stopped by SIGTERM or SIGINT, 1 cannot go on, 2 a setting is wrong

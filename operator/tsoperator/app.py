@@ -5,6 +5,7 @@ import socket
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
@@ -20,16 +21,19 @@ from tsoperator.api.objects import (
     ENDPOINTSLICE,
     INGRESS,
     INGRESSCLASS,
+    NODE,
     POD,
     PROXYCLASS,
     PROXYGROUP,
     ROLE,
     ROLEBINDING,
     SECRET,
+    SECRET_METADATA,
     SERVICE,
     SERVICEACCOUNT,
     SERVICEMONITOR,
     STATEFULSET,
+    TAILNET,
     Key,
     Object,
     Resource,
@@ -61,9 +65,11 @@ from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconci
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
+from tsoperator.reconcilers.proxygroup.nodeports import slim_node
 from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
+from tsoperator.reconcilers.tailnet.reconciler import TailnetReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.reconcilers.unsupported.reconciler import UnsupportedReconciler
 from tsoperator.runtime import predecessor
@@ -78,7 +84,8 @@ from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.tailnet.devices import ProxyDevices
-from tsoperator.tailnet.preflight import Preflight
+from tsoperator.tailnet.factory import TailnetFactory
+from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.tailnet import Tailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
@@ -143,13 +150,21 @@ async def run(settings: Settings) -> None:
             )
         events = EventRecorder(client, instance=settings.pod_name)
         own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
-        preflight = Preflight(own, client, events, settings)
-        registry.register(preflight)
-        tailnets = Tailnets([Tailnet(own, client, cache, preflight)])
+        preflight = Preflight(own, events, own_pod(client, settings))
+        tailnets = Tailnets(
+            [Tailnet(own, client, cache, preflight)], lambda name: cache.get(TAILNET, Key("", name)) is not None
+        )
+        registry.register(PreflightMetrics(tailnets.findings))
+
+        def connect(url: str, credentials: ClientCredentials, secret: str) -> TailnetClient:
+            return TailnetClient(session, url, credentials, observe=to_control_server, secret=secret)
+
+        factory = TailnetFactory(connect, client, cache, events, settings)
         prober = Prober(HealthChecks(to_proxies, _probe_observer(registry)).ask)
+        parts = Parts(client, cache, events, settings, tailnets, factory, prober)
         manager = Manager(
             cache,
-            reconcilers(client, cache, tailnets, events, prober, settings),
+            reconcilers(parts),
             ControllerMetrics(registry),
             Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
             times=_GATHER,
@@ -158,11 +173,12 @@ async def run(settings: Settings) -> None:
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             if address:
                 log.info("probes and metrics on %s", address)
-            own_pod = Key(settings.namespace, settings.pod_name)
             await manager.run(
                 client,
                 _elector(client, settings) if settings.leader_election else None,
-                before=partial(predecessor.gone, client, own_pod) if settings.pod_name else None,
+                before=partial(predecessor.gone, client, Key(settings.namespace, settings.pod_name))
+                if settings.pod_name
+                else None,
                 beside=[tailnets.run, prober.run],
             )
 
@@ -197,15 +213,17 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         *users(INGRESS, {BY_BACKEND: by_backend}),
         *(
             source
-            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS, PROXYGROUP)
+            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS, PROXYGROUP, TAILNET)
             for source in users(resource)
         ),
         *(source for resource in UNSUPPORTED for source in users(resource)),
         Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
+        Source(Selection(SECRET_METADATA, namespace, f"!{LABEL_MANAGED}"), slim=_identity),
         Source(Selection(SECRET, namespace, managed), {**owned, secret.BY_DEVICE: secret.by_device}, secret.slim),
         Source(Selection(STATEFULSET, namespace, managed), owned),
         Source(Selection(POD, namespace, managed), owned, pod.slim),
+        Source(Selection(NODE), slim=slim_node, optional=True),
         Source(Selection(ENDPOINTSLICE, namespace, managed), {**grouped, BY_SERVICE: by_service}),
         Source(Selection(CONFIGMAP, namespace, managed), slim=egressgroup.slim_configmap),
         *(
@@ -215,10 +233,21 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
     ]
 
 
-def reconcilers(
-    client: KubeClient, cache: Cache, tailnets: Tailnets, events: EventRecorder, prober: Prober, settings: Settings
-) -> list[Reconciler]:
+class Parts(NamedTuple):
+    """What the reconcilers work with."""
+
+    client: KubeClient
+    cache: Cache
+    events: EventRecorder
+    settings: Settings
+    tailnets: Tailnets
+    factory: TailnetFactory
+    prober: Prober
+
+
+def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
+    client, cache, events, settings, tailnets, factory, prober = parts
     node_ports = NodePorts(client, settings.namespace)
 
     async def run_errand(step: Errand) -> None:
@@ -238,6 +267,7 @@ def reconcilers(
         DNSConfigReconciler(cache, applier, settings),
         DNSRecordsReconciler(cache, applier, settings),
         EgressPodReconciler(cache, applier, client, prober, settings),
+        TailnetReconciler(cache, applier, tailnets, factory),
         *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),
     ]
 
@@ -267,11 +297,11 @@ def _probe_observer(registry: CollectorRegistry) -> Callable[[str], None]:
     return lambda result: counter.labels(result).inc()
 
 
-def _identity(crd: Object) -> Object:
-    """Return what the cache keeps of a CRD: whether it is there, and whether it is being deleted."""
-    kept = ("name", "uid", "resourceVersion", "deletionTimestamp")
-    metadata = {name: crd["metadata"][name] for name in kept if name in crd["metadata"]}
-    return {"apiVersion": crd["apiVersion"], "kind": crd["kind"], "metadata": metadata}
+def _identity(obj: Object) -> Object:
+    """Return what the cache keeps of a CRD or of a Secret of users: that it is there, its version, and if it goes."""
+    kept = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
+    metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
 
 
 def _credentials(settings: Settings) -> ClientCredentials:

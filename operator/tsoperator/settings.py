@@ -62,6 +62,8 @@ class Settings:
     kubeconfig: str = ""
     leader_election: bool = True
     pod_name: str = ""
+    service_account: str = "operator"
+    """The name of our ServiceAccount, whose tokens are what Tailnets with workload identity trust."""
     health_address: str = ":9002"
     log_level: str = "INFO"
     log_format: Literal["text", "json"] = "text"
@@ -101,6 +103,7 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         kubeconfig=given.get("KUBECONFIG", ""),
         leader_election=_boolean(given, "OPERATOR_LEADER_ELECTION", default=True),
         pod_name=given.get("POD_NAME", ""),
+        service_account=given.get("OPERATOR_SERVICE_ACCOUNT_NAME", defaults.service_account),
         health_address=_address(environ, "OPERATOR_HEALTH_ADDR", defaults.health_address),
         log_level=_LOG_LEVELS[_one_of(given, "OPERATOR_LOGGING", tuple(_LOG_LEVELS)) or "info"],
         log_format="json" if _one_of(given, "OPERATOR_LOG_FORMAT", _LOG_FORMATS) == "json" else "text",

@@ -12,21 +12,24 @@ from tsnameserver.sockets import Endpoint
 
 from tests.nameserver.conftest import running_server
 from tests.nameserver.samples import wire
-from tests.support.manifests import connector
+from tests.support.manifests import connector, group_egress, proxy_group
 from tests.support.operator import new_world, running_operator
+
+LATE = ("preflight", "devices", "egress_entries", "egress_probes_total")
+"""The metrics of the operator that show nothing before something has happened."""
 
 
 async def operator_metrics() -> str:
-    """Return the page of an operator that has made a proxy and looked at its tailnet."""
+    """Return the page of an operator that has made proxies, one of them for a ProxyGroup, and looked at its tailnet."""
     address = f"127.0.0.1:{free_port()}"
 
     async def page() -> str:
         async with aiohttp.ClientSession() as session, session.get(f"http://{address}/metrics") as response:
             text = await response.text()
-        return text if "tsoperator_preflight{" in text and "tsoperator_devices{" in text else ""
+        return text if all(f"tsoperator_{name}{{" in text for name in LATE) else ""
 
     async with new_world() as world, running_operator(world, health_address=address):
-        await world.apply(connector())
+        await world.apply(connector(), proxy_group(), group_egress())
         return await world.eventually(page)
 
 

@@ -5,20 +5,25 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tsoperator.api.names import PROXY_CLASS
+from tsoperator.api.names import PROXY_CLASS, PROXY_GROUP
 from tsoperator.api.objects import Object, annotations, key_of
 from tsoperator.api.v1alpha1.connector import Connector
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
+from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
+from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.api.v1alpha1.wire import CustomResource
 
 from tests.docs.pages import DOCS, EXAMPLES, PAGES, ROOT, VALUES_OF_CHART, blocks, manifests, name_of, values
 from tests.support.lanes import cases
 from tests.support.operator import World, running_operator
 
-OURS: Mapping[str, type[CustomResource]] = {"Connector": Connector, "DNSConfig": DNSConfig, "ProxyClass": ProxyClass}
-CONDITIONS = {"Connector": "ConnectorReady", "DNSConfig": "NameserverReady", "ProxyClass": "ProxyClassReady"}
+OURS: Mapping[str, type[CustomResource]] = {
+    model.__name__: model for model in (Connector, DNSConfig, ProxyClass, ProxyGroup, Tailnet)
+}
+CONDITIONS = {"DNSConfig": "NameserverReady"}
+"""The conditions that say that an object works, but for those that have its kind in their names."""
 CLUSTERS = {"v1", "networking.k8s.io/v1", "tailscale.com/v1alpha1"}
 """The APIs that the operator has to do with: pages show manifests for other tools, too."""
 
@@ -34,7 +39,13 @@ def applied(path: Path) -> list[Object]:
 
 SOURCES = [path for path in (*PAGES, *EXAMPLES) if applied(path)]
 every_source = pytest.mark.parametrize("path", SOURCES, ids=name_of)
-FIRST = ("docs/egress.md", "docs/examples/ingress.yaml", "docs/connector.md")
+FIRST = (
+    "docs/egress.md",
+    "docs/connector.md",
+    "docs/examples/ingress.yaml",
+    "docs/examples/egress-group.yaml",
+    "docs/examples/tailnet.yaml",
+)
 
 
 def asks(obj: Object) -> bool:
@@ -45,6 +56,23 @@ def asks(obj: Object) -> bool:
     return given or obj["kind"] in OURS or "tailscale" in classes
 
 
+def condition_of(obj: Object) -> str:
+    """Return the condition that says that *obj* works."""
+    if obj["kind"] == "Service":
+        return "TailscaleEgressSvcReady" if PROXY_GROUP in annotations(obj) else "TailscaleProxyReady"
+    return CONDITIONS.get(obj["kind"], f"{obj['kind']}Ready")
+
+
+def in_world(obj: Object, world: World) -> Object:
+    """Return *obj* as it is in *world*, whose control server has the other tailnets, too."""
+    if obj["kind"] == "Tailnet":
+        return {**obj, "spec": {**obj["spec"], "loginUrl": world.control_url}}
+    if "client_secret" in obj.get("stringData", {}):
+        given = {"client_id": world.control.client_id, "client_secret": world.control.client_secret}
+        return {**obj, "stringData": given}
+    return obj
+
+
 async def unserved(world: World, objects: Sequence[Object]) -> list[str]:
     """Return which of *objects* don't show yet that they work, and what they say."""
     found = []
@@ -53,7 +81,7 @@ async def unserved(world: World, objects: Sequence[Object]) -> list[str]:
             entries = ((await world.look(obj)).get("status") or {}).get("loadBalancer", {}).get("ingress")
             said = "" if entries else str(await world.events(obj))
         else:
-            condition = await world.condition(obj, CONDITIONS.get(obj["kind"], "TailscaleProxyReady"))
+            condition = await world.condition(obj, condition_of(obj))
             said = "" if condition and condition.status == "True" else str(condition)
         found += [f"{obj['kind']} {obj['metadata']['name']}: {said}"] if said else []
     return found
@@ -73,7 +101,7 @@ def test_every_object_of_ours_fits_its_model(path: Path) -> None:
 
 @pytest.mark.parametrize("path", cases({name_of(path): path for path in SOURCES}, *FIRST))
 async def test_objects_that_are_applied_come_to_work_and_go_again(cluster: World, path: Path) -> None:
-    objects = applied(path)
+    objects = [in_world(obj, cluster) for obj in applied(path)]
     asking = [obj for obj in objects if asks(obj)]
     async with running_operator(cluster):
         await cluster.apply(*objects)

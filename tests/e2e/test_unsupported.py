@@ -6,7 +6,7 @@ from tests.e2e.waiting import eventually
 POLICY = "ProxyGroupPolicy"  # the only kind of these that is in namespaces
 SPECS: dict[str, Object] = {
     "PeerRelay": {},
-    "ProxyGroup": {"type": "egress"},
+    "ProxyGroup": {"type": "ingress"},
     POLICY: {},
     "Recorder": {},
     "Tailnet": {"credentials": {"secretName": "other"}},

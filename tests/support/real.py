@@ -20,7 +20,7 @@ from clustersim.merge import merge_patch
 from clustersim.store import Store
 from clustersim.tailnet import Tailnets
 from tsoperator.api.objects import POD, Key, Object, Resource, key_of
-from tsoperator.kube.client import KubeClient, _Content
+from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import AlreadyExists, Conflict, NotFound, Rejected
 from tsoperator.kube.watch import Changed, Deleted, Listed, Selection, Unserved, updates
@@ -302,7 +302,7 @@ def _end(client: KubeClient, pod: Object) -> Awaitable[object]:
     """Tell that *pod*, which is being deleted, has ended: only kubelets do, so `KubeClient.delete` can't."""
     key = key_of(pod)
     options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
-    return client._call("DELETE", _named(objects.POD).path(key.namespace, key.name), content=_Content(options))
+    return client._call("DELETE", _named(objects.POD).path(key.namespace, key.name), body=options)
 
 
 def _named(resource: objects.Resource) -> Resource:

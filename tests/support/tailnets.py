@@ -1,6 +1,6 @@
 """Tailnets, and what reconcilers of proxies need of them, on a simulated control server."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -13,9 +13,9 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.settings import Settings
 from tsoperator.tailnet.devices import Devices, Pace
-from tsoperator.tailnet.preflight import Preflight
+from tsoperator.tailnet.preflight import Preflight, own_pod
 from tsoperator.tailnet.refusals import refusal_of
-from tsoperator.tailnet.tailnet import Tailnet, Tailnets
+from tsoperator.tailnet.tailnet import OWN, Tailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
@@ -31,13 +31,30 @@ async def tailnet_client(control: Control, url: str, retry: Retry | None = None)
         yield TailnetClient(session, url, lambda: credentials, retry=retry)
 
 
+def tailnet_of(
+    client: TailnetClient,
+    kube: KubeClient,
+    cache: Cache,
+    settings: Settings,
+    name: str = OWN,
+    pace: Pace | None = None,
+) -> Tailnet:
+    """Return the tailnet that *client* reaches."""
+    preflight = Preflight(client, EventRecorder(kube), own_pod(kube, settings), name)
+    return Tailnet(client, kube, cache, preflight, name, Devices(client, pace))
+
+
 @asynccontextmanager
 async def running_tailnets(
-    client: TailnetClient, kube: KubeClient, cache: Cache, settings: Settings, pace: Pace | None = None
+    client: TailnetClient,
+    kube: KubeClient,
+    cache: Cache,
+    settings: Settings,
+    pace: Pace | None = None,
+    exists: Callable[[str], bool] = lambda name: False,
 ) -> AsyncIterator[Tailnets]:
-    """Yield the operator's own tailnet, which runs until the end of the block."""
-    preflight = Preflight(client, kube, EventRecorder(kube), settings)
-    tailnets = Tailnets([Tailnet(client, kube, cache, preflight, devices=Devices(client, pace))])
+    """Yield the operator's own tailnet, which runs until the end of the block; *exists* is as for `Tailnets`."""
+    tailnets = Tailnets([tailnet_of(client, kube, cache, settings, pace=pace)], exists, pause=0.01)
     async with running(tailnets.run()):
         yield tailnets
 

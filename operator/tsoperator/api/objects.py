@@ -56,6 +56,7 @@ class Resource:
 
 CONFIGMAP = Resource("", "v1", "configmaps", "ConfigMap")
 EVENT = Resource("", "v1", "events", "Event")
+NODE = Resource("", "v1", "nodes", "Node", namespaced=False)
 POD = Resource("", "v1", "pods", "Pod")
 SECRET = Resource("", "v1", "secrets", "Secret")
 SECRET_METADATA = Resource("", "v1", "secrets", "PartialObjectMetadata", metadata_only=True)
@@ -91,7 +92,7 @@ names and addresses by which the device is found.
 RESOURCES = {
     (resource.api_version, resource.kind): resource
     for resource in (
-        CONFIGMAP, EVENT, POD, SECRET, SERVICE, SERVICEACCOUNT, DEPLOYMENT, STATEFULSET, ENDPOINTSLICE, INGRESS,
+        CONFIGMAP, EVENT, NODE, POD, SECRET, SERVICE, SERVICEACCOUNT, DEPLOYMENT, STATEFULSET, ENDPOINTSLICE, INGRESS,
         INGRESSCLASS, LEASE, ROLE, ROLEBINDING, CRD, SERVICEMONITOR, CONNECTOR, DNSCONFIG, PROXYCLASS,
         PEERRELAY, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET,
     )

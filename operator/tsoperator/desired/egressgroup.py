@@ -47,7 +47,7 @@ have; its values are of `indexed_entry`."""
 DEFAULT_REPLICAS: Final = 2
 
 _ENTRIES = "egressEntries"
-_SIZE = "egressSize"
+_BROKEN = "egressBroken"
 
 
 class Port(NamedTuple):
@@ -106,9 +106,15 @@ def indexed_entry(group: str, name: str) -> str:
 
 
 def replica_count(group: Object) -> int:
-    """Return how many proxies the ProxyGroup *group* should have."""
-    count = group["spec"].get("replicas")
-    return DEFAULT_REPLICAS if count is None else int(count)
+    """Return how many proxies the ProxyGroup *group*, which need not be valid, should have."""
+    spec = group.get("spec")
+    count = spec.get("replicas") if isinstance(spec, dict) else None
+    return count if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
+
+
+def is_egress(group: Object) -> bool:
+    """Tell whether the proxies of the ProxyGroup *group* lead to the tailnet."""
+    return bool(group["spec"].get("type") == "egress")
 
 
 def is_available(group: Object) -> bool:
@@ -183,7 +189,11 @@ def slim_configmap(configmap: Object) -> Object:
     if encoded is None:
         return kept
     others = {name: value for name, value in configmap["binaryData"].items() if name != EGRESS_SERVICES}
-    return {**kept, "binaryData": others, _ENTRIES: read_entries(_decoded(encoded)), _SIZE: len(encoded)}
+    text = _decoded(encoded)
+    document = _mapping(text)
+    entries = _readable(document)
+    is_broken = len(entries) < len(document) or not (document or text == "{}")
+    return {**kept, "binaryData": others, _ENTRIES: entries, _BROKEN: is_broken}
 
 
 def entries_of(configmap: Object | None) -> Mapping[str, Entry]:
@@ -192,9 +202,14 @@ def entries_of(configmap: Object | None) -> Mapping[str, Entry]:
     return found
 
 
+def is_broken(configmap: Object | None) -> bool:
+    """Tell whether a *slim* egress ConfigMap has anything in place of entries that can't be read."""
+    return configmap is not None and bool(configmap.get(_BROKEN))
+
+
 def read_entries(text: str) -> dict[str, Entry]:
     """Return the entries in a document for the proxies, by name; what can't be read is left out."""
-    return {name: entry for name, given in _mapping(text).items() if (entry := _entry(given)) is not None}
+    return _readable(_mapping(text))
 
 
 def read_report(text: str) -> ProxyReport | None:
@@ -233,6 +248,10 @@ def _entry(given: Any) -> Entry | None:
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
+
+
+def _readable(document: Mapping[str, Any]) -> dict[str, Entry]:
+    return {name: entry for name, given in document.items() if (entry := _entry(given)) is not None}
 
 
 def _mapping(text: str) -> dict[str, Any]:

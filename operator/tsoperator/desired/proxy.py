@@ -89,6 +89,7 @@ class Proxy:
     Each of its replicas has a device with the *tags* in the Tailnet called *tailnet*; with a *hostname_prefix* each has
     a hostname of its own. *notes* are Events that say which of the parent's wishes are left out. With a *config_suffix*
     each replica has two Secrets, and the name of the one with its config ends so. Otherwise one Secret holds both.
+    With *static_endpoints*, by ordinal, each proxy listens at *port*.
     """
 
     owner: Owner
@@ -104,10 +105,13 @@ class Proxy:
     proxy_class: ProxyClassSpec | None = None
     notes: Sequence[Note] = ()
     config_suffix: str = ""
+    port: int = 0
+    static_endpoints: Sequence[tuple[str, ...]] = ()
 
     def config_of(self, replica: Replica) -> ProxyConfig:
         """Return the configuration of the replica."""
-        return replace(self.config, hostname=replica.hostname)
+        endpoints = self.static_endpoints[replica.ordinal] if self.static_endpoints else ()
+        return replace(self.config, hostname=replica.hostname, static_endpoints=endpoints)
 
     @property
     def replicas(self) -> list[Replica]:

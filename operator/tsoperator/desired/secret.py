@@ -12,6 +12,7 @@ from enum import StrEnum
 from tsoperator.api.names import (
     ACME_ACCOUNT_KEY,
     EGRESS_SERVICES,
+    GROUP_CONFIG_KEY,
     NO_HTTPS,
     SECRET_CAPABILITY_VERSION,
     SECRET_CURRENT_PROFILE,
@@ -53,6 +54,8 @@ _REFUSED_KEY_DIGEST = "refusedKeyDigest"
 _CERTIFICATES = "certificates"
 _ASKED_FOR_CERTIFICATE = "askedForCertificate"
 _EGRESS_REPORT = "egressReport"
+_STATIC_ENDPOINTS = "staticEndpoints"
+_LOGIN_URL = "loginUrl"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
 
 
@@ -91,9 +94,10 @@ class Certificate:
 def slim(secret: Object) -> Object:
     """Return what the cache keeps of a proxy's Secret.
 
-    These are the device keys; digests of the config, of the auth key in it, and of the refused auth key that the proxy
-    asks to replace; the names of the configs for images of different versions; the names of what tailscaled was last
-    told to serve; when the certificates are valid; and what a proxy of a ProxyGroup says that it forwards.
+    These are the device keys; where the proxy logs in; digests of the config, of the auth key in it, and of the refused
+    auth key that the proxy asks to replace; the names of the configs for images of different versions; the names of
+    what tailscaled was last told to serve; when the certificates are valid; and, for a proxy of a ProxyGroup, its
+    static endpoints and what it says that it forwards.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -104,23 +108,30 @@ def slim(secret: Object) -> Object:
         "data": {name: data[name] for name in _DEVICE_KEYS if name in data},
         _CONFIG_DIGEST: _config_digest(data),
         _AUTH_KEY_DIGEST: digest_of(key) if (key := auth_key_of(secret)) else "",
+        _LOGIN_URL: _setting(secret, "ServerURL"),
         _CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name)],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: _device_in_state(data),
         _REFUSED_KEY_DIGEST: digest_of(_text(data, SECRET_REISSUE)) if SECRET_REISSUE in data else "",
         _CERTIFICATES: _certificates(data),
         _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
+        _STATIC_ENDPOINTS: _static_endpoints(data) if GROUP_CONFIG_KEY in data else (),
         _EGRESS_REPORT: read_report(_text(data, EGRESS_SERVICES)) if EGRESS_SERVICES in data else None,
     }
 
 
 def auth_key_of(secret: Object) -> str:
     """Return the auth key in the newest config of a whole Secret; empty if there is none."""
-    found = {int(match[1]): name for name in secret.get("data") or {} if (match := _CONFIG_KEY.fullmatch(name))}
-    if not found:
-        return ""
-    key = _json_or_empty(_text(secret["data"], found[max(found)])).get("AuthKey")
-    return key if isinstance(key, str) else ""
+    return _setting(secret, "AuthKey")
+
+
+def login_url_of(secret: Object) -> str:
+    """Return the URL of the control server at which the config in a *slim* Secret makes a proxy log in.
+
+    It has no slash at its end, and is empty if there is no such config.
+    """
+    url: str = secret[_LOGIN_URL]
+    return url.removesuffix("/")
 
 
 def needs_auth_key(secrets: ReplicaSecrets) -> bool:
@@ -187,6 +198,12 @@ def egress_report_of(secret: Object) -> ProxyReport | None:
     return report
 
 
+def static_endpoints_of(config: Object | None) -> tuple[str, ...]:
+    """Return the static endpoints in a *slim* config Secret of a ProxyGroup, in their order; none without a Secret."""
+    found: tuple[str, ...] = config[_STATIC_ENDPOINTS] if config else ()
+    return found
+
+
 def by_device(secret: Object) -> Iterable[str]:
     """Index *slim* Secrets by device."""
     device = device_of(secret, None).id
@@ -235,6 +252,15 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
     return Patch(SECRET, key_of(secret), {"data": written})
 
 
+def _setting(secret: Object, name: str) -> str:
+    """Return a text in the newest config of a whole Secret; empty if there is none."""
+    found = {int(match[1]): name for name in secret.get("data") or {} if (match := _CONFIG_KEY.fullmatch(name))}
+    if not found:
+        return ""
+    value = _json_or_empty(_text(secret["data"], found[max(found)])).get(name)
+    return value if isinstance(value, str) else ""
+
+
 def _has_logged_in(secrets: ReplicaSecrets) -> bool:
     """Tell whether the replica reported a device, and doesn't ask for another auth key."""
     state = secrets.state
@@ -245,6 +271,11 @@ def _config_digest(data: Mapping[str, str]) -> str:
     """Digest the config files in *data* (base64), leaving out the auth key, which comes and goes."""
     names = [name for name in data if _CONFIG_KEY.fullmatch(name) or name == SERVE_CONFIG_KEY]
     return digest_of({name: {**_json_or_empty(_text(data, name)), "AuthKey": ""} for name in names})
+
+
+def _static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
+    found = _json_or_empty(_text(data, GROUP_CONFIG_KEY)).get("StaticEndpoints")
+    return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
 
 def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:

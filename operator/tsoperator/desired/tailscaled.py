@@ -17,7 +17,7 @@ class ProxyConfig:
     """The configuration of a proxy that is in files: unlike its environment, a proxy reloads these.
 
     *routes* are advertised to the tailnet; with None, a running proxy keeps the routes that it has. A proxy *in_group*
-    is one of a ProxyGroup.
+    is one of a ProxyGroup, which other devices may reach at its *static_endpoints* without NAT traversal.
     """
 
     hostname: str
@@ -27,6 +27,7 @@ class ProxyConfig:
     app_connector: bool = False
     accept_routes: bool = False
     in_group: bool = False
+    static_endpoints: tuple[str, ...] = ()
 
 
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
@@ -40,6 +41,8 @@ def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
         head["AuthKey"] = auth_key
     head |= {"Hostname": config.hostname, "acceptDNS": False, "acceptRoutes": config.accept_routes}
     if config.in_group:
+        if config.static_endpoints:
+            head["StaticEndpoints"] = list(config.static_endpoints)
         return {GROUP_CONFIG_KEY: _compact(head)}
     if config.routes is not None:
         head["AdvertiseRoutes"] = list(config.routes)

@@ -54,9 +54,6 @@ class _Content(NamedTuple):
     accept: str = _JSON
 
 
-_NO_CONTENT = _Content()
-
-
 class ObjectList(NamedTuple):
     """All objects of a list, and the resourceVersion to watch from."""
 
@@ -192,22 +189,22 @@ class KubeClient:
 
     async def create(self, resource: Resource, obj: Object) -> Object:
         """Create *obj* and return it as it is stored."""
-        return await self._call("POST", resource.path(obj["metadata"].get("namespace", "")), content=_Content(obj))
+        return await self._call("POST", resource.path(obj["metadata"].get("namespace", "")), body=obj)
 
     async def replace(self, resource: Resource, obj: Object) -> Object:
         """Replace an object. If *obj* has a resourceVersion, it must be current (else Conflict)."""
         key = key_of(obj)
-        return await self._call("PUT", resource.path(key.namespace, key.name), content=_Content(obj))
+        return await self._call("PUT", resource.path(key.namespace, key.name), body=obj)
 
     async def replace_status(self, resource: Resource, obj: Object) -> Object:
         """Replace the status of an object. If *obj* has a resourceVersion, it must be current (else Conflict)."""
         key = key_of(obj)
-        return await self._call("PUT", resource.path(key.namespace, key.name, "status"), content=_Content(obj))
+        return await self._call("PUT", resource.path(key.namespace, key.name, "status"), body=obj)
 
     async def patch(self, resource: Resource, key: Key, patch: Object, subresource: str = "") -> Object:
         """Apply a JSON merge patch (RFC 7386) and return the object as it is stored."""
         path = resource.path(key.namespace, key.name, subresource)
-        return await self._call("PATCH", path, content=_Content(patch, _MERGE_PATCH))
+        return await self._call("PATCH", path, body=patch, content_type=_MERGE_PATCH)
 
     async def delete(
         self, resource: Resource, key: Key, *, uid: str = "", resource_version: str = "", propagation: str = ""
@@ -219,7 +216,7 @@ class KubeClient:
             options["preconditions"] = {name: value for name, value in preconditions.items() if value}
         if propagation:
             options["propagationPolicy"] = propagation
-        await self._call("DELETE", resource.path(key.namespace, key.name), content=_Content(options))
+        await self._call("DELETE", resource.path(key.namespace, key.name), body=options)
 
     async def request_token(self, account: Key, audience: str) -> Object:
         """Return a new token of the ServiceAccount *account* for *audience*, as the status of a TokenRequest."""
@@ -230,14 +227,14 @@ class KubeClient:
             "spec": {"audiences": [audience]},
         }
         path = SERVICEACCOUNT.path(account.namespace, account.name, "token")
-        status = (await self._call("POST", path, content=_Content(asked))).get("status")
+        status = (await self._call("POST", path, body=asked)).get("status")
         if not isinstance(status, dict):
             raise KubeError(f"POST {path}: not an API server's answer (no status)")
         return status
 
     async def _page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Object:
-        content = _Content(accept=_METADATA_LIST if resource.metadata_only else _JSON)
-        page = await self._call("GET", resource.path(namespace), query, content=content)
+        accept = _METADATA_LIST if resource.metadata_only else _JSON
+        page = await self._call("GET", resource.path(namespace), query, accept=accept)
         # If it were taken for an empty list, the cache would drop all its objects.
         if not (page.get("metadata") or {}).get("resourceVersion"):
             raise KubeError(f"list of {resource}: not an API server's answer (no resourceVersion)")
@@ -255,13 +252,15 @@ class KubeClient:
         path: str,
         query: Mapping[str, str] | None = None,
         *,
-        content: _Content = _NO_CONTENT,
+        body: Object | None = None,
+        content_type: str = _JSON,
+        accept: str = _JSON,
     ) -> Object:
         limits = aiohttp.ClientTimeout(total=self._timeout)
         where = f"{method} {path}"
         target = _with_query(path, query or {})
         with _reaching(where):
-            response = await self._send(method, target, content, limits)
+            response = await self._send(method, target, _Content(body, content_type, accept), limits)
             return await self._answer(response, where)
 
     async def _send(

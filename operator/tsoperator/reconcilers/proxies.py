@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from tsoperator.api.objects import (
     POD,
@@ -21,13 +22,13 @@ from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Plan, Refusal
 from tsoperator.desired.proxy import NO_CHILDREN, Children, Proxy, plan_removal, proxy_login
-from tsoperator.desired.secret import BY_DEVICE, device_of
+from tsoperator.desired.secret import BY_DEVICE, device_of, login_url_of
 from tsoperator.runtime.apply import Applier, Failed
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import DONE, Result
 from tsoperator.settings import Settings
 from tsoperator.tailnet.refusals import refusal_of
-from tsoperator.tailnet.tailnet import Tailnets
+from tsoperator.tailnet.tailnet import OWN, Tailnets
 from tsoperator.tsclient.errors import ControlError
 
 log = logging.getLogger(__name__)
@@ -72,12 +73,40 @@ class Proxies:
         )
 
     def tailnet(self, name: str, owner: Owner, children: Children, destination: str = "") -> TailnetView:
-        """Return how the tailnet called *name* looks to the proxies of *owner*, which may lead to a *destination*."""
-        ids = [device for secret in children.secrets if (device := device_of(secret, None).id)]
+        """Return how the tailnet called *name* looks to the proxies of *owner*, which may lead to a *destination*.
+
+        A tailnet that is refused to newcomers goes on for an owner that has proxies already. Raises Pending.
+        """
+        ids = _device_ids(children)
         try:
-            return self._tailnets.at(name).view(owner, ids, destination)
+            view = self._tailnets.at(name).view(owner, ids, destination)
         except ControlError as error:
             return TailnetView(name, refusal=refusal_of(error))
+        why = self._elsewhere(name, owner, children) if children.secrets else self._tailnets.refusal(name)
+        return replace(view, refusal=Refusal(why)) if why else view
+
+    def home(self, name: str, owner: Owner, children: Children) -> str:
+        """Return the name of the tailnet in which the proxies of *owner* are, which names the one called *name*.
+
+        These differ if a user has added or removed ``spec.tailnet``, which the API server lets them do, although
+        devices can't follow. Namespaced objects have no such field.
+        """
+        reported = [device_of(secret, None) for secret in children.secrets]
+        devices = {device.id: device.fqdn for device in reported if device.id}
+        if owner.key.namespace or not devices:
+            return name
+        return self._tailnets.home(name, _login_url(children), devices)
+
+    def _elsewhere(self, name: str, owner: Owner, children: Children) -> str:
+        """Say that the proxies of *owner* are in another tailnet than the one called *name*; empty if they aren't."""
+        home = self.home(name, owner, children)
+        if home == name:
+            return ""
+        where = f"Tailnet {home!r}" if home else "the operator's own tailnet"
+        return (
+            f"its devices are in {where} and can't move to another: set spec.tailnet to what it was, or delete the "
+            "object and make it anew"
+        )
 
     def proxy_class(self, name: str) -> Object | None:
         """Return the ProxyClass called *name*, if it is there."""
@@ -133,7 +162,10 @@ class Proxies:
         if left > 0:
             return Result(left)
         log.warning("%s has been gone for long, and its proxy was left behind: removing it", owner)
-        plan = plan_removal(owner, children)
+        ids, url = _device_ids(children), _login_url(children)
+        # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
+        tailnet = await self._tailnets.find(url, ids) if ids and url and not resource.namespaced else OWN
+        plan = plan_removal(owner, children, tailnet)
         await self._applier.apply({}, plan)
         return Result(plan.requeue_after)
 
@@ -146,3 +178,12 @@ class Proxies:
         if namespace not in self._unseen:
             log.warning("namespace %s isn't watched: the proxies of its objects stay as they are", namespace)
         self._unseen.add(namespace)
+
+
+def _device_ids(children: Children) -> list[str]:
+    return [device for secret in children.secrets if (device := device_of(secret, None).id)]
+
+
+def _login_url(children: Children) -> str:
+    """Return where the proxy with these *children* logs in; empty if its Secrets don't say."""
+    return next(filter(None, map(login_url_of, children.secrets)), "")

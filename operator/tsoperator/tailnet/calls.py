@@ -54,10 +54,15 @@ class Calls:
         self._turns: asyncio.Queue[_Call] = asyncio.Queue()
 
     async def run(self) -> None:
-        """Make calls until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                tasks.create_task(self._make(await self._turns.get()))
+        """Make calls until cancelled. Then end all calls without an answer, so that nobody waits for them any more."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    tasks.create_task(self._make(await self._turns.get()))
+        finally:
+            for owner in [*self._of_owner]:
+                self.forget(owner)
+            self._turns, self._running, self._failure = asyncio.Queue(), 0, None
 
     async def result(
         self, owner: Owner, about: Hashable, wanted: Hashable, make: Callable[[], Awaitable[Answer]]

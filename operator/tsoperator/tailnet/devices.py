@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client.core import GaugeMetricFamily
@@ -108,6 +108,13 @@ class Devices:
     def departed(self, text: str) -> Device | None:
         """Return the last device that had this MagicDNS name or address, as it was then, if no device has it now."""
         return _find(text, self._departed.get)
+
+    def lacks_domains_of(self, names: Iterable[str]) -> bool:
+        """Tell whether there are devices, and none of this tailnet is in the domain of one of these MagicDNS names."""
+        domains = set(map(_domain, names))
+        return bool(self._by_id) and not any(
+            _domain(each.name) in domains for each in self._by_id.values() if not each.external
+        )
 
     def put(self, device: Device) -> None:
         """Enter *device*, which the caller has just changed or read."""
@@ -238,6 +245,10 @@ def _find(text: str, get: Callable[[str], Device | None]) -> Device | None:
         return device
     short = get(name.partition(".")[0])
     return short if short and short.name == short.short_name else None  # Headscale gives only the first label
+
+
+def _domain(name: str) -> str:
+    return lookup_name(name).partition(".")[2]
 
 
 def _named(device: Device) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tsoperator.api.objects import POD, Key
+from tsoperator.api.objects import POD, Key, Object
 from tsoperator.desired.advice import UNSUPPORTED, is_tailscales
 from tsoperator.desired.plan import Note
 from tsoperator.kube.client import KubeClient
@@ -56,37 +56,58 @@ class Findings:
         self.notes.append(Note("Warning", "PreflightFailed", message))
 
 
-class Preflight(Collector):
-    """Looks at the tailnet regularly, and reports in the log, in Events on the operator's Pod, and in metrics.
+Subject = Callable[[], Awaitable[Object | None]]
+"""Returns the object on which to report, or None if there is none now."""
+
+
+def own_pod(client: KubeClient, settings: Settings) -> Subject:
+    """Return what reads the operator's Pod, on which we report for the operator's own tailnet."""
+
+    async def read() -> Object | None:
+        if not settings.pod_name:
+            return None
+        try:
+            async with asyncio.timeout(_CALL):
+                return await client.get(POD, Key(settings.namespace, settings.pod_name))
+        except (KubeError, TimeoutError) as error:
+            log.warning("preflight: no Event on the operator's Pod, which can't be read: %r", error)
+            return None
+
+    return read
+
+
+class Preflight:
+    """Looks at the tailnet regularly, and reports in the log, in Events on *subject*, and in metrics.
 
     It stops and delays nothing. If something is missing, the call that needs it fails, and the object that needs the
-    call reports that, too.
+    call reports that, too. *name* is that of the Tailnet, empty for the operator's own.
     """
 
     def __init__(
         self,
         tailnet: TailnetClient,
-        client: KubeClient,
         events: EventRecorder,
-        settings: Settings,
+        subject: Subject,
+        name: str = "",
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._tailnet = tailnet
-        self._client = client
         self._events = events
-        self._settings = settings
+        self._subject = subject
+        self._which = f"Tailnet {name}" if name else "the tailnet"
+        self._client = f"the OAuth client of Tailnet {name}" if name else "the operator's OAuth client"
         self._sleep = sleep
-        self._findings = Findings()
+        self.findings = Findings()
 
     async def run(self) -> None:
         """Look until cancelled: daily, and hourly while something is missing."""
         while True:
             try:
-                self._findings = await self.look()
-                await self._tell(self._findings)
+                self.findings = await self.look()
+                await self._tell(self.findings)
             except Exception:  # the operator goes on, whatever is wrong with this look
-                log.exception("preflight: could not look whether the tailnet is set up")
-            await self._sleep((_DAY if self._findings.complete else _HOUR) * nine_to_ten_tenths())
+                log.exception("preflight: could not look whether %s is set up", self._which)
+            await self._sleep((_DAY if self.findings.complete else _HOUR) * nine_to_ten_tenths())
 
     async def look(self) -> Findings:
         """Return what is missing. This asks for an access token and reads; it changes nothing."""
@@ -99,18 +120,6 @@ class Preflight(Collector):
             findings.note("api", explain(error).message)
         return findings
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the last findings; prometheus_client calls this for each scrape."""
-        checks = GaugeMetricFamily(
-            "tsoperator_preflight", "Whether the tailnet is set up for the operator, by check.", labels=["check"]
-        )
-        for check, passed in self._findings.passed.items():
-            checks.add_metric([check], float(passed))
-        server = GaugeMetricFamily("tsoperator_control_server", "The kind of control server.", labels=["kind"])
-        if self._findings.server:
-            server.add_metric([self._findings.server], 1)
-        yield from (checks, server)
-
     async def _look(self, findings: Findings) -> None:
         """Fill in *findings*. Each check needs the ones before it. Raises ControlError."""
         url = self._tailnet.url
@@ -119,12 +128,10 @@ class Preflight(Collector):
         if granted.tags is not None:
             findings.passed["tags"] = True
         if granted.tags == ():
-            findings.note(
-                "tags", f"the operator's OAuth client has no tag, so it can make no auth keys: use {client_words(url)}"
-            )
+            findings.note("tags", f"{self._client} has no tag, so it can make no auth keys: use {client_words(url)}")
         for check, scope in _SCOPE_CHECKS.items():
             if lacking(granted, scope):
-                message = f"the operator's OAuth client has not the scope {NEEDED[scope]} ({scope}) with write access"
+                message = f"{self._client} has not the scope {NEEDED[scope]} ({scope}) with write access"
                 findings.note(check, f"{message}: use {client_words(url)}")
             elif granted.scopes is not None:
                 findings.passed[check] = True
@@ -153,16 +160,36 @@ class Preflight(Collector):
 
     async def _tell(self, findings: Findings) -> None:
         for note in findings.notes:
-            log.log(logging.WARNING if note.type == "Warning" else logging.INFO, "preflight: %s", note.message)
+            level = logging.WARNING if note.type == "Warning" else logging.INFO
+            log.log(level, "preflight of %s: %s", self._which, note.message)
         if findings.complete:
-            log.info("preflight: the tailnet is set up for the operator, as far as can be seen")
-        if not (findings.notes and self._settings.pod_name):
-            return
-        try:
-            async with asyncio.timeout(_CALL):
-                pod = await self._client.get(POD, Key(self._settings.namespace, self._settings.pod_name))
-        except (KubeError, TimeoutError) as error:
-            log.warning("preflight: no Event on the operator's Pod, which can't be read: %r", error)
+            log.info("preflight: %s is set up for the operator, as far as can be seen", self._which)
+        subject = await self._subject() if findings.notes else None
+        if subject is None:
             return
         for note in findings.notes:
-            await self._events.event(pod, note.type, note.reason, note.message)
+            await self._events.event(subject, note.type, note.reason, note.message)
+
+
+class PreflightMetrics(Collector):
+    """Exports what was found in each tailnet. *findings* returns that by Tailnet, empty for the operator's own."""
+
+    def __init__(self, findings: Callable[[], Mapping[str, Findings]]) -> None:
+        self._findings = findings
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the last findings; prometheus_client calls this for each scrape."""
+        checks = GaugeMetricFamily(
+            "tsoperator_preflight",
+            "Whether the tailnet is set up for the operator, by check.",
+            labels=["check", "tailnet"],
+        )
+        server = GaugeMetricFamily(
+            "tsoperator_control_server", "The kind of control server.", labels=["kind", "tailnet"]
+        )
+        for name, found in self._findings().items():
+            for check, passed in found.passed.items():
+                checks.add_metric([check, name], float(passed))
+            if found.server:
+                server.add_metric([found.server, name], 1)
+        yield from (checks, server)

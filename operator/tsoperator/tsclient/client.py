@@ -16,6 +16,7 @@ from tsoperator.tsclient.models import AuthKey
 from tsoperator.tsclient.oauth import ClientCredentials, TokenSource
 from tsoperator.tsclient.transport import Answer, Request, Retry, Transport
 
+_SERVICES: Final = "/api/v2/tailnet/-/vip-services"
 _DEVICE_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -24,7 +25,8 @@ class TailnetClient:
 
     Every call takes at most ``retry.call`` seconds, including all tries and the request for a token. It raises
     ControlError if it fails. *base_url* has no slash at its end. *clock* counts seconds and never goes back. *observe*
-    is called for each try with the method and the status of the answer, ``none`` if there was no answer.
+    is called for each try with the method and the status of the answer, ``none`` if there was no answer. *secret* says
+    in errors which Secret has the credentials; it is empty for the operator's own.
     """
 
     def __init__(
@@ -36,12 +38,17 @@ class TailnetClient:
         clock: Callable[[], float] = time.monotonic,
         retry: Retry | None = None,
         observe: Callable[[str, str], None] = lambda method, code: None,
+        secret: str = "",
     ) -> None:
         self.url = base_url
         self._retry = retry or Retry()
-        self._transport = Transport(session, base_url, self._retry, observe)
+        self._transport = Transport(session, base_url, self._retry, observe, secret)
         self._tokens = TokenSource(self._transport, credentials, clock)
         self._device_lists = DeviceListReader()
+
+    def use(self, credentials: ClientCredentials) -> None:
+        """Use other *credentials* of the same tailnet from now on."""
+        self._tokens.use(credentials)
 
     async def create_auth_key(self, tags: Sequence[str]) -> AuthKey:
         """Create an auth key for one device with *tags*: single-use, preauthorized, not ephemeral."""
@@ -60,6 +67,14 @@ class TailnetClient:
         A device that has not changed since the last call is the same object.
         """
         return await self._device_lists.read(await self._call("GET", "/api/v2/tailnet/-/devices"))
+
+    async def list_auth_keys(self) -> None:
+        """Read the list of auth keys, to see that the OAuth client may."""
+        (await self._call("GET", "/api/v2/tailnet/-/keys")).check()
+
+    async def list_services(self) -> None:
+        """Read the list of Tailscale Services, to see that the OAuth client may. Raises NotSupported."""
+        (await self._call("GET", _SERVICES)).check()
 
     async def delete_device(self, device_id: str) -> None:
         """Delete the device with that node ID. It is no error if there is no such device any more."""
@@ -89,7 +104,7 @@ class TailnetClient:
     async def has_services(self) -> bool:
         """Tell whether the control server has Tailscale Services, even if the OAuth client may not see them."""
         try:
-            (await self._call("GET", "/api/v2/tailnet/-/vip-services")).check()
+            await self.list_services()
         except NotSupported:
             return False
         except Forbidden:

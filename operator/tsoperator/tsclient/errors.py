@@ -5,7 +5,8 @@ ControlError
 ├── RateLimited            429 in every try: try again later
 ├── UnexpectedAnswer       a redirect, a web page, JSON of another shape: that is not the API
 ├── CredentialsUnreadable  the files of the OAuth client are missing or empty
-│   └── IdentityUnreadable the ServiceAccount token of workload identity is missing or empty
+│   ├── IdentityUnreadable the ServiceAccount token of workload identity is missing or empty
+│   └── NoToken            the API server gave no token for workload identity
 └── Refused                an answer that says no; *status* and *detail* as the server gave them
     ├── BadRequest         400, 409, 422: a request that is not acceptable, such as one for a tag that is not permitted
     ├── Unauthorized       401: the OAuth client is not, or no longer, accepted
@@ -30,12 +31,16 @@ UNTOLD = Granted()
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a *server*. *tags* are the tags that it asked for; *granted* is what its access token allows."""
+    """A call of a *server*. *tags* are the tags that it asked for; *granted* is what its access token allows.
+
+    *secret* says which Secret has the credentials; it is empty for the operator's own.
+    """
 
     server: str = ""
     path: str = ""
     tags: tuple[str, ...] = ()
     granted: Granted = UNTOLD
+    secret: str = ""
 
 
 UNKNOWN_CALL = Call()
@@ -63,6 +68,10 @@ class CredentialsUnreadable(ControlError):
 
 class IdentityUnreadable(CredentialsUnreadable):
     """The ServiceAccount token that workload identity offers cannot be read."""
+
+
+class NoToken(CredentialsUnreadable):
+    """The API server gave no token of our ServiceAccount for workload identity."""
 
 
 class Refused(ControlError):

@@ -9,6 +9,7 @@ from tsoperator.tsclient.errors import (
     Forbidden,
     Granted,
     IdentityUnreadable,
+    NoToken,
     NotSupported,
     Refused,
     Unauthorized,
@@ -41,6 +42,8 @@ def explain(error: Exception) -> Explanation:
     match error:
         case IdentityUnreadable():
             return Explanation(f"{error}; {_PROJECTED}")
+        case NoToken():
+            return Explanation(str(error))
         case CredentialsUnreadable():
             return Explanation(f"{error}; {_CREDENTIALS} must hold the ID and the secret of an OAuth client")
         case Unauthorized() if error.call.path == TOKEN_EXCHANGE:
@@ -74,29 +77,42 @@ def client_words(url: str) -> str:
 
 
 def _unknown_client(error: Refused) -> str:
+    place = f"client_id and client_secret of {error.call.secret}" if error.call.secret else _CREDENTIALS
     return (
-        f"the control server {error.call.server} does not accept the operator's OAuth client ({_said(error)}): put ID "
-        f"and secret of {client_words(error.call.server)} into {_CREDENTIALS}; no restart is needed"
+        f"the control server {error.call.server} does not accept {_client(error)} ({_said(error)}): put ID and secret "
+        f"of {client_words(error.call.server)} into {place}; no restart is needed"
     )
 
 
+def _client(error: Refused) -> str:
+    secret = error.call.secret
+    return f"the OAuth client in {secret}" if secret else "the operator's OAuth client"
+
+
 def _untrusted_cluster(error: Refused) -> str:
-    server = error.call.server
+    server, secret = error.call.server, error.call.secret
+    client_id = f"client_id of {secret}" if secret else "CLIENT_ID (oauth.clientId of the chart)"
+    audience = f"audience of {secret}" if secret else "oauth.audience"
     return (
         f"the control server {server} gives the operator's ServiceAccount no access ({_said(error)}): see that "
-        f"CLIENT_ID (oauth.clientId of the chart) is the ID of a credential of {clients_place(server)} for OpenID "
+        f"{client_id} is the ID of a credential of {clients_place(server)} for OpenID "
         "Connect; that its issuer is this cluster's (kubectl get --raw /.well-known/openid-configuration) and can be "
-        "reached from the Internet; that its audience is that of the token (oauth.audience) and its subject the "
+        f"reached from the Internet; that its audience is that of the token ({audience}) and its subject the "
         "operator's ServiceAccount (system:serviceaccount:<namespace>:operator). No restart is needed for what "
         "changes there"
     )
 
 
 def _no_workload_identity(error: Refused) -> str:
+    said = f"the control server {error.call.server} does not have {error.call.path} ({_said(error)})"
+    if secret := error.call.secret:
+        return (
+            f"{said}, so the audience in {secret} can't be used with it: Headscale has no workload identity. Put the "
+            "client_secret of an OAuth client there in place of the audience"
+        )
     return (
-        f"the control server {error.call.server} does not have {error.call.path} ({_said(error)}), so CLIENT_ID can't "
-        "be used with it: Headscale has no workload identity. Unset it (oauth.audience of the chart), and set "
-        "CLIENT_ID_FILE and CLIENT_SECRET_FILE"
+        f"{said}, so CLIENT_ID can't be used with it: Headscale has no workload identity. Unset it (oauth.audience of "
+        "the chart), and set CLIENT_ID_FILE and CLIENT_SECRET_FILE"
     )
 
 
@@ -104,9 +120,9 @@ def _tags_refused(error: Refused) -> str:
     server, tags, owners = error.call.server, error.call.tags, error.call.granted.tags or ()
     wanted = ", ".join(tags)
     if error.call.granted.tags == ():
-        remedy = f"the operator's OAuth client has no tag at all: use {client_words(server)}; and "
+        remedy = f"{_client(error)} has no tag at all: use {client_words(server)}; and "
     else:
-        remedy = "each of them must be owned by a tag of the operator's OAuth client: "
+        remedy = f"each of them must be owned by a tag of {_client(error)}: "
     return (
         f"the control server does not let the operator give {wanted} to devices ({_said(error)}): {remedy}"
         f"{policy_place(server)} needs {tag_owners(tags, owners)}"
@@ -123,15 +139,16 @@ def _scope_missing(error: Refused) -> str:
     scope = _scope_of(error)
     name = NEEDED.get(scope, scope)
     return (
-        f"the operator's OAuth client may not use {path} ({_said(error)}): it needs the scope {name} ({scope}) with "
+        f"{_client(error)} may not use {path} ({_said(error)}): it needs the scope {name} ({scope}) with "
         f"write access; use {client_words(server)}"
     )
 
 
 def _unsupported(error: Refused) -> str:
+    setting = "spec.loginUrl of the Tailnet" if error.call.secret else "OPERATOR_LOGIN_SERVER"
     return (
         f"the control server {error.call.server} does not have {error.call.path} ({_said(error)}): see that "
-        "OPERATOR_LOGIN_SERVER is the URL of Tailscale's server or of Headscale 0.30 or newer. It is looked at again "
+        f"{setting} is the URL of Tailscale's server or of Headscale 0.30 or newer. It is looked at again "
         "by itself within a day, and at once when this object changes"
     )
 

@@ -1,7 +1,8 @@
 """Access tokens of an OAuth client or of workload identity: requested when needed, kept until they nearly expire."""
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -48,11 +49,18 @@ class Identity(NamedTuple):
         return Request("POST", TOKEN_EXCHANGE, secret=self.jwt, form=form)
 
 
-ClientCredentials = Callable[[], Credentials | Identity]
-"""Returns the present credentials. Raises CredentialsUnreadable.
+ClientCredentials = Callable[[], Credentials | Identity | Awaitable[Credentials | Identity]]
+"""Returns the present credentials, or something to await for them. Raises CredentialsUnreadable.
 
 It is called before every use of a token, so that a rotation is noticed at once.
 """
+
+
+class Jwt(NamedTuple):
+    """A token of our ServiceAccount, and the wall clock's time in seconds at which it expires."""
+
+    value: SecretStr
+    expires: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +90,32 @@ class IdentityFile:
             return Identity(self.client_id, SecretStr(_read(self.jwt, "CLIENT_ID")))
         except CredentialsUnreadable as error:
             raise IdentityUnreadable(str(error)) from error
+
+
+class MintedIdentity:
+    """Workload identity: a ServiceAccount token that we ask the API server for, and use until it nearly expires."""
+
+    def __init__(
+        self, client_id: str, mint: Callable[[], Awaitable[Jwt]], clock: Callable[[], float] = time.time
+    ) -> None:
+        """*mint* returns a new token, or raises NoToken. *clock* is the wall clock, in seconds."""
+        self._client_id = client_id
+        self._mint = mint
+        self._clock = clock
+        self._jwt: Jwt | None = None
+        self._renew_at = 0.0
+
+    async def __call__(self) -> Identity:
+        """Return the identity, with a new token if need be. Raises NoToken."""
+        now = self._clock()
+        if self._jwt is None or now >= self._renew_at:
+            self._jwt = await self._mint()
+            self._renew_at = self._jwt.expires - _margin(self._jwt.expires - now)
+        return Identity(self._client_id, self._jwt.value)
+
+    def drop(self) -> None:
+        """Forget the token, which the control server did not accept: the cluster may have a new key to sign with."""
+        self._jwt = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +155,16 @@ class TokenSource:
         async with self._renewal:
             if self._failure is not None and self._failures > failures:
                 raise self._failure.with_traceback(None)
-            credentials = self._credentials()
+            found = self._credentials()
+            credentials = await found if isinstance(found, Awaitable) else found
             token = self._token
             if token is None or token.credentials != credentials or self._clock() >= token.renew_at:
                 token = self._token = await self._renewed(credentials)
             return token.value
+
+    def use(self, credentials: ClientCredentials) -> None:
+        """Use other *credentials* from now on."""
+        self._credentials = credentials
 
     def drop(self, value: SecretStr) -> None:
         """Forget the token *value*, which the server did not accept, unless another has taken its place."""
@@ -136,6 +175,8 @@ class TokenSource:
         try:
             token = await self._request(credentials)
         except ControlError as error:
+            if isinstance(error, Unauthorized) and isinstance(self._credentials, MintedIdentity):
+                self._credentials.drop()
             self._failures += 1
             self._failure = error
             raise
@@ -151,8 +192,13 @@ class TokenSource:
             # RFC 6749, section 5.2: a server may refuse a client with 400.
             raise Unauthorized(str(error), error.status, error.detail, error.call) from None
         lifetime = granted.expires_in
-        renew_at = asked_at + lifetime - min(60, lifetime / 5)
+        renew_at = asked_at + lifetime - _margin(lifetime)
         return _Token(granted.access_token, credentials, renew_at, Granted(granted.scopes, granted.tags))
+
+
+def _margin(lifetime: float) -> float:
+    """Return how many seconds before its end a token with this *lifetime* is renewed."""
+    return min(60, lifetime / 5)
 
 
 def _read(path: Path, variable: str) -> str:

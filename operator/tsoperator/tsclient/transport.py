@@ -134,9 +134,8 @@ class Answer:
         said = f"{self.where}: HTTP {self.status}: {detail}"
         match self.status:
             case 401:
-                hint = (
-                    "check CLIENT_ID_FILE and CLIENT_SECRET_FILE, or CLIENT_ID, and that the OAuth client still exists"
-                )
+                place = self.call.secret or "CLIENT_ID_FILE and CLIENT_SECRET_FILE, or CLIENT_ID"
+                hint = f"check {place}, and that the OAuth client still exists"
                 return Unauthorized(f"{said}; {hint}", self.status, detail, self.call)
             case 403:
                 hint = "check the scopes and tags of the OAuth client"
@@ -183,12 +182,17 @@ class Transport:
         base_url: str,
         retry: Retry,
         observe: Callable[[str, str], None] = lambda method, code: None,
+        secret: str = "",
     ) -> None:
-        """*observe* is called for each try with the method and the status, which is ``none`` without an answer."""
+        """*observe* is called for each try with the method and the status, which is ``none`` without an answer.
+
+        *secret* says which Secret has the credentials; it is empty for the operator's own.
+        """
         self._session = session
         self._base_url = base_url
         self._retry = retry
         self._observe = observe
+        self._secret = secret
 
     async def send(self, request: Request) -> Answer:
         """Return the answer to *request*, which is sent again after 429, 5xx, silence or a lost connection.
@@ -207,7 +211,7 @@ class Transport:
 
     async def _try(self, request: Request) -> Answer | _Failure:
         where = f"{request.method} {self._base_url}{request.path}"
-        call = Call(self._base_url, request.path, request.tags, request.granted)
+        call = Call(self._base_url, request.path, request.tags, request.granted, self._secret)
         code = "none"
         try:
             async with self._session.request(

@@ -73,7 +73,7 @@ REFUSALS = [
     Refusal(400, "GET", f"{SERVICES}?labelSelector=a+b"),
     Refusal(400, "GET", f"{SERVICES}?continue=here"),
     Refusal(404, "POST", f"{ACCOUNTS}/missing/token", {}),
-    Refusal(404, "POST", f"{SERVICES}/web/token", {}),
+    Refusal(404, "POST", f"{SERVICES}/operator/token", {}),
     Refusal(422, "POST", f"{ACCOUNTS}/operator/token", {"spec": {"expirationSeconds": 599}}),
     Refusal(400, "POST", f"{ACCOUNTS}/operator/token", {"spec": {"audiences": "a"}}),
 ]
@@ -81,7 +81,8 @@ REFUSALS = [
 
 @pytest.mark.parametrize("case", REFUSALS)
 async def test_a_senseless_request_is_refused(api: Api, case: Refusal) -> None:
-    api.store.create(SERVICE, service())
+    for name in ("web", "operator"):
+        api.store.create(SERVICE, service(name))
     api.store.create(PROXYCLASS, {"metadata": {"name": "a"}})
     api.store.create(SERVICEACCOUNT, {"metadata": {"name": "operator", "namespace": "default"}})
     before = api.store.revision

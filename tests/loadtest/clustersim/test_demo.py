@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 NAMES = ("db.tail1234.ts.net", "web.tail1234.ts.net", "shop.tail1234.ts.net")
+BY_GROUP = "directory.tail1234.ts.net"
 SECONDS = 50
 
 
@@ -28,6 +29,7 @@ def test_every_name_resolves(tmp_path: Path) -> None:
     assert demo.returncode == 0, text
     for name in NAMES:
         assert f"{name} leads to 10.244." in text
+    assert f"{BY_GROUP} leads to 10.96." in text
     assert "20 changes of an address" in text
     assert not list(tmp_path.iterdir())
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 from clustersim.apiclient import ApiClient
 from clustersim.demo_checks import Checks, Exposed, NotYet
-from clustersim.objects import ENDPOINTSLICE, INGRESS, SERVICE, STATEFULSET
+from clustersim.objects import ENDPOINTSLICE, INGRESS, PROXYGROUP, SERVICE, STATEFULSET
 from clustersim.sim import ClusterSim, cluster_sim
 from dnslib import QTYPE, RR, DNSRecord
 
@@ -76,7 +76,12 @@ async def test_a_name_by_a_group_leads_to_the_service_of_its_ready_proxies(world
     egress(world)
     with pytest.raises(NotYet, match="has no ready proxy"):
         await world.checks.leads(IN_GROUP)
+    group = {"metadata": {"name": "egress"}, "spec": {"type": "egress", "replicas": 2}}
+    world.sim.store.create(PROXYGROUP, group)
     await proxy(world, IN_GROUP)
+    with pytest.raises(NotYet, match="not all of the 2 proxies of its group are ready"):
+        await world.checks.leads(IN_GROUP)
+    world.sim.store.merge(PROXYGROUP, "", "egress", {"spec": {"replicas": 1}})
     addresses = tuple(world.sim.store.get(SERVICE, "tailscale", "ts-db-abcde")["spec"]["clusterIPs"])
     world.wrong_answers.update(A=frozenset(addresses[:1]), AAAA=frozenset(addresses[1:]))
     assert await world.checks.leads(IN_GROUP) == (NAME, addresses)

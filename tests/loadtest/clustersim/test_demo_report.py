@@ -31,4 +31,4 @@ def test_every_name_of_the_tailnet_can_be_dug() -> None:
     local = Row("service/printer", "ts-printer-abcde.tailscale.svc.cluster.local", ("192.0.2.2",), 1)
     lines = commands(Path("/tmp/kubeconfig"), 5353, [ROW, local])
     assert [line.strip() for line in lines if "dig" in line] == ["dig @127.0.0.1 -p 5353 db.tail1234.ts.net"]
-    assert sum("kubectl --kubeconfig /tmp/kubeconfig " in line for line in lines) == 3
+    assert sum("kubectl --kubeconfig /tmp/kubeconfig " in line for line in lines) == 4

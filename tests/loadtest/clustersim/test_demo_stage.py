@@ -12,7 +12,7 @@ async def test_every_example_is_accepted() -> None:
         objects = await apply_examples(api)
         assert all(obj["metadata"]["uid"] for obj in objects)
         assert [str(target) for target in exposed(objects)] == [
-            "service/db", "service/printer", "ingress/shop", "ingress/web",
+            "service/db", "service/directory by proxygroup/egress", "service/printer", "ingress/shop", "ingress/web",
         ]  # fmt: skip
 
 

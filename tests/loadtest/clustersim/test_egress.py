@@ -1,5 +1,6 @@
 """The proxies of a ProxyGroup of type egress."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
@@ -61,7 +62,6 @@ async def test_a_replica_reads_its_config_and_writes_its_state(joined: World) ->
     (device,) = joined.tailnet.devices.values()
     assert (found["device_fqdn"], found["pod_uid"]) == ("foo-0.tail1234.ts.net.", joined.pod()["metadata"]["uid"])
     assert profile["Config"]["NodeID"] == found["device_id"] == device.node_id
-    assert profile["Config"]["UserProfile"] == {"LoginName": "foo-0.tail1234.ts.net"}
     assert "egress-services" not in found
     assert state(joined.store, "foo-0-config").keys() == {"cap-106.hujson"}
 
@@ -189,25 +189,57 @@ def endpointslice(conditions: Object) -> Object:
     }
 
 
-async def test_a_pod_with_a_hook_stays_until_no_service_leads_to_it(joined: World) -> None:
-    joined.serve({"default-db": entry(health=HEALTH)})
-    joined.store.create(ENDPOINTSLICE, endpointslice({"ready": True}))
-    with joined.store.subscribe(POD) as changes:
-        joined.store.delete(POD, "tailscale", "foo-0")
-        (marked,) = await changes.batch()
-    assert (marked.type, marked.object["metadata"]["deletionGracePeriodSeconds"]) == ("MODIFIED", 30)
-    joined.store.delete(ENDPOINTSLICE, "tailscale", "ts-db-ipv4")
-    assert joined.pod() is not None
-    await until(joined.store, lambda: joined.pod() is None)
+async def test_a_pod_with_a_hook_stays_until_no_service_leads_to_it(world: World) -> None:
+    await end(world, seconds=3600)
+    world.store.create(POD, group_pod(1))
+    await until(world.store, lambda: "device_fqdn" in state(world.store, "foo-1"))  # so the node has seen the deletion
+    world.store.delete(ENDPOINTSLICE, "tailscale", "ts-db-ipv4")
+    assert world.pod() is not None
+    await until(world.store, lambda: world.pod() is None)
 
 
-@pytest.mark.parametrize("options", [{}, {"grace": 0}])
-async def test_a_pod_that_services_lead_to_ends_with_its_grace_period(joined: World, options: dict[str, Any]) -> None:
-    joined.serve({"default-db": entry(health=HEALTH)})
-    joined.store.create(ENDPOINTSLICE, endpointslice({"ready": True}))
-    joined.store.delete(POD, "tailscale", "foo-0", **options)
-    assert (joined.pod() is None) is bool(options)
+async def test_a_pod_that_services_lead_to_ends_with_its_grace_period(world: World) -> None:
+    now = asyncio.get_running_loop().time
+    await end(world, seconds=30)
+    started = now()
+    await until(world.store, lambda: world.pod() is None)
+    assert now() - started > 29 * kubelet.SECOND
+
+
+async def test_a_pod_that_no_service_leads_to_drains(joined: World) -> None:
+    now = asyncio.get_running_loop().time
+    started = now()
+    joined.store.delete(POD, "tailscale", "foo-0")
     await until(joined.store, lambda: joined.pod() is None)
+    assert now() - started > 9 * kubelet.SECOND
+
+
+async def test_a_pod_that_is_killed_is_gone_at_once(world: World) -> None:
+    await end(world, seconds=3600)
+    world.store.delete(POD, "tailscale", "foo-0", grace=0)
+    assert world.pod() is None
+
+
+async def end(world: World, seconds: int) -> None:
+    """Delete a Pod that a health Service leads to, and that has so many *seconds* to end."""
+    pod = group_pod()
+    pod["spec"]["terminationGracePeriodSeconds"] = seconds
+    world.store.create(POD, pod)
+    world.serve({"default-db": entry(health=HEALTH)})
+    await until(world.store, world.report)
+    world.store.create(ENDPOINTSLICE, endpointslice({"ready": True}))
+    world.store.delete(POD, "tailscale", "foo-0")
+
+
+@pytest.mark.parametrize(("headscale", "login"), [(False, "foo-0.tail1234.ts.net"), (True, "tagged-devices")])
+async def test_a_login_name_depends_on_the_control_server(headscale: bool, login: str) -> None:
+    store, tailnet = Store(), Tailnet(headscale=headscale)
+    start_group(store, tailnet)
+    async with running(kubelet.run(store, tailnet)):
+        store.create(POD, group_pod())
+        await until(store, lambda: "_current-profile" in state(store, "foo-0"))
+    found = state(store, "foo-0")
+    assert json.loads(found[found["_current-profile"]])["Config"]["UserProfile"] == {"LoginName": login}
 
 
 class Case(NamedTuple):

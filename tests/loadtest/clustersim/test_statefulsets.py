@@ -26,6 +26,18 @@ async def create(store: Store, replicas: int) -> Object:
     return created
 
 
+async def create_lingering(store: Store, replicas: int, **spec: Any) -> None:
+    """Create the StatefulSet of Pods that have a preStop hook, and call them ready; no kubelet ends them."""
+    obj = statefulset(replicas, **spec)
+    hook = {"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}
+    obj["spec"]["template"]["spec"] |= {"containers": [{"name": "web", **hook}], "nodeName": "node1"}
+    store.create(STATEFULSET, obj)
+    for ordinal in range(replicas):
+        await until(store, partial(exists, store, f"web-{ordinal}"))
+        ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        store.merge(POD, "default", f"web-{ordinal}", ready, "status")
+
+
 def status(store: Store) -> Any:
     return store.get(STATEFULSET, "default", "web").get("status", {})
 
@@ -91,17 +103,20 @@ async def test_a_changed_template_replaces_the_pods_one_by_one(store: Store) -> 
 async def test_pods_that_linger_hold_up_the_next_one_unless_parallel(policy: str, ended: set[int]) -> None:
     store = Store()
     async with running(statefulsets.run(store)):  # no kubelet: no Pod ever ends
-        obj = statefulset(replicas=3, podManagementPolicy=policy)
-        hook = {"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}
-        obj["spec"]["template"]["spec"] |= {"containers": [{"name": "web", **hook}], "nodeName": "node1"}
-        store.create(STATEFULSET, obj)
-        for ordinal in range(3):
-            await until(store, partial(exists, store, f"web-{ordinal}"))
-            ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-            store.merge(POD, "default", f"web-{ordinal}", ready, "status")
+        await create_lingering(store, 3, podManagementPolicy=policy)
         store.merge(STATEFULSET, "default", "web", {"spec": {"replicas": 1}})
         await until(store, lambda: status(store).get("observedGeneration") == 2)
     assert {int(name[-1]) for name, pod in pods(store).items() if is_deleting(pod)} == ended
+
+
+async def test_the_next_pod_waits_for_one_that_is_about_to_go() -> None:
+    store = Store()
+    async with running(statefulsets.run(store)):
+        await create_lingering(store, 1)
+        store.delete(POD, "default", "web-0")
+        store.merge(STATEFULSET, "default", "web", {"spec": {"replicas": 2}})
+        await until(store, lambda: status(store).get("observedGeneration") == 2)
+    assert list(pods(store)) == ["web-0"]
 
 
 async def test_a_statefulset_that_is_being_deleted_makes_no_pods(store: Store) -> None:

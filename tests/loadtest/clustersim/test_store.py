@@ -208,6 +208,6 @@ def test_a_pod_that_runs_with_a_hook_has_time_to_end(spec: Object, grace: int | 
     assert (last["metadata"]["deletionGracePeriodSeconds"] or None) == grace
     assert (store.find(POD, "default", "a") is None) is (grace is None)
     if grace:
-        assert store.delete(POD, "default", "a") == last
+        assert store.delete(POD, "default", "a", grace=400) == last
         store.delete(POD, "default", "a", grace=0)
     assert store.find(POD, "default", "a") is None

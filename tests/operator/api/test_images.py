@@ -1,7 +1,7 @@
 """Which image references container runtimes accept."""
 
 import pytest
-from tsoperator.api.images import image_error
+from tsoperator.api.images import image_error, image_name
 
 DIGEST = "sha256:" + "0a" * 32
 
@@ -41,3 +41,11 @@ def test_a_text_that_is_no_reference_is_said_to_be_none(image: str, words: str) 
     assert error is not None
     assert words in error
     assert "\n" not in error
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["k8s-proxy", "k8s-proxy:v1", f"example.org:5000/k8s-proxy@{DIGEST}", f"example.org/a/k8s-proxy:v1@{DIGEST}"],
+)
+def test_an_image_has_a_name(image: str) -> None:
+    assert image_name(image) == "k8s-proxy"

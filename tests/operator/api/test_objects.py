@@ -59,12 +59,13 @@ def test_every_kind_is_found_from_its_objects() -> None:
         assert resource_of({"apiVersion": resource.api_version, "kind": resource.kind}) is resource
 
 
-def test_only_the_operators_own_kinds_crds_and_ingress_classes_have_no_namespace() -> None:
+def test_only_the_operators_own_kinds_crds_ingress_classes_and_nodes_have_no_namespace() -> None:
     assert {str(kind) for kind in RESOURCES.values() if not kind.namespaced} == {
         "connectors.tailscale.com",
         "customresourcedefinitions.apiextensions.k8s.io",
         "dnsconfigs.tailscale.com",
         "ingressclasses.networking.k8s.io",
+        "nodes",
         "peerrelays.tailscale.com",
         "proxyclasses.tailscale.com",
         "proxygroups.tailscale.com",

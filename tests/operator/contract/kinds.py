@@ -353,7 +353,7 @@ KINDS: Sequence[Kind] = [
             "apiVersion": PROXYGROUP.api_version,
             "kind": PROXYGROUP.kind,
             "metadata": {"name": "kind-group"},
-            "spec": {"type": "egress"},
+            "spec": {"type": "ingress"},
         },
         has_reason("ProxyGroupReady", "NotSupportedYet"),
         making=frozenset({"update proxygroups"}),

@@ -3,13 +3,15 @@
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, SERVICE, Key, Object
+from tsoperator.api.objects import CONFIGMAP, CONNECTOR, DNSCONFIG, PROXYGROUP, SECRET, SERVICE, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.desired.children import (
     Owner,
     by_grouped_owner,
     by_owner,
     first,
+    in_the_way,
+    is_anothers,
     is_child,
     is_marked,
     is_named_after,
@@ -28,6 +30,7 @@ LABELS = {
     "tailscale.com/parent-resource-type": "svc",
 }
 OWNER = Owner("svc", Key("default", "db"))
+GROUP = Owner("proxygroup", Key("", "db"))
 
 
 class Case(NamedTuple):
@@ -37,6 +40,11 @@ class Case(NamedTuple):
 
 def test_an_owners_labels_are_those_of_the_go_operator() -> None:
     assert OWNER.labels == LABELS
+    assert GROUP.labels == {
+        "tailscale.com/managed": "true",
+        "tailscale.com/parent-resource": "db",
+        "tailscale.com/parent-resource-type": "proxygroup",
+    }
 
 
 @pytest.mark.parametrize(
@@ -163,3 +171,41 @@ def test_children_are_controlled_by_the_dnsconfig() -> None:
         "controller": True,
         "blockOwnerDeletion": True,
     }
+
+
+class Taken(NamedTuple):
+    """An object with a name that a group needs, and whether it belongs to somebody else."""
+
+    labels: dict[str, str]
+    references: list[Object]
+    is_anothers: bool
+
+
+METRICS = {"tailscale.com/managed": "true", "ts_proxy_type": "proxygroup", "ts_proxy_parent_name": "db"}
+BY_GROUP = owner_reference(PROXYGROUP, "db", "former")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Taken(GROUP.labels, [BY_GROUP], False),
+        Taken(GROUP.labels, [], False),
+        Taken({}, [], False),
+        Taken(METRICS, [], False),
+        Taken(LABELS, [BY_GROUP], False),
+        Taken(LABELS, [{**BY_GROUP, "controller": False}], True),
+        Taken(LABELS, [], True),
+        Taken({**METRICS, "ts_proxy_parent_name": "other"}, [], True),
+        Taken(GROUP.labels, [owner_reference(PROXYGROUP, "other", "u")], True),
+        Taken(GROUP.labels, [owner_reference(CONNECTOR, "db", "u")], True),
+    ],
+)
+def test_a_child_of_another_parent_belongs_to_it(case: Taken) -> None:
+    found = obj(SERVICE, Key("tailscale", "db-metrics"), labels=case.labels, ownerReferences=case.references)
+    assert is_anothers(found, GROUP) == case.is_anothers
+
+
+def test_an_object_in_the_way_is_named() -> None:
+    found = obj(SERVICE, Key("tailscale", "db-metrics"))
+    assert in_the_way(found).startswith("Service tailscale/db-metrics is in the way: it is not the operator's")
+    assert "make this object under another name" in in_the_way(found)

@@ -235,9 +235,13 @@ def test_the_names_are_those_of_the_go_operator() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "count"), [({}, 2), ({"replicas": None}, 2), ({"replicas": 0}, 0), ({"replicas": 3}, 3)]
+    ("spec", "count"),
+    [
+        *(({}, 2), ({"replicas": None}, 2), ({"replicas": 0}, 0), ({"replicas": 3}, 3)),
+        *(({"replicas": -1}, 2), ({"replicas": "x"}, 2), (None, 2)),
+    ],
 )
-def test_a_group_has_two_replicas_unless_it_says_otherwise(spec: Object, count: int) -> None:
+def test_a_group_has_two_replicas_unless_it_says_otherwise(spec: Object | None, count: int) -> None:
     assert egressgroup.replica_count(obj(PROXYGROUP, Key("", "foo"), {"spec": spec})) == count
 
 

@@ -11,6 +11,7 @@ from tsoperator.desired.metrics import metrics_objects
 from tsoperator.desired.proxypod import (
     ProxyPod,
     connected_networks,
+    egress_group,
     egress_to_ip,
     egress_to_name,
     exposed_ip,
@@ -142,3 +143,17 @@ def test_a_users_service_leads_to_nobodys_metrics(changed: Object) -> None:
     obj = {"metadata": {"namespace": "tailscale", "name": "web", "labels": {**LABELS, **changed}}}
     assert by_metrics_owner(obj) == ()
     assert not is_child(obj, "tailscale")
+
+
+def test_the_metrics_of_a_proxygroup_have_no_namespace() -> None:
+    group, key = Owner("proxygroup", Key("", "foo")), Key("tailscale", "foo")
+    (made,) = metrics_objects(key, group, egress_group(), metrics(), ())
+    assert labels(made) == {
+        "tailscale.com/managed": "true",
+        "tailscale.com/metrics-target": "foo",
+        "ts_proxy_type": "proxygroup",
+        "ts_proxy_parent_name": "foo",
+        "ts_prom_job": "ts_proxygroup_foo",
+    }
+    assert (made["metadata"]["name"], made["spec"]["selector"]) == ("foo-metrics", group.labels)
+    assert list(owned_keys(stored(made), "proxygroup", "tailscale")) == [Key("", "foo")]

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import pytest
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
 
 CONFIG = ProxyConfig("default-test", "https://controlplane.tailscale.com")
@@ -53,3 +54,14 @@ def test_a_serve_config_is_a_file_of_its_own() -> None:
 def test_the_routes_of_others_are_accepted_where_that_is_asked_for() -> None:
     files = config_files(replace(CONFIG, accept_routes=True))
     assert [json.loads(text)["acceptRoutes"] for text in files.values()] == [True, True]
+
+
+@pytest.mark.parametrize("auth_key", ["", "tskey-auth-x"])
+def test_a_proxy_of_a_group_has_one_file(auth_key: str) -> None:
+    files = config_files(ProxyConfig("foo-0", "https://controlplane.tailscale.com", in_group=True), auth_key)
+    key = f'"AuthKey":"{auth_key}",' if auth_key else ""
+    text = (
+        '{"Version":"alpha0","Locked":false,"ServerURL":"https://controlplane.tailscale.com",'
+        f'{key}"Hostname":"foo-0","acceptDNS":false,"acceptRoutes":false}}'
+    )
+    assert files == {"cap-106.hujson": text}

@@ -5,15 +5,19 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import pytest
 from clustersim import objects as kinds
+from clustersim.control import Control
 from clustersim.faults import Ban
 from clustersim.sim import ClusterSim
+from clustersim.tailnet import NewKey
 from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER, PARENT_INGRESS, PARENT_SERVICE
-from tsoperator.api.objects import SERVICE, Key, Object, key_of, uid
+from tsoperator.api.objects import CONNECTOR, SERVICE, Key, Object, Resource, key_of, uid
 from tsoperator.app import sources
+from tsoperator.desired.children import Owner
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import FreeName, Plan, Refusal
 from tsoperator.desired.proxy import NO_CHILDREN, Children, Proxy, plan_proxy
@@ -32,7 +36,8 @@ from tsoperator.tsclient.errors import BadRequest
 
 from tests.support.cluster import running, until
 from tests.support.objects import OPERATOR_NAMESPACE, egress_service, headless, settings, slim_secret, whole_secret
-from tests.support.tailnets import applier, running_tailnets, tailnet_client
+from tests.support.tailnets import applier, running_tailnets, tailnet_client, tailnet_of
+from tests.support.virtual_time import Clock
 
 SETTINGS = settings()
 PARENT = egress_service()
@@ -50,7 +55,9 @@ def cache() -> Cache:
 async def tailnets(sim: ClusterSim, client: KubeClient, cache: Cache) -> AsyncIterator[Tailnets]:
     async with (
         tailnet_client(sim.control, sim.control_url) as opened,
-        running_tailnets(opened, client, cache, SETTINGS) as made,
+        running_tailnets(
+            opened, client, cache, SETTINGS, exists=lambda name: made.registered(name) is not None
+        ) as made,
     ):
         yield made
 
@@ -163,11 +170,113 @@ async def test_an_api_server_that_is_away_is_no_refusal(sim: ClusterSim, proxies
 
 
 async def test_a_tailnet_that_is_not_known_is_refused(proxies: Proxies) -> None:
-    words = "can't use Tailnet 'lab'"
+    words = "there is no Tailnet 'lab'"
     view = proxies.tailnet("lab", OWNER, NO_CHILDREN)
     assert (view.name, view.devices) == ("lab", {})
     refused = (view.refusal, await proxies.auth_keys(replace(PROXY, tailnet="lab"), NO_CHILDREN))
     assert [isinstance(each, Refusal) and words in each.message for each in refused] == [True, True]
+
+
+GATE = Owner("connector", Key("", "gate"))
+
+
+class Lab(NamedTuple):
+    """Another tailnet, which is registered as *name*, and its control server at *url*."""
+
+    control: Control
+    url: str
+    name: str = "lab"
+
+
+@pytest.fixture
+async def lab(client: KubeClient, cache: Cache, tailnets: Tailnets) -> AsyncIterator[Lab]:
+    control = Control(headscale=True)
+    async with control.serve() as url, tailnet_client(control, url) as opened:
+        tailnets.register(tailnet_of(opened, client, cache, SETTINGS, Lab(control, url).name))
+        yield Lab(control, url)
+
+
+def logged_in(url: str, owner: Owner = GATE) -> Children:
+    """Return the children of a proxy that has a device, and logs in at *url*."""
+    config = {"cap-107.hujson": json.dumps({"ServerURL": url}), "device_id": "n5"}
+    return Children(secrets=[slim_secret("ts-gate-0", config, owner.labels)])
+
+
+class Place(NamedTuple):
+    """Where a proxy logs in, the tailnet that its owner names, and the first words of a refusal."""
+
+    url: str
+    named: str
+    words: str = ""
+    owner: Owner = GATE
+
+
+PLACES = {
+    "own": Place("own", OWN),
+    "with a slash": Place("lab/", "lab"),
+    "moved to another": Place("own", "lab", "its devices are in the operator's own tailnet"),
+    "other": Place("lab", "lab"),
+    "moved home": Place("lab", OWN, "its devices are in Tailnet 'lab'"),
+    "a server that nobody knows": Place("https://example.org", OWN),
+    "namespaced": Place("lab", OWN, owner=OWNER),
+}
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+async def test_a_proxy_that_is_in_another_tailnet_than_its_owner_names_is_refused(
+    sim: ClusterSim, proxies: Proxies, lab: Lab, place: Place
+) -> None:
+    url = {"own": sim.control_url, "lab": lab.url, "lab/": f"{lab.url}/"}.get(place.url, place.url)
+    children = logged_in(url, place.owner)
+    view = proxies.tailnet(place.named, place.owner, children)
+    assert (view.refusal.message if view.refusal else "").startswith(place.words)
+    assert bool(view.refusal) == bool(place.words)
+
+
+async def test_a_tailnet_that_is_refused_goes_on_for_proxies_that_are_in_it(
+    proxies: Proxies, tailnets: Tailnets, lab: Lab
+) -> None:
+    tailnets.refuse("lab", "its Secret is empty")
+    newcomer, there = (proxies.tailnet("lab", GATE, each) for each in (NO_CHILDREN, logged_in(lab.url)))
+    assert newcomer.refusal == Refusal("Tailnet 'lab' can't be used: its Secret is empty")
+    assert (there.refusal, there.login_url) == (None, lab.url)
+
+
+class Orphan(NamedTuple):
+    """A proxy without a parent: where it logs in, if its Secret says so, and in which tailnet it has its device."""
+
+    resource: Resource
+    url: str
+    is_in: str
+
+
+ORPHANS = {
+    "other": Orphan(CONNECTOR, "lab", "lab"),
+    "own": Orphan(CONNECTOR, "own", "own"),
+    "not told": Orphan(CONNECTOR, "", "own"),
+    "never elsewhere": Orphan(SERVICE, "https://gone.example.org", "own"),
+}
+
+
+@pytest.mark.parametrize("orphan", ORPHANS.values(), ids=ORPHANS)
+async def test_the_device_of_an_orphan_is_deleted_in_the_tailnet_in_which_it_is(
+    sim: ClusterSim, client: KubeClient, tailnets: Tailnets, lab: Lab, orphan: Orphan
+) -> None:
+    control = {"own": sim.control, "lab": lab.control}[orphan.is_in]
+    device = control.register(control.create_key(NewKey(("tag:k8s",))).key, "gate")
+    url = {"own": sim.control_url, "lab": lab.url}.get(orphan.url, orphan.url)
+    config: dict[str, str | Object] = {"cap-107.hujson": {"ServerURL": url}, "device_id": device.node_id}
+    parent = GATE if orphan.resource == CONNECTOR else OWNER
+    sim.store.create(kinds.SECRET, whole_secret(f"ts-{parent.key.name}-0", config, parent.labels))
+    cache, clock = Cache(sources(OPERATOR_NAMESPACE)), Clock()
+    proxies = Proxies(cache, applier(client, cache, tailnets), tailnets, SETTINGS, clock)
+    async with running(cache.follow(client)):
+        await cache.synced()
+        await proxies.remove_orphan(orphan.resource, parent)
+        clock.now += ORPHANED_FOR
+        with suppress(Pending):
+            await proxies.remove_orphan(orphan.resource, parent)
+        await until(lambda: not control.devices)
 
 
 async def test_a_change_of_a_device_concerns_the_parent_whose_proxy_has_it(

@@ -307,3 +307,13 @@ async def test_calls_that_are_over_are_not_remembered() -> None:
         await asyncio.sleep(20)
         gc.collect()
         assert [*server.remembered, *parents] == []
+
+
+@in_virtual_time
+async def test_calls_that_are_interrupted_are_waited_for_no_more_and_others_can_be_made_after_that() -> None:
+    server = Server(at_once=1)
+    async with running(server.calls.run()):
+        pending = [await server.begin(owner, "x", 10) for owner in (A, B)]
+    assert [each.until.cancelled() for each in pending] == [True, True]
+    async with running(server.calls.run()):
+        assert await server.wait_for(A, "y") == "y"

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from tsoperator.api.objects import Object
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.settings import Settings
-from tsoperator.tailnet.preflight import Preflight
+from tsoperator.tailnet.preflight import Findings, Preflight, PreflightMetrics, own_pod
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
@@ -65,7 +65,7 @@ class Ground:
     def metrics(self) -> dict[str, float]:
         """Return the value for each check, and 1 for the kind of server."""
         registry = CollectorRegistry()
-        registry.register(self.preflight)
+        registry.register(PreflightMetrics(lambda: {"": self.preflight.findings}))
         samples = [sample for metric in registry.collect() for sample in metric.samples]
         return {next(iter(sample.labels.values())): sample.value for sample in samples}
 
@@ -92,7 +92,8 @@ async def ground_in() -> AsyncIterator[Making]:
             )
             settings = Settings(NAMESPACE, Path(), Path(), pod_name=OPERATOR)
             nap = Nap()
-            return Ground(Preflight(client, world.api, EventRecorder(world.api), settings, nap), nap)
+            subject = own_pod(world.api, settings)
+            return Ground(Preflight(client, EventRecorder(world.api), subject, sleep=nap), nap)
 
         yield ground_of
 
@@ -169,6 +170,16 @@ async def test_checks_are_gauges_and_those_not_made_are_left_out(cluster: World,
     cluster.control.scopes.remove("devices:core")
     await ground.look_once()
     assert ground.metrics() == {**WELL, "devices": 0, "tailscale": 1}
+
+
+def test_each_tailnet_has_its_own_gauges() -> None:
+    found = {"": Findings({"api": True}, server="tailscale"), "lab": Findings({"api": False})}
+    samples = [each for metric in PreflightMetrics(lambda: found).collect() for each in metric.samples]
+    assert [(each.name, each.labels, each.value) for each in samples] == [
+        ("tsoperator_preflight", {"check": "api", "tailnet": ""}, 1),
+        ("tsoperator_preflight", {"check": "api", "tailnet": "lab"}, 0),
+        ("tsoperator_control_server", {"kind": "tailscale", "tailnet": ""}, 1),
+    ]
 
 
 async def test_a_check_that_could_not_be_made_is_no_gauge(cluster: World, ground_in: Making) -> None:

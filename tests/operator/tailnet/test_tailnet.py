@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from clustersim.control import Control
 from clustersim.sim import ClusterSim
 from clustersim.tailnet import Device, NewKey
 from tsoperator.api.device import Device as Known
-from tsoperator.api.objects import DEVICE, SECRET, Key, Object
+from tsoperator.api.objects import DEVICE, SECRET, Key, Object, key_of
 from tsoperator.app import sources
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TAGS, Destination, TailnetView
@@ -20,11 +21,11 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.devices import Pace
-from tsoperator.tailnet.tailnet import OWN, Tailnets, UnknownTailnet, device_object
+from tsoperator.tailnet.tailnet import OWN, Tailnet, Tailnets, UnknownTailnet, device_object
 
 from tests.support.cluster import until
 from tests.support.objects import FQDN, OPERATOR_NAMESPACE, settings
-from tests.support.tailnets import running_tailnets, tailnet_client
+from tests.support.tailnets import running_tailnets, tailnet_client, tailnet_of
 
 OWNER = Owner("svc", Key("default", "db"))
 QUICK = Pace(first=0.01, longest=0.01, interval=0.01)
@@ -146,7 +147,7 @@ async def test_a_parent_that_is_forgotten_waits_for_no_call(sim: ClusterSim, tai
 
 
 async def test_a_tailnet_that_is_not_known_is_an_error(tailnets: Tailnets) -> None:
-    with pytest.raises(UnknownTailnet, match="can't use Tailnet 'lab'"):
+    with pytest.raises(UnknownTailnet, match="there is no Tailnet 'lab': create it"):
         tailnets.at("lab")
     with pytest.raises(UnknownTailnet):
         await tailnets.carry_out(SetTags("lab", OWNER, "n1", ("tag:a",)))
@@ -172,3 +173,190 @@ def test_the_object_of_a_device_has_the_names_by_which_it_is_found() -> None:
         "metadata": {"namespace": "lab", "name": "n1"},
         "aliases": ["100.64.0.9", "db", "db.tail1234.ts.net", "fd7a:115c:a1e0::9"],
     }
+
+
+LAB = "lab"
+
+
+class Lab(NamedTuple):
+    """Tailnets to which others can be added, and the control server of another one. *existing* are their objects."""
+
+    tailnets: Tailnets
+    control: Control
+    other: Tailnet
+    existing: set[str]
+
+
+@pytest.fixture
+async def lab(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Lab]:
+    """The operator's own tailnet, which runs, and another one that isn't registered."""
+    cache, control, existing = Cache(sources(OPERATOR_NAMESPACE)), Control("tail5678.ts.net"), {LAB}
+    async with (
+        control.serve() as url,
+        tailnet_client(sim.control, sim.control_url) as own,
+        tailnet_client(control, url) as other,
+        running_tailnets(own, client, cache, settings(), QUICK, existing.__contains__) as tailnets,
+    ):
+        yield Lab(tailnets, control, tailnet_of(other, client, cache, settings(), LAB, QUICK), existing)
+
+
+def member(control: Control, hostname: str = "db") -> str:
+    """Let a device join, and return its ID."""
+    return control.register(control.create_key(NewKey(("tag:k8s",))).key, hostname).node_id
+
+
+async def test_a_tailnet_is_followed_from_its_registration_to_its_end(lab: Lab) -> None:
+    changes: list[Object | None] = []
+    lab.tailnets.listen(DEVICE, lambda _, new: changes.append(new))
+    lab.tailnets.register(lab.other)
+    first = member(lab.control)
+    await until(lambda: lab.tailnets.at(LAB).view(OWNER, [first]).devices)
+    assert [key_of(each) for each in changes if each] == [Key(LAB, first)]
+    lab.tailnets.unregister(LAB)
+    reads = lab.control.requests.total()
+    await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name() == "tailnet lab"])
+    assert lab.control.requests.total() <= reads + 1
+    assert lab.tailnets.registered(LAB) is None
+
+
+async def test_a_tailnet_takes_the_place_of_another_with_its_name(client: KubeClient, lab: Lab) -> None:
+    lab.tailnets.register(lab.other)
+    twin = tailnet_of(lab.other.client, client, Cache([]), settings(), LAB, QUICK)
+    lab.tailnets.register(twin)
+    await until(lambda: [task.get_name() for task in asyncio.all_tasks()].count("tailnet lab") == 1)
+    assert lab.tailnets.at(LAB) is twin
+
+
+async def test_a_failure_of_the_operators_own_tailnet_is_raised(sim: ClusterSim, client: KubeClient) -> None:
+    async with tailnet_client(sim.control, sim.control_url) as opened:
+        own = tailnet_of(opened, client, Cache([]), settings(), pace=QUICK)
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("a listener fails")
+
+        own.devices.listen(fail)
+        own.devices.get(member(sim.control))
+        with pytest.RaisesGroup(pytest.RaisesGroup(RuntimeError)):
+            await Tailnets([own]).run()
+
+
+async def test_a_call_to_a_tailnet_that_ends_is_waited_for_no_more(lab: Lab) -> None:
+    lab.tailnets.register(lab.other)
+    lab.control.latency = 3600
+    with pytest.raises(Pending) as raised:
+        await lab.tailnets.carry_out(DeleteDevice(LAB, OWNER, "n9"))
+    lab.tailnets.unregister(LAB)
+    await until(raised.value.until.cancelled)
+
+
+async def test_a_tailnet_that_fails_is_followed_again_and_the_others_go_on(
+    sim: ClusterSim, lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing: list[str] = [LAB]
+
+    def listener(_: Object | None, new: Object | None) -> None:
+        if new and key_of(new).namespace in failing:
+            raise RuntimeError("a listener fails")
+
+    lab.tailnets.listen(DEVICE, listener)
+    lab.tailnets.register(lab.other)
+    lab.other.view(OWNER, [member(lab.control)])
+    await until(lambda: "Tailnet lab can't be followed" in caplog.text)
+    await join(sim, lab.tailnets)
+    failing.clear()
+    later = member(lab.control, "later")
+    await until(lambda: later in lab.other.view(OWNER, [later]).devices)
+
+
+async def test_a_parent_that_asks_for_a_tailnet_too_early_waits_for_the_verdict(lab: Lab) -> None:
+    waiting = []
+    for _ in range(2):
+        with pytest.raises(Pending) as raised:
+            lab.tailnets.at(LAB)
+        waiting.append(raised.value.until)
+    assert not any(each.done() for each in waiting)
+    lab.tailnets.refuse(LAB, "no")
+    assert all(each.done() for each in waiting)
+
+
+async def test_a_parent_does_not_wait_for_a_tailnet_that_goes(lab: Lab) -> None:
+    with pytest.raises(Pending) as raised:
+        lab.tailnets.at(LAB)
+    lab.tailnets.unregister(LAB)
+    assert raised.value.until.done()
+
+
+async def test_a_refused_tailnet_is_there_for_those_who_are_in_it(lab: Lab) -> None:
+    lab.tailnets.refuse(LAB, "its Secret is empty")
+    with pytest.raises(UnknownTailnet, match="Tailnet 'lab' can't be used: its Secret is empty"):
+        lab.tailnets.at(LAB)
+    lab.tailnets.register(lab.other)
+    assert lab.tailnets.at(LAB) is lab.other
+    assert lab.tailnets.refusal(LAB) == "Tailnet 'lab' can't be used: its Secret is empty"
+    lab.tailnets.refuse(LAB, "")
+    assert lab.tailnets.refusal(LAB) == ""
+
+
+async def test_a_registered_tailnet_without_its_object_is_unknown(lab: Lab) -> None:
+    lab.tailnets.register(lab.other)
+    lab.existing.clear()
+    with pytest.raises(UnknownTailnet, match="there is no Tailnet 'lab'"):
+        lab.tailnets.at(LAB)
+
+
+DEVICES = {"n7": "db.tail5678.ts.net"}
+
+
+async def test_the_home_of_devices_is_the_tailnet_at_their_url(sim: ClusterSim, lab: Lab) -> None:
+    url, own = lab.other.client.url, sim.control_url
+    assert [lab.tailnets.home(LAB, each, DEVICES) for each in (url, own, "https://gone.example.org")] == [LAB, OWN, LAB]
+    lab.tailnets.register(lab.other)
+    assert [lab.tailnets.home(name, url, DEVICES) for name in (OWN, LAB)] == [LAB, LAB]
+
+
+class Tables(NamedTuple):
+    """The devices that two tailnets at one URL list, and the home of those that should be in the second."""
+
+    own: list[Known]
+    twin: list[Known]
+    home: str = LAB
+
+
+OURS, SAME = Known("n7", "db.tail5678.ts.net"), Known("n8", "X.tail5678.ts.net.")
+OTHER, SHARED = Known("n9", "x.tail9999.ts.net"), Known("n8", "x.tail5678.ts.net", external=True)
+TABLES = {
+    "nothing is known": Tables([], []),
+    "known in the second": Tables([], [OURS]),
+    "known in both": Tables([OURS], [OURS]),
+    "the second is not listed yet": Tables([OURS], []),
+    "the second is the same tailnet": Tables([OURS], [SAME]),
+    "the second is another tailnet": Tables([OURS], [OTHER], OWN),
+    "the first shares a device": Tables([OURS], [OTHER, SHARED], OWN),
+    "gone from both": Tables([SAME], [OTHER]),
+}
+
+
+@pytest.mark.parametrize("tables", TABLES.values(), ids=TABLES)
+async def test_of_two_tailnets_at_one_url_that_with_the_device_is_its_home(
+    sim: ClusterSim, client: KubeClient, lab: Lab, tables: Tables
+) -> None:
+    own = lab.tailnets.at(OWN)
+    twin = tailnet_of(own.client, client, Cache([]), settings(), LAB, QUICK)
+    lab.tailnets.register(twin)
+    for table, listed in ((own.devices, tables.own), (twin.devices, tables.twin)):
+        for device in listed:
+            table.put(device)
+    assert lab.tailnets.home(LAB, sim.control_url, DEVICES) == tables.home
+
+
+async def test_the_tailnet_of_an_orphans_device_is_found_in_fresh_lists(
+    sim: ClusterSim, client: KubeClient, lab: Lab
+) -> None:
+    own, url = lab.tailnets.at(OWN), sim.control_url
+    twin = tailnet_of(own.client, client, Cache([]), settings(), LAB, QUICK)
+    lab.tailnets.register(twin)
+    device = member(sim.control)
+    assert [await lab.tailnets.find(url, [each]) for each in ("n8", device)] == [OWN, OWN]
+    assert own.devices.known(device)
+    with pytest.raises(UnknownTailnet, match=r"no Tailnet is for the control server https://gone\.example\.org"):
+        await lab.tailnets.find("https://gone.example.org", ["n1"])

@@ -14,6 +14,7 @@ from tsoperator.tsclient.errors import (
     Forbidden,
     Granted,
     IdentityUnreadable,
+    NoToken,
     NotSupported,
     Unauthorized,
     Unavailable,
@@ -22,6 +23,7 @@ from tsoperator.tsclient.explanations import explain, lacking
 
 TAILSCALE, HEADSCALE = "https://controlplane.tailscale.com", "https://headscale.example.org"
 TOKEN, KEYS, DEVICE = "/api/v2/oauth/token", "/api/v2/tailnet/-/keys", "/api/v2/device/n1"
+LAB = "Secret tailscale/lab-oauth"
 FULL = ("auth_keys", "devices:core")
 OWNERS = '"tagOwners": {"tag:k8s-operator": [], "tag:db": ["tag:k8s-operator"]}'
 DENIED = "requested tags [tag:db] are invalid or not permitted"
@@ -32,6 +34,10 @@ def key_call(
     server: str = TAILSCALE, scopes: tuple[str, ...] | None = FULL, tags: tuple[str, ...] | None = None
 ) -> Call:
     return Call(server, KEYS, ("tag:db",), Granted(scopes, tags))
+
+
+def of_tailnet(path: str, scopes: tuple[str, ...] | None = FULL, tags: tuple[str, ...] | None = None) -> Call:
+    return Call(HEADSCALE, path, ("tag:db",), Granted(scopes, tags), LAB)
 
 
 class Case(NamedTuple):
@@ -100,6 +106,40 @@ CASES = {
         (HEADSCALE, KEYS, "OPERATOR_LOGIN_SERVER", "0.30", "within a day"),
         reason="UnsupportedByControlServer",
     ),
+    "wrong client of a Tailnet": Case(
+        Unauthorized("x", 401, "invalid_client", of_tailnet(TOKEN)),
+        (f"the OAuth client in {LAB}", f"client_id and client_secret of {LAB}", "no restart"),
+        "CLIENT_ID_FILE",
+    ),
+    "a cluster that a Tailnet does not trust": Case(
+        Unauthorized("x", 401, "API token invalid", of_tailnet("/api/v2/oauth/token-exchange")),
+        (f"client_id of {LAB}", f"audience of {LAB}", "system:serviceaccount"),
+        "oauth.",
+    ),
+    "no workload identity for a Tailnet": Case(
+        NotSupported("x", 404, "404 page not found", of_tailnet("/api/v2/oauth/token-exchange")),
+        (f"audience in {LAB}", "client_secret of an OAuth client"),
+        "CLIENT_ID",
+        "UnsupportedByControlServer",
+    ),
+    "no scope in a Tailnet": Case(
+        Forbidden("x", 403, WEAK, of_tailnet(KEYS, scopes=None)),
+        (f"the OAuth client in {LAB} may not use {KEYS}",),
+        "operator's",
+    ),
+    "no tag in a Tailnet": Case(
+        BadRequest("x", 400, DENIED, of_tailnet(KEYS, tags=())), (f"the OAuth client in {LAB} has no tag at all",)
+    ),
+    "tags of a Tailnet": Case(
+        BadRequest("x", 400, DENIED, of_tailnet(KEYS)), (f"owned by a tag of the OAuth client in {LAB}", OWNERS)
+    ),
+    "no such call in a Tailnet": Case(
+        NotSupported("x", 404, "404 page not found", of_tailnet(KEYS)),
+        ("spec.loginUrl of the Tailnet",),
+        "OPERATOR_LOGIN_SERVER",
+        "UnsupportedByControlServer",
+    ),
+    "no token for a Tailnet": Case(NoToken("the API server gives no token"), ("gives no token",), "oauth.audience"),
     "away": Case(Unavailable("POST /x: refused"), ("POST /x: refused",), "within the hour"),
 }
 

@@ -103,7 +103,7 @@ def wanted(obj: Object, connector: Connector | Invalid, observed: Observed, sett
     if wrong := violations(connector):
         return _refused(obj, INVALID, f"this Connector is invalid: {'; '.join(wrong)}")
     if observed.tailnet.refusal:
-        return _refused(obj, FAILED, f"{observed.tailnet.refusal.message}: make a Connector without spec.tailnet")
+        return _refused(obj, FAILED, observed.tailnet.refusal.message)
     chosen = _chosen_class(obj, observed.proxy_class)
     if isinstance(chosen, ClassProblem):
         return Plan() if chosen.is_passing else _refused(obj, chosen.reason, chosen.message)
@@ -160,8 +160,7 @@ def plan_deletion(obj: Object, observed: Observed) -> Plan:
         return Plan()
     step = plan_removal(owner(key_of(obj).name), observed.children, observed.tailnet.name)
     if observed.tailnet.refusal and any(isinstance(each, DeleteDevice) for each in step.steps):
-        words = "delete this Connector's devices there, then its Secrets, and it will go"
-        return _refused(obj, FAILED, f"{observed.tailnet.refusal.message}: {words}")
+        return _refused(obj, FAILED, f"{observed.tailnet.refusal.message}; {step.way_out}")
     return step
 
 

@@ -12,9 +12,11 @@ from tsoperator.api.objects import (
     SERVICE,
     SERVICEMONITOR,
     STATEFULSET,
+    TAILNET,
     Key,
     Object,
     Resource,
+    is_deleting,
     key_of,
 )
 from tsoperator.api.v1alpha1.connector import Connector
@@ -40,6 +42,7 @@ class ConnectorReconciler:
             CONNECTOR: lambda connector: (key_of(connector),),
             **dict.fromkeys((SERVICE, SERVICEMONITOR, STATEFULSET, SECRET, POD), self._parent_keys),
             PROXYCLASS: self._keys_of_class,
+            TAILNET: self._keys_of_tailnet,
             DEVICE: lambda device: proxies.parents_of_device(device, PARENT_CONNECTOR),
         }
 
@@ -59,16 +62,22 @@ class ConnectorReconciler:
     def _observe(self, obj: Object) -> desired.Observed:
         owner = desired.owner(key_of(obj).name)
         self._proxies.found(owner)
-        children = self._proxies.children(owner)
+        children, tailnet = self._proxies.children(owner), desired.tailnet_name(obj)
+        if is_deleting(obj):
+            tailnet = self._proxies.home(tailnet, owner, children)
         return desired.Observed(
             children,
             self._proxies.proxy_class(desired.class_name(obj)),
-            self._proxies.tailnet(desired.tailnet_name(obj), owner, children),
+            self._proxies.tailnet(tailnet, owner, children),
         )
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = key_of(proxy_class).name
         return [key_of(obj) for obj in self._cache.all(CONNECTOR) if desired.class_name(obj) == name]
+
+    def _keys_of_tailnet(self, tailnet: Object) -> Iterable[Key]:
+        name = key_of(tailnet).name
+        return [key_of(obj) for obj in self._cache.all(CONNECTOR) if desired.tailnet_name(obj) == name]
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_CONNECTOR, self._settings.namespace)

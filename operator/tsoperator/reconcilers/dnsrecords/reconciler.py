@@ -26,6 +26,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     annotations,
+    is_deleting,
     key_of,
     labels,
 )
@@ -121,8 +122,19 @@ class DNSRecordsReconciler:
         if service is None or owner is None:
             return None
         kind, slices = _PARENTS[owner.type], self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, key.name)
-        watched = self._cache.knows(kind, owner.key.namespace)
-        return NamedProxy(service, self._cache.get(kind, owner.key), slices, watched)
+        watched, parent = self._cache.knows(kind, owner.key.namespace), self._cache.get(kind, owner.key)
+        return NamedProxy(service, parent, slices, watched, self._leads(parent, owner, key) if parent else None)
+
+    def _leads(self, parent: Object, owner: Owner, key: Key) -> bool | None:
+        """Tell whether *parent* points at the Service *key*, or at another one of its own; None if at neither."""
+        suffix = f".{self._settings.namespace}.svc.{self._settings.cluster_domain}"
+        name = parent["spec"].get("externalName", "")
+        if name == f"{key.name}{suffix}":
+            return True
+        if not name.endswith(suffix):
+            return None
+        there = (key_of(each).name for each in self._services_of(owner) if not is_deleting(each))
+        return False if name.removesuffix(suffix) in there else None
 
     def _owner(self, service: Object) -> Owner | None:
         """Return the owner of the proxy that *service* leads to; None if no proxy that can have a name is there."""
@@ -145,9 +157,13 @@ class DNSRecordsReconciler:
         return self._of_parent(PARENT_INGRESS, ingress) if ours else ()
 
     def _of_parent(self, owner_type: str, parent: Object) -> Iterable[Key]:
-        owner = str(Owner(owner_type, key_of(parent)))
-        proxies = (self._cache.indexed(SERVICE, index, owner) for index in (BY_OWNER, BY_GROUPED_OWNER))
-        return self._noting(key_of(proxy) for found in proxies for proxy in found)
+        return self._noting(map(key_of, self._services_of(Owner(owner_type, key_of(parent)))))
+
+    def _services_of(self, owner: Owner) -> list[Object]:
+        """Return the Services in front of the proxies of *owner*."""
+        return [
+            each for index in (BY_OWNER, BY_GROUPED_OWNER) for each in self._cache.indexed(SERVICE, index, str(owner))
+        ]
 
     def _of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
         service = labels(endpoint_slice).get(LABEL_SERVICE_NAME)

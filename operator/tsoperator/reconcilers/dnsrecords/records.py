@@ -27,13 +27,15 @@ class NamedProxy:
 
     *service* is the headless Service of the proxy, or the Service that leads to a ProxyGroup's proxies. *parent* is the
     object that the proxy is for, if it is found. If the namespace of the parent is not *watched*, a parent that is not
-    found may exist. *slices* are the EndpointSlices of the Service.
+    found may exist. *slices* are the EndpointSlices of the Service. *leads* tells whether the parent points at this
+    Service or at that of another proxy of its own; None if it points at neither.
     """
 
     service: Object
     parent: Object | None
     slices: Sequence[Object]
     watched: bool = True
+    leads: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
 def _name(proxy: NamedProxy, settings: Settings) -> str:
     """Return the name that *proxy* answers to, folded; empty if it has none, or if its parent is being deleted.
 
-    While nothing is known of the parent, this is the name that was last noted on the Service.
+    While nothing is known of the parent, this is the name that was last noted on the Service. While the parent moves
+    from one proxy to another, only the one that it points at has the name, because the other one may not serve.
     """
     parent = proxy.parent
     if is_deleting(proxy.service) or (parent is not None and is_deleting(parent)):
@@ -68,14 +71,16 @@ def _name(proxy: NamedProxy, settings: Settings) -> str:
         stays = not proxy.watched and (_is_grouped_egress(proxy.service) or not grouped)
         return _folded(noted) if stays else ""
     given = annotations(parent)
+    if proxy.leads is False:
+        return ""
     if grouped:
-        asks = _is_grouped_egress(proxy.service) and bool(given.get(PROXY_GROUP))
+        asks = _is_grouped_egress(proxy.service) and bool(proxy.leads or given.get(PROXY_GROUP))
         fqdn = given.get(ANNOTATION_TAILNET_FQDN, "")
         return _folded(noted or fqdn) if asks and fqdn else ""  # noted: where the proxies were last told to lead
     if resource_of(parent) == INGRESS:
         asks = parent["spec"].get("ingressClassName") == settings.ingress_class and not given.get(PROXY_GROUP)
     else:
-        asks = bool(given.get(ANNOTATION_TAILNET_FQDN)) and PROXY_GROUP not in given
+        asks = bool(given.get(ANNOTATION_TAILNET_FQDN)) and (bool(proxy.leads) or PROXY_GROUP not in given)
     return _folded(noted) if asks else ""
 
 

@@ -105,13 +105,13 @@ def metadata_patch(live: Object, wanted: Object) -> Object:
     Owner references of others stay.
     """
     ours = wanted["metadata"]
-    missing = {name: value for name, value in ours["labels"].items() if labels(live).get(name) != value}
+    missing = {name: value for name, value in labels(wanted).items() if labels(live).get(name) != value}
     patch: Object = {"labels": missing} if missing else {}
     references: Sequence[Object] = live["metadata"].get("ownerReferences") or ()
-    (owner,) = ours["ownerReferences"]
-    if not any(contains(each, owner) for each in references):
+    owners = [each for each in ours.get("ownerReferences") or () if each.get("controller")]
+    if not all(any(contains(each, owner) for each in references) for owner in owners):
         others = [each for each in references if not each.get("controller")]
-        patch["ownerReferences"] = [*others, owner]
+        patch["ownerReferences"] = [*others, *owners]
         patch["resourceVersion"] = live["metadata"]["resourceVersion"]
     return patch
 

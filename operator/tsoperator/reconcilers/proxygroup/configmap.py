@@ -16,6 +16,7 @@ from tsoperator.desired.egressgroup import (
     entries_of,
     entry_name,
     entry_of,
+    is_broken,
     render_entries,
     served_service,
 )
@@ -57,7 +58,7 @@ def entries(services: Iterable[Object], live: Object | None, cluster_domain: str
         entry = entry_of(first(candidates) or candidates[0], cluster_domain) or there.get(name)
         if entry is not None:
             found[name] = entry
-    if found == there:
+    if found == there and not is_broken(live):
         return Entries(found)
     document = render_entries(found)
     return Entries(found, document) if len(document) <= SIZE_MAX else _fitting(found, there, by_name)
@@ -96,9 +97,9 @@ def _fitting(
     size = _NOTHING + sum(_size(name, entry) for name, entry in chosen.items())
     left_out = 0
 
-    def age(name: str) -> tuple[bool, str, str]:
+    def age(name: str) -> tuple[str, str]:
         created = min(each["metadata"].get("creationTimestamp", "") for each in services[name])
-        return name not in there, created, name
+        return created, name
 
     for name in sorted(found, key=age):
         if chosen.get(name) == found[name]:

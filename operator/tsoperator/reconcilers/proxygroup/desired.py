@@ -14,7 +14,7 @@ from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.desired.children import in_the_way, is_anothers
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.desired.devices import OWN_TAILNET, TailnetView
-from tsoperator.desired.egressgroup import DEFAULT_REPLICAS, config_name, group_owner
+from tsoperator.desired.egressgroup import config_name, group_owner, replica_count
 from tsoperator.desired.findings import Effect, with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.metrics import metrics_objects
@@ -32,6 +32,7 @@ from tsoperator.desired.proxy import (
     way_out,
 )
 from tsoperator.desired.proxypod import egress_group
+from tsoperator.desired.secret import static_endpoints_of
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.proxygroup.children import (
     CONFIG_SUFFIX,
@@ -41,6 +42,7 @@ from tsoperator.reconcilers.proxygroup.children import (
     secret_steps,
 )
 from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
+from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, StaticEndpoints, static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
 from tsoperator.reconcilers.proxygroup.status import CREATING, Problem, running_devices, status
 from tsoperator.settings import Settings
@@ -72,7 +74,8 @@ class Observed:
 
     The Secrets among its *children* are in the order of their ordinals, and a state Secret comes before the config
     Secret of the same replica. *named* are all objects that have a name which a child should have. *services* are the
-    ClusterIP Services of the egress Services that name the group.
+    ClusterIP Services of the egress Services that name the group. *node_ports* are the Services of type NodePort of all
+    groups; they and the *nodes* count if the class has static endpoints.
     """
 
     children: Children
@@ -81,6 +84,8 @@ class Observed:
     services: Sequence[Object] = ()
     proxy_class: Object | None = None
     tailnet: TailnetView = OWN_TAILNET
+    node_ports: Sequence[Object] = ()
+    nodes: Sequence[Object] = ()
 
 
 def group_type(group: Object) -> str:
@@ -96,12 +101,6 @@ def class_name(group: Object, settings: Settings) -> str:
 def tailnet_name(group: Object) -> str:
     """Return the Tailnet that a ProxyGroup names; empty for the operator's own."""
     return _text(group, "tailnet")
-
-
-def replica_count(group: Object) -> int:
-    """Return how many proxies a ProxyGroup, which need not be valid, should have."""
-    count = _spec(group).get("replicas")
-    return count if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
 
 
 def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[str]:
@@ -148,7 +147,11 @@ def wanted(group: Object, observed: Observed, settings: Settings) -> Proxy | Pla
     if strangers:
         refused = _refused(group, observed, settings, Problem(FAILED, in_the_way(strangers[0])))
         return replace(refused, requeue_after=_FREED)
-    return proxy
+    found = _endpoints(proxy, observed)
+    if isinstance(found, NoEndpoints):
+        refused = _refused(group, observed, settings, Problem(FAILED, found.message))
+        return replace(refused, requeue_after=_FREED)
+    return replace(proxy, port=found.port, static_endpoints=found.endpoints)
 
 
 def plan(
@@ -221,11 +224,14 @@ def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys
     ordinals = {ordinal for each in children.secrets if (ordinal := proxy.ordinal_of(each)) is not None}
     measured = _metrics(proxy, children)
     metrics_service = next((each for each in children.metrics if resource_of(each) == SERVICE), None)
+    static = _endpoints(proxy, observed)
+    node_ports = [*static.services] if isinstance(static, StaticEndpoints) else []
     statefulset = group_statefulset(proxy, settings, live, children.pods, metrics_service)
     found = entries(observed.services, observed.configmap, settings.cluster_domain)
     return Plan(
         hold=FINALIZER,
         steps=[
+            *map(Child, node_ports),
             *map(Child, account(proxy, ordinals | {*range(proxy.replica_count)})),
             *secret_steps(proxy, children, keys),
             *configmap_steps(configmap(proxy), observed.configmap, found, proxy.replica_count),
@@ -233,12 +239,21 @@ def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys
             *map(Child, measured),
             *device_deletions(proxy.owner, left.gone, proxy.tailnet),
             *unwanted(children.metrics, measured),
+            *(unwanted(children.services, node_ports) if left.requeue_after is None else ()),
             *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone),
         ],
         notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
         requeue_after=earliest(left.requeue_after, keys.requeue_after),
         way_out=way_out(left.gone),
     )
+
+
+def _endpoints(proxy: Proxy, observed: Observed) -> StaticEndpoints | NoEndpoints:
+    given = proxy.proxy_class.static_endpoints if proxy.proxy_class else None
+    if given is None:
+        return StaticEndpoints()
+    configs = [observed.children.secrets_of(each).config for each in proxy.replicas]
+    return static_endpoints(proxy, given.node_port, observed.node_ports, observed.nodes, configs)
 
 
 def _metrics(proxy: Proxy, children: Children) -> list[Object]:
@@ -268,8 +283,10 @@ def _told(group: Object, observed: Observed, problem: Problem) -> Plan:
 
 
 def _status(group: Object, observed: Observed, problem: Problem | None) -> Object:
-    states = [each for each in observed.children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX)]
-    return status(group, running_devices(states, observed.children.pods), replica_count(group), problem)
+    children = observed.children
+    states = [each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX)]
+    endpoints = {key_of(each).name.removesuffix(CONFIG_SUFFIX): static_endpoints_of(each) for each in children.secrets}
+    return status(group, running_devices(states, children.pods, endpoints), replica_count(group), problem)
 
 
 def _chosen_class(

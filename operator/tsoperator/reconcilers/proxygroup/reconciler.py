@@ -7,6 +7,7 @@ from tsoperator.api.names import CONDITION_PROXYGROUP_READY, PARENT_PROXYGROUP
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
+    NODE,
     POD,
     PROXYCLASS,
     PROXYGROUP,
@@ -25,11 +26,12 @@ from tsoperator.api.objects import (
 )
 from tsoperator.desired import unsupported
 from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys
-from tsoperator.desired.egressgroup import BY_SERVING_GROUP, by_serving_group, config_name, group_owner
+from tsoperator.desired.egressgroup import BY_SERVING_GROUP, by_serving_group, config_name, group_owner, replica_count
 from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.children import CONFIG_SUFFIX, in_order
+from tsoperator.reconcilers.proxygroup.nodeports import SUFFIX, has_static_endpoints
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
@@ -52,6 +54,7 @@ class ProxyGroupReconciler:
             SERVICE: self._keys_of_service,
             PROXYCLASS: self._keys_of_class,
             TAILNET: self._keys_of_tailnet,
+            NODE: self._keys_of_node,
             DEVICE: lambda device: proxies.parents_of_device(device, PARENT_PROXYGROUP),
         }
 
@@ -81,16 +84,23 @@ class ProxyGroupReconciler:
     def _observe(self, group: Object) -> desired.Observed:
         name = key_of(group).name
         owner = group_owner(name)
-        named = self._named(name, desired.replica_count(group))
+        named = self._named(name, replica_count(group))
         children = self._children(name, named)
+        proxy_class = self._proxies.proxy_class(desired.class_name(group, self._settings))
         return desired.Observed(
             children,
             named,
             self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(name))),
             self._cache.indexed(SERVICE, BY_SERVING_GROUP, name),
-            self._proxies.proxy_class(desired.class_name(group, self._settings)),
+            proxy_class,
             self._proxies.tailnet(desired.tailnet_name(group), owner, children),
+            *((self._node_ports(), self._cache.all(NODE)) if has_static_endpoints(proxy_class) else ()),
         )
+
+    def _node_ports(self) -> list[Object]:
+        """Return the Services of type NodePort of all groups."""
+        owners = (str(group_owner(key_of(each).name)) for each in self._cache.all(PROXYGROUP))
+        return [each for owner in owners for each in self._cache.indexed(SERVICE, BY_OWNER, owner)]
 
     def _named(self, name: str, replicas: int) -> list[Object]:
         """Return the objects that have the names of children of the group called *name*, whoever they belong to."""
@@ -100,6 +110,7 @@ class ProxyGroupReconciler:
             *((SECRET, secret) for secret in secrets),
             (CONFIGMAP, config_name(name)),
             (SERVICE, f"{name}-metrics"),
+            *((SERVICE, f"{name}-{ordinal}{SUFFIX}") for ordinal in range(replicas)),
         ]
         found = (self._cache.get(resource, Key(self._settings.namespace, each)) for resource, each in wanted)
         return [each for each in found if each is not None]
@@ -107,17 +118,18 @@ class ProxyGroupReconciler:
     def _children(self, name: str, named: Iterable[Object]) -> Children:
         """Return the children of the group called *name*: those that are *named* so, and those of other ordinals."""
         owner = group_owner(name)
-        labelled = self._cache.indexed(SECRET, BY_OWNER, str(owner))
-        ours = [each for each in [*labelled, *named] if not is_anothers(each, owner)]
+
+        def labelled(resource: Resource, index: str = BY_OWNER) -> list[Object]:
+            return self._cache.indexed(resource, index, str(owner))
+
+        ours = [each for each in [*labelled(SECRET), *named] if not is_anothers(each, owner)]
         secrets = {key_of(each): each for each in ours if each["kind"] == SECRET.kind}
-        kinds = (SERVICE, SERVICEMONITOR)
-        metrics = [each for kind in kinds for each in self._cache.indexed(kind, BY_METRICS_OWNER, str(owner))]
-        pods = self._cache.indexed(POD, BY_OWNER, str(owner))
         return Children(
+            services=[each for each in labelled(SERVICE) if not is_anothers(each, owner)],
             statefulsets=[each for each in ours if each["kind"] == STATEFULSET.kind],
             secrets=in_order(secrets.values(), name),
-            pods=in_order(pods, name),
-            metrics=metrics,
+            pods=in_order(labelled(POD), name),
+            metrics=[*labelled(SERVICE, BY_METRICS_OWNER), *labelled(SERVICEMONITOR, BY_METRICS_OWNER)],
         )
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
@@ -137,3 +149,10 @@ class ProxyGroupReconciler:
     def _keys_of_tailnet(self, tailnet: Object) -> Iterable[Key]:
         name = key_of(tailnet).name
         return [key_of(each) for each in self._cache.all(PROXYGROUP) if desired.tailnet_name(each) == name]
+
+    def _keys_of_node(self, node: Object) -> Iterable[Key]:
+        """Map any node to the groups whose class has static endpoints: it may have matched the selector before."""
+        del node
+        classes = {key_of(each).name for each in self._cache.all(PROXYCLASS) if has_static_endpoints(each)}
+        groups = self._cache.all(PROXYGROUP) if classes else ()
+        return [key_of(each) for each in groups if desired.class_name(each, self._settings) in classes]

@@ -50,7 +50,7 @@ def group_statefulset(
             return None
         made = overlaid(made, proxy.proxy_class, proxy.pod, ipv6=bool(ipv6))
     old = _as_of_the_go_operator(made)
-    return old if drains and live is not None and _is_the_go_operators(live, old) else made
+    return old if live is not None and _is_the_go_operators(live, old) else made
 
 
 def _statefulset(proxy: Proxy, settings: Settings, live: Object | None, *, drains: bool) -> Object:
@@ -97,8 +97,10 @@ def _pod_spec(proxy: Proxy, settings: Settings, live: Object | None, *, drains: 
 
 
 def _environment(proxy: Proxy, settings: Settings) -> list[Object]:
+    port = {"PORT": str(proxy.port)} if proxy.port else {}
     firewall = {"TS_DEBUG_FIREWALL_MODE": settings.firewall_mode} if settings.firewall_mode else {}
     of_this_type = {
+        **port,
         **firewall,
         **proxy.pod.target,
         "TS_INTERNAL_APP": proxy.pod.app,

@@ -1,6 +1,6 @@
 """The status of a ProxyGroup (proxygroup-family.md 5.10)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tsoperator.api.conditions import condition, set_condition
@@ -21,18 +21,23 @@ class Problem:
     message: str
 
 
-def running_devices(states: Sequence[Object], pods: Sequence[Object]) -> list[Object]:
+def running_devices(
+    states: Sequence[Object], pods: Sequence[Object], static_endpoints: Mapping[str, Sequence[str]]
+) -> list[Object]:
     """Return what the status says of the devices of proxies that run, in the order of their state Secrets *states*.
 
-    A proxy runs if its Pod has reported a device with a MagicDNS name.
+    A proxy runs if its Pod has reported a device with a MagicDNS name. *static_endpoints* are those in the configs of
+    the proxies, by the name of the Pod.
     """
     uids = {key_of(pod): uid(pod).lower() for pod in pods}
     found: list[Object] = []
     for secret in states:
         reported, device = reporting_pod_of(secret), device_of(secret, None)
+        endpoints = static_endpoints.get(key_of(secret).name)
         if reported and reported == uids.get(key_of(secret)) and "." in device.fqdn:
             ips = {"tailnetIPs": list(device.ips)} if device.ips else {}
-            found.append({"hostname": device.fqdn.partition(".")[0], **ips})
+            shown = {"staticEndpoints": [*endpoints]} if endpoints else {}
+            found.append({"hostname": device.fqdn.partition(".")[0], **ips, **shown})
     return found
 
 

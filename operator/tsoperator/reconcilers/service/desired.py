@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 
 from tsoperator.api.conditions import condition, remove_condition, set_condition
 from tsoperator.api.names import (
@@ -33,8 +32,9 @@ from tsoperator.desired.proxy import (
 )
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.service import egress, exposure, grouped
+from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import led_to
-from tsoperator.reconcilers.service.places import NOWHERE, Places
+from tsoperator.reconcilers.service.places import NOWHERE, Places, moved_out, removal, upkeep
 from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
 
@@ -55,33 +55,9 @@ class Observed:
     places: Places = NOWHERE
 
 
-class Mode(Enum):
-    """What serves a Service, by what it asks for."""
-
-    NOTHING = auto()
-    PROXY = auto()
-    """A proxy of its own."""
-    GROUP = auto()
-    """A ProxyGroup leads its clients to the tailnet."""
-    UNSUPPORTED = auto()
-    """A ProxyGroup is to expose it to the tailnet, which this version can't do."""
-
-
 def owner(key: Key) -> Owner:
     """Return the owner of the children of the Service named *key*."""
     return Owner(PARENT_SERVICE, key)
-
-
-def mode_of(service: Object, settings: Settings) -> Mode:
-    """Return what *service* asks for."""
-    exposed = exposure.asks(service, settings)
-    if is_deleting(service) or not (exposed or egress.asks(service)):
-        return Mode.NOTHING
-    if PROXY_GROUP not in annotations(service):
-        return Mode.PROXY
-    if not annotations(service)[PROXY_GROUP]:
-        return Mode.NOTHING
-    return Mode.UNSUPPORTED if exposed else Mode.GROUP
 
 
 def is_leaving(service: Object, settings: Settings) -> bool:
@@ -136,7 +112,7 @@ def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | P
         return plan_deletion(service, observed)
     if mode is Mode.GROUP:
         return _grouped(service, observed, settings)
-    kept = grouped.upkeep(observed.places, settings)
+    kept = upkeep(observed.places, settings)
     if mode is Mode.UNSUPPORTED:
         return replace(_unsupported(service), steps=kept)
     if wrong := violations(service, settings):
@@ -177,12 +153,12 @@ def plan(
     problem = proxy_problem(wanted, observed.children, keys)
     pending = condition(CONDITION_PROXY_READY, False, "ProxyPending", problem) if problem else None
     if exposure.asks(service, settings):
-        gone = replace(made, steps=[*made.steps, *grouped.removal(observed.places)])
+        gone = replace(made, steps=[*made.steps, *removal(observed.places)])
         shown = _exposed(service, wanted, gone, pending, observed, settings)
     else:
         ready = pending or condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
         name = leads_to(service, observed.children, observed.places, settings)
-        moved = grouped.moved_out(service, wanted.key.name, made, observed.places, settings)
+        moved = moved_out(service, wanted.key.name, made, observed.places, settings)
         shown = _pointed(service, name, moved, ready, observed.reverts, settings)
     if not observed.places.services and shown.status:
         left = grouped.without_conditions(shown.status["conditions"])
@@ -284,7 +260,7 @@ def plan_deletion(service: Object, observed: Observed) -> Plan:
     step = plan_removal(owner(key_of(service)), observed.children) if held else Plan()
     if not places.is_empty:
         rest = earliest(step.requeue_after, _STILL_THERE)
-        step = replace(step, steps=[*step.steps, *grouped.removal(places)], release="", requeue_after=rest)
+        step = replace(step, steps=[*step.steps, *removal(places)], release="", requeue_after=rest)
     if is_deleting(service):
         return step
     status = service.get("status") or {}

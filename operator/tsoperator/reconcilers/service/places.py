@@ -1,15 +1,21 @@
-"""What an egress Service has at ProxyGroups: a ClusterIP Service at each, with the EndpointSlices of that."""
+"""What an egress Service has at ProxyGroups: a ClusterIP Service at each, with the EndpointSlices of that.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+Here is also what becomes of these places: they are kept up to date, and removed when nobody needs them any more.
+"""
 
-from tsoperator.api.names import PROXY_GROUP
-from tsoperator.api.objects import Key, Object, is_deleting, key_of, labels
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tsoperator.api.names import DNS_FINALIZER, LABEL_SERVICE_NAME, PROXY_GROUP
+from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_deleting, key_of, labels
 from tsoperator.desired.children import first
+from tsoperator.desired.egressgroup import entries_of, entry_name, entry_of, served_service
+from tsoperator.desired.plan import Child, Deletion, Plan, Step, earliest
+from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.clusterip import Wanted
-from tsoperator.reconcilers.service.moves import Place
+from tsoperator.reconcilers.service.moves import Place, is_over
 from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
-from tsoperator.reconcilers.service.slices import Group, serves
+from tsoperator.reconcilers.service.slices import Group, endpoint_slices, families, serves, serving_pods
 from tsoperator.settings import Settings
 
 FRESH = "fresh"
@@ -64,3 +70,68 @@ class Places:
 
 NOWHERE = Places()
 """The Service has nothing at ProxyGroups."""
+
+
+def abandoned(service: Object, current: str, places: Places, settings: Settings) -> list[str]:
+    """Return the names of the places of *service* that it doesn't need any more, because the *current* one serves."""
+    new, old = places.new_and_old(current)
+    return [each.name for each in old] if is_over(egress.pointed_at(service, settings), new, old) else []
+
+
+def moved_out(service: Object, current: str, made: Plan, places: Places, settings: Settings) -> Plan:
+    """Return *made*, the plan for the proxy called *current*, with what becomes of the places at ProxyGroups."""
+    kept = [each for each in places.services if not places.is_abandoned(each, settings)]
+    gone = removal(places, [key_of(each).name for each in kept])
+    new, old = places.new_and_old(current)
+    left = grace_left(egress.pointed_at(service, settings), new, old, places, settings)
+    return replace(
+        made,
+        steps=[*made.steps, *map(Child, slices_of(places, kept, settings)), *gone],
+        requeue_after=earliest(made.requeue_after, left),
+    )
+
+
+def upkeep(places: Places, settings: Settings) -> Sequence[Step]:
+    """Return the steps that keep the EndpointSlices of a Service up to date at all ProxyGroups where it has a place."""
+    return tuple(Child(each) for each in slices_of(places, places.services, settings))
+
+
+def removal(places: Places, kept: Collection[str] = ()) -> list[Step]:
+    """Return the steps that remove what a Service has at ProxyGroups, except for places with these names."""
+    return [
+        *(
+            Deletion(ENDPOINTSLICE, each)
+            for each in places.slices
+            if labels(each).get(LABEL_SERVICE_NAME) not in kept and not is_deleting(each)
+        ),
+        *(
+            Deletion(SERVICE, each, release=DNS_FINALIZER)
+            for each in places.services
+            if key_of(each).name not in kept or is_deleting(each)
+        ),
+    ]
+
+
+def slices_of(places: Places, services: Iterable[Object], settings: Settings) -> list[Object]:
+    """Return the EndpointSlices of these ClusterIP Services."""
+    return [
+        each
+        for service in services
+        if not is_deleting(service)
+        for each in endpoint_slices(service, service["spec"]["ports"], serving_of(service, places, settings))
+    ]
+
+
+def serving_of(service: Object, places: Places, settings: Settings) -> dict[int, list[Object]]:
+    """Return the Pods that serve a ClusterIP *service*, by IP version."""
+    group, name = places.group(labels(service)[PROXY_GROUP]), entry_name(served_service(service))
+    # What the Go operator made doesn't say where it leads, but the proxies have been told.
+    entry = entry_of(service, settings.cluster_domain) or entries_of(group.configmap).get(name)
+    return {version: serving_pods(group, name, entry, version) for version in families(service)}
+
+
+def grace_left(here: str, new: Place, old: Sequence[Place], places: Places, settings: Settings) -> float | None:
+    """Return in how many seconds the first of the *old* places may go; None if none may, or all that may are going."""
+    if not is_over(here, new, old):
+        return None
+    return earliest(*(left for each in old if (left := settings.move_grace - places.ages.get(each.name, 0.0)) > 0))

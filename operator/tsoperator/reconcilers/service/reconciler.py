@@ -30,9 +30,9 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service import desired, egress, exposure, grouped
 from tsoperator.reconcilers.service.changes import GroupChanges
-from tsoperator.reconcilers.service.desired import Mode
+from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Timers
-from tsoperator.reconcilers.service.places import FRESH, Places
+from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, removal
 from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts, Rewrites
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.apply import Applier
@@ -86,13 +86,14 @@ class ServiceReconciler:
         return await self._proxies.report(owner, stored, plan, desired.failed)  # report
 
     async def _observe(self, service: Object) -> desired.Observed:
-        owner, mode = desired.owner(key_of(service)), desired.mode_of(service, self._settings)
+        owner, mode = desired.owner(key_of(service)), mode_of(service, self._settings)
         self._proxies.found(owner)
         children = self._proxies.children(owner)
+        leads = egress.destination(service) if mode is Mode.PROXY else ""
         observed = desired.Observed(
             children,
             self._proxies.proxy_class(class_name(service, self._settings.proxy_class)),
-            self._proxies.tailnet(OWN, owner, children, egress.destination(service)),
+            self._proxies.tailnet(OWN, owner, children, leads),
             places=self._places(service, owner, mode, children),
         )
         reverts = await self._reverts(service, observed)
@@ -100,16 +101,18 @@ class ServiceReconciler:
 
     def _places(self, service: Object, owner: Owner, mode: Mode, children: Children) -> Places:
         """Return what *service* has at ProxyGroups; without anything there, a proxy of its own is no place either."""
-        found = self._view.of(service, owner, wanted=mode is Mode.GROUP)
+        found = self._view.of(service, owner)
         if mode is not Mode.GROUP and not found.services:
             self._timers.ages(owner.key, (), self._clock())
             return found
         name = desired.own_name(service, children, self._settings)
         found = replace(found, own=self._view.own_place(children, name))
+        if mode is Mode.GROUP and found.own is None:
+            self._proxies.forget(owner)
         facts = {FRESH} if mode is Mode.GROUP and grouped.is_fresh(service) else set()
         if mode in (Mode.GROUP, Mode.PROXY):
             current = desired.current_place(service, children, found, self._settings)
-            facts |= {*grouped.abandoned(service, current, found, self._settings)}
+            facts |= {*abandoned(service, current, found, self._settings)}
         return replace(found, ages=self._timers.ages(owner.key, facts, self._clock()))
 
     def _leads_to(self, service: Object, observed: desired.Observed) -> str:
@@ -138,7 +141,7 @@ class ServiceReconciler:
         self._timers.ages(owner.key, (), self._clock())
         places = self._view.made_for(owner)
         if not places.is_empty and self._cache.sees(SERVICE, owner.key.namespace):
-            await self._applier.apply({}, Plan(steps=grouped.removal(places)))
+            await self._applier.apply({}, Plan(steps=removal(places)))
         return await self._proxies.remove_orphan(SERVICE, owner)
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
@@ -154,6 +157,7 @@ class ServiceReconciler:
         """Map a proxy's own Services to its parent, and any other Service to itself.
 
         A Service that has, or asks for, an entry at a ProxyGroup is also mapped to those that ask for the same entry.
+        The ports of one that is gone may do for those that found none free.
         """
         is_made = is_child(service, self._settings.namespace)
         keys = self._parent_keys(service) if is_made else (key_of(service),)
@@ -161,6 +165,8 @@ class ServiceReconciler:
         for group in groups:
             name = entry_name(served_service(service) if is_made else key_of(service))
             keys = {*keys, *self._changes.having(group, [name])}
+            if is_made and self._cache.get(SERVICE, key_of(service)) is None:
+                keys |= {*self._view.starved(group)}
         return keys
 
     def _keys_of_slice(self, endpoint_slice: Object) -> Iterable[Key]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tsoperator.api.names import PROXY_GROUP
+from tsoperator.api.names import FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import (
     CONFIGMAP,
     ENDPOINTSLICE,
@@ -13,6 +13,7 @@ from tsoperator.api.objects import (
     SERVICE,
     Key,
     Object,
+    has_finalizer,
     is_deleting,
     key_of,
     labels,
@@ -23,17 +24,19 @@ from tsoperator.desired.egressgroup import (
     BY_SERVING_GROUP,
     by_serving_group,
     config_name,
+    entries_of,
     entry_name,
     group_owner,
     indexed_entry,
+    is_egress,
     served_service,
 )
 from tsoperator.desired.endpoints import BY_SERVICE, ready_addresses
 from tsoperator.desired.proxy import Children, proxy_device
 from tsoperator.desired.secret import egress_report_of
-from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.clusterip import Wanted, allocate, allocated, is_place, used_ports, wanted_ports
-from tsoperator.reconcilers.service.grouped import group_name
+from tsoperator.reconcilers.service.grouprules import group_name
+from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import Places
 from tsoperator.reconcilers.service.reservations import Reservations
@@ -49,6 +52,7 @@ class PlacesView:
         self._cache = cache
         self._settings = settings
         self._reservations = Reservations()
+        self._starved: dict[Key, str] = {}  # the Services that get no ports at their ProxyGroup
 
     def made_for(self, owner: Owner) -> Places:
         """Return the ClusterIP Services and EndpointSlices of *owner*, and nothing else."""
@@ -56,19 +60,19 @@ class PlacesView:
         services, slices = ([each for each in made if is_place(each)] for made in found)
         return Places(services, slices)
 
-    def of(self, service: Object, owner: Owner, *, wanted: bool) -> Places:
-        """Return what *service* has at ProxyGroups; *wanted* says that it asks one of them to serve it."""
-        made = self.made_for(owner)
+    def of(self, service: Object, owner: Owner) -> Places:
+        """Return what *service* has at ProxyGroups, and the ports that it gets at the one that is to serve it."""
+        made, mode = self.made_for(owner), mode_of(service, self._settings)
         names = {labels(each)[PROXY_GROUP] for each in made.services}
-        if not wanted:
-            self._reservations.free(owner.key)
-            groups = {name: self._group(name) for name in names}
-            return replace(made, groups=groups, holding=self._holding(service))
+        if mode is not Mode.GROUP:
+            self.forget(owner.key)
+            held = mode is Mode.NOTHING and has_finalizer(service, FINALIZER)
+            holding = self._holding(service) if held else ()
+            return replace(made, groups={name: self._group(name) for name in names}, holding=holding)
         name = group_name(service)
-        groups = {each: self._group(each) for each in {*names, name}}
         rival = self._rival(service, name)
         ports = None if rival else self._ports(service, name, made.at(name))
-        return replace(made, groups=groups, ports=ports, rival=rival)
+        return replace(made, groups={each: self._group(each) for each in {*names, name}}, ports=ports, rival=rival)
 
     def own_place(self, children: Children, name: str) -> Place | None:
         """Return the place that the Service's own proxy is, called *name*; None if nothing is there of it."""
@@ -81,28 +85,31 @@ class PlacesView:
     def forget(self, service: Key) -> None:
         """Forget what is remembered for *service*, which is gone."""
         self._reservations.free(service)
+        self._starved.pop(service, None)
+
+    def starved(self, group: str) -> list[Key]:
+        """Return the Services for which *group* has too few free ports."""
+        return [service for service, name in self._starved.items() if name == group]
 
     def _group(self, name: str) -> Group:
         owner = str(group_owner(name))
         secrets = self._cache.indexed(SECRET, BY_OWNER, owner)
         reports = {key_of(each).name: report for each in secrets if (report := egress_report_of(each))}
-        configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(name)))
         group = self._cache.get(PROXYGROUP, Key("", name))
-        return Group(name, group, configmap, self._cache.indexed(POD, BY_OWNER, owner), reports)
+        return Group(name, group, self._configmap(name), self._cache.indexed(POD, BY_OWNER, owner), reports)
+
+    def _configmap(self, group: str) -> Object | None:
+        return self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(group)))
 
     def _holding(self, service: Object) -> list[str]:
         """Return the ProxyGroups whose ConfigMaps have an entry for *service*, and that will take it out.
 
-        A group that is gone takes its ConfigMap along.
+        A ProxyGroup that goes takes its ConfigMap along.
         """
-        name = entry_name(key_of(service))
+        entry = entry_name(key_of(service))
+        names = [key_of(each).name for each in self._cache.all(PROXYGROUP) if is_egress(each) and not is_deleting(each)]
         return [
-            key_of(group).name
-            for group in self._cache.all(PROXYGROUP)
-            if not is_deleting(group)
-            and group["spec"].get("type") == "egress"
-            and self._group(key_of(group).name).entry(name) is not None
-            and self._rival(service, key_of(group).name) is None
+            name for name in names if entry in entries_of(self._configmap(name)) and self._rival(service, name) is None
         ]
 
     def _rival(self, service: Object, group: str) -> Key | None:
@@ -117,7 +124,7 @@ class PlacesView:
             return None if mine in placed else min(others)
         if mine in placed:
             return None
-        asking = [each for each in found if not self._is_place(each) and egress.asks(each) and not is_deleting(each)]
+        asking = (each for each in found if not self._is_place(each) and mode_of(each, self._settings) is Mode.GROUP)
         oldest = min(asking, key=_age, default=service)
         return key_of(oldest) if _age(oldest) < _age(service) else None
 
@@ -127,13 +134,16 @@ class PlacesView:
     def _ports(self, service: Object, group: str, live: Object | None) -> Mapping[Wanted, int] | None:
         """Return the proxies' ports for *service*; new ones stay reserved until the cache shows them."""
         kept = allocated(live)
+        self._starved.pop(key_of(service), None)
         if set(wanted_ports(service)) <= kept.keys():
             self._reservations.free(key_of(service))
             return allocate(service, kept, ())
         others = self._cache.indexed(SERVICE, BY_SERVING_GROUP, group)
         used = used_ports(each for each in others if served_service(each) != key_of(service))
         ports = allocate(service, kept, used | self._reservations.of_others(group, key_of(service)))
-        if ports is not None:
+        if ports is None:
+            self._starved[key_of(service)] = group
+        else:
             self._reservations.reserve(group, key_of(service), ports.values())
         return ports
 

@@ -276,7 +276,8 @@ def test_a_broken_connector_names_no_class(spec: object) -> None:
     assert desired.class_name({**live_connector(), "spec": spec}) == ""
 
 
-UNUSABLE = TailnetView("other", refusal=Refusal("Tailnet 'other' can't be used"))
+UNUSABLE_WORDS = "Tailnet 'other' can't be used: Secret \"other\" is empty"
+UNUSABLE = TailnetView("other", refusal=Refusal(UNUSABLE_WORDS))
 
 
 @pytest.mark.parametrize(("spec", "name"), [(None, ""), ({}, ""), ({"tailnet": 7}, ""), ({"tailnet": "a"}, "a")])
@@ -286,9 +287,9 @@ def test_a_connector_names_its_tailnet_or_is_in_the_operators(spec: object, name
 
 def test_a_tailnet_that_cannot_be_used_is_told() -> None:
     refusal = plan(live_connector({**EXIT, "tailnet": "other"}), Observed(Children(), tailnet=UNUSABLE))
-    message = "Tailnet 'other' can't be used: make a Connector without spec.tailnet"
-    assert ready(refusal) == ("False", "ConnectorCreationFailed", message)
-    assert refusal == Plan(status=refusal.status, notes=[Note("Warning", "ConnectorCreationFailed", message)])
+    assert ready(refusal) == ("False", "ConnectorCreationFailed", UNUSABLE_WORDS)
+    notes = [Note("Warning", "ConnectorCreationFailed", UNUSABLE_WORDS)]
+    assert refusal == Plan(status=refusal.status, notes=notes)
 
 
 REFUSALS = {
@@ -331,7 +332,7 @@ def test_devices_of_another_tailnet_are_not_forgotten() -> None:
     obj = deleting(held(live_connector({**EXIT, "tailnet": "other"})))
     made = plan(obj, replace(joined(0), tailnet=UNUSABLE))
     assert (made.steps, made.release) == ((), "")
-    assert "delete this Connector's devices there" in ready(made)[2]
+    assert ready(made)[2].startswith(f"{UNUSABLE_WORDS}; if the control server is gone for good, delete Secret")
     assert plan(obj, Observed(Children(secrets=[secret(0)]), tailnet=UNUSABLE)).release == FINALIZER
 
 

@@ -95,6 +95,16 @@ SERVED = {
         {"old.tail1234.ts.net": ["192.0.2.50"]},
         {"old.tail1234.ts.net": ["2001:db8::50"]},
     ),
+    "group, still led to": Case(
+        replace(grouped(egress_service()), leads=True), {FQDN: ["192.0.2.50"]}, {FQDN: ["2001:db8::50"]}
+    ),
+    "group, not there yet": Case(replace(grouped(), leads=False), {}),
+    "egress, moving to a group": Case(
+        replace(proxy(UP, parent=egress_service({"tailscale.com/tailnet-fqdn": FQDN, **TO_GROUP})), leads=True),
+        {FQDN: ["192.0.2.1"]},
+    ),
+    "egress, moving away from a group": Case(replace(proxy(UP), leads=False), {}),
+    "egress, no more, still led to": Case(replace(proxy(UP, parent=egress_service({})), leads=True), {}),
     "group, no more": Case(grouped(egress_service()), {}),
     "group, no target": Case(grouped(egress_service(TO_GROUP), FQDN), {}),
     "group, not its egress": Case(grouped(labels=TO_GROUP), {}),

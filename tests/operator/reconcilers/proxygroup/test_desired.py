@@ -1,28 +1,50 @@
 """What a ProxyGroup of type egress needs."""
 
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import Object
+from tsoperator.api.objects import CONFIGMAP, POD, SECRET, SERVICE, SERVICEACCOUNT, STATEFULSET, Key, Object
+from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TailnetView
+from tsoperator.desired.egressgroup import slim_configmap
 from tsoperator.desired.login import Keys
-from tsoperator.desired.plan import Plan, write_for
-from tsoperator.desired.proxy import Children
+from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Patch, Plan, Refusal, SetTags, write_for
+from tsoperator.desired.proxy import Children, proxy_login
+from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
 
 from tests.operator.desired.recordings import recorded
 from tests.operator.reconcilers.proxygroup.groups import (
     OWNED,
     OWNER,
+    SETTINGS,
+    cluster_ip_service,
+    joined,
     live_group,
     names,
     plan_of,
+    proxy_of,
+    running,
+    secrets,
 )
 from tests.support.objects import (
     children_of,
+    deleted_devices,
+    deleting,
+    deletions_of,
+    held,
+    live_proxy_class,
+    obj,
     patches_of,
     pod,
+    reasons_of,
     settings,
     slim_secret,
     status_of,
+    stored,
 )
 
 NOTHING = Observed(Children())
@@ -33,42 +55,63 @@ def child(made: Plan, kind: str) -> Object:
     return found
 
 
-def ready(made: Plan) -> tuple[str, str, str]:
-    """The status, the reason and the message of the condition ProxyGroupReady."""
-    found = next(each for each in status_of(made)["conditions"] if each["type"] == "ProxyGroupReady")
-    return found["status"], found["reason"], found["message"]
+Condition = tuple[str, str, str]
+
+
+def conditions(made: Plan) -> tuple[Condition, Condition]:
+    """The status, the reason and the message of ProxyGroupAvailable and of ProxyGroupReady."""
+    found = {each["type"]: (each["status"], each["reason"], each["message"]) for each in status_of(made)["conditions"]}
+    return found["ProxyGroupAvailable"], found["ProxyGroupReady"]
+
+
+def ready(made: Plan) -> Condition:
+    return conditions(made)[1]
 
 
 def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> None:
     made = plan_of(live_group(), NOTHING, keys=Keys({0: "first", 1: "second"}))
     assert made.hold == FINALIZER
     assert names(children_of(made)) == [
-        "ServiceAccount foo",
-        "Role foo",
-        "RoleBinding foo",
+        *("ServiceAccount foo", "Role foo", "RoleBinding foo"),
         *("Secret foo-0-config", "Secret foo-0", "Secret foo-1-config", "Secret foo-1"),
-        "ConfigMap foo-egress-config",
-        "StatefulSet foo",
+        *("ConfigMap foo-egress-config", "StatefulSet foo"),
     ]
-    labels = {**OWNER.labels, "tailscale.com/secret-type": None}
     for each in children_of(made):
-        assert each["metadata"]["labels"].items() <= {**labels, **each["metadata"]["labels"]}.items()
+        assert each["metadata"]["labels"].items() >= OWNER.labels.items()
         assert each["metadata"]["ownerReferences"] == OWNED["ownerReferences"]
+
+
+def test_the_account_of_a_new_group_may_use_the_secrets_that_are_to_come() -> None:
+    names = child(plan_of(live_group({"replicas": 1}), NOTHING), "Role")["rules"][1]["resourceNames"]
+    assert names == ["foo-0-config", "foo-0"]
+
+
+def test_what_the_devices_need_is_asked_for_before_and_after_the_children_are_made() -> None:
+    view = TailnetView(devices={"nodeid-0": Device("nodeid-0", "foo-0.tail1234.ts.net", "foo-0", tags=("tag:old",))})
+    observed = Observed(replace(running(0), secrets=joined(0)), tailnet=view)
+    made = plan_of(live_group(), observed, replace(SETTINGS, take_over_names=True))
+    assert made.steps[0] == FreeName("", OWNER, "foo-1", ("tag:k8s",))
+    assert made.steps[-1] == SetTags("", OWNER, "nodeid-0", ("tag:k8s",))
+
+
+def test_a_replica_that_has_to_wait_for_its_key_is_looked_at_again() -> None:
+    assert plan_of(live_group(), NOTHING, keys=Keys({0: ""}, 12)).requeue_after == 12
 
 
 def recorded_group() -> tuple[dict[str, Object], Observed]:
     """What the Go operator made for a group of one replica, and how it looks in the cache."""
-    made = recorded("group")
-    slim = [
-        slim_secret(key, made[name]["data"], made[name]["metadata"]["labels"])
-        for key, name in (("one-0", "state"), ("one-0-config", "config"))
-    ]
-    found = [
-        {**each, "metadata": {**each["metadata"], "ownerReferences": made[name]["metadata"]["ownerReferences"]}}
-        for each, name in zip(slim, ("state", "config"), strict=True)
-    ]
+    made, found = recorded("group"), []
+    for name, key in (("state", "one-0"), ("config", "one-0-config")):
+        metadata = made[name]["metadata"]
+        slim = slim_secret(key, made[name]["data"], metadata["labels"])
+        found.append({**slim, "metadata": {**slim["metadata"], "ownerReferences": metadata["ownerReferences"]}})
     children = Children(statefulsets=[made["statefulset"]], secrets=found, pods=[pod("one-0", "pod-uid")])
-    return made, Observed(children, tailnet=TailnetView(login_url="https://headscale.example.org"))
+    return made, Observed(
+        children,
+        configmap=slim_configmap(made["configmap"]),
+        services=[made["service"]],
+        tailnet=TailnetView(login_url="https://headscale.example.org"),
+    )
 
 
 def test_what_the_go_operator_made_is_only_marked() -> None:
@@ -83,3 +126,335 @@ def test_what_the_go_operator_made_is_only_marked() -> None:
             assert live is not None
             assert written is not None
             assert {**written, "metadata": live["metadata"]} == live
+
+
+class Step(NamedTuple):
+    """A step in the life of a group, and what its conditions say (proxygroup-family.md 5.11)."""
+
+    observed: Observed
+    available: Condition
+    ready: Condition
+    replicas: int | None = None
+    children: bool = True
+
+
+PROD = live_proxy_class(spec={}, ready=True)
+
+
+def of_class(children: Children, proxy_class: Object = PROD) -> Observed:
+    return Observed(children, proxy_class=proxy_class)
+
+
+def counted(count: str) -> str:
+    return f"{count} ProxyGroup pods running"
+
+
+CREATING, AVAILABLE, READY = "ProxyGroupCreating", "ProxyGroupAvailable", ("True", "ProxyGroupReady", "ProxyGroupReady")
+UNREADY: Condition = (
+    "False",
+    CREATING,
+    "waiting for ProxyClass 'prod', which is not ready: see the ProxyClassReady condition in its status; "
+    "a proxy that runs stays as it is",
+)
+FEW = (CREATING, counted("2/3"))
+NONE: Condition = ("False", CREATING, counted("0/2"))
+NEW = Children(secrets=[*secrets(0, "a"), *secrets(1, "b")])
+STEPS = {
+    "class not ready": Step(of_class(Children(), live_proxy_class()), NONE, UNREADY, children=False),
+    "class ready": Step(of_class(NEW), NONE, NONE),
+    "both joined": Step(of_class(running(0, 1)), ("True", AVAILABLE, counted("2/2")), READY),
+    "one more": Step(of_class(running(0, 1)), ("True", *FEW), ("False", *FEW), 3),
+    "third joined": Step(of_class(running(0, 1, 2)), ("True", AVAILABLE, counted("3/3")), READY, 3),
+    "two fewer": Step(
+        of_class(running(0, 1, 2)),
+        ("True", CREATING, counted("3/1")),
+        ("False", CREATING, "waiting for 2 pods to shut down"),
+        1,
+    ),
+    "two gone": Step(
+        of_class(replace(running(0, 1, 2), pods=running(0).pods)), ("True", AVAILABLE, counted("1/1")), READY, 1
+    ),
+}
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_the_status_follows_the_life_of_a_group(step: Step) -> None:
+    group = live_group({} if step.replicas is None else {"replicas": step.replicas})
+    made = plan_of(group, step.observed, settings(proxy_class="prod"))
+    assert conditions(made) == (step.available, step.ready)
+    assert bool(children_of(made)) == step.children
+
+
+def test_each_new_replica_needs_a_key_with_the_default_tags() -> None:
+    login = proxy_login(proxy_of(live_group(), NOTHING), Children())
+    assert (login.owner, login.parent_uid, login.in_need) == (OWNER, "foo-uid", frozenset({0, 1}))
+    assert [(each.config_secret.name, each.state_secret.name) for each in login.replicas] == [
+        ("foo-0-config", "foo-0"),
+        ("foo-1-config", "foo-1"),
+    ]
+    assert [each.hostname for each in login.replicas] == ["foo-0", "foo-1"]
+    assert {(*each.tags,) for each in login.replicas} == {("tag:k8s",)}
+
+
+class Login(NamedTuple):
+    """What the Secrets of a replica say of its login, and whether it may need a key."""
+
+    key: str
+    state: dict[str, str]
+    in_need: bool
+
+
+DEVICE = {"device_id": "n0"}
+ONE = proxy_of(live_group({"replicas": 1}), NOTHING)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Login("", {**DEVICE, "reissue_authkey": ""}, True),
+        Login("K", {"reissue_authkey": "older"}, False),
+        Login("K", {**DEVICE, "reissue_authkey": "K"}, True),
+        Login("", {}, True),
+        Login("", DEVICE, False),
+        Login("K", DEVICE, False),
+        Login("K", {}, False),
+    ],
+)
+def test_a_replica_needs_a_key_if_it_can_not_log_in(case: Login) -> None:
+    login = proxy_login(ONE, Children(secrets=secrets(0, case.key, **case.state)))
+    assert login.in_need == ({0} if case.in_need else set())
+
+
+def test_a_replica_that_has_logged_in_needs_no_key_for_a_config_that_was_lost() -> None:
+    assert not proxy_login(ONE, Children(secrets=secrets(0, **DEVICE)[:1])).in_need
+
+
+def test_a_group_can_choose_names_tags_tailnet_and_routes() -> None:
+    spec = {"hostnamePrefix": "gate", "tags": ["tag:a"], "tailnet": "other", "proxyClass": "prod"}
+    view = TailnetView("other", "https://other.example.org")
+    class_ = live_proxy_class(spec={"tailscale": {"acceptRoutes": True}}, ready=True)
+    proxy = proxy_of(live_group(spec), Observed(Children(), proxy_class=class_, tailnet=view))
+    first, second = proxy.replicas
+    assert (first.hostname, second.hostname, first.tailnet, first.tags) == ("gate-0", "gate-1", "other", ["tag:a"])
+    assert (proxy.config.server_url, proxy.config.accept_routes) == ("https://other.example.org", True)
+
+
+class Bad(NamedTuple):
+    """A group that can't be made, what is said of it, and the Event if there is one."""
+
+    reason: str
+    words: str
+    group: Object = live_group()
+    class_: Object | None = None
+    tailnet: TailnetView = TailnetView()
+    event: bool = True
+
+
+def image(name: str) -> Object:
+    return live_proxy_class(spec={"statefulSet": {"pod": {"tailscaleContainer": {"image": name}}}}, ready=True)
+
+
+LONG, LONGEST = "a" * 50, "a" * 49
+CLASSY = live_group({"proxyClass": "prod"})
+BAD = {
+    "unparsable": Bad("ProxyGroupInvalid", "this ProxyGroup is invalid: spec.replicas", live_group({"replicas": "x"})),
+    "reserved": Bad("ProxyGroupInvalid", "make it anew", live_group(name="kube-apiserver-auth-proxy")),
+    "too long": Bad("ProxyGroupInvalid", "at most 49 characters", live_group(name=LONG)),
+    "with a dot": Bad("ProxyGroupInvalid", "must be a DNS label", live_group(name="a.b")),
+    "image": Bad("ProxyGroupInvalid", "leave tailscaleContainer.image out", CLASSY, image("example.org/k8s-proxy:v1")),
+    "no class": Bad(CREATING, "ProxyClass 'prod' does not exist: create it, or change spec", CLASSY, event=False),
+    "tailnet": Bad("ProxyGroupTailnetUnavailable", "gone", tailnet=TailnetView("x", refusal=Refusal("gone"))),
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_a_group_that_can_not_be_made_says_why_and_keeps_what_runs(bad: Bad) -> None:
+    made = plan_of(bad.group, Observed(running(0), proxy_class=bad.class_, tailnet=bad.tailnet))
+    status, reason, message = ready(made)
+    assert (status, reason, bad.words in message) == ("False", bad.reason, True), message
+    assert reasons_of(made) == ([bad.reason] if bad.event else [])
+    assert (made.steps, made.hold, made.error) == ([], "", None)
+
+
+def test_all_that_is_wrong_is_said() -> None:
+    found = Observed(Children(), proxy_class=image("k8s-proxy"))
+    message = ready(plan_of(live_group({"proxyClass": "prod"}, name=LONG), found))[2]
+    assert message.count("; ") == 1
+
+
+@pytest.mark.parametrize("name", ["example.org/k8s-proxy/tailscale:v1", "example.org/my-k8s-proxy", "tailscale"])
+def test_other_images_are_fine(name: str) -> None:
+    assert proxy_of(CLASSY, Observed(Children(), proxy_class=image(name))).owner == OWNER
+
+
+def test_the_longest_name_is_fine() -> None:
+    assert proxy_of(live_group(name=LONGEST), NOTHING).key.name == LONGEST
+
+
+def test_a_default_class_that_is_missing_is_told_of() -> None:
+    message = ready(plan_of(live_group(), NOTHING, settings(proxy_class="prod")))[2]
+    assert message == "ProxyClass 'prod' does not exist: create it, or unset the operator's PROXY_DEFAULT_CLASS"
+
+
+def test_a_class_that_is_being_checked_again_is_waited_for_without_a_word() -> None:
+    changed = {**PROD, "metadata": {**PROD["metadata"], "generation": 2}}
+    made = plan_of(live_group({"proxyClass": "prod"}), of_class(running(0, 1), changed))
+    assert (made.status, children_of(made), made.notes) == (None, [], [])
+
+
+def configmap_of(group: str, **changes: Any) -> Object:
+    found = recorded("group")["configmap"]
+    owner = [{**OWNED["ownerReferences"][0], "name": group}]
+    return slim_configmap({**found, "metadata": {**found["metadata"], "ownerReferences": owner, **changes}})
+
+
+def test_a_broken_group_goes_on_serving_what_services_ask_for() -> None:
+    broken = live_group({"replicas": "x"})
+    observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[cluster_ip_service()])
+    (patch,) = plan_of(broken, observed).steps
+    assert isinstance(patch, Patch)
+    assert (patch.resource, list(patch.body)) == (CONFIGMAP, ["binaryData"])
+    assert list(patch.body["binaryData"]) == ["egress-services"]
+    assert plan_of(broken, replace(observed, configmap=configmap_of("bar"))).steps == []
+    bare = configmap_of("foo", ownerReferences=None, labels=None)
+    assert plan_of(broken, replace(observed, configmap=bare)).steps == [patch]
+
+
+NAMESERVERS = Owner("nameserver", Key("tailscale", "dns"))
+STRANGERS = [
+    obj(SERVICEACCOUNT, Key("tailscale", "foo"), labels=NAMESERVERS.labels),
+    slim_secret("foo-0", {}, Owner("svc", Key("default", "db")).labels),
+    configmap_of("bar", name="foo-egress-config"),
+]
+
+
+@pytest.mark.parametrize("stranger", STRANGERS, ids=lambda found: found["kind"])
+def test_a_name_that_is_taken_by_another_parents_child_is_told_and_looked_at_again(stranger: Object) -> None:
+    made = plan_of(live_group(), Observed(running(0), [stranger]))
+    status, reason, message = ready(made)
+    assert (status, reason) == ("False", "ProxyGroupCreationFailed")
+    assert message.startswith(f"{stranger['kind']} tailscale/{stranger['metadata']['name']} is in the way: ")
+    assert (made.steps, made.requeue_after) == ([], 60)
+
+
+def test_a_refusal_is_told_and_tried_again() -> None:
+    error = ValueError("no")
+    made = plan_of(live_group(), Observed(running(0)), keys=Refusal("no tags", error=error))
+    assert (ready(made), made.error) == (("False", "ProxyGroupCreationFailed", "no tags"), error)
+    assert conditions(made)[0] == ("True", CREATING, counted("1/2"))
+    assert made.notes == [Note("Warning", "ProxyGroupCreationFailed", "no tags")]
+    named = desired.failed(NOTHING, live_group(), Refusal("not there", "UnsupportedByControlServer"))
+    assert ready(named)[1] == "UnsupportedByControlServer"
+
+
+def test_a_replica_that_can_not_log_in_is_why_the_group_is_not_ready() -> None:
+    asking = secrets(0, "old", device_id="n0", device_fqdn="a.b", pod_uid="p0", reissue_authkey="old")
+    children = replace(running(0, 1), secrets=[*asking, *joined(1)])
+    made = plan_of(live_group(), Observed(children), keys=Keys({0: "new"}))
+    assert (ready(made)[:2], reasons_of(made)) == (("False", CREATING), ["AuthKeyReissued"])
+    assert "replica 0 could not log in" in ready(made)[2]
+
+
+def test_a_class_that_ends_the_drain_is_told_of() -> None:
+    env = [{"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}]
+    class_ = live_proxy_class(spec={"statefulSet": {"pod": {"tailscaleContainer": {"env": env}}}}, ready=True)
+    made = plan_of(live_group({"proxyClass": "prod"}), of_class(running(0, 1), class_))
+    assert reasons_of(made) == ["NoGracefulShutdown"]
+
+
+def statefulset(replicas: int, *, pods: int | None = None, updated: int | None = None) -> Object:
+    """The StatefulSet, with as many *pods* as it has *replicas* unless they are given, all of which are *updated*."""
+    counts = {"replicas": pods or replicas, "updatedReplicas": replicas if updated is None else updated}
+    made = child(plan_of(live_group({"replicas": replicas}), NOTHING), "StatefulSet")
+    return stored({**made, "status": {**counts, "observedGeneration": 2}}, generation=2)
+
+
+def shrunk(pods: int, live: Object) -> Plan:
+    """The plan for a group of one replica that had three, of which *pods* are left."""
+    children = replace(running(0, 1, 2, statefulset=live), pods=running(*range(pods)).pods)
+    return plan_of(live_group({"replicas": 1}), Observed(children))
+
+
+HELD = {
+    "not seen": (3, statefulset(3)),
+    "Pod there": (2, statefulset(1, pods=2)),
+    "others old": (1, statefulset(1, updated=0)),
+}
+
+
+@pytest.mark.parametrize(("left", "live"), HELD.values(), ids=HELD)
+def test_a_surplus_replica_keeps_its_device_while_pods_mount_its_secrets(left: int, live: Object) -> None:
+    made = shrunk(left, live)
+    assert (deletions_of(made), deleted_devices(made), made.requeue_after) == ([], [], 5)
+    assert len(child(made, "Role")["rules"][1]["resourceNames"]) == 6
+
+
+def test_the_device_of_a_surplus_replica_goes_before_its_secrets() -> None:
+    made = shrunk(1, statefulset(1))
+    found = joined(1) + joined(2)
+    assert made.steps[-6:] == [
+        DeleteDevice("", OWNER, "nodeid-1"),
+        DeleteDevice("", OWNER, "nodeid-2"),
+        *(Deletion(SECRET, each, unchanged=True) for each in found),
+    ]
+    assert made.requeue_after is None
+    assert "delete Secret tailscale/foo-1 and tailscale/foo-2 by hand" in made.way_out
+
+
+def test_a_service_monitor_goes_with_the_metrics() -> None:
+    labels = {"tailscale.com/managed": "true", "ts_proxy_type": "proxygroup", "ts_proxy_parent_name": "foo"}
+    service = obj(SERVICE, Key("tailscale", "foo-metrics"), {"spec": {"ipFamilies": ["IPv4"]}}, labels=labels)
+    children = replace(running(0, 1), metrics=[service])
+    assert deletions_of(plan_of(live_group(), Observed(children))) == [Deletion(SERVICE, service)]
+    measured = of_class(children, live_proxy_class(spec={"metrics": {"enable": True}}, ready=True))
+    made = plan_of(live_group({"proxyClass": "prod"}), measured)
+    assert deletions_of(made) == []
+    assert child(made, "Service")["metadata"]["ownerReferences"] == OWNED["ownerReferences"]
+    assert child(made, "Service")["spec"]["selector"] == OWNER.labels
+
+
+LEAVING = deleting(held(live_group()))
+
+
+def test_a_group_that_leaves_waits_for_its_pods() -> None:
+    live = statefulset(2)
+    made = plan_of(LEAVING, Observed(running(0, 1, statefulset=live)))
+    assert (made.steps, made.release, made.requeue_after) == ([Deletion(STATEFULSET, live)], "", 5)
+    owned = obj(POD, Key("tailscale", "foo-0"), ownerReferences=[{"kind": "StatefulSet"}])
+    waiting = plan_of(LEAVING, Observed(replace(running(0, 1), pods=[owned])))
+    assert (waiting.steps, waiting.release) == ([], "")
+
+
+def test_the_devices_of_a_group_that_leaves_go_before_the_rest() -> None:
+    made = plan_of(LEAVING, Observed(replace(running(0, 1), pods=[])))
+    assert made.steps == [
+        DeleteDevice("", OWNER, "nodeid-0"),
+        DeleteDevice("", OWNER, "nodeid-1"),
+        *(Deletion(SECRET, each, unchanged=True) for each in running(0, 1).secrets),
+    ]
+    assert made.release == FINALIZER
+
+
+def test_a_replica_that_never_joined_has_no_device_to_delete() -> None:
+    made = plan_of(LEAVING, Observed(NEW))
+    assert (deleted_devices(made), made.release, made.way_out) == ([], FINALIZER, "")
+
+
+def test_a_group_that_leaves_a_tailnet_that_is_unavailable_says_how_it_can_go() -> None:
+    view = TailnetView("x", refusal=Refusal("Tailnet 'x' is gone"))
+    made = plan_of(LEAVING, Observed(replace(running(0), pods=[]), tailnet=view))
+    status, reason, message = ready(made)
+    assert (status, reason, made.release, len(made.steps)) == ("False", "ProxyGroupTailnetUnavailable", "", 0)
+    assert message == "Tailnet 'x' is gone: delete this ProxyGroup's devices there, then its Secrets, and it will go"
+    assert plan_of(LEAVING, Observed(NEW, tailnet=view)).release == FINALIZER
+
+
+def test_a_group_without_our_finalizer_is_let_go() -> None:
+    assert plan_of(deleting(live_group()), Observed(running(0, 1))) == Plan()
+
+
+def test_names_of_other_things_are_read_from_any_spec() -> None:
+    broken: Object = {"metadata": {"name": "foo"}, "spec": {"proxyClass": 1, "tailnet": None, "replicas": -1}}
+    assert (desired.class_name(broken, SETTINGS), desired.tailnet_name(broken)) == ("", "")
+    assert desired.class_name(broken, settings(proxy_class="default")) == "default"
+    assert desired.class_name(live_group({"proxyClass": "own"}), settings(proxy_class="default")) == "own"

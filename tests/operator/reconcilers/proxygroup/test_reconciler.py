@@ -16,10 +16,9 @@ from tsoperator.api.objects import (
     labels,
 )
 
-from tests.operator.reconcilers.proxygroup.groups import cluster_ip_service
 from tests.support.groups import Replica, entries, leftovers, ready_group, replicas
-from tests.support.manifests import DOMAIN, proxy_class, proxy_group
-from tests.support.operator import Condition, World
+from tests.support.manifests import DOMAIN, group_egress, proxy_class, proxy_group
+from tests.support.operator import Condition, World, running_operator
 
 READY = "ProxyGroupReady"
 AVAILABLE = "ProxyGroupAvailable"
@@ -122,24 +121,16 @@ async def test_a_device_is_not_taken_from_a_pod_that_runs(world: World) -> None:
 
 
 async def test_entries_come_and_go_with_the_services_of_the_group(world: World) -> None:
-    await world.apply(FOO, service := new_service("db"), new_service("web"))
+    await world.apply(FOO)
+    await whole(world)
+    await world.apply(service := group_egress("db", "foo"), group_egress("web", "foo"))
     await world.becomes(lambda: entry_names(world), ["default-db", "default-web"])
-    assert (await entries(world, FOO))["default-db"] == {
-        "healthCheckEndpoint": "http://ts-db-x7k2p.tailscale.svc.cluster.local:9002/healthz",
-        "tailnetTarget": {"ip": "", "fqdn": "db.tail1234.ts.net"},
-        "ports": [{"protocol": "TCP", "matchPort": 10437, "targetPort": 5432}],
-    }
+    entry = (await entries(world, FOO))["default-db"]
+    assert entry["tailnetTarget"] == {"ip": "", "fqdn": "db.tail1234.ts.net"}
+    assert [port["targetPort"] for port in entry["ports"]] == [5432]
     await world.delete(service)
     await world.becomes(lambda: entry_names(world), ["default-web"])
     assert not await world.writes_when_left_alone()
-
-
-def new_service(name: str) -> Object:
-    """A ClusterIP Service as the reconciler of Services makes it."""
-    made = cluster_ip_service(name)
-    for field in ("uid", "resourceVersion"):
-        del made["metadata"][field]
-    return made
 
 
 async def entry_names(world: World) -> list[str]:
@@ -153,7 +144,7 @@ async def test_a_burst_of_services_is_few_writes_of_the_configmap(world: World) 
     names = [f"db-{number}" for number in range(60)]
 
     async def burst() -> None:
-        await world.apply(*map(new_service, names))
+        await world.apply(*(group_egress(name, "foo") for name in names))
         await world.becomes(lambda: entry_names(world), sorted(f"default-{name}" for name in names))
 
     written = await world.writes_during(burst())
@@ -167,7 +158,7 @@ async def test_a_broken_spec_keeps_what_runs_and_what_it_serves_up_to_date(world
     image = {"statefulSet": {"pod": {"tailscaleContainer": {"image": "example.org/k8s-proxy"}}}}
     await world.change(proxy_class("prod"), {"spec": image})
     await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupInvalid")
-    await world.apply(new_service("db"))
+    await world.apply(group_egress("db", "foo"))
     await world.becomes(lambda: entry_names(world), ["default-db"])
     assert await devices(world, classy) == ["foo-0", "foo-1"]
     assert (await world.condition(classy, AVAILABLE) or Condition("", "", "")).status == "True"
@@ -235,3 +226,78 @@ async def test_a_replica_whose_login_is_refused_gets_another_key(world: World) -
 async def rejoined(world: World, old: str) -> bool:
     found = await replicas(world, FOO)
     return len(world.control.devices) == 2 and found[0].device_id not in ("", old)
+
+
+@pytest.mark.simulated
+async def test_the_static_endpoints_follow_the_nodes(world: World) -> None:
+    class_ = proxy_class("prod", staticEndpoints={"nodePort": {"ports": [{"port": 30001, "endPort": 30002}]}})
+    classy = proxy_group("foo", proxyClass="prod")
+    await world.apply(class_, classy)
+    await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupCreationFailed")
+    await world.apply(outside := node("192.0.2.1"))
+    await whole(world, classy)
+    wanted = [["192.0.2.1:30001"], ["192.0.2.1:30002"]]
+    await world.becomes(lambda: static_endpoints(world, classy), wanted)
+    await world.delete(outside)
+    await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupCreationFailed")
+    assert await static_endpoints(world, classy) == wanted
+    await world.change(class_, {"spec": {"staticEndpoints": None}})
+    await world.becomes(lambda: static_endpoints(world, classy), [None, None])
+    await world.becomes(lambda: world.find(SERVICE, "foo-0-nodeport"), None)
+
+
+def node(address: str) -> Object:
+    status = {"addresses": [{"type": "ExternalIP", "address": address}]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "outside"}, "status": status}
+
+
+async def static_endpoints(world: World, group: Object) -> list[list[str] | None]:
+    """Return the static endpoints of each replica in the status of *group*."""
+    found = (await world.look(group))["status"].get("devices", ())
+    return [device.get("staticEndpoints") for device in found]
+
+
+async def test_a_group_with_a_tailnet_that_is_not_there_says_so_and_can_go(world: World) -> None:
+    away = proxy_group("foo", tailnet="nonesuch")
+    await world.apply(away)
+    await world.becomes(lambda: world.reason(away, READY), "ProxyGroupTailnetUnavailable")
+    assert "nonesuch" in (await world.events(away))["ProxyGroupTailnetUnavailable"]
+    await world.delete(away)
+    await world.eventually(lambda: world.gone(away))
+
+
+async def test_a_change_of_the_default_class_reaches_the_groups_that_name_none(cluster: World) -> None:
+    async with running_operator(cluster, proxy_class="prod"):
+        await cluster.apply(FOO)
+        await cluster.becomes(lambda: cluster.reason(FOO, READY), "ProxyGroupCreating")
+        await cluster.apply(proxy_class("prod"))
+        await whole(cluster)
+        await cluster.change(proxy_class("prod"), {"spec": {"metrics": {"enable": True}}})
+        await cluster.eventually(lambda: cluster.find(SERVICE, "foo-metrics"))
+
+
+async def test_the_devices_get_the_tags_and_names_that_the_group_asks_for(world: World) -> None:
+    await world.apply(FOO)
+    before = await whole(world)
+    await world.change(FOO, {"spec": {"tags": ["tag:gate"], "hostnamePrefix": "gate"}})
+    await world.becomes(world.device_names, [f"gate-0.{DOMAIN}", f"gate-1.{DOMAIN}"])
+    await world.becomes(lambda: tags(world), {("tag:gate",)})
+    await world.becomes(lambda: devices(world), ["gate-0", "gate-1"])
+    assert [each.device_id for each in before] == sorted(world.control.devices)
+
+
+async def tags(world: World) -> set[tuple[str, ...]]:
+    return {device.tags for device in world.control.devices.values()}
+
+
+async def test_a_group_that_goes_and_comes_back_serves_its_services_again(world: World) -> None:
+    await world.apply(FOO, service := group_egress("db", "foo"))
+    await whole(world)
+    await world.becomes(lambda: world.reason(service, "TailscaleEgressSvcReady"), "ReadyToRouteTraffic")
+    await world.delete(FOO)
+    await world.eventually(lambda: world.gone(FOO))
+    await world.apply(FOO)
+    await whole(world)
+    await world.becomes(lambda: entry_names(world), ["default-db"])
+    await world.becomes(lambda: world.reason(service, "TailscaleEgressSvcReady"), "ReadyToRouteTraffic")
+    assert await world.device_names() == [f"foo-0.{DOMAIN}", f"foo-1.{DOMAIN}"]

@@ -1,6 +1,5 @@
 """A ProxyGroup that a test plays with plain objects, and a Service reconciler that runs on its own beside it."""
 
-import asyncio
 import json
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -21,6 +20,7 @@ from tsoperator.api.objects import (
     SERVICE,
     Key,
     Object,
+    Resource,
     key_of,
 )
 from tsoperator.app import sources
@@ -43,12 +43,28 @@ from tsoperator.runtime.manager import Manager, Reconciler
 from tsoperator.tsclient.errors import ControlError
 
 from tests.support.cluster import running
+from tests.support.manifests import egress
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, World
 from tests.support.tailnets import applier, running_tailnets, tailnet_client
 
+VALID, CONFIGURED, READY = (f"TailscaleEgressSvc{name}" for name in ("Valid", "Configured", "Ready"))
 GRACE = 0.3
 """Seconds for which an old place stays in these tests."""
+
+
+def grouped(name: str = "db", group: str = "egress", *ports: int) -> Object:
+    """Return an egress Service that names *group*."""
+    service = egress(name, proxy_group=group)
+    service["spec"]["ports"] = [{"name": f"port-{port}", "port": port} for port in ports or (5432,)]
+    return service
+
+
+async def make_namespaces(world: World, *names: str) -> None:
+    """Make namespaces of users."""
+    kind = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+    for name in names:
+        await world.api.create(kind, {"apiVersion": "v1", "kind": kind.kind, "metadata": {"name": name}})
 
 
 @asynccontextmanager
@@ -91,6 +107,17 @@ class PlayedGroup:
         for ordinal in range(self.replicas):
             await self.start_pod(ordinal)
             await self.world.apply(self._child(SECRET.kind, f"{self.name}-{ordinal}"))
+
+    async def stop(self) -> None:
+        """Delete all that `start` made."""
+        await self.world.api.delete(PROXYGROUP, Key("", self.name))
+        await self.world.delete(self._child(CONFIGMAP.kind, config_name(self.name)))
+        for ordinal in range(self.replicas):
+            await self.world.delete(*(self._child(kind, f"{self.name}-{ordinal}") for kind in (POD.kind, SECRET.kind)))
+            await self.world.eventually(lambda ordinal=ordinal: self._is_gone(ordinal))  # type: ignore[misc]  # a value
+
+    async def _is_gone(self, ordinal: int) -> bool:
+        return await self.world.find(POD, f"{self.name}-{ordinal}") is None
 
     async def available(self, value: bool) -> None:
         """Say whether a proxy is there."""
@@ -140,12 +167,13 @@ class PlayedGroup:
     async def play(self) -> None:
         """Take in and report entries whenever they change, until cancelled."""
         told: dict[str, Entry] = {}
-        while True:
-            if (entries := await self.entries()) != told:
-                await self.configure()
-                await self.report()
-                told = entries
-            await asyncio.sleep(0.02)
+        with self.world.store.subscribe() as changes:
+            while True:
+                if (entries := await self.entries()) != told:
+                    await self.configure()
+                    await self.report()
+                    told = entries
+                await changes.batch()
 
     async def place(self) -> Object | None:
         """Return the only ClusterIP Service at this group."""

@@ -1,25 +1,28 @@
 """Egress Services that a ProxyGroup serves, on a cluster: the reconciler runs, and the test plays the groups."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import pytest
-from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import Object, key_of
+from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
+from tsoperator.api.names import FINALIZER, PROXY_GROUP
+from tsoperator.api.objects import ENDPOINTSLICE, Object, key_of
 
-from tests.operator.reconcilers.service.played import PlayedGroup, running_services
+from tests.operator.reconcilers.service.played import (
+    CONFIGURED,
+    READY,
+    VALID,
+    PlayedGroup,
+    grouped,
+    make_namespaces,
+    running_services,
+)
 from tests.support.cluster import running
-from tests.support.manifests import egress
+from tests.support.manifests import FQDN, dnsconfig
 from tests.support.operator import NAMESPACE, World
 
-VALID, CONFIGURED, READY = (f"TailscaleEgressSvc{name}" for name in ("Valid", "Configured", "Ready"))
 DOMAIN = f"{NAMESPACE}.svc.cluster.local"
-
-
-def grouped(name: str = "db", group: str = "egress", *ports: int) -> Object:
-    """Return an egress Service that names *group*."""
-    service = egress(name, proxy_group=group)
-    service["spec"]["ports"] = [{"name": f"port-{port}", "port": port} for port in ports or (5432,)]
-    return service
 
 
 @pytest.fixture
@@ -64,34 +67,169 @@ async def test_a_service_goes_once_its_entry_is_out(group: PlayedGroup) -> None:
     await world.becomes(lambda: world.reason(grouped(), READY), "NotReadyToRouteTraffic")
     await world.delete(grouped())
     await world.becomes(group.endpoints, {})
+    await world.settled()
     assert not await world.gone(grouped())
     await group.configure()
     await world.eventually(lambda: world.gone(grouped()))
     assert await group.place() is None
 
 
-async def test_a_service_that_moves_is_served_all_the_time(group: PlayedGroup) -> None:
+async def test_the_place_of_a_service_that_vanished_goes_at_once(group: PlayedGroup) -> None:
+    world = group.world
+    await world.apply(grouped())
+    await world.becomes(lambda: world.reason(grouped(), READY), "NotReadyToRouteTraffic")
+    await world.change(grouped(), {"metadata": {"finalizers": None}})
+    await world.delete(grouped())
+    await world.becomes(lambda: world.leftovers(grouped()), [])
+    await world.becomes(group.endpoints, {})
+
+
+async def test_a_service_moves_from_group_to_group_to_its_own_proxy_and_back(group: PlayedGroup) -> None:
     world, other = group.world, PlayedGroup(group.world, "other")
     await other.start()
     async with running(group.play(), other.play()):
-        await world.apply(grouped())
+        await world.apply(dnsconfig(), grouped())
         await world.becomes(lambda: world.reason(grouped(), READY), "ReadyToRouteTraffic")
-        first = await external_name(world, grouped())
-        await world.annotate(grouped(), {"tailscale.com/proxy-group": "other"})
-        await world.eventually(lambda: moved(world, first))
-        await world.becomes(group.place, None)
-        second = await external_name(world, grouped())
-        await world.annotate(grouped(), {"tailscale.com/proxy-group": None})
-        await world.eventually(lambda: moved(world, second))
-        await world.becomes(other.place, None)
-        assert await world.reason(grouped()) == "ProxyCreated"
-        await world.annotate(grouped(), {"tailscale.com/proxy-group": "egress"})
-        await world.becomes(world.device_names, [])
+        place = await world.eventually(group.place)
+        await world.becomes(world.records, {FQDN: [place["spec"]["clusterIP"]]})
+        with world.store.subscribe(SIM_CONFIGMAP) as changes:
+            await moves_to(world, "other")
+            await world.becomes(group.place, None)
+            await moves_to(world, None)
+            await world.becomes(other.place, None)
+            assert await world.reason(grouped()) == "ProxyCreated"
+            await moves_to(world, "egress")
+            await world.becomes(world.device_names, [])
+            changes.close()
+            told = [change.object async for change in changes if change.object["metadata"]["name"] == "dnsrecords"]
+        assert all(len(json.loads(each["data"]["records.json"])["ip4"][FQDN]) == 1 for each in told)
         await world.delete(grouped())
         await world.eventually(lambda: world.gone(grouped()))
         assert await world.leftovers(grouped()) == []
 
 
+async def moves_to(world: World, group: str | None) -> None:
+    """Let the Service name another group, or none, and wait until it leads there."""
+    old = await external_name(world, grouped())
+    await world.annotate(grouped(), {"tailscale.com/proxy-group": group})
+    await world.eventually(lambda: moved(world, old))
+
+
 async def moved(world: World, old: str) -> bool:
     """Tell whether the Service points elsewhere than at the *old* place."""
     return await external_name(world, grouped()) not in ("", old)
+
+
+async def test_a_service_of_a_group_that_is_deleted_says_so_and_comes_back_with_it(group: PlayedGroup) -> None:
+    world = group.world
+    async with running(group.play()):
+        await world.apply(grouped())
+        await world.becomes(lambda: world.reason(grouped(), READY), "ReadyToRouteTraffic")
+        place = await world.eventually(group.place)
+        await group.stop()
+        await world.becomes(lambda: world.reason(grouped(), VALID), "ProxyGroupNotReady")
+        condition = await world.condition(grouped(), VALID)
+        assert condition
+        assert "ProxyGroup 'egress' does not exist: create it" in condition.message
+        await world.becomes(group.endpoints, {"ipv4": []})
+        await group.start()
+        await group.configure()
+        await group.report()
+        await world.becomes(lambda: world.reason(grouped(), READY), "ReadyToRouteTraffic")
+    assert key_of(await world.eventually(group.place)) == key_of(place)
+
+
+async def test_a_service_without_its_group_is_not_held(group: PlayedGroup) -> None:
+    world = group.world
+    await world.apply(grouped(group="missing"))
+    await world.becomes(lambda: world.reason(grouped(), VALID), "ProxyGroupNotReady")
+    assert "finalizers" not in (await world.look(grouped()))["metadata"]
+    await world.delete(grouped())
+    assert await world.gone(grouped())
+
+
+async def test_the_younger_of_two_services_with_one_entry_waits_for_the_older_one(group: PlayedGroup) -> None:
+    world = group.world
+    older, younger = grouped("b-c"), grouped("c")
+    older["metadata"]["namespace"], younger["metadata"]["namespace"] = "a", "a-b"
+    await make_namespaces(world, "a", "a-b")
+    await world.apply(older)
+    await world.eventually(group.place)
+    await world.apply(younger)
+    await world.becomes(lambda: world.reason(younger, VALID), "EgressSvcInvalid")
+    assert "Service a/b-c there: rename one" in (await world.events(younger))["INVALIDSERVICE"]
+    assert "finalizers" not in (await world.look(younger))["metadata"]
+    await world.delete(older)
+    await world.becomes(lambda: world.reason(younger, VALID), "EgressSvcValid")
+
+
+async def test_a_service_that_finds_no_free_ports_says_so_and_gets_them_when_others_go(group: PlayedGroup) -> None:
+    world, ports = group.world, [{"name": f"p{number}", "port": number} for number in range(1, 1001)]
+    big, small = grouped("big"), grouped("small")
+    big["spec"]["ports"] = ports
+    await world.apply(big)
+    await world.eventually(group.place)
+    await world.apply(small)
+    await world.eventually(lambda: told(world, small))
+    assert "finalizers" not in (await world.look(small))["metadata"]
+    await world.delete(big)
+    await world.becomes(lambda: external_prefix(world, small), "ts-small")
+
+
+async def told(world: World, service: Object) -> bool:
+    """Tell whether it is said that the group has too few ports."""
+    condition = await world.condition(service, CONFIGURED)
+    return condition is not None and "has too few free ports" in condition.message
+
+
+async def external_prefix(world: World, service: Object) -> str:
+    """Return the beginning of the name of the place that *service* points at."""
+    return (await external_name(world, service)).rpartition("-")[0]
+
+
+async def test_services_that_are_applied_at_once_get_different_ports_by_few_writes(group: PlayedGroup) -> None:
+    world, services = group.world, [grouped(f"db-{number}") for number in range(30)]
+    async with running(group.play()):
+        written = await world.writes_during(applied(world, services))
+    ports = [port for entry in (await group.entries()).values() for port in entry.ports]
+    assert len({port.match_port for port in ports}) == len(ports) == 30
+    mine = sum(count for (_, _, plural), count in written.items() if plural in ("services", "endpointslices"))
+    assert mine - len(services) <= 7 * len(services)
+
+
+async def applied(world: World, services: list[Object]) -> None:
+    """Apply *services* at once, and wait until all are ready."""
+    await asyncio.gather(*(world.apply(service) for service in services))
+    for service in services:
+        await world.becomes(lambda service=service: world.reason(service, READY), "ReadyToRouteTraffic")  # type: ignore[misc]  # a value is bound
+    await world.settled()
+
+
+async def test_what_somebody_deletes_or_edits_is_made_right_again(group: PlayedGroup) -> None:
+    world = group.world
+    async with running(group.play()):
+        await world.apply(grouped())
+        await world.becomes(lambda: world.reason(grouped(), READY), "ReadyToRouteTraffic")
+        before = await group.endpoints()
+        place = await world.eventually(group.place)
+        for slice_ in (await world.api.list(ENDPOINTSLICE, NAMESPACE, f"{PROXY_GROUP}=egress")).items:
+            await world.delete(slice_)
+        await world.becomes(group.endpoints, before)
+        await world.change(place, {"spec": {"ports": [{"name": "mine", "port": 1}]}})
+        await world.becomes(lambda: ports_of(group), ports(place))
+        await world.delete(place)
+        await world.eventually(group.place)
+        await world.becomes(group.endpoints, before)
+        await world.becomes(lambda: ports_of(group), ports(place))
+        assert not await world.writes_when_left_alone()
+
+
+async def ports_of(group: PlayedGroup) -> list[tuple[str, int]]:
+    """Return the ports of the only place at *group*."""
+    place = await group.place()
+    return ports(place) if place else []
+
+
+def ports(place: Object) -> list[tuple[str, int]]:
+    """Return the names and targets of the ports of a ClusterIP Service."""
+    return [(each["name"], each["targetPort"]) for each in place["spec"]["ports"]]

@@ -154,3 +154,11 @@ def test_the_fight_ends_with_the_service(end: str) -> None:
     assert begun.set_back() == Reverts()
     begun.rewrites.rewritten(begun.service, PROXY)
     assert begun.lose(AT_ONCE) == [1] * AT_ONCE
+
+
+def test_a_service_that_moves_to_another_proxy_is_pointed_there_at_once() -> None:
+    begun = fight()
+    begun.lose(2 * AT_ONCE)
+    assert begun.rewrites.look(begun.service, FIELDS, "ts-db-y") == Reverts()
+    begun.rewrites.rewritten(begun.service, "ts-db-y")
+    assert begun.rewrites.look(begun.service, (), "ts-db-y") == Reverts()

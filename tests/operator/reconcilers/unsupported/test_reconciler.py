@@ -1,7 +1,7 @@
 """Kinds without a reconciler on a cluster: the operator runs, and the state of the world is looked at."""
 
 import pytest
-from tsoperator.api.objects import PEERRELAY, PROXYGROUPPOLICY, RECORDER, TAILNET, Object, Resource
+from tsoperator.api.objects import PEERRELAY, PROXYGROUPPOLICY, RECORDER, Object, Resource
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS
 
 from tests.support.operator import World
@@ -10,7 +10,6 @@ SPECS: dict[Resource, Object] = {
     PEERRELAY: {},
     PROXYGROUPPOLICY: {"egress": ["egress-proxies"]},
     RECORDER: {"enableUI": True},
-    TAILNET: {"credentials": {"secretName": "other"}},
 }
 
 

@@ -1,0 +1,142 @@
+"""The static endpoints of a ProxyGroup: Services of type NodePort, and addresses of nodes (proxygroup-family.md 5.3).
+
+Each proxy listens at one port, to which the node port of a Service of its own leads. The other devices of the tailnet
+learn from the proxy's config at which addresses of nodes they reach that port.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+from tsoperator.api.objects import SERVICE, Object, key_of, labels
+from tsoperator.api.v1alpha1.proxyclass import NodePort, PortRange
+from tsoperator.desired.proxy import Proxy
+from tsoperator.desired.secret import static_endpoints_of
+from tsoperator.reconcilers.proxygroup.children import group_child
+
+SUFFIX: Final = "-nodeport"
+
+_PORT_NAME: Final = "static-endpoint-port"
+_PORTS: Final = range(1024, 65536)
+_ADDRESSES_MAX: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class StaticEndpoints:
+    """What makes the proxies of a group reachable: the *services*, the proxies' *port*, and endpoints by ordinal."""
+
+    services: Sequence[Object] = ()
+    port: int = 0
+    endpoints: Sequence[tuple[str, ...]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoEndpoints:
+    """Why the proxies of a group can't have static endpoints now."""
+
+    message: str
+
+
+def has_static_endpoints(proxy_class: Object | None) -> bool:
+    """Tell whether a ProxyClass, which need not be valid, asks for static endpoints."""
+    return proxy_class is not None and bool((proxy_class.get("spec") or {}).get("staticEndpoints"))
+
+
+def slim_node(node: Object) -> Object:
+    """Return what the cache keeps of a node: its labels and addresses."""
+    kept = ("name", "uid", "resourceVersion", "labels", "deletionTimestamp")
+    metadata = {name: node["metadata"][name] for name in kept if name in node["metadata"]}
+    addresses = (node.get("status") or {}).get("addresses") or []
+    return {
+        "apiVersion": node["apiVersion"],
+        "kind": node["kind"],
+        "metadata": metadata,
+        "status": {"addresses": addresses},
+    }
+
+
+def static_endpoints(
+    proxy: Proxy, given: NodePort, there: Sequence[Object], nodes: Sequence[Object], configs: Sequence[Object | None]
+) -> StaticEndpoints | NoEndpoints:
+    """Return the static endpoints of the replicas of *proxy*, as its ProxyClass has *given* them.
+
+    *there* are the NodePort Services of all groups, and *configs* the config Secrets of the replicas by ordinal.
+    """
+    own = {key_of(each).name: each for each in there}
+    services = [own.get(f"{replica.state_secret.name}{SUFFIX}") for replica in proxy.replicas]
+    ports = _allocated(services, there, given.ports)
+    if isinstance(ports, NoEndpoints):
+        return ports
+    port = next((live["port"] for each in services if (live := _only_port(each)) and live.get("port")), None)
+    port = port or _PORTS[int(hashlib.sha256(proxy.parent_uid.encode()).hexdigest(), 16) % len(_PORTS)]
+    found: list[tuple[str, ...]] = []
+    for replica, node_port, config in zip(proxy.replicas, ports, configs, strict=True):
+        chosen = _chosen(_addresses(nodes, given.selector), node_port, static_endpoints_of(config))
+        if not chosen:
+            selector = ", ".join(f"{name}={value}" for name, value in given.selector.items()) or "any labels"
+            return NoEndpoints(
+                f"could not find static endpoints for replica {replica.state_secret.name!r}: no node with {selector} "
+                "has an address of type ExternalIP: give such a node one, or change spec.staticEndpoints of the "
+                "ProxyClass"
+            )
+        found.append(chosen)
+    made = [_service(proxy, ordinal, port, node_port) for ordinal, node_port in enumerate(ports)]
+    return StaticEndpoints(made, port, found)
+
+
+def _allocated(
+    services: Sequence[Object | None], there: Sequence[Object], ranges: Sequence[PortRange]
+) -> list[int] | NoEndpoints:
+    """Return the node ports of the replicas' *services*: the ones that they have, or else the first that are free."""
+    allowed = {port: None for each in ranges for port in range(each.port, (each.end_port or each.port) + 1)}
+    used = {port for each in there if (port := _node_port(each)) in allowed}
+    free = iter([port for port in allowed if port not in used])
+    kept = [port if (port := _node_port(each)) in allowed else None for each in services]
+    missing = kept.count(None)
+    if missing > len(allowed) - len(used):
+        return NoEndpoints(
+            f"{missing} more node ports are needed for static endpoints, and of the {len(allowed)} that the ProxyClass "
+            f"has, {len(used)} are in use: add ports to its spec.staticEndpoints.nodePort.ports"
+        )
+    return [next(free) if port is None else port for port in kept]
+
+
+def _addresses(nodes: Sequence[Object], selector: Mapping[str, str]) -> Iterator[IPv4Address | IPv6Address]:
+    """Yield the external addresses of the nodes that *selector* matches, in the order of their names."""
+    for node in sorted(nodes, key=key_of):
+        if selector.items() <= labels(node).items():
+            for each in (node.get("status") or {}).get("addresses") or ():
+                if each["type"] == "ExternalIP":
+                    try:
+                        yield ip_address(each["address"])
+                    except ValueError:
+                        continue
+
+
+def _chosen(addresses: Iterator[IPv4Address | IPv6Address], node_port: int, current: Sequence[str]) -> tuple[str, ...]:
+    """Return up to two endpoints. Those that are in use stay in their order, so that the config stays what it is."""
+    offered = dict.fromkeys(
+        f"[{each}]:{node_port}" if each.version == 6 else f"{each}:{node_port}" for each in addresses
+    )
+    kept = [each for each in current if each in offered]
+    return tuple(dict.fromkeys([*kept, *offered]))[:_ADDRESSES_MAX]
+
+
+def _service(proxy: Proxy, ordinal: int, port: int, node_port: int) -> Object:
+    pod = f"{proxy.key.name}-{ordinal}"
+    listed = {"name": _PORT_NAME, "protocol": "UDP", "port": port, "targetPort": port, "nodePort": node_port}
+    selector = {"statefulset.kubernetes.io/pod-name": pod}
+    content = {"spec": {"type": "NodePort", "selector": selector, "ports": [listed]}}
+    return group_child(proxy, SERVICE, f"{pod}{SUFFIX}", content)
+
+
+def _only_port(service: Object | None) -> Object | None:
+    ports: Sequence[Object] = (service["spec"].get("ports") or ()) if service else ()
+    return ports[0] if len(ports) == 1 else None
+
+
+def _node_port(service: Object | None) -> int:
+    found = _only_port(service)
+    return int(found.get("nodePort") or 0) if found else 0

@@ -1,0 +1,252 @@
+"""Decides whether a Tailnet can be used, and what to say of it (proxygroup-family.md 17)."""
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from tsoperator.api.conditions import TRUE, condition, set_condition
+from tsoperator.api.names import CONDITION_TAILNET_READY, DEFAULT_CONTROL_URL, FINALIZER
+from tsoperator.api.objects import SECRET, Key, Object, has_finalizer, is_deleting
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.tailnet import Tailnet
+from tsoperator.desired.plan import Note, Plan, Refusal
+
+VALID: Final = "TailnetValid"
+INVALID: Final = "TailnetInvalid"
+INVALID_SECRET: Final = "InvalidSecret"  # noqa: S105 - a reason
+INVALID_OAUTH: Final = "InvalidOAuth"
+UNREACHABLE: Final = "ControlServerUnreachable"
+CHANGED: Final = "TailnetChanged"
+IN_USE: Final = "TailnetInUse"
+
+DAY: Final = 24 * 3600.0
+"""Seconds until good credentials are proved again."""
+SOON: Final = 30.0
+"""Seconds until bad credentials are tried again."""
+
+_SHOWN: Final = 20  # objects that a message names
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The credentials that a Secret gives: those of an OAuth client, or an *audience* for workload identity."""
+
+    client_id: str
+    client_secret: SecretStr = field(default=SecretStr(""))
+    audience: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A call of the control server that failed, in words. *passes* says that it may succeed without anybody's help."""
+
+    message: str
+    reason: str = ""
+    passes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What trying credentials has shown: the calls that failed, and the devices, if they could be listed.
+
+    The devices have their MagicDNS names by ID. Those that other tailnets share have an empty name.
+    """
+
+    failures: Sequence[Failure] = ()
+    devices: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a Tailnet can be used, and why not. It is judged again in *seconds*; None waits for a change."""
+
+    reason: str
+    message: str
+    seconds: float | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the Tailnet can be used."""
+        return self.reason == VALID
+
+
+GOOD: Final = Verdict(VALID, VALID, DAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the plan of a Tailnet depends on besides the Tailnet: its *verdict*, and the objects that name it.
+
+    The verdict is due again in *seconds*.
+    """
+
+    verdict: Verdict | None
+    users: Sequence[str] = ()
+    seconds: float | None = None
+
+
+def secret_name(obj: Object) -> str:
+    """Return the name of the Secret that the Tailnet *obj*, which need not be valid, names."""
+    spec = _mapping(obj.get("spec"))
+    name = _mapping(spec.get("credentials")).get("secretName")
+    return name if isinstance(name, str) else ""
+
+
+def named_tailnet(obj: Object) -> str:
+    """Return the Tailnet that *obj*, which need not be valid, names in its spec; empty for the operator's own."""
+    name = _mapping(obj.get("spec")).get("tailnet")
+    return name if isinstance(name, str) else ""
+
+
+def login_url(tailnet: Tailnet) -> str:
+    """Return the URL of the control server of *tailnet*."""
+    return (tailnet.spec.login_url or DEFAULT_CONTROL_URL).removesuffix("/")
+
+
+def violation(tailnet: Tailnet | Invalid) -> Verdict | None:
+    """Return what is wrong with the Tailnet itself."""
+    if isinstance(tailnet, Invalid):
+        return Verdict(INVALID, f"this Tailnet is invalid: {tailnet.message}")
+    url = login_url(tailnet)
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+        good = good and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if good:
+        return None
+    given = tailnet.spec.login_url
+    words = (
+        f"spec.loginUrl {given!r} is not the URL of a control server: write one such as https://headscale.example.org"
+    )
+    return Verdict(INVALID, f"this Tailnet is invalid: {words}")
+
+
+def credentials(key: Key, secret: Object | None) -> Given | Verdict:
+    """Return what the Secret named *key* gives, or what is wrong with it."""
+    name = f'Secret "{key.name}"'
+    fields = "client_id, and client_secret or audience"
+    if secret is None:
+        where = f'does not exist in namespace "{key.namespace}"'
+        return Verdict(INVALID_SECRET, f'referenced secret "{key.name}" {where}: create it with {fields}')
+    data = _mapping(secret.get("data"))
+    if not data:
+        return Verdict(INVALID_SECRET, f"{name} is empty: put {fields} into it", SOON)
+    given = {field: _text(data.get(field)) for field in ("client_id", "client_secret", "audience")}
+    if not given["client_id"]:
+        words = "is missing the client_id field: it is the ID of an OAuth client of that tailnet"
+        return Verdict(INVALID_SECRET, f"{name} {words}", SOON)
+    if given["audience"]:
+        return Given(given["client_id"], audience=given["audience"])
+    if given["client_secret"]:
+        return Given(given["client_id"], SecretStr(given["client_secret"]))
+    words = "must contain either a client_secret or an audience field: the secret of the OAuth client, or the audience"
+    return Verdict(INVALID_SECRET, f"{name} {words} of workload identity", SOON)
+
+
+def verdict(probe: Probe, ours: Mapping[str, str]) -> Verdict:
+    """Return what *probe* means.
+
+    *ours* are the MagicDNS names, by ID, of devices that proxies have in this tailnet, if the credentials may be those
+    of another one.
+    """
+    if not probe.failures:
+        return GOOD if _is_theirs(probe.devices, ours) else Verdict(CHANGED, _other_tailnet([*ours.values()]), SOON)
+    message = "\n".join(each.message for each in probe.failures)
+    if all(each.passes for each in probe.failures):
+        return Verdict(UNREACHABLE, message, SOON)
+    reason = next((each.reason for each in probe.failures if each.reason), INVALID_OAUTH)
+    return Verdict(reason, message, SOON)
+
+
+def _is_theirs(listed: Mapping[str, str], ours: Mapping[str, str]) -> bool:
+    """Tell whether the *listed* devices are in the tailnet of *ours*: one is the same, or has the same domain."""
+    domains = {_domain(name) for name in listed.values()} - {""}
+    return not ours or not listed.keys().isdisjoint(ours) or not domains.isdisjoint(map(_domain, ours.values()))
+
+
+def _domain(name: str) -> str:
+    return name.lower().removesuffix(".").partition(".")[2]
+
+
+def _other_tailnet(ours: Sequence[str]) -> str:
+    return (
+        "these credentials are for another tailnet than before: it has none of the devices of this Tailnet's proxies "
+        f"({_listed(ours)}). So they are not used, and what runs goes on with those from before as long as this "
+        "operator runs. Put credentials for the old tailnet back. To move, make another Tailnet, and make the objects "
+        "anew that name this one. If the tailnet is the same, and all its devices were deleted there, delete the "
+        "Secrets of these proxies, too"
+    )
+
+
+def plan(obj: Object, observed: Observed) -> Plan:
+    """Return what to do for the Tailnet *obj*."""
+    judged = observed.verdict
+    if judged is None:  # it goes, and nothing uses it
+        return Plan(release=FINALIZER)
+    if is_deleting(obj):
+        judged = Verdict(IN_USE, _still_used(observed.users))
+    conditions = (obj.get("status") or {}).get("conditions") or []
+    generation = int(obj["metadata"].get("generation", 0))
+    wanted = condition(CONDITION_TAILNET_READY, judged.is_good, judged.reason, judged.message, generation)
+    told = [each for each in conditions if each["type"] == CONDITION_TAILNET_READY]
+    is_new = [(each["reason"], each["message"]) for each in told] != [(judged.reason, judged.message)]
+    return Plan(
+        hold=FINALIZER if judged.is_good else "",
+        status={**(obj.get("status") or {}), "conditions": set_condition(conditions, [wanted], now="")},
+        notes=[Note("Warning", judged.reason, judged.message)] if is_new and not judged.is_good else [],
+        requeue_after=observed.seconds,
+    )
+
+
+def refusal(made: Plan) -> str:
+    """Return why no newcomer may use the Tailnet for which *made* was planned; empty if it may."""
+    found = ((made.status or {}).get("conditions") or []) if made.status else []
+    ready = next((each for each in found if each["type"] == CONDITION_TAILNET_READY), None)
+    return "" if ready is None or ready["status"] == TRUE else str(ready["message"])
+
+
+def failed(_obj: Object, refused: Refusal) -> Plan:
+    """Return the plan that says by an Event why nothing could be written on a Tailnet."""
+    return Plan(notes=[Note("Warning", INVALID, refused.message)], error=refused.error)
+
+
+def is_idle(obj: Object, users: Sequence[str]) -> bool:
+    """Tell whether the Tailnet *obj* goes, and nothing is left that names it."""
+    return is_deleting(obj) and not users
+
+
+def was_good(obj: Object) -> bool:
+    """Tell whether the Tailnet *obj* has ever been usable: only then it gets our finalizer."""
+    return has_finalizer(obj, FINALIZER)
+
+
+def _still_used(users: Sequence[str]) -> str:
+    return (
+        f"this Tailnet is being deleted, and stays as long as objects name it: {_listed(users)}. Delete them, so that "
+        "their devices are removed from the tailnet. If the tailnet can't be reached any more, delete the "
+        f"{SECRET.kind}s of their proxies by hand as well: the devices are then left as they are, and the objects go"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(encoded: object) -> str:
+    """Return the text of a field of a Secret without white space around it; empty if there is none."""
+    try:
+        return base64.b64decode(str(encoded or "")).decode().strip()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,50 @@
+"""Tries the credentials for a tailnet: whether the operator can list devices, auth keys and Tailscale Services."""
+
+import asyncio
+from collections.abc import Awaitable
+
+from tsoperator.reconcilers.tailnet.desired import Failure, Probe
+from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tsclient.errors import ControlError, NotSupported, RateLimited, Unavailable, UnexpectedAnswer
+from tsoperator.tsclient.explanations import explain
+
+
+async def probe(client: TailnetClient) -> Probe:
+    """Return what works with *client*. It reads, and changes nothing."""
+    try:
+        await client.granted()
+    except ControlError as error:
+        return Probe([_failure("", error)])
+    devices: dict[str, str] = {}
+
+    async def list_devices() -> None:
+        for device in (await client.devices()).values():
+            devices[device.node_id] = "" if device.external else device.name
+
+    async def list_services() -> None:
+        try:
+            await client.list_services()
+        except NotSupported:
+            return  # Headscale has none, and only what needs them misses them
+
+    calls = {
+        "devices": list_devices(),
+        "auth keys": client.list_auth_keys(),
+        "tailscale services": list_services(),
+    }
+    found = await asyncio.gather(*(_tried(what, call) for what, call in calls.items()))
+    return Probe([each for each in found if each is not None], devices)
+
+
+async def _tried(what: str, call: Awaitable[None]) -> Failure | None:
+    try:
+        await call
+    except ControlError as error:
+        return _failure(f"failed to list {what}: ", error)
+    return None
+
+
+def _failure(prefix: str, error: ControlError) -> Failure:
+    explanation = explain(error)
+    passes = isinstance(error, Unavailable | RateLimited | UnexpectedAnswer)
+    return Failure(f"{prefix}{explanation.message}", explanation.reason, passes)

@@ -1,0 +1,232 @@
+"""Looks, decides, acts and reports for one Tailnet at a time."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tsoperator.api.names import PARENT_CONNECTOR, PARENT_PROXYGROUP
+from tsoperator.api.objects import (
+    CONNECTOR,
+    PEERRELAY,
+    PROXYGROUP,
+    RECORDER,
+    SECRET,
+    SECRET_METADATA,
+    TAILNET,
+    Key,
+    Object,
+    Resource,
+    is_deleting,
+    key_of,
+    uid,
+)
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.tailnet import Tailnet
+from tsoperator.desired.advice import is_headscales
+from tsoperator.desired.children import BY_OWNER, Owner
+from tsoperator.desired.plan import Plan, Refusal
+from tsoperator.desired.secret import device_of, login_url_of
+from tsoperator.kube.errors import NotFound
+from tsoperator.reconcilers.tailnet import desired
+from tsoperator.reconcilers.tailnet.desired import Given, Observed, Verdict
+from tsoperator.reconcilers.tailnet.probe import probe
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.result import DONE, Result
+from tsoperator.tailnet.factory import TailnetFactory
+from tsoperator.tailnet.tailnet import Tailnets
+from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tsclient.oauth import ClientCredentials, Credentials
+
+USERS: Final = (CONNECTOR, PROXYGROUP, RECORDER, PEERRELAY)
+"""The kinds that can name a Tailnet."""
+
+_OWNERS: Final = {CONNECTOR.kind: PARENT_CONNECTOR, PROXYGROUP.kind: PARENT_PROXYGROUP}
+
+
+class _Basis(NamedTuple):
+    """What a verdict is about: the Tailnet, what it says, and the version of its Secret (empty if there is none)."""
+
+    uid: str
+    url: str
+    secret: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A *verdict*, what it is about, and when it is due again by the clock.
+
+    *client* and *credentials* are those that were tried, if the Secret gave any.
+    """
+
+    basis: _Basis
+    verdict: Verdict
+    until: float
+    client: TailnetClient | None = None
+    credentials: ClientCredentials | None = None
+
+
+class TailnetReconciler:
+    """Makes Tailnets usable: registers a tailnet for each whose credentials work, and keeps it while it is used."""
+
+    name = "tailnet"
+
+    def __init__(
+        self,
+        cache: Cache,
+        applier: Applier,
+        tailnets: Tailnets,
+        factory: TailnetFactory,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """*clock* counts seconds and never goes back."""
+        self._cache = cache
+        self._applier = applier
+        self._tailnets = tailnets
+        self._factory = factory
+        self._clock = clock
+        self._judged: dict[str, _Judged] = {}
+        self._proved: dict[str, _Basis] = {}  # what was last found good
+        self.watches: Mapping[Resource, Mapper] = {
+            TAILNET: lambda tailnet: (key_of(tailnet),),
+            SECRET_METADATA: self._keys_of_secret,
+            **dict.fromkeys(USERS, self._key_of_user),
+        }
+
+    async def reconcile(self, key: Key) -> Result:
+        """Make the tailnet usable that the Tailnet named *key* describes."""
+        obj = self._cache.get(TAILNET, key)
+        if obj is None:
+            return self._forget(key.name)
+        observed = await self._observe(obj)  # look
+        plan = desired.plan(obj, observed)  # decide
+        stored = await self._applier.act(obj, plan, self._failed)  # act ...
+        self._register(key.name, desired.refusal(plan))  # (the finalizer is on it now)
+        result = await self._applier.report(stored, plan, desired.failed)  # report
+        return result if not plan.release else self._forget(key.name)
+
+    def _failed(self, obj: Object, refusal: Refusal) -> Plan:
+        """Return the plan that says why the Tailnet *obj* can't be held, and tell so whoever waits for it."""
+        self._tailnets.refuse(key_of(obj).name, refusal.message)
+        return desired.failed(obj, refusal)
+
+    def _forget(self, name: str) -> Result:
+        self._judged.pop(name, None)
+        self._proved.pop(name, None)
+        self._tailnets.unregister(name)
+        return DONE
+
+    async def _observe(self, obj: Object) -> Observed:
+        users = [f"{user['kind']} {key_of(user).name}" for user in self._users(key_of(obj).name)]
+        if desired.is_idle(obj, users):
+            return Observed(None)
+        judged = await self._judge(obj)
+        seconds = None if judged.verdict.seconds is None else max(judged.until - self._clock(), 0.0)
+        return Observed(judged.verdict, users, seconds)
+
+    async def _judge(self, obj: Object) -> _Judged:
+        """Return the verdict on the Tailnet *obj*; its credentials are tried if they changed, or if that is due."""
+        tailnet, key = Tailnet.parse(obj), Key(self._factory.settings.namespace, desired.secret_name(obj))
+        name, url = key_of(obj).name, "" if isinstance(tailnet, Invalid) else desired.login_url(tailnet)
+        metadata = self._cache.get(SECRET_METADATA, key)
+        version = metadata["metadata"]["resourceVersion"] if metadata is not None else ""
+        basis = _Basis(uid(obj), url, key.name, version)
+        last, wrong = self._judged.get(name), desired.violation(tailnet)
+        if wrong is None and last is not None and last.basis == basis and self._clock() < last.until:
+            return last
+        judged = self._remembered(basis, wrong) if wrong else await self._tried(obj, basis, key)
+        self._judged[name] = judged
+        if judged.verdict.is_good:
+            self._proved[name] = basis
+        return judged
+
+    async def _tried(self, obj: Object, basis: _Basis, key: Key) -> _Judged:
+        """Return the verdict on the credentials in the Secret named *key*, as it is now."""
+        given = desired.credentials(key, await self._secret(key))
+        if isinstance(given, Verdict):
+            return self._remembered(basis, given)
+        found = self._credentials(given)
+        client = self._factory.connect(basis.url, found, f"Secret {key}")
+        shown = await probe(client)
+        is_other = desired.was_good(obj) and self._proved.get(key_of(obj).name) != basis
+        ours = dict(self._devices(key_of(obj).name, basis.url)) if is_other else {}
+        return self._remembered(basis, desired.verdict(shown, ours), client, found)
+
+    def _remembered(
+        self,
+        basis: _Basis,
+        verdict: Verdict,
+        client: TailnetClient | None = None,
+        credentials: ClientCredentials | None = None,
+    ) -> _Judged:
+        seconds = desired.DAY if verdict.seconds is None else verdict.seconds
+        return _Judged(basis, verdict, self._clock() + seconds, client, credentials)
+
+    def _credentials(self, given: Given) -> ClientCredentials:
+        if given.audience:
+            return self._factory.identity(given.client_id, given.audience)
+        found = Credentials(given.client_id, given.client_secret)
+        return lambda: found
+
+    def _register(self, name: str, refusal: str) -> None:
+        """Make the last verdict true for who uses the tailnet. Newcomers get *refusal*, unless it is empty.
+
+        Credentials that are not good never replace good ones, with which what runs goes on. If there were none, as
+        after a restart, credentials that could not be tried yet are used for what runs: else a control server that is
+        away for a moment would change what all its Connectors say.
+        """
+        judged, there = self._judged.get(name), self._tailnets.registered(name)
+        if judged is None:
+            return
+        proved = name in self._proved
+        if there is not None and not proved and judged.verdict.reason == desired.CHANGED:
+            self._tailnets.unregister(name)
+        elif judged.client is not None and judged.credentials is not None:
+            good = judged.verdict.is_good
+            if there is not None and there.client.url == judged.client.url:
+                if good:
+                    there.client.use(judged.credentials)
+            elif good or (there is None and judged.verdict.reason == desired.UNREACHABLE):
+                self._tailnets.register(self._factory.tailnet(name, judged.client))
+        self._tailnets.refuse(name, refusal)
+
+    async def _secret(self, key: Key) -> Object | None:
+        try:
+            return await self._factory.kube.get(SECRET, key)
+        except NotFound:
+            return None
+
+    def _users(self, name: str) -> Iterator[Object]:
+        """Yield the objects that name the Tailnet called *name*."""
+        for resource in USERS:
+            for obj in self._cache.all(resource):
+                if desired.named_tailnet(obj) == name:
+                    yield obj
+
+    def _devices(self, name: str, url: str) -> Iterator[tuple[str, str]]:
+        """Yield the IDs and names of devices that proxies have in the Tailnet called *name*, and in no other one.
+
+        Headscale has one tailnet, so there the *url* alone tells which it is.
+        """
+        others = [each for each in self._tailnets.all_registered() if each.name != name]
+        for user in self._users(name):
+            owner = Owner(_OWNERS.get(user["kind"], ""), key_of(user))
+            secrets = self._cache.indexed(SECRET, BY_OWNER, str(owner))
+            is_here = url in map(login_url_of, secrets)
+            for device in (device_of(secret, None) for secret in secrets):
+                is_known = (is_here and is_headscales(device)) or any(each.devices.known(device.id) for each in others)
+                if device.id and not is_known:
+                    yield device.id, device.fqdn or device.id
+
+    def _keys_of_secret(self, metadata: Object) -> Iterable[Key]:
+        name = key_of(metadata).name
+        return [key_of(obj) for obj in self._cache.all(TAILNET) if desired.secret_name(obj) == name]
+
+    def _key_of_user(self, user: Object) -> Iterable[Key]:
+        """Map an object that names a Tailnet to it, if the Tailnet waits for the object to go."""
+        key = Key("", desired.named_tailnet(user))
+        obj = self._cache.get(TAILNET, key)
+        return (key,) if obj is not None and is_deleting(obj) else ()

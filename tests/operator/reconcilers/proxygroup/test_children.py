@@ -1,0 +1,131 @@
+"""The account and the Secrets of a ProxyGroup."""
+
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.objects import SECRET, Object, key_of
+from tsoperator.desired.login import NO_KEYS, Keys
+from tsoperator.desired.plan import Creation, Patch, Step
+from tsoperator.desired.proxy import Children
+from tsoperator.desired.tailscaled import config_files
+from tsoperator.reconcilers.proxygroup.children import account, in_order, metadata_patch, secret_steps
+from tsoperator.reconcilers.proxygroup.desired import Observed
+
+from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, config, joined, live_group, proxy_of, secrets
+from tests.support.objects import deleting, pod, slim_secret, texts
+
+PROXY = proxy_of(live_group(), Observed(Children()))
+LIST = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
+EVENTS = {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "get"]}
+
+
+def test_the_account_may_use_the_secrets_of_the_replicas() -> None:
+    own, role, binding = account(PROXY, {1, 0})
+    names = ["foo-0-config", "foo-0", "foo-1-config", "foo-1"]
+    use = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get", "patch", "update"]}
+    assert own.keys() == {"apiVersion", "kind", "metadata"}
+    assert role["rules"] == [LIST, use, EVENTS]
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "foo"}
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "foo", "namespace": "tailscale"}]
+    metadata = {"namespace": "tailscale", "name": "foo", "labels": OWNER.labels, **OWNED}
+    assert [each["metadata"] for each in (own, role, binding)] == [metadata] * 3
+
+
+def test_a_role_without_secrets_to_name_has_no_rule_that_holds_for_all() -> None:
+    assert account(PROXY, ())[1]["rules"] == [LIST, EVENTS]
+
+
+def test_the_secrets_of_replicas_are_ordered_by_ordinal() -> None:
+    named = ["foo-10", "foo-2-config", "foo-2", "foo-x", "foo", "bar-1", "foo-1-other", "a-foo-1"]
+    found = in_order([slim_secret(name, {}) for name in named], "foo")
+    assert [key_of(each).name for each in found] == ["foo-2", "foo-2-config", "foo-10"]
+    assert in_order([pod("foo-1", "p")], "foo") == [pod("foo-1", "p")]
+
+
+def steps(found: list[Object], keys: Keys = NO_KEYS) -> list[Step]:
+    return list(secret_steps(PROXY, Children(secrets=found), keys))
+
+
+def test_a_new_replica_gets_its_secrets() -> None:
+    config_secret, state = [step.obj for step in steps(joined(0), Keys({1: "key"})) if isinstance(step, Creation)]
+    for made, name, type_ in ((config_secret, "foo-1-config", "config"), (state, "foo-1", "state")):
+        labels = {**OWNER.labels, "tailscale.com/secret-type": type_}
+        assert made["metadata"] == {"namespace": "tailscale", "name": name, "labels": labels, **OWNED}
+        assert made["type"] == "Opaque"
+    assert texts(config_secret) == config_files(config(1), "key")
+    assert "data" not in state
+
+
+class Secrets(NamedTuple):
+    """The patches of the Secrets of replica 0; of a config the files are given."""
+
+    found: list[Object]
+    patches: dict[str, Any]
+    auth_key: str = ""
+
+
+PLAIN, KEYED = config_files(config(0)), config_files(config(0), "new")
+OTHER = {**PLAIN, "cap-107.hujson": "{}", "cap-120.hujson": "{}"}
+LABELS = {**OWNER.labels, "tailscale.com/secret-type": "config"}
+
+
+def with_config(data: dict[str, str], **metadata: Any) -> list[Object]:
+    """The Secrets of a replica that has joined, and whose config Secret is another."""
+    state, found = joined(0)
+    made = slim_secret("foo-0-config", data, LABELS)
+    return [state, {**made, "metadata": {**found["metadata"], **metadata}}]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Secrets(joined(0), {}),
+        Secrets(secrets(0, "new"), {}),
+        Secrets(secrets(0), {"foo-0-config": KEYED}, "new"),
+        Secrets(with_config(KEYED), {"foo-0-config": PLAIN}),
+        Secrets(with_config(OTHER), {"foo-0-config": {**PLAIN, "cap-107.hujson": None, "cap-120.hujson": None}}),
+        Secrets([deleting(each) for each in with_config(OTHER)], {}),
+    ],
+    ids=["right", "key not used yet", "key given", "key used", "configs for other images", "leaving"],
+)
+def test_configs_are_brought_up_to_date(case: Secrets) -> None:
+    patches = [step for step in steps([*case.found, *joined(1)], Keys({0: case.auth_key})) if isinstance(step, Patch)]
+    found = {patch.key.name: {**texts(patch.body), **gone(patch)} for patch in patches}
+    assert found == case.patches
+    assert all(patch.resource == SECRET for patch in patches)
+
+
+def gone(patch: Patch) -> dict[str, None]:
+    """The configs that *patch* takes away."""
+    return {name: None for name, value in patch.body["data"].items() if value is None and name.startswith("cap-")}
+
+
+def test_secrets_get_back_their_labels_and_owner() -> None:
+    bare = [{**each, "metadata": {**each["metadata"], "labels": {"a": "b"}}} for each in joined(0)]
+    found = {step.key.name: step.body for step in steps([*bare, *joined(1)]) if isinstance(step, Patch)}
+    assert found == {
+        f"foo-0{suffix}": {"metadata": {"labels": {**OWNER.labels, "tailscale.com/secret-type": type_}}}
+        for suffix, type_ in (("", "state"), ("-config", "config"))
+    }
+
+
+class Owners(NamedTuple):
+    references: list[Object]
+    written: list[Object] | None
+
+
+(OURS,) = OWNED["ownerReferences"]
+FORMER = {**OURS, "uid": "former"}
+LEASE = {"kind": "Lease", "name": "x", "uid": "y"}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [Owners([OURS, LEASE], None), Owners([LEASE], [LEASE, OURS]), Owners([FORMER], [OURS])],
+    ids=["ours", "none of ours", "of a former group of this name"],
+)
+def test_the_group_is_the_controller(case: Owners) -> None:
+    (state, _) = joined(0)
+    live = {**state, "metadata": {**state["metadata"], "ownerReferences": case.references}}
+    expected = {} if case.written is None else {"ownerReferences": case.written, "resourceVersion": "1"}
+    assert metadata_patch(live, state) == expected

@@ -1,0 +1,191 @@
+"""The egress ConfigMap of a ProxyGroup."""
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.objects import CONFIGMAP, Key, Object
+from tsoperator.desired.egressgroup import Entry, Port, entries_of, entry_of, render_entries, slim_configmap
+from tsoperator.desired.plan import Creation, Patch, Step
+from tsoperator.reconcilers.proxygroup.configmap import SIZE_MAX, Entries, configmap_steps, entries
+
+from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, cluster_ip_service
+from tests.support.objects import deleting, obj
+
+KEY = Key("tailscale", "foo-egress-config")
+WANTED = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"namespace": "tailscale", "name": KEY.name, "labels": OWNER.labels, **OWNED},
+}
+DB, WEB = cluster_ip_service("db"), cluster_ip_service("web", ports=[(80, 10001), (443, 10002)])
+OF_GO = cluster_ip_service("db", fqdn="")
+OLD = Entry("old.tail1234.ts.net", "", frozenset({Port("TCP", 10000, 1)}), "http://old/healthz")
+SIX = base64.b64encode(b"6").decode()
+
+
+def wanted_of(service: Object) -> Entry:
+    found = entry_of(service, "cluster.local")
+    assert found is not None
+    return found
+
+
+def live(found: dict[str, Entry] | None = None, pings: str = SIX, **metadata: Any) -> Object:
+    """The ConfigMap as the cache has it."""
+    data = {"hep-pings": pings} | ({} if found is None else {"egress-services": render_entries(found)})
+    head = {"labels": OWNER.labels, **OWNED, **metadata}
+    return slim_configmap(obj(CONFIGMAP, KEY, {"binaryData": data}, **head))
+
+
+def steps(services: list[Object], there: Object | None, replicas: int | None = 2) -> list[Step]:
+    return configmap_steps(WANTED, there, entries(services, there, "cluster.local"), replicas)
+
+
+def patch(*services: Object, there: Object, replicas: int | None = 2) -> Object:
+    (found,) = steps([*services], there, replicas)
+    assert isinstance(found, Patch)
+    assert (found.resource, found.key) == (CONFIGMAP, KEY)
+    return found.body
+
+
+def test_a_new_configmap_has_the_number_of_requests_and_no_entries() -> None:
+    assert steps([], None) == [Creation({**WANTED, "binaryData": {"hep-pings": SIX}})]
+
+
+def test_a_new_configmap_has_the_entries_of_the_services_that_are_there() -> None:
+    (made,) = steps([DB], None)
+    assert isinstance(made, Creation)
+    document = json.loads(base64.b64decode(made.obj["binaryData"]["egress-services"]))
+    assert document == {
+        "default-db": {
+            "healthCheckEndpoint": "http://ts-db-x7k2p.tailscale.svc.cluster.local:9002/healthz",
+            "tailnetTarget": {"ip": "", "fqdn": "db.tail1234.ts.net"},
+            "ports": [{"protocol": "TCP", "matchPort": 10437, "targetPort": 5432}],
+        }
+    }
+
+
+class Case(NamedTuple):
+    """The entries for *services* beside those that are *there*."""
+
+    services: list[Object]
+    there: dict[str, Entry]
+    found: dict[str, Entry]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case([DB, WEB], {}, {"default-db": wanted_of(DB), "default-web": wanted_of(WEB)}),
+        Case([DB], {"default-db": OLD}, {"default-db": wanted_of(DB)}),
+        Case([], {"default-db": OLD}, {}),
+        Case([deleting(DB)], {"default-db": OLD}, {}),
+        Case([OF_GO], {"default-db": OLD, "default-web": OLD}, {"default-db": OLD}),
+        Case([OF_GO], {}, {}),
+        Case(
+            [{**WEB, "metadata": {**DB["metadata"], "name": "a", "creationTimestamp": "2"}}, DB],
+            {},
+            {"default-db": wanted_of(DB)},
+        ),
+    ],
+    ids=["new", "edited", "gone", "leaving", "made by Go", "made by Go, without entry", "two for one Service"],
+)
+def test_entries_are_those_of_the_services(case: Case) -> None:
+    found = entries(case.services, live(case.there), "cluster.local")
+    assert (found.chosen, found.left_out) == (case.found, 0)
+
+
+def test_equal_entries_are_not_written() -> None:
+    there = {"default-web": wanted_of(WEB), "default-db": wanted_of(DB)}
+    assert steps([DB, WEB], live(there)) == []
+    assert steps([], live()) == []
+
+
+def test_only_what_differs_is_written() -> None:
+    assert patch(DB, there=live({"default-db": wanted_of(DB)}), replicas=3) == {
+        "binaryData": {"hep-pings": base64.b64encode(b"9").decode()}
+    }
+    assert patch(DB, there=live()) == {"binaryData": {"egress-services": render_entries({"default-db": wanted_of(DB)})}}
+    assert patch(there=live({"default-db": OLD})) == {"binaryData": {"egress-services": render_entries({})}}
+
+
+@pytest.mark.parametrize("text", ["nonsense", "null", '{"default-db":{}}', '{"default-db":1}'])
+def test_entries_that_can_not_be_read_are_replaced(text: str) -> None:
+    data = {"hep-pings": SIX, "egress-services": base64.b64encode(text.encode()).decode()}
+    broken = slim_configmap(obj(CONFIGMAP, KEY, {"binaryData": data}, labels=OWNER.labels, **OWNED))
+    assert patch(there=broken) == {"binaryData": {"egress-services": render_entries({})}}
+
+
+def test_without_a_count_the_number_of_requests_stays() -> None:
+    assert steps([], live(pings="other"), None) == []
+
+
+def test_lost_labels_and_owners_are_put_back() -> None:
+    bare = live(labels={"a": "b"}, ownerReferences=[{"kind": "Lease", "name": "x"}])
+    (owner,) = OWNED["ownerReferences"]
+    assert patch(there=bare) == {
+        "metadata": {
+            "labels": OWNER.labels,
+            "ownerReferences": [{"kind": "Lease", "name": "x"}, owner],
+            "resourceVersion": "1",
+        }
+    }
+
+
+def test_a_configmap_that_is_leaving_is_left_alone() -> None:
+    assert steps([DB], deleting(live())) == []
+
+
+def big(number: int, kib: int, *, created: str = "2") -> Object:
+    """A Service whose entry takes about so many KiB, as it is stored."""
+    name = f"{number:02}"
+    return cluster_ip_service(name, fqdn=f"{name}.{'x' * (kib * 768)}", creationTimestamp=created)
+
+
+def test_the_newest_services_are_left_out_of_a_full_configmap() -> None:
+    services = [big(1, 400, created="3"), big(2, 400, created="1"), big(3, 400, created="2"), DB]
+    found = entries(services, None, "cluster.local")
+    assert (sorted(found.chosen), found.left_out) == (["default-02", "default-03", "default-db"], 1)
+    assert len(found.document) <= SIZE_MAX
+    made = steps(services, live())
+    assert isinstance(made[0], Patch)
+    assert made[0].body["metadata"] == {"annotations": {"tailscale.com/egress-left-out": "1"}}
+
+
+def test_a_full_configmap_keeps_what_it_has() -> None:
+    there = {f"default-{number:02}": wanted_of(big(number, 440)) for number in (1, 2)}
+    services = [big(1, 440), big(2, 440), big(3, 440, created="1")]
+    full = live(there, annotations={"tailscale.com/egress-left-out": "1"})
+    assert steps(services, full) == []
+    grown = entries([big(1, 600), *services[1:]], full, "cluster.local")
+    assert (grown.chosen, grown.document, grown.left_out) == (there, "", 2)
+
+
+def test_an_entry_of_a_full_configmap_that_shrinks_makes_room() -> None:
+    there = {f"default-{number:02}": wanted_of(big(number, 440)) for number in (1, 2)}
+    full = live(there, annotations={"tailscale.com/egress-left-out": "1"})
+    found = patch(big(1, 40), big(2, 440), big(3, 400), there=full)
+    assert found["metadata"] == {"annotations": {"tailscale.com/egress-left-out": None}}
+    stored = entries_of(slim_configmap({**full, "binaryData": found["binaryData"]}))
+    assert sorted(stored) == ["default-01", "default-02", "default-03"]
+
+
+def test_an_entry_of_a_configmap_that_is_too_large_can_shrink() -> None:
+    there = {f"default-{number:02}": wanted_of(big(number, 440)) for number in (1, 2, 3)}
+    services = [big(1, 400), big(2, 440), big(3, 440)]
+    found = entries(services, live(there), "cluster.local")
+    assert (found.chosen, found.left_out) == ({**there, "default-01": wanted_of(services[0])}, 0)
+
+
+def test_the_limit_is_met_to_the_byte() -> None:
+    exact = replace(wanted_of(DB), fqdn="")
+    room = SIZE_MAX // 4 * 3 - len(base64.b64decode(render_entries({"default-db": exact})))
+    for more, left_out in ((0, 0), (1, 1)):
+        found = entries([cluster_ip_service(fqdn="x" * (room + more))], None, "cluster.local")
+        assert (found.left_out, len(found.chosen)) == (left_out, 1 - left_out)
+
+
+def test_no_entries_are_nothing_to_write() -> None:
+    assert entries([], None, "cluster.local") == Entries({})

@@ -1,0 +1,199 @@
+"""The static endpoints of a ProxyGroup."""
+
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import NODE, SERVICE, Key, Object
+from tsoperator.api.v1alpha1.proxyclass import NodePort
+from tsoperator.desired.proxy import Children
+from tsoperator.desired.tailscaled import config_files
+from tsoperator.reconcilers.proxygroup.desired import Observed
+from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, StaticEndpoints, slim_node, static_endpoints
+
+from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, joined, live_group, plan_of, proxy_of, running
+from tests.support.objects import (
+    children_of,
+    deletions_of,
+    live_proxy_class,
+    obj,
+    reasons_of,
+    slim_secret,
+    status_of,
+    texts,
+)
+
+
+def node(name: str, *addresses: str, kind: str = "ExternalIP", **labels: str) -> Object:
+    listed = [{"type": kind, "address": address} for address in addresses]
+    return slim_node(
+        obj(NODE, Key("", name), {"status": {"addresses": listed, "images": []}, "spec": {}}, labels=labels)
+    )
+
+
+def service(name: str, node_port: int, port: int = 0) -> Object:
+    """The NodePort Service of a replica of some group."""
+    listed = {"nodePort": node_port, **({"port": port} if port else {})}
+    return obj(SERVICE, Key("tailscale", f"{name}-nodeport"), {"spec": {"ports": [listed]}}, labels=OWNER.labels)
+
+
+def two_ports(name: str, node_port: int) -> Object:
+    """A Service that is none of ours, because it has two ports."""
+    return {**service(name, 1), "spec": {"ports": [{"nodePort": node_port}, {"nodePort": 1}]}}
+
+
+def config(*endpoints: str) -> Object:
+    return slim_secret("foo-0-config", {"cap-106.hujson": {"StaticEndpoints": [*endpoints]}})
+
+
+A, B = node("a", "192.0.2.1", zone="x"), node("b", "192.0.2.2", zone="y")
+
+
+def found(
+    ranges: str = "3000-3010",
+    replicas: int = 1,
+    there: tuple[Object, ...] = (),
+    nodes: tuple[Object, ...] = (A, B),
+    current: tuple[str, ...] = (),
+    selector: Object | None = None,
+) -> StaticEndpoints | NoEndpoints:
+    """What comes of port *ranges* as ``3000-3002,3005``."""
+    pairs = [each.partition("-") for each in ranges.split(",")]
+    ports = [{"port": int(first)} | ({"endPort": int(last)} if last else {}) for first, _, last in pairs]
+    proxy = proxy_of(live_group({"replicas": replicas}), Observed(Children()))
+    given = NodePort.model_validate({"ports": ports, "selector": selector or {}})
+    return static_endpoints(proxy, given, there, nodes, [config(*current), *[None] * (replicas - 1)])
+
+
+def some(result: StaticEndpoints | NoEndpoints) -> StaticEndpoints:
+    assert isinstance(result, StaticEndpoints), result
+    return result
+
+
+def test_each_replica_has_a_service() -> None:
+    made = some(found(there=(service("foo-0", 3004, 41641),)))
+    port = {"name": "static-endpoint-port", "protocol": "UDP", "port": 41641, "targetPort": 41641, "nodePort": 3004}
+    assert list(made.services) == [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"namespace": "tailscale", "name": "foo-0-nodeport", "labels": OWNER.labels, **OWNED},
+            "spec": {
+                "type": "NodePort",
+                "selector": {"statefulset.kubernetes.io/pod-name": "foo-0"},
+                "ports": [port],
+            },
+        }
+    ]
+    assert made.port == 41641
+
+
+class Ports(NamedTuple):
+    """The node ports of some replicas, or None if there are too few, beside Services that are *there*."""
+
+    ranges: str
+    replicas: int
+    found: list[int] | None
+    there: tuple[Object, ...] = ()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Ports("3001,3005,3007", 4, None),
+        Ports("3001,3005,3007", 3, [3001, 3005, 3007]),
+        Ports("3000-3002,3003-3005,3006", 7, [3000, 3001, 3002, 3003, 3004, 3005, 3006]),
+        Ports("3000-3002", 2, [3001, 3002], (service("bar-0", 3000),)),
+        Ports("3000-3002", 3, None, (service("bar-0", 3000),)),
+        Ports("3000-3002", 2, [3002, 3000], (service("foo-0", 3002),)),
+        Ports("3000-3002", 1, [3000], (service("foo-0", 4000), service("bar-0", 3001))),
+        Ports("3000-3002,3001", 3, [3000, 3001, 3002]),
+        Ports("3000-3002", 1, [3000], (two_ports("foo-0", 3001), two_ports("bar-0", 3000))),
+    ],
+)
+def test_node_ports_are_the_first_that_are_free_and_stay(case: Ports) -> None:
+    made = found(case.ranges, case.replicas, case.there)
+    if case.found is None:
+        assert isinstance(made, NoEndpoints)
+        assert "more node ports are needed" in made.message
+    else:
+        assert [each["spec"]["ports"][0]["nodePort"] for each in some(made).services] == case.found
+
+
+def test_the_port_of_the_proxies_is_always_the_same() -> None:
+    assert some(found()).port == some(found(replicas=2)).port
+    assert 1024 <= some(found()).port <= 65535
+
+
+class Endpoints(NamedTuple):
+    """The endpoints of a replica at some nodes whose config has *current* ones."""
+
+    nodes: tuple[Object, ...]
+    found: tuple[str, ...]
+    current: tuple[str, ...] = ()
+    zone: str = ""
+
+
+C, V6, INSIDE = node("c", "192.0.2.3"), node("v6", "2001:db8::1"), node("d", "10.0.0.1", kind="InternalIP")
+AT = tuple(f"192.0.2.{number}:3000" for number in range(4))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Endpoints((B, A), (AT[1], AT[2])),
+        Endpoints((A, B), (AT[2],), zone="y"),
+        Endpoints((A, B, C), (AT[3], AT[1]), (AT[3],)),
+        Endpoints((A, B), (AT[2], AT[1]), (AT[2], AT[1])),
+        Endpoints((B,), (AT[2],), (AT[1], AT[2])),
+        Endpoints((A, B), (AT[1], AT[2]), ("192.0.2.9:3000", "192.0.2.1:4000")),
+        Endpoints((V6, INSIDE, node("e", "nonsense")), ("[2001:db8::1]:3000",)),
+        Endpoints((A, node("z", "192.0.2.1", "192.0.2.1")), (AT[1],)),
+    ],
+    ids=["new", "selected", "one kept", "order kept", "one lost", "all changed", "IPv6", "twice"],
+)
+def test_endpoints_that_are_in_use_come_first(case: Endpoints) -> None:
+    selector = {"zone": case.zone} if case.zone else {}
+    assert some(found("3000", nodes=case.nodes, current=case.current, selector=selector)).endpoints == [case.found]
+
+
+@pytest.mark.parametrize("nodes", [(), (INSIDE,), (A,)])
+def test_without_an_address_nothing_changes_and_the_reason_is_told(nodes: tuple[Object, ...]) -> None:
+    class_ = live_proxy_class(spec=static({"zone": "y"}), ready=True)
+    observed = Observed(running(0), proxy_class=class_, nodes=nodes)
+    made = plan_of(live_group({"proxyClass": "prod"}), observed)
+    ready = status_of(made)["conditions"][1]
+    assert (made.steps, reasons_of(made), made.requeue_after) == ([], ["ProxyGroupCreationFailed"], 60)
+    assert "could not find static endpoints for replica 'foo-0': no node with zone=y" in ready["message"]
+
+
+def static(selector: dict[str, str]) -> Object:
+    return {"staticEndpoints": {"nodePort": {"ports": [{"port": 3000, "endPort": 3001}], "selector": selector}}}
+
+
+def test_endpoints_are_in_config_environment_and_status() -> None:
+    class_ = live_proxy_class(spec=static({}), ready=True)
+    live = slim_secret("foo-0-config", {"cap-106.hujson": {"StaticEndpoints": [AT[1]]}}, OWNER.labels)
+    children = Children(secrets=[joined(0)[0], live], pods=running(0).pods)
+    made = plan_of(live_group({"proxyClass": "prod"}), Observed(children, proxy_class=class_, nodes=(A,)))
+    of_kind = {each["metadata"]["name"]: each for each in children_of(made)}
+    assert '"StaticEndpoints":["192.0.2.1:3001"]' in texts(of_kind["foo-1-config"])["cap-106.hujson"]
+    env = of_kind["foo"]["spec"]["template"]["spec"]["containers"][0]["env"]
+    port = of_kind["foo-1-nodeport"]["spec"]["ports"][0]["port"]
+    assert [(each["name"], each.get("value")) for each in env[8:10]] == [
+        ("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", "/etc/tsconfig/$(POD_NAME)"),
+        ("PORT", str(port)),
+    ]
+    assert status_of(made)["devices"][0]["staticEndpoints"] == [AT[1]]
+
+
+def test_node_ports_go_with_the_static_endpoints() -> None:
+    there = service("foo-0", 3000)
+    children = Children(services=[there], secrets=running(0, 1).secrets, pods=running(0, 1).pods)
+    assert [each.obj for each in deletions_of(plan_of(live_group(), Observed(children)))] == [there]
+    surplus = Children(services=[there], secrets=running(0, 1, 2).secrets, pods=running(0, 1, 2).pods)
+    assert deletions_of(plan_of(live_group(), Observed(surplus))) == []
+
+
+def test_a_config_without_endpoints_has_no_field_for_them() -> None:
+    proxy = proxy_of(live_group(), Observed(Children()))
+    assert "StaticEndpoints" not in config_files(proxy.config_of(proxy.replicas[0]))["cap-106.hujson"]

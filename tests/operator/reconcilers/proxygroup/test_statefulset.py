@@ -1,0 +1,228 @@
+"""The StatefulSet of a ProxyGroup of type egress."""
+
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.objects import SERVICE, Key, Object
+from tsoperator.desired.plan import write_for
+from tsoperator.desired.proxy import Children
+from tsoperator.reconcilers.proxygroup.desired import Observed
+from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset
+from tsoperator.settings import Settings
+
+from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, SETTINGS, live_group, proxy_of
+from tests.support.objects import live_proxy_class, obj, pod, settings, stored
+
+METRICS = {"metrics": {"enable": True}}
+DEBUG = {"statefulSet": {"pod": {"tailscaleContainer": {"debug": {"enable": True}}}}}
+MOVED = {
+    "statefulSet": {"pod": {"tailscaleContainer": {"env": [{"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}]}}}
+}
+GATES = [{"conditionType": "tailscale.com/egress-services"}]
+
+
+def made(
+    spec: Object | None = None,
+    class_: Object | None = None,
+    live: Object | None = None,
+    of: Settings = SETTINGS,
+    **given: Any,
+) -> Object | None:
+    group = live_group({**(spec or {}), **({"proxyClass": "prod"} if class_ is not None else {})})
+    found = live_proxy_class(spec=class_, ready=True) if class_ is not None else None
+    proxy = proxy_of(group, Observed(Children(), proxy_class=found), of)
+    return group_statefulset(proxy, of, live, given.get("pods", ()), given.get("metrics"))
+
+
+def whole(*args: Any, **given: Any) -> Object:
+    found = made(*args, **given)
+    assert found is not None
+    return found
+
+
+def pods_of(statefulset: Object) -> Object:
+    spec: Object = statefulset["spec"]["template"]["spec"]
+    return spec
+
+
+def container(statefulset: Object) -> Object:
+    found: Object = pods_of(statefulset)["containers"][0]
+    return found
+
+
+def environment(statefulset: Object) -> list[tuple[str, str]]:
+    return [
+        (each["name"], each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"])
+        for each in container(statefulset)["env"]
+    ]
+
+
+def test_the_statefulset_is_as_the_image_and_the_go_operator_expect() -> None:
+    statefulset, labels = whole(), OWNER.labels
+    template = {"name": "foo", "namespace": "tailscale", "labels": labels, "deletionGracePeriodSeconds": 360}
+    assert statefulset["metadata"] == {"namespace": "tailscale", "name": "foo", "labels": labels, **OWNED}
+    assert statefulset["spec"].keys() == {"replicas", "selector", "template"}
+    assert (statefulset["spec"]["replicas"], statefulset["spec"]["selector"]) == (2, {"matchLabels": labels})
+    assert statefulset["spec"]["template"]["metadata"] == template
+    assert list(labels) == [f"tailscale.com/{name}" for name in ("managed", "parent-resource", "parent-resource-type")]
+
+
+def test_the_pods_mount_all_configs_and_the_configmap() -> None:
+    spec = pods_of(whole())
+    assert (spec["serviceAccountName"], spec["readinessGates"]) == ("foo", GATES)
+    assert spec["terminationGracePeriodSeconds"] == 360
+    assert spec["volumes"] == [
+        {"name": "tailscaledconfig-0", "secret": {"secretName": "foo-0-config"}},
+        {"name": "tailscaledconfig-1", "secret": {"secretName": "foo-1-config"}},
+        {"name": "foo-egress-config", "configMap": {"name": "foo-egress-config"}},
+    ]
+    assert spec["containers"][0]["volumeMounts"] == [
+        {"name": "tailscaledconfig-0", "mountPath": "/etc/tsconfig/foo-0", "readOnly": True},
+        {"name": "tailscaledconfig-1", "mountPath": "/etc/tsconfig/foo-1", "readOnly": True},
+        {"name": "foo-egress-config", "mountPath": "/etc/proxies", "readOnly": True},
+    ]
+
+
+def test_the_container_drains_before_it_stops() -> None:
+    found = container(whole(of=settings(proxy_image="example.org/proxy:v1")))
+    drain = {"preStop": {"httpGet": {"path": "/internal-egress-services-preshutdown", "port": 9002}}}
+    assert {name: value for name, value in found.items() if name not in ("env", "volumeMounts")} == {
+        "name": "tailscale",
+        "image": "example.org/proxy:v1",
+        "imagePullPolicy": "Always",
+        "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}},
+        "securityContext": {"privileged": True},
+        "lifecycle": drain,
+    }
+
+
+def test_the_environment_is_in_the_images_order() -> None:
+    assert environment(whole()) == [
+        ("TS_USERSPACE", "false"),
+        ("POD_IP", "status.podIP"),
+        ("POD_NAME", "metadata.name"),
+        ("POD_UID", "metadata.uid"),
+        ("POD_IPS", "status.podIPs"),
+        ("TS_KUBE_SECRET", "$(POD_NAME)"),
+        ("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
+        ("TS_STATE", "kube:$(POD_NAME)"),
+        ("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", "/etc/tsconfig/$(POD_NAME)"),
+        ("TS_DEBUG_FIREWALL_MODE", "auto"),
+        ("TS_EGRESS_SERVICES_CONFIG_PATH", "/etc/proxies/egress-services"),
+        ("TS_EGRESS_PROXIES_CONFIG_PATH", "/etc/proxies"),
+        ("TS_INTERNAL_APP", "k8s-operator-proxygroup-egress"),
+        ("TS_ENABLE_HEALTH_CHECK", "true"),
+    ]
+    assert "TS_DEBUG_FIREWALL_MODE" not in dict(environment(whole(of=settings())))
+
+
+def test_no_replicas_have_one_volume() -> None:
+    spec = pods_of(whole({"replicas": 0}))
+    assert [each["name"] for each in spec["volumes"]] == ["foo-egress-config"]
+    assert [each["name"] for each in spec["containers"][0]["volumeMounts"]] == ["foo-egress-config"]
+    assert "lifecycle" in spec["containers"][0]
+    assert spec["readinessGates"] == GATES
+
+
+def test_a_class_that_moves_the_health_port_ends_the_drain() -> None:
+    statefulset = whole(class_=MOVED)
+    assert not {"readinessGates", "terminationGracePeriodSeconds"} & pods_of(statefulset).keys()
+    assert "lifecycle" not in container(statefulset)
+    assert statefulset["spec"]["template"]["metadata"]["deletionGracePeriodSeconds"] == 10
+
+
+def live(statefulset: Object, *, digest: str | None = None, **changes: Any) -> Object:
+    """A StatefulSet in the cluster; *changes* are made to the spec of its Pods, where None takes a field away."""
+    pods = {name: value for name, value in (pods_of(statefulset) | changes).items() if value is not None}
+    spec = statefulset["spec"]
+    made = {**statefulset, "spec": {**spec, "template": {**spec["template"], "spec": pods}}}
+    return stored(made, annotations={"tailscale.com/desired-digest": digest} if digest else {})
+
+
+def gos(spec: Object | None = None) -> Object:
+    """What a Go operator made."""
+    return live(whole(spec), terminationGracePeriodSeconds=30, readinessGates=None)
+
+
+def adopted() -> Object:
+    return stored(write_for(whole(live=gos()), gos()))
+
+
+class Grace(NamedTuple):
+    live: Object | None
+    seconds: int | None
+    spec: Object | None = None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Grace(None, 360),
+        Grace(gos(), None),
+        Grace(adopted(), None),
+        Grace(gos(), 360, {"replicas": 3}),
+        Grace(adopted(), 360, {"replicas": 3}),
+        Grace(live(whole()), 360),
+        Grace(live(whole(), digest="ours", terminationGracePeriodSeconds=30), 360),
+    ],
+    ids=["new", "Go's", "adopted", "Go's, edited", "adopted, edited", "ours", "ours, edited by somebody"],
+)
+def test_pods_of_the_go_operator_stay_until_they_have_to_change(case: Grace) -> None:
+    pods = pods_of(whole(case.spec, live=case.live))
+    assert pods.get("terminationGracePeriodSeconds") == case.seconds
+    assert pods.get("readinessGates") == (GATES if case.seconds else None)
+
+
+def test_an_adopted_statefulset_is_left_alone() -> None:
+    assert write_for(whole(live=adopted()), adopted()) is None
+
+
+def service(*families: str) -> Object:
+    return obj(SERVICE, Key("tailscale", "foo-metrics"), {"spec": {"ipFamilies": [*families]}})
+
+
+class Listening(NamedTuple):
+    """What listens at the Pods' address, and whether it can be known."""
+
+    class_: Object
+    given: Object
+    host: str | None
+
+
+def pod_at(address: str) -> Object:
+    return {**pod("foo-0", "p0"), "status": {"podIP": address}}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Listening(METRICS, {}, None),
+        Listening(METRICS, {"metrics": service("IPv4", "IPv6")}, "$(POD_IP)"),
+        Listening(METRICS, {"metrics": service("IPv6", "IPv4")}, "[$(POD_IP)]"),
+        Listening(METRICS, {"metrics": service("IPv4"), "pods": [pod_at("2001:db8::1")]}, "[$(POD_IP)]"),
+        Listening(DEBUG, {}, "$(POD_IP)"),
+        Listening(DEBUG, {"pods": [pod_at("2001:db8::1")]}, "[$(POD_IP)]"),
+    ],
+)
+def test_metrics_and_debugging_wait_for_the_address_family(case: Listening) -> None:
+    statefulset = made(class_=case.class_, **case.given)
+    found = dict(environment(statefulset)).get("TS_DEBUG_ADDR_PORT") if statefulset else None
+    assert found == (f"{case.host}:9001" if case.host else None)
+
+
+def test_metrics_leave_the_drain_as_it_is() -> None:
+    statefulset = whole(class_=METRICS, metrics=service("IPv4"))
+    assert ("TS_LOCAL_ADDR_PORT", "$(POD_IP):9002") in environment(statefulset)
+    assert "lifecycle" in container(statefulset)
+
+
+def test_the_staging_environment_of_certificates_is_not_for_egress() -> None:
+    staging = {"useLetsEncryptStagingEnvironment": True}
+    assert environment(whole(class_=staging)) == environment(whole())
+
+
+def test_a_class_can_not_take_our_labels_away() -> None:
+    given = {"statefulSet": {"labels": {"team": "db"}, "pod": {"labels": {"tailscale.com/managed": "no", "a": "b"}}}}
+    statefulset = whole(class_=given)
+    assert statefulset["metadata"]["labels"] == {"team": "db", **OWNER.labels}
+    assert statefulset["spec"]["template"]["metadata"]["labels"] == {"a": "b", **OWNER.labels}

@@ -1,0 +1,81 @@
+"""Builders of what an egress Service has at a ProxyGroup, for the tables of this folder."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, PROXY_GROUP
+from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object
+from tsoperator.desired.children import Owner
+from tsoperator.desired.egressgroup import Entry, ProxyReport, entry_of, render_entries, slim_configmap
+from tsoperator.reconcilers.service.clusterip import Target, Wanted, cluster_ip_service, place_labels
+from tsoperator.reconcilers.service.slices import Group
+
+from tests.support.objects import FQDN, OPERATOR_NAMESPACE, egress_service, obj, stored
+
+OWNER = Owner("svc", Key("default", "db"))
+GROUP = "egress"
+PLACE = "ts-db-place"
+PORTS = {Wanted("TCP", 5432): 10437}
+NAMES = {Wanted("TCP", 5432): "tailscale-unnamed"}
+IPS = ["192.0.2.50"]
+BOTH = [*IPS, "2001:db8::50"]
+
+
+def user_service(annotations: Object | None = None, spec: Object | None = None, **metadata: Any) -> Object:
+    """Return a user's Service that names `GROUP`, with one port."""
+    given = {"tailscale.com/tailnet-fqdn": FQDN, PROXY_GROUP: GROUP} if annotations is None else annotations
+    content = {"type": "ExternalName", "externalName": "placeholder", "ports": [{"port": 5432, "protocol": "TCP"}]}
+    return egress_service(given, spec=content | (spec or {}), **metadata)
+
+
+def place(name: str = PLACE, group: str = GROUP, ips: Sequence[str] = IPS, **metadata: Any) -> Object:
+    """Return the live ClusterIP Service of `user_service` at *group*."""
+    made = cluster_ip_service(Key(OPERATOR_NAMESPACE, name), place_labels(OWNER, group), Target(FQDN, ""), PORTS, NAMES)
+    live = stored(made, **metadata)
+    return {**live, "spec": {**live["spec"], "clusterIP": ips[0], "clusterIPs": [*ips]}}
+
+
+ENTRY = entry_of(place(), "cluster.local")
+assert ENTRY is not None
+
+
+def live_group(*, available: bool = True, **spec: Any) -> Object:
+    """Return a ProxyGroup of two, of type egress unless *spec* says otherwise."""
+    shown = set_condition([], [condition(CONDITION_PROXYGROUP_AVAILABLE, available, "Test", "")], "")
+    content = {"spec": {"type": "egress", "replicas": 2, **spec}, "status": {"conditions": shown}}
+    return obj(PROXYGROUP, Key("", GROUP), content)
+
+
+def pod(ordinal: int, *ips: str, **metadata: Any) -> Object:
+    """Return a Pod of the group with these addresses."""
+    status = {"podIPs": [{"ip": ip} for ip in ips]}
+    return obj(POD, Key(OPERATOR_NAMESPACE, f"{GROUP}-{ordinal}"), {"status": status}, **metadata)
+
+
+def configmap(entries: dict[str, Entry] | None = None, **annotations: str) -> Object:
+    """Return the slim ConfigMap of the group, with the entry of `user_service` unless *entries* are given."""
+    assert ENTRY is not None
+    written = {"default-db": ENTRY} if entries is None else entries
+    data = {"binaryData": {"egress-services": render_entries(written)}}
+    key = Key(OPERATOR_NAMESPACE, f"{GROUP}-egress-config")
+    return slim_configmap(obj(CONFIGMAP, key, data, annotations=annotations))
+
+
+def report(ip4: str = "", ip6: str = "", entry: Entry | None = ENTRY) -> ProxyReport:
+    """Return what a proxy at these addresses reports: *entry*, or nothing if that is None."""
+    return ProxyReport(ip4, ip6, {"default-db": entry} if entry else {})
+
+
+POD_IPS = ("10.0.0.1", "10.0.0.2")
+
+
+def group(serving: int = 2, **changes: Any) -> Group:
+    """Return the group of two, of which so many serve the Service, at their IPv4 addresses."""
+    found: dict[str, Any] = {
+        "obj": live_group(),
+        "configmap": configmap(),
+        "pods": [pod(ordinal, ip) for ordinal, ip in enumerate(POD_IPS)],
+        "reports": {f"{GROUP}-{ordinal}": report(ip) for ordinal, ip in enumerate(POD_IPS[:serving])},
+    }
+    return Group(GROUP, **{**found, **changes})

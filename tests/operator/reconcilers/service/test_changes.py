@@ -1,0 +1,142 @@
+"""Which Services a change of a ProxyGroup's objects concerns, by what a cache shows."""
+
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, EGRESS_SERVICES
+from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, SECRET, SERVICE, Key, Object, Resource
+from tsoperator.app import sources
+from tsoperator.desired.children import Owner
+from tsoperator.desired.egressgroup import Entry, render_entries
+from tsoperator.reconcilers.service.changes import GroupChanges
+from tsoperator.reconcilers.service.clusterip import Target, cluster_ip_service, place_labels
+from tsoperator.runtime.cache import Cache
+
+from tests.operator.reconcilers.service.places import NAMES, PORTS, user_service
+from tests.operator.reconcilers.service.played import PlayedGroup
+from tests.support.cluster import running
+from tests.support.operator import NAMESPACE, World
+
+DB, WEB, MOVED = (Key("default", name) for name in ("db", "web", "moved"))
+ALL = {DB, WEB, MOVED}
+TARGET = Target("db.tail1234.ts.net", "")
+ENTRY = Entry(TARGET.fqdn, "", frozenset())
+
+
+@dataclass
+class Watched:
+    """A group, and the changes that a cache shows of it."""
+
+    world: World
+    cache: Cache
+    changes: GroupChanges
+    group: PlayedGroup
+
+    async def concerned(self, resource: Resource, name: str) -> set[Key]:
+        """Return the Services that the change of one object concerns, once the cache shows it."""
+        key = Key(NAMESPACE if resource.namespaced else "", name)
+
+        async def caught_up() -> bool:
+            live = await self.world.find(resource, name, key.namespace)
+            held = self.cache.get(resource, key)
+            return version(live) == version(held)
+
+        before = self.cache.get(resource, key)
+        await self.world.eventually(caught_up)
+        mapper = {
+            SECRET: self.changes.of_secret,
+            POD: self.changes.of_pod,
+            PROXYGROUP: self.changes.of_group,
+            CONFIGMAP: self.changes.of_configmap,
+        }[resource]
+        found = [obj for obj in (before, self.cache.get(resource, key)) if obj is not None]
+        return {service for obj in found for service in mapper(obj)}
+
+
+def version(obj: Object | None) -> str:
+    """Return the version of *obj*; empty if it isn't there."""
+    return obj["metadata"]["resourceVersion"] if obj else ""
+
+
+@pytest.fixture
+async def watched(cluster: World) -> AsyncIterator[Watched]:
+    """A group of one with two Services, and with a place of one that has moved away."""
+    group = PlayedGroup(cluster, replicas=1)
+    await group.start()
+    for key in ALL:
+        owner = Owner("svc", key)
+        place = Key(NAMESPACE, f"ts-{key.name}")
+        await cluster.apply(cluster_ip_service(place, place_labels(owner, "egress"), TARGET, PORTS, NAMES))
+        service = user_service(name=key.name)
+        del service["metadata"]["uid"], service["metadata"]["resourceVersion"]
+        if key == MOVED:
+            del service["metadata"]["annotations"]["tailscale.com/proxy-group"]
+        await cluster.apply(service)
+    cache = Cache(sources(NAMESPACE))
+    async with running(cache.follow(cluster.api)):
+        await cache.synced()
+        assert len(cache.all(SERVICE)) > len(ALL)
+        yield Watched(cluster, cache, GroupChanges(cache), group)
+
+
+async def test_a_groups_change_concerns_all_its_services_if_they_look_at_what_changed(watched: Watched) -> None:
+    assert await watched.concerned(PROXYGROUP, "egress") == ALL
+    await watched.world.api.patch(PROXYGROUP, Key("", "egress"), {"metadata": {"annotations": {"a": "b"}}})
+    assert await watched.concerned(PROXYGROUP, "egress") == set()
+    await watched.group.available(False)
+    assert await watched.concerned(PROXYGROUP, "egress") == ALL
+    await watched.world.api.delete(PROXYGROUP, Key("", "egress"))
+    assert await watched.concerned(PROXYGROUP, "egress") == ALL
+
+
+async def test_a_pod_concerns_the_services_when_it_comes_or_leaves(watched: Watched) -> None:
+    assert await watched.concerned(POD, "egress-0") == ALL
+    await watched.world.api.patch(POD, Key(NAMESPACE, "egress-0"), {"metadata": {"annotations": {"a": "b"}}})
+    assert await watched.concerned(POD, "egress-0") == set()
+    await watched.world.api.delete(POD, Key(NAMESPACE, "egress-0"))
+    assert await watched.concerned(POD, "egress-0") == ALL
+
+
+async def report(watched: Watched, ip: str, *names: str) -> set[Key]:
+    """Let the proxy report these entries, and return which Services that concerns."""
+    entry = {"tailnetTarget": {"fqdn": TARGET.fqdn}, "ports": []}
+    text = json.dumps({"podIPv4": ip, "services": dict.fromkeys(names, entry)})
+    data = {"data": {EGRESS_SERVICES: b64encode(text.encode()).decode()}}
+    await watched.world.api.patch(SECRET, Key(NAMESPACE, "egress-0"), data)
+    return await watched.concerned(SECRET, "egress-0")
+
+
+async def test_a_report_concerns_the_services_whose_entries_it_changes(watched: Watched) -> None:
+    assert await report(watched, "10.0.0.1") == set()
+    assert await report(watched, "10.0.0.1", "default-db", "default-stranger") == {DB}
+    assert await report(watched, "10.0.0.1", "default-db", "default-moved") == {MOVED}
+    assert await report(watched, "10.0.0.2", "default-db", "default-moved") == {DB, MOVED}
+    await watched.world.api.delete(SECRET, Key(NAMESPACE, "egress-0"))
+    assert await watched.concerned(SECRET, "egress-0") == {DB, MOVED}
+
+
+async def configure(watched: Watched, left_out: str | None, *names: str) -> set[Key]:
+    """Write these entries into the ConfigMap, and return which Services that concerns."""
+    text = render_entries(dict.fromkeys(names, ENTRY))
+    patch = {
+        "metadata": {"annotations": {ANNOTATION_EGRESS_LEFT_OUT: left_out}},
+        "binaryData": {EGRESS_SERVICES: text},
+    }
+    await watched.world.api.patch(CONFIGMAP, Key(NAMESPACE, "egress-egress-config"), patch)
+    return await watched.concerned(CONFIGMAP, "egress-egress-config")
+
+
+async def test_a_configmap_concerns_the_services_whose_entries_change_and_all_when_it_is_full(watched: Watched) -> None:
+    assert await configure(watched, None, "default-db") == {DB}
+    assert await configure(watched, None, "default-db", "default-web") == {WEB}
+    assert await configure(watched, "1", "default-db") == ALL
+    assert await configure(watched, "2", "default-db") == set()
+    assert await configure(watched, None) == ALL
+
+
+async def test_services_are_found_by_their_entry(watched: Watched) -> None:
+    assert set(watched.changes.having("egress", ["default-db", "default-moved"])) == {DB, MOVED}
+    assert not set(watched.changes.having("other", ["default-db"]))

@@ -1,0 +1,206 @@
+"""What an egress Service needs at its ProxyGroup, and what it says of that."""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
+from tsoperator.api.objects import Object, key_of
+from tsoperator.desired.plan import Plan, Refusal
+from tsoperator.reconcilers.service import grouped
+from tsoperator.reconcilers.service.clusterip import new_name
+from tsoperator.reconcilers.service.moves import Place
+from tsoperator.reconcilers.service.places import FRESH, Places
+from tsoperator.reconcilers.service.readiness import configured
+from tsoperator.reconcilers.service.rewrites import Reverts
+
+from tests.operator.reconcilers.service.places import (
+    ENTRY,
+    GROUP,
+    OWNER,
+    PLACE,
+    PORTS,
+    configmap,
+    group,
+    live_group,
+    place,
+    user_service,
+)
+from tests.support.objects import children_of, deleting, deletions_of, held, patches_of, reasons_of, settings, status_of
+
+SETTINGS = settings()
+DOMAIN = "tailscale.svc.cluster.local"
+AT_PLACE = held(user_service(spec={"externalName": f"{PLACE}.{DOMAIN}"}))
+NEW = new_name(user_service(), GROUP)
+
+
+def at(*services: Object, **changes: Any) -> Places:
+    """What the Service has: these ClusterIP Services, at the group of two that serves it unless *changes* say more."""
+    return Places(**{"services": services, "groups": {GROUP: group()}, "ports": PORTS, **changes})
+
+
+def planned(service: Object, places: Places) -> Plan:
+    """The plan for *service*."""
+    return grouped.plan(service, OWNER, places, SETTINGS)
+
+
+def told(plan: Plan) -> dict[str, tuple[str, str]]:
+    """The status and the beginning of the reason of each condition."""
+    found = status_of(plan)["conditions"]
+    return {
+        each["type"].removeprefix("TailscaleEgressSvc"): (each["status"], each["reason"].partition(":")[0])
+        for each in found
+    }
+
+
+def names(objects: list[Object]) -> list[str]:
+    """The names of *objects*."""
+    return [key_of(each).name for each in objects]
+
+
+class Case(NamedTuple):
+    valid: tuple[str, str]
+    configured: tuple[str, str] | None
+    ready: tuple[str, str]
+    places: Places
+    service: Object = AT_PLACE
+    events: list[str] = []  # noqa: RUF012 - a default that nobody changes
+
+
+SOUND, INVALID, NOT_READY = ("True", "EgressSvcValid"), ("False", "EgressSvcInvalid"), ("Unknown", "ProxyGroupNotReady")
+DONE, FAILED = ("True", "ConfiguredFor"), ("False", "ConfigurationFailed")
+ALL, NO_RESOURCES = ("True", "ReadyToRouteTraffic"), ("False", "ClusterResourcesNotReady")
+NOBODY = ("False", "NotReadyToRouteTraffic")
+
+
+def seeing(**changes: Any) -> Places:
+    """The place at a group that differs."""
+    return at(place(), groups={GROUP: group(**changes)})
+
+
+assert ENTRY is not None
+OTHER_ENTRY = replace(ENTRY, health_check="http://elsewhere.example.org")
+FULL = configmap({}, **{ANNOTATION_EGRESS_LEFT_OUT: "1"})
+CASES = {
+    "served": Case(SOUND, DONE, ALL, at(place())),
+    "waiting for the entry": Case(SOUND, FAILED, NOBODY, seeing(configmap=configmap({}), reports={})),
+    "without a ConfigMap": Case(SOUND, FAILED, ALL, seeing(configmap=None)),
+    "another entry": Case(SOUND, FAILED, ALL, seeing(configmap=configmap({"default-db": OTHER_ENTRY}))),
+    "left out": Case(SOUND, FAILED, NOBODY, seeing(configmap=FULL, reports={}), events=["ProxyGroupFull"]),
+    "group missing": Case(NOT_READY, None, NO_RESOURCES, seeing(obj=None)),
+    "group leaving": Case(NOT_READY, None, ALL, seeing(obj=deleting(live_group()))),
+    "group not available": Case(NOT_READY, None, NO_RESOURCES, seeing(obj=live_group(available=False))),
+    "invalid": Case(
+        INVALID, None, ALL, at(place()), held(user_service(spec={"type": "ClusterIP"})), events=["INVALIDSERVICE"]
+    ),
+    "no ports left": Case(SOUND, FAILED, ALL, at(place(), ports=None), events=["ProxyGroupFull"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_conditions_say_how_far_the_service_is(case: Case) -> None:
+    plan = planned(case.service, case.places)
+    wanted = {"Valid": case.valid, "Configured": case.configured, "Ready": case.ready}
+    assert told(plan) == {name: value for name, value in wanted.items() if value}
+    assert reasons_of(plan) == case.events
+
+
+@pytest.mark.parametrize("name", ["group missing", "group leaving", "invalid", "no ports left"])
+def test_what_is_wrong_changes_nothing_that_runs(name: str) -> None:
+    case = CASES[name]
+    plan = planned(case.service, case.places)
+    assert names(children_of(plan)) == [f"{PLACE}-ipv4"]  # whose endpoints still follow the Pods
+    assert (plan.hold, plan.release, patches_of(plan), deletions_of(plan)) == ("", "", [], [])
+
+
+def test_the_finalizer_goes_while_the_group_is_missing_and_nothing_runs() -> None:
+    missing = at(groups={GROUP: group(obj=None)})
+    assert planned(held(user_service()), missing).release == FINALIZER
+    own = replace(missing, own=Place("ts-db-own", serves=True))
+    assert planned(held(user_service()), own).release == ""
+
+
+def test_a_place_that_says_nothing_of_its_target_keeps_the_endpoints_of_the_entry_that_is_there() -> None:
+    plan = planned(CASES["invalid"].service, at(place(annotations={})))
+    assert [len(each["endpoints"]) for each in children_of(plan)] == [2]
+
+
+def test_what_was_configured_is_not_said_of_a_group_that_is_gone() -> None:
+    service = {**AT_PLACE, "status": {"conditions": [configured(GROUP, "abc")]}}
+    assert "Configured" not in told(planned(service, CASES["group missing"].places))
+
+
+def test_a_fresh_service_that_has_no_room_says_so_at_once() -> None:
+    assert planned(AT_PLACE, replace(CASES["left out"].places, ages={FRESH: 0.0})).status is not None
+
+
+def test_without_free_ports_the_service_looks_again() -> None:
+    assert planned(AT_PLACE, at(place(), ports=None)).requeue_after == 30
+
+
+def test_a_new_service_is_held_and_pointed_by_one_write_before_anything_is_made() -> None:
+    plan = planned(user_service(), at())
+    patch, child = plan.steps
+    assert getattr(patch, "body", {}) == {
+        "metadata": {"finalizers": [FINALIZER], "resourceVersion": "1"},
+        "spec": {"type": "ExternalName", "externalName": f"{NEW}.{DOMAIN}", "selector": None},
+    }
+    assert (names(children_of(plan)), plan.steps.index(child)) == ([NEW], 1)
+    assert (plan.status, plan.hold) == (None, "")
+
+
+def test_a_place_that_the_go_operator_made_keeps_its_name_and_says_where_it_leads() -> None:
+    live = place("ts-db-go", annotations={})
+    plan = planned(AT_PLACE, at(live))
+    assert names(children_of(plan)) == ["ts-db-go", "ts-db-go-ipv4"]
+    notes = children_of(plan)[0]["metadata"]["annotations"]
+    assert notes["tailscale.com/operator-last-set-ts-tailnet-target-fqdn"] == "db.tail1234.ts.net"
+    assert len(children_of(plan)[1]["endpoints"]) == 2
+
+
+def test_a_place_that_is_being_deleted_is_replaced_by_a_new_one() -> None:
+    plan = planned(AT_PLACE, at(deleting(place())))
+    assert (names(children_of(plan)), names([each.obj for each in deletions_of(plan)])) == ([NEW], [PLACE])
+
+
+WAITING = seeing(configmap=configmap({}), serving=0)
+
+
+@pytest.mark.parametrize(
+    ("places", "age", "shown"),
+    [(WAITING, 0.0, False), (WAITING, 0.9, False), (WAITING, 1.0, True), (at(place()), 0.0, True)],
+)
+def test_a_fresh_service_says_nothing_for_a_moment_unless_all_is_well(places: Places, age: float, shown: bool) -> None:
+    plan = planned(AT_PLACE, replace(places, ages={FRESH: age}))
+    assert (plan.status is not None) is shown
+    assert plan.requeue_after == (None if shown else pytest.approx(1 - age))
+
+
+def test_a_service_is_fresh_until_it_shows_whether_it_is_ready() -> None:
+    shown = {**AT_PLACE, "status": planned(AT_PLACE, at(place())).status}
+    assert (grouped.is_fresh(AT_PLACE), grouped.is_fresh(shown)) == (True, False)
+
+
+def test_reverts_are_told_and_waited_for() -> None:
+    away = held(user_service())
+    reverts = Reverts(["spec.externalName"], "argocd", wait=3.0)
+    plan = planned(away, at(place(), reverts=reverts))
+    assert (patches_of(plan), reasons_of(plan), plan.requeue_after) == ([], ["ExternalNameOverwritten"], 3.0)
+    assert len(patches_of(planned(away, at(place())))) == 1
+
+
+OWN_READY = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": ""}
+
+
+@pytest.mark.parametrize(("own", "kept"), [(None, False), (Place("ts-db-own", serves=True), True)])
+def test_the_condition_of_its_own_proxy_goes_with_that(own: Place | None, kept: bool) -> None:
+    service = {**AT_PLACE, "status": {"conditions": [OWN_READY]}}
+    assert ("TailscaleProxyReady" in told(planned(service, at(place(), own=own)))) is kept
+
+
+def test_a_failed_write_is_told_unless_what_the_proxies_were_told_still_holds() -> None:
+    refusal = Refusal("no room", error=ValueError())
+    plan = grouped.failed(AT_PLACE, refusal)
+    assert (told(plan), reasons_of(plan), plan.error) == ({"Configured": FAILED}, ["ProxyFailed"], refusal.error)
+    done = {**AT_PLACE, "status": {"conditions": [configured(GROUP, "abc")]}}
+    assert grouped.failed(done, refusal).status is None

@@ -1,0 +1,85 @@
+"""What may be wrong with an egress Service that names a ProxyGroup."""
+
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.names import PROXY_GROUP
+from tsoperator.api.objects import Key, Object
+from tsoperator.reconcilers.service.clusterip import Target
+from tsoperator.reconcilers.service.grouprules import group_name, target, violations
+from tsoperator.reconcilers.service.places import Places
+
+from tests.operator.reconcilers.service.places import GROUP, group, live_group, user_service
+from tests.support.objects import FQDN, settings
+
+NAMED = {PROXY_GROUP: GROUP}
+BY_NAME = {**NAMED, "tailscale.com/tailnet-fqdn": FQDN}
+PLACES = Places(groups={GROUP: group()})
+
+
+def to(type_: str) -> Places:
+    """What the Service sees of a group of this type."""
+    return Places(groups={GROUP: group(obj=live_group(type=type_))})
+
+
+class Case(NamedTuple):
+    service: Object
+    words: str = ""
+    places: Places = PLACES
+
+
+CASES = {
+    "sound": Case(user_service()),
+    "sound, UDP": Case(user_service(spec={"ports": [{"port": 53, "protocol": "UDP"}]})),
+    "a long name": Case(user_service(name="a" * 63)),
+    "headless": Case(user_service(spec={"clusterIP": "None"}), "headless Services are not supported: use a Service"),
+    "both targets": Case(user_service({**BY_NAME, "tailscale.com/tailnet-ip": "100.64.0.1"}), "only one of"),
+    "another zone": Case(
+        user_service({**NAMED, "tailscale.com/tailnet-fqdn": "db.example.org"}), "not a MagicDNS name"
+    ),
+    "no address": Case(user_service({**NAMED, "tailscale.com/tailnet-ip": "db"}), "not an IP address"),
+    "a tag": Case(user_service({**BY_NAME, "tailscale.com/tags": "db"}), "annotation tailscale.com/tags: "),
+    "no ports": Case(user_service(spec={"ports": []}), "it has no ports: list those"),
+    "SCTP": Case(user_service(spec={"ports": [{"port": 5, "protocol": "SCTP"}]}), "port 5/SCTP: the proxies forward"),
+    "our port's name": Case(
+        user_service(spec={"ports": [{"port": 5, "name": "tailscale-health-check"}]}),
+        "the port name tailscale-health-check is taken",
+    ),
+    "ClusterIP": Case(user_service(spec={"type": "ClusterIP"}), "spec.type must be ExternalName"),
+    "ingress": Case(user_service(), "ProxyGroup 'egress' is of type ingress", to("ingress")),
+    "kube-apiserver": Case(user_service(), "is of type kube-apiserver", to("kube-apiserver")),
+    "the same entry": Case(
+        user_service(),
+        "ProxyGroup 'egress' would know it as 'default-db', which is Service a/b there: rename",
+        Places(groups={GROUP: group()}, rival=Key("a", "b")),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_each_violation_says_how_to_fix_it(case: Case) -> None:
+    found = violations(case.service, case.places, settings())
+    assert len(found) == bool(case.words)
+    assert all(case.words in each for each in found)
+
+
+def test_violations_are_told_together() -> None:
+    wrong = user_service({**NAMED, "tailscale.com/tailnet-ip": "db"}, spec={"type": "ClusterIP", "ports": []})
+    assert len(violations(wrong, PLACES, settings())) == 3
+
+
+@pytest.mark.parametrize(
+    ("annotations", "wanted"),
+    [
+        ({"tailscale.com/tailnet-fqdn": f"{FQDN}."}, Target(f"{FQDN}.", "")),
+        ({"tailscale.com/tailnet-ip": "100.64.0.1"}, Target("", "100.64.0.1")),
+        ({"tailscale.com/ts-tailnet-target-ip": "100.64.0.2"}, Target("", "100.64.0.2")),
+        ({"tailscale.com/tailnet-fqdn": FQDN, "tailscale.com/tailnet-ip": "100.64.0.1"}, Target(FQDN, "")),
+    ],
+)
+def test_the_target_is_as_the_user_wrote_it(annotations: Object, wanted: Target) -> None:
+    assert target(user_service(annotations)) == wanted
+
+
+def test_the_group_is_the_one_that_the_annotation_names() -> None:
+    assert (group_name(user_service()), group_name(user_service({}))) == (GROUP, "")

@@ -1,0 +1,236 @@
+"""What becomes of the places of a Service at ProxyGroups while it moves, and when it goes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.names import DNS_FINALIZER, FINALIZER
+from tsoperator.api.objects import SERVICE, Object, key_of
+from tsoperator.desired.plan import Deletion, Patch, Plan
+from tsoperator.desired.proxy import Children
+from tsoperator.reconcilers.service import desired
+from tsoperator.reconcilers.service.desired import Observed
+from tsoperator.reconcilers.service.moves import Place
+from tsoperator.reconcilers.service.places import Places, abandoned, removal, upkeep
+from tsoperator.reconcilers.service.slices import endpoint_slices
+
+from tests.operator.reconcilers.service.places import GROUP, OWNER, PORTS, group, place, pod, user_service
+from tests.support.objects import (
+    children_of,
+    deleting,
+    deletions_of,
+    egress_service,
+    headless,
+    held,
+    settings,
+    slim_secret,
+    stored,
+)
+
+SETTINGS = settings(move_grace=10.0)
+OLD_GROUP = group()
+NEW_PLACE, OLD_PLACE, THIRD_PLACE = place("ts-db-new"), place("ts-db-old", "old"), place("ts-db-third", "third")
+OWN = Place("ts-db-own", serves=True)
+
+
+def slice_of(service: Object, *pods: Object) -> Object:
+    """The live EndpointSlice of a ClusterIP Service, with *pods*."""
+    (made,) = endpoint_slices(service, service["spec"]["ports"], {4: pods})
+    return stored(made)
+
+
+NEW_UP, NEW_DOWN = slice_of(NEW_PLACE, pod(0, "10.0.0.1")), slice_of(NEW_PLACE)
+OLD_UP, OLD_DOWN = slice_of(OLD_PLACE, pod(0, "10.0.0.1")), slice_of(OLD_PLACE)
+GROUPS = {GROUP: group(), "old": replace(OLD_GROUP, name="old"), "third": replace(OLD_GROUP, name="third")}
+
+
+def pointed_at(name: str, annotations: Object | None = None) -> Object:
+    """The Service that leads to the place called *name*."""
+    return held(user_service(annotations, spec={"externalName": f"{name}.tailscale.svc.cluster.local"}))
+
+
+def moving(services: Sequence[Object], slices: Sequence[Object], ages: Mapping[str, float], **more: Any) -> Places:
+    """The places of a Service that moves to the group."""
+    return Places(services, slices, GROUPS, ports=PORTS, ages=ages, **more)
+
+
+class Case(NamedTuple):
+    """A moment of a move: where the Service leads, what is there; then where it leads, what goes, and when to look."""
+
+    here: str
+    slices: list[Object]
+    age: float
+    leads: str
+    gone: list[str]
+    requeue_after: float | None = None
+
+
+MOMENTS = {
+    "not there yet": Case("ts-db-old", [NEW_DOWN, OLD_UP], 0.0, "", []),
+    "both down": Case("ts-db-old", [NEW_DOWN, OLD_DOWN], 0.0, "", []),
+    "there": Case("ts-db-old", [NEW_UP, OLD_UP], 0.0, "ts-db-new", []),
+    "just through": Case("ts-db-new", [NEW_UP, OLD_UP], 0.0, "", [], 10.0),
+    "a while through": Case("ts-db-new", [NEW_UP, OLD_UP], 9.0, "", [], 1.0),
+    "through": Case("ts-db-new", [NEW_UP, OLD_UP], 10.0, "", ["ts-db-old-ipv4", "ts-db-old"]),
+    "down again": Case("ts-db-new", [NEW_DOWN, OLD_UP], 0.0, "ts-db-old", []),
+}
+
+
+def led_by(plan: Plan) -> str:
+    """The name of the place to which *plan* leads the Service, if that is another one."""
+    bodies = [step.body for step in plan.steps if isinstance(step, Patch) and "spec" in step.body]
+    return bodies[0]["spec"]["externalName"].partition(".")[0] if bodies else ""
+
+
+def gone(plan: Plan) -> list[str]:
+    """The names of what *plan* deletes."""
+    return [key_of(each.obj).name for each in deletions_of(plan)]
+
+
+def planned(service: Object, places: Places, children: Children | None = None) -> Plan:
+    """The plan for *service*."""
+    observed = Observed(children or Children(), places=places)
+    return desired.plan(service, desired.wanted(service, observed, SETTINGS), observed, SETTINGS)
+
+
+@pytest.mark.parametrize("case", MOMENTS.values(), ids=MOMENTS)
+def test_a_service_moves_into_the_new_place_and_then_out_of_the_old_one(case: Case) -> None:
+    places = moving([NEW_PLACE, OLD_PLACE], case.slices, {"ts-db-old": case.age} if case.age else {})
+    plan = planned(pointed_at(case.here), places)
+    assert (led_by(plan), gone(plan), plan.requeue_after) == (case.leads, case.gone, case.requeue_after)
+    kept = {"ts-db-new", "ts-db-new-ipv4"} | ({"ts-db-old-ipv4"} if not case.gone else set())
+    assert {key_of(each).name for each in children_of(plan)} == kept
+    assert plan.hold == FINALIZER
+
+
+@pytest.mark.parametrize(
+    ("here", "slices", "left"),
+    [
+        ("ts-db-new", [NEW_UP], ["ts-db-old", "ts-db-third", "ts-db-own"]),
+        ("placeholder", [NEW_UP], ["ts-db-old", "ts-db-third", "ts-db-own"]),
+        ("ts-db-own", [NEW_UP], []),
+        ("ts-db-new", [NEW_DOWN], []),
+    ],
+)
+def test_old_places_are_abandoned_once_the_new_one_serves_and_is_led_to(
+    here: str, slices: list[Object], left: list[str]
+) -> None:
+    places = moving([NEW_PLACE, OLD_PLACE, THIRD_PLACE], slices, {}, own=OWN)
+    assert abandoned(pointed_at(here), "ts-db-new", places, SETTINGS) == left
+
+
+OWNED = Children(
+    services=[headless(OWNER, "db-uid", "ts-db-own")],
+    secrets=[slim_secret("ts-db-own-0", {"device_id": "n1"}, OWNER.labels)],
+)
+
+
+@pytest.mark.parametrize(("age", "left"), [(9.9, []), (10.0, ["ts-db-own", "ts-db-own-0"])])
+def test_its_own_proxy_goes_when_the_group_has_served_for_a_while(age: float, left: list[str]) -> None:
+    places = moving([NEW_PLACE], [NEW_UP], {"ts-db-own": age}, own=OWN)
+    plan = planned(pointed_at("ts-db-new"), places, OWNED)
+    assert (gone(plan), plan.release, bool(plan.way_out)) == (left, "", bool(left))
+
+
+STANDALONE = {"tailscale.com/tailnet-fqdn": "db.tail1234.ts.net"}
+
+
+@pytest.mark.parametrize(
+    ("own", "here", "age", "leads", "left", "requeue_after"),
+    [
+        (False, "ts-db-old", 0.0, "", [], None),
+        (True, "ts-db-old", 0.0, "ts-db-own", [], None),
+        (True, "ts-db-own", 4.0, "", [], 6.0),
+        (True, "ts-db-own", 10.0, "", ["ts-db-old-ipv4", "ts-db-old"], None),
+    ],
+    ids=["not there yet", "there", "just through", "through"],
+)
+def test_a_service_moves_to_a_proxy_of_its_own(
+    own: bool, here: str, age: float, leads: str, left: list[str], requeue_after: float | None
+) -> None:
+    places = moving([OLD_PLACE], [OLD_UP], {"ts-db-old": age} if age else {}, own=replace(OWN, serves=own))
+    plan = planned(pointed_at(here, STANDALONE), places, OWNED)
+    assert (led_by(plan), gone(plan), plan.requeue_after) == (leads, left, requeue_after)
+    assert ("ts-db-old-ipv4" in {key_of(each).name for each in children_of(plan)}) is (left == [])
+
+
+def test_an_exposed_service_leaves_its_places_at_once() -> None:
+    exposed = held(
+        egress_service({"tailscale.com/expose": "true"}, spec={"type": "ClusterIP", "clusterIP": "192.0.2.4"})
+    )
+    assert gone(planned(exposed, moving([OLD_PLACE], [OLD_UP], {}))) == ["ts-db-old-ipv4", "ts-db-old"]
+
+
+UNSUPPORTED = {"tailscale.com/expose": "true", "tailscale.com/proxy-group": "ingress"}
+BROKEN = {**STANDALONE, "tailscale.com/tags": "wrong"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "reason"),
+    [
+        (UNSUPPORTED, {"type": "ClusterIP", "clusterIP": "192.0.2.4"}, "NotSupportedYet"),
+        (BROKEN, {"type": "ExternalName"}, "ProxyInvalid"),
+        ({**STANDALONE, "tailscale.com/proxy-class": "none"}, {"type": "ExternalName"}, "ProxyFailed"),
+    ],
+)
+def test_what_cannot_be_served_leaves_all_places_as_they_are(annotations: Object, spec: Object, reason: str) -> None:
+    plan = planned(held(egress_service(annotations, spec=spec)), moving([OLD_PLACE], [OLD_UP], {}), OWNED)
+    assert plan.status is not None
+    assert [each["reason"] for each in plan.status["conditions"]] == [reason]
+    assert ([key_of(each).name for each in children_of(plan)], gone(plan)) == (["ts-db-old-ipv4"], [])
+
+
+STALE = [{"type": f"TailscaleEgressSvc{name}", "status": "True"} for name in ("Valid", "Configured", "Ready")]
+
+
+def test_what_a_group_showed_goes_with_its_place() -> None:
+    service = {**pointed_at("ts-db-own", STANDALONE), "status": {"conditions": STALE}}
+    for services, count in (([OLD_PLACE], 4), ([], 1)):
+        plan = planned(service, moving(services, [], {}), OWNED)
+        assert plan.status is not None
+        assert len(plan.status["conditions"]) == count
+
+
+LEAVING = held(user_service({}))
+
+
+@pytest.mark.parametrize("service", [LEAVING, deleting(pointed_at("ts-db-old"))])
+@pytest.mark.parametrize(
+    ("places", "left"),
+    [
+        (Places([OLD_PLACE], [OLD_UP]), ["ts-db-old-ipv4", "ts-db-old"]),
+        (Places([], [OLD_UP]), ["ts-db-old-ipv4"]),
+        (Places([OLD_PLACE]), ["ts-db-old"]),
+        (Places(holding=["old"]), []),
+    ],
+)
+def test_the_finalizer_stays_until_no_place_and_no_entry_is_left(
+    service: Object, places: Places, left: list[str]
+) -> None:
+    plan = planned(service, places)
+    assert (gone(plan), plan.release, plan.requeue_after) == (left, "", 5.0)
+    assert planned(service, Places()).release == FINALIZER
+
+
+def test_what_a_group_showed_goes_with_the_finalizer() -> None:
+    service = {**LEAVING, "status": {"conditions": STALE}}
+    assert planned(service, Places([OLD_PLACE])).status is None
+    assert planned(service, Places()).status == {"conditions": []}
+
+
+def test_a_place_goes_with_the_mark_that_the_go_operator_left_on_it() -> None:
+    assert removal(Places([OLD_PLACE])) == [Deletion(SERVICE, OLD_PLACE, release=DNS_FINALIZER)]
+
+
+def test_what_is_being_deleted_is_not_deleted_again_nor_kept_up_to_date() -> None:
+    going = Places([deleting(OLD_PLACE)], [deleting(OLD_UP)], GROUPS)
+    assert [key_of(each.obj).name for each in removal(going, ["ts-db-old"]) if isinstance(each, Deletion)] == [
+        "ts-db-old"  # whose finalizer of ours comes off
+    ]
+    assert upkeep(going, SETTINGS) == ()
+
+
+def test_a_slice_whose_service_is_gone_goes() -> None:
+    plan = planned(pointed_at("ts-db-new"), moving([NEW_PLACE], [NEW_UP, OLD_UP], {}))
+    assert gone(plan) == ["ts-db-old-ipv4"]

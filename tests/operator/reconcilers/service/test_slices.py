@@ -1,0 +1,130 @@
+"""Which proxies of a ProxyGroup are in the EndpointSlices of a Service."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import Object
+from tsoperator.desired.egressgroup import Entry
+from tsoperator.reconcilers.service.slices import Group, endpoint_slices, families, pod_address, serves, serving_pods
+
+from tests.operator.reconcilers.service.places import BOTH, ENTRY, IPS, PLACE, group, place, pod, report
+from tests.support.objects import deleting, endpoint, stored
+
+IP4, IP6 = "10.0.0.1", "2001:db8::1"
+assert ENTRY is not None
+FEWER_PORTS = replace(ENTRY, ports=frozenset())
+
+
+def one(pod: Object, **reports: object) -> Group:
+    """A group whose first Pod is *pod*."""
+    return group(pods=[pod], reports={"egress-0": report(**reports)})  # type: ignore[arg-type]
+
+
+class Case(NamedTuple):
+    group: Group
+    serving4: int = 0
+    serving6: int = 0
+    entry: Entry | None = ENTRY
+
+
+CASES = {
+    "both": Case(group(), 2),
+    "one": Case(group(1), 1),
+    "none": Case(group(0)),
+    "not configured": Case(group(), entry=None),
+    "leaving": Case(one(deleting(pod(0, IP4)), ip4=IP4)),
+    "without an address": Case(one(pod(0), ip4=IP4)),
+    "another Pod's report": Case(one(pod(0, IP4), ip4="10.0.0.9")),
+    "no entry reported": Case(one(pod(0, IP4), ip4=IP4, entry=None)),
+    "old ports reported": Case(one(pod(0, IP4), ip4=IP4, entry=FEWER_PORTS)),
+    "old target reported": Case(one(pod(0, IP4), ip4=IP4, entry=replace(ENTRY, fqdn="old.tail1234.ts.net"))),
+    "dual stack": Case(one(pod(0, IP4, IP6), ip4=IP4, ip6=IP6), 1, 1),
+    "IPv4 alone": Case(one(pod(0, IP4), ip4=IP4), 1),
+    "IPv6 alone": Case(one(pod(0, IP6), ip6=IP6), 0, 1),
+    "IPv6 not reported": Case(one(pod(0, IP4, IP6), ip4=IP4), 1),
+    "report of a Pod that is gone": Case(group(pods=[]), 0),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_proxy_serves_what_it_reports_at_its_pods_address(case: Case) -> None:
+    found = [len(serving_pods(case.group, "default-db", case.entry, version)) for version in (4, 6)]
+    assert found == [case.serving4, case.serving6]
+
+
+def test_each_family_of_the_service_has_a_slice_as_the_go_operator_makes_it() -> None:
+    service = place(ips=BOTH)
+    first = pod(0, IP4, IP6)
+    made = endpoint_slices(service, service["spec"]["ports"], {4: [first], 6: []})
+    assert [(each["metadata"]["name"], each["addressType"]) for each in made] == [
+        (f"{PLACE}-ipv4", "IPv4"),
+        (f"{PLACE}-ipv6", "IPv6"),
+    ]
+    assert made[0]["metadata"]["labels"] == service["metadata"]["labels"] | {
+        "kubernetes.io/service-name": PLACE,
+        "endpointslice.kubernetes.io/managed-by": "tailscale.com",
+    }
+    assert made[0]["ports"] == [
+        {"name": "tailscale-unnamed", "protocol": "TCP", "port": 10437},
+        {"name": "tailscale-health-check", "protocol": "TCP", "port": 9002},
+    ]
+    conditions = {"ready": True, "serving": True, "terminating": False}
+    assert made[0]["endpoints"] == [{"addresses": [IP4], "hostname": "egress-0-uid", "conditions": conditions}]
+    assert made[1]["endpoints"] == []
+
+
+def test_labels_of_others_stay_on_the_service() -> None:
+    service = place(labels={**place()["metadata"]["labels"], "example.org/team": "db"})
+    (made,) = endpoint_slices(service, [], {4: []})
+    assert "example.org/team" not in made["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "versions"),
+    [
+        ({"clusterIPs": BOTH}, [4, 6]),
+        ({"clusterIPs": BOTH[1:]}, [6]),
+        ({"clusterIP": IPS[0]}, [4]),
+        ({"clusterIP": "None"}, []),
+        ({}, []),
+    ],
+)
+def test_the_families_of_a_service_are_those_of_its_addresses(spec: Object, versions: list[int]) -> None:
+    assert families({"spec": spec}) == versions
+
+
+def test_a_pods_address_is_that_of_the_family() -> None:
+    both = pod(0, IP4, IP6)
+    assert [pod_address(both, 4), pod_address(both, 6), pod_address(pod(0, IP6), 4)] == [IP4, IP6, ""]
+
+
+def slice_of(service: Object, version: int, *endpoints: Object, **metadata: object) -> Object:
+    """The live EndpointSlice of *service* for one family."""
+    (made,) = endpoint_slices(service, [], {version: []})
+    return {**stored(made, **metadata), "endpoints": [*endpoints] or None}
+
+
+SINGLE, DUAL = place(), place(ips=BOTH)
+UP = slice_of(SINGLE, 4, endpoint(IP4))
+
+
+@pytest.mark.parametrize(
+    ("service", "slices", "served"),
+    [
+        (SINGLE, [UP], True),
+        (SINGLE, [], False),
+        (SINGLE, [slice_of(SINGLE, 4)], False),
+        (SINGLE, [deleting(UP)], False),
+        (SINGLE, [slice_of(place("other"), 4, endpoint(IP4))], False),
+        (DUAL, [slice_of(DUAL, 4, endpoint(IP4))], False),
+        (DUAL, [slice_of(DUAL, 4, endpoint(IP4)), slice_of(DUAL, 6)], False),
+        (DUAL, [slice_of(DUAL, 4, endpoint(IP4)), slice_of(DUAL, 6, endpoint(IP6))], True),
+        (deleting(SINGLE), [UP], False),
+        ({**SINGLE, "spec": {}}, [UP], False),
+    ],
+)
+def test_a_place_serves_if_each_of_its_addresses_leads_to_a_proxy(
+    service: Object, slices: list[Object], served: bool
+) -> None:
+    assert serves(service, slices) is served

@@ -1,0 +1,173 @@
+"""What the reconciler of Services sees of ProxyGroups in the cache, and which ports it allocates."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, SERVICE, Key, Object, key_of
+from tsoperator.app import sources
+from tsoperator.desired.children import Owner
+from tsoperator.desired.proxy import Children
+from tsoperator.reconcilers.service.clusterip import (
+    FIRST_PORT,
+    PORT_COUNT,
+    Target,
+    Wanted,
+    cluster_ip_service,
+    place_labels,
+)
+from tsoperator.reconcilers.service.moves import Place
+from tsoperator.reconcilers.service.places import Places
+from tsoperator.reconcilers.service.view import PlacesView
+from tsoperator.runtime.cache import Cache
+
+from tests.operator.reconcilers.service.played import PlayedGroup, grouped, make_namespaces
+from tests.support.cluster import running
+from tests.support.manifests import egress
+from tests.support.objects import endpoint, endpoint_slice, settings, slim_secret
+from tests.support.operator import NAMESPACE, World
+
+SQL = Wanted("TCP", 5432)
+
+
+@dataclass
+class Seen:
+    """A view of a cluster, whose cache follows it."""
+
+    world: World
+    cache: Cache
+    view: PlacesView
+
+    async def places(self, service: Object, **changes: object) -> Places:
+        """Return the places of *service*, once the cache shows all Services; *changes* are of its metadata."""
+        live = await self.world.look(service)
+        await self.world.eventually(self._caught_up)
+        seen = {**live, "metadata": {**live["metadata"], **changes}}
+        return self.view.of(seen, Owner("svc", key_of(service)))
+
+    async def _caught_up(self) -> bool:
+        live, held = (await self.world.api.list(SERVICE)).items, self.cache.all(SERVICE)
+        return {version(each) for each in live} == {version(each) for each in held}
+
+
+def version(service: Object) -> str:
+    """Return the version of *service*."""
+    found: str = service["metadata"]["resourceVersion"]
+    return found
+
+
+@pytest.fixture
+async def seen(cluster: World) -> AsyncIterator[Seen]:
+    """A cluster without a reconciler."""
+    cache = Cache(sources(NAMESPACE))
+    async with running(cache.follow(cluster.api)):
+        await cache.synced()
+        yield Seen(cluster, cache, PlacesView(cache, settings()))
+
+
+def placed(key: Key, ports: dict[Wanted, int]) -> Object:
+    """Return the place of the Service *key* at the group."""
+    labels = place_labels(Owner("svc", key), "egress")
+    name = Key(NAMESPACE, f"ts-{key.name}-in-{key.namespace}")
+    return cluster_ip_service(name, labels, Target("db.tail1234.ts.net", ""), ports, dict.fromkeys(ports, "a"))
+
+
+FREE = FIRST_PORT + 7
+OTHERS = [port for port in range(FIRST_PORT, FIRST_PORT + PORT_COUNT) if port not in (FREE, FREE + 1)]
+ALL_BUT_TWO = {Wanted("UDP", port): port for port in OTHERS}
+
+
+async def test_services_that_are_seen_at_once_get_different_ports(seen: Seen) -> None:
+    services = [grouped(name) for name in ("a", "b", "c")]
+    await seen.world.apply(placed(Key("default", "big"), ALL_BUT_TWO), *services)
+    ports = [(await seen.places(service)).ports for service in services]
+    assert {port for each in ports if each for port in each.values()} == {FREE, FREE + 1}
+    assert (ports[2], seen.view.starved("egress"), seen.view.starved("other")) == (None, [Key("default", "c")], [])
+    seen.view.forget(Key("default", "a"))
+    assert (await seen.places(services[2])).ports == ports[0]
+    assert seen.view.starved("egress") == []
+
+
+async def test_allocated_ports_stay_and_are_the_services_own(seen: Seen) -> None:
+    await seen.world.apply(placed(Key("default", "db"), {SQL: FREE}), grouped("db", "egress", 5432, 80))
+    ports = (await seen.places(grouped())).ports
+    assert ports is not None
+    assert (ports[SQL], len(set(ports.values()))) == (FREE, 2)
+
+
+async def test_a_port_that_the_service_itself_gives_up_is_free_for_it(seen: Seen) -> None:
+    mine = placed(Key("default", "db"), {SQL: FREE, Wanted("TCP", 80): FREE + 1})
+    await seen.world.apply(placed(Key("default", "big"), ALL_BUT_TWO), mine, grouped("db", "egress", 5432, 81))
+    assert (await seen.places(grouped())).ports == {SQL: FREE, Wanted("TCP", 81): FREE + 1}
+
+
+def at(namespace: str, service: Object) -> Object:
+    """Return *service* in another namespace."""
+    return {**service, "metadata": {**service["metadata"], "namespace": namespace}}
+
+
+async def test_the_older_of_two_services_has_the_entry(seen: Seen) -> None:
+    older, younger = at("default", grouped("a-b")), at("default-a", grouped("b"))
+    await make_namespaces(seen.world, "default-a")
+    await seen.world.apply(older, younger)
+    assert (await seen.places(younger, creationTimestamp="2036-01-01T00:00:00Z")).rival == key_of(older)
+    assert (await seen.places(older, creationTimestamp="2016-01-01T00:00:00Z")).rival is None
+
+
+async def test_a_service_that_has_a_place_keeps_the_entry(seen: Seen) -> None:
+    older, younger = at("default", grouped("a-b")), at("default-a", grouped("b"))
+    await make_namespaces(seen.world, "default-a")
+    await seen.world.apply(older, younger, placed(key_of(younger), {SQL: FREE}))
+    assert (await seen.places(older, creationTimestamp="2016-01-01T00:00:00Z")).rival == key_of(younger)
+    assert (await seen.places(younger, creationTimestamp="2036-01-01T00:00:00Z")).rival is None
+    await seen.world.apply(placed(key_of(older), {SQL: FREE + 1}))
+    assert (await seen.places(younger)).rival is None
+
+
+@pytest.mark.parametrize(("type_", "holding"), [("egress", ["egress"]), ("ingress", [])])
+async def test_a_leaving_service_waits_for_the_entry_at_groups_that_will_take_it_out(
+    seen: Seen, type_: str, holding: list[str]
+) -> None:
+    group, leaving = PlayedGroup(seen.world, replicas=0), egress(target="")
+    await group.start(type_)
+    await seen.world.apply(leaving, placed(Key("default", "db"), {SQL: FREE}))
+    await group.configure()
+    await seen.world.eventually(lambda: configured(seen))
+    assert (await seen.places(leaving, finalizers=[FINALIZER])).holding == holding
+    assert (await seen.places(leaving)).holding == ()
+
+
+async def configured(seen: Seen) -> bool:
+    """Tell whether the cache has the entry."""
+    configmap = seen.cache.get(CONFIGMAP, Key(NAMESPACE, "egress-egress-config"))
+    return bool(configmap and configmap.get("egressEntries"))
+
+
+OWNER = Owner("svc", Key("default", "db"))
+
+
+@pytest.mark.parametrize(
+    ("device", "addresses", "place"),
+    [
+        ({"device_id": "n1"}, ["10.0.0.1"], Place("ts-db", serves=True)),
+        ({}, ["10.0.0.1"], Place("ts-db", serves=False)),
+        ({"device_id": "n1"}, [], Place("ts-db", serves=False)),
+        (None, [], None),
+    ],
+)
+async def test_its_own_proxy_serves_once_it_has_joined_and_is_ready(
+    seen: Seen, device: dict[str, str | Object] | None, addresses: list[str], place: Place | None
+) -> None:
+    made = endpoint_slice("ts-db", *(endpoint(ip) for ip in addresses))
+    labels = {**made["metadata"]["labels"], **OWNER.labels}
+    metadata = {"namespace": NAMESPACE, "name": "ts-db-x", "labels": labels}
+    await seen.world.apply({**made, "metadata": metadata, "addressType": "IPv4", "ports": []})
+    await seen.world.eventually(lambda: sliced(seen))
+    secrets = [] if device is None else [slim_secret("ts-db-0", device, OWNER.labels)]
+    assert seen.view.own_place(Children(secrets=secrets), "ts-db") == place
+
+
+async def sliced(seen: Seen) -> bool:
+    """Tell whether the cache has the EndpointSlice."""
+    return bool(seen.cache.all(ENDPOINTSLICE))

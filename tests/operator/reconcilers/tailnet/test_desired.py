@@ -1,0 +1,224 @@
+"""Whether a Tailnet can be used, and what is said of it."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import pytest
+from pydantic import SecretStr
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import SECRET, TAILNET, Key, Object
+from tsoperator.api.v1alpha1.tailnet import Tailnet
+from tsoperator.desired.plan import Note, Plan, Refusal
+from tsoperator.reconcilers.tailnet import desired
+from tsoperator.reconcilers.tailnet.desired import DAY, GOOD, SOON, Failure, Given, Observed, Probe, Verdict
+
+from tests.support.objects import condition_of, deleting, held, obj
+from tests.support.othertailnet import encoded
+
+KEY = Key("tailscale", "lab-oauth")
+SECRET_STR = SecretStr("s3cret")
+
+
+def tailnet(**spec: object) -> Object:
+    """A Tailnet as it is stored."""
+    return obj(TAILNET, Key("", "lab"), {"spec": {"credentials": {"secretName": "lab-oauth"}, **spec}}, generation=7)
+
+
+def secret(**data: str) -> Object:
+    return obj(SECRET, KEY, {"data": encoded(data)})
+
+
+class Url(NamedTuple):
+    given: str | None
+    used: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Url(None, "https://controlplane.tailscale.com"),
+        Url("", "https://controlplane.tailscale.com"),
+        Url("https://headscale.example.org/", "https://headscale.example.org"),
+        Url("http://192.0.2.1:8080", "http://192.0.2.1:8080"),
+    ],
+)
+def test_a_tailnet_is_at_its_login_url_or_at_tailscales(case: Url) -> None:
+    parsed = Tailnet.parse(tailnet(loginUrl=case.given))
+    assert isinstance(parsed, Tailnet)
+    assert (desired.login_url(parsed), desired.violation(parsed)) == (case.used, None)
+
+
+BAD_URLS = ["headscale.example.org", "ftp://example.org", "https://", "https://a:b", "https://a:0", "https://a/?b=c"]
+
+
+@pytest.mark.parametrize("url", [*BAD_URLS, "https://a/#b", "https://[", "https://a:99999"])
+def test_a_url_that_is_none_of_a_control_server_is_shown_with_a_good_one(url: str) -> None:
+    found = desired.violation(Tailnet.parse(tailnet(loginUrl=url)))
+    assert found is not None
+    assert (found.reason, found.seconds) == ("TailnetInvalid", None)
+    assert repr(url) in found.message
+    assert "https://headscale.example.org" in found.message
+
+
+@pytest.mark.parametrize("spec", [{}, {"credentials": None}, {"credentials": {"secretName": 7}}])
+def test_a_tailnet_without_credentials_is_invalid(spec: Object) -> None:
+    made = {**tailnet(), "spec": spec}
+    found = desired.violation(Tailnet.parse(made))
+    assert found is not None
+    assert (found.reason, desired.secret_name(made)) == ("TailnetInvalid", "")
+    assert "credentials" in found.message
+
+
+class Bad(NamedTuple):
+    """A Secret, the words that say what is wrong with it, and when it is read again."""
+
+    secret: Object | None
+    words: str
+    seconds: float | None = SOON
+
+
+BAD_SECRETS = {
+    "missing": Bad(None, 'referenced secret "lab-oauth" does not exist in namespace "tailscale"', None),
+    "no data": Bad(obj(SECRET, KEY), 'Secret "lab-oauth" is empty'),
+    "null data": Bad(obj(SECRET, KEY, {"data": None}), 'Secret "lab-oauth" is empty'),
+    "no ID": Bad(secret(client_secret="s"), 'Secret "lab-oauth" is missing the client_id field'),
+    "empty ID": Bad(secret(client_id="", client_secret="s"), "is missing the client_id field"),
+    "blank ID": Bad(secret(client_id=" \n", client_secret="s"), "is missing the client_id field"),
+    "ID that is no text": Bad(obj(SECRET, KEY, {"data": {"client_id": "/w=="}}), "is missing the client_id field"),
+    "ID that is no base64": Bad(obj(SECRET, KEY, {"data": {"client_id": "%"}}), "is missing the client_id field"),
+    "no secret": Bad(secret(client_id="k"), "must contain either a client_secret or an audience field"),
+    "empty secret": Bad(
+        secret(client_id="k", client_secret="", audience=""), "must contain either a client_secret or an audience field"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_SECRETS.values(), ids=BAD_SECRETS)
+def test_a_bad_secret_is_told_with_what_it_lacks(case: Bad) -> None:
+    found = desired.credentials(KEY, case.secret)
+    assert isinstance(found, Verdict)
+    assert (found.reason, found.seconds, found.is_good) == ("InvalidSecret", case.seconds, False)
+    assert case.words in found.message
+
+
+@pytest.mark.parametrize(
+    ("data", "given"),
+    [
+        ({"client_id": "k", "client_secret": "s3cret"}, Given("k", SECRET_STR)),
+        ({"client_id": " k\n", "client_secret": "s3cret\r\n"}, Given("k", SECRET_STR)),
+        ({"client_id": "k", "audience": "lab.example.org"}, Given("k", audience="lab.example.org")),
+        (
+            {"client_id": "k", "client_secret": "s3cret", "audience": "lab.example.org"},
+            Given("k", audience="lab.example.org"),
+        ),
+    ],
+    ids=["OAuth client", "white space", "workload identity", "both"],
+)
+def test_a_secret_gives_an_oauth_client_or_an_audience(data: dict[str, str], given: Given) -> None:
+    assert desired.credentials(KEY, secret(**data)) == given
+    assert "s3cret" not in repr(given)
+
+
+AWAY, DENIED = Failure("503", passes=True), Failure("403")
+
+
+HERE, ELSEWHERE, SHARED = "x.tail5678.ts.net", "x.tail9999.ts.net", ""
+OURS = {f"n{number}": f"gate-{number}.tail5678.ts.net" for number in range(22)}
+
+
+class Shown(NamedTuple):
+    probe: Probe
+    verdict: Verdict
+    ours: Mapping[str, str] = {}
+
+
+PROBES = {
+    "all works": Shown(Probe((), {"n1": HERE}), GOOD),
+    "one is refused": Shown(Probe([DENIED]), Verdict("InvalidOAuth", "403", SOON)),
+    "all are refused": Shown(Probe([DENIED, Failure("404")]), Verdict("InvalidOAuth", "403\n404", SOON)),
+    "away": Shown(Probe([AWAY, AWAY]), Verdict("ControlServerUnreachable", "503\n503", SOON)),
+    "refused, then away": Shown(Probe([DENIED, AWAY]), Verdict("InvalidOAuth", "403\n503", SOON)),
+    "unsupported": Shown(Probe([DENIED, Failure("no", "Unsupported")]), Verdict("Unsupported", "403\nno", SOON)),
+    "refused, and elsewhere": Shown(Probe([DENIED], {"n99": ELSEWHERE}), Verdict("InvalidOAuth", "403", SOON), OURS),
+    "our device, renamed": Shown(Probe((), {"n1": "x.renamed.ts.net", "n99": ELSEWHERE}), GOOD, OURS),
+    "our devices are deleted": Shown(Probe((), {"n99": "X.TAIL5678.ts.net."}), GOOD, OURS),
+    "no device of ours so far": Shown(Probe((), {"n99": ELSEWHERE}), GOOD),
+}
+
+
+@pytest.mark.parametrize("case", PROBES.values(), ids=PROBES)
+def test_credentials_are_good_if_every_call_works_in_the_same_tailnet(case: Shown) -> None:
+    assert desired.verdict(case.probe, case.ours) == case.verdict
+    assert (DAY, SOON) == (86400, 30)
+
+
+@pytest.mark.parametrize("listed", [{"x9": ELSEWHERE}, {"x9": SHARED}, {"x9": "headscales"}, {}])
+def test_credentials_for_another_tailnet_than_before_are_refused(listed: dict[str, str]) -> None:
+    for ours in (OURS, {"n1": "n1"}):
+        found = desired.verdict(Probe((), listed), ours)
+        assert (found.reason, found.seconds) == ("TailnetChanged", SOON)
+    found = desired.verdict(Probe((), listed), OURS)
+    assert "gate-19.tail5678.ts.net and 2 more)" in found.message
+    assert "make another Tailnet" in found.message
+
+
+def test_a_good_tailnet_is_held_and_ready() -> None:
+    made = desired.plan(tailnet(), Observed(GOOD, seconds=5))
+    ready = condition_of(made)
+    assert (ready["type"], ready["status"], ready["reason"]) == ("TailnetReady", "True", "TailnetValid")
+    assert (ready["message"], ready["observedGeneration"]) == ("TailnetValid", 7)
+    assert made == Plan(hold=FINALIZER, status=made.status, notes=[], requeue_after=5)
+    assert desired.refusal(made) == ""
+
+
+BAD = Verdict("InvalidOAuth", "403: no", SOON)
+
+
+def test_a_bad_tailnet_says_why_in_its_condition_and_in_one_event() -> None:
+    made = desired.plan(tailnet(), Observed(BAD, seconds=30))
+    assert made == Plan(status=made.status, notes=[Note("Warning", "InvalidOAuth", "403: no")], requeue_after=30)
+    assert (condition_of(made)["status"], desired.refusal(made)) == ("False", "403: no")
+    told = {**tailnet(), "status": made.status}
+    assert desired.plan(told, Observed(BAD)).notes == []
+    assert desired.plan(told, Observed(Verdict("InvalidOAuth", "401", SOON))).notes != []
+
+
+def test_other_conditions_of_a_tailnet_stay() -> None:
+    theirs = {"type": "Theirs", "status": "True", "reason": "R", "message": ""}
+    made = desired.plan({**tailnet(), "status": {"conditions": [theirs], "url": "x"}}, Observed(GOOD))
+    assert made.status is not None
+    assert [each["type"] for each in made.status["conditions"]] == ["Theirs", "TailnetReady"]
+    assert made.status["url"] == "x"
+
+
+USERS = ["Connector gate", "ProxyGroup egress"]
+
+
+@pytest.mark.parametrize("verdict", [GOOD, BAD], ids=["good", "bad"])
+def test_a_tailnet_that_goes_stays_while_objects_name_it(verdict: Verdict) -> None:
+    made = desired.plan(deleting(held(tailnet())), Observed(verdict, USERS, 9))
+    ready = condition_of(made)
+    assert (ready["status"], ready["reason"]) == ("False", "TailnetInUse")
+    assert "Connector gate, ProxyGroup egress" in ready["message"]
+    assert "delete the Secrets of their proxies by hand" in ready["message"]
+    assert (made.hold, made.release, made.requeue_after) == ("", "", 9)
+    assert [note.reason for note in made.notes] == ["TailnetInUse"]
+
+
+def test_a_tailnet_goes_when_nothing_names_it() -> None:
+    going = deleting(held(tailnet()))
+    assert [desired.is_idle(going, users) for users in (USERS, [])] == [False, True]
+    assert not desired.is_idle(held(tailnet()), [])
+    made = desired.plan(going, Observed(None))
+    assert (made, desired.refusal(made)) == (Plan(release=FINALIZER), "")
+
+
+@pytest.mark.parametrize(("spec", "name"), [(None, ""), ({}, ""), ({"tailnet": 7}, ""), ({"tailnet": "lab"}, "lab")])
+def test_an_object_names_its_tailnet_in_its_spec(spec: object, name: str) -> None:
+    assert desired.named_tailnet({"spec": spec}) == name
+
+
+def test_a_refusal_to_write_is_told_by_an_event_and_tried_again() -> None:
+    error = ValueError("403")
+    notes = [Note("Warning", "TailnetInvalid", "no status for you")]
+    assert desired.failed(tailnet(), Refusal("no status for you", error=error)) == Plan(notes=notes, error=error)

@@ -1,0 +1,46 @@
+"""What Tailnets are made from: tokens of our ServiceAccount, and preflight that reports on the Tailnet."""
+
+import pytest
+from aiohttp import web
+from clustersim.tokens import claims_of
+from tsoperator.api.objects import Object
+from tsoperator.kube.client import KubeClient
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.events import EventRecorder
+from tsoperator.tailnet.factory import TailnetFactory
+from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tsclient.errors import NoToken
+
+from tests.support.cluster import kube_client, serving
+from tests.support.objects import settings
+
+
+def factory(client: KubeClient, account: str = "operator") -> TailnetFactory:
+    def connect(*_: object) -> TailnetClient:
+        pytest.fail("no control server is asked")
+
+    return TailnetFactory(connect, client, Cache([]), EventRecorder(client), settings(service_account=account))
+
+
+async def test_an_identity_is_a_token_of_our_service_account_for_the_audience(client: KubeClient) -> None:
+    source = factory(client).identity("kLab", "lab.example.org")
+    first, second = await source(), await source()
+    claims = claims_of(first.jwt.get_secret_value())
+    assert (first.client_id, claims["aud"]) == ("kLab", ["lab.example.org"])
+    assert claims["sub"] == "system:serviceaccount:tailscale:operator"
+    assert first == second
+
+
+async def test_without_our_service_account_there_is_no_token(client: KubeClient) -> None:
+    with pytest.raises(NoToken, match=r"ServiceAccount tailscale/gone.*OPERATOR_SERVICE_ACCOUNT_NAME"):
+        await factory(client, "gone").identity("kLab", "lab.example.org")()
+
+
+@pytest.mark.parametrize("status", [{}, {"token": "t"}, {"token": "t", "expirationTimestamp": "soon"}])
+async def test_an_answer_without_a_token_and_its_end_is_no_token(status: Object) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"status": status})
+
+    async with serving(answer) as url, kube_client(url) as opened:
+        with pytest.raises(NoToken):
+            await factory(opened).identity("kLab", "lab.example.org")()

@@ -1,0 +1,55 @@
+"""A second tailnet beside the operator's own: its control server, the Tailnet that describes it, and its Secret."""
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from clustersim.control import Control
+from tsoperator.api.objects import SECRET, TAILNET, Object
+
+from tests.support.operator import NAMESPACE, World
+
+OTHER_DOMAIN = "tail5678.ts.net"
+NAME = "lab"
+SECRET_NAME = "lab-oauth"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherTailnet:
+    """The control server of another tailnet, which is at *url*."""
+
+    control: Control
+    url: str
+
+    def secret(self, **data: str) -> Object:
+        """Return the Secret with the credentials, or with *data* in place of them."""
+        given = data or {"client_id": self.control.client_id, "client_secret": self.control.client_secret}
+        metadata = {"namespace": NAMESPACE, "name": SECRET_NAME}
+        return {"apiVersion": "v1", "kind": SECRET.kind, "metadata": metadata, "data": encoded(given)}
+
+    def tailnet(self, url: str = "") -> Object:
+        """Return the Tailnet."""
+        spec = {"loginUrl": url or self.url, "credentials": {"secretName": SECRET_NAME}}
+        return {"apiVersion": TAILNET.api_version, "kind": TAILNET.kind, "metadata": {"name": NAME}, "spec": spec}
+
+    def device_names(self) -> list[str]:
+        """Return the MagicDNS names of its devices."""
+        return sorted(device.name for device in self.control.devices.values())
+
+
+def encoded(data: dict[str, str]) -> dict[str, str]:
+    """Return the *data* of a Secret as it is on the wire."""
+    return {name: base64.b64encode(value.encode()).decode() for name, value in data.items()}
+
+
+@asynccontextmanager
+async def other_tailnet(
+    world: World, domain: str = OTHER_DOMAIN, headscale: bool = False
+) -> AsyncIterator[OtherTailnet]:
+    """Run another control server, which the proxies of *world* can reach."""
+    control = Control(domain, headscale)
+    control.client_id, control.client_secret = f"k{domain}", f"tskey-client-{domain}-secret"
+    async with control.serve() as url:
+        world.sim.tailnets.others[url] = control
+        yield OtherTailnet(control, url)
