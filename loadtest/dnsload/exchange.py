@@ -75,6 +75,9 @@ class Exchange:
         if verdict.fate is Fate.FOREIGN:
             tally.unexpected += 1
             return
+        if state == _WAITING and received - self._sent[number] > self._timeout:
+            self._lose(number, tally)
+            state = self._states[number] = _EXPIRED
         self._free(number)
         if state == _EXPIRED:
             tally.late += 1

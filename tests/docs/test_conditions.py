@@ -24,7 +24,8 @@ OTHERS = {
 
     IsAppConnector IsExitNode NameserverIP PeerRelay ProxyClass ProxyGroup ProxyGroupPolicy SubnetRoutes
 
-    AdvertiseRoutes AllowFunnel AppConnector AuthKey NoStatefulFiltering NodeID ServerURL TerminateTLS
+    AdvertiseRoutes AllowFunnel AppConnector AuthKey NoStatefulFiltering NodeID ServerURL StaticEndpoints
+    TerminateTLS
         """,
     )
 }

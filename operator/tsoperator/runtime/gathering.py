@@ -38,6 +38,7 @@ class Gatherer:
         if now < end:
             return end - now
         goes_on = now - end <= first
+        self._windows = {other: window for other, window in self._windows.items() if now - window[0] <= first}
         length = min(2 * length, longest) if goes_on else first
         self._windows[key] = now + length, length
         return length

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tsoperator.api.objects import Key
 
@@ -34,6 +35,13 @@ def _observe_nothing(_seconds: float) -> None:
     """Ignore a waiting time: the default of a queue that nobody measures."""
 
 
+class _Timer(NamedTuple):
+    """When a key is due, by the clock of the loop; a handle of uvloop doesn't always tell."""
+
+    due: float
+    handle: asyncio.Handle
+
+
 class WorkQueue:
     """Hands keys to workers, on one event loop and by its clock.
 
@@ -55,8 +63,8 @@ class WorkQueue:
         self._ready: asyncio.Queue[Key] = asyncio.Queue()
         self._since: dict[Key, float] = {}  # when each key that waits was added, also while a worker has it
         self._working: set[Key] = set()
-        self._announced: dict[Key, asyncio.TimerHandle] = {}  # the timers of `add_after`
-        self._requeued: dict[Key, asyncio.TimerHandle] = {}  # the timers of `requeue` and `retry`
+        self._announced: dict[Key, _Timer] = {}  # the timers of `add_after`
+        self._requeued: dict[Key, _Timer] = {}  # the timers of `requeue` and `retry`
         self._failures: dict[Key, int] = {}
         self._adds = 0
 
@@ -95,7 +103,7 @@ class WorkQueue:
         change that was announced while the reconcile ran is a plain add or an `add_after`.
         """
         if timer := self._requeued.pop(key, None):
-            timer.cancel()
+            timer.handle.cancel()
         if seconds is not None:
             self._schedule(self._requeued, key, seconds)
 
@@ -132,13 +140,13 @@ class WorkQueue:
     def clear(self) -> None:
         """Drop every key that waits, every timer and every failure. Keys that workers have stay with them."""
         for timer in (*self._announced.values(), *self._requeued.values()):
-            timer.cancel()
+            timer.handle.cancel()
         for remembered in (self._announced, self._requeued, self._since, self._failures):
             remembered.clear()
         while not self._ready.empty():
             self._ready.get_nowait()
 
-    def _schedule(self, timers: dict[Key, asyncio.TimerHandle], key: Key, seconds: float) -> None:
+    def _schedule(self, timers: dict[Key, _Timer], key: Key, seconds: float) -> None:
         """Add *key* when *seconds* have passed, or at the earlier time that it has in *timers*."""
         if seconds <= 0:
             self.add(key)
@@ -146,11 +154,11 @@ class WorkQueue:
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
         if timer := timers.get(key):
-            if timer.when() <= due:
+            if timer.due <= due:
                 return
-            timer.cancel()
-        timers[key] = loop.call_at(due, self._add_due, timers, key)
+            timer.handle.cancel()
+        timers[key] = _Timer(due, loop.call_at(due, self._add_due, timers, key))
 
-    def _add_due(self, timers: dict[Key, asyncio.TimerHandle], key: Key) -> None:
+    def _add_due(self, timers: dict[Key, _Timer], key: Key) -> None:
         del timers[key]
         self.add(key)

@@ -11,8 +11,9 @@ from tests.support.operator import World, running_operator
 
 pytestmark = pytest.mark.simulated
 
-KEPT = ("events._seen", "_departed", "_device_lists._known")
-"""What is bounded: Events that were written, names of devices that are gone, and the last list of devices."""
+KEPT = ("events._seen", "_departed", "_device_lists._known", "gatherer._windows")
+"""What is bounded: Events that were written, names of devices that are gone, the last list of devices, and the last
+burst of changes."""
 LISTED = ("Devices._ids", "Devices._by_id", ".devices._ids", ".devices._by_id")
 """What the next list of devices corrects, if others have deleted some."""
 

@@ -3,6 +3,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 import pytest
+import uvloop
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -295,3 +296,14 @@ async def called(function: Any, *args: Any) -> None:
 
 def test_no_key_is_lost_or_with_two_workers_in_any_order_of_events() -> None:
     run_state_machine_as_test(QueueMachine, settings=settings(stateful_step_count=30))
+
+
+def test_a_timer_that_is_nearly_due_can_be_set_again_on_the_loop_of_the_operator() -> None:
+    async def twice() -> Key:
+        queue = WorkQueue()
+        queue.add_after(A, 0.0001)
+        queue.add_after(A, 0.00005)
+        return await queue.get()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(twice()) == A

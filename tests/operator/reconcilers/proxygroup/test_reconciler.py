@@ -76,8 +76,8 @@ async def test_a_replica_more_and_two_fewer_leave_the_other_devices(world: World
     await world.change(FOO, {"spec": {"replicas": 1}})
     (after,) = await whole(world, count=1)
     assert after.device_id == before[0].device_id
-    assert await world.device_names() == [f"foo-0.{DOMAIN}"]
-    assert await world.find(SECRET, "foo-1-config") is None
+    await world.becomes(world.device_names, [f"foo-0.{DOMAIN}"])
+    await world.becomes(lambda: world.find(SECRET, "foo-1-config"), None)
     assert not await world.writes_when_left_alone()
 
 
