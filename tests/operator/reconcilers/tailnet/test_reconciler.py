@@ -155,7 +155,10 @@ class Resident(NamedTuple):
             connector("gate", exitNode=True), CONNECTOR_READY, "ConnectorCreationFailed", [f"gate-connector.{DOMAIN}"]
         ),
         Resident(
-            proxy_group("gate"), "ProxyGroupReady", "ProxyGroupTailnetUnavailable", [f"gate-{n}.{DOMAIN}" for n in (0, 1)]
+            proxy_group("gate"),
+            "ProxyGroupReady",
+            "ProxyGroupTailnetUnavailable",
+            [f"gate-{n}.{DOMAIN}" for n in (0, 1)],
         ),
     ],
     ids=lambda resident: resident.obj["kind"],
