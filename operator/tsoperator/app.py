@@ -1,59 +1,20 @@
-"""The composition root: every watch and every reconciler, and what they share."""
+"""The composition root: every reconciler, and what they share."""
 
 import logging
 import socket
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 
-from tsoperator.api.names import LABEL_MANAGED, MANAGED
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    CONNECTOR,
-    CRD,
-    DEPLOYMENT,
-    DEVICE,
-    DNSCONFIG,
-    ENDPOINTSLICE,
-    INGRESS,
-    INGRESSCLASS,
-    NODE,
-    POD,
-    PROXYCLASS,
-    PROXYGROUP,
-    ROLE,
-    ROLEBINDING,
-    SECRET,
-    SECRET_METADATA,
-    SERVICE,
-    SERVICEACCOUNT,
-    SERVICEMONITOR,
-    STATEFULSET,
-    TAILNET,
-    Key,
-    Object,
-    Resource,
-)
-from tsoperator.desired import egressgroup, pod, secret
-from tsoperator.desired.children import (
-    BY_GROUPED_OWNER,
-    BY_METRICS_OWNER,
-    BY_OWNER,
-    by_grouped_owner,
-    by_metrics_owner,
-    by_owner,
-    within,
-)
-from tsoperator.desired.endpoints import BY_SERVICE, by_service
+from tsoperator.api.objects import DEVICE, TAILNET, Key
 from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
-from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
@@ -61,20 +22,18 @@ from tsoperator.reconcilers.egresspod.desired import Answer
 from tsoperator.reconcilers.egresspod.probes import Prober, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.reconcilers.gauges import GroupGauges
-from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, IngressReconciler, by_backend
+from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
-from tsoperator.reconcilers.proxygroup.nodeports import slim_node
 from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
-from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.reconcilers.tailnet.reconciler import TailnetReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
 from tsoperator.reconcilers.unsupported.reconciler import UnsupportedReconciler
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import Applier
-from tsoperator.runtime.cache import Cache, CacheMetrics, Index, Source
+from tsoperator.runtime.cache import Cache, CacheMetrics
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.gathering import Gathering
@@ -83,6 +42,7 @@ from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
+from tsoperator.sources import sources
 from tsoperator.tailnet.devices import ProxyDevices
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
@@ -183,56 +143,6 @@ async def run(settings: Settings) -> None:
             )
 
 
-def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
-    """Return what to watch.
-
-    We watch our own objects in the operator's *namespace*. We watch users' objects in that namespace and in the
-    *watched* ones, or in all namespaces if *watched* is empty.
-    """
-    places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
-    managed = f"{LABEL_MANAGED}={MANAGED}"
-    owned = {BY_OWNER: within(namespace, by_owner)}
-    measured = {BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
-    grouped = {
-        BY_GROUPED_OWNER: within(namespace, by_grouped_owner),
-        egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
-    }
-    leading = {
-        egress.BY_DESTINATION: egress.by_destination,
-        egressgroup.BY_GROUP: egressgroup.by_group,
-        egressgroup.BY_ENTRY: egressgroup.by_entry,
-    }
-
-    def users(resource: Resource, indexes: Mapping[str, Index] | None = None) -> Iterator[Source]:
-        for place in places if resource.namespaced else [""]:
-            # The owner of a namespace may shut us out of it, which must not end our work in the others.
-            yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
-
-    return [
-        *users(SERVICE, {**owned, **measured, **grouped, **leading}),
-        *users(INGRESS, {BY_BACKEND: by_backend}),
-        *(
-            source
-            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS, PROXYGROUP, TAILNET)
-            for source in users(resource)
-        ),
-        *(source for resource in UNSUPPORTED for source in users(resource)),
-        Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
-        Source(Selection(SERVICEMONITOR, namespace, managed), measured),
-        Source(Selection(SECRET_METADATA, namespace, f"!{LABEL_MANAGED}"), slim=_identity),
-        Source(Selection(SECRET, namespace, managed), {**owned, secret.BY_DEVICE: secret.by_device}, secret.slim),
-        Source(Selection(STATEFULSET, namespace, managed), owned),
-        Source(Selection(POD, namespace, managed), owned, pod.slim),
-        Source(Selection(NODE), slim=slim_node, optional=True),
-        Source(Selection(ENDPOINTSLICE, namespace, managed), {**grouped, BY_SERVICE: by_service}),
-        Source(Selection(CONFIGMAP, namespace, managed), slim=egressgroup.slim_configmap),
-        *(
-            Source(Selection(resource, namespace, managed))
-            for resource in (DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
-        ),
-    ]
-
-
 class Parts(NamedTuple):
     """What the reconcilers work with."""
 
@@ -295,13 +205,6 @@ def _probe_observer(registry: CollectorRegistry) -> Callable[[str], None]:
     for each in Answer:
         counter.labels(each)
     return lambda result: counter.labels(result).inc()
-
-
-def _identity(obj: Object) -> Object:
-    """Return what the cache keeps of a CRD or of a Secret of users: that it is there, its version, and if it goes."""
-    kept = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
-    metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
-    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
 
 
 def _credentials(settings: Settings) -> ClientCredentials:

@@ -18,7 +18,6 @@ from tsoperator.api.objects import (
     key_of,
     resource_of,
 )
-from tsoperator.app import sources
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
 from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
 from tsoperator.reconcilers.proxies import ORPHANED_FOR, Proxies
@@ -26,6 +25,7 @@ from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Reconciler
 from tsoperator.runtime.result import DONE, Pending, Result
+from tsoperator.sources import sources
 from tsoperator.tsclient.errors import ControlError
 
 from tests.support.cluster import running, until

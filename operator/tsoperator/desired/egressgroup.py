@@ -107,14 +107,13 @@ def indexed_entry(group: str, name: str) -> str:
 
 def replica_count(group: Object) -> int:
     """Return how many proxies the ProxyGroup *group*, which need not be valid, should have."""
-    spec = group.get("spec")
-    count = spec.get("replicas") if isinstance(spec, dict) else None
+    count = _spec(group).get("replicas")
     return count if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
 
 
 def is_egress(group: Object) -> bool:
-    """Tell whether the proxies of the ProxyGroup *group* lead to the tailnet."""
-    return bool(group["spec"].get("type") == "egress")
+    """Tell whether the proxies of the ProxyGroup *group*, which need not be valid, lead to the tailnet."""
+    return bool(_spec(group).get("type") == "egress")
 
 
 def is_available(group: Object) -> bool:
@@ -220,6 +219,11 @@ def read_report(text: str) -> ProxyReport | None:
         return None
     entries = {name: entry for name, given in (services or {}).items() if (entry := _entry(given)) is not None}
     return ProxyReport(str(found.get("podIPv4") or ""), str(found.get("podIPv6") or ""), entries)
+
+
+def _spec(group: Object) -> Mapping[str, Any]:
+    spec = group.get("spec")
+    return spec if isinstance(spec, dict) else {}
 
 
 def _wire(entry: Entry) -> Object:

@@ -246,6 +246,14 @@ def test_a_group_has_two_replicas_unless_it_says_otherwise(spec: Object | None, 
 
 
 @pytest.mark.parametrize(
+    ("spec", "leads"),
+    [({"type": "egress"}, True), ({"type": "ingress"}, False), ({}, False), (None, False), ("x", False)],
+)
+def test_a_group_of_type_egress_leads_to_the_tailnet(spec: object, leads: bool) -> None:
+    assert egressgroup.is_egress(obj(PROXYGROUP, Key("", "foo"), {"spec": spec})) is leads
+
+
+@pytest.mark.parametrize(
     ("status", "available"),
     [
         ({}, False),

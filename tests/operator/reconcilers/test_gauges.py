@@ -5,11 +5,11 @@ from typing import NamedTuple
 from clustersim.sim import ClusterSim
 from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import CONFIGMAP, PROXYGROUP, TAILNET, Object, resource_of
-from tsoperator.app import sources
 from tsoperator.desired.egressgroup import Entry, group_owner, render_entries
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.gauges import GroupGauges
 from tsoperator.runtime.cache import Cache
+from tsoperator.sources import sources
 
 from tests.support.cluster import running
 from tests.support.objects import OPERATOR_NAMESPACE

@@ -16,7 +16,6 @@ from clustersim.tailnet import NewKey
 from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER, PARENT_INGRESS, PARENT_SERVICE
 from tsoperator.api.objects import CONNECTOR, SERVICE, Key, Object, Resource, key_of, uid
-from tsoperator.app import sources
 from tsoperator.desired.children import Owner
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import FreeName, Plan, Refusal
@@ -31,6 +30,7 @@ from tsoperator.reconcilers.proxies import ORPHANED_FOR, Proxies
 from tsoperator.reconcilers.service.desired import failed, owner
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import Pending, Result
+from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import OWN, Tailnets, device_object
 from tsoperator.tsclient.errors import BadRequest
 

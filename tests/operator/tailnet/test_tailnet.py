@@ -11,7 +11,6 @@ from clustersim.sim import ClusterSim
 from clustersim.tailnet import Device, NewKey
 from tsoperator.api.device import Device as Known
 from tsoperator.api.objects import DEVICE, SECRET, Key, Object, key_of
-from tsoperator.app import sources
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TAGS, Destination, TailnetView
 from tsoperator.desired.login import Login
@@ -20,6 +19,7 @@ from tsoperator.desired.replica import Replica
 from tsoperator.kube.client import KubeClient
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import Pending
+from tsoperator.sources import sources
 from tsoperator.tailnet.devices import Pace
 from tsoperator.tailnet.tailnet import OWN, Tailnet, Tailnets, UnknownTailnet, device_object
 

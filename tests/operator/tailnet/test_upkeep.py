@@ -12,7 +12,6 @@ from clustersim.control import Control
 from clustersim.sim import ClusterSim
 from clustersim.tailnet import Device, NewKey
 from tsoperator.api.objects import SECRET, Key
-from tsoperator.app import sources
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import NAME, TAGS, Failed
 from tsoperator.desired.findings import Effect, Finding
@@ -22,6 +21,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import Selection
 from tsoperator.runtime.cache import Cache, Source
 from tsoperator.runtime.result import Pending
+from tsoperator.sources import sources
 from tsoperator.tailnet.calls import Calls
 from tsoperator.tailnet.devices import Devices, Pace
 from tsoperator.tailnet.upkeep import DeviceUpkeep, Retry

@@ -18,6 +18,7 @@ from tsoperator.desired.egressgroup import (
     Entry,
     entry_name,
     health_url,
+    is_egress,
     replica_count,
     served_service,
 )
@@ -27,7 +28,6 @@ from tsoperator.desired.pod import answers_health_checks, has_gate
 OPENED: Final = "ServicesLeadToPod"
 FAILED: Final = "EgressGateFailed"
 
-_EGRESS: Final = "egress"
 _ROUNDS: Final = 3  # how often each replica is reached, on average, by the requests of one attempt
 _HEADERS: Final = {4: "Pod-IPv4", 6: "Pod-IPv6"}
 _OLD_PROXY: Final = (200, 404)  # how proxies answer that don't say which Pod they are, or that have no such page
@@ -113,7 +113,7 @@ def question(pod: Object, observed: Observed, cluster_domain: str) -> Question |
     can't be asked. Raises ValueError if the address of the Pod is none.
     """
     group = observed.group
-    if group is None or group["spec"].get("type") != _EGRESS:
+    if group is None or not is_egress(group):
         return None
     urls = {
         key_of(each).name: (served_service(each), url)

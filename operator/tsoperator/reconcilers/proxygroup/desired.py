@@ -13,7 +13,7 @@ from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.desired.children import in_the_way, is_anothers
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
-from tsoperator.desired.devices import OWN_TAILNET, TailnetView
+from tsoperator.desired.devices import OWN_TAILNET, DevicePlan, TailnetView
 from tsoperator.desired.egressgroup import config_name, group_owner, replica_count
 from tsoperator.desired.findings import Effect, with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
@@ -65,7 +65,7 @@ _NO_DRAIN: Final = Note(
     "its ProxyClass sets TS_LOCAL_ADDR_PORT, so a proxy that is about to stop can't wait until its connections are led "
     "elsewhere: leave this variable out of the class, and Pods come and go without a gap",
 )
-_FREED: Final = 60.0  # s until another look at a name that somebody else's object has
+_FREED: Final = 60.0  # s until another look at a name or a node port that something else has
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +161,14 @@ def plan(
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
-        return failed(observed, group, keys)
+        refused = _refused(group, observed, settings, Problem(keys.reason or FAILED, keys.message))
+        return replace(refused, error=keys.error)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     problem = proxy_problem(wanted, observed.children, keys)
     complete = replace(
-        _plan_group(wanted, observed, settings, keys),
+        _plan_group(wanted, observed, settings, keys, devices),
         status=_status(group, observed, Problem(CREATING, problem) if problem else None),
     )
-    complete = replace(complete, steps=[*devices.before, *complete.steps, *devices.after])
     return with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
 
 
@@ -213,10 +213,11 @@ def _proxy(group: ProxyGroup, chosen: ProxyClassSpec | None, observed: Observed,
     )
 
 
-def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys) -> Plan:
-    """Return what brings the children of a group up to date, in the order in which they need each other.
+def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys, devices: DevicePlan) -> Plan:
+    """Return what brings the children and the *devices* of a group up to date, in the order in which they are needed.
 
-    The account comes first: if somebody else has its name, nothing else is made.
+    A ConfigMap that is there comes first: whatever is refused after that, Services are served. In a new group the
+    account comes first: if somebody else has its name, nothing else is made.
     """
     children = observed.children
     live = next(iter(children.statefulsets), None)
@@ -228,19 +229,24 @@ def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys
     node_ports = [*static.services] if isinstance(static, StaticEndpoints) else []
     statefulset = group_statefulset(proxy, settings, live, children.pods, metrics_service)
     found = entries(observed.services, observed.configmap, settings.cluster_domain)
+    config = configmap_steps(configmap(proxy), observed.configmap, found, proxy.replica_count)
+    is_new = observed.configmap is None
     return Plan(
         hold=FINALIZER,
         steps=[
+            *(() if is_new else config),
+            *devices.before,
             *map(Child, node_ports),
             *map(Child, account(proxy, ordinals | {*range(proxy.replica_count)})),
             *secret_steps(proxy, children, keys),
-            *configmap_steps(configmap(proxy), observed.configmap, found, proxy.replica_count),
+            *(config if is_new else ()),
             *([Child(statefulset)] if statefulset else []),
             *map(Child, measured),
             *device_deletions(proxy.owner, left.gone, proxy.tailnet),
             *unwanted(children.metrics, measured),
             *(unwanted(children.services, node_ports) if left.requeue_after is None else ()),
             *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone),
+            *devices.after,
         ],
         notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
         requeue_after=earliest(left.requeue_after, keys.requeue_after),

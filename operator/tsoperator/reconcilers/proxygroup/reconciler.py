@@ -22,6 +22,7 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
+    is_deleting,
     key_of,
 )
 from tsoperator.desired import unsupported
@@ -85,7 +86,9 @@ class ProxyGroupReconciler:
         name = key_of(group).name
         owner = group_owner(name)
         named = self._named(name, replica_count(group))
-        children = self._children(name, named)
+        children, tailnet = self._children(name, named), desired.tailnet_name(group)
+        if is_deleting(group):
+            tailnet = self._proxies.home(tailnet, owner, children)
         proxy_class = self._proxies.proxy_class(desired.class_name(group, self._settings))
         return desired.Observed(
             children,
@@ -93,7 +96,7 @@ class ProxyGroupReconciler:
             self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(name))),
             self._cache.indexed(SERVICE, BY_SERVING_GROUP, name),
             proxy_class,
-            self._proxies.tailnet(desired.tailnet_name(group), owner, children),
+            self._proxies.tailnet(tailnet, owner, children),
             *((self._node_ports(), self._cache.all(NODE)) if has_static_endpoints(proxy_class) else ()),
         )
 

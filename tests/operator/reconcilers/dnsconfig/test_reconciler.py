@@ -20,11 +20,11 @@ from tsoperator.api.objects import (
     Object,
     key_of,
 )
-from tsoperator.app import sources
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
 from tsoperator.runtime.manager import Manager
+from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running

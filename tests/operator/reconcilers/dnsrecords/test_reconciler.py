@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 from tsnameserver.records import CONFIGMAP_NAME, LABEL_SELECTOR, RECORDS_KEY, merge, parse
 from tsoperator.api.names import LABEL_SERVICE_NAME, NAMESERVER
 from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, ENDPOINTSLICE, SERVICE, Key, Object, key_of
-from tsoperator.app import sources
 from tsoperator.desired.children import Owner
 from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.service import headless_service
@@ -25,6 +24,7 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
 from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.manager import EnqueueTimes, Manager
+from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running

@@ -9,12 +9,12 @@ from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from prometheus_client import CollectorRegistry
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY, parse
 from tsoperator.api.objects import ENDPOINTSLICE, Key, key_of
-from tsoperator.app import sources
 from tsoperator.desired.children import Owner
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
 from tsoperator.runtime.manager import Manager
+from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import kube_client, running, until

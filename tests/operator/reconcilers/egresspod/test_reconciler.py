@@ -16,7 +16,6 @@ from prometheus_client import CollectorRegistry
 from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import POD as TSOPERATOR_POD
 from tsoperator.api.objects import Object, key_of, resource_of
-from tsoperator.app import sources
 from tsoperator.desired.plan import Errand
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.egresspod.probes import Prober, ask_by_http, health_session
@@ -26,6 +25,7 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.manager import Manager
+from tsoperator.sources import sources
 from tsoperator.tailnet.refusals import refusal_of
 
 from tests.operator.reconcilers.egresspod.objects import POD_IP, USER, config, endpoints, gate, group, pod, service

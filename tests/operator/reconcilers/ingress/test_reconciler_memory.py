@@ -11,12 +11,12 @@ from clustersim import objects as kinds
 from clustersim.faults import Ban
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from tsoperator.api.objects import INGRESS, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of
-from tsoperator.app import sources
 from tsoperator.reconcilers.ingress.certificate import PATIENCE
 from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import Pending
+from tsoperator.sources import sources
 
 from tests.support.certificates import certificate_for
 from tests.support.cluster import kube_client, running, until

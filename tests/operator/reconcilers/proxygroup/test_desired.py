@@ -320,6 +320,21 @@ def test_a_broken_group_goes_on_serving_what_services_ask_for() -> None:
     assert plan_of(broken, replace(observed, configmap=bare)).steps == [patch]
 
 
+def test_a_group_that_gets_no_auth_keys_goes_on_serving_what_services_ask_for() -> None:
+    observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[cluster_ip_service()])
+    (patch,) = plan_of(live_group({"replicas": 3}), observed, keys=Refusal("no tags", error=ValueError())).steps
+    assert isinstance(patch, Patch)
+    assert list(patch.body["binaryData"]) == ["egress-services"]
+
+
+def test_entries_of_a_configmap_that_is_there_come_before_what_may_be_refused() -> None:
+    observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[cluster_ip_service()])
+    made = plan_of(live_group({"replicas": 3}), observed, replace(SETTINGS, take_over_names=True))
+    first, second, *_ = made.steps
+    assert isinstance(first, Patch)
+    assert (first.resource, second) == (CONFIGMAP, FreeName("", OWNER, "foo-2", ("tag:k8s",)))
+
+
 NAMESERVERS = Owner("nameserver", Key("tailscale", "dns"))
 STRANGERS = [
     obj(SERVICEACCOUNT, Key("tailscale", "foo"), labels=NAMESERVERS.labels),

@@ -23,7 +23,6 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.app import sources
 from tsoperator.desired.egressgroup import (
     Entry,
     config_name,
@@ -40,6 +39,7 @@ from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.manager import Manager, Reconciler
+from tsoperator.sources import sources
 from tsoperator.tsclient.errors import ControlError
 
 from tests.support.cluster import running

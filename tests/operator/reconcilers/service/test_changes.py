@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, EGRESS_SERVICES
 from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, SECRET, SERVICE, Key, Object, Resource
-from tsoperator.app import sources
 from tsoperator.desired.children import Owner
 from tsoperator.desired.egressgroup import Entry, render_entries
 from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.clusterip import Target, cluster_ip_service, place_labels
 from tsoperator.runtime.cache import Cache
+from tsoperator.sources import sources
 
 from tests.operator.reconcilers.service.places import NAMES, PORTS, user_service
 from tests.operator.reconcilers.service.played import PlayedGroup

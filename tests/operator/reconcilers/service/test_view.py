@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import pytest
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, SERVICE, Key, Object, key_of
-from tsoperator.app import sources
 from tsoperator.desired.children import Owner
 from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.service.clusterip import (
@@ -21,6 +20,7 @@ from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import Places
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.cache import Cache
+from tsoperator.sources import sources
 
 from tests.operator.reconcilers.service.played import PlayedGroup, grouped, make_namespaces
 from tests.support.cluster import running

@@ -28,7 +28,6 @@ from tsoperator.api.objects import (
     key_of,
     resource_of,
 )
-from tsoperator.app import sources
 from tsoperator.desired.children import Owner
 from tsoperator.desired.secret import by_device
 from tsoperator.kube.client import KubeClient
@@ -37,6 +36,7 @@ from tsoperator.reconcilers.tailnet.reconciler import TailnetReconciler
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.result import DONE
+from tsoperator.sources import sources
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.client import TailnetClient

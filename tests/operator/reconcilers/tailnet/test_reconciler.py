@@ -1,11 +1,13 @@
 """Tailnets on a cluster with a second control server: the operator runs, and the state of the world is looked at."""
 
 from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import pytest
 from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import Object
 
-from tests.support.manifests import connector
+from tests.support.manifests import DOMAIN, connector, proxy_group
 from tests.support.operator import World
 from tests.support.othertailnet import NAME, OTHER_DOMAIN, OtherTailnet, encoded, other_tailnet
 
@@ -137,15 +139,39 @@ async def test_an_operator_that_starts_again_changes_nothing(world: World, joine
     assert await world.reason(GATE, CONNECTOR_READY) == "ConnectorCreated"
 
 
-async def test_a_connector_cannot_move_to_another_tailnet(world: World, lab: OtherTailnet) -> None:
-    own = connector("gate", exitNode=True)
+class Resident(NamedTuple):
+    """An object whose proxies are in the operator's own tailnet, the condition that refuses a move, and its devices."""
+
+    obj: Object
+    condition: str
+    reason: str
+    devices: list[str]
+
+
+@pytest.mark.parametrize(
+    "resident",
+    [
+        Resident(
+            connector("gate", exitNode=True), CONNECTOR_READY, "ConnectorCreationFailed", [f"gate-connector.{DOMAIN}"]
+        ),
+        Resident(
+            proxy_group("gate"),
+            "ProxyGroupReady",
+            "ProxyGroupTailnetUnavailable",
+            [f"gate-{n}.{DOMAIN}" for n in (0, 1)],
+        ),
+    ],
+    ids=lambda resident: resident.obj["kind"],
+)
+async def test_proxies_cannot_move_to_another_tailnet(world: World, lab: OtherTailnet, resident: Resident) -> None:
+    own = resident.obj
     await world.apply(lab.secret(), lab.tailnet(), own)
-    await world.eventually(world.device_names)
+    await world.becomes(world.device_names, resident.devices)
     await world.settled()
     await world.change(own, {"spec": {"tailnet": NAME}})
-    await world.becomes(lambda: world.reason(own, CONNECTOR_READY), "ConnectorCreationFailed")
+    await world.becomes(lambda: world.reason(own, resident.condition), resident.reason)
     await world.settled()
-    assert (lab.device_names(), await world.device_names()) == ([], ["gate-connector.tail1234.ts.net"])
+    assert (lab.device_names(), await world.device_names()) == ([], resident.devices)
     await world.delete(own)
     await world.eventually(lambda: world.gone(own))
     assert await world.device_names() == []

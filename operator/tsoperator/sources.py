@@ -1,0 +1,104 @@
+"""Every watch of the operator, and what the cache keeps and indexes of the objects watched."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tsoperator.api.names import LABEL_MANAGED, MANAGED
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    CONNECTOR,
+    CRD,
+    DEPLOYMENT,
+    DNSCONFIG,
+    ENDPOINTSLICE,
+    INGRESS,
+    INGRESSCLASS,
+    NODE,
+    POD,
+    PROXYCLASS,
+    PROXYGROUP,
+    ROLE,
+    ROLEBINDING,
+    SECRET,
+    SECRET_METADATA,
+    SERVICE,
+    SERVICEACCOUNT,
+    SERVICEMONITOR,
+    STATEFULSET,
+    TAILNET,
+    Object,
+    Resource,
+)
+from tsoperator.desired import egressgroup, pod, secret
+from tsoperator.desired.children import (
+    BY_GROUPED_OWNER,
+    BY_METRICS_OWNER,
+    BY_OWNER,
+    by_grouped_owner,
+    by_metrics_owner,
+    by_owner,
+    within,
+)
+from tsoperator.desired.endpoints import BY_SERVICE, by_service
+from tsoperator.kube.watch import Selection
+from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
+from tsoperator.reconcilers.proxygroup.nodeports import slim_node
+from tsoperator.reconcilers.service import egress
+from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
+from tsoperator.runtime.cache import Index, Source
+
+
+def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
+    """Return what to watch.
+
+    We watch our own objects in the operator's *namespace*. We watch users' objects in that namespace and in the
+    *watched* ones, or in all namespaces if *watched* is empty.
+    """
+    places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
+    managed = f"{LABEL_MANAGED}={MANAGED}"
+    owned = {BY_OWNER: within(namespace, by_owner)}
+    measured = {BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
+    grouped = {
+        BY_GROUPED_OWNER: within(namespace, by_grouped_owner),
+        egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
+    }
+    leading = {
+        egress.BY_DESTINATION: egress.by_destination,
+        egressgroup.BY_GROUP: egressgroup.by_group,
+        egressgroup.BY_ENTRY: egressgroup.by_entry,
+    }
+
+    def users(resource: Resource, indexes: Mapping[str, Index] | None = None) -> Iterator[Source]:
+        for place in places if resource.namespaced else [""]:
+            # The owner of a namespace may shut us out of it, which must not end our work in the others.
+            yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
+
+    return [
+        *users(SERVICE, {**owned, **measured, **grouped, **leading}),
+        *users(INGRESS, {BY_BACKEND: by_backend}),
+        *(
+            source
+            for resource in (INGRESSCLASS, CONNECTOR, DNSCONFIG, PROXYCLASS, PROXYGROUP, TAILNET)
+            for source in users(resource)
+        ),
+        *(source for resource in UNSUPPORTED for source in users(resource)),
+        Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
+        Source(Selection(SERVICEMONITOR, namespace, managed), measured),
+        Source(Selection(SECRET_METADATA, namespace, f"!{LABEL_MANAGED}"), slim=_identity),
+        Source(Selection(SECRET, namespace, managed), {**owned, secret.BY_DEVICE: secret.by_device}, secret.slim),
+        Source(Selection(STATEFULSET, namespace, managed), owned),
+        Source(Selection(POD, namespace, managed), owned, pod.slim),
+        Source(Selection(NODE), slim=slim_node, optional=True),
+        Source(Selection(ENDPOINTSLICE, namespace, managed), {**grouped, BY_SERVICE: by_service}),
+        Source(Selection(CONFIGMAP, namespace, managed), slim=egressgroup.slim_configmap),
+        *(
+            Source(Selection(resource, namespace, managed))
+            for resource in (DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
+        ),
+    ]
+
+
+def _identity(obj: Object) -> Object:
+    """Return what the cache keeps of a CRD or of a Secret of users: that it is there, its version, and if it goes."""
+    kept = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
+    metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
