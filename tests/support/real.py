@@ -39,9 +39,9 @@ CRDS = _CHARTS / "tailscale-operator" / "files" / "crds"
 MANIFESTS = _CHARTS / "manifests" / "operator.yaml"
 KINDS = (
     objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PROXYCLASS, objects.PROXYGROUP,
-    objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP,
-    objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE, objects.EVENT,
-    objects.NODE,
+    objects.TAILNET, objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET,
+    objects.CONFIGMAP, objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE,
+    objects.EVENT, objects.NODE,
 )  # fmt: skip
 """The kinds that tests and the operator make or look at."""
 
@@ -144,7 +144,7 @@ class Mirror(Store):
     def leftovers(self) -> list[tuple[objects.Resource, Object]]:
         """Return all but what stands in a cluster before a test."""
         everything = ((resource, obj) for resource in KINDS for obj in self.list(resource))
-        return [(resource, obj) for resource, obj in everything if obj["metadata"]["name"] not in _FURNITURE]
+        return [each for each in everything if not _stands(*each)]
 
 
 @asynccontextmanager
@@ -287,6 +287,11 @@ def _matters(obj: Object) -> bool:
     """Tell whether *obj* is of a test: not the control plane's own, nor what its controllers have to tell."""
     told_by = (obj.get("source") or {}).get("component", "") if obj["kind"] == "Event" else ""
     return not obj["metadata"].get("namespace", "").startswith("kube-") and not told_by.endswith("-controller")
+
+
+def _stands(resource: objects.Resource, obj: Object) -> bool:
+    """Tell whether *obj* stands there all the time: no object of the operator's own kinds does."""
+    return resource not in objects.CUSTOM_RESOURCES and obj["metadata"]["name"] in _FURNITURE
 
 
 def _bind(client: KubeClient, pod: Object) -> Awaitable[object]:
