@@ -19,7 +19,7 @@ from clustersim.health import HealthProxy
 from clustersim.merge import merge_patch
 from clustersim.store import Store
 from clustersim.tailnet import Tailnets
-from tsoperator.api.objects import POD, Key, Object, Resource, key_of
+from tsoperator.api.objects import POD, Object, Resource, key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import AlreadyExists, Conflict, NotFound, Rejected
@@ -57,6 +57,7 @@ _FURNITURE = {
     kubelet.NODE_NAME,
 }  # what stands in the namespaces all the time
 _RBAC = "rbac.authorization.k8s.io"
+_PATCH = "application/strategic-merge-patch+json"  # like a kubelet's: conditions that others set meanwhile stay
 _EMPTYING = 30.0  # s that it may take to remove what the last test left
 _AT_ONCE = 8  # requests for that
 _SERVING = 15.0  # s that it may take until the API server serves a new kind
@@ -93,8 +94,8 @@ class Mirror(Store):
                 self._send(old, patch, lambda client: _bind(client, old))
             else:
                 sent = {**patch, "metadata": {"uid": old["metadata"]["uid"]}}
-                key = Key(namespace, name)
-                self._send(old, patch, lambda client: client.patch(_named(resource), key, sent, subresource))
+                path = _named(resource).path(namespace, name, subresource)
+                self._send(old, patch, lambda client: client._call("PATCH", path, body=sent, content_type=_PATCH))
         return new
 
     def _send(self, obj: Object, patch: Object, send: Callable[[KubeClient], Awaitable[object]]) -> None:
