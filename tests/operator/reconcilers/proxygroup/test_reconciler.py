@@ -79,7 +79,7 @@ async def test_a_replica_more_and_two_fewer_leave_the_other_devices(world: World
     (after,) = await whole(world, count=1)
     assert after.device_id == before[0].device_id
     await world.becomes(world.device_names, [f"foo-0.{DOMAIN}"])
-    await world.becomes(lambda: world.find(SECRET, "foo-1-config"), None)
+    await world.becomes(lambda: world.find(SECRET, "foo-1"), None)
     assert not await world.writes_when_left_alone()
 
 
