@@ -1,0 +1,304 @@
+"""What may happen to ProxyGroups, egress Services and the operator, in any order, and what has to come of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from clustersim.objects import EVENT as SIM_EVENT
+from clustersim.objects import LEASE as SIM_LEASE
+from clustersim.objects import RESOURCES
+from hypothesis import strategies as st
+from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, PROXY_GROUP
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    ENDPOINTSLICE,
+    POD,
+    ROLE,
+    SECRET,
+    SERVICE,
+    SERVICEACCOUNT,
+    STATEFULSET,
+    Object,
+    Resource,
+    key_of,
+    labels,
+    resource_of,
+)
+from tsoperator.kube.errors import Conflict, NotFound
+
+from tests.support.groups import entries, replicas
+from tests.support.manifests import DOMAIN, dnsconfig, group_egress, proxy_group
+from tests.support.operator import NAMESPACE, World, running_operator
+
+GRACE = 0.05
+"""Seconds for which an old place stays."""
+GROUPS = {name: proxy_group(name, replicas=1) for name in ("blue", "green")}
+SERVICES = {name: group_egress(name, "blue", f"{name}.{DOMAIN}") for name in ("db", "mail")}
+MANIFESTS = {**GROUPS, **SERVICES, "dns": dnsconfig()}
+TARGETS = (f"db.{DOMAIN}", f"other.{DOMAIN}", "100.64.7.7", "db.example.org", "")
+"""Where a Service may lead. The last two are no targets."""
+KINDS = {
+    each.kind: each for each in (SERVICE, ENDPOINTSLICE, CONFIGMAP, STATEFULSET, POD, SECRET, SERVICEACCOUNT, ROLE)
+}
+"""The kinds of children that may be lost."""
+PACES = (0.0, 0.01, 0.1, None)
+"""Seconds until the next step; None waits until nothing is left to do."""
+_LOOKS = 60
+_PAUSE = 1.0  # s between them
+_DOMAIN = f"{NAMESPACE}.svc.cluster.local"
+_MANAGED = "tailscale.com/managed=true"
+
+
+class Step(NamedTuple):
+    """Something that happens: what, to which object, and how."""
+
+    what: str
+    whom: str = ""
+    how: Any = None
+    pace: float | None = None
+
+
+class Wish(NamedTuple):
+    """What the user wants in the end: the replicas by group, and the group of each Service, empty for a proxy of its
+    own. What is not named shall be gone.
+    """
+
+    replicas: dict[str, int]
+    services: dict[str, str]
+
+
+@dataclass
+class Stage:
+    """A world with an operator that can be stopped, and the IDs of devices that may have lost their Secret."""
+
+    world: World
+    lost: set[str] = field(default_factory=set)
+    operator: AsyncExitStack = field(default_factory=AsyncExitStack)
+    runs: bool = False
+
+    async def start(self) -> None:
+        """Start the operator unless it runs."""
+        if not self.runs:
+            await self.operator.enter_async_context(running_operator(self.world, move_grace=GRACE))
+            self.runs = True
+
+    async def stop(self) -> None:
+        """Stop the operator if it runs."""
+        await self.operator.aclose()
+        self.runs = False
+
+    async def take(self, step: Step) -> None:
+        """Let *step* happen, as far as the object is there, and wait for its pace."""
+        with suppress(NotFound, Conflict):
+            await _ACTS[step.what](self, step)
+        if step.pace is None and self.runs:
+            await self.world.settled()
+        else:
+            await asyncio.sleep(step.pace or 0)
+
+    async def make(self, step: Step) -> None:
+        """Create an object."""
+        await self.world.apply(MANIFESTS[step.whom])
+
+    async def delete(self, step: Step) -> None:
+        """Delete an object."""
+        await self.world.delete(MANIFESTS[step.whom])
+
+    async def change(self, step: Step) -> None:
+        """Change the spec of a group or of a Service."""
+        await self.world.change(MANIFESTS[step.whom], {"spec": step.how})
+
+    async def move(self, step: Step) -> None:
+        """Let a Service name another group, or none."""
+        await self.world.annotate(MANIFESTS[step.whom], {PROXY_GROUP: step.how or None})
+
+    async def lead(self, step: Step) -> None:
+        """Let a Service lead to another target."""
+        await self.world.annotate(MANIFESTS[step.whom], leading(step.how))
+
+    async def lose(self, step: Step) -> None:
+        """Delete the children of one kind. Nothing but its Secret tells what the device of a proxy is."""
+        for each in (await self.world.api.list(KINDS[step.whom], NAMESPACE, _MANAGED)).items:
+            await self.world.delete(each)
+        if step.whom == SECRET.kind:
+            self.lost.update(self.world.control.devices)
+
+    async def forget(self, _: Step) -> None:
+        """Remove the device that joined last."""
+        for device in [*self.world.control.devices.values()][-1:]:
+            self.world.control.delete_device(device)
+
+
+_ACTS: dict[str, Callable[[Stage, Step], Awaitable[None]]] = {
+    **{each.__name__: each for each in (Stage.make, Stage.delete, Stage.change, Stage.move, Stage.lead, Stage.lose)},
+    "forget": Stage.forget,
+    "rest": lambda _stage, _step: asyncio.sleep(0),
+    "start": lambda stage, _: stage.start(),
+    "stop": lambda stage, _: stage.stop(),
+}
+
+
+def leading(target: str) -> dict[str, str | None]:
+    """Return the annotations of a Service that leads to *target*."""
+    kind = ANNOTATION_TAILNET_IP if target[:1].isdigit() else ANNOTATION_TAILNET_FQDN
+    return {ANNOTATION_TAILNET_FQDN: None, ANNOTATION_TAILNET_IP: None} | ({kind: target} if target else {})
+
+
+def ports(*numbers: int) -> Object:
+    """Return the part of a Service's spec with these TCP ports; those above 1,000 are UDP ports, too."""
+    found = [{"name": f"port-{each}", "port": each, "protocol": "TCP"} for each in numbers]
+    found += [{"name": f"udp-{each}", "port": each, "protocol": "UDP"} for each in numbers if each > 1000]
+    return {"ports": found}
+
+
+_CHANGES: Sequence[Object] = [
+    *({"replicas": count} for count in range(4)),
+    {"tags": ["tag:gate"]},
+    {"tags": None},
+    {"hostnamePrefix": "gate"},
+    {"hostnamePrefix": None},
+    {"proxyClass": "missing"},
+    {"proxyClass": None},
+]
+_EDITS: Sequence[Object] = [ports(80), ports(80, 443), ports(5432), ports(), {"externalName": "placeholder"}]
+
+
+def steps() -> st.SearchStrategy[Step]:
+    """Return the strategy of what may happen."""
+    group, service = st.sampled_from([*GROUPS]), st.sampled_from([*SERVICES])
+    pace = st.sampled_from(PACES)
+
+    def step(what: str, whom: st.SearchStrategy[str], how: Sequence[Any] = (None,)) -> st.SearchStrategy[Step]:
+        return st.builds(Step, st.just(what), whom, st.sampled_from(how), pace)
+
+    nobody = st.just("")
+    return st.one_of(
+        step("rest", nobody),  # comes first: examples shrink to it
+        step("make", st.sampled_from([*MANIFESTS])),
+        step("make", service),
+        step("make", group),
+        step("move", service, [*GROUPS, "missing", ""]),
+        step("move", service, [*GROUPS, ""]),
+        step("change", group, _CHANGES),
+        step("change", service, _EDITS),
+        step("lead", service, TARGETS),
+        step("delete", st.sampled_from([*MANIFESTS])),
+        step("lose", st.sampled_from([*KINDS])),
+        step("forget", nobody),
+        step("stop", nobody),
+        step("start", nobody),
+    )
+
+
+def wishes() -> st.SearchStrategy[Wish]:
+    """Return the strategy of what the user may want in the end."""
+    counts = st.fixed_dictionaries({name: st.integers(1, 2) for name in GROUPS})
+    return st.builds(Wish, counts, st.dictionaries(st.sampled_from([*SERVICES]), st.sampled_from([*GROUPS, ""])))
+
+
+async def grant(world: World, wish: Wish) -> None:
+    """Bring about that the user wants what *wish* says, whatever there is."""
+    for name, group in GROUPS.items():
+        spec = {"replicas": wish.replicas[name], "tags": None, "hostnamePrefix": None, "proxyClass": None}
+        await _there(world, group, {"spec": spec})
+    for name, service in SERVICES.items():
+        if name not in wish.services:
+            with suppress(NotFound):
+                await world.delete(service)
+            continue
+        annotations = {**leading(f"{name}.{DOMAIN}"), PROXY_GROUP: wish.services[name] or None}
+        await _there(world, service, {"metadata": {"annotations": annotations}, "spec": ports(5432)})
+
+
+async def _there(world: World, obj: Object, patch: Object) -> None:
+    """Wait until *obj* is there and stays, and *patch* it."""
+
+    async def stays() -> bool:
+        live = await world.find(resource_of(obj), key_of(obj).name, key_of(obj).namespace)
+        if live is None:
+            with suppress(Conflict):
+                await world.apply(obj)
+        return live is not None and "deletionTimestamp" not in live["metadata"]
+
+    await world.eventually(stays)
+    await world.change(obj, patch)
+
+
+async def wrong(stage: Stage, wish: Wish) -> list[str]:
+    """Return what is not as *wish* says."""
+    world = stage.world
+    found = [f"{name}: {each}" for name in GROUPS async for each in _wrong_group(world, name, wish)]
+    for name, service in SERVICES.items():
+        if name in wish.services:
+            found += [f"{name}: {each}" async for each in _wrong_service(world, service, wish.services[name])]
+        else:
+            found += [*await world.leftovers(service), *([] if await world.gone(service) else [f"{name} is there"])]
+    devices = {each.id for each in world.control.devices.values()} - stage.lost
+    count = sum(wish.replicas.values()) + [*wish.services.values()].count("")
+    return found + ([f"{len(devices)} devices, not {count}"] if len(devices) > count else [])
+
+
+async def _wrong_group(world: World, name: str, wish: Wish) -> AsyncIterator[str]:
+    """Yield what is wrong with the group called *name*."""
+    group = GROUPS[name]
+    good = [each for each in await replicas(world, group) if each.is_ready and each.device_id]
+    if len(good) != wish.replicas[name]:
+        yield f"{len(good)} of {wish.replicas[name]} replicas"
+    there = {*(await entries(world, group) or {})}
+    if there != {f"default-{service}" for service, chosen in wish.services.items() if chosen == name}:
+        yield f"the entries are {there}"
+    if (reason := await world.reason(group, "ProxyGroupReady")) != "ProxyGroupReady":
+        yield reason or "no condition"
+
+
+async def _wrong_service(world: World, service: Object, group: str) -> AsyncIterator[str]:
+    """Yield what is wrong with a Service that *group* serves, or a proxy of its own if that is empty."""
+    places = await _listed(world, SERVICE, service)
+    if (at := [labels(each)[PROXY_GROUP] for each in places]) != ([group] if group else []):
+        yield f"places at {at}"
+        return
+    shown = await world.reason(service, "TailscaleEgressSvcReady" if group else "TailscaleProxyReady")
+    if shown != ("ReadyToRouteTraffic" if group else "ProxyCreated"):
+        yield shown or "no condition"
+    names = [key_of(each).name for each in places or await world.children(STATEFULSET, service)]
+    if (await world.look(service))["spec"]["externalName"] not in [f"{each}.{_DOMAIN}" for each in names]:
+        yield f"does not lead to {names}"
+    slices = await _listed(world, ENDPOINTSLICE, service)
+    serving = sorted(endpoint["addresses"][0] for each in slices for endpoint in each["endpoints"] or ())
+    proxies = await replicas(world, GROUPS[group]) if group else []
+    if serving != sorted(address for each in proxies for address in each.addresses if "." in address):
+        yield f"served by {serving}"
+
+
+async def _listed(world: World, resource: Resource, service: Object) -> list[Object]:
+    """Return what *service* has at ProxyGroups."""
+    selector = f"tailscale.com/parent-resource={key_of(service).name},tailscale.com/svc-type=egress"
+    return (await world.api.list(resource, NAMESPACE, selector)).items
+
+
+def everything(world: World) -> set[str]:
+    """Return all that is in the cluster, but for Events and the Lease."""
+    return {
+        f"{resource.kind} {key_of(obj)}"
+        for resource in RESOURCES
+        if resource not in (SIM_EVENT, SIM_LEASE)
+        for obj in world.store.list(resource)
+    }
+
+
+async def end(world: World, *others: Object) -> None:
+    """Delete all that the user has made, and *others*."""
+    for obj in (*MANIFESTS.values(), *others):
+        with suppress(NotFound):
+            await world.delete(obj)
+
+
+async def soon_empty(look: Callable[[], Awaitable[Collection[str]]]) -> None:
+    """Wait until *look* finds nothing, in virtual time, where patience costs less than looks."""
+    for _ in range(_LOOKS):
+        if not await look():
+            return
+        await asyncio.sleep(_PAUSE)
+    assert sorted(await look()) == []

@@ -1,0 +1,117 @@
+"""A ProxyGroup, its Service, its tailnet and the operator come in any order: the world is the same in the end."""
+
+import re
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, suppress
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    ENDPOINTSLICE,
+    POD,
+    ROLE,
+    ROLEBINDING,
+    SECRET,
+    SERVICE,
+    SERVICEACCOUNT,
+    STATEFULSET,
+    Key,
+)
+from tsoperator.kube.errors import NotFound
+
+from tests.operator.contract import patient
+from tests.operator.contract.kinds import Kind, has_reason
+from tests.operator.contract.scene import Scene
+from tests.operator.groupsteps import GRACE
+from tests.support.manifests import credentials, dnsconfig, group_egress, proxy_group, tailnet
+from tests.support.operator import NAMESPACE, OtherTailnet, World, new_world, running_operator
+
+MADE = (SERVICE, STATEFULSET, SECRET, CONFIGMAP, ENDPOINTSLICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
+SERVED = Kind(
+    group_egress("kind-served", "kind-group", "target.tail5678.ts.net"),
+    has_reason("TailscaleEgressSvcReady", "ReadyToRouteTraffic"),
+    children=dict.fromkeys(MADE, ()),
+)
+GROUP = Kind(proxy_group("kind-group", tailnet="other"), has_reason("ProxyGroupReady", "ProxyGroupReady"))
+OTHER = Kind(tailnet(), has_reason("TailnetReady", "TailnetValid"))
+KINDS = (SERVED, GROUP, OTHER)
+
+
+def events(world: World, other: OtherTailnet, running: AsyncExitStack) -> dict[str, Callable[[], Awaitable[object]]]:
+    """Return what may happen, by name; each happens once."""
+
+    async def join() -> None:
+        world.peer("target", other.control)
+
+    async def lose() -> None:
+        with suppress(NotFound):
+            await world.api.delete(POD, Key(NAMESPACE, "kind-group-0"))
+
+    keys = {"client_id": other.control.client_id, "client_secret": other.control.client_secret}
+    return {
+        "operator": lambda: running.enter_async_context(running_operator(world, move_grace=GRACE)),
+        "Service": lambda: world.apply(SERVED.manifest),
+        "group": lambda: world.apply(GROUP.manifest),
+        "Tailnet": lambda: world.apply(tailnet(login_url=other.url)),
+        "Secret": lambda: world.apply(credentials(**keys)),
+        "target": join,
+        "DNSConfig": lambda: world.apply(dnsconfig()),
+        "Pod": lose,
+    }
+
+
+USUAL = ("target", "DNSConfig", "Secret", "Tailnet", "operator", "group", "Service", "Pod")
+MOST_UNUSUAL = tuple(f"{name}*" for name in reversed(USUAL))
+
+
+async def portrait(order: Sequence[str]) -> list[str]:
+    """Return what comes of the events in this *order*; after one with a star, the operator does all that it can."""
+    async with new_world() as world, world.other_tailnet() as other, AsyncExitStack() as running:
+        scenes = [Scene(world, kind) for kind in KINDS]
+        happening = events(world, other, running)
+        for name in order:
+            await happening[name.rstrip("*")]()
+            if name.endswith("*"):
+                await world.settled()
+        for scene in scenes:
+            await world.eventually(lambda scene=scene: is_ready(scene))  # type: ignore[misc]  # bound
+        await world.settled()
+        devices = [f"device {each.name} {each.tags}" for each in other.control.devices.values()]
+        return sorted([*devices, *alike("\n".join(scene.portrait() for scene in scenes))])
+
+
+async def is_ready(scene: Scene) -> bool:
+    """Tell whether all is made for the object of *scene*."""
+    live = scene.live()
+    return live is not None and scene.kind.is_ready(live)
+
+
+def alike(text: str) -> Iterator[str]:
+    """Yield the lines of a portrait without what differs between two worlds in which the same has come."""
+    text = re.sub('"egress-services": "([^"]*)"', lambda found: b64decode(found[1]).decode(), text)
+    text = re.sub("ts-kind-served-[a-z0-9]{5}", "PROXY", text)
+    text = re.sub(r"http://ADDRESS:\d+|\b1\d{4}\b|[0-9a-f]{64}", "...", text)  # control servers, ports, digests
+    text = re.sub(r'"conditions": \[({"message".*?})\]', lambda found: f"{sorted(re.findall('{.*?}', found[1]))}", text)
+    yield from (line for line in text.splitlines() if "endpointslice-controller" not in line)
+
+
+@cache
+def usual() -> list[str]:
+    """Return what comes of the events in the order in which users are told to make things."""
+    return patient.run(portrait(USUAL))
+
+
+def test_a_world_is_the_same_the_other_way_round() -> None:
+    assert patient.run(portrait(MOST_UNUSUAL)) == usual()
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1800)
+@settings(max_examples=200 if settings.get_current_profile_name() == "soak" else 20)
+@given(st.permutations(USUAL), st.lists(st.sampled_from(["", "*"]), min_size=len(USUAL), max_size=len(USUAL)))
+def test_a_world_is_the_same_in_any_order(order: list[str], waits: list[str]) -> None:
+    assert patient.run(portrait([name + wait for name, wait in zip(order, waits, strict=True)])) == usual()
