@@ -70,7 +70,8 @@ def placed(key: Key, ports: dict[Wanted, int]) -> Object:
     """Return the place of the Service *key* at the group."""
     labels = place_labels(Owner("svc", key), "egress")
     name = Key(NAMESPACE, f"ts-{key.name}-in-{key.namespace}")
-    return cluster_ip_service(name, labels, Target("db.tail1234.ts.net", ""), ports, dict.fromkeys(ports, "a"))
+    names = {each: f"{each.protocol.lower()}-{each.port}" for each in ports}
+    return cluster_ip_service(name, labels, Target("db.tail1234.ts.net", ""), ports, names)
 
 
 BAD = {"tailscale.com/tailnet-ip": "100.64.0.9"}
