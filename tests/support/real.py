@@ -140,7 +140,7 @@ class Mirror(Store):
             self._send(obj, {}, lambda client: _end(client, obj))
             return  # it runs until it is gone
         same = (write for write in self._unconfirmed if write.uid == obj["metadata"]["uid"])
-        self.adopt(resource, reduce(merge_patch, (write.patch for write in same), obj))
+        self.adopt(resource, reduce(_merged, (write.patch for write in same), obj))
 
     def leftovers(self) -> list[tuple[objects.Resource, Object]]:
         """Return all but what stands in a cluster before a test."""
@@ -288,6 +288,17 @@ def _matters(obj: Object) -> bool:
     """Tell whether *obj* is of a test: not the control plane's own, nor what its controllers have to tell."""
     told_by = (obj.get("source") or {}).get("component", "") if obj["kind"] == "Event" else ""
     return not obj["metadata"].get("namespace", "").startswith("kube-") and not told_by.endswith("-controller")
+
+
+def _merged(obj: Object, patch: Object) -> Object:
+    """Return *obj* as the API server will have it after a node's *patch*: conditions that others set stay."""
+    made: Object = merge_patch(obj, patch)
+    given = (patch.get("status") or {}).get("conditions") or ()
+    if not given:
+        return made
+    mine = {each["type"] for each in given}
+    others = [each for each in obj["status"].get("conditions") or () if each["type"] not in mine]
+    return {**made, "status": {**made["status"], "conditions": [*others, *given]}}
 
 
 def _stands(resource: objects.Resource, obj: Object) -> bool:

@@ -69,7 +69,10 @@ class GroupChanges:
         return self.having(group, {*before, *after} if moved else _changed(before, after))
 
     def of_configmap(self, configmap: Object) -> Iterable[Key]:
-        """Return the Services whose entries in *configmap* have changed, if it is an egress ConfigMap."""
+        """Return the Services whose entries in *configmap* have changed, if it is an egress ConfigMap.
+
+        A Service that leaves waits for the end of its entry, and may no longer name the ProxyGroup.
+        """
         group = _group_of(configmap)
         if not group or key_of(configmap).name != config_name(group):
             return ()
@@ -78,7 +81,9 @@ class GroupChanges:
         old: tuple[Mapping[str, Entry], bool] = self._swap(CONFIGMAP, configmap, new) or ({}, False)
         if old[1] != new[1]:
             return self._all(group)
-        return self.having(group, _changed(old[0], new[0]))
+        changed = _changed(old[0], new[0])
+        ended = {key for name in changed - new[0].keys() for key in _served_by(name)}
+        return self.having(group, changed) | {key for key in ended if self._cache.get(SERVICE, key) is not None}
 
     def having(self, group: str, names: Iterable[str]) -> set[Key]:
         """Return the Services that ask for, or have, the entries with these names."""
@@ -117,6 +122,12 @@ def _group_facts(group: Object) -> object:
 
 def _pod_facts(pod: Object) -> object:
     return uid(pod), [each["ip"] for each in pod["status"]["podIPs"]], is_deleting(pod)
+
+
+def _served_by(entry: str) -> list[Key]:
+    """Return the keys of all Services whose entry would be called *entry*: either name may have hyphens."""
+    parts = entry.split("-")
+    return [Key("-".join(parts[:count]), "-".join(parts[count:])) for count in range(1, len(parts))]
 
 
 def _changed(old: Mapping[str, object], new: Mapping[str, object]) -> set[str]:

@@ -27,9 +27,10 @@ class Places:
     """What an egress Service has at ProxyGroups, and what its plan depends on there.
 
     *groups* are the ProxyGroups that it names, or has a place at. *holding* are those that still have an entry for it.
-    *ports* are the proxies' ports that are allocated to its ports; None if there are not enough. *rival* is a Service
-    that already has the name of its entry. *ages* are for how many seconds facts have been so: `FRESH`, or that the old
-    place of some name isn't needed any more. *own* is the place of its own proxy, if it has one.
+    *ports* are the proxies' ports that are allocated to its ports; None if there are not enough, or if the Service
+    can't be served as it is. *rival* is a Service that already has the name of its entry. *ages* are for how many
+    seconds facts have been so: `FRESH`, or that the old place of some name isn't needed any more. *own* is the place of
+    its own proxy, if it has one.
     """
 
     services: Sequence[Object] = ()

@@ -17,7 +17,7 @@ class Reservations:
 
     def of_others(self, group: str, service: Key) -> set[int]:
         """Return the ports of *group* that are reserved for other Services than *service*."""
-        return {port for key, ports in self._held[group].items() if key != service for port in ports}
+        return {port for key, ports in self._held.get(group, {}).items() if key != service for port in ports}
 
     def reserve(self, group: str, service: Key, ports: Iterable[int]) -> None:
         """Reserve *ports* of *group* for *service*, in place of all that were reserved for it."""

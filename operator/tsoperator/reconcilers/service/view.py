@@ -35,7 +35,7 @@ from tsoperator.desired.endpoints import BY_SERVICE, ready_addresses
 from tsoperator.desired.proxy import Children, proxy_device
 from tsoperator.desired.secret import egress_report_of
 from tsoperator.reconcilers.service.clusterip import Wanted, allocate, allocated, is_place, used_ports, wanted_ports
-from tsoperator.reconcilers.service.grouprules import group_name
+from tsoperator.reconcilers.service.grouprules import group_name, violations
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import Places
@@ -70,9 +70,12 @@ class PlacesView:
             holding = self._holding(service) if held else ()
             return replace(made, groups={name: self._group(name) for name in names}, holding=holding)
         name = group_name(service)
-        rival = self._rival(service, name)
-        ports = None if rival else self._ports(service, name, made.at(name))
-        return replace(made, groups={each: self._group(each) for each in {*names, name}}, ports=ports, rival=rival)
+        groups = {each: self._group(each) for each in {*names, name}}
+        found = replace(made, groups=groups, rival=self._rival(service, name))
+        self._starved.pop(owner.key, None)
+        if violations(service, found, self._settings):
+            return found  # it must not keep ports from others
+        return replace(found, ports=self._ports(service, name, made.at(name)))
 
     def own_place(self, children: Children, name: str) -> Place | None:
         """Return the place that the Service's own proxy is, called *name*; None if nothing is there of it."""
@@ -134,7 +137,6 @@ class PlacesView:
     def _ports(self, service: Object, group: str, live: Object | None) -> Mapping[Wanted, int] | None:
         """Return the proxies' ports for *service*; new ones stay reserved until the cache shows them."""
         kept = allocated(live)
-        self._starved.pop(key_of(service), None)
         if set(wanted_ports(service)) <= kept.keys():
             self._reservations.free(key_of(service))
             return allocate(service, kept, ())

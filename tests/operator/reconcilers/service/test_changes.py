@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, EGRESS_SERVICES
-from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, SECRET, SERVICE, Key, Object, Resource
+from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, SECRET, SERVICE, Key, Object, Resource, key_of
 from tsoperator.desired.children import Owner
 from tsoperator.desired.egressgroup import Entry, render_entries
 from tsoperator.reconcilers.service.changes import GroupChanges
@@ -135,6 +135,20 @@ async def test_a_configmap_concerns_the_services_whose_entries_change_and_all_wh
     assert await configure(watched, "1", "default-db") == ALL
     assert await configure(watched, "2", "default-db") == set()
     assert await configure(watched, None) == ALL
+
+
+async def test_an_entry_that_goes_concerns_its_service_though_that_no_longer_names_the_group(watched: Watched) -> None:
+    service = user_service(name="left-alone")
+    service["metadata"] = {"namespace": "default", "name": "left-alone"}
+    await watched.world.apply(service)
+    await watched.world.eventually(lambda: cached(watched, key_of(service)))
+    assert await configure(watched, None, "default-left-alone", "default-gone") == set()
+    assert await configure(watched, None) == {key_of(service)}
+
+
+async def cached(watched: Watched, service: Key) -> bool:
+    """Tell whether the cache has the Service."""
+    return watched.cache.get(SERVICE, service) is not None
 
 
 async def test_services_are_found_by_their_entry(watched: Watched) -> None:

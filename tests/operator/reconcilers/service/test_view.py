@@ -70,9 +70,11 @@ def placed(key: Key, ports: dict[Wanted, int]) -> Object:
     """Return the place of the Service *key* at the group."""
     labels = place_labels(Owner("svc", key), "egress")
     name = Key(NAMESPACE, f"ts-{key.name}-in-{key.namespace}")
-    return cluster_ip_service(name, labels, Target("db.tail1234.ts.net", ""), ports, dict.fromkeys(ports, "a"))
+    names = {each: f"{each.protocol.lower()}-{each.port}" for each in ports}
+    return cluster_ip_service(name, labels, Target("db.tail1234.ts.net", ""), ports, names)
 
 
+BAD = {"tailscale.com/tailnet-ip": "100.64.0.9"}
 FREE = FIRST_PORT + 7
 OTHERS = [port for port in range(FIRST_PORT, FIRST_PORT + PORT_COUNT) if port not in (FREE, FREE + 1)]
 ALL_BUT_TWO = {Wanted("UDP", port): port for port in OTHERS}
@@ -86,6 +88,17 @@ async def test_services_that_are_seen_at_once_get_different_ports(seen: Seen) ->
     assert (ports[2], seen.view.starved("egress"), seen.view.starved("other")) == (None, [Key("default", "c")], [])
     seen.view.forget(Key("default", "a"))
     assert (await seen.places(services[2])).ports == ports[0]
+    assert seen.view.starved("egress") == []
+
+
+async def test_services_that_are_invalid_keep_no_ports_from_others(seen: Seen) -> None:
+    invalid, sound = grouped("a", "egress", 1, 2), grouped("b", "egress", 1, 2)
+    await seen.world.apply(placed(Key("default", "big"), ALL_BUT_TWO), invalid, sound)
+    assert (await seen.places(invalid, annotations={**invalid["metadata"]["annotations"], **BAD})).ports is None
+    assert (await seen.places(sound)).ports
+    assert (await seen.places(invalid)).ports is None
+    assert seen.view.starved("egress") == [key_of(invalid)]
+    await seen.places(invalid, annotations={**invalid["metadata"]["annotations"], **BAD})
     assert seen.view.starved("egress") == []
 
 
