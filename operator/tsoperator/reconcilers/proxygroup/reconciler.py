@@ -140,8 +140,6 @@ class ProxyGroupReconciler:
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a metrics Service, or the ClusterIP Service of an egress Service, to its group."""
-        if key_of(service).namespace != self._settings.namespace:
-            return ()
         return [*self._parent_keys(service), *(Key("", name) for name in by_serving_group(service))]
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
