@@ -5,9 +5,12 @@ import shutil
 from functools import cache
 from pathlib import Path
 
+from tests.e2e import product
+from tests.e2e.cluster import Cluster
 from tests.e2e.testbed import control, oci
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.commands import run
+from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.parts import TAILSCALE, named, program
 
 OPERATOR_IMAGE = f"tailscale/k8s-operator:v{TAILSCALE}"  # the chart's default
@@ -35,6 +38,22 @@ def released_chart(folder: Path) -> Path:
     text = text.replace("version: 0.1.0", f"version: {TAILSCALE}").replace('"stable"', f'"v{TAILSCALE}"')
     (chart / "Chart.yaml").write_text(text)
     return chart
+
+
+def take_over(bed: Bed, folder: Path) -> None:
+    """Uninstall ours, and install the Go operator's released chart, which is made in *folder*."""
+    push_operator(bed)
+    push_nameserver(bed)
+    product.uninstall(bed)
+    product.install(bed, released_chart(folder), product.CREDENTIALS)
+
+
+def forget(cluster: Cluster, management: Management) -> None:
+    """Delete the Go operator's own device, and the Secret with its state."""
+    cluster.delete("secret", "operator", product.NAMESPACE)
+    device = management.device("tailscale-operator")
+    if device:
+        management.delete(device["nodeId"])
 
 
 def push_operator(bed: Bed) -> str:

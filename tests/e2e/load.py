@@ -28,7 +28,7 @@ class Attempt:
 
 
 class Load:
-    """A Pod that makes `RATE` new connections a second, to each of some targets in turn."""
+    """A Pod that makes new connections all the time, to each of some targets in turn."""
 
     def __init__(self, cluster: Cluster, pod: Object) -> None:
         self._cluster = cluster
@@ -37,9 +37,14 @@ class Load:
 
     @classmethod
     @contextmanager
-    def on(cls, cluster: Cluster, namespace: str, words: str, targets: Sequence[str]) -> Iterator["Load"]:
-        """Run one, wait until each of *targets* (see `knocker`) has answered *words*, and end it with the block."""
-        command = ["python3", "-c", _PROGRAM.read_text(), str(RATE), words, *targets]
+    def on(
+        cls, cluster: Cluster, namespace: str, words: str, targets: Sequence[str], rate: float = RATE
+    ) -> Iterator["Load"]:
+        """Run one, wait until each of *targets* (see `knocker`) has answered *words*, and end it with the block.
+
+        It makes *rate* connections a second.
+        """
+        command = ["python3", "-c", _PROGRAM.read_text(), str(rate), words, *targets]
         made = pod(namespace, "load", {"command": command})
         made["spec"]["restartPolicy"] = "Never"
         cluster.apply(made)

@@ -9,7 +9,6 @@ SPECS: dict[str, Object] = {
     "ProxyGroup": {"type": "ingress"},
     POLICY: {},
     "Recorder": {},
-    "Tailnet": {"credentials": {"secretName": "other"}},
 }
 
 

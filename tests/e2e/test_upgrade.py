@@ -51,20 +51,14 @@ def users(
     product.deploy(cluster.bed, images)
     cluster.scale_operator(2)  # the chart leaves it with as many Pods as the Go operator had
     made.leave()
-    cluster.delete("secret", "operator", NAMESPACE)  # what the Go operator's own device was
-    device = management.device("tailscale-operator")
-    if device:
-        management.delete(device["nodeId"])
+    go_operator.forget(cluster, management)
 
 
 @pytest.fixture(scope="module")
 def go(users: Users, nameserver: str, acme_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Inventory:
     """The Go operator in place of ours, with proxies of every kind that it has made; what there is then."""
     bed = users.cluster.bed
-    go_operator.push_operator(bed)
-    go_operator.push_nameserver(bed)
-    product.uninstall(bed)
-    product.install(bed, go_operator.released_chart(tmp_path_factory.mktemp("charts")), product.CREDENTIALS)
+    go_operator.take_over(bed, tmp_path_factory.mktemp("charts"))
     users.add("go")
     users.check(acme_root)
     eventually(lambda: dig(bed, nameserver, NAME).data, f"an address of {NAME}")

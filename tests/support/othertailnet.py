@@ -51,5 +51,5 @@ async def other_tailnet(
     control = Control(domain, headscale)
     control.client_id, control.client_secret = f"k{domain}", f"tskey-client-{domain}-secret"
     async with control.serve() as url:
-        world.sim.tailnets.others[url] = control
+        world.tailnets.others[url] = control
         yield OtherTailnet(control, url)

@@ -19,7 +19,7 @@ from clustersim.health import HealthProxy
 from clustersim.merge import merge_patch
 from clustersim.store import Store
 from clustersim.tailnet import Tailnets
-from tsoperator.api.objects import POD, Key, Object, Resource, key_of
+from tsoperator.api.objects import POD, Object, Resource, key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import AlreadyExists, Conflict, NotFound, Rejected
@@ -39,9 +39,9 @@ CRDS = _CHARTS / "tailscale-operator" / "files" / "crds"
 MANIFESTS = _CHARTS / "manifests" / "operator.yaml"
 KINDS = (
     objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PROXYCLASS, objects.PROXYGROUP,
-    objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET, objects.CONFIGMAP,
-    objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE, objects.EVENT,
-    objects.NODE,
+    objects.TAILNET, objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET,
+    objects.CONFIGMAP, objects.ENDPOINTSLICE, objects.SERVICEACCOUNT, objects.ROLE, objects.ROLEBINDING, objects.LEASE,
+    objects.EVENT, objects.NODE,
 )  # fmt: skip
 """The kinds that tests and the operator make or look at."""
 
@@ -57,6 +57,7 @@ _FURNITURE = {
     kubelet.NODE_NAME,
 }  # what stands in the namespaces all the time
 _RBAC = "rbac.authorization.k8s.io"
+_PATCH = "application/strategic-merge-patch+json"  # like a kubelet's: conditions that others set meanwhile stay
 _EMPTYING = 30.0  # s that it may take to remove what the last test left
 _AT_ONCE = 8  # requests for that
 _SERVING = 15.0  # s that it may take until the API server serves a new kind
@@ -93,8 +94,8 @@ class Mirror(Store):
                 self._send(old, patch, lambda client: _bind(client, old))
             else:
                 sent = {**patch, "metadata": {"uid": old["metadata"]["uid"]}}
-                key = Key(namespace, name)
-                self._send(old, patch, lambda client: client.patch(_named(resource), key, sent, subresource))
+                path = _named(resource).path(namespace, name, subresource)
+                self._send(old, patch, lambda client: client._call("PATCH", path, body=sent, content_type=_PATCH))
         return new
 
     def _send(self, obj: Object, patch: Object, send: Callable[[KubeClient], Awaitable[object]]) -> None:
@@ -144,7 +145,7 @@ class Mirror(Store):
     def leftovers(self) -> list[tuple[objects.Resource, Object]]:
         """Return all but what stands in a cluster before a test."""
         everything = ((resource, obj) for resource in KINDS for obj in self.list(resource))
-        return [(resource, obj) for resource, obj in everything if obj["metadata"]["name"] not in _FURNITURE]
+        return [each for each in everything if not _stands(*each)]
 
 
 @asynccontextmanager
@@ -287,6 +288,11 @@ def _matters(obj: Object) -> bool:
     """Tell whether *obj* is of a test: not the control plane's own, nor what its controllers have to tell."""
     told_by = (obj.get("source") or {}).get("component", "") if obj["kind"] == "Event" else ""
     return not obj["metadata"].get("namespace", "").startswith("kube-") and not told_by.endswith("-controller")
+
+
+def _stands(resource: objects.Resource, obj: Object) -> bool:
+    """Tell whether *obj* stands there all the time: no object of the operator's own kinds does."""
+    return resource not in objects.CUSTOM_RESOURCES and obj["metadata"]["name"] in _FURNITURE
 
 
 def _bind(client: KubeClient, pod: Object) -> Awaitable[object]:

@@ -19,6 +19,8 @@ from tsoperator.desired.replica import Replica
 from tsoperator.settings import Settings
 
 CONFIGS: Final = "/etc/tsconfig"
+CONFIG_VOLUME: Final = "tailscaledconfig-"
+"""What the name of the volume with a replica's config begins with; its ordinal follows."""
 RESOURCES: Final[Object] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
 PRIVILEGED: Final[Object] = {"privileged": True}
 _SERVE_CONFIGS: Final = "/etc/tailscaled"
@@ -101,7 +103,7 @@ def _mounts(pod: ProxyPod, replicas: Sequence[Replica]) -> list[Object]:
 
 def config_mounts(replicas: Sequence[Replica]) -> list[Object]:
     """Return the mounts of configs: every Pod mounts those of all replicas, because all Pods have one template."""
-    return [_mount(f"tailscaledconfig-{each.ordinal}", CONFIGS, each) for each in replicas]
+    return [_mount(f"{CONFIG_VOLUME}{each.ordinal}", CONFIGS, each) for each in replicas]
 
 
 def _mount(volume: str, folder: str, replica: Replica) -> Object:
@@ -120,7 +122,7 @@ def _volumes(pod: ProxyPod, replicas: Sequence[Replica]) -> list[Object]:
 def config_volumes(replicas: Sequence[Replica]) -> list[Object]:
     """Return the volumes with the configs of all replicas."""
     return [
-        {"name": f"tailscaledconfig-{each.ordinal}", "secret": {"secretName": each.config_secret.name}}
+        {"name": f"{CONFIG_VOLUME}{each.ordinal}", "secret": {"secretName": each.config_secret.name}}
         for each in replicas
     ]
 

@@ -11,6 +11,7 @@ import pytest
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEPLOYMENT,
+    ENDPOINTSLICE,
     PROXYGROUP,
     ROLE,
     ROLEBINDING,
@@ -34,9 +35,11 @@ from tests.support.manifests import (
     dnsconfig,
     egress,
     exposed,
+    group_egress,
     ingress,
     load_balancer,
     proxy_class,
+    proxy_group,
 )
 
 
@@ -87,6 +90,8 @@ class Kind:
     """How many devices it has in the tailnet."""
     edits: Mapping[str, Edit] = field(default_factory=dict)
     bad: Mapping[str, Bad] = field(default_factory=dict)
+    is_collected: bool = False
+    """Whether Kubernetes deletes its Secrets with it, so that nothing tells of its devices if it goes at once."""
     failed: str = ""
     """The reason that is given when a server refuses a write; empty where there is nothing to write but the status."""
     making: frozenset[str] = frozenset()
@@ -134,6 +139,18 @@ def proxy_child(obj: Object, resource: Resource) -> str:
     return child_name(key_of(obj).name, uid(obj)) + ("-0" if resource == SECRET else "")
 
 
+def group_child(obj: Object, resource: Resource) -> str:
+    """Return the name of a child of a ProxyGroup."""
+    name = key_of(obj).name
+    return name + {SECRET: "-0-config", CONFIGMAP: "-egress-config", SERVICE: "-metrics"}.get(resource, "")
+
+
+def shared_child(obj: Object, resource: Resource) -> str:
+    """Return the name of what a ProxyGroup's Service *obj* has in its group, the first of *beside*."""
+    name = child_name(key_of(obj).name, f"{uid(obj)}/several")
+    return f"{name}-ipv4" if resource == ENDPOINTSLICE else name
+
+
 def nameserver_child(_: Object, resource: Resource) -> str:
     """Return the name of a child of a DNSConfig."""
     return "dnsrecords" if resource == CONFIGMAP else "nameserver"
@@ -156,6 +173,10 @@ _BAD_SERVICE = {
 _BAD_HOST = {"spec": {"tls": [{"hosts": ["w" * 64]}]}}
 _MAKING = frozenset({"create secrets", "create services", "create statefulsets", "patch secrets"})
 _ENDING = frozenset({"delete secrets", "delete services", "delete statefulsets"})
+_GROUP_KINDS = ["serviceaccounts", "roles", "rolebindings", "configmaps", "secrets", "statefulsets", "services"]
+_GROUP_MADE = frozenset(
+    {*(f"create {kind}" for kind in _GROUP_KINDS), "patch secrets", "update pods", "update proxygroups"}
+)
 
 
 def _service(manifest: Object, **fields: Any) -> Kind:
@@ -349,6 +370,63 @@ KINDS: Sequence[Kind] = [
         ending=frozenset({"update proxyclasses"}),
     ),
     Kind(
+        proxy_group("kind-egress-group", proxyClass="metered"),
+        has_reason("ProxyGroupReady", "ProxyGroupReady"),
+        beside=[_METERED],
+        children={
+            SERVICEACCOUNT: [{"metadata": {"ownerReferences": None}}],
+            ROLE: [{"rules": []}],
+            ROLEBINDING: [{"subjects": []}],
+            SECRET: [{"data": {"cap-106.hujson": "e30="}}],
+            CONFIGMAP: [{"binaryData": {"hep-pings": "MQ=="}}],
+            STATEFULSET: [{"spec": {"replicas": 3}}, _IMAGE],
+            SERVICE: [{"spec": {"ports": [{"name": "metrics", "port": 1, "protocol": "TCP"}]}}],
+        },
+        child_name=group_child,
+        devices=2,
+        edits={
+            "prefix": Edit(
+                {"spec": {"hostnamePrefix": "kind-egress-group-gate"}}, '"hostname": "kind-egress-group-gate-1"'
+            )
+        },
+        bad={
+            "class": Bad({"spec": {"proxyClass": "nonesuch"}}, "ProxyGroupCreating", "nonesuch"),
+            "replicas": Bad(
+                {"spec": {"replicas": "many"}}, "ProxyGroupInvalid", "replicas", "ProxyGroupInvalid", is_simulated=True
+            ),
+        },
+        is_collected=True,
+        failed="ProxyGroupCreationFailed",
+        making=_GROUP_MADE,
+        ending=frozenset({"update proxygroups", "delete statefulsets", "delete secrets", "delete services"}),
+    ),
+    Kind(
+        group_egress("kind-shared", "several", f"kind-shared-target.{DOMAIN}"),
+        has_reason("TailscaleEgressSvcReady", "ReadyToRouteTraffic"),
+        beside=[proxy_group("several")],
+        children={
+            SERVICE: [{"spec": {"ports": [{"name": "other", "port": 1}]}}],
+            ENDPOINTSLICE: [{"endpoints": []}, {"ports": []}],
+        },
+        child_name=shared_child,
+        edits={
+            "target": Edit(annotated(tailnet_fqdn=f"kind-shared-other.{DOMAIN}"), f"kind-shared-other.{DOMAIN}"),
+            "port": Edit({"spec": {"ports": [{"name": "port-8443", "port": 8443}]}}, "port-8443"),
+        },
+        bad={
+            "zone": Bad(annotated(tailnet_fqdn="db.example.org"), "EgressSvcInvalid", "ts.net", "INVALIDSERVICE"),
+            "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "EgressSvcInvalid", "only one of", "INVALIDSERVICE"),
+        },
+        failed="ProxyFailed",
+        making=frozenset(
+            {
+                *("create services", "update services", "patch services", "patch configmaps"),
+                *("create endpointslices", "update endpointslices"),
+            }
+        ),
+        ending=frozenset({"delete services", "delete endpointslices", "patch services", "patch configmaps"}),
+    ),
+    Kind(
         {
             "apiVersion": PROXYGROUP.api_version,
             "kind": PROXYGROUP.kind,
@@ -377,5 +455,7 @@ def each(kinds: Iterable[Kind]) -> pytest.MarkDecorator:
 each_kind = each(KINDS)
 each_parent = each(kind for kind in KINDS if kind.children)
 each_joining = each(kind for kind in KINDS if kind.devices)
+each_lasting = each(kind for kind in KINDS if not kind.is_collected)
+each_rejoining = each(kind for kind in KINDS if kind.devices and not kind.is_collected)
 each_edited = each(kind for kind in KINDS if kind.edits)
 each_held = each(kind for kind in KINDS if kind.ending)

@@ -8,8 +8,9 @@ from typing import Any
 
 from clustersim.objects import RESOURCES
 from clustersim.objects import Resource as SimResource
+from clustersim.tailnet import Device
 from tsoperator.api.names import ANNOTATION_DIGEST
-from tsoperator.api.objects import EVENT, POD, SECRET, Key, Object, Resource, key_of, uid
+from tsoperator.api.objects import EVENT, POD, PROXYGROUP, SECRET, Key, Object, Resource, key_of, uid
 
 from tests.operator.contract.kinds import Kind
 from tests.support.operator import NAMESPACE, Proxy, World
@@ -21,6 +22,7 @@ _OWN = {  # what differs between two worlds that are alike
 }  # fmt: skip
 _ADDRESS = re.compile(r"\b(\d+\.\d+\.\d+\.\d+|[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7})\b")
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_GROUP_PORT = re.compile(r'(?<=ort": )10\d{3}\b')
 _SERIAL = re.compile(r'\\"serial\\": ?\d+')
 
 
@@ -31,6 +33,7 @@ class Scene:
     world: World
     kind: Kind
     furniture: set[tuple[str, Key]] = field(init=False)
+    keys_before: int = 0
 
     def __post_init__(self) -> None:
         self.furniture = {(obj["kind"], key_of(obj)) for obj in self._everything()}
@@ -44,6 +47,23 @@ class Scene:
         """Put in place what else must be there."""
         await self.apply(*self.kind.beside)
         await self.world.settled()
+        self.keys_before = len(self.world.control.keys)
+
+    @property
+    def devices(self) -> list[Device]:
+        """The devices of the object, not those of a ProxyGroup that it needs."""
+        others = tuple(f"{key_of(obj).name}-" for obj in self.kind.beside if obj["kind"] == PROXYGROUP.kind)
+        return [each for each in self.world.control.devices.values() if not each.name.startswith(others)]
+
+    @property
+    def node_ids(self) -> list[str]:
+        """The IDs of the devices."""
+        return [each.node_id for each in self.devices]
+
+    @property
+    def keys_made(self) -> int:
+        """How many auth keys were made for the object."""
+        return len(self.world.control.keys) - self.keys_before
 
     async def apply(self, *objects: Object) -> None:
         """Create *objects*; faults of a simulated API server are not for its user."""
@@ -96,12 +116,12 @@ class Scene:
         """Change the object as its record says, and wait until that has taken effect."""
         edit = self.kind.edits[name]
         assert not await self.shows(edit.shows)
-        pods, devices = self._pods(), set(self.world.control.devices)
+        pods, devices = self._pods(), set(self.node_ids)
         await self.change(self.obj, edit.patch)
         await self.world.eventually(lambda: self.shows(edit.shows))
         await self.whole()
         if self.kind.devices:
-            assert (self._pods() != pods, set(self.world.control.devices)) == (edit.restarts, devices), name
+            assert (self._pods() != pods, set(self.node_ids)) == (edit.restarts, devices), name
 
     async def edit_all(self) -> str:
         """Make all edits, one after the other, and return the portrait of what comes of them."""
@@ -133,7 +153,7 @@ class Scene:
         live = self.live()
         found = {obj["kind"] for obj in self._made()}
         keys = [Proxy({}, {}, secret, {}) for secret in self._made() if secret["kind"] == SECRET.kind]
-        devices = len(self.world.control.devices)
+        devices = len(self.devices)
         facts = {
             "it is not ready": live is not None and self.kind.is_ready(live),
             f"children: {sorted(found)}": {resource.kind for resource in self.kind.children} <= found,
@@ -146,7 +166,7 @@ class Scene:
     async def left(self) -> list[str]:
         """Return what of the object is left: everything that has its name, and its devices."""
         there = [f"{obj['kind']} {key_of(obj)}" for obj in self._everything() if self.kind.name in json.dumps(obj)]
-        return [*there, *(device.name for device in self.world.control.devices.values())]
+        return [*there, *(device.name for device in self.devices)]
 
     def live(self) -> Object | None:
         """Return the object as it is now."""
@@ -208,6 +228,7 @@ class Scene:
         text = text.replace(uid(live), "UID") if live else text
         text = re.sub(rf"ts-{self.kind.name}-[a-z0-9]{{5}}", "PROXY", text)
         text = text.replace(self.world.control_url, "CONTROL")
+        text = _GROUP_PORT.sub("PORT", text)
         return _SERIAL.sub("", _ADDRESS.sub("ADDRESS", _UID.sub("ANOTHER", text)))
 
     def running(self) -> str:
@@ -219,9 +240,10 @@ class Scene:
 
     def _drawn(self, *besides: Object) -> str:
         """Return a line for each of *besides*, each child and each device."""
-        devices = self.world.control.devices.values()
         lines = [json.dumps(_without_own(_opened(obj)), sort_keys=True) for obj in [*besides, *self._made()]]
-        lines += [f"device {each.name} {each.tags} {each.advertised_routes} {each.app_connector}" for each in devices]
+        lines += [
+            f"device {each.name} {each.tags} {each.advertised_routes} {each.app_connector}" for each in self.devices
+        ]
         return "\n".join(sorted(lines))
 
     def _made(self) -> list[Object]:
@@ -264,4 +286,8 @@ def _without_own(value: Any) -> Any:
             for name, each in value.items()
             if name not in _OWN or value.get("blockOwnerDeletion")
         }
-    return [_without_own(each) for each in value] if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    if all(isinstance(each, dict) and {"type", "status"} <= each.keys() for each in value):
+        value = sorted(value, key=lambda each: each["type"])  # conditions, in whatever order they came
+    return [_without_own(each) for each in value]

@@ -25,7 +25,7 @@ async def test_an_object_that_was_always_bad_has_nothing_until_it_is_mended(scen
     await scene.apply(merge_patch(kind.manifest, bad.patch))
     await scene.told(bad.words, bad.reason)
     await scene.world.settled()
-    assert (children(scene), [*scene.world.control.devices]) == (before, [])
+    assert (children(scene), scene.node_ids) == (before, [])
     assert not await scene.world.writes_when_left_alone()
     await scene.take_back(bad.patch)
     await scene.whole()

@@ -4,6 +4,7 @@ import pytest
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEPLOYMENT,
+    ENDPOINTSLICE,
     ROLE,
     ROLEBINDING,
     SECRET,
@@ -27,6 +28,7 @@ _APP = {"example.org/app": "other"}
 _PODS = {"metadata": {"labels": _APP}, "spec": {"containers": [{"name": "a", "image": "example.org/a"}]}}
 _STRANGERS: dict[Resource, Object] = {
     CONFIGMAP: {},
+    ENDPOINTSLICE: {"addressType": "IPv4", "endpoints": []},
     DEPLOYMENT: {"spec": {"replicas": 0, "selector": {"matchLabels": _APP}, "template": _PODS}},
     ROLE: {"rules": []},
     ROLEBINDING: {"roleRef": {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": "other"}, "subjects": []},

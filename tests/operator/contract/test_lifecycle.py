@@ -6,7 +6,16 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 from tsoperator.api.objects import POD, SECRET, STATEFULSET, Object
 
-from tests.operator.contract.kinds import KINDS, Kind, each_edited, each_joining, each_kind, marks
+from tests.operator.contract.kinds import (
+    KINDS,
+    Kind,
+    each_edited,
+    each_joining,
+    each_kind,
+    each_lasting,
+    each_rejoining,
+    marks,
+)
 from tests.operator.contract.scene import Scene
 from tests.support.operator import NAMESPACE, World, running_operator
 
@@ -55,7 +64,7 @@ async def needs_first(scene: Scene) -> None:
 
 async def devices_first(scene: Scene) -> None:
     """Delete the devices, as an admin does in the console."""
-    for device in [*scene.world.control.devices.values()]:
+    for device in scene.devices:
         scene.world.control.delete_device(device)
 
 
@@ -116,31 +125,31 @@ async def test_an_object_that_goes_before_all_is_made_leaves_nothing(scene: Scen
     assert await scene.left() == []
 
 
-@each_kind
+@each_lasting
 async def test_an_object_made_anew_while_no_operator_ran_is_as_one_made_afresh(cluster: World, kind: Kind) -> None:
     scene = Scene(cluster, kind)
     async with running_operator(cluster):
         await scene.prepare()
-        before, devices = await scene.make(), set(cluster.control.devices)
+        before, devices = await scene.make(), set(scene.node_ids)
     await scene.change(kind.manifest, LET_GO)
     await scene.delete(kind.manifest)
     await scene.apply(kind.manifest)
     async with running_operator(cluster):
         await scene.becomes(before)
-    assert (set(cluster.control.devices), len(cluster.control.keys)) == (devices, kind.devices)
+    assert (set(scene.node_ids), scene.keys_made) == (devices, kind.devices)
 
 
 @each_joining
 async def test_a_pod_that_is_deleted_keeps_its_device(scene: Scene, kind: Kind) -> None:
-    before, devices = await scene.make(), set(scene.world.control.devices)
+    before, devices = await scene.make(), set(scene.node_ids)
     pods = (await scene.world.api.list(POD, NAMESPACE, f"tailscale.com/parent-resource={kind.name}")).items
     await scene.world.delete(*pods)
     await scene.world.eventually(lambda: scene.is_another(pods[-1]))
     await scene.becomes(before)
-    assert (set(scene.world.control.devices), len(scene.world.control.keys)) == (devices, kind.devices)
+    assert (set(scene.node_ids), scene.keys_made) == (devices, kind.devices)
 
 
-@each_joining
+@each_rejoining
 async def test_an_object_made_anew_while_the_old_one_goes_is_as_one_made_afresh(scene: Scene, kind: Kind) -> None:
     before = await scene.make()
     pod = (await scene.world.api.list(POD, NAMESPACE)).items[-1]

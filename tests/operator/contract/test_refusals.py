@@ -18,7 +18,7 @@ async def test_a_write_that_the_api_server_refuses_is_told_until_it_is_allowed(s
     await scene.told(plural, kind.failed)
     scene.world.sim.faults.clear()
     await scene.whole()
-    assert len(scene.world.control.keys) == kind.devices
+    assert scene.keys_made == kind.devices
 
 
 @each_joining

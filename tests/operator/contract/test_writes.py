@@ -45,7 +45,7 @@ async def test_each_write_may_go_wrong_once(
     await scene.make()
     await scene.edit_all()
     await scene.becomes(await afresh())
-    assert (failures_to_come(world), len(world.control.keys)) == ([], kind.devices)
+    assert (failures_to_come(world), scene.keys_made) == ([], kind.devices)
     fail(world, status, kind.ending)
     await scene.end()
     assert failures_to_come(world) == []
@@ -61,7 +61,7 @@ async def test_writes_may_go_wrong_again_and_again(
     await scene.make()
     await scene.edit_all()
     await scene.becomes(await afresh())
-    assert len(scene.world.control.keys) == kind.devices
+    assert scene.keys_made == kind.devices
     scene.world.sim.faults.fail(Failure(status, times=6))
     await scene.end()
 

@@ -32,7 +32,7 @@ from tsoperator.desired.proxy import (
     way_out,
 )
 from tsoperator.desired.proxypod import egress_group
-from tsoperator.desired.secret import static_endpoints_of
+from tsoperator.desired.secret import egress_report_of, static_endpoints_of
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.proxygroup.children import (
     CONFIG_SUFFIX,
@@ -43,7 +43,7 @@ from tsoperator.reconcilers.proxygroup.children import (
 )
 from tsoperator.reconcilers.proxygroup.configmap import configmap_steps, entries
 from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, StaticEndpoints, static_endpoints
-from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
+from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, mounted_replicas, moves_health_port
 from tsoperator.reconcilers.proxygroup.status import CREATING, Problem, running_devices, status
 from tsoperator.settings import Settings
 
@@ -65,6 +65,7 @@ _NO_DRAIN: Final = Note(
     "its ProxyClass sets TS_LOCAL_ADDR_PORT, so a proxy that is about to stop can't wait until its connections are led "
     "elsewhere: leave this variable out of the class, and Pods come and go without a gap",
 )
+_BUSY: Final = 30.0  # s until another look at proxies that should have reported by a watch event
 _FREED: Final = 60.0  # s until another look at a name or a node port that something else has
 
 
@@ -176,12 +177,35 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
     """Return the next step of removing what was made for *group*. The garbage collector removes what is not named."""
     if not has_finalizer(group, FINALIZER):
         return Plan()
+    if emptied := _emptied(group, observed):
+        return emptied
     step = plan_removal(group_owner(key_of(group).name), observed.children, observed.tailnet.name)
     refusal = observed.tailnet.refusal
     if refusal is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
         return step
     words = f"{refusal.message}: delete this ProxyGroup's devices there, then its Secrets, and it will go"
     return _told(group, observed, Problem(NO_TAILNET, words))
+
+
+def _emptied(group: Object, observed: Observed) -> Plan | None:
+    """Return the plan that has the proxies of a group that leaves forward nothing; None once they don't.
+
+    A proxy that stops waits until no Service that it knows of leads to it, or leads nowhere, for six minutes at most.
+    """
+    live, children = observed.configmap, observed.children
+    addresses = {key_of(pod): set(_addresses(pod)) for pod in children.pods if not is_deleting(pod)}
+    reports = ((key_of(each), egress_report_of(each)) for each in children.secrets)
+    busy = any(
+        report is not None and report.entries and {report.ip4, report.ip6} & addresses.get(key, set())
+        for key, report in reports
+    )
+    if not busy or live is None or is_anothers(live, group_owner(key_of(group).name)):
+        return None
+    return Plan(steps=configmap_steps(live, live, entries((), live, ""), None), requeue_after=_BUSY)
+
+
+def _addresses(pod: Object) -> list[str]:
+    return [each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ()]
 
 
 def failed(observed: Observed, group: Object, refusal: Refusal) -> Plan:
@@ -225,6 +249,7 @@ def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys
     ordinals = {ordinal for each in children.secrets if (ordinal := proxy.ordinal_of(each)) is not None}
     measured = _metrics(proxy, children)
     metrics_service = next((each for each in children.metrics if resource_of(each) == SERVICE), None)
+    mounted = {each.config_secret for each in mounted_replicas(proxy, live)}
     static = _endpoints(proxy, observed)
     node_ports = [*static.services] if isinstance(static, StaticEndpoints) else []
     statefulset = group_statefulset(proxy, settings, live, children.pods, metrics_service)
@@ -245,7 +270,7 @@ def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys
             *device_deletions(proxy.owner, left.gone, proxy.tailnet),
             *unwanted(children.metrics, measured),
             *(unwanted(children.services, node_ports) if left.requeue_after is None else ()),
-            *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone),
+            *(Deletion(SECRET, secret, unchanged=True) for secret in left.gone if key_of(secret) not in mounted),
             *devices.after,
         ],
         notes=[*proxy_notes(proxy, children, keys), *proxy.notes],

@@ -1,6 +1,7 @@
 """The StatefulSet that runs the proxies of a ProxyGroup (proxygroup-family.md 5.8)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from tsoperator.api.names import ANNOTATION_DIGEST, EGRESS_GATE, HEALTH_PORT, PROXY_CONTAINER
@@ -13,7 +14,9 @@ from tsoperator.desired.overlay import has_endpoints, overlaid
 from tsoperator.desired.plan import contains, digest_of
 from tsoperator.desired.proxy import Proxy
 from tsoperator.desired.proxypod import EGRESS_CONFIGS
+from tsoperator.desired.replica import Replica
 from tsoperator.desired.statefulset import (
+    CONFIG_VOLUME,
     CONFIGS,
     PRIVILEGED,
     RESOURCES,
@@ -53,6 +56,19 @@ def group_statefulset(
     return old if live is not None and _is_the_go_operators(live, old) else made
 
 
+def mounted_replicas(proxy: Proxy, live: Object | None) -> list[Replica]:
+    """Return the replicas whose configs the Pods mount.
+
+    If a group shrinks to one replica, they are those of before, too: without these volumes the Pod that is left would
+    restart, and no other would do its work meanwhile.
+    """
+    if live is None or proxy.replica_count != 1:
+        return proxy.replicas
+    volumes = live["spec"]["template"]["spec"].get("volumes") or ()
+    count = sum(each["name"].startswith(CONFIG_VOLUME) for each in volumes)
+    return replace(proxy, replica_count=max(count, 1)).replicas
+
+
 def _statefulset(proxy: Proxy, settings: Settings, live: Object | None, *, drains: bool) -> Object:
     labels = proxy.owner.labels
     metadata = {
@@ -71,6 +87,7 @@ def _statefulset(proxy: Proxy, settings: Settings, live: Object | None, *, drain
 
 def _pod_spec(proxy: Proxy, settings: Settings, live: Object | None, *, drains: bool) -> Object:
     name = config_name(proxy.key.name)
+    mounted = mounted_replicas(proxy, live)
     container: Object = {
         "name": PROXY_CONTAINER,
         "image": settings.proxy_image,
@@ -79,7 +96,7 @@ def _pod_spec(proxy: Proxy, settings: Settings, live: Object | None, *, drains: 
         "resources": RESOURCES,
         "securityContext": PRIVILEGED,
         "volumeMounts": [
-            *config_mounts(proxy.replicas),
+            *config_mounts(mounted),
             {"name": name, "mountPath": EGRESS_CONFIGS, "readOnly": True},
         ],
     }
@@ -87,7 +104,7 @@ def _pod_spec(proxy: Proxy, settings: Settings, live: Object | None, *, drains: 
         "serviceAccountName": proxy.key.name,
         "initContainers": [sysctler(settings, live)],
         "containers": [container],
-        "volumes": [*config_volumes(proxy.replicas), {"name": name, "configMap": {"name": name}}],
+        "volumes": [*config_volumes(mounted), {"name": name, "configMap": {"name": name}}],
     }
     if drains:
         container["lifecycle"] = {"preStop": {"httpGet": {"path": _DRAIN_PATH, "port": HEALTH_PORT}}}

@@ -1,15 +1,16 @@
 """What a ProxyGroup of type egress needs."""
 
+import json
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import CONFIGMAP, POD, SECRET, SERVICE, SERVICEACCOUNT, STATEFULSET, Key, Object
+from tsoperator.api.objects import CONFIGMAP, POD, SECRET, SERVICE, SERVICEACCOUNT, STATEFULSET, Key, Object, key_of
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TailnetView
-from tsoperator.desired.egressgroup import slim_configmap
+from tsoperator.desired.egressgroup import Entry, render_entries, slim_configmap
 from tsoperator.desired.login import Keys
 from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Patch, Plan, Refusal, SetTags, write_for
 from tsoperator.desired.proxy import Children, proxy_login
@@ -416,6 +417,15 @@ def test_the_device_of_a_surplus_replica_goes_before_its_secrets() -> None:
     assert "delete Secret tailscale/foo-1 and tailscale/foo-2 by hand" in made.way_out
 
 
+def test_the_config_secrets_that_the_last_pod_mounts_stay() -> None:
+    volumes = [{"name": f"tailscaledconfig-{ordinal}"} for ordinal in range(2)]
+    live = statefulset(1)
+    live["spec"]["template"] = {"spec": {"volumes": volumes}}
+    state, config = joined(1)
+    assert deletions_of(shrunk(1, live)) == [Deletion(SECRET, each, unchanged=True) for each in (state, *joined(2))]
+    assert config not in [each.obj for each in deletions_of(shrunk(1, live))]
+
+
 def test_a_service_monitor_goes_with_the_metrics() -> None:
     labels = {"tailscale.com/managed": "true", "ts_proxy_type": "proxygroup", "ts_proxy_parent_name": "foo"}
     service = obj(SERVICE, Key("tailscale", "foo-metrics"), {"spec": {"ipFamilies": ["IPv4"]}}, labels=labels)
@@ -438,6 +448,40 @@ def test_a_group_that_leaves_waits_for_its_pods() -> None:
     owned = obj(POD, Key("tailscale", "foo-0"), ownerReferences=[{"kind": "StatefulSet"}])
     waiting = plan_of(LEAVING, Observed(replace(running(0, 1), pods=[owned])))
     assert (waiting.steps, waiting.release) == ([], "")
+
+
+ENTRIES = {"default-db": Entry("db.tail1234.ts.net", "", frozenset())}
+REPORT = {"podIPv4": "10.244.0.7", "services": {"default-db": {"ports": [], "tailnetTarget": {"fqdn": "db"}}}}
+
+
+class Forwarding(NamedTuple):
+    """What the proxy of a group that leaves reports, what its Pod's address is, and whether its end waits for it."""
+
+    report: Object
+    ip: str = "10.244.0.7"
+    deleted: bool = False
+    waits: bool = False
+
+
+FORWARDING = {
+    "forwards": Forwarding(REPORT, waits=True),
+    "nothing more": Forwarding({**REPORT, "services": {}}),
+    "another Pod's report": Forwarding(REPORT, ip="10.244.0.8"),
+    "stops": Forwarding(REPORT, deleted=True),
+}
+
+
+@pytest.mark.parametrize("case", FORWARDING.values(), ids=FORWARDING)
+def test_a_group_that_leaves_has_its_proxies_forward_nothing_before_they_stop(case: Forwarding) -> None:
+    live = obj(POD, Key("tailscale", "foo-0"), {"status": {"podIPs": [{"ip": case.ip}]}})
+    state = secrets(0, **{"egress-services": json.dumps(case.report)})
+    children = Children(statefulsets=[statefulset(1)], secrets=state, pods=[deleting(live) if case.deleted else live])
+    stored = {"binaryData": {"egress-services": render_entries(ENTRIES)}}
+    configmap = slim_configmap(obj(CONFIGMAP, Key("tailscale", "foo-egress-config"), stored, labels=OWNER.labels))
+    made = plan_of(LEAVING, Observed(children, configmap=configmap, services=[cluster_ip_service()]))
+    emptied = Patch(CONFIGMAP, key_of(configmap), {"binaryData": {"egress-services": render_entries({})}})
+    assert (made.steps == [emptied], made.requeue_after) == ((True, 30) if case.waits else (False, 5))
+    assert plan_of(LEAVING, Observed(children)).steps == [Deletion(STATEFULSET, statefulset(1))]
 
 
 def test_the_devices_of_a_group_that_leaves_go_before_the_rest() -> None:

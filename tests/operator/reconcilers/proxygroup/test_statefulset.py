@@ -124,6 +124,18 @@ def test_no_replicas_have_one_volume() -> None:
     assert spec["readinessGates"] == GATES
 
 
+SHRUNK = {"3 to 1": (3, 1, 3), "1": (1, 1, 1), "0 to 1": (0, 1, 1), "3 to 2": (3, 2, 2), "3 to 0": (3, 0, 0)}
+
+
+@pytest.mark.parametrize(("before", "after", "mounted"), SHRUNK.values(), ids=SHRUNK)
+def test_the_last_pod_of_a_group_that_shrinks_keeps_its_volumes(before: int, after: int, mounted: int) -> None:
+    found = whole({"replicas": after}, live=live(whole({"replicas": before})))
+    wanted = [*(f"tailscaledconfig-{ordinal}" for ordinal in range(mounted)), "foo-egress-config"]
+    assert [each["name"] for each in pods_of(found)["volumes"]] == wanted
+    assert [each["name"] for each in container(found)["volumeMounts"]] == wanted
+    assert found["spec"]["replicas"] == after
+
+
 def test_a_class_that_moves_the_health_port_ends_the_drain() -> None:
     statefulset = whole(class_=MOVED)
     assert not {"readinessGates", "terminationGracePeriodSeconds"} & pods_of(statefulset).keys()

@@ -3,7 +3,7 @@
 import json
 from base64 import b64encode
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,7 @@ from tsoperator.desired.egressgroup import (
     render_entries,
     served_service,
 )
-from tsoperator.kube.errors import KubeError
+from tsoperator.kube.errors import AlreadyExists, KubeError
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
@@ -61,10 +61,11 @@ def grouped(name: str = "db", group: str = "egress", *ports: int) -> Object:
 
 
 async def make_namespaces(world: World, *names: str) -> None:
-    """Make namespaces of users."""
+    """Make namespaces of users, which are there for good."""
     kind = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
     for name in names:
-        await world.api.create(kind, {"apiVersion": "v1", "kind": kind.kind, "metadata": {"name": name}})
+        with suppress(AlreadyExists):
+            await world.api.create(kind, {"apiVersion": "v1", "kind": kind.kind, "metadata": {"name": name}})
 
 
 @asynccontextmanager
@@ -73,19 +74,20 @@ async def running_services(world: World, **changes: Any) -> AsyncIterator[None]:
     chosen = settings(**{"login_server": world.control_url, "move_grace": GRACE, **changes})
     cache = Cache(sources(NAMESPACE))
     async with (
+        world.operators_client() as client,
         tailnet_client(world.control, world.control_url) as tailnet,
-        running_tailnets(tailnet, world.api, cache, chosen) as tailnets,
+        running_tailnets(tailnet, client, cache, chosen) as tailnets,
     ):
-        acting = applier(world.api, cache, tailnets)
+        acting = applier(client, cache, tailnets)
         proxies = Proxies(cache, acting, tailnets, chosen)
         reconcilers: list[Reconciler] = [
-            ServiceReconciler(proxies, acting, world.api),
+            ServiceReconciler(proxies, acting, client),
             DNSRecordsReconciler(cache, acting, chosen),
         ]
         metrics = ControllerMetrics(CollectorRegistry())
         policy = Policy(expected=(KubeError, ControlError))
         manager = Manager(cache, reconcilers, metrics, policy, feeds={DEVICE: tailnets})
-        async with running(manager.run(world.api, None)):
+        async with running(manager.run(client, None)):
             yield
 
 

@@ -12,7 +12,7 @@ from tests.operator.reconcilers.service.played import READY, PlayedGroup, groupe
 from tests.support.cluster import running
 from tests.support.operator import NAMESPACE, World
 
-pytestmark = [pytest.mark.thorough, pytest.mark.simulated]
+pytestmark = pytest.mark.thorough
 
 DB = grouped()
 PLACES = "tailscale.com/svc-type=egress"

@@ -6,12 +6,11 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object
+from tsoperator.kube.client import USER_AGENT
 
 from tests.support.manifests import DOMAIN, connector, proxy_group
 from tests.support.operator import World
 from tests.support.othertailnet import NAME, OTHER_DOMAIN, OtherTailnet, encoded, other_tailnet
-
-pytestmark = pytest.mark.simulated
 
 READY, CONNECTOR_READY = "TailnetReady", "ConnectorReady"
 GATE = connector("gate", exitNode=True, tailnet=NAME)
@@ -110,7 +109,7 @@ async def test_a_tailnet_trusts_our_service_account_by_its_audience(world: World
     lab.control.audience = "lab.example.org"
     await world.apply(lab.secret(client_id=lab.control.client_id, audience="lab.example.org"), lab.tailnet(), GATE)
     await has_devices(world, lab, JOINED)
-    assert world.sim.requests["tsoperator", "create", "serviceaccounts"] <= 2
+    assert world.requests()[USER_AGENT, "create", "serviceaccounts"] <= 2
 
 
 async def test_headscale_is_another_tailnet_without_tailscale_services(world: World) -> None:
