@@ -92,6 +92,4 @@ class EgressPodReconciler:
 
     def _waiting_behind(self, child: Object) -> Iterable[Key]:
         """Map a ClusterIP Service or an EndpointSlice of an egress Service to the Pods that wait for it."""
-        if key_of(child).namespace != self._settings.namespace:
-            return ()
         return [pod for group in by_serving_group(child) for pod in self._waiting(group)]

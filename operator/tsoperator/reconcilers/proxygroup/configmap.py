@@ -4,13 +4,12 @@ It is computed whole from the ClusterIP Services of the group's egress Services,
 """
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, EGRESS_PINGS, EGRESS_SERVICES
 from tsoperator.api.objects import CONFIGMAP, Object, annotations, is_deleting, key_of
-from tsoperator.desired.children import first
 from tsoperator.desired.egressgroup import (
     Entry,
     entries_of,
@@ -49,19 +48,19 @@ def entries(services: Iterable[Object], live: Object | None, cluster_domain: str
     there stay, and the newest Services have none.
     """
     there = entries_of(live)
-    by_name: dict[str, list[Object]] = {}
-    for each in services:
+    oldest: dict[str, Object] = {}
+    for each in sorted(services, key=_age):
         if not is_deleting(each):
-            by_name.setdefault(entry_name(served_service(each)), []).append(each)
+            oldest.setdefault(entry_name(served_service(each)), each)
     found: dict[str, Entry] = {}
-    for name, candidates in by_name.items():
-        entry = entry_of(first(candidates) or candidates[0], cluster_domain) or there.get(name)
+    for name, service in oldest.items():
+        entry = entry_of(service, cluster_domain) or there.get(name)
         if entry is not None:
             found[name] = entry
     if found == there and not is_broken(live):
         return Entries(found)
     document = render_entries(found)
-    return Entries(found, document) if len(document) <= SIZE_MAX else _fitting(found, there, by_name)
+    return Entries(found, document) if len(document) <= SIZE_MAX else _fitting(found, there)
 
 
 def configmap_steps(wanted: Object, live: Object | None, found: Entries, replicas: int | None) -> list[Step]:
@@ -89,28 +88,23 @@ def configmap_steps(wanted: Object, live: Object | None, found: Entries, replica
     return [Patch(CONFIGMAP, key_of(live), body)] if body else []
 
 
-def _fitting(
-    found: Mapping[str, Entry], there: Mapping[str, Entry], services: Mapping[str, Sequence[Object]]
-) -> Entries:
-    """Return those of the entries *found* that fit beside those that are *there*, for the oldest *services*."""
+def _fitting(found: Mapping[str, Entry], there: Mapping[str, Entry]) -> Entries:
+    """Return those of the entries *found*, the oldest first, that fit beside those that are *there*."""
     chosen = {name: there[name] for name in found if name in there}
     size = _NOTHING + sum(_size(name, entry) for name, entry in chosen.items())
     left_out = 0
-
-    def age(name: str) -> tuple[str, str]:
-        created = min(each["metadata"].get("creationTimestamp", "") for each in services[name])
-        return created, name
-
-    for name in sorted(found, key=age):
-        if chosen.get(name) == found[name]:
-            continue
-        more = _size(name, found[name]) - (_size(name, chosen[name]) if name in chosen else 0)
+    for name, entry in found.items():
+        more = _size(name, entry) - (_size(name, chosen[name]) if name in chosen else 0)
         if more > 0 and _encoded_size(size + more) > SIZE_MAX:
             left_out += 1
         else:
-            chosen[name] = found[name]
+            chosen[name] = entry
             size += more
     return Entries(chosen, "" if chosen == there else render_entries(chosen), left_out)
+
+
+def _age(service: Object) -> tuple[str, str]:
+    return service["metadata"].get("creationTimestamp", ""), key_of(service).name
 
 
 def _size(name: str, entry: Entry) -> int:

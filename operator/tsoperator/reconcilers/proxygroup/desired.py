@@ -66,6 +66,7 @@ _NO_DRAIN: Final = Note(
     "elsewhere: leave this variable out of the class, and Pods come and go without a gap",
 )
 _BUSY: Final = 30.0  # s until another look at proxies that should have reported by a watch event
+_PATIENCE: Final = 180.0  # s for proxies to report that they forward nothing; a kubelet takes two minutes at most
 _FREED: Final = 60.0  # s until another look at a name or a node port that something else has
 
 
@@ -76,7 +77,8 @@ class Observed:
     The Secrets among its *children* are in the order of their ordinals, and a state Secret comes before the config
     Secret of the same replica. *named* are all objects that have a name which a child should have. *services* are the
     ClusterIP Services of the egress Services that name the group. *node_ports* are the Services of type NodePort of all
-    groups; they and the *nodes* count if the class has static endpoints.
+    groups; they and the *nodes* count if the class has static endpoints. *leaving_for* is for how many seconds the
+    group has been leaving.
     """
 
     children: Children
@@ -87,6 +89,7 @@ class Observed:
     tailnet: TailnetView = OWN_TAILNET
     node_ports: Sequence[Object] = ()
     nodes: Sequence[Object] = ()
+    leaving_for: float = 0.0
 
 
 def group_type(group: Object) -> str:
@@ -191,6 +194,7 @@ def _emptied(group: Object, observed: Observed) -> Plan | None:
     """Return the plan that has the proxies of a group that leaves forward nothing; None once they don't.
 
     A proxy that stops waits until no Service that it knows of leads to it, or leads nowhere, for six minutes at most.
+    A proxy that can't report any more is not waited for.
     """
     live, children = observed.configmap, observed.children
     addresses = {key_of(pod): set(_addresses(pod)) for pod in children.pods if not is_deleting(pod)}
@@ -199,7 +203,12 @@ def _emptied(group: Object, observed: Observed) -> Plan | None:
         report is not None and report.entries and {report.ip4, report.ip6} & addresses.get(key, set())
         for key, report in reports
     )
-    if not busy or live is None or is_anothers(live, group_owner(key_of(group).name)):
+    if (
+        not busy
+        or observed.leaving_for >= _PATIENCE
+        or live is None
+        or is_anothers(live, group_owner(key_of(group).name))
+    ):
         return None
     return Plan(steps=configmap_steps(live, live, entries((), live, ""), None), requeue_after=_BUSY)
 

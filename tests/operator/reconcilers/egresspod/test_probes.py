@@ -218,6 +218,15 @@ async def test_the_services_of_another_pod_are_asked_anew() -> None:
 
 
 @in_virtual_time
+async def test_a_service_that_led_to_the_pod_before_is_asked_anew_when_it_comes_back() -> None:
+    services = Services()
+    async with asking(services):
+        for names in (["db"], [], ["db"]):
+            await services.pass_all(question(*names))
+    assert len(services.asked) == 2
+
+
+@in_virtual_time
 async def test_a_service_that_comes_back_is_asked_by_one_task() -> None:
     services = Services(db=[UNREACHABLE, OWN])
     async with asking(services) as prober:

@@ -1,11 +1,12 @@
 """The gate on a simulated cluster, where no kubelet runs: the test says what each Pod answers."""
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import pytest
 from clustersim.faults import LOST, Ban, Failure
@@ -18,13 +19,14 @@ from tsoperator.api.objects import POD as TSOPERATOR_POD
 from tsoperator.api.objects import Object, key_of, resource_of
 from tsoperator.desired.plan import Errand
 from tsoperator.kube.client import KubeClient
-from tsoperator.reconcilers.egresspod.probes import Prober, ask_by_http, health_session
+from tsoperator.reconcilers.egresspod.probes import Pace, Prober, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.manager import Manager
+from tsoperator.runtime.result import DONE, Pending
 from tsoperator.sources import sources
 from tsoperator.tailnet.refusals import refusal_of
 
@@ -184,6 +186,63 @@ async def test_another_pod_of_the_name_is_asked_anew(scene: Scene) -> None:
         await scene.make(WAITING)
         await until(lambda: scene.is_open)
     assert scene.asked == [POD_IP] * 2
+
+
+def by_hand(scene: Scene, cache: Cache, prober: Prober) -> EgressPodReconciler:
+    """A reconciler that a test calls."""
+    applier = Applier(scene.client, cache, EventRecorder(scene.client), no_errand, refusal_of)
+    return EgressPodReconciler(cache, applier, scene.client, prober, settings())
+
+
+async def is_replaced(scene: Scene) -> None:
+    await scene.delete(WAITING)
+    await scene.make(WAITING)
+
+
+async def is_leaving(scene: Scene) -> None:
+    hold = {"metadata": {"finalizers": ["example.org/hold"]}}
+    await scene.client.patch(TSOPERATOR_POD, key_of(WAITING), hold)
+    await scene.delete(WAITING)
+
+
+@pytest.mark.parametrize("then", [is_replaced, is_leaving])
+async def test_the_gate_of_another_pod_than_was_asked_about_stays_closed(
+    scene: Scene, then: Callable[[Scene], Awaitable[None]]
+) -> None:
+    await scene.make(WAITING, group())
+    cache = Cache(sources(OPERATOR_NAMESPACE))
+    async with running(cache.follow(scene.client)):
+        await cache.synced()
+    await then(scene)  # which the cache doesn't see any more
+    async with health_session() as session:
+        reconciler = by_hand(scene, cache, Prober(partial(ask_by_http, session)))
+        assert await reconciler.reconcile(key_of(WAITING)) == DONE
+    assert not scene.is_open
+
+
+async def test_services_are_not_asked_about_a_pod_that_is_gone(scene: Scene) -> None:
+    await scene.make(WAITING, config([USER]), service(), endpoints(POD_IP), group())
+    began, ended, cache = asyncio.Event(), asyncio.Event(), Cache(sources(OPERATOR_NAMESPACE))
+
+    async def ask(_: object) -> NoReturn:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    prober = Prober(ask, pace=Pace(timeout=3600))
+    reconciler = by_hand(scene, cache, prober)
+    async with running(cache.follow(scene.client), prober.run()):
+        await cache.synced()
+        with pytest.raises(Pending):
+            await reconciler.reconcile(key_of(WAITING))
+        await began.wait()
+        await scene.delete(WAITING)
+        await until(lambda: cache.get(TSOPERATOR_POD, key_of(WAITING)) is None)
+        await reconciler.reconcile(key_of(WAITING))
+        await until(ended.is_set)
 
 
 async def test_pods_that_wait_hold_no_other_up(scene: Scene) -> None:

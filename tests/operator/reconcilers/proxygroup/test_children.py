@@ -20,7 +20,7 @@ EVENTS = {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch
 
 
 def test_the_account_may_use_the_secrets_of_the_replicas() -> None:
-    own, role, binding = account(PROXY, {1, 0})
+    own, role, binding = account(PROXY, [1, 0])
     names = ["foo-0-config", "foo-0", "foo-1-config", "foo-1"]
     use = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get", "patch", "update"]}
     assert own.keys() == {"apiVersion", "kind", "metadata"}
@@ -54,6 +54,12 @@ def test_a_new_replica_gets_its_secrets() -> None:
         assert made["type"] == "Opaque"
     assert texts(config_secret) == config_files(config(1), "key")
     assert "data" not in state
+
+
+def test_a_state_secret_that_is_lost_is_made_again() -> None:
+    (made,) = steps([*joined(0)[1:], *joined(1)])
+    assert isinstance(made, Creation)
+    assert made.obj["metadata"]["name"] == "foo-0"
 
 
 class Secrets(NamedTuple):
@@ -107,6 +113,13 @@ def test_secrets_get_back_their_labels_and_owner() -> None:
         f"foo-0{suffix}": {"metadata": {"labels": {**OWNER.labels, "tailscale.com/secret-type": type_}}}
         for suffix, type_ in (("", "state"), ("-config", "config"))
     }
+
+
+def test_labels_come_back_together_with_the_config() -> None:
+    found = with_config(OTHER, labels={})
+    (patch,) = [step for step in steps([*found, *joined(1)]) if isinstance(step, Patch)]
+    assert patch.body["metadata"]["labels"] == LABELS
+    assert gone(patch)
 
 
 class Owners(NamedTuple):

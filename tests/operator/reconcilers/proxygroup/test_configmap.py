@@ -21,6 +21,7 @@ WANTED = {
     "metadata": {"namespace": "tailscale", "name": KEY.name, "labels": OWNER.labels, **OWNED},
 }
 DB, WEB = cluster_ip_service("db"), cluster_ip_service("web", ports=[(80, 10001), (443, 10002)])
+LATER_DB = {**WEB, "metadata": {**DB["metadata"], "name": "a", "creationTimestamp": "2"}}
 OF_GO = cluster_ip_service("db", fqdn="")
 OLD = Entry("old.tail1234.ts.net", "", frozenset({Port("TCP", 10000, 1)}), "http://old/healthz")
 SIX = base64.b64encode(b"6").decode()
@@ -84,13 +85,14 @@ class Case(NamedTuple):
         Case([deleting(DB)], {"default-db": OLD}, {}),
         Case([OF_GO], {"default-db": OLD, "default-web": OLD}, {"default-db": OLD}),
         Case([OF_GO], {}, {}),
-        Case(
-            [{**WEB, "metadata": {**DB["metadata"], "name": "a", "creationTimestamp": "2"}}, DB],
-            {},
-            {"default-db": wanted_of(DB)},
-        ),
+        Case([LATER_DB, DB], {}, {"default-db": wanted_of(DB)}),
+        Case([DB, LATER_DB], {}, {"default-db": wanted_of(DB)}),
+        Case([deleting(DB), LATER_DB], {}, {"default-db": wanted_of(LATER_DB)}),
     ],
-    ids=["new", "edited", "gone", "leaving", "made by Go", "made by Go, without entry", "two for one Service"],
+    ids=[
+        *("new", "edited", "gone", "leaving", "made by Go", "made by Go, without entry"),
+        *("two for one Service", "two, the older first", "two, the older leaving"),
+    ],
 )
 def test_entries_are_those_of_the_services(case: Case) -> None:
     found = entries(case.services, live(case.there), "cluster.local")
@@ -177,6 +179,18 @@ def test_an_entry_of_a_configmap_that_is_too_large_can_shrink() -> None:
     services = [big(1, 400), big(2, 440), big(3, 440)]
     found = entries(services, live(there), "cluster.local")
     assert (found.chosen, found.left_out) == ({**there, "default-01": wanted_of(services[0])}, 0)
+
+
+def test_an_entry_goes_from_a_full_configmap_with_its_service() -> None:
+    there = {f"default-{number:02}": wanted_of(big(number, 440)) for number in (1, 2, 3)}
+    found = entries([big(2, 440), big(3, 440), big(4, 440)], live(there), "cluster.local")
+    assert (sorted(found.chosen), found.left_out) == (["default-02", "default-03"], 1)
+
+
+def test_the_number_of_services_left_out_is_kept_right() -> None:
+    services = [big(number, 600, created=str(number)) for number in (1, 2, 3)]
+    full = live({"default-01": wanted_of(services[0])}, annotations={"tailscale.com/egress-left-out": "1"})
+    assert patch(*services, there=full) == {"metadata": {"annotations": {"tailscale.com/egress-left-out": "2"}}}
 
 
 def test_the_limit_is_met_to_the_byte() -> None:

@@ -460,11 +460,14 @@ class Forwarding(NamedTuple):
     report: Object
     ip: str = "10.244.0.7"
     deleted: bool = False
+    seconds: float = 0
     waits: bool = False
 
 
 FORWARDING = {
     "forwards": Forwarding(REPORT, waits=True),
+    "forwards, still": Forwarding(REPORT, seconds=179, waits=True),
+    "does not report any more": Forwarding(REPORT, seconds=180),
     "nothing more": Forwarding({**REPORT, "services": {}}),
     "another Pod's report": Forwarding(REPORT, ip="10.244.0.8"),
     "stops": Forwarding(REPORT, deleted=True),
@@ -478,7 +481,8 @@ def test_a_group_that_leaves_has_its_proxies_forward_nothing_before_they_stop(ca
     children = Children(statefulsets=[statefulset(1)], secrets=state, pods=[deleting(live) if case.deleted else live])
     stored = {"binaryData": {"egress-services": render_entries(ENTRIES)}}
     configmap = slim_configmap(obj(CONFIGMAP, Key("tailscale", "foo-egress-config"), stored, labels=OWNER.labels))
-    made = plan_of(LEAVING, Observed(children, configmap=configmap, services=[cluster_ip_service()]))
+    observed = Observed(children, configmap=configmap, services=[cluster_ip_service()], leaving_for=case.seconds)
+    made = plan_of(LEAVING, observed)
     emptied = Patch(CONFIGMAP, key_of(configmap), {"binaryData": {"egress-services": render_entries({})}})
     assert (made.steps == [emptied], made.requeue_after) == ((True, 30) if case.waits else (False, 5))
     assert plan_of(LEAVING, Observed(children)).steps == [Deletion(STATEFULSET, statefulset(1))]
