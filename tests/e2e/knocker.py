@@ -13,7 +13,9 @@ import threading
 import time
 from urllib.parse import SplitResult, urlsplit
 
-PATIENCE = 5.0  # seconds for a connection: two SYNs may be lost
+# Seconds for a connection. If the first packet through a new proxy comes before the device knows that proxy, WireGuard
+# tries again five seconds later, and what was sent meanwhile arrives then.
+PATIENCE = 10.0
 QUESTION = b"GET / HTTP/1.0\r\n\r\n"
 
 
@@ -24,7 +26,10 @@ def knock(target: SplitResult) -> bytes:
     family, _, _, _, address = socket.getaddrinfo(target.hostname, target.port, type=kind)[0]
     with socket.socket(family, kind) as connection:
         connection.settimeout(PATIENCE)
-        connection.connect(address)
+        try:
+            connection.connect(address)
+        except TimeoutError as problem:
+            raise TimeoutError(f"no connection to {address[0]}") from problem
         if target.scheme == "udp":
             connection.send(b"?")
             return connection.recv(1024)

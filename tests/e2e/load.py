@@ -64,7 +64,9 @@ class Load:
         return Outcome([each for each in self.seen() if moment <= each.at < until])
 
     def end(self) -> None:
-        """Stop, wait for the last connection, and delete the Pod."""
+        """Stop, wait for the last connection, and delete the Pod; do nothing if it was ended before."""
+        if self._all:
+            return
         self._cluster.run_in(self._pod, "kill", "1")
         eventually(lambda: self._cluster.look(self._pod)["status"]["phase"] == "Succeeded", "the load's end", 30)
         self._all = self._read()
@@ -93,6 +95,11 @@ class Outcome:
     def seconds(self) -> float:
         """The time from the first failure's begin to the last one's."""
         return self.failed[-1].at - self.failed[0].at if self.failed else 0.0
+
+    @property
+    def outage(self) -> float:
+        """For how many seconds all connections would have to fail, for as many to fail as did."""
+        return len(self.failed) / RATE
 
     def __str__(self) -> str:
         slow = [each for each in self.attempts if not each.error and each.took >= SLOW]

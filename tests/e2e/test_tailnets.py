@@ -97,6 +97,19 @@ def test_a_device_of_another_tailnet_reaches_a_service_by_a_connector(
         second.tailscale("set", "--accept-routes=false")
 
 
+def test_a_cluster_that_a_tailnet_trusts_needs_no_secret(cluster: Cluster, second: Peer) -> None:
+    metadata = {"namespace": NAMESPACE, "name": "trusting-oauth"}
+    data = {"client_id": SECOND.client_id, "audience": SECOND.domain}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data}
+    trusting = tailnet("trusting", SECOND.url, "trusting-oauth")
+    cluster.apply(secret, trusting)
+    try:
+        eventually(lambda: is_ready(cluster, trusting), "a Tailnet without a secret to be ready", 30)
+    finally:
+        cluster.delete("tailnet", "trusting")
+        cluster.delete("secret", "trusting-oauth", NAMESPACE)
+
+
 def test_a_rotated_secret_is_used_without_a_restart(cluster: Cluster, abroad: Object) -> None:
     before = operators(cluster)
     replace_client(cluster.bed.machines["wan"], ROTATED)

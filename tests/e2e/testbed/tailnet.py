@@ -104,6 +104,7 @@ def main() -> None:
     arguments = parser.parse_args()
     tailnet = Tailnet(arguments.domain)
     tailnet.client_id, tailnet.client_secret = arguments.client_id, arguments.client_secret
+    tailnet.audience = arguments.domain  # of the tokens by which a cluster's ServiceAccount proves who it is
     asyncio.run(serve(tailnet, arguments.port))
 
 

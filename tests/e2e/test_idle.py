@@ -1,0 +1,57 @@
+"""Ten minutes in which nobody changes anything: the operator writes nothing but its Lease."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.groups import await_group, await_served
+from tests.e2e.product import NAMESPACE
+from tests.e2e.testbed.processes import wait_until
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import PEER_NAME, egress_service, group_service, proxy_group
+from tests.support.audit import AuditLog
+from tests.support.manifests import connector
+
+# Not in CI's share of what is marked full: alone it would take as long as all the others.
+pytestmark = [pytest.mark.full, pytest.mark.thorough]
+
+IDLE = 600.0  # seconds
+QUIET = 20.0  # seconds without a write: all is done
+OPERATOR = f"system:serviceaccount:{NAMESPACE}:operator"
+GROUP = proxy_group("still", replicas=2)
+ROUTER = connector("quiet", hostname="quiet", exitNode=True)
+
+
+@pytest.fixture
+def settled(cluster: Cluster, nameserver: str, namespace: str) -> Iterator[None]:
+    """A group with a Service, an egress Service with a proxy of its own, and a Connector: all of them work."""
+    served = group_service(namespace, "db", "still", tailnet_fqdn=PEER_NAME)
+    own = egress_service(namespace, "printer", tailnet_ip="100.64.0.1")
+    cluster.apply(GROUP, ROUTER, served, own)
+    await_group(cluster, GROUP, 2)
+    await_served(cluster, served)
+    for parent in (own, ROUTER):
+        cluster.device_proxy(parent)
+    eventually(lambda: not written(cluster, QUIET), "the operator to have nothing left to write")
+    yield
+    for obj in (GROUP, ROUTER):
+        cluster.remove(obj)
+
+
+@pytest.mark.timeout(IDLE + 120, func_only=True)
+def test_an_idle_operator_writes_nothing_but_its_lease(cluster: Cluster, settled: None) -> None:
+    assert written(cluster, IDLE) == Counter()
+
+
+def written(cluster: Cluster, seconds: float) -> Counter[tuple[str, str]]:
+    """Wait for so long, or for the operator's first write, and return what was written by verb and plural."""
+    with closing(AuditLog(cluster.bed.plane.audit_log, OPERATOR)) as log:
+
+        def others() -> Counter[tuple[str, str]]:
+            return Counter({what: count for what, count in log.writes().items() if what[1] != "leases"})
+
+        wait_until(lambda: bool(others()), seconds)
+        return others()

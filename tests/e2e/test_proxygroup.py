@@ -1,0 +1,146 @@
+"""A ProxyGroup of type egress: Pods reach devices by it, and go on while its proxies are replaced."""
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from tsoperator.api.objects import key_of
+from tsoperator.desired.egressgroup import entry_name
+
+from tests.e2e.cluster import Answer, Cluster, Object, dig
+from tests.e2e.groups import await_group, await_served, devices, entries, serving
+from tests.e2e.load import Load
+from tests.e2e.product import NAMESPACE
+from tests.e2e.testbed.management import Management
+from tests.e2e.testbed.peer import Peer
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import PEER_NAME, group_service, proxy_group, targets
+
+FLEET = proxy_group("fleet", replicas=2)
+KILLED = 5.0  # seconds of errors after a Pod was killed
+# The share of connections that may fail. Those that come first through a new proxy need the device outside to know it:
+# till then WireGuard loses packets, and UDP doesn't send them again. Once in some hundred times TCP has no luck either.
+LOST = 0.03
+AFTERWARDS = 10.0  # seconds that the load goes on for
+
+Say = Callable[[object], None]
+
+
+@pytest.fixture(scope="module")
+def fleet(cluster: Cluster) -> Iterator[Object]:
+    """A group of two proxies."""
+    cluster.apply(FLEET)
+    await_group(cluster, FLEET, 2)
+    yield FLEET
+    cluster.remove(FLEET)
+
+
+@pytest.fixture(scope="module")
+def served(cluster: Cluster, nameserver: str, fleet: Object, shared_namespace: str) -> Object:
+    """A Service that both proxies serve, with its record."""
+    service = group_service(shared_namespace, "db", fleet["metadata"]["name"], tailnet_fqdn=PEER_NAME)
+    cluster.apply(service)
+    await_served(cluster, service)
+    eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME).data, f"an address of {PEER_NAME}")
+    return service
+
+
+@pytest.fixture
+def load(cluster: Cluster, served: Object, outside: Peer) -> Iterator[Load]:
+    """New connections to each port of the device, by the Service's name and by the MagicDNS name."""
+    with Load.on(cluster, served["metadata"]["namespace"], outside.greeting, targets(served, PEER_NAME)) as load:
+        yield load
+
+
+def go_on(load: Load) -> None:
+    """Wait for as long as a change may have an effect, and end the load."""
+    until = time.time() + AFTERWARDS
+    eventually(lambda: load.seen()[-1].at > until, "load for a while")
+    load.end()
+
+
+def test_a_pod_reaches_each_port_of_a_device_by_either_name(load: Load, say: Say) -> None:
+    began = time.time()
+    go_on(load)
+    say(f"a group of 2: {load.since(began)}")
+    assert share_lost(load, began) <= LOST
+
+
+def share_lost(load: Load, began: float) -> float:
+    """Return the share of the connections since a moment that failed."""
+    outcome = load.since(began)
+    return len(outcome.failed) / len(outcome.attempts)
+
+
+def test_the_record_of_a_name_is_the_address_of_its_cluster_ip_service(
+    cluster: Cluster, served: Object, nameserver: str
+) -> None:
+    (service,) = cluster.children(served, "services")
+    assert dig(cluster.bed, nameserver, PEER_NAME) == Answer("NOERROR", tuple(service["spec"]["clusterIPs"]))
+
+
+def test_a_killed_pod_is_felt_for_a_moment(
+    cluster: Cluster, fleet: Object, served: Object, load: Load, say: Say
+) -> None:
+    began = time.time()
+    cluster.bed.kubectl("-n", NAMESPACE, "delete", "pod", "fleet-1", "--grace-period=0", "--force")
+    await_group(cluster, fleet, 2)
+    await_served(cluster, served)
+    go_on(load)
+    say(f"a Pod killed: {load.since(began)}")
+    assert load.since(began).outage <= KILLED
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600, func_only=True)
+def test_hardly_a_connection_fails_while_a_group_is_restarted(
+    cluster: Cluster, fleet: Object, served: Object, load: Load, say: Say
+) -> None:
+    old, began = {uid(pod) for pod in cluster.children(fleet, "pods")}, time.time()
+    cluster.bed.kubectl("-n", NAMESPACE, "rollout", "restart", "statefulset/fleet")
+    new = {uid(pod) for pod in await_group(cluster, fleet, 2, 300)}
+    took = time.time() - began
+    await_served(cluster, served)
+    go_on(load)
+    say(f"rollout restart of 2 in {took:.0f} s: {load.since(began)}")
+    assert not old & new
+    assert share_lost(load, began) <= LOST
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900, func_only=True)
+def test_hardly_a_connection_fails_while_a_group_grows_and_shrinks(
+    cluster: Cluster, fleet: Object, served: Object, load: Load, management: Management, say: Say
+) -> None:
+    for replicas in (3, 1, 2):
+        began = time.time()
+        cluster.patch(fleet, {"spec": {"replicas": replicas}})
+        await_group(cluster, fleet, replicas, 300)
+        await_served(cluster, served)
+        say(f"scaled to {replicas} in {time.time() - began:.0f} s: {load.since(began)}")
+        await_devices(management, replicas)
+    go_on(load)
+    assert share_lost(load, 0) <= LOST
+
+
+def await_devices(management: Management, count: int) -> None:
+    """Wait until the tailnet has a device for each of the first *count* proxies, and no other."""
+    names = [f"fleet-{number}" for number in range(count)]
+    eventually(lambda: devices(management, "fleet-") == names, f"devices {names}")
+
+
+def uid(pod: Object) -> str:
+    return str(pod["metadata"]["uid"])
+
+
+def test_a_deleted_service_leaves_nothing_in_its_group(cluster: Cluster, fleet: Object, served: Object) -> None:
+    name = fleet["metadata"]["name"]
+    assert entries(cluster, name) == [entry_name(key_of(served))]
+    cluster.remove(served)
+    assert (entries(cluster, name), serving(cluster, served)) == ([], [])
+
+
+def test_a_deleted_group_leaves_no_device(cluster: Cluster, fleet: Object, management: Management) -> None:
+    await_devices(management, 2)
+    cluster.remove(fleet)
+    await_devices(management, 0)
