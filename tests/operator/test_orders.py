@@ -28,7 +28,8 @@ from tests.operator.contract.kinds import Kind, has_reason
 from tests.operator.contract.scene import Scene
 from tests.operator.groupsteps import GRACE
 from tests.support.manifests import credentials, dnsconfig, group_egress, proxy_group, tailnet
-from tests.support.operator import NAMESPACE, OtherTailnet, World, new_world, running_operator
+from tests.support.operator import NAMESPACE, World, new_world, running_operator
+from tests.support.othertailnet import OtherTailnet, other_tailnet
 
 MADE = (SERVICE, STATEFULSET, SECRET, CONFIGMAP, ENDPOINTSLICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
 SERVED = Kind(
@@ -70,7 +71,7 @@ MOST_UNUSUAL = tuple(f"{name}*" for name in reversed(USUAL))
 
 async def portrait(order: Sequence[str]) -> list[str]:
     """Return what comes of the events in this *order*; after one with a star, the operator does all that it can."""
-    async with new_world() as world, world.other_tailnet() as other, AsyncExitStack() as running:
+    async with new_world() as world, other_tailnet(world) as other, AsyncExitStack() as running:
         scenes = [Scene(world, kind) for kind in KINDS]
         happening = events(world, other, running)
         for name in order:

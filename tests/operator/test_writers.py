@@ -14,6 +14,7 @@ from tests.operator.contract import patient
 from tests.operator.groupsteps import Stage, Step, end, everything, ports, soon_empty
 from tests.support.manifests import backend, connector, credentials, exposed, ingress, proxy_class, proxy_group, tailnet
 from tests.support.operator import new_world
+from tests.support.othertailnet import other_tailnet
 
 WRITES = ("create", "replace", "replace_status", "patch", "delete")
 OTHERS: Sequence[Object] = (
@@ -87,7 +88,7 @@ def observing(write: Callable[..., Awaitable[Any]], found: dict[KubeClient, Writ
 
 async def much(found: dict[KubeClient, Writers]) -> Busy:
     """Let much happen, and delete all in the end; *found* is what the clients have written."""
-    async with new_world() as world, world.other_tailnet() as other:
+    async with new_world() as world, other_tailnet(world) as other:
         keys = {"client_id": other.control.client_id, "client_secret": other.control.client_secret}
         theirs = (credentials(**keys), tailnet(login_url=other.url), *OTHERS)
         stage = Stage(world)

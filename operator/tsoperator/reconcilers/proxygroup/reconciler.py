@@ -93,6 +93,7 @@ class ProxyGroupReconciler:
         if is_deleting(group):
             tailnet = self._proxies.home(tailnet, owner, children)
         proxy_class = self._proxies.proxy_class(desired.class_name(group, self._settings))
+        is_static = has_static_endpoints(proxy_class)
         return desired.Observed(
             children,
             named,
@@ -100,7 +101,8 @@ class ProxyGroupReconciler:
             self._cache.indexed(SERVICE, BY_SERVING_GROUP, name),
             proxy_class,
             self._proxies.tailnet(tailnet, owner, children),
-            *((self._node_ports(), self._cache.all(NODE)) if has_static_endpoints(proxy_class) else ()),
+            node_ports=self._node_ports() if is_static else (),
+            nodes=self._cache.all(NODE) if is_static else (),
             leaving_for=self._leaving_for(group),
         )
 
