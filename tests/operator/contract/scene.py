@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from clustersim.objects import RESOURCES
 from clustersim.objects import Resource as SimResource
 from clustersim.tailnet import Device
-from tsoperator.api.names import ANNOTATION_DIGEST
+from tsoperator.api.names import ANNOTATION_DIGEST, CONDITION_PROXYGROUP_READY
 from tsoperator.api.objects import EVENT, POD, PROXYGROUP, SECRET, Key, Object, Resource, key_of, uid
 
 from tests.operator.contract.kinds import Kind
@@ -44,8 +45,12 @@ class Scene:
         return self.kind.manifest
 
     async def prepare(self) -> None:
-        """Put in place what else must be there."""
+        """Put in place what else must be there; an operator has to run."""
         await self.apply(*self.kind.beside)
+        for group in self.kind.beside:
+            if group["kind"] == PROXYGROUP.kind:
+                condition = partial(self.world.reason, group, CONDITION_PROXYGROUP_READY)
+                await self.world.becomes(condition, CONDITION_PROXYGROUP_READY)
         await self.world.settled()
         self.keys_before = len(self.world.control.keys)
 

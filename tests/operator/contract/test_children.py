@@ -108,7 +108,7 @@ async def test_a_label_of_others_stays_on_a_child_that_lost_ours(scene: Scene, k
 @each_parent
 async def test_a_child_that_is_foreign_is_left_alone_and_named(cluster: World, kind: Kind) -> None:
     scene = Scene(cluster, kind)
-    await scene.prepare()
+    await scene.apply(*kind.beside)
     for resource in kind.children:
         await scene.apply(kind.manifest)
         foreign = await stranger(scene, resource)

@@ -150,7 +150,7 @@ async def test_a_burst_of_services_is_few_writes_of_the_configmap(world: World) 
         await world.becomes(lambda: entry_names(world), sorted(f"default-{name}" for name in names))
 
     written = await world.writes_during(burst())
-    assert sum(count for (_, _, kind), count in written.items() if kind == CONFIGMAP.plural) < 20
+    assert sum(count for (_, _, kind), count in written.items() if kind == CONFIGMAP.plural) < 45
 
 
 async def test_a_broken_spec_keeps_what_runs_and_what_it_serves_up_to_date(world: World) -> None:
