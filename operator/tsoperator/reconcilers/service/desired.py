@@ -204,7 +204,7 @@ def _grouped(service: Object, observed: Observed, settings: Settings) -> Plan:
     """Return what a *service* needs that a ProxyGroup serves; its own proxy goes when clients no longer need it."""
     made = grouped.plan(service, owner(key_of(service)), observed.places, settings)
     own = observed.places.own
-    if own is None or observed.places.ages.get(own.name, 0.0) < settings.move_grace:
+    if own is None or not observed.places.is_abandoned(own.name, settings):
         return made
     step = plan_removal(owner(key_of(service)), observed.children)
     return replace(

@@ -75,8 +75,9 @@ def plan(service: Object, owner: Owner, places: Places, settings: Settings) -> P
     wanted = cluster_ip_service(*place, target(service), places.ports, wanted_ports(service))
     new, old = places.new_and_old(name)
     here = egress.pointed_at(service, settings)
-    there = [each for each in places.services if key_of(each).name != name and not places.is_abandoned(each, settings)]
-    slices = slices_of(places, [*([_as(live, wanted)] if live else []), *there], settings)
+    others = [each for each in places.services if key_of(each).name != name]
+    there = [each for each in others if not places.is_abandoned(key_of(each).name, settings)]
+    slices = slices_of(places, [*([_updated(live, wanted)] if live else []), *there], settings)
     made = Plan(
         hold=FINALIZER,
         steps=[Child(wanted), *map(Child, slices), *removal(places, [name, *(key_of(each).name for each in there)])],
@@ -112,7 +113,7 @@ def without_conditions(conditions: Sequence[Object]) -> list[Object]:
     return [each for each in conditions if each["type"] not in CONDITIONS]
 
 
-def _as(live: Object, wanted: Object) -> Object:
+def _updated(live: Object, wanted: Object) -> Object:
     """Return the *live* ClusterIP Service with the ports and annotations that it is *wanted* to have."""
     metadata = {**live["metadata"], "annotations": wanted["metadata"]["annotations"]}
     return {**live, "metadata": metadata, "spec": {**live["spec"], "ports": wanted["spec"]["ports"]}}

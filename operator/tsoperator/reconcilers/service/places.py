@@ -64,9 +64,9 @@ class Places:
         new = next((each for each in found if each.name == current), Place(current, serves=False))
         return new, [each for each in found if each.name != current]
 
-    def is_abandoned(self, service: Object, settings: Settings) -> bool:
-        """Tell whether the old ClusterIP *service* has been unused for so long that no client has its address."""
-        return self.ages.get(key_of(service).name, 0.0) >= settings.move_grace
+    def is_abandoned(self, name: str, settings: Settings) -> bool:
+        """Tell whether the old place called *name* has been unused for so long that no client has its address."""
+        return name in self.ages and self.ages[name] >= settings.move_grace
 
 
 NOWHERE = Places()
@@ -81,7 +81,7 @@ def abandoned(service: Object, current: str, places: Places, settings: Settings)
 
 def moved_out(service: Object, current: str, made: Plan, places: Places, settings: Settings) -> Plan:
     """Return *made*, the plan for the proxy called *current*, with what becomes of the places at ProxyGroups."""
-    kept = [each for each in places.services if not places.is_abandoned(each, settings)]
+    kept = [each for each in places.services if not places.is_abandoned(key_of(each).name, settings)]
     gone = removal(places, [key_of(each).name for each in kept])
     new, old = places.new_and_old(current)
     left = grace_left(egress.pointed_at(service, settings), new, old, places, settings)
@@ -132,7 +132,10 @@ def serving_of(service: Object, places: Places, settings: Settings) -> dict[int,
 
 
 def grace_left(here: str, new: Place, old: Sequence[Place], places: Places, settings: Settings) -> float | None:
-    """Return in how many seconds the first of the *old* places may go; None if none may, or all that may are going."""
+    """Return in how many seconds the next of the *old* places may go.
+
+    Return None while the Service needs them, and when the last one is going.
+    """
     if not is_over(here, new, old):
         return None
     return earliest(*(left for each in old if (left := settings.move_grace - places.ages.get(each.name, 0.0)) > 0))

@@ -100,7 +100,7 @@ class ServiceReconciler:
         return replace(observed, reverts=reverts, places=replace(observed.places, reverts=reverts))
 
     def _places(self, service: Object, owner: Owner, mode: Mode, children: Children) -> Places:
-        """Return what *service* has at ProxyGroups; without anything there, a proxy of its own is no place either."""
+        """Return what *service* has at ProxyGroups. Its own proxy is a place too, while it moves between both."""
         found = self._view.of(service, owner)
         if mode is not Mode.GROUP and not found.services:
             self._timers.ages(owner.key, (), self._clock())

@@ -86,7 +86,7 @@ class PlacesView:
         return Place(name, device is not None and bool(device.id) and any(ready_addresses(slices)))
 
     def forget(self, service: Key) -> None:
-        """Forget what is remembered for *service*, which is gone."""
+        """Forget what is remembered for *service*, which needs no ports of a ProxyGroup any more."""
         self._reservations.free(service)
         self._starved.pop(service, None)
 

@@ -3,7 +3,7 @@
 import json
 from base64 import b64encode
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, EGRESS_SERVICES
@@ -28,12 +28,13 @@ ENTRY = Entry(TARGET.fqdn, "", frozenset())
 
 @dataclass
 class Watched:
-    """A group, and the changes that a cache shows of it."""
+    """A group, and the changes that a cache shows of it; *shown* are the objects as it showed them last."""
 
     world: World
     cache: Cache
     changes: GroupChanges
     group: PlayedGroup
+    shown: dict[tuple[Resource, Key], Object] = field(default_factory=dict)
 
     async def concerned(self, resource: Resource, name: str) -> set[Key]:
         """Return the Services that the change of one object concerns, once the cache shows it."""
@@ -44,7 +45,6 @@ class Watched:
             held = self.cache.get(resource, key)
             return version(live) == version(held)
 
-        before = self.cache.get(resource, key)
         await self.world.eventually(caught_up)
         mapper = {
             SECRET: self.changes.of_secret,
@@ -52,7 +52,9 @@ class Watched:
             PROXYGROUP: self.changes.of_group,
             CONFIGMAP: self.changes.of_configmap,
         }[resource]
-        found = [obj for obj in (before, self.cache.get(resource, key)) if obj is not None]
+        before, now = self.shown.pop((resource, key), None), self.cache.get(resource, key)
+        found = [obj for obj in (before, now) if obj is not None]
+        self.shown |= {(resource, key): now} if now else {}
         return {service for obj in found for service in mapper(obj)}
 
 

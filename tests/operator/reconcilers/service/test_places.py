@@ -29,6 +29,7 @@ from tests.support.objects import (
 )
 
 SETTINGS = settings(move_grace=10.0)
+STANDALONE = {"tailscale.com/tailnet-fqdn": "db.tail1234.ts.net"}
 OLD_GROUP = group()
 NEW_PLACE, OLD_PLACE, THIRD_PLACE = place("ts-db-new"), place("ts-db-old", "old"), place("ts-db-third", "third")
 OWN = Place("ts-db-own", serves=True)
@@ -120,6 +121,14 @@ def test_old_places_are_abandoned_once_the_new_one_serves_and_is_led_to(
     assert abandoned(pointed_at(here), "ts-db-new", places, SETTINGS) == left
 
 
+@pytest.mark.parametrize("service", [user_service(), egress_service(STANDALONE)], ids=["at a group", "on its own"])
+def test_without_a_grace_period_an_old_place_stays_until_clients_are_led_elsewhere(service: Object) -> None:
+    places = moving([OLD_PLACE], [OLD_UP], {}, own=replace(OWN, serves=False))
+    at_once = settings(move_grace=0.0)
+    observed = Observed(OWNED, places=places)
+    assert gone(desired.plan(service, desired.wanted(service, observed, at_once), observed, at_once)) == []
+
+
 OWNED = Children(
     services=[headless(OWNER, "db-uid", "ts-db-own")],
     secrets=[slim_secret("ts-db-own-0", {"device_id": "n1"}, OWNER.labels)],
@@ -131,9 +140,6 @@ def test_its_own_proxy_goes_when_the_group_has_served_for_a_while(age: float, le
     places = moving([NEW_PLACE], [NEW_UP], {"ts-db-own": age}, own=OWN)
     plan = planned(pointed_at("ts-db-new"), places, OWNED)
     assert (gone(plan), plan.release, bool(plan.way_out)) == (left, "", bool(left))
-
-
-STANDALONE = {"tailscale.com/tailnet-fqdn": "db.tail1234.ts.net"}
 
 
 @pytest.mark.parametrize(
