@@ -34,6 +34,8 @@ from tests.support.operator import NAMESPACE, World, running_operator
 
 GRACE = 0.05
 """Seconds for which an old place stays."""
+REST = 30.0
+"""Seconds of virtual time in which `GRACE`, and whatever else is waited for, is over by any clock."""
 GROUPS = {name: proxy_group(name, replicas=1) for name in ("blue", "green")}
 SERVICES = {name: group_egress(name, "blue", f"{name}.{DOMAIN}") for name in ("db", "mail")}
 MANIFESTS = {**GROUPS, **SERVICES, "dns": dnsconfig()}
@@ -120,11 +122,20 @@ class Stage:
         await self.world.annotate(MANIFESTS[step.whom], leading(step.how))
 
     async def lose(self, step: Step) -> None:
-        """Delete the children of one kind. Nothing but its Secret tells what the device of a proxy is."""
+        """Delete the children of one kind.
+
+        Nothing but its Secret tells what the device of a proxy is, and the operator, as long as it runs. So Secrets
+        are deleted while it runs and looks.
+        """
+        if (are_secrets := step.whom == SECRET.kind) and not self.runs:
+            return
+        if are_secrets:
+            await self.world.settled()
         for each in (await self.world.api.list(KINDS[step.whom], NAMESPACE, _MANAGED)).items:
             await self.world.delete(each)
-        if step.whom == SECRET.kind:
+        if are_secrets:
             self.lost.update(self.world.control.devices)
+            await self.world.settled()
 
     async def forget(self, _: Step) -> None:
         """Remove the device that joined last, once: after the second time, a proxy waits 30 s for another auth key."""
@@ -238,7 +249,7 @@ async def wrong(stage: Stage, wish: Wish) -> list[str]:
             found += [f"{name}: {each}" async for each in _wrong_service(world, service, wish.services[name])]
         else:
             found += [*await world.leftovers(service), *([] if await world.gone(service) else [f"{name} is there"])]
-    devices = {each.id for each in world.control.devices.values()} - stage.lost
+    devices = {*world.control.devices} - stage.lost
     count = sum(wish.replicas.values()) + [*wish.services.values()].count("")
     return found + ([f"{len(devices)} devices, not {count}"] if len(devices) > count else [])
 
@@ -254,6 +265,10 @@ async def _wrong_group(world: World, name: str, wish: Wish) -> AsyncIterator[str
         yield f"the entries are {there}"
     if (reason := await world.reason(group, "ProxyGroupReady")) != "ProxyGroupReady":
         yield reason or "no condition"
+    live = await world.look(group)
+    seen = [each.get("observedGeneration") for each in (live.get("status") or {}).get("conditions") or ()]
+    if live["metadata"]["generation"] not in seen:
+        yield f"generation {seen} was seen"
 
 
 async def _wrong_service(world: World, service: Object, group: str) -> AsyncIterator[str]:

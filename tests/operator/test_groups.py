@@ -1,11 +1,13 @@
 """Whatever happens to ProxyGroups and their Services, it ends as the user wishes, and leaves nothing behind."""
 
+import asyncio
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.operator.contract import patient
-from tests.operator.groupsteps import Stage, Step, Wish, end, everything, grant, soon_empty, steps, wishes, wrong
+from tests.operator.groupsteps import REST, Stage, Step, Wish, end, everything, grant, soon_empty, steps, wishes, wrong
 from tests.support.operator import new_world
 
 
@@ -22,6 +24,7 @@ async def play(taken: list[Step], wish: Wish) -> None:
             await stage.start()
             await grant(world, wish)
             await soon_empty(lambda: wrong(stage, wish))
+            await asyncio.sleep(REST)
             assert not await world.writes_when_left_alone()
             await stage.stop()
             assert not await world.writes_during(world.restart())
@@ -32,8 +35,8 @@ async def play(taken: list[Step], wish: Wish) -> None:
 
 async def left(stage: Stage, before: set[str]) -> list[str]:
     """Return what was not there *before*, and the devices."""
-    devices = [each for each in stage.world.control.devices.values() if each.id not in stage.lost]
-    return [*(everything(stage.world) - before), *(each.name for each in devices)]
+    devices = {id_: each.name for id_, each in stage.world.control.devices.items() if id_ not in stage.lost}
+    return [*(everything(stage.world) - before), *devices.values()]
 
 
 @settings(max_examples=3)

@@ -11,7 +11,7 @@ from tsoperator.api.objects import Key, Object, Resource, key_of
 from tsoperator.kube.client import KubeClient
 
 from tests.operator.contract import patient
-from tests.operator.groupsteps import Stage, Step, end, everything, ports, soon_empty
+from tests.operator.groupsteps import REST, Stage, Step, end, everything, ports, soon_empty
 from tests.support.manifests import backend, connector, credentials, exposed, ingress, proxy_class, proxy_group, tailnet
 from tests.support.operator import new_world
 from tests.support.othertailnet import other_tailnet
@@ -48,8 +48,6 @@ HAPPENING: Sequence[Step] = (
     Step("make", "blue"),
     Step("move", "db", "lab"),
 )
-
-_GRACE_AND_MORE = 30.0  # s of virtual time, in which `GRACE` is over by any clock
 
 Writers = dict[str, set[str]]
 
@@ -99,7 +97,7 @@ async def much(found: dict[KubeClient, Writers]) -> Busy:
             await world.apply(*theirs)
             for step in HAPPENING:
                 await stage.take(step)
-            await asyncio.sleep(_GRACE_AND_MORE)
+            await asyncio.sleep(REST)
             alone = await world.writes_when_left_alone()
             await stage.stop()
             again = await world.writes_during(world.restart())
