@@ -145,20 +145,21 @@ class PlayedGroup:
         found = {entry_name(served_service(each)): entry_of(each, "cluster.local") for each in places}
         return {name: entry for name, entry in found.items() if entry}
 
-    async def configure(self) -> None:
-        """Write the entries into the ConfigMap."""
+    async def configure(self, entries: dict[str, Entry] | None = None) -> None:
+        """Write *entries* into the ConfigMap, or those that it should have."""
+        found = await self.entries() if entries is None else entries
         configmap = self._child(CONFIGMAP.kind, config_name(self.name))
-        await self.world.change(configmap, {"binaryData": {EGRESS_SERVICES: render_entries(await self.entries())}})
+        await self.world.change(configmap, {"binaryData": {EGRESS_SERVICES: render_entries(found)}})
 
-    async def report(self, *ordinals: int) -> None:
-        """Let proxies, all if none is named, report that they serve all entries."""
-        entries = (await self.entries()).items()
+    async def report(self, *ordinals: int, entries: dict[str, Entry] | None = None) -> None:
+        """Let proxies, all if none is named, report that they serve *entries*, or those that there should be."""
+        chosen = await self.entries() if entries is None else entries
         services = {
             name: {
                 "ports": [{"protocol": a, "matchPort": b, "targetPort": c} for a, b, c in sorted(entry.ports)],
                 "tailnetTarget": {"ip": entry.ip, "fqdn": entry.fqdn},
             }
-            for name, entry in entries
+            for name, entry in chosen.items()
         }
         for ordinal in ordinals or range(self.replicas):
             found = {("podIPv6" if ":" in ip else "podIPv4"): ip for ip in await self.addresses(ordinal)}
@@ -172,8 +173,8 @@ class PlayedGroup:
         with self.world.store.subscribe() as changes:
             while True:
                 if (entries := await self.entries()) != told:
-                    await self.configure()
-                    await self.report()
+                    await self.configure(entries)
+                    await self.report(entries=entries)
                     told = entries
                 await changes.batch()
 
