@@ -214,4 +214,7 @@ def _labelled_owner(child: Object) -> Owner | None:
     name = found.get(LABEL_PARENT_NAME)
     if found.get(LABEL_MANAGED) != MANAGED or not name:
         return None
-    return Owner(found.get(LABEL_PARENT_TYPE, ""), Key(found.get(LABEL_PARENT_NAMESPACE, ""), name))
+    type_ = found.get(LABEL_PARENT_TYPE, "")
+    # A ProxyGroup has no namespace, so its children don't have the label, whatever somebody may have put there.
+    namespace = "" if type_ == PARENT_PROXYGROUP else found.get(LABEL_PARENT_NAMESPACE, "")
+    return Owner(type_, Key(namespace, name))

@@ -92,6 +92,8 @@ class Kind:
     bad: Mapping[str, Bad] = field(default_factory=dict)
     is_collected: bool = False
     """Whether Kubernetes deletes its Secrets with it, so that nothing tells of its devices if it goes at once."""
+    keeps_others_labels: bool = False
+    """Whether a child that is labelled as another object's keeps such a label, or is made anew."""
     failed: str = ""
     """The reason that is given when a server refuses a write; empty where there is nothing to write but the status."""
     making: frozenset[str] = frozenset()
@@ -396,6 +398,7 @@ KINDS: Sequence[Kind] = [
             ),
         },
         is_collected=True,
+        keeps_others_labels=True,
         failed="ProxyGroupCreationFailed",
         making=_GROUP_MADE,
         ending=frozenset({"update proxygroups", "delete statefulsets", "delete secrets", "delete services"}),
@@ -417,6 +420,7 @@ KINDS: Sequence[Kind] = [
             "zone": Bad(annotated(tailnet_fqdn="db.example.org"), "EgressSvcInvalid", "ts.net", "INVALIDSERVICE"),
             "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "EgressSvcInvalid", "only one of", "INVALIDSERVICE"),
         },
+        keeps_others_labels=True,
         failed="ProxyFailed",
         making=frozenset(
             {

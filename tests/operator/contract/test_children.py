@@ -1,5 +1,7 @@
 """Children that somebody deletes, edits or relabels are put right, and what is another's stays, in any World."""
 
+from collections.abc import Iterator
+
 import pytest
 from tsoperator.api.objects import (
     CONFIGMAP,
@@ -18,7 +20,7 @@ from tsoperator.api.objects import (
     uid,
 )
 
-from tests.operator.contract.kinds import Kind, each_parent
+from tests.operator.contract.kinds import KINDS, Kind, each_parent, marks
 from tests.operator.contract.scene import Scene
 from tests.support.operator import NAMESPACE, World, running_operator
 
@@ -70,17 +72,20 @@ LABELS: dict[str, dict[str, str | None]] = {
     "of another namespace": {"tailscale.com/parent-resource-ns": "other"},
     "not managed": {"tailscale.com/managed": None},
 }
-each_change = pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(change, id=name, marks=[pytest.mark.thorough] * (number > 0))
-        for number, (name, change) in enumerate({"none": None, **LABELS}.items())
-    ],
-)
 
 
-@each_parent
-@each_change
+def relabelled() -> Iterator[object]:
+    """Yield each kind with changes of the labels of its children."""
+    changes: dict[str, dict[str, str | None] | None] = {"none": None, **LABELS}
+    for kind in (each for each in KINDS if each.children):
+        for number, (name, change) in enumerate(changes.items()):
+            is_anothers = any((change or {}).values())
+            if not (kind.keeps_others_labels and is_anothers):
+                lane = [*marks(kind), *[pytest.mark.thorough] * (number > 0)]
+                yield pytest.param(kind, change, id=f"{name}-{kind}", marks=lane)
+
+
+@pytest.mark.parametrize(("kind", "change"), list(relabelled()))
 async def test_a_child_that_lost_its_labels_is_found_again(
     scene: Scene, kind: Kind, change: dict[str, str | None] | None
 ) -> None:

@@ -53,6 +53,7 @@ def test_an_owners_labels_are_those_of_the_go_operator() -> None:
         Case(LABELS, OWNER),
         Case({**LABELS, "app": "x"}, OWNER),
         Case({**LABELS, "tailscale.com/parent-resource-ns": ""}, Owner("svc", Key("", "db"))),
+        Case({**LABELS, "tailscale.com/parent-resource-type": "proxygroup"}, Owner("proxygroup", Key("", "db"))),
         Case({**LABELS, "tailscale.com/managed": "True"}, None),
         Case({name: value for name, value in LABELS.items() if name != "tailscale.com/managed"}, None),
         Case({**LABELS, "tailscale.com/parent-resource": ""}, None),
