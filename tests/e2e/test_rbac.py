@@ -24,6 +24,7 @@ UNUSED = {
     Permission("ClusterRole tailscale-operator", "update", "dnsconfigs.tailscale.com/finalizers"): ENFORCED,
     Permission("ClusterRole tailscale-operator", "update", "proxygroups.tailscale.com/finalizers"): ENFORCED,
     Permission(OPERATOR_ROLE, "update", "services/finalizers"): ENFORCED,
+    Permission(OPERATOR_ROLE, "get", "endpointslices.discovery.k8s.io"): "it reads one that is in the way of a new one",
     Permission(OPERATOR_ROLE, "update", "secrets"): "it grants this to the proxies of ProxyGroups, and patches itself",
     **{
         Permission(OPERATOR_ROLE, "delete", resource): f"{ENFORCED} (of who puts an owner reference back)"
