@@ -78,9 +78,10 @@ _GATHER = EnqueueTimes(
         ProxyGroupReconciler.name: Gathering(0.05, 0.5),
     }
 )
-"""For how many seconds changes of names, of what egress Pods wait for, and of what a ProxyGroup serves are gathered, so
-that a burst of changes is reconciled once. A long burst of changes of a ProxyGroup is reconciled every half a second:
-each time, its ConfigMap is written as a whole."""
+"""For how many seconds each of these reconcilers gathers changes, so that it reconciles a burst of changes once.
+
+A ProxyGroup is reconciled at least every half a second in a long burst. Each time its ConfigMap is written as a whole.
+"""
 
 
 async def run(settings: Settings) -> None:

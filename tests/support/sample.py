@@ -16,10 +16,11 @@ def share_of(text: str) -> int:
 def sampled(items: Iterable[pytest.Item], commit: str) -> list[pytest.Item]:
     """Return *items* without those marked `full` that aren't in the share that *commit* chooses.
 
-    Of those marked `release` that is one module, since each of these is one story.
+    Of those marked `release` that is one module, since each of these is one story. One that is `thorough`, too, is left
+    to a run of all tests.
     """
     everything = list(items)
-    releases = sorted({item.path for item in everything if _has("release", item)})
+    releases = sorted({item.path for item in everything if _has("release", item) and not _has("thorough", item)})
     release = releases[share_of(commit) % len(releases)] if releases else None
 
     def chosen(item: pytest.Item) -> bool:

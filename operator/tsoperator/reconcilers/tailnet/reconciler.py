@@ -151,8 +151,8 @@ class TailnetReconciler:
         found = self._credentials(given)
         client = self._factory.connect(basis.url, found, f"Secret {key}")
         shown = await probe(client)
-        is_other = desired.was_good(obj) and self._proved.get(key_of(obj).name) != basis
-        ours = dict(self._devices(key_of(obj).name, basis.url)) if is_other else {}
+        may_be_others = desired.was_good(obj) and self._proved.get(key_of(obj).name) != basis
+        ours = dict(self._devices(key_of(obj).name, basis.url)) if may_be_others else {}
         return self._remembered(basis, desired.verdict(shown, ours), client, found)
 
     def _remembered(

@@ -7,7 +7,18 @@ from typing import Any, NamedTuple
 import pytest
 from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import CONFIGMAP, POD, SECRET, SERVICE, SERVICEACCOUNT, STATEFULSET, Key, Object, key_of
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    POD,
+    SECRET,
+    SERVICE,
+    SERVICEACCOUNT,
+    SERVICEMONITOR,
+    STATEFULSET,
+    Key,
+    Object,
+    key_of,
+)
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.egressgroup import Entry, render_entries, slim_configmap
@@ -385,10 +396,13 @@ def statefulset(replicas: int, *, pods: int | None = None, updated: int | None =
     return stored({**made, "status": {**counts, "observedGeneration": 2}}, generation=2)
 
 
+LAB = TailnetView("lab")
+
+
 def shrunk(pods: int, live: Object) -> Plan:
-    """The plan for a group of one replica that had three, of which *pods* are left."""
+    """The plan for a group of one replica that had three, of which *pods* are left, in another tailnet."""
     children = replace(running(0, 1, 2, statefulset=live), pods=running(*range(pods)).pods)
-    return plan_of(live_group({"replicas": 1}), Observed(children))
+    return plan_of(live_group({"replicas": 1, "tailnet": "lab"}), Observed(children, tailnet=LAB))
 
 
 HELD = {
@@ -409,8 +423,8 @@ def test_the_device_of_a_surplus_replica_goes_before_its_secrets() -> None:
     made = shrunk(1, statefulset(1))
     found = joined(1) + joined(2)
     assert made.steps[-6:] == [
-        DeleteDevice("", OWNER, "nodeid-1"),
-        DeleteDevice("", OWNER, "nodeid-2"),
+        DeleteDevice("lab", OWNER, "nodeid-1"),
+        DeleteDevice("lab", OWNER, "nodeid-2"),
         *(Deletion(SECRET, each, unchanged=True) for each in found),
     ]
     assert made.requeue_after is None
@@ -436,6 +450,18 @@ def test_a_service_monitor_goes_with_the_metrics() -> None:
     assert deletions_of(made) == []
     assert child(made, "Service")["metadata"]["ownerReferences"] == OWNED["ownerReferences"]
     assert child(made, "Service")["spec"]["selector"] == OWNER.labels
+
+
+def test_a_service_monitor_does_not_tell_the_family_of_addresses() -> None:
+    monitor = obj(SERVICEMONITOR, Key("tailscale", "foo-metrics"), {"spec": {}})
+    measured = live_proxy_class(spec={"metrics": {"enable": True}}, ready=True)
+    made = plan_of(CLASSY, of_class(Children(metrics=[monitor]), measured))
+    assert not [each for each in children_of(made) if each["kind"] == "StatefulSet"]
+
+
+def test_a_label_of_a_group_names_no_class() -> None:
+    labelled = live_group({"proxyClass": "prod"}, labels={"tailscale.com/proxy-class": "other"})
+    assert ready(plan_of(labelled, of_class(Children(), live_proxy_class()))) == UNREADY
 
 
 LEAVING = deleting(held(live_group()))
@@ -489,10 +515,10 @@ def test_a_group_that_leaves_has_its_proxies_forward_nothing_before_they_stop(ca
 
 
 def test_the_devices_of_a_group_that_leaves_go_before_the_rest() -> None:
-    made = plan_of(LEAVING, Observed(replace(running(0, 1), pods=[])))
+    made = plan_of(LEAVING, Observed(replace(running(0, 1), pods=[]), tailnet=LAB))
     assert made.steps == [
-        DeleteDevice("", OWNER, "nodeid-0"),
-        DeleteDevice("", OWNER, "nodeid-1"),
+        DeleteDevice("lab", OWNER, "nodeid-0"),
+        DeleteDevice("lab", OWNER, "nodeid-1"),
         *(Deletion(SECRET, each, unchanged=True) for each in running(0, 1).secrets),
     ]
     assert made.release == FINALIZER
