@@ -81,7 +81,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _is_loop_test(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and "cluster" in item.fixturenames
+    """Tell whether *item* runs the operator in its own process; the `cluster` of tests/e2e is another."""
+    return isinstance(item, pytest.Function) and "cluster" in item.fixturenames and "e2e" not in item.path.parts
 
 
 @pytest.fixture(scope="session")
