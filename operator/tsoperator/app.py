@@ -145,7 +145,7 @@ async def run(settings: Settings) -> None:
 
 
 class Parts(NamedTuple):
-    """What the reconcilers work with."""
+    """The clients, caches and other objects that the reconcilers share."""
 
     client: KubeClient
     cache: Cache

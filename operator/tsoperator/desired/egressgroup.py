@@ -78,7 +78,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ProxyReport:
-    """What one proxy says that it forwards: the addresses of its Pod, and the entries in effect by name."""
+    """The report of one proxy: the addresses of its Pod, and the entries that it has put into effect, by name."""
 
     ip4: str = ""
     ip6: str = ""
@@ -217,8 +217,7 @@ def read_report(text: str) -> ProxyReport | None:
     services = found.get("services")
     if not found or not isinstance(services, dict | None):
         return None
-    entries = {name: entry for name, given in (services or {}).items() if (entry := _entry(given)) is not None}
-    return ProxyReport(str(found.get("podIPv4") or ""), str(found.get("podIPv6") or ""), entries)
+    return ProxyReport(str(found.get("podIPv4") or ""), str(found.get("podIPv6") or ""), _readable(services or {}))
 
 
 def _spec(group: Object) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from tsoperator.settings import Settings
 
 CONFIGS: Final = "/etc/tsconfig"
 CONFIG_VOLUME: Final = "tailscaledconfig-"
-"""What the name of the volume with a replica's config begins with; its ordinal follows."""
+"""The prefix of the name of the volume with a replica's config; the ordinal follows."""
 RESOURCES: Final[Object] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
 PRIVILEGED: Final[Object] = {"privileged": True}
 _SERVE_CONFIGS: Final = "/etc/tailscaled"

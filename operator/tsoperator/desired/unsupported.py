@@ -1,4 +1,4 @@
-"""What is said on an object that this version does nothing for."""
+"""The condition of an object that this version of the operator does not support."""
 
 from typing import Final
 

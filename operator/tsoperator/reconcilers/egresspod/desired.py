@@ -34,7 +34,7 @@ _OLD_PROXY: Final = (200, 404)  # how proxies answer that don't say which Pod th
 
 
 class Answer(StrEnum):
-    """What came of one request to the health check of a Service."""
+    """The result of one request to the health check of a Service."""
 
     OWN = "own"
     OTHER = "other"
@@ -71,7 +71,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What has to be so before the gate of the Pod with the UID *pod* opens.
+    """The conditions under which the operator opens the gate of the Pod with the UID *pod*.
 
     Each of *checks* has to pass; one attempt makes up to *requests*. The Services *unserved* can't lead to the Pod yet,
     because it isn't among their endpoints.
