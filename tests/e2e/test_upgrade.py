@@ -61,6 +61,7 @@ def go(users: Users, nameserver: str, acme_root: Path, tmp_path_factory: pytest.
     go_operator.take_over(bed, tmp_path_factory.mktemp("charts"))
     users.add("go")
     users.check(acme_root)
+    eventually(lambda: nameserver_runs(users.cluster, go_operator.NAMESERVER_IMAGE), "the Go nameserver alone")
     eventually(lambda: dig(bed, nameserver, NAME).data, f"an address of {NAME}")
     return users.inventory()
 
