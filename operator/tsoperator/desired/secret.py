@@ -299,8 +299,11 @@ def encoded(files: Mapping[str, str]) -> dict[str, str]:
 
 def _text(data: Mapping[str, str], name: str) -> str:
     """Return the value of *name* decoded; empty if it isn't there or can't be read."""
+    value = data.get(name)
+    if not value:
+        return ""
     with contextlib.suppress(binascii.Error, UnicodeDecodeError):
-        return base64.b64decode(data.get(name, "")).decode()
+        return base64.b64decode(value).decode()
     return ""
 
 
