@@ -121,11 +121,16 @@ Step = Child | Creation | Patch | Deletion | Errand
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An Event to write on the object."""
+    """An Event to write on the object.
+
+    An Event that repeats itself is written again from time to time, so that it stays visible. One that is told *once*
+    is not.
+    """
 
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

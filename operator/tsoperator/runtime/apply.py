@@ -139,7 +139,7 @@ class Applier:
 
     async def _tell(self, parent: Object, notes: Iterable[Note]) -> None:
         for note in notes:
-            await self._events.event(parent, note.type, note.reason, note.message)
+            await self._events.event(parent, note.type, note.reason, note.message, once=note.once)
 
     async def _write(self, desired: Object) -> None:
         live = self._cache.get(resource_of(desired), key_of(desired))
