@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from tsoperator.cli.findings import Finding, failed, ok
-from tsoperator.cli.replicas import OUR_PODS, Replica, check_replicas, parse_metrics
+from tsoperator.cli.replicas import OUR_PODS, Replica, check_replicas, not_ready, parse_metrics
 from tsoperator.settings import cluster_domain
 
 _ANSWER: Final = 2.0  # s that one answer may take
@@ -117,12 +117,6 @@ def _replica(installation: Installation, at: Endpoint) -> Replica:
         return Replica(str(at), wrong, "see that port 9002 is the operator's" if wrong else "", samples)
     cure = f"its log says more: `{kubectl} logs -l {OUR_PODS}`"
     return Replica(str(at), not_ready(status, said), cure, samples)
-
-
-def not_ready(status: int, said: str) -> str:
-    """Return what a readiness probe says is wrong, from the *status* of its answer and what it *said*."""
-    why = [line.removeprefix("[-] ") for line in said.splitlines() if line.startswith("[-] ")]
-    return f"not ready: {', '.join(why) or f'HTTP {status}'}"
 
 
 def _get(at: Endpoint, path: str) -> tuple[int, str]:

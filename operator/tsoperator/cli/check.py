@@ -5,6 +5,7 @@ the nameserver. A person runs it with a kubeconfig.
 """
 
 import argparse
+import asyncio
 import os
 import sys
 import time
@@ -12,40 +13,63 @@ from collections.abc import Callable
 from typing import Final
 
 from tsoperator.cli.asking import Endpoint, Installation, ask, endpoint, in_cluster
+from tsoperator.cli.cluster.look import look
 from tsoperator.cli.findings import HEALTHY, Finding, as_json, as_text, exit_code
 from tsoperator.settings import resolv_conf
 
 _PAUSE: Final = 1.0  # s between two rounds of checks
-_EPILOG: Final = "exit status: 0 all is well, 1 something isn't, 2 it could not be looked at"
+_TEXT: Final = """\
+See whether an installed operator works, and what to do if it doesn't. With a kubeconfig this looks at the operator, its
+kinds and rights, webhooks, Pod security, the cluster's DNS, each proxy and its device. It changes nothing.
+"""
+_EPILOG: Final = "exit status: 0 all is well, 1 something isn't, 2 something could not be looked at"
 
 
 def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to the command line."""
-    text = "see whether an installed operator works, and what to do if it doesn't: what `helm test` does"
-    parser = commands.add_parser("check", help=text, description=text, epilog=_EPILOG)
+    parser = commands.add_parser(
+        "check",
+        help="see whether an installed operator works, and what to do if it doesn't",
+        description=_TEXT,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--namespace", default="tailscale", help="the operator's namespace (default tailscale)")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.add_argument(
+        "--seconds", type=float, help="look again until all is well, or for so long (default 0; 60 with --operator)"
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        default="",
+        metavar="FILE",
+        help="how to reach the cluster (default KUBECONFIG, or ~/.kube/config)",
+    )
+    asked = parser.add_argument_group("without rights in the cluster, as `helm test` does")
+    asked.add_argument(
         "--operator",
-        required=True,
         type=endpoint,
         metavar="HOST:PORT",
-        help="the operator's probes; HOST may be a Service of that namespace",
+        help="ask the operator's probes and metrics there; HOST may be a Service of the namespace",
     )
-    parser.add_argument("--zone", default="ts.net", help="a zone that the nameserver must serve (default ts.net)")
-    parser.add_argument(
+    asked.add_argument("--zone", default="ts.net", help="a zone that the nameserver must serve (default ts.net)")
+    asked.add_argument(
         "--nameserver",
         type=endpoint,
         metavar="ADDRESS:PORT",
         help="the nameserver (default: that of NAMESERVER_SERVICE_HOST, which a cluster sets where it has one)",
     )
-    parser.add_argument("--seconds", type=float, default=60, help="how long to look until all is well (default 60)")
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
 def run_check(arguments: argparse.Namespace) -> int:
     """Check, print the findings, and return the exit code."""
-    installation = _installation(arguments)
-    findings = repeat(lambda: ask(installation), arguments.seconds)
+    if arguments.operator:
+        installation = _installation(arguments)
+        seconds = 60.0 if arguments.seconds is None else arguments.seconds
+        findings = repeat(lambda: ask(installation), seconds)
+    else:
+        kubeconfig = arguments.kubeconfig or os.environ.get("KUBECONFIG", "")
+        findings = repeat(lambda: asyncio.run(look(kubeconfig, arguments.namespace, _say)), arguments.seconds or 0)
     sys.stdout.write(f"{as_json(findings) if arguments.json else as_text(findings)}\n")
     return exit_code(findings)
 
@@ -70,3 +94,9 @@ def _installation(arguments: argparse.Namespace) -> Installation:
     if nameserver is None and (host := os.environ.get("NAMESERVER_SERVICE_HOST")):
         nameserver = Endpoint(host, 53)
     return Installation(arguments.namespace, operator, nameserver, arguments.zone)
+
+
+def _say(words: str) -> None:
+    """Tell a person at a terminal what is looked at now."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"looking at {words} ...\n")

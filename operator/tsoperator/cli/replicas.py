@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tsoperator.api.names import LABEL_OPERATOR, OPERATOR
-from tsoperator.cli.findings import Finding, failed, ok
+from tsoperator.cli.findings import Finding, failed, ok, unseen
 
 OUR_PODS: Final = f"{LABEL_OPERATOR}={OPERATOR}"
 """The label selector of the operator's Pods."""
@@ -23,7 +23,7 @@ _CURES: Final = {
     "devices": "give the OAuth client the scope Devices Core with write access, or use another client that has it",
     "tags": "use an OAuth client that has the tag tag:k8s-operator: without a tag it can make no auth keys",
 }
-_FAILED: Final = {
+LACKS: Final = {
     "api": "the control server does not answer as one",
     "credentials": "the control server does not accept the OAuth client",
     "auth_keys": "the OAuth client may not make auth keys",
@@ -56,6 +56,12 @@ def parse_metrics(page: str) -> list[Sample]:
     return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
 
 
+def not_ready(status: int, said: str) -> str:
+    """Return what a readiness probe says is wrong, from the *status* of its answer and what it *said*."""
+    why = [line.removeprefix("[-] ") for line in said.splitlines() if line.startswith("[-] ")]
+    return f"not ready: {', '.join(why) or f'HTTP {status}'}"
+
+
 def check_replicas(namespace: str, replicas: Sequence[Replica]) -> Iterator[Finding]:
     """Check the operator's Pods in *namespace*, of which there is at least one."""
     for each in replicas:
@@ -65,7 +71,10 @@ def check_replicas(namespace: str, replicas: Sequence[Replica]) -> Iterator[Find
             yield ok("operator", f"operator at {each.at} is ready")
     shown = [each for each in replicas if each.samples is not None]
     if not shown:
-        return  # a Pod without metrics isn't ready, which has been said
+        if not any(each.wrong for each in replicas):
+            cure = f"you need the right to get pods/proxy in namespace {namespace}; `helm test` needs none"
+            yield unseen("leader", "you may not read the metrics of the operator's Pods", cure)
+        return
     leaders = [each for each in shown if each.leads]
     yield _leadership(namespace, leaders, replicas)
     for leader in leaders:
@@ -104,7 +113,7 @@ def _preflight(namespace: str, leader: Replica) -> Iterator[Finding]:
         check, tailnet = each.labels["check"], each.labels["tailnet"]
         if not each.value:
             where = f"Tailnet {tailnet}: " if tailnet else ""
-            what = _FAILED.get(check, f"the check {check!r} of the tailnet failed")
+            what = LACKS.get(check, f"the check {check!r} of the tailnet failed")
             yield failed(f"preflight/{check}", f"{where}{what}", _preflight_cure(namespace, check, tailnet))
     if looks and all(each.value for each in looks):
         yield ok("preflight", "the tailnet is set up for the operator, as far as it can see")

@@ -114,3 +114,10 @@ async def test_machines_get_one_json_object(operator: Operator, run: Run) -> Non
     shown = json.loads("\n".join(lines))
     assert (code, shown["healthy"]) == (1, False)
     assert shown["findings"][0]["verdict"] == "failed"
+
+
+@pytest.mark.parametrize(("variable", "option"), [("/missing", ""), ("/other", "--kubeconfig=/missing")])
+async def test_without_a_port_the_cluster_of_the_kubeconfig_is_looked_at(run: Run, variable: str, option: str) -> None:
+    code, lines = await run(*filter(None, [option]), KUBECONFIG=variable)
+    assert (code, len(lines)) == (2, 2)
+    assert "there is no file /missing" in lines[0]
