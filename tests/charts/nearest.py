@@ -1,8 +1,9 @@
 """Lets the schema of the chart's values refuse unknown names, and say which known ones look like them.
 
-JSON Schema can't measure how far two names are apart. But it can hold names against patterns: each known name has one that
-its misspellings match, and no known name does. Helm then says of `hostnam`: "value must be 'given as operatorConfig.hostname'".
-(`propertyNames` would be shorter, but Helm tells the wrong place of what it refuses.)
+JSON Schema can't measure how far two names are apart. But it can hold names against patterns: each known name has one
+that its misspellings match, and no known name does. Then Helm says of `hostnam`:
+"value must be 'given as operatorConfig.hostname'". (`propertyNames` would be shorter, but Helm tells a wrong place of
+what it refuses.)
 """
 
 import json
@@ -14,7 +15,7 @@ from tests.e2e.product import CHART
 
 Schema = dict[str, Any]
 Known = Mapping[str, list[str]]
-"""The places of each name: name → paths, such as `operatorConfig.extraEnv[].name`."""
+"""Where each name is known: name → paths."""
 
 SCHEMA = CHART / "values.schema.json"
 OFF = 2  # letters by which a misspelt name may be longer or shorter
@@ -28,7 +29,7 @@ def written(schema: Schema) -> Schema:
     definitions = {name: _opened(found) for name, found in schema["definitions"].items() if name != _NEAREST}
     plain: Schema = _opened({**schema, "definitions": definitions})
     known: dict[str, list[str]] = {}
-    for path in _paths(plain, definitions):
+    for path, _ in places(plain):
         known.setdefault(path.rpartition(".")[2], []).append(path)
     closed: Schema = _closed(plain)
     for path in _SEVERAL:
@@ -39,6 +40,11 @@ def written(schema: Schema) -> Schema:
     misspellings = {f"^({misspelt(name, known)})$": _given_as(known[name]) for name in sorted(known)}
     closed["definitions"][_NEAREST] = {"patternProperties": misspellings}
     return closed
+
+
+def places(schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield the path of every value, such as `operatorConfig.extraEnv[].name`, and its schema."""
+    yield from _places(schema, schema["definitions"])
 
 
 def misspelt(name: str, known: Collection[str]) -> str:
@@ -87,15 +93,13 @@ def _lists_properties(node: Any) -> bool:
     return isinstance(node, dict) and "type" in node and isinstance(node.get("properties"), dict)
 
 
-def _paths(node: Schema, definitions: Schema, path: str = "") -> Iterator[str]:
-    """Yield the path of every value."""
-    if "$ref" in node:
-        node = definitions[node["$ref"].rpartition("/")[2]]
+def _places(node: Schema, definitions: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
     for name, child in node.get("properties", {}).items():
         below = f"{path}.{name}".removeprefix(".")
-        yield below
-        yield from _paths(child, definitions, below)
-        yield from _paths(child.get("items", {}), definitions, f"{below}[]")
+        found = definitions[child["$ref"].rpartition("/")[2]] if "$ref" in child else child
+        yield below, found
+        yield from _places(found, definitions, below)
+        yield from _places(found.get("items", {}), definitions, f"{below}[]")
 
 
 def as_text(schema: Schema) -> str:
