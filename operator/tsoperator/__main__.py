@@ -17,7 +17,7 @@ from tsoperator.cli.logs import start_logging
 from tsoperator.kube.errors import KubeError
 from tsoperator.runtime.health import ListenError
 from tsoperator.runtime.leader import LeadershipLost
-from tsoperator.settings import InvalidSetting, Settings, read_settings, resolv_conf
+from tsoperator.settings import InvalidSetting, Settings, read_settings
 from tsoperator.variables import described
 
 _EPILOG = f"""\
