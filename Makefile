@@ -84,7 +84,8 @@ format: .venv/.dev ## Format the code
 crds: .venv/.dev ## Write the CRDs from the models into the chart
 	$(BIN)/python -m tsoperator.api.crds charts/tailscale-operator/files/crds
 
-manifests: .venv/.dev ## Write the static manifests from the chart, and what tests compare with (Go, the first time)
+manifests: .venv/.dev ## Write the static manifests from the chart, its schema, and what tests compare with (Go, the first time)
+	$(BIN)/python -m tests.charts.nearest
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
 	$$helm template operator charts/tailscale-operator --namespace tailscale --skip-tests > charts/manifests/operator.yaml
 	$(BIN)/python -m tests.charts.golden
