@@ -12,12 +12,12 @@ import uvloop
 from tsnameserver import __version__
 
 from tsoperator.app import run
-from tsoperator.cli.check import Endpoint, Installation, check, endpoint, in_cluster
+from tsoperator.cli.check import add_arguments, run_check
 from tsoperator.cli.logs import start_logging
 from tsoperator.kube.errors import KubeError
 from tsoperator.runtime.health import ListenError
 from tsoperator.runtime.leader import LeadershipLost
-from tsoperator.settings import InvalidSetting, Settings, read_settings, resolv_conf
+from tsoperator.settings import InvalidSetting, Settings, read_settings
 from tsoperator.variables import described
 
 _EPILOG = f"""\
@@ -39,9 +39,9 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tsoperator {__version__}")
-    _add_check(parser.add_subparsers(dest="command", title="instead of running it"))
+    add_arguments(parser.add_subparsers(dest="command", title="instead of running it"))
     arguments = parser.parse_args()
-    sys.exit(_check(arguments) if arguments.command else _run())
+    sys.exit(run_check(arguments) if arguments.command else _run())
 
 
 def _run() -> int:
@@ -56,42 +56,6 @@ def _run() -> int:
     # uvloop spends a third less CPU than asyncio's own loop on watches, because its TLS is compiled.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_stopped(settings))
-
-
-def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    text = "see whether an installed operator and its nameserver answer: what `helm test` does"
-    parser = commands.add_parser(
-        "check", help=text, description=text, epilog="exit status: 0 all is well, 1 something isn't"
-    )
-    parser.add_argument("--namespace", required=True, help="the operator's namespace, for what is said to do")
-    parser.add_argument(
-        "--operator",
-        required=True,
-        type=endpoint,
-        metavar="HOST:PORT",
-        help="the operator's probes; HOST may be a Service of that namespace",
-    )
-    parser.add_argument("--zone", required=True, help="a zone that the nameserver must serve")
-    parser.add_argument(
-        "--nameserver",
-        type=endpoint,
-        metavar="ADDRESS:PORT",
-        help="the nameserver (default: that of NAMESERVER_SERVICE_HOST, which a cluster sets where it has one)",
-    )
-    parser.add_argument("--seconds", type=float, default=60, help="how long to look until all is well (default 60)")
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    operator, nameserver = arguments.operator, arguments.nameserver
-    if not {".", ":"} & {*operator.host}:
-        operator = Endpoint(in_cluster(operator.host, arguments.namespace, resolv_conf()), operator.port)
-    if nameserver is None and (host := os.environ.get("NAMESERVER_SERVICE_HOST")):
-        nameserver = Endpoint(host, 53)
-    installation = Installation(arguments.namespace, operator, nameserver, arguments.zone)
-    findings = check(installation, arguments.seconds)
-    for finding in findings:
-        print(finding)
-    return 0 if all(finding.good for finding in findings) else 1
 
 
 async def _until_stopped(settings: Settings) -> int:

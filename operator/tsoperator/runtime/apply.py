@@ -155,7 +155,7 @@ class Applier:
 
     async def _tell(self, parent: Object, notes: Iterable[Note]) -> None:
         for note in notes:
-            await self._events.event(parent, note.type, note.reason, note.message)
+            await self._events.event(parent, note.type, note.reason, note.message, once=note.once)
 
     async def _write(self, desired: Object) -> Write | None:
         """Create *desired*, or replace the live object; return what was written, None if nothing was to be done."""

@@ -101,19 +101,20 @@ class EventRecorder:
         self._seen: OrderedDict[_Identity, _Seen] = OrderedDict()
         self._failing = False
 
-    async def event(self, obj: Object, event_type: EventType, reason: str, message: str) -> None:
+    async def event(self, obj: Object, event_type: EventType, reason: str, message: str, *, once: bool = False) -> None:
         """Write an event on *obj*, in its namespace. A failure to write it is only logged.
 
-        *obj* carries its ``apiVersion`` and ``kind``; *reason* is one CamelCase word.
+        *obj* carries its ``apiVersion`` and ``kind``; *reason* is one CamelCase word. An event that is told *once* is
+        never updated, so it leaves the API server after an hour.
         """
         message = message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…"
         identity = _Identity(obj["metadata"].get("uid", ""), event_type, reason, message)
         seen = self._note(identity)
-        if seen is None:
+        if seen is None or (once and seen.count > 1):
             return
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
-                await self._write(obj, identity, seen.count)
+                await self._write(obj, identity, seen.count, once=once)
         except (KubeError, TimeoutError) as error:
             self._seen.pop(identity, None)  # it was not written, so the next one counts as the first
             self._log_failure(obj, reason, error)
@@ -137,7 +138,7 @@ class EventRecorder:
         seen.until = now + seen.quiet
         return seen
 
-    async def _write(self, obj: Object, identity: _Identity, count: int) -> None:
+    async def _write(self, obj: Object, identity: _Identity, count: int, *, once: bool) -> None:
         """Create the event, or update the one that exists."""
         event = self._event(obj, identity, count)
         key = Key(event["metadata"]["namespace"], event["metadata"]["name"])
@@ -150,6 +151,8 @@ class EventRecorder:
         try:
             await self._client.create(EVENT, event)
         except AlreadyExists:  # written by an earlier process
+            if once:
+                return
             stored = await self._client.get(EVENT, key)
             await self._update(key, (stored.get("count") or 0) + 1)
 

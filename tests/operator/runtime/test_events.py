@@ -172,6 +172,16 @@ async def test_an_event_of_an_earlier_process_is_counted_on() -> None:
 
 
 @in_virtual_time
+async def test_an_event_that_is_told_once_stays_as_it_was_first_written() -> None:
+    server = EventServer()
+    events = recorder(server)
+    for again in (events, events, recorder(server)):  # the last one is a later process
+        await again.event(INGRESS, "Warning", "NoValidBackends", "no valid backends", once=True)
+        await asyncio.sleep(HOUR)
+    assert (server.event["count"], server.event["lastTimestamp"]) == (1, "2030-01-01T00:00:00Z")
+
+
+@in_virtual_time
 async def test_events_told_at_the_same_time_are_written_once() -> None:
     server = EventServer()
     events = recorder(server)

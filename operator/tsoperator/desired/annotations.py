@@ -1,0 +1,83 @@
+"""Finds annotations and labels of users that look right but have no effect, and says what to write instead."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final
+
+from tsoperator.api.names import GROUP, PROXY_CLASS
+from tsoperator.api.objects import Object, annotations, labels
+from tsoperator.desired.children import is_marked
+from tsoperator.desired.plan import Note
+
+_PREFIX: Final = f"{GROUP}/"
+_SHOWN: Final = 40  # characters of a value that are quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The annotations under ``tailscale.com/`` that the operator reads on one *kind* of object.
+
+    Of the *known* ones, the *switches* are on if they are "true", and off if they are "false" or missing. *elsewhere*
+    has the annotations that are for other kinds, each with a sentence that says what to do on this kind instead. Users
+    may write those in *as_labels* as labels, too.
+    """
+
+    kind: str
+    known: Collection[str]
+    switches: Collection[str] = ()
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    as_labels: Collection[str] = (PROXY_CLASS,)
+
+
+def ignored(obj: Object, vocabulary: Vocabulary) -> list[Note]:
+    """Return an Event for each annotation and label of a user's *obj* that has no effect; each is told once."""
+    given = annotations(obj)
+    notes = [
+        Note("Warning", "IgnoredAnnotation", words, once=True)
+        for key, value in sorted(given.items())
+        if (words := _without_effect(key, value, vocabulary))
+    ]
+    return notes + [Note("Warning", "IgnoredLabel", words, once=True) for words in _labels(obj, vocabulary)]
+
+
+def _without_effect(key: str, value: str, vocabulary: Vocabulary) -> str:
+    """Say why the annotation *key* has no effect, and what to do; empty if it has one, or isn't for the operator."""
+    if not key.lower().startswith(_PREFIX):
+        return ""
+    if key in vocabulary.switches and value not in ("true", "false"):
+        return f'annotation {key} is {_quoted(value)}, which turns nothing on: write "true", or remove it'
+    if key in vocabulary.known:
+        return ""
+    if key in vocabulary.elsewhere:
+        return f"annotation {key} has no effect on a {vocabulary.kind}: {vocabulary.elsewhere[key]}"
+    near = nearest(key, [*vocabulary.known, *vocabulary.elsewhere])
+    cure = f"if you mean {near}, write that" if near else "check its spelling, or remove it"
+    return f"the operator doesn't know annotation {key}, which has no effect: {cure}"
+
+
+def _labels(obj: Object, vocabulary: Vocabulary) -> Iterator[str]:
+    if is_marked(obj):
+        return  # an operator made it, and its labels are not the user's
+    for key in sorted(labels(obj)):
+        if key in vocabulary.known and key not in vocabulary.as_labels and key not in annotations(obj):
+            yield f"label {key} has no effect, because it must be an annotation: move it to metadata.annotations"
+
+
+def nearest(key: str, known: Collection[str]) -> str:
+    """Return the one of *known* that a user who wrote *key* probably meant; empty if none is like it.
+
+    It is similar as a text, or has all of the words of *key*.
+    """
+    names = {each.removeprefix(_PREFIX): each for each in known}
+    name = key.lower().removeprefix(_PREFIX)
+    if similar := get_close_matches(name, names, n=1):
+        return names[similar[0]]
+    words = {*name.split("-")}
+    return next((names[each] for each in sorted(names) if words <= {*each.split("-")}), "")
+
+
+def _quoted(value: str) -> str:
+    """Return the beginning of *value* in quotes and on one line."""
+    return json.dumps(value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…", ensure_ascii=False)
