@@ -37,7 +37,7 @@ async def test_the_life_of_a_proxy_is_a_line_a_change(cluster: World, caplog: py
         proxy = await cluster.joined(service)
         await cluster.settled()
         made, ready = told(caplog, about)
-        assert made == f"made StatefulSet tailscale/{proxy.name}, which asks for the name default-db"
+        assert made == f"made StatefulSet tailscale/{proxy.name} (hostname default-db)"
         assert ready == f"ready as default-db.{DOMAIN} ({', '.join(json.loads(proxy.state['device_ips']))})"
         await annotated(cluster, service, "ProxyInvalid", tags="db")
         [refused] = told(caplog, about)

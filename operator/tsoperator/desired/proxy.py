@@ -237,8 +237,9 @@ def plan_proxy(
 def proxy_outline(proxy: Proxy, children: Children) -> Outline:
     """Return what the log tells of *proxy*."""
     reported = (device_of(secret, None) for secret in children.secrets)
+    several = f"..{proxy.replica_count - 1}" if proxy.replica_count > 1 else ""
     return Outline(
-        f"{proxy.hostname_prefix}-0" if proxy.hostname_prefix else proxy.config.hostname,
+        f"{proxy.hostname_prefix}-0{several}" if proxy.hostname_prefix else proxy.config.hostname,
         ", ".join(proxy.tags),
         ", ".join(proxy.config.routes or ()),
         tuple(sorted((device.fqdn, ", ".join(device.ips)) for device in reported if device.fqdn and device.ips)),

@@ -298,11 +298,11 @@ class KubeClient:
         for setting in (await self._configuration.auth_settings()).values():
             if setting["value"] is not None and setting["in"] == "header":
                 headers[setting["key"]] = setting["value"]
-        verb = "GET" if method == _WATCH else method
+        verb, path = "GET" if method == _WATCH else method, target.partition("?")[0]
         url = self._configuration.host + target
         code, began = "none", time.perf_counter()
         try:
-            with _reaching(f"{verb} {target}"):
+            with _reaching(f"{verb} {path}"):
                 async with asyncio.timeout(self._timeout):
                     answer = await self._rest.request(
                         verb, url, headers=headers, body=content.body, _request_timeout=limits
@@ -315,8 +315,7 @@ class KubeClient:
         finally:
             self._observe(method, code)
             if log.isEnabledFor(logging.DEBUG):
-                path, milliseconds = target.partition("?")[0], 1000 * (time.perf_counter() - began)
-                log.debug("%s %s: %s in %.1f ms", method, path, code, milliseconds)
+                log.debug("%s %s: %s in %.1f ms", method, path, code, 1000 * (time.perf_counter() - began))
         if self._is_away:
             log.info("the API server answers again")
             self._is_away = False

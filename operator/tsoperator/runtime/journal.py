@@ -190,8 +190,8 @@ def _written(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[st
     """Yield what was written, in words, but for what comes and goes with Pods."""
     workloads = [each for each in writes if each.verb == "made" and each.resource in _WORKLOADS]
     if workloads:  # what else was made belongs to them
-        asks = f", which asks for the name {plan.outline.hostname}" if plan.outline else ""
-        yield f"made {', '.join(map(str, workloads))}{asks}"
+        hostname = f" (hostname {plan.outline.hostname})" if plan.outline else ""
+        yield f"made {', '.join(map(str, workloads))}{hostname}"
     elif resource_of(parent) not in _ROUTINE:
         told = [each for each in writes if not each.is_routine]
         for verb in ("made", "changed", "took over"):

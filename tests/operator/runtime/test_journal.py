@@ -81,7 +81,7 @@ def changed(resource: Resource, before: Object, after: Object) -> Write:
     [
         Written([], ""),
         Written([MADE], "made StatefulSet tailscale/ts-db"),
-        Written([MADE], "made StatefulSet tailscale/ts-db, which asks for the name default-db", OUTLINE),
+        Written([MADE], "made StatefulSet tailscale/ts-db (hostname default-db)", OUTLINE),
         Written([Write("made", SERVICE, CHILD), MADE], "made StatefulSet tailscale/ts-db"),
         Written([Write("made", DEPLOYMENT, CHILD)], "made Deployment tailscale/ts-db"),
         Written([Write("made", SERVICE, CHILD)], "made Service tailscale/ts-db"),
@@ -173,7 +173,7 @@ def test_a_proxy_that_is_made_with_its_device_there_is_ready_in_the_same_line(
     journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal.carried_out(PARENT, Plan(outline=READY), [MADE])
-    made = "made StatefulSet tailscale/ts-db, which asks for the name default-db"
+    made = "made StatefulSet tailscale/ts-db (hostname default-db)"
     assert told(caplog) == [f"{made}; ready as db.tail1234.ts.net (100.64.0.7)"]
 
 
