@@ -241,7 +241,6 @@ def proxy_outline(proxy: Proxy, children: Children) -> Outline:
     several = f"..{proxy.replica_count - 1}" if proxy.replica_count > 1 else ""
     return Outline(
         f"{proxy.hostname_prefix}-0{several}" if proxy.hostname_prefix else proxy.config.hostname,
-        ", ".join(proxy.tags),
         ", ".join(proxy.config.routes or ()),
         tuple(sorted(device for device in devices if device)),
     )
