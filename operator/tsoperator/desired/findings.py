@@ -25,12 +25,16 @@ class Effect(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something to tell of a device; its Event has this *reason*. The parent is requeued after *requeue_after* s."""
+    """Something to tell of a device; its Event has this *reason*. The parent is requeued after *requeue_after* s.
+
+    With *is_reason* a condition that becomes false has this reason, too.
+    """
 
     effect: Effect
     reason: str
     message: str
     requeue_after: float | None = None
+    is_reason: bool = False
 
 
 def with_findings(
@@ -57,12 +61,13 @@ def _status(status: Object, findings: Sequence[Finding], condition: str, reasons
     lasting = [each for each in findings if each.effect >= Effect.NOTICE]
     if found is None or not lasting:
         return status
-    worst = max(each.effect for each in lasting)
+    worst = max(lasting, key=lambda each: each.effect)
     words = [each.message for each in lasting]
-    if worst in reasons:
+    if worst.effect in reasons:
         blocked = found["status"] == TRUE
         kept = [] if blocked else [found["message"]]
-        reason = reasons[worst] if blocked or worst == Effect.FAILED else found["reason"]
+        theirs = worst.reason if worst.is_reason else reasons[worst.effect]
+        reason = theirs if blocked or worst.effect == Effect.FAILED else found["reason"]
         wanted = {**found, "status": FALSE, "reason": reason, "message": "; ".join([*words, *kept])}
     else:
         wanted = {**found, "message": "; ".join([found["message"], *words])}

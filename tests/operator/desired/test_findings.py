@@ -12,6 +12,7 @@ NEWS = Finding(Effect.NEWS, "TagsChanged", "other tags")
 WARNING = Finding(Effect.WARNING, "NameNotTakenOver", "not looked for")
 NOTICE = Finding(Effect.NOTICE, "TargetGone", "target gone", requeue_after=600)
 PENDING = Finding(Effect.PENDING, "DeviceApprovalNeeded", "approve it", requeue_after=30)
+GONE = Finding(Effect.FAILED, "TargetNotFound", "no such device", is_reason=True)
 FAILED = Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)
 
 
@@ -33,6 +34,9 @@ class Case(NamedTuple):
         Case([NOTICE], ("True", "ProxyCreated", "ProxyCreated; target gone")),
         Case([PENDING], ("False", "ProxyPending", "approve it")),
         Case([NOTICE, FAILED], ("False", "ProxyFailed", "target gone; not permitted")),
+        Case([PENDING, GONE], ("False", "TargetNotFound", "approve it; no such device")),
+        Case([GONE, FAILED], ("False", "TargetNotFound", "no such device; not permitted")),
+        Case([GONE], ("False", "TargetNotFound", "no such device; no hostname"), status(False, "Other", "no hostname")),
         Case([FAILED, PENDING], ("False", "ProxyFailed", "not permitted; approve it")),
         Case([PENDING], ("False", "Other", "approve it; no hostname"), status(False, "Other", "no hostname")),
         Case([FAILED], ("False", "ProxyFailed", "not permitted; no hostname"), status(False, "Other", "no hostname")),
