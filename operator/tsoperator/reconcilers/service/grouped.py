@@ -59,7 +59,7 @@ def problem(service: Object, places: Places, settings: Settings) -> tuple[Object
         message = f"ProxyGroup {name!r} {what}: create it, or name another one in annotation {PROXY_GROUP}"
         return _valid("Unknown", "ProxyGroupNotReady", message), []
     if wrong := violations(service, places, settings):
-        message = f"invalid egress Service: {', '.join(wrong)}"
+        message = f"invalid egress Service: {'; '.join(wrong)}"
         return _valid(False, "EgressSvcInvalid", message), [Note("Warning", "INVALIDSERVICE", message)]
     return None
 
