@@ -12,8 +12,8 @@ from tsoperator.desired.plan import Note, Plan, earliest
 class Effect(IntEnum):
     """What a finding means for the parent, the worst last.
 
-    An Event alone reports news and a warning. A notice also stays in the condition. The others are why the parent isn't
-    ready.
+    An Event alone reports news and a warning. A notice also stays in the condition, and its Event is told once. The
+    others are why the parent isn't ready.
     """
 
     NEWS = 0
@@ -48,7 +48,13 @@ def with_findings(
     if not findings:
         return plan
     notes = [
-        Note("Normal" if each.effect == Effect.NEWS else "Warning", each.reason, each.message) for each in findings
+        Note(
+            "Normal" if each.effect == Effect.NEWS else "Warning",
+            each.reason,
+            each.message,
+            once=each.effect == Effect.NOTICE,
+        )
+        for each in findings
     ]
     requeue_after = earliest(plan.requeue_after, *(each.requeue_after for each in findings))
     status = _status(plan.status, findings, condition, reasons or {}) if plan.status else plan.status

@@ -76,15 +76,15 @@ def _outranked(service: Object, mode: Mode, settings: Settings) -> Iterator[str]
 def told(plan: Plan, service: Object, notes: Sequence[Note], settings: Settings) -> Plan:
     """Return *plan* with *notes* in its Events and in the main condition of its status, if it has one.
 
-    What the condition has said before is no Event any more, whichever process wrote it.
+    An Event that is told once isn't told again if the condition says it already, whichever process wrote that.
     """
-    if not notes:
+    if not (notes or plan.notes):
         return plan
     type_ = CONDITION_EGRESS_VALID if mode_of(service, settings) is Mode.GROUP else CONDITION_PROXY_READY
     before = _message(service.get("status") or {}, type_)
-    news = [note for note in notes if note.message not in before]
-    status = _with_words(plan.status, type_, notes) if plan.status else plan.status
-    return replace(plan, status=status, notes=[*plan.notes, *news])
+    news = [note for note in (*plan.notes, *notes) if not (note.once and note.message in before)]
+    status = _with_words(plan.status, type_, notes) if plan.status and notes else plan.status
+    return replace(plan, status=status, notes=news)
 
 
 def _with_words(status: Object, type_: str, notes: Sequence[Note]) -> Object:

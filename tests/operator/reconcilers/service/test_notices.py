@@ -65,24 +65,25 @@ def shown(message: str, type_: str = "TailscaleProxyReady") -> Object:
 
 
 @pytest.mark.parametrize(
-    ("before", "message", "reasons"),
+    ("before", "message", "reasons", "after"),
     [
-        ({}, "ready", ["One", "Two"]),
-        (shown("ready"), "ready", ["One", "Two"]),
-        (shown("ready; one has no effect"), "ready", ["Two"]),
-        (shown(BOTH_TOLD), "ready", []),
-        (shown(BOTH_TOLD), BOTH_TOLD, []),
+        ({}, "ready", ["One", "Two"], "ready; two neither"),
+        (shown("ready"), "ready", ["One", "Two"], "ready; two neither"),
+        (shown("ready; one has no effect"), "ready", ["Two"], "ready; two neither"),
+        (shown(BOTH_TOLD), "ready", [], "ready; two neither"),
+        (shown(BOTH_TOLD), BOTH_TOLD, [], BOTH_TOLD),
     ],
 )
 @pytest.mark.parametrize(("group", "type_"), [({}, "TailscaleProxyReady"), (GROUP, "TailscaleEgressSvcValid")])
 def test_the_condition_has_what_is_told_and_what_it_has_is_no_event(
-    before: Object, message: str, reasons: list[str], group: dict[str, str], type_: str
+    before: Object, message: str, reasons: list[str], after: str, group: dict[str, str], type_: str
 ) -> None:
     conditions = [{**each, "type": type_} for each in before.get("conditions", ())[1:]]
     service = {**egress_service({FQDN_KEY: FQDN, **group}), "status": {"conditions": conditions}}
-    plan = told(Plan(notes=[Note("Normal", "Zero", "0")], status=shown(message, type_)), service, NOTES, SETTINGS)
-    assert [note.reason for note in plan.notes] == ["Zero", *reasons]
-    assert [each["message"] for each in (plan.status or {})["conditions"]] == ["one has no effect", BOTH_TOLD]
+    others = [Note("Normal", "Again", "one"), NOTES[0]]
+    plan = told(Plan(notes=others, status=shown(message, type_)), service, NOTES[1:], SETTINGS)
+    assert [note.reason for note in plan.notes] == ["Again", *reasons]
+    assert [each["message"] for each in (plan.status or {})["conditions"]] == ["one has no effect", after]
 
 
 def test_where_there_is_no_condition_events_are_enough() -> None:
