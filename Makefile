@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help demo test test-all test-real test-scale test-charts e2e e2e-full bench bench-operator soak lint format crds manifests clean
+.PHONY: help demo test test-all test-real test-scale test-charts e2e e2e-full bench bench-operator soak lint format crds manifests pictures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -84,10 +84,14 @@ format: .venv/.dev ## Format the code
 crds: .venv/.dev ## Write the CRDs from the models into the chart
 	$(BIN)/python -m tsoperator.api.crds charts/tailscale-operator/files/crds
 
-manifests: .venv/.dev ## Write the static manifests from the chart, and what tests compare with (Go, the first time)
+manifests: .venv/.dev ## Write the static manifests from the chart, its schema, and what tests compare with (Go, the first time)
+	$(BIN)/python -m tests.charts.nearest
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
 	$$helm template operator charts/tailscale-operator --namespace tailscale --skip-tests > charts/manifests/operator.yaml
 	$(BIN)/python -m tests.charts.golden
+
+pictures: .venv/.run ## Draw the pictures of docs/ from their texts
+	$(BIN)/python docs/pictures/draw.py
 
 clean: ## Remove what these commands made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -58,10 +58,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what doesn't run on a real API server, and `full` tests of other shares."""
-    chosen = list(items)
+    """Deselect what doesn't run on the API server that was chosen, and `full` tests of other shares."""
     if config.getoption("real_api"):
         chosen = [item for item in items if _is_loop_test(item) and not item.get_closest_marker("simulated")]
+    else:
+        chosen = [item for item in items if not item.get_closest_marker("real")]
     if commit := config.getoption("sample_of_full"):
         chosen = sampled(chosen, commit)
     config.hook.pytest_deselected(items=list(set(items) - set(chosen)))

@@ -287,12 +287,25 @@ class Proxy:
             self._tailnet.set_hostname(device.node_id, self._config.hostname)
         device = self._tailnet.advertise(device.node_id, self._config.routes, self._config.app_connector)
         self.device = device
+        self._keep_preferences(device)
         self._tell({"device_id": device.node_id})
         ips = json.dumps(device.addresses, separators=(",", ":"))
         self._tell({"device_fqdn": f"{device.name}.", "device_ips": ips, **self._serve(device)})
         self._tailnet_version = self._tailnet.version
         if self._egress and (self._egress.is_configured() or EGRESS_SERVICES in self._told):
             self._tell({EGRESS_SERVICES: self._egress.report(self._tailnet)})
+
+    def _keep_preferences(self, device: Device) -> None:
+        """Write into the login profile what the device offers to the tailnet, as tailscaled does."""
+        state = self._read(self._state) or {}
+        key = state.get("_current-profile", "")
+        profile = json.loads(state.get(key, "null"))
+        offered = {
+            "AdvertiseRoutes": list(device.advertised_routes) or None,
+            "AppConnector": {"Advertise": device.app_connector},
+        }
+        if profile is not None:
+            self._write({key: json.dumps({**profile, **offered})})
 
     def _tell(self, values: dict[str, str | None]) -> None:
         """Report what is new; what somebody else took from the Secret is not told again before the next start."""

@@ -191,7 +191,11 @@ class Api:
         }
 
     async def _list_devices(self, request: web.Request) -> web.Response:
-        return web.json_response({"devices": [self._device(device) for device in self._tailnet.devices.values()]})
+        with_routes = request.query.get("fields") == "all" and not self._tailnet.headscale
+        devices = self._tailnet.devices.values()
+        return web.json_response(
+            {"devices": [self._device(device) | (_routes(device) if with_routes else {}) for device in devices]}
+        )
 
     async def _get_device(self, request: web.Request) -> web.Response:
         return web.json_response(self._device(self._found(request)))
@@ -245,6 +249,11 @@ class Api:
             raise RefusalError(400, "validation failed" if tailnet.headscale else words, (words,))
         tailnet.update(replace(device, tags=tags))
         return web.json_response({})
+
+
+def _routes(device: Device) -> dict[str, Any]:
+    """Return what ``fields=all`` adds to a device in Tailscale's API."""
+    return {"advertisedRoutes": list(device.advertised_routes), "enabledRoutes": list(device.enabled_routes)}
 
 
 async def _body(request: web.Request) -> dict[str, Any]:

@@ -1,17 +1,23 @@
-"""The product on a simulated cluster, end to end: every example applied, every name asked for, every delay measured."""
+"""The product on a simulated cluster, end to end.
+
+The demo applies every example, asks the nameserver for every name, looks for every device in the tailnet, and measures
+how soon a change is answered.
+"""
 
 import asyncio
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import aiohttp
 
 from clustersim.apiclient import ApiClient
-from clustersim.demo_checks import Checks, Exposed, NotYet, exposed
-from clustersim.demo_report import Row, commands, delays, table
+from clustersim.demo_checks import Checks, Exposed, NotYet, Reached, exposed
+from clustersim.demo_devices import Shown, control_client, devices_of, shown, tailnet_devices
+from clustersim.demo_report import Row, commands, delays, device_table, table
 from clustersim.demo_stage import POLL_SECONDS, Stage, apply_examples
 from clustersim.objects import SERVICE
 from clustersim.processes import ProcessError, Processes
@@ -76,6 +82,25 @@ def _explain(reason: str, processes: Processes) -> None:
         print(f"\nthe end of what the {name} logged:", *lines, sep="\n  ")
 
 
+def _show(title: str, lines: Sequence[str]) -> None:
+    print("", title, "", *lines, sep="\n", flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Where to look whether an object works: at the nameserver's answers, and at the devices of the tailnet."""
+
+    checks: Checks
+    api: ApiClient
+    control: aiohttp.ClientSession
+
+    async def at(self, target: Exposed | Shown) -> list[Reached]:
+        """Return what *target* is reached by; raises NotYet."""
+        if isinstance(target, Shown):
+            return await devices_of(target, self.api, await tailnet_devices(self.control))
+        return [Reached(*await self.checks.leads(target))]
+
+
 class Demo:
     """One run, from nothing to the measured answers."""
 
@@ -93,18 +118,24 @@ class Demo:
         await stage.start_nameserver(processes)
         await stage.start_operator(processes)
         self._say(f"the operator is ready; the nameserver listens on 127.0.0.1 port {stage.dns_port}")
-        async with ApiClient(stage.api_url) as api:
+        async with ApiClient(stage.api_url) as api, control_client(stage.control_url, *stage.credentials) as control:
             applied = time.monotonic()
             objects = await apply_examples(api)
             self._say(f"applied {len(objects)} objects from docs/examples")
-            checks, targets = Checks(api, stage.dns_port), exposed(objects)
-            rows = await self._check(checks, targets, applied)
-            print("", *table(rows), "", sep="\n", flush=True)
-            await self._measure(checks, targets)
-        return rows
+            looks = Looks(Checks(api, stage.dns_port), api, control)
+            names, devices = exposed(objects), shown(objects)
+            rows = await self._look(looks, [*names, *devices], applied)
+            by_name = [row for target in names for row in rows[target]]
+            by_device = [row for target in devices for row in rows[target]]
+            _show("What Pods reach, as the nameserver answers:", table(by_name))
+            _show("What the tailnet reaches, as the control server lists its devices:", device_table(by_device))
+            await self._measure(looks.checks, names)
+        return by_name
 
-    async def _check(self, checks: Checks, targets: Sequence[Exposed], applied: float) -> list[Row]:
-        """Wait until every name leads where the cluster says; raises DemoError if one doesn't in time."""
+    async def _look(
+        self, looks: Looks, targets: Sequence[Exposed | Shown], applied: float
+    ) -> dict[Exposed | Shown, list[Row]]:
+        """Look until every target leads where the cluster says; raises DemoError if one doesn't in time."""
         missing = dict.fromkeys(targets, "not looked at")
         rows = {}
         while missing:
@@ -113,20 +144,23 @@ class Demo:
                 raise DemoError("".join(f"\n  {target}: {reason}" for target, reason in missing.items()))
             for target in list(missing):
                 try:
-                    name, addresses = await checks.leads(target)
+                    found = await looks.at(target)
                 except NotYet as reason:
                     missing[target] = str(reason)
                     continue
-                rows[target] = Row(str(target), name, addresses, time.monotonic() - applied)
+                seconds = time.monotonic() - applied
+                rows[target] = [Row(str(target), each.name, each.addresses, seconds, each.offers) for each in found]
                 del missing[target]
-                self._say(f"{target}: {name} leads to {', '.join(addresses)}")
+                for each in found:
+                    self._say(f"{target}: {each}")
             await asyncio.sleep(POLL_SECONDS)
-        return [rows[target] for target in targets]
+        return rows
 
     async def _measure(self, checks: Checks, targets: Sequence[Exposed]) -> None:
         """Measure on the first egress by name; raises DemoError if a change is not answered."""
         for target in targets:
             if target.resource == SERVICE and await checks.qname(target):
+                print()
                 self._say(f"moving the proxy of {target} to another address, {ROUNDS} times")
                 try:
                     print("", delays(await checks.delays(target, ROUNDS)), sep="\n", flush=True)

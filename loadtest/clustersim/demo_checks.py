@@ -25,6 +25,19 @@ class NotYet(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Reached:
+    """The name and the addresses that reach an object; *offers* says what a device of the tailnet is for."""
+
+    name: str
+    addresses: tuple[str, ...]
+    offers: str = ""
+
+    def __str__(self) -> str:
+        addresses = ", ".join(self.addresses)
+        return f"device {self.name}, {self.offers}: {addresses}" if self.offers else f"{self.name} leads to {addresses}"
+
+
+@dataclass(frozen=True, slots=True)
 class Exposed:
     """An object that leads to the tailnet or is shown to it, by proxies of its own or by those of a ProxyGroup."""
 

@@ -10,22 +10,33 @@ GOAL_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One exposed object: what it is called in the tailnet, where that leads in the cluster, and when it did, in s."""
+    """One object: a name for it, where that name leads, and after how many seconds it did; *offers* is of a device."""
 
     obj: str
     name: str
     addresses: tuple[str, ...]
     seconds: float
+    offers: str = ""
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of a table, with further addresses below the first."""
-    head = ("object", "name", "address", "ready after")
+    """Return the lines of a table of names that Pods look up, with further addresses below the first."""
+    return _lines(("object", "name", "address", "ready after"), [(row, (row.obj, row.name)) for row in rows])
+
+
+def device_table(rows: Sequence[Row]) -> list[str]:
+    """Return the lines of a table of devices in the tailnet, with further addresses below the first."""
+    head = ("object", "device", "offers", "address", "ready after")
+    return _lines(head, [(row, (row.obj, row.name, row.offers)) for row in rows])
+
+
+def _lines(head: tuple[str, ...], rows: Sequence[tuple[Row, tuple[str, ...]]]) -> list[str]:
+    """Return the lines of a table; the cells of each row go before its addresses."""
     cells = [head]
-    for row in rows:
+    for row, texts in rows:
         first, *more = row.addresses
-        cells.append((row.obj, row.name, first, f"{row.seconds:.2f} s"))
-        cells += [("", "", address, "") for address in more]
+        cells.append((*texts, first, f"{row.seconds:.2f} s"))
+        cells += [(*("" for _ in texts), address, "") for address in more]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
     return [lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
@@ -49,7 +60,7 @@ def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
     return [
         "Try:",
         f"  {kubectl} describe services,ingresses --namespace default",
-        f"  {kubectl} describe proxygroups,connectors",
+        f"  {kubectl} describe connectors,proxygroups",
         f"  {kubectl} get pods,statefulsets,secrets,endpointslices --namespace tailscale",
         f"  {kubectl} get configmap dnsrecords --namespace tailscale --output yaml",
         *(f"  dig @127.0.0.1 -p {dns_port} {name}" for name in names),

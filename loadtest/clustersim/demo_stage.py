@@ -46,6 +46,12 @@ class Stage:
         return f"http://127.0.0.1:{self.control_port}"
 
     @property
+    def credentials(self) -> tuple[str, str]:
+        """The ID and the secret of the OAuth client of the simulated tailnet."""
+        tailnet = Tailnet()
+        return tailnet.client_id, tailnet.client_secret
+
+    @property
     def kubeconfig(self) -> Path:
         """The kubeconfig that the simulated cluster writes when it is up."""
         return self.folder / "kubeconfig"
@@ -61,8 +67,7 @@ class Stage:
 
     async def start_operator(self, processes: Processes) -> None:
         """Start the operator with the credentials of the simulated tailnet's OAuth client; wait until it is ready."""
-        tailnet = Tailnet()
-        credentials = {"CLIENT_ID_FILE": tailnet.client_id, "CLIENT_SECRET_FILE": tailnet.client_secret}
+        credentials = dict(zip(("CLIENT_ID_FILE", "CLIENT_SECRET_FILE"), self.credentials, strict=True))
         environment = {
             "KUBECONFIG": str(self.kubeconfig),
             "OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,

@@ -12,21 +12,24 @@ from tsnameserver.errors import ListenError, SettingsError
 from tsnameserver.settings import read_settings
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LEVELS = {"WARNING": "warn", "CRITICAL": "fatal"}  # the operator's names, where they aren't those in lower case
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON."""
+    """Writes a record as one line of JSON, in the form of the operator's log."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return time (RFC 3339), level, logger, message and, where there is one, the exception."""
+        """Return ``level``, ``ts`` (RFC 3339), ``logger``, ``msg`` and, where there is one, the exception."""
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
+            "level": _LEVELS.get(record.levelname, record.levelname.lower()),
+            "ts": when.replace("+00:00", "Z"),
             "logger": record.name,
-            "message": record.getMessage(),
+            "msg": record.getMessage(),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["error"] = str(record.exc_info[1])
+            line["stacktrace"] = self.formatException(record.exc_info)
         return json.dumps(line)
 
 

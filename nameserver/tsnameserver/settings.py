@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
+from tsnameserver import __version__
 from tsnameserver.configmaps import SERVICE_ACCOUNT, ApiSettings
 from tsnameserver.errors import InvalidNameError, SettingsError
 from tsnameserver.names import fold, wire_name
@@ -157,7 +158,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Read flags, then variables, then defaults; raises SettingsError, and SystemExit for --help."""
+    """Read flags, then variables, then defaults; raises SettingsError, and SystemExit for --help and --version."""
     flags = vars(_parser().parse_args(arguments))
     values = {option.name: _value(option, flags[option.name], environment) for option in _OPTIONS}
     return Settings(
@@ -177,9 +178,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         "tsnameserver",
         description="Answer DNS queries for the names of tailnets that the operator has written down.",
-        epilog="Each flag has a variable: --ns-name is TSNAMESERVER_NS_NAME; there, commas separate repeated values.",
+        epilog="Each flag has a variable, which it goes before: --ns-name is TSNAMESERVER_NS_NAME, and so on. There, "
+        "commas separate repeated values. Exit status: 0 stopped by a signal, 1 cannot listen, 2 a setting is wrong.",
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=f"tsnameserver {__version__}")
     for option in _OPTIONS:
         default = f" (default: {option.default})" if option.default else ""
         parser.add_argument(

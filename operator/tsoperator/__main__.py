@@ -9,39 +9,22 @@ import signal
 import sys
 
 import uvloop
+from tsnameserver import __version__
 
 from tsoperator.app import run
-from tsoperator.cli.check import Endpoint, Installation, check, endpoint, in_cluster
+from tsoperator.cli.check import add_arguments, run_check
 from tsoperator.cli.logs import start_logging
 from tsoperator.kube.errors import KubeError
 from tsoperator.runtime.health import ListenError
 from tsoperator.runtime.leader import LeadershipLost
-from tsoperator.settings import InvalidSetting, Settings, read_settings, resolv_conf
+from tsoperator.settings import InvalidSetting, Settings, read_settings
+from tsoperator.variables import described
 
-_ENVIRONMENT = """\
+_EPILOG = f"""\
 environment (empty counts as unset):
-  CLIENT_ID_FILE, CLIENT_SECRET_FILE   files with the OAuth client's credentials (required without CLIENT_ID)
-  CLIENT_ID                            workload identity: the ID of a client that trusts this cluster's ServiceAccount
-                                       tokens, in place of those files
-  OPERATOR_NAMESPACE                   namespace of the proxies (default: the Pod's own)
-  OPERATOR_LOGIN_SERVER                URL of the control server, e.g. of Headscale
-  OPERATOR_WATCH_NAMESPACES            namespaces of users' objects besides the operator's own, comma-separated (default
-                                       all)
-  OPERATOR_LOGGING                     info, debug, warn or error (default info)
-  OPERATOR_LOG_FORMAT                  text, or json: one object a line, of the nameserver too (default text)
-  OPERATOR_INGRESS_CLASS_NAME          ingress class to serve (default tailscale)
-  OPERATOR_DEFAULT_LOAD_BALANCER       true: LoadBalancer Services without a class are ours (default false)
-  OPERATOR_TAKE_OVER_NAMES             true: a new proxy takes the name of a device with its tags that is offline, which
-                                       is deleted: for clusters that are rebuilt (default false)
-  OPERATOR_DNS_ZONES                   zones of MagicDNS names, comma-separated (default ts.net)
-  OPERATOR_NAMESERVER_IMAGE            image for a DNSConfig that names none
-  OPERATOR_LEADER_ELECTION             true or false (default true)
-  OPERATOR_HEALTH_ADDR                 ADDRESS:PORT of probes and metrics (default :9002; set but empty: off)
-  PROXY_IMAGE, PROXY_TAGS, PROXY_FIREWALL_MODE, PROXY_PRIORITY_CLASS_NAME, PROXY_DEFAULT_CLASS
-                                       how proxies are made
-  POD_NAME                             this Pod's name, in its Lease and Events
-  OPERATOR_SERVICE_ACCOUNT_NAME        whose tokens Tailnets with workload identity trust (default operator)
-  KUBECONFIG                           outside a cluster: how to reach the API server
+{described()}
+
+Requests to the control server go through a proxy if HTTPS_PROXY and NO_PROXY say so.
 
 exit status: 0 stopped by SIGTERM or SIGINT, 1 cannot go on, 2 a setting is wrong
 """
@@ -52,12 +35,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="tsoperator",
         description="Kubernetes operator for tailnets. It takes its settings from the environment.",
-        epilog=_ENVIRONMENT,
+        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_check(parser.add_subparsers(dest="command", title="instead of running it"))
+    parser.add_argument("--version", action="version", version=f"tsoperator {__version__}")
+    add_arguments(parser.add_subparsers(dest="command", title="instead of running it"))
     arguments = parser.parse_args()
-    sys.exit(_check(arguments) if arguments.command else _run())
+    sys.exit(run_check(arguments) if arguments.command else _run())
 
 
 def _run() -> int:
@@ -67,45 +51,11 @@ def _run() -> int:
         print(f"tsoperator: {error}", file=sys.stderr)
         return 2
     start_logging(settings.log_level, settings.log_format)
+    for warning in settings.warnings:
+        logging.getLogger("tsoperator").warning("%s", warning)
     # uvloop spends a third less CPU than asyncio's own loop on watches, because its TLS is compiled.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_stopped(settings))
-
-
-def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    text = "see whether an installed operator and its nameserver answer: what `helm test` does"
-    parser = commands.add_parser(
-        "check", help=text, description=text, epilog="exit status: 0 all is well, 1 something isn't"
-    )
-    parser.add_argument("--namespace", required=True, help="the operator's namespace, for what is said to do")
-    parser.add_argument(
-        "--operator",
-        required=True,
-        type=endpoint,
-        metavar="HOST:PORT",
-        help="the operator's probes; HOST may be a Service of that namespace",
-    )
-    parser.add_argument("--zone", required=True, help="a zone that the nameserver must serve")
-    parser.add_argument(
-        "--nameserver",
-        type=endpoint,
-        metavar="ADDRESS:PORT",
-        help="the nameserver (default: that of NAMESERVER_SERVICE_HOST, which a cluster sets where it has one)",
-    )
-    parser.add_argument("--seconds", type=float, default=60, help="how long to look until all is well (default 60)")
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    operator, nameserver = arguments.operator, arguments.nameserver
-    if not {".", ":"} & {*operator.host}:
-        operator = Endpoint(in_cluster(operator.host, arguments.namespace, resolv_conf()), operator.port)
-    if nameserver is None and (host := os.environ.get("NAMESERVER_SERVICE_HOST")):
-        nameserver = Endpoint(host, 53)
-    installation = Installation(arguments.namespace, operator, nameserver, arguments.zone)
-    findings = check(installation, arguments.seconds)
-    for finding in findings:
-        print(finding)
-    return 0 if all(finding.good for finding in findings) else 1
 
 
 async def _until_stopped(settings: Settings) -> int:

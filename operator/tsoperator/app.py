@@ -21,7 +21,7 @@ from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.egresspod.desired import Answer
 from tsoperator.reconcilers.egresspod.probes import Prober, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import EgressPodReconciler
-from tsoperator.reconcilers.gauges import GroupGauges
+from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges
 from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
@@ -102,6 +102,7 @@ async def run(settings: Settings) -> None:
         cache = Cache(sources(settings.namespace, settings.watch_namespaces))
         registry.register(CacheMetrics(cache))
         registry.register(ProxyDevices(cache))
+        registry.register(ProxyGauges(cache))
         registry.register(GroupGauges(cache, settings.namespace))
         if settings.watch_namespaces:
             log.info(

@@ -1,14 +1,18 @@
 """Settings from the environment: the Go operator's variables and defaults, and ours (standalone-proxies.md 2.1)."""
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from tsoperator.api.images import image_error
 from tsoperator.api.names import DEFAULT_CONTROL_URL, DEFAULT_INGRESS_CLASS
-from tsoperator.api.rules import namespace_error, split_tags, tag_error
+from tsoperator.api.rules import namespace_error, object_name_error, split_tags, tag_error
+from tsoperator.variables import VARIABLES
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _IDENTITY_TOKEN: Final = Path("/var/run/secrets/tailscale/serviceaccount/token")
@@ -17,9 +21,16 @@ _RESOLV_CONF_LIMIT: Final = 10 * 1024
 _DEFAULT_CLUSTER_DOMAIN: Final = "cluster.local"
 _DNS_NAME = re.compile(r"([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
-_LOG_LEVELS: Final = {"info": "INFO", "debug": "DEBUG", "dev": "DEBUG", "warn": "WARNING", "error": "ERROR"}
+_DEV: Final = "dev"  # the Go operator's word for debug in text
+_LOG_LEVELS: Final = {"info": "INFO", "debug": "DEBUG", _DEV: "DEBUG", "warn": "WARNING", "error": "ERROR"}
 _LOG_FORMATS: Final = ("text", "json")
 _FIREWALL_MODES: Final = ("", "auto", "iptables", "nftables")
+_TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")  # what the Go operator reads as true, ours first
+_FALSE: Final = ("false", "0", "f", "F", "FALSE", "False")
+
+_OWN_NAME = re.compile(r"(OPERATOR|PROXY|CLIENT|APISERVER)_[A-Z_]+")
+_OF_A_SERVICE = re.compile(r".*_(SERVICE_HOST|(SERVICE_)?PORT(_.*)?)")  # set by Kubernetes in every container
+_ALIKE: Final = 0.85  # of 1: how much a name has to look like that of a setting to be a misspelt one
 
 
 class InvalidSetting(Exception):
@@ -68,6 +79,8 @@ class Settings:
     log_level: str = "INFO"
     log_format: Literal["text", "json"] = "text"
     """The format of the operator's log and of the nameserver's."""
+    warnings: tuple[str, ...] = ()
+    """What is not right in the settings, but clear enough to start."""
 
     @property
     def control_url(self) -> str:
@@ -80,33 +93,36 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
 
     *identity_token* is where workload identity finds the ServiceAccount's token.
     """
-    given = {name: value for name, value in environ.items() if value}
-    namespace = given.get("OPERATOR_NAMESPACE") or _read(_NAMESPACE_FILE)
-    if not namespace:
-        raise InvalidSetting("OPERATOR_NAMESPACE is not set, and there is no ServiceAccount to take the namespace from")
+    warnings = [*_misspelt(environ)]
+    given = _as_ours({name: value for name, value in environ.items() if value}, warnings)
+    namespace = _namespace(given)
     defaults = _with_credentials(namespace, given, identity_token)
+    _refuse_proxy_for_api_server(given)
+    level = _one_of(given, "OPERATOR_LOGGING", tuple(_LOG_LEVELS)) or "info"
+    log_format = _one_of(given, "OPERATOR_LOG_FORMAT", _LOG_FORMATS)
     return replace(
         defaults,
         login_server=_url(given, "OPERATOR_LOGIN_SERVER"),
-        proxy_image=given.get("PROXY_IMAGE", defaults.proxy_image),
+        proxy_image=_image(given, "PROXY_IMAGE", defaults.proxy_image),
         proxy_tags=_tags(given, "PROXY_TAGS") or defaults.proxy_tags,
-        proxy_priority_class=given.get("PROXY_PRIORITY_CLASS_NAME", ""),
-        proxy_class=given.get("PROXY_DEFAULT_CLASS", ""),
+        proxy_priority_class=_object_name(given, "PROXY_PRIORITY_CLASS_NAME"),
+        proxy_class=_object_name(given, "PROXY_DEFAULT_CLASS"),
         firewall_mode=_one_of(given, "PROXY_FIREWALL_MODE", _FIREWALL_MODES),
         default_load_balancer=_boolean(given, "OPERATOR_DEFAULT_LOAD_BALANCER", default=False),
         take_over_names=_boolean(given, "OPERATOR_TAKE_OVER_NAMES", default=False),
-        ingress_class=given.get("OPERATOR_INGRESS_CLASS_NAME", defaults.ingress_class),
-        nameserver_image=given.get("OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
+        ingress_class=_object_name(given, "OPERATOR_INGRESS_CLASS_NAME") or defaults.ingress_class,
+        nameserver_image=_image(given, "OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
         zones=_zones(given, "OPERATOR_DNS_ZONES") or defaults.zones,
         watch_namespaces=_namespaces(given, "OPERATOR_WATCH_NAMESPACES"),
         cluster_domain=cluster_domain(resolv_conf(), namespace),
-        kubeconfig=given.get("KUBECONFIG", ""),
+        kubeconfig=_kubeconfig(given, "KUBECONFIG"),
         leader_election=_boolean(given, "OPERATOR_LEADER_ELECTION", default=True),
-        pod_name=given.get("POD_NAME", ""),
-        service_account=given.get("OPERATOR_SERVICE_ACCOUNT_NAME", defaults.service_account),
+        pod_name=_object_name(given, "POD_NAME"),
+        service_account=_object_name(given, "OPERATOR_SERVICE_ACCOUNT_NAME") or defaults.service_account,
         health_address=_address(environ, "OPERATOR_HEALTH_ADDR", defaults.health_address),
-        log_level=_LOG_LEVELS[_one_of(given, "OPERATOR_LOGGING", tuple(_LOG_LEVELS)) or "info"],
-        log_format="json" if _one_of(given, "OPERATOR_LOG_FORMAT", _LOG_FORMATS) == "json" else "text",
+        log_level=_LOG_LEVELS[level],
+        log_format="json" if log_format == "json" and level != _DEV else "text",
+        warnings=tuple(warnings),
     )
 
 
@@ -137,6 +153,46 @@ def _read(path: Path) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     return text if len(text) <= _RESOLV_CONF_LIMIT else ""
+
+
+def _as_ours(given: Mapping[str, str], warnings: list[str]) -> Mapping[str, str]:
+    """Return *given* with values that the Go operator reads as well in our form, and add a warning for each."""
+    ours = {**given}
+    for name in ("OPERATOR_DEFAULT_LOAD_BALANCER", "AUTH_PROXY"):
+        for form in (_TRUE, _FALSE):
+            if given.get(name) in form[1:]:
+                ours[name] = form[0]
+                warnings.append(f"{name}: {given[name]!r} is read as {form[0]}: write {form[0]}")
+    tags = split_tags(given.get("PROXY_TAGS", ""))
+    if "" in tags and any(tags):
+        ours["PROXY_TAGS"] = ",".join(filter(None, tags))
+        warnings.append(f"PROXY_TAGS: {given['PROXY_TAGS']!r} has a comma too many: write {ours['PROXY_TAGS']}")
+    return ours
+
+
+def _misspelt(environ: Iterable[str]) -> Iterable[str]:
+    """Yield a warning for each variable that looks like a misspelt setting."""
+    for name in sorted({*environ} - VARIABLES.keys()):
+        if _OWN_NAME.fullmatch(name) and not _OF_A_SERVICE.fullmatch(name):
+            for alike in get_close_matches(name, VARIABLES, n=1, cutoff=_ALIKE):
+                yield f"{name} is no setting and is not read: do you mean {alike}?"
+
+
+def _namespace(given: Mapping[str, str]) -> str:
+    """Return the operator's namespace: the one that is set, or else that of the ServiceAccount."""
+    namespace = given.get("OPERATOR_NAMESPACE") or _read(_NAMESPACE_FILE)
+    if not namespace:
+        raise InvalidSetting("OPERATOR_NAMESPACE is not set, and there is no ServiceAccount to take the namespace from")
+    if error := namespace_error(namespace):
+        raise InvalidSetting(f"OPERATOR_NAMESPACE: {error}")
+    return namespace
+
+
+def _refuse_proxy_for_api_server(given: Mapping[str, str]) -> None:
+    """Raise InvalidSetting if a variable asks for the API server proxy, or has a value that means nothing."""
+    for name, allowed in {"APISERVER_PROXY": ("true", "noauth", "false"), "AUTH_PROXY": ("true", "false")}.items():
+        if _one_of(given, name, allowed) in ("true", "noauth"):
+            raise InvalidSetting(f"{name}: this operator has no API server proxy yet: unset it, or set it to false")
 
 
 def _with_credentials(namespace: str, given: Mapping[str, str], identity_token: Path) -> Settings:
@@ -174,6 +230,28 @@ def _url(given: Mapping[str, str], name: str) -> str:
     if value and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).netloc):
         raise InvalidSetting(f"{name}: {value!r} is not a URL such as https://headscale.example.org")
     return value
+
+
+def _image(given: Mapping[str, str], name: str, default: str) -> str:
+    image = given.get(name, default)
+    if error := image_error(image):
+        raise InvalidSetting(f"{name}: {error}")
+    return image
+
+
+def _object_name(given: Mapping[str, str], name: str) -> str:
+    value = given.get(name, "")
+    if value and (error := object_name_error(value)):
+        raise InvalidSetting(f"{name}: {error}")
+    return value
+
+
+def _kubeconfig(given: Mapping[str, str], name: str) -> str:
+    """Return the paths in a variable, of which one at least must be there."""
+    paths = given.get(name, "")
+    if paths and not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep)):
+        raise InvalidSetting(f"{name}: there is no file {paths}")
+    return paths
 
 
 def _tags(given: Mapping[str, str], name: str) -> tuple[str, ...]:

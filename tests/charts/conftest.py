@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.charts.rendered import Render, renderer
 from tests.e2e import go_operator
 from tests.e2e.testbed.bed import Bed, brought_up
 from tests.e2e.testbed.build import build_program
@@ -39,3 +40,15 @@ def helm() -> Path:
 def go_crds() -> list[dict[str, Any]]:
     """The Go operator's definitions of its kinds, from its module."""
     return [yaml.load(file.read_text(), yaml.CSafeLoader) for file in (go_operator.deployed_from() / "crds").iterdir()]
+
+
+@pytest.fixture(scope="session")
+def go_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart of the Go operator, as it is released."""
+    return go_operator.released_chart(tmp_path_factory.mktemp("charts"))
+
+
+@pytest.fixture(scope="session")
+def render(helm: Path) -> Render:
+    """Render a chart."""
+    return renderer(helm)

@@ -1,9 +1,6 @@
 """The chart as Helm renders it, beside the Go operator's: the same values, the same names, the same environment."""
 
 import difflib
-import shutil
-from collections.abc import Callable
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,66 +12,12 @@ from tsoperator.api.names import LABEL_APP, LABEL_OPERATOR
 from tsoperator.runtime.predecessor import is_go
 
 from tests.charts import golden
+from tests.charts.rendered import CREDENTIALS, Object, Render, container, named, the, with_values_of
 from tests.docs import pages
-from tests.e2e import go_operator
 from tests.e2e.product import CHART
 from tests.e2e.testbed.commands import run
-from tests.e2e.testbed.errors import BedError
 
-Object = dict[str, Any]
-Render = Callable[..., list[Object]]
-
-CREDENTIALS = ("oauth.clientId=client", "oauth.clientSecret=secret")
 MIGRATION = pages.DOCS / "migration.md"
-
-
-@pytest.fixture(scope="module")
-def go_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart of the Go operator, as it is released."""
-    return go_operator.released_chart(tmp_path_factory.mktemp("charts"))
-
-
-@pytest.fixture(scope="module")
-def render(helm: Path) -> Render:
-    """Return what a chart renders: of ours with `--set`, or another with the same; its CRDs (most of the work) and its
-    test only if asked for.
-    """
-
-    @cache
-    def rendered(
-        *sets: str,
-        chart: Path = CHART,
-        files: tuple[Path, ...] = (),
-        release: str = "operator",
-        crds: bool = False,
-        tests: bool = False,
-    ) -> list[Object]:
-        words = [] if tests else ["--skip-tests"]
-        words += [] if crds else ["--set", "installCRDs=false"]
-        words += [word for given in sets for word in ("--set", given)]
-        words += [str(word) for file in files for word in ("--values", file)]
-        text = run([helm, "template", release, chart, "--namespace", "tailscale", *words], timeout=60)
-        return [obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj]  # in Python it takes seconds
-
-    return rendered
-
-
-def the(kind: str, objects: list[Object]) -> Object:
-    """Return the one object of that kind."""
-    (found,) = (obj for obj in objects if obj["kind"] == kind)
-    return found
-
-
-def container(objects: list[Object]) -> Object:
-    """Return the operator's container."""
-    only: Object
-    (only,) = the("Deployment", objects)["spec"]["template"]["spec"]["containers"]
-    return only
-
-
-def named(objects: list[Object], *kinds: str) -> set[tuple[str, str]]:
-    """Return the names of the objects of those kinds."""
-    return {(obj["kind"], obj["metadata"]["name"]) for obj in objects if obj["kind"] in kinds}
 
 
 def test_the_chart_passes_helms_lint(helm: Path) -> None:
@@ -88,11 +31,6 @@ def test_every_kind_is_defined_and_kept_when_the_release_goes(render: Render) ->
         crd["metadata"]["name"]: crd["spec"] for crd in files
     }
     assert all(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for crd in crds)
-
-
-def test_the_values_of_the_go_operators_chart_render_and_run_our_image(render: Render, go_chart: Path) -> None:
-    objects = render(*CREDENTIALS, files=(go_chart / "values.yaml",))
-    assert container(objects)["image"].startswith("tsoperator:")
 
 
 DIGEST = f"sha256:{'0' * 64}"
@@ -228,77 +166,15 @@ def missing(theirs: Any, ours: Any, path: str = "") -> list[str]:
     return [] if (theirs or "") == (ours or "") else [path.removeprefix(".")]
 
 
-@pytest.mark.parametrize(
-    "sets",
-    [
-        (),
-        ("metrics.service=false",),
-        ("metrics.serviceMonitor.enabled=true",),
-        ("metrics.dashboard.enabled=true",),
-        ("operatorConfig.replicas=3", "networkPolicy.enabled=true"),
-    ],
-)
-def test_values_that_are_reused_from_the_go_operators_chart_need_none_of_ours(
-    render: Render, go_chart: Path, tmp_path: Path, sets: tuple[str, ...]
-) -> None:
-    reused, fresh = (
-        render(*CREDENTIALS, *sets, chart=chart, tests=True) for chart in (with_values_of(go_chart, tmp_path), CHART)
-    )
-    assert reused == fresh
-
-
-def with_values_of(other: Path, folder: Path) -> Path:
-    """Return our chart, in *folder*, as `helm upgrade --reuse-values` has it: with the values of *other* alone."""
-    chart = folder / "chart"
-    shutil.copytree(CHART, chart)
-    shutil.copy(other / "values.yaml", chart / "values.yaml")
-    return chart
-
-
 def test_the_documented_way_here_runs_our_images(render: Render, go_chart: Path, tmp_path: Path) -> None:
     (command,) = (each for each in pages.commands(MIGRATION) if each[:2] == ["helm", "upgrade"])
     assert "--reuse-values" in command
     sets = [given for word, given in pairwise(command) if word == "--set"]
-    chart = with_values_of(go_chart, tmp_path)
+    chart = with_values_of(go_chart / "values.yaml", tmp_path)
     operator = container(render(*CREDENTIALS, *sets, chart=chart))
     assert operator["image"] == f"registry.example.org/tsoperator:{__version__}"
     (nameserver,) = (each for each in operator["env"] if each["name"] == "OPERATOR_NAMESERVER_IMAGE")
     assert nameserver["value"] == f"registry.example.org/tsnameserver:{__version__}"
-
-
-class Wrong(NamedTuple):
-    sets: tuple[str, ...]
-    said: str
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Wrong(("operatorConfig.logging=loud",), "'info', 'debug', 'dev'"),
-        Wrong(("operatorConfig.logFormat=xml",), "'text', 'json'"),
-        Wrong(("proxyConfig.defaultTags=k8s",), "/proxyConfig/defaultTags"),
-        Wrong(("proxyConfig.firewallMode=ebtables",), "/proxyConfig/firewallMode"),
-        Wrong(("loginServer=headscale.example.org",), "/loginServer"),
-        Wrong(("operatorConfig.watchNamespaces={team-a,Team}",), "/operatorConfig/watchNamespaces/1"),
-        Wrong(("operatorConfig.watchNamespaces=team-a",), "/operatorConfig/watchNamespaces"),
-        Wrong(("oauth.clientId=client",), "oauth.clientSecret is empty"),
-        Wrong(("oauth.audience=here",), "needs oauth.clientId"),
-        Wrong((*CREDENTIALS, "apiServerProxyConfig.mode=true"), 'set allowImpersonation to "true"'),
-        Wrong(
-            (
-                *CREDENTIALS,
-                "operatorConfig.extraEnv[0].name=TS_EXPERIMENTAL_KUBE_API_EVENTS",
-                "operatorConfig.extraEnv[0].value=true",
-            ),
-            "TS_EXPERIMENTAL_KUBE_API_EVENTS is no longer used",
-        ),
-    ],
-    ids=lambda case: case.sets[-1],
-)
-def test_values_that_are_wrong_are_refused_with_what_to_do(render: Render, case: Wrong) -> None:
-    with pytest.raises(BedError, match="exit code") as refused:
-        render(*case.sets)
-    assert case.said in str(refused.value)
 
 
 def test_the_rights_of_another_operators_proxies_stay_when_the_release_goes(render: Render) -> None:

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ VALUES_OF_CHART: Final = "# values.yaml\n"
 """What a page's block of values for the chart begins with."""
 
 _HEREDOC = re.compile(r"<<(\w+)\n(.*?)^\1$", re.DOTALL | re.MULTILINE)
+_HEREDOC_START = re.compile(r"<<\w+$", re.MULTILINE)
+_COMMENT = re.compile(r"(^|\s+)#\s.*$")
 _FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _HEADING = re.compile(r"^(#+) +(.+)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -79,6 +82,62 @@ def commands(path: Path) -> Iterator[list[str]]:
         if kind == "sh":
             lines = (shlex.split(line, comments=True) for line in body.replace("\\\n", " ").splitlines())
             yield from filter(None, lines)
+
+
+def fences(path: Path) -> list[tuple[str, str]]:
+    """Return the language and the text of each block of code in a page."""
+    return [(kind, body) for _, kind, body in _FENCE.findall(path.read_text())]
+
+
+def shell(path: Path) -> Iterator[str]:
+    """Yield each command in a page's shell blocks, as it is written there.
+
+    In a block that shows a console, the lines that begin with ``$`` are commands.
+    """
+    for kind, body in fences(path):
+        if kind == "console":
+            lines = [line.lstrip().removeprefix("$ ") for line in body.splitlines(True) if line.lstrip()[:2] == "$ "]
+            yield from whole("".join(lines))
+        elif kind == "sh":
+            yield from whole(body)
+
+
+def whole(script: str) -> Iterator[str]:
+    """Yield the commands in *script*; raises ValueError if the last one has no end."""
+    command = ""
+    for line in script.splitlines(keepends=True):
+        command += line
+        if _is_whole(command):
+            if shlex.split(command, comments=True):
+                yield command.strip()
+            command = ""
+    if command:
+        raise ValueError(f"no end of {command!r}")
+
+
+def outputs(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield what a page's shell blocks print, if a block right after them shows it, with their text."""
+    text = path.read_text()
+    for shown, printed in pairwise(_FENCE.finditer(text)):
+        if shown[2] == "sh" and not printed[2] and not text[shown.end() : printed.start()].strip():
+            yield shown[3], printed[3]
+
+
+def normalised(command: str) -> str:
+    """Return *command* on one line, without comments and with one space between words."""
+    lines = (_COMMENT.sub("", line).removesuffix("\\") for line in command.splitlines())
+    return " ".join(" ".join(lines).split())
+
+
+def _is_whole(command: str) -> bool:
+    """Tell whether the shell would run *command*: it has no line, quotation or here-document to come."""
+    if command.endswith("\\\n") or len(_HEREDOC_START.findall(command)) > len(_HEREDOC.findall(command)):
+        return False
+    try:
+        shlex.split(command, comments=True)
+    except ValueError:  # no closing quotation
+        return False
+    return True
 
 
 def manifests(path: Path) -> Iterator[Any]:

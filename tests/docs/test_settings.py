@@ -25,7 +25,7 @@ def test_every_variable_of_the_operator_has_a_row_and_every_row_is_one() -> None
 def test_every_variable_of_the_nameserver_has_a_row_and_every_row_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         tsnameserver.settings.read_settings(["--help"], {})
-    flags = {*re.findall(r"^ +(--[a-z-]+)", capsys.readouterr().out, flags=re.MULTILINE)} - {"--help"}
+    flags = {*re.findall(r"^ +(--[a-z-]+)", capsys.readouterr().out, flags=re.MULTILINE)} - {"--help", "--version"}
     variables = {f"TSNAMESERVER_{flag.removeprefix('--').replace('-', '_').upper()}" for flag in flags}
     assert len(variables) > 10
     assert {*rows(sections(PAGE)["The nameserver"])} == variables | flags

@@ -20,9 +20,13 @@ _CONDITIONAL = "{{ if .Values.installCRDs -}}\n%s{{- end -}}\n"
 
 
 @cache
-def deployed_from() -> Path:
-    """Return the folder of its Go module that has chart and CRDs; the module is fetched where it isn't there."""
-    module = run(["go", "mod", "download", "-json", "tailscale.com"], cwd=named("tailscale").folder, timeout=120)
+def deployed_from(version: str = "") -> Path:
+    """Return the folder of its Go module that has chart and CRDs; the module is fetched where it isn't there.
+
+    It is the version that the testbed builds, or another *version*.
+    """
+    name = f"tailscale.com@v{version}" if version else "tailscale.com"
+    module = run(["go", "mod", "download", "-json", name], cwd=named("tailscale").folder, timeout=120)
     return Path(json.loads(module)["Dir"]) / "cmd" / "k8s-operator" / "deploy"
 
 

@@ -1,4 +1,4 @@
-"""From the Go operator's chart to ours and back: nothing restarts, nothing is new, and names keep resolving."""
+"""From the Go operator's chart to ours and back: what was there doesn't restart, and names keep resolving."""
 
 import sys
 from collections.abc import Iterator
@@ -61,6 +61,7 @@ def go(users: Users, nameserver: str, acme_root: Path, tmp_path_factory: pytest.
     go_operator.take_over(bed, tmp_path_factory.mktemp("charts"))
     users.add("go")
     users.check(acme_root)
+    eventually(lambda: nameserver_runs(users.cluster, go_operator.NAMESERVER_IMAGE), "the Go nameserver alone")
     eventually(lambda: dig(bed, nameserver, NAME).data, f"an address of {NAME}")
     return users.inventory()
 
@@ -130,9 +131,23 @@ def back(
     return Stage(before, users.inventory(), seen)
 
 
-def test_a_way_back_leaves_everything_as_it_is(back: Stage) -> None:
-    assert back.after._replace(keys=back.before.keys) == back.before
-    assert len(back.after.pods) == 2 * (4 + REPLICAS)
+ROLLED = tuple(f"ts-ours-{name}" for name in ("db", "printer", "lb", "gate"))
+"""The proxies that ours made with its own init script, in place of which Go operators before 1.103 put theirs."""
+
+
+def kept(found: Inventory) -> Inventory:
+    """Leave out what the Go operator restarts."""
+    pods, statefulsets = (
+        {name: identity for name, identity in each.items() if not name.startswith(ROLLED)}
+        for each in (found.pods, found.statefulsets)
+    )
+    return found._replace(pods=pods, statefulsets=statefulsets)
+
+
+def test_a_way_back_leaves_everything_as_it_is_but_for_our_init_script(back: Stage) -> None:
+    assert kept(back.after)._replace(keys=back.before.keys) == kept(back.before)
+    assert len(kept(back.after).pods) == 4 + REPLICAS + 1
+    assert len(back.before.pods) == 2 * (4 + REPLICAS)
 
 
 def test_the_go_operator_starts_after_ours_has_ended(back: Stage) -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import dns.rcode
 import pytest
+from tsnameserver import __version__
 from tsnameserver.__main__ import JsonFormatter
 from tsnameserver.records import Records, render
+from tsnameserver.settings import read_settings
 
 from tests.nameserver.api_server import api_server
 from tests.nameserver.samples import DOCUMENT, texts
@@ -34,7 +36,7 @@ async def test_names_are_servfail_and_probes_not_ready_until_good_records_come(t
         page = await running.scrape()
         assert f'{{server="dns://127.0.0.1:{running.port}",proto="udp",family="1",type="A"}} 2\n' in page
         assert "tsnameserver_records_serial 7\n" in page
-        assert {json.loads(line)["level"] for line in running.log} == {"info", "warning"}
+        assert {json.loads(line)["level"] for line in running.log} == {"info", "warn"}
 
 
 async def test_the_api_server_is_followed_and_the_file_left_until_it_is_lost(tmp_path: Path) -> None:
@@ -68,9 +70,9 @@ def test_a_record_of_the_json_log_is_one_line_with_its_exception() -> None:
     line = JsonFormatter().format(record)
     assert "\n" not in line
     logged = json.loads(line)
-    assert "ValueError: two\nlines" in logged.pop("exception")
-    assert datetime.fromisoformat(logged.pop("time")).tzinfo is not None
-    assert logged == {"level": "error", "logger": "some.logger", "message": "on this"}
+    assert "ValueError: two\nlines" in logged.pop("stacktrace")
+    assert datetime.fromisoformat(logged.pop("ts")).tzinfo is not None
+    assert logged == {"level": "error", "logger": "some.logger", "msg": "on this", "error": "two\nlines"}
 
 
 async def ended(*arguments: str, **environment: str) -> tuple[int | None, str]:
@@ -79,6 +81,12 @@ async def ended(*arguments: str, **environment: str) -> tuple[int | None, str]:
     async with asyncio.timeout(30):
         _, stderr = await process.communicate()
     return process.returncode, stderr.decode()
+
+
+def test_the_version_is_that_of_the_release(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        read_settings(["--version"], {})
+    assert (end.value.code, capsys.readouterr().out) == (0, f"tsnameserver {__version__}\n")
 
 
 async def test_a_taken_port_is_one_line_and_exit_code_1() -> None:

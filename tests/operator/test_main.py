@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 from clustersim import objects as kinds
 from clustersim.sim import ClusterSim
+from tsnameserver import __version__
 from tsoperator import settings
 from tsoperator.__main__ import main
+from tsoperator.variables import VARIABLES
 
 from tests.support.cluster import until
 
@@ -109,6 +111,12 @@ async def test_a_wrong_setting_is_named_in_one_line(settings_only: Environment) 
     assert re.fullmatch(r"tsoperator: PROXY_TAGS\b[^\n]+\n", log)
 
 
+@pytest.mark.thorough
+async def test_a_setting_that_is_not_right_but_clear_is_logged(settings_only: Environment) -> None:
+    _, log = await outcome({**settings_only, "PROXY_TAGS": "tag:k8s,"})
+    assert "WARNING PROXY_TAGS: 'tag:k8s,' has a comma too many: write tag:k8s\n" in log
+
+
 async def test_a_missing_cluster_is_one_line_that_says_what_to_set(settings_only: Environment) -> None:
     code, log = await outcome(settings_only)
     assert code == 1
@@ -139,7 +147,7 @@ async def test_a_leader_is_named_in_its_lease_and_stops_at_once(sim: ClusterSim,
         code, log = await process.stops()
     assert (code, holder(sim)) == (0, "")
     assert (leading["level"], leading["logger"]) == ("info", "tsoperator.runtime.manager")
-    assert [json.loads(line)["message"] for line in log.splitlines()][-1] == "stopped"
+    assert [json.loads(line)["msg"] for line in log.splitlines()][-1] == "stopped"
     assert "Traceback" not in log
 
 
@@ -152,7 +160,7 @@ async def test_an_interrupt_stops_an_operator_that_is_alone_and_has_no_lease(
         process.child.send_signal(signal.SIGINT)
         code, log = await process.ends(PROMPT)
     assert code == 0
-    assert log.endswith("tsoperator: stopped\n")
+    assert log.endswith("INFO    stopped\n")
     assert sim.store.find(kinds.LEASE, "tailscale", "tailscale-operator") is None
 
 
@@ -228,8 +236,12 @@ def test_help_names_every_variable_that_is_read_and_the_exit_codes(command_line:
     code, text = command_line("--help")
     read = {*re.findall(r'"([A-Z]+(?:_[A-Z]+)+|KUBECONFIG)"', inspect.getsource(settings))}
     assert (code, len(read) > 15) == (0, True)
-    assert read <= {*re.findall(r"\w+", text)}
+    assert read <= {*VARIABLES} <= {*re.findall(r"^  ([A-Z_]+) ", text, re.MULTILINE)}
     assert "exit status: 0 stopped by SIGTERM or SIGINT, 1 cannot go on, 2 a setting is wrong" in text
+
+
+def test_the_version_is_that_of_the_release(command_line: Callable[[str], Ended]) -> None:
+    assert command_line("--version") == (0, f"tsoperator {__version__}\n")
 
 
 def test_an_argument_is_refused(command_line: Callable[[str], Ended]) -> None:

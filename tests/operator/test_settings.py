@@ -47,11 +47,14 @@ class Given(NamedTuple):
         Given("PROXY_IMAGE", "example.org/tailscale:v1", "proxy_image", "example.org/tailscale:v1"),
         Given("PROXY_IMAGE", "", "proxy_image", "tailscale/tailscale:latest"),
         Given("PROXY_TAGS", "tag:a, tag:b", "proxy_tags", ("tag:a", "tag:b")),
+        Given("PROXY_TAGS", "tag:a,", "proxy_tags", ("tag:a",)),
         Given("PROXY_PRIORITY_CLASS_NAME", "high", "proxy_priority_class", "high"),
         Given("PROXY_DEFAULT_CLASS", "prod", "proxy_class", "prod"),
         Given("PROXY_FIREWALL_MODE", "nftables", "firewall_mode", "nftables"),
         Given("OPERATOR_DEFAULT_LOAD_BALANCER", "true", "default_load_balancer", True),
         Given("OPERATOR_DEFAULT_LOAD_BALANCER", "false", "default_load_balancer", False),
+        Given("OPERATOR_DEFAULT_LOAD_BALANCER", "1", "default_load_balancer", True),
+        Given("OPERATOR_DEFAULT_LOAD_BALANCER", "F", "default_load_balancer", False),
         Given("OPERATOR_TAKE_OVER_NAMES", "true", "take_over_names", True),
         Given("OPERATOR_TAKE_OVER_NAMES", "", "take_over_names", False),
         Given("OPERATOR_INGRESS_CLASS_NAME", "private", "ingress_class", "private"),
@@ -64,7 +67,8 @@ class Given(NamedTuple):
             "watch_namespaces",
             ("team-b", "team-a", "tailscale"),
         ),
-        Given("KUBECONFIG", "/etc/kubeconfig", "kubeconfig", "/etc/kubeconfig"),
+        Given("KUBECONFIG", f"/nonexistent:{__file__}", "kubeconfig", f"/nonexistent:{__file__}"),
+        Given("OPERATOR_SERVICE_ACCOUNT_NAME", "ts", "service_account", "ts"),
         Given("OPERATOR_LEADER_ELECTION", "false", "leader_election", False),
         Given("POD_NAME", "operator-1", "pod_name", "operator-1"),
         Given("OPERATOR_HEALTH_ADDR", "127.0.0.1:0", "health_address", "127.0.0.1:0"),
@@ -72,6 +76,8 @@ class Given(NamedTuple):
         Given("OPERATOR_HEALTH_ADDR", "", "health_address", ""),
         Given("OPERATOR_LOGGING", "debug", "log_level", "DEBUG"),
         Given("OPERATOR_LOGGING", "dev", "log_level", "DEBUG"),
+        Given("OPERATOR_LOGGING", "warn", "log_level", "WARNING"),
+        Given("OPERATOR_LOGGING", "error", "log_level", "ERROR"),
         Given("OPERATOR_LOG_FORMAT", "json", "log_format", "json"),
         Given("OPERATOR_LOG_FORMAT", "text", "log_format", "text"),
     ],
@@ -92,6 +98,22 @@ class Wrong(NamedTuple):
         Wrong("OPERATOR_LOGIN_SERVER", "headscale.example.org", "is not a URL such as https://headscale.example.org"),
         Wrong("OPERATOR_LOGIN_SERVER", "ftp://headscale.example.org", "is not a URL"),
         Wrong("PROXY_TAGS", "tag:a,db", '"db" is not a valid tag'),
+        Wrong("PROXY_TAGS", ",", '"" is not a valid tag'),
+        Wrong("PROXY_IMAGE", "example.org/Tailscale", 'the repository "Tailscale" must be lowercase'),
+        Wrong("OPERATOR_NAMESERVER_IMAGE", "example.org/ns: v1", "write [REGISTRY/]REPOSITORY[:TAG]"),
+        Wrong("PROXY_DEFAULT_CLASS", "Prod", '"Prod" is not a valid name of an object'),
+        Wrong("PROXY_PRIORITY_CLASS_NAME", "high priority", "is not a valid name of an object"),
+        Wrong("OPERATOR_INGRESS_CLASS_NAME", "tail_scale", "is not a valid name of an object"),
+        Wrong("OPERATOR_SERVICE_ACCOUNT_NAME", "-", "is not a valid name of an object"),
+        Wrong("POD_NAME", "Operator", "is not a valid name of an object"),
+        Wrong("APISERVER_PROXY", "true", "this operator has no API server proxy yet: unset it, or set it to false"),
+        Wrong("APISERVER_PROXY", "noauth", "this operator has no API server proxy yet"),
+        Wrong("APISERVER_PROXY", "on", "'on' is not one of true, noauth, false"),
+        Wrong("AUTH_PROXY", "1", "this operator has no API server proxy yet"),
+        Wrong("AUTH_PROXY", "noauth", "'noauth' is not one of true, false"),
+        Wrong("OPERATOR_DEFAULT_LOAD_BALANCER", "yes", "'yes' is not one of true, false"),
+        Wrong("OPERATOR_TAKE_OVER_NAMES", "1", "'1' is not one of true, false"),
+        Wrong("KUBECONFIG", "/nonexistent", "there is no file /nonexistent"),
         Wrong("PROXY_FIREWALL_MODE", "ipfw", "'ipfw' is not one of auto, iptables, nftables"),
         Wrong("OPERATOR_DNS_ZONES", "ts.net,", "'' is not a DNS zone"),
         Wrong("OPERATOR_DNS_ZONES", "tail_net", "'tail_net' is not a DNS zone"),
@@ -108,6 +130,7 @@ class Wrong(NamedTuple):
         Wrong("OPERATOR_LOGGING", "loud", "'loud' is not one of info, debug, dev, warn, error"),
         Wrong("OPERATOR_LOG_FORMAT", "xml", "'xml' is not one of text, json"),
         Wrong("OPERATOR_NAMESPACE", "", "is not set"),
+        Wrong("OPERATOR_NAMESPACE", "Tailscale", "its letters must be lower case"),
         Wrong("CLIENT_ID_FILE", "", "is not set: give the path"),
         Wrong("CLIENT_ID", "id", "cannot read /var/run/secrets/tailscale/serviceaccount/token"),
         Wrong("CLIENT_SECRET_FILE", "", "is not set: give the path"),
@@ -119,6 +142,49 @@ def test_a_wrong_setting_names_its_variable_and_says_what_that_takes(case: Wrong
         read_settings({**environ, case.name: case.value})
     assert re.fullmatch(rf"{case.name}\b[^\n]+", str(caught.value))
     assert case.words in str(caught.value)
+
+
+class Warned(NamedTuple):
+    name: str
+    value: str
+    words: str = ""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Warned(
+            "OPERATOR_DEFAULT_LOAD_BALANCER", "1", "OPERATOR_DEFAULT_LOAD_BALANCER: '1' is read as true: write true"
+        ),
+        Warned("OPERATOR_DEFAULT_LOAD_BALANCER", "False", "OPERATOR_DEFAULT_LOAD_BALANCER: 'False' is read as false"),
+        Warned("OPERATOR_DEFAULT_LOAD_BALANCER", "true"),
+        Warned("APISERVER_PROXY", "false"),
+        Warned("AUTH_PROXY", "f", "AUTH_PROXY: 'f' is read as false: write false"),
+        Warned("PROXY_TAGS", "tag:a,", "PROXY_TAGS: 'tag:a,' has a comma too many: write tag:a"),
+        Warned("PROXY_TAGS", "tag:a,,tag:b", "write tag:a,tag:b"),
+        Warned("PROXY_TAGS", "tag:a"),
+        Warned(
+            "OPERATOR_LOGIN_SEVER", "x", "OPERATOR_LOGIN_SEVER is no setting and is not read: do you mean OPERATOR_LO"
+        ),
+        Warned("PROXY_TAG", "", "do you mean PROXY_TAGS?"),
+        Warned("OPERATOR_HOSTNAME", "the Go operator's"),
+        Warned("OPERATOR_INITIAL_TAGS", "the Go operator's"),
+        Warned("OPERATOR_SHARED_ACME_ACCOUNT_KEY", "the Go operator's"),
+        Warned("OPERATOR_SERVICE_HOST", "of a Service called operator"),
+        Warned("PROXY_IMAGE_SERVICE_PORT", "of a Service called proxy-image"),
+        Warned("PROXY_TAGS_PORT_80_TCP", "of a Service called proxy-tags"),
+        Warned("MY_PROXY_TAG", "of somebody else"),
+    ],
+)
+def test_a_setting_that_is_not_right_but_clear_is_a_warning(case: Warned, environ: dict[str, str]) -> None:
+    told = read_settings({**environ, case.name: case.value}).warnings
+    assert len(told) == bool(case.words)
+    assert case.words in "".join(told)
+
+
+def test_dev_is_debug_for_people_as_with_the_go_operator(environ: dict[str, str]) -> None:
+    found = read_settings({**environ, "OPERATOR_LOGGING": "dev", "OPERATOR_LOG_FORMAT": "json"})
+    assert (found.log_level, found.log_format) == ("DEBUG", "text")
 
 
 def test_credentials_that_are_no_text_are_refused(environ: dict[str, str], tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
 {{- else if .Values.nameOverride -}}
-{{- if contains .Values.nameOverride .Release.Name -}}
+{{- $name := include "operator.text" .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
 {{- .Release.Name | trunc 63 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 {{- else -}}
 operator
@@ -59,24 +60,105 @@ of ours. There stable and unstable may be tags of one's own.
 {{- include "operator.image" (dict "image" (merge (dict "repo" $repository) $image) "tag" .tag) -}}
 {{- end -}}
 
-{{/*
-The values of operatorConfig, as YAML. After an upgrade from the Go operator's chart with --reuse-values ours are not
-there: they are those of values.yaml then. podDisruptionBudget may be away because it was set to null, too: then topologySpread
-is there, which nobody has a reason to set to null.
-*/}}
-{{- define "operator.config" -}}
-{{- $nameserver := dict "repository" "tsnameserver" -}}
-{{- $ours := dict "logFormat" "text" "replicas" 2 "topologySpread" true "zones" (list "ts.net") "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" $nameserver -}}
-{{- if not (hasKey .Values.operatorConfig "topologySpread") -}}
-{{- $_ := set $ours "podDisruptionBudget" (dict "maxUnavailable" 1) -}}
+{{/* A value that is text, and may have been given as a number: 1, and not 1e+06 or %!s(float64=1). */}}
+{{- define "operator.text" -}}
+{{- if and (kindIs "float64" .) (eq . (floor .)) -}}
+{{- printf "%.0f" . -}}
+{{- else if not (kindIs "invalid" .) -}}
+{{- toString . -}}
 {{- end -}}
-{{- mergeOverwrite $ours (deepCopy .Values.operatorConfig) | toYaml -}}
 {{- end -}}
 
-{{/* The values of metrics likewise. */}}
-{{- define "operator.metrics" -}}
-{{- $ours := dict "service" true "serviceMonitor" (dict "enabled" false "labels" (dict) "interval" "30s") "dashboard" (dict "enabled" false) -}}
-{{- mergeOverwrite $ours (deepCopy (.Values.metrics | default dict)) | toYaml -}}
+{{/* In a map, makes text of some values: a list of the map and of the paths, where "*" means all. A path that isn't there stays so. */}}
+{{- define "operator.makeText" -}}
+{{- $map := first . -}}
+{{- range $path := rest . -}}
+{{- $name := first $path -}}
+{{- $deeper := rest $path -}}
+{{- range $key := ternary (keys $map) (list $name) (eq $name "*") -}}
+{{- $value := get $map $key -}}
+{{- if and $deeper (kindIs "map" $value) -}}
+{{- include "operator.makeText" (list $value $deeper) -}}
+{{- else if and $deeper (kindIs "slice" $value) -}}
+{{- range $value -}}{{- include "operator.makeText" (list . $deeper) -}}{{- end -}}
+{{- else if and (not $deeper) (kindIs "slice" $value) -}}
+{{- $texts := list -}}
+{{- range $value -}}{{- $texts = append $texts (include "operator.text" .) -}}{{- end -}}
+{{- $_ := set $map $key $texts -}}
+{{- else if and (not $deeper) (hasKey $map $key) -}}
+{{- $_ := set $map $key (include "operator.text" $value) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+All values, as YAML: what is text is a string, however it was given.
+
+After an upgrade from the Go operator's chart with --reuse-values, the values are those of its values.yaml. That lacks ours,
+and the older it is, the more it lacks. What is missing is then as in our values.yaml. But podDisruptionBudget and
+ingressClass.enabled may be missing because they were set to null: then topologySpread is there, which nobody has a reason
+to set to null.
+*/}}
+{{- define "operator.values" -}}
+{{- $config := dict "logFormat" "text" "replicas" 2 "topologySpread" true "zones" (list "ts.net") "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" (dict "repository" "tsnameserver") -}}
+{{- $metrics := dict "service" true "serviceMonitor" (dict "enabled" false "labels" (dict) "interval" "30s") "dashboard" (dict "enabled" false) -}}
+{{- $class := dict "name" "tailscale" -}}
+{{- if not (hasKey .Values.operatorConfig "topologySpread") -}}
+{{- $_ := set $config "podDisruptionBudget" (dict "maxUnavailable" 1) -}}
+{{- $_ := set $class "enabled" true -}}
+{{- end -}}
+{{- $ours := dict "operatorConfig" $config "metrics" $metrics "oauth" (dict) "ingressClass" $class -}}
+{{- $values := mergeOverwrite $ours (deepCopy .Values) -}}
+{{- range $path := include "operator.textPaths" . | fromYamlArray -}}
+{{- include "operator.makeText" (list $values (splitList "." $path)) -}}
+{{- end -}}
+{{- $values | toYaml -}}
+{{- end -}}
+
+{{/* Which values are text. */}}
+{{- define "operator.textPaths" -}}
+- nameOverride
+- oauth.*
+- loginServer
+- annotations.*
+- operatorConfig.defaultTags
+- operatorConfig.image.*
+- operatorConfig.logging
+- operatorConfig.hostname
+- operatorConfig.watchNamespaces
+- operatorConfig.nameserverImage.*
+- operatorConfig.annotations.*
+- operatorConfig.podAnnotations.*
+- operatorConfig.podLabels.*
+- operatorConfig.serviceAccountAnnotations.*
+- operatorConfig.nodeSelector.*
+- operatorConfig.priorityClassName
+- operatorConfig.extraEnv.value
+- operatorConfig.caBundleConfigMap
+- operatorConfig.sharedACMEAccountKey
+- metrics.serviceMonitor.labels.*
+- metrics.serviceMonitor.interval
+- metrics.dashboard.namespace
+- metrics.dashboard.labels.*
+- metrics.dashboard.annotations.*
+- ingressClass.name
+- proxyConfig.image.*
+- proxyConfig.defaultTags
+- proxyConfig.firewallMode
+- proxyConfig.defaultProxyClass
+- apiServerProxyConfig.*
+- imagePullSecrets.name
+{{- end -}}
+
+{{/* The image that the operator's Pods run. */}}
+{{- define "operator.operatorImage" -}}
+{{- include "operator.ownImage" (dict "image" (include "operator.values" . | fromYaml).operatorConfig.image "own" "tsoperator" "tag" .Chart.AppVersion) -}}
+{{- end -}}
+
+{{/* The image of nameservers. */}}
+{{- define "operator.nameserverImage" -}}
+{{- include "operator.image" (dict "image" (include "operator.values" . | fromYaml).operatorConfig.nameserverImage "tag" .Chart.AppVersion) -}}
 {{- end -}}
 
 {{/* A container's securityContext: the values' own, and for what they leave out ours. */}}
@@ -99,7 +181,7 @@ the number that the values say.
 {{- define "operator.replicas" -}}
 {{- $live := lookup "apps/v1" "Deployment" .Release.Namespace (include "operator.fullname" .) -}}
 {{- $ours := eq "tsoperator" (dig "spec" "template" "metadata" "labels" "tailscale.com/operator" "" $live) -}}
-{{- $wanted := (include "operator.config" . | fromYaml).replicas -}}
+{{- $wanted := (include "operator.values" . | fromYaml).operatorConfig.replicas -}}
 {{- if $ours -}}{{ $wanted }}{{- else -}}{{ dig "spec" "replicas" 0 $live | default $wanted }}{{- end -}}
 {{- end -}}
 

@@ -78,6 +78,9 @@ ANNOTATION_HTTP_ENDPOINT: Final = "tailscale.com/http-endpoint"
 ANNOTATION_HTTP_REDIRECT: Final = "tailscale.com/http-redirect"
 ANNOTATION_FORWARD_CLUSTER_TRAFFIC: Final = "tailscale.com/experimental-forward-cluster-traffic-via-ingress"
 
+ANNOTATION_NAMESERVER: Final = "tailscale.com/nameserver"
+"""On a DNSConfig: which program the nameserver's image has."""
+
 # Annotations that the operator sets: on proxy Services, on every child's metadata, on Pod templates (a change rolls
 # the Pod).
 ANNOTATION_MAGIC_DNSNAME: Final = "tailscale.com/magic-dnsname"

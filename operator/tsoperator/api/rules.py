@@ -27,6 +27,7 @@ _TAILSCALES_ZONE: Final = "ts.net"
 _LABELS_BELOW: Final = 2  # of each name in Tailscale's zone; other control servers have names of any depth
 
 _DNS_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_DNS_LABEL = re.compile(r"[^A-Za-z0-9-]")
 _TAG = re.compile(r"tag:[A-Za-z][A-Za-z0-9-]*")
 
@@ -54,6 +55,16 @@ def namespace_error(value: str) -> str | None:
     if value != value.lower():
         return f"{_quoted(value)} is not a valid namespace: its letters must be lower case"
     return dns_label_error(value)
+
+
+def object_name_error(value: str) -> str | None:
+    """Say why *value* can't be the name of an object, which is a DNS name in lower case (RFC 1123)."""
+    if _OBJECT_NAME.fullmatch(value) and len(value) <= DNS_NAME_MAX:
+        return None
+    return (
+        f"{_quoted(value)} is not a valid name of an object: it may have lower case letters, numbers, hyphens and "
+        f"dots, must start and end with a letter or number, and must have at most {DNS_NAME_MAX} characters"
+    )
 
 
 def fqdn_error(value: str, zones: Iterable[str]) -> str | None:

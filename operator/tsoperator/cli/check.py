@@ -1,177 +1,102 @@
-"""Checks from outside whether an installed operator and its nameserver answer.
+"""The command ``tsoperator check``: says whether an installed operator works, and what to do if it doesn't.
 
-`helm test` runs this in a Pod that has no rights in the cluster.
+`helm test` runs it with ``--operator`` in a Pod that has no rights in the cluster. It then asks the operator's Pods and
+the nameserver. A person runs it with a kubeconfig.
 """
 
-import http.client
+import argparse
+import asyncio
 import os
-import socket
-import struct
+import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final, NamedTuple
-from urllib.parse import urlsplit
+from collections.abc import Callable
+from typing import Final
 
-from tsoperator.api.names import LABEL_OPERATOR, OPERATOR
-from tsoperator.settings import cluster_domain
+from tsoperator.cli.asking import Endpoint, Installation, ask, endpoint, in_cluster
+from tsoperator.cli.cluster.look import look
+from tsoperator.cli.findings import HEALTHY, Finding, as_json, as_text, exit_code
+from tsoperator.settings import resolv_conf
 
-_ANSWER: Final = 2.0  # s that one answer may take
 _PAUSE: Final = 1.0  # s between two rounds of checks
-_OUR_PODS: Final = f"{LABEL_OPERATOR}={OPERATOR}"
-_NOERROR: Final = 0
-_NOTIMP: Final = 4
-"""The Go operator's nameserver answers this to questions for anything but addresses."""
-_WHY: Final = {
-    2: "SERVFAIL: it has no records yet, which the operator writes",
-    5: "REFUSED: it doesn't serve that zone, which the operator puts into its records",
-}
+_TEXT: Final = """\
+See whether an installed operator works, and what to do if it doesn't. With a kubeconfig this looks at the operator, its
+kinds and rights, webhooks, Pod security, the cluster's DNS, each proxy and its device. It changes nothing.
+"""
+_EPILOG: Final = "exit status: 0 all is well, 1 something isn't, 2 something could not be looked at"
 
 
-class Endpoint(NamedTuple):
-    """A host, by name or address, and a port."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class Finding(NamedTuple):
-    """The result of one check. If it isn't good, *words* say what to do."""
-
-    good: bool
-    words: str
-
-    def __str__(self) -> str:
-        return f"{'ok' if self.good else 'FAILED'}: {self.words}"
-
-
-@dataclass(frozen=True, slots=True)
-class Installation:
-    """What to check. *operator* resolves to all Pods of the operator, and has the port of their probes.
-
-    *zone* is a zone that *nameserver* must serve.
-    """
-
-    namespace: str
-    operator: Endpoint
-    nameserver: Endpoint | None
-    zone: str
-
-
-Resolve = Callable[[Endpoint], list[str]]
-"""Returns the addresses of a host. Raises socket.gaierror."""
-
-
-def endpoint(text: str) -> Endpoint:
-    """Read ``HOST:PORT`` or ``[ADDRESS]:PORT``. Raises ValueError."""
-    parts = urlsplit(f"//{text}")
-    if not parts.hostname or not parts.port:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    return Endpoint(parts.hostname, parts.port)
+def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "check",
+        help="see whether an installed operator works, and what to do if it doesn't",
+        description=_TEXT,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--namespace", default="tailscale", help="the operator's namespace (default tailscale)")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    parser.add_argument(
+        "--seconds", type=float, help="look again until all is well, or for so long (default 0; 60 with --operator)"
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        default="",
+        metavar="FILE",
+        help="how to reach the cluster (default KUBECONFIG, or ~/.kube/config)",
+    )
+    asked = parser.add_argument_group("without rights in the cluster, as `helm test` does")
+    asked.add_argument(
+        "--operator",
+        type=endpoint,
+        metavar="HOST:PORT",
+        help="ask the operator's probes and metrics there; HOST may be a Service of the namespace",
+    )
+    asked.add_argument("--zone", default="ts.net", help="a zone that the nameserver must serve (default ts.net)")
+    asked.add_argument(
+        "--nameserver",
+        type=endpoint,
+        metavar="ADDRESS:PORT",
+        help="the nameserver (default: that of NAMESERVER_SERVICE_HOST, which a cluster sets where it has one)",
+    )
 
 
-def in_cluster(service: str, namespace: str, resolv_conf: str) -> str:
-    """Return the full name of a Service, from the *resolv_conf* of a Pod.
+def run_check(arguments: argparse.Namespace) -> int:
+    """Check, print the findings, and return the exit code."""
+    if arguments.operator:
+        installation = _installation(arguments)
+        seconds = 60.0 if arguments.seconds is None else arguments.seconds
+        findings = repeat(lambda: ask(installation), seconds)
+    else:
+        kubeconfig = arguments.kubeconfig or os.environ.get("KUBECONFIG", "")
+        findings = repeat(lambda: asyncio.run(look(kubeconfig, arguments.namespace, _say)), arguments.seconds or 0)
+    sys.stdout.write(f"{as_json(findings) if arguments.json else as_text(findings)}\n")
+    return exit_code(findings)
 
-    It ends in a dot, so that the resolver does not try its search path.
-    """
-    return f"{service}.{namespace}.svc.{cluster_domain(resolv_conf, namespace)}."
 
+def repeat(look: Callable[[], list[Finding]], seconds: float) -> list[Finding]:
+    """Look until all is well or *seconds* have passed, and return the last findings.
 
-def addresses(of: Endpoint) -> list[str]:
-    """Return the addresses of the host of an endpoint. Raises socket.gaierror."""
-    return sorted({str(found[4][0]) for found in socket.getaddrinfo(*of, type=socket.SOCK_STREAM)})
-
-
-def check(installation: Installation, seconds: float, resolve: Resolve = addresses) -> list[Finding]:
-    """Check until all is good or *seconds* have passed, and return the last findings.
-
-    A round of checks that has begun is always completed.
+    A look that has begun is always completed.
     """
     deadline = time.monotonic() + seconds
     while True:
-        findings = [*_operator(installation, resolve), _nameserver(installation)]
-        if all(each.good for each in findings) or time.monotonic() >= deadline:
+        findings = look()
+        if exit_code(findings) == HEALTHY or time.monotonic() >= deadline:
             return findings
         time.sleep(_PAUSE)
 
 
-def _operator(installation: Installation, resolve: Resolve) -> Iterator[Finding]:
-    kubectl = f"kubectl -n {installation.namespace}"
-    try:
-        found = resolve(installation.operator)
-    except socket.gaierror as error:
-        if error.errno == socket.EAI_AGAIN:
-            words = "the cluster's DNS doesn't answer this Pod: see whether it works, and what network policies allow"
-        else:
-            words = f"the operator has no Pod: see why with `{kubectl} describe pods,replicasets -l {_OUR_PODS}`"
-        yield Finding(False, f"{words} ({installation.operator.host}: {error.strerror})")
-        return
-    for address in found:
-        at = Endpoint(address, installation.operator.port)
-        try:
-            wrong = _not_ready(at)
-        except (OSError, http.client.HTTPException) as error:
-            wrong = (
-                f"no answer ({_words(error)}): it hasn't started yet, or a network policy keeps this Pod from it; "
-                f"see `{kubectl} get pods -l {_OUR_PODS}`"
-            )
-        if wrong:
-            yield Finding(False, f"operator at {at}: {wrong}; its log says more: `{kubectl} logs -l {_OUR_PODS}`")
-        else:
-            yield Finding(True, f"operator at {at} is ready")
+def _installation(arguments: argparse.Namespace) -> Installation:
+    operator, nameserver = arguments.operator, arguments.nameserver
+    if not {".", ":"} & {*operator.host}:
+        operator = Endpoint(in_cluster(operator.host, arguments.namespace, resolv_conf()), operator.port)
+    if nameserver is None and (host := os.environ.get("NAMESERVER_SERVICE_HOST")):
+        nameserver = Endpoint(host, 53)
+    return Installation(arguments.namespace, operator, nameserver, arguments.zone)
 
 
-def _not_ready(operator: Endpoint) -> str:
-    """Ask the readiness probe; return what it says is wrong. Raises OSError, HTTPException."""
-    connection = http.client.HTTPConnection(*operator, timeout=_ANSWER)
-    try:
-        connection.request("GET", "/readyz")
-        response = connection.getresponse()
-        said = response.read().decode(errors="replace").splitlines()
-    finally:
-        connection.close()
-    if response.status == 200:
-        return ""
-    failed = [line.removeprefix("[-] ") for line in said if line.startswith("[-] ")]
-    return f"not ready: {', '.join(failed) or f'HTTP {response.status}'}"
-
-
-def _nameserver(installation: Installation) -> Finding:
-    server, zone, kubectl = installation.nameserver, installation.zone, f"kubectl -n {installation.namespace}"
-    if server is None:
-        return Finding(True, "there is no nameserver; make a DNSConfig for the cluster's Pods to resolve tailnet names")
-    at = f"nameserver at {server}"
-    try:
-        rcode, answers = _ask_soa(server, zone)
-    except OSError as error:
-        see = f"`{kubectl} describe pods -l app=nameserver`, and what network policies allow"
-        return Finding(False, f"{at} doesn't answer ({_words(error)}): see {see}")
-    if rcode == _NOTIMP or (rcode == _NOERROR and answers):
-        return Finding(True, f"{at} answers for {zone}")
-    why = _WHY.get(rcode, f"rcode {rcode} is no answer of a nameserver of ours")
-    return Finding(False, f"{at}, asked for {zone}: {why}; `{kubectl} logs -l app=nameserver` says more")
-
-
-def _ask_soa(server: Endpoint, zone: str) -> tuple[int, int]:
-    """Ask for the SOA of *zone* by UDP; return the rcode and the number of answers. Raises OSError."""
-    ident = os.urandom(2)
-    labels = [label.encode() for label in zone.strip(".").split(".")]
-    name = b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
-    family, kind, _, _, address = socket.getaddrinfo(*server, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind) as asking:
-        asking.settimeout(_ANSWER)
-        asking.connect(address)
-        asking.send(ident + struct.pack("!5H", 0, 1, 0, 0, 0) + name + struct.pack("!2H", 6, 1))
-        response = asking.recv(4096)
-    if len(response) < 12 or response[:2] != ident:
-        raise OSError("what came was no answer")
-    flags, _, answers = struct.unpack_from("!3H", response, 2)
-    return flags & 0xF, answers
-
-
-def _words(error: Exception) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+def _say(words: str) -> None:
+    """Tell a person at a terminal what is looked at now."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"looking at {words} ...\n")

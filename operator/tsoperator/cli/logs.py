@@ -1,4 +1,4 @@
-"""The log on stderr: text for people, or one JSON object a line for machines, like the nameserver's log."""
+"""The log on stderr: text for people, or one JSON object a line for machines, in the form of the Go operator's log."""
 
 import json
 import logging
@@ -7,33 +7,58 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final, Literal
 
-_TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_OURS: Final = "tsoperator"
+_LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}  # zap's names, where they aren't ours in lower case
+
+
+class TextFormatter(logging.Formatter):
+    """Writes a record as a line for people: when, how bad, and what, after the part of the operator that says so."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03d %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging calls it so)
+        """Return the line. What is said of objects comes from the operator as a whole, so no part is named."""
+        if record.name != _OURS:
+            record.message = f"{record.name.removeprefix(f'{_OURS}.')}: {record.message}"
+        return super().formatMessage(record)
 
 
 class JsonFormatter(logging.Formatter):
     """Writes a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return time (RFC 3339), level, logger, message and, where there is one, the exception with its traceback."""
+        """Return ``level``, ``ts`` (RFC 3339), ``logger``, ``msg``, the fields of the record, and an exception.
+
+        A record may have ``fields``, a mapping: those of a line about an object say which one it is.
+        """
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
+            "level": _LEVELS.get(record.levelname, record.levelname.lower()),
+            "ts": when.replace("+00:00", "Z"),
             "logger": record.name,
-            "message": record.getMessage(),
+            "msg": record.getMessage(),
+            **getattr(record, "fields", {}),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
+            line["error"] = str(record.exc_info[1])
+            line["stacktrace"] = self.formatException(record.exc_info)
         return json.dumps(line)
 
 
 def start_logging(level: str, log_format: Literal["text", "json"]) -> None:
-    """Start to log, including Python's warnings and an exception that ends the process."""
+    """Start to log, including Python's warnings and an exception that ends the process.
+
+    *level* is that of the operator's own lines. Libraries say no more than INFO, because what they say at DEBUG may
+    have the contents of requests, which may be secret.
+    """
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
-    logging.basicConfig(level=level, handlers=[handler])
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    logging.basicConfig(level=max(logging.INFO, logging.getLevelNamesMapping()[level]), handlers=[handler])
+    logging.getLogger(_OURS).setLevel(level)
     logging.captureWarnings(True)
     sys.excepthook = _log_crash
 
 
 def _log_crash(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-    logging.getLogger("tsoperator").critical("cannot go on: %s", error, exc_info=(kind, error, traceback))
+    logging.getLogger(_OURS).critical("cannot go on: %s", error, exc_info=(kind, error, traceback))

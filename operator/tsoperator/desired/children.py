@@ -105,7 +105,7 @@ def within(namespace: str, index: Callable[[Object], Iterable[str]]) -> Callable
     """Restrict *index* to the objects in the operator's *namespace*, because labels elsewhere are somebody else's."""
 
     def restricted(child: Object) -> Iterable[str]:
-        return index(child) if key_of(child).namespace == namespace else ()
+        return index(child) if child["metadata"].get("namespace", "") == namespace else ()
 
     return restricted
 
@@ -204,7 +204,7 @@ def first(objects: Iterable[Object]) -> Object | None:
 
 
 def _parent_of(child: Object, namespace: str) -> Owner | None:
-    if key_of(child).namespace != namespace:
+    if child["metadata"].get("namespace", "") != namespace:
         return None
     return _labelled_owner(child) or metrics_owner_of(child)
 

@@ -184,8 +184,10 @@ def contains(live: Any, desired: Any) -> bool:
     An empty map, list or string that the API server leaves out counts as there. If an environment name is repeated, the
     last one counts. Amounts of resources are compared as numbers, because the API server writes them its own way.
     """
+    if live == desired:
+        return True
     if live is None:
-        return desired in (None, "", {}, [])
+        return desired in ("", {}, [])
     if isinstance(desired, dict):
         return isinstance(live, dict) and all(
             contains(_comparable(name, live.get(name)), _comparable(name, value)) for name, value in desired.items()
@@ -196,7 +198,7 @@ def contains(live: Any, desired: Any) -> bool:
             and len(live) == len(desired)
             and all(contains(*pair) for pair in zip(live, desired, strict=True))
         )
-    return bool(live == desired)
+    return False
 
 
 def write_for(desired: Object, live: Object | None) -> Object | None:

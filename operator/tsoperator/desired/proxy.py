@@ -28,6 +28,7 @@ from tsoperator.desired.replica import Replica, ReplicaSecrets
 from tsoperator.desired.secret import (
     Reissue,
     ReportedDevice,
+    config_for_now,
     config_patch,
     device_id_of,
     device_of,
@@ -153,7 +154,9 @@ def proxy_login(proxy: Proxy, children: Children) -> Login:
     replicas = proxy.replicas
     secrets = {each.ordinal: children.secrets_of(each) for each in replicas}
     in_need = frozenset(
-        each.ordinal for each in replicas if _may_need_key(secrets[each.ordinal], proxy.config_of(each))
+        each.ordinal
+        for each in replicas
+        if _may_need_key(found := secrets[each.ordinal], config_for_now(proxy.config_of(each), found))
     )
     devices = {ordinal: device for ordinal, found in secrets.items() if (device := device_id_of(found))}
     return Login(proxy.owner, proxy.parent_uid, replicas, in_need, devices)
@@ -284,7 +287,8 @@ def replica_devices(proxy: Proxy, children: Children) -> list[ReportedDevice]:
 def _secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
     """Yield the steps that make the Secret of each replica, or bring its config up to date."""
     for replica in proxy.replicas:
-        secrets, config = children.secrets_of(replica), proxy.config_of(replica)
+        secrets = children.secrets_of(replica)
+        config = config_for_now(proxy.config_of(replica), secrets)
         auth_key = keys.by_ordinal.get(replica.ordinal, "")
         if secrets.config is None:
             yield Creation(proxy_secret(replica.config_secret, proxy.owner, config, auth_key))

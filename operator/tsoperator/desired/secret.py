@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tsoperator.api.names import (
@@ -56,6 +56,7 @@ _ASKED_FOR_CERTIFICATE = "askedForCertificate"
 _EGRESS_REPORT = "egressReport"
 _STATIC_ENDPOINTS = "staticEndpoints"
 _LOGIN_URL = "loginUrl"
+_HAS_ROUTES_TO_LOSE = "hasRoutesToLose"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
 
 
@@ -97,7 +98,8 @@ def slim(secret: Object) -> Object:
     These are the device keys; where the proxy logs in; digests of the config, of the auth key in it, and of the refused
     auth key that the proxy asks to replace; the names of the configs for images of different versions; the names of
     what tailscaled was last told to serve; when the certificates are valid; and, for a proxy of a ProxyGroup, its
-    static endpoints and what it says that it forwards.
+    static endpoints and what it says that it forwards. For a Connector it is also whether an app connector would have
+    to lose routes first.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -115,6 +117,7 @@ def slim(secret: Object) -> Object:
         _REFUSED_KEY_DIGEST: digest_of(_text(data, SECRET_REISSUE)) if SECRET_REISSUE in data else "",
         _CERTIFICATES: _certificates(data),
         _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
+        _HAS_ROUTES_TO_LOSE: _has_routes_to_lose(secret),
         _STATIC_ENDPOINTS: _static_endpoints(data) if GROUP_CONFIG_KEY in data else (),
         _EGRESS_REPORT: read_report(_text(data, EGRESS_SERVICES)) if EGRESS_SERVICES in data else None,
     }
@@ -151,6 +154,21 @@ def must_keep_auth_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
         and not _has_logged_in(secrets)
         and secrets.config[_CONFIG_DIGEST] != _config_digest(encoded(config_files(config)))
     )
+
+
+def config_for_now(config: ProxyConfig, secrets: ReplicaSecrets) -> ProxyConfig:
+    """Return *config* as the replica with these *secrets* should have it now.
+
+    The config of an app connector without routes must not list routes, because an empty list clears the routes that
+    tailscaled has learned or has from the policy. Without a list tailscaled keeps all routes, including those that an
+    earlier config named. So these have to go first: until they are gone, the replica gets an empty list and is not an
+    app connector, so that it can't learn others meanwhile.
+    """
+    if not config.app_connector or config.routes:
+        return config
+    if secrets.config is not None and secrets.config[_HAS_ROUTES_TO_LOSE]:
+        return replace(config, routes=(), app_connector=False)
+    return replace(config, routes=None)
 
 
 def reissue_of(secrets: ReplicaSecrets) -> Reissue:
@@ -254,11 +272,34 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
 
 def _setting(secret: Object, name: str) -> str:
     """Return a text in the newest config of a whole Secret; empty if there is none."""
-    found = {int(match[1]): name for name in secret.get("data") or {} if (match := _CONFIG_KEY.fullmatch(name))}
-    if not found:
-        return ""
-    value = _json_or_empty(_text(secret["data"], found[max(found)])).get(name)
+    value = _newest_config(secret).get(name)
     return value if isinstance(value, str) else ""
+
+
+def _newest_config(secret: Object) -> Object:
+    """Return the newest config in a whole Secret; empty if there is none."""
+    found = {int(match[1]): name for name in secret.get("data") or {} if (match := _CONFIG_KEY.fullmatch(name))}
+    return _json_or_empty(_text(secret["data"], found[max(found)])) if found else {}
+
+
+def _has_routes_to_lose(secret: Object) -> bool:
+    """Tell whether the proxy may advertise routes that its config, or an earlier one, named.
+
+    Without a list in its config it keeps what it has. With a list, it has lost them when its login profile, in which
+    tailscaled keeps what it advertises, says so. Earlier versions of this operator gave every app connector a list.
+    """
+    config = _newest_config(secret)
+    routes = config.get("AdvertiseRoutes")
+    if routes is None or (routes == [] and _is_app_connector(config)):
+        return False
+    profile = _profile(secret.get("data") or {})
+    return not profile or bool(profile.get("AdvertiseRoutes")) or _is_app_connector(profile)
+
+
+def _is_app_connector(settings: Object) -> bool:
+    """Tell whether these *settings*, of a config or of a login profile, make the proxy an app connector."""
+    given = settings.get("AppConnector")
+    return isinstance(given, dict) and given.get("Advertise") is True
 
 
 def _has_logged_in(secrets: ReplicaSecrets) -> bool:
@@ -286,10 +327,14 @@ def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
 
 def _device_in_state(data: Mapping[str, str]) -> str:
     """Return the ID of the device in tailscaled's login profile in *data*; empty if there is none."""
-    profile = _json_or_empty(_text(data, _text(data, SECRET_CURRENT_PROFILE)))
-    config = profile.get("Config")
+    config = _profile(data).get("Config")
     node = config.get("NodeID") if isinstance(config, dict) else None
     return node if isinstance(node, str) else ""
+
+
+def _profile(data: Mapping[str, str]) -> Object:
+    """Return tailscaled's login profile in *data*; empty if there is none."""
+    return _json_or_empty(_text(data, _text(data, SECRET_CURRENT_PROFILE)))
 
 
 def encoded(files: Mapping[str, str]) -> dict[str, str]:
@@ -299,8 +344,11 @@ def encoded(files: Mapping[str, str]) -> dict[str, str]:
 
 def _text(data: Mapping[str, str], name: str) -> str:
     """Return the value of *name* decoded; empty if it isn't there or can't be read."""
+    value = data.get(name)
+    if not value:
+        return ""
     with contextlib.suppress(binascii.Error, UnicodeDecodeError):
-        return base64.b64decode(data.get(name, "")).decode()
+        return base64.b64decode(value).decode()
     return ""
 
 

@@ -25,11 +25,15 @@ RESOURCES: Final[Object] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
 PRIVILEGED: Final[Object] = {"privileged": True}
 _SERVE_CONFIG: Final = "TS_SERVE_CONFIG"
 _SERVE_CONFIGS: Final = "/etc/tailscaled"
-_SYSCTL: Final = (
+_FORWARD_IPV4: Final = "/proc/sys/net/ipv4/ip_forward"
+_FORWARD_IPV6: Final = "/proc/sys/net/ipv6/conf/all/forwarding"
+_SCRIPT: Final = f"echo 1 > {_FORWARD_IPV4} && if [ -e {_FORWARD_IPV6} ]; then echo 1 > {_FORWARD_IPV6}; fi"
+"""That of Go operators from 1.103 on. It needs no program of the image but the shell."""
+_OLD_SCRIPT: Final = (
     "sysctl -w net.ipv4.ip_forward=1 && if sysctl net.ipv6.conf.all.forwarding; "
     "then sysctl -w net.ipv6.conf.all.forwarding=1; fi"
 )
-_SYSCTL_FILE: Final = "/proc/sys/net/ipv4/ip_forward"  # what the init script of Go operators from 1.103 on writes to
+"""That of Go operators up to 1.102, and of earlier versions of this operator. Some images lack the program sysctl."""
 
 
 def proxy_statefulset(
@@ -146,12 +150,12 @@ def sysctler(settings: Settings, live: Object | None) -> Object:
 
 
 def _sysctl_script(live: Object | None) -> str:
-    """Return the script of a *live* StatefulSet if it does the same as ours: another text would restart the Pods."""
+    """Return the script of a *live* StatefulSet if it does the same as ours: another text would restart its Pods."""
     for container in live["spec"]["template"]["spec"].get("initContainers") or () if live else ():
         for script in container.get("args") or ():
-            if container["name"] == SYSCTL_CONTAINER and _SYSCTL_FILE in script:
+            if container["name"] == SYSCTL_CONTAINER and (script == _OLD_SCRIPT or _FORWARD_IPV4 in script):
                 return str(script)
-    return _SYSCTL
+    return _SCRIPT
 
 
 def variable(name: str, value: str) -> Object:

@@ -16,8 +16,9 @@ from tsoperator.api.objects import Object
 class ProxyConfig:
     """The configuration of a proxy that is in files: unlike its environment, a proxy reloads these.
 
-    *routes* are advertised to the tailnet; with None, a running proxy keeps the routes that it has. A proxy *in_group*
-    is one of a ProxyGroup, which other devices may reach at its *static_endpoints* without NAT traversal.
+    *routes* are advertised to the tailnet; with None, tailscaled keeps the routes that it has, even over a restart. A
+    proxy *in_group* is one of a ProxyGroup, which other devices may reach at its *static_endpoints* without NAT
+    traversal.
     """
 
     hostname: str

@@ -17,7 +17,7 @@ from kubernetes.aio.client.rest import RESTClientObject
 from pydantic_core import from_json
 
 from tsoperator.api.names import FIELD_MANAGER
-from tsoperator.api.objects import SERVICEACCOUNT, Key, Object, Resource, key_of
+from tsoperator.api.objects import POD, SERVICEACCOUNT, Key, Object, Resource, key_of
 from tsoperator.kube.errors import KubeError, NotFound, StatusError, Unreachable, error_of
 
 USER_AGENT = FIELD_MANAGER
@@ -217,6 +217,17 @@ class KubeClient:
         if propagation:
             options["propagationPolicy"] = propagation
         await self._call("DELETE", resource.path(key.namespace, key.name), body=options)
+
+    async def ask_pod(self, pod: Key, port: int, path: str) -> tuple[int, str]:
+        """Return the status and the text with which *pod* answers a GET of *path*, which the API server passes on."""
+        where = POD.path(pod.namespace, f"{pod.name}:{port}", "proxy") + path
+        limits = aiohttp.ClientTimeout(total=self._timeout)
+        with _reaching(f"GET {where}"):
+            response = await self._send("GET", where, _Content(accept="*/*"), limits)
+            async with response:
+                if response.status >= 300 and response.content_type == _JSON:
+                    raise await _refusal(response, f"GET {where}")
+                return response.status, (await response.read()).decode(errors="replace")
 
     async def request_token(self, account: Key, audience: str) -> Object:
         """Return a new token of the ServiceAccount *account* for *audience*, as the status of a TokenRequest."""

@@ -1,4 +1,4 @@
-"""Gauges of the ProxyGroups and Tailnets, computed from the cache for each scrape."""
+"""Gauges of the proxies, ProxyGroups and Tailnets, computed from the cache for each scrape."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,12 +8,38 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONDITION_TAILNET_READY
-from tsoperator.api.objects import CONFIGMAP, PROXYGROUP, TAILNET, Key, Object, key_of
+from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONDITION_TAILNET_READY, LABEL_PARENT_TYPE
+from tsoperator.api.objects import CONFIGMAP, PROXYGROUP, SECRET, STATEFULSET, TAILNET, Key, Object, key_of, labels
 from tsoperator.desired.egressgroup import config_name, entries_of
+from tsoperator.desired.readiness import is_serving
 from tsoperator.runtime.cache import Cache
 
 _EGRESS: Final = "egress"
+
+
+class ProxyGauges(Collector):
+    """Counts the proxies, and tells those that serve from those that don't."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counts; prometheus_client calls this for each scrape."""
+        family = GaugeMetricFamily(
+            "tsoperator_proxies",
+            "Proxies by the kind of object that asked for them, and by whether they serve.",
+            labels=["parent", "ready"],
+        )
+        parents = Counter[str]()
+        ready = Counter[str]()
+        for each in self._cache.all(STATEFULSET):
+            parent = labels(each).get(LABEL_PARENT_TYPE, "")
+            parents[parent] += 1
+            ready[parent] += is_serving(each, lambda key: self._cache.get(SECRET, key))
+        for parent, count in parents.items():
+            family.add_metric([parent, "true"], ready[parent])
+            family.add_metric([parent, "false"], count - ready[parent])
+        yield family
 
 
 class GroupGauges(Collector):
@@ -30,10 +56,10 @@ class GroupGauges(Collector):
         groups = GaugeMetricFamily(
             "tsoperator_proxygroups", "ProxyGroups by type and by why they are ready or not.", labels=["type", "reason"]
         )
-        for labels, count in Counter(
+        for values, count in Counter(
             (_type(each), _reason(each, CONDITION_PROXYGROUP_READY)) for each in found
         ).items():
-            groups.add_metric(labels, count)
+            groups.add_metric(values, count)
         entries = GaugeMetricFamily(
             "tsoperator_egress_entries",
             "Services that the proxies of a ProxyGroup are told to serve.",

@@ -166,6 +166,7 @@ class _Kind:
         self.listeners: list[Listener] = []
         self.served = True
         self._indexes: dict[str, Index] = {}
+        self._values: dict[Key, tuple[tuple[str, ...], ...]] = {}  # under which each index finds a key
 
     def add(self, source: Source) -> None:
         """Hold the objects of *source*, too."""
@@ -187,24 +188,35 @@ class _Kind:
                 new = held
         if old is new:
             return
-        if old is not None:
-            self._reindex(key, old, set.discard)
         if new is None:
             del self.objects[key]
         else:
             self.objects[key] = new
-            self._reindex(key, new, set.add)
+        self._reindex(key, new)
         if _version(old) != _version(new):
             for listener in self.listeners:
                 listener(old, new)
 
-    def _reindex(self, key: Key, obj: Object, change: Callable[[set[Key], Key], None]) -> None:
-        for index, values_of in self._indexes.items():
+    def _reindex(self, key: Key, obj: Object | None) -> None:
+        """Let each index find *key* under the values of *obj*, and under no other."""
+        old = self._values.pop(key, self._no_values)
+        new = tuple(tuple(values_of(obj)) for values_of in self._indexes.values()) if obj else self._no_values
+        if new != self._no_values:
+            self._values[key] = new
+        if old == new:
+            return
+        for index, gone, there in zip(self._indexes, old, new, strict=True):
             found = self.found[index]
-            for value in values_of(obj):
-                change(found[value], key)
+            for value in gone:
+                found[value].discard(key)
                 if not found[value]:
                     del found[value]
+            for value in there:
+                found[value].add(key)
+
+    @property
+    def _no_values(self) -> tuple[tuple[str, ...], ...]:
+        return ((),) * len(self._indexes)
 
 
 class _Part:

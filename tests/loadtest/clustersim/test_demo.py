@@ -9,6 +9,14 @@ import pytest
 
 NAMES = ("db.tail1234.ts.net", "web.tail1234.ts.net", "shop.tail1234.ts.net")
 BY_GROUP = "directory.tail1234.ts.net"
+DEVICES = (
+    "service/orders: device default-orders.tail1234.ts.net, port 80/TCP: 100.64.",
+    "service/stock: device stock.tail1234.ts.net, port 80/TCP: 100.64.",
+    "service/cloud-db: device cloud-db.tail1234.ts.net, every port: 100.64.",
+    "connector/devnet: device devnet-1.tail1234.ts.net, route 192.0.2.0/24: 100.64.",
+    "connector/exit: device cluster-exit.tail1234.ts.net, exit node: 100.64.",
+    "connector/apps: device apps-connector.tail1234.ts.net, app connector: 100.64.",
+)
 SECONDS = 50
 
 
@@ -23,13 +31,14 @@ def start(folder: Path, *options: str, **environment: str) -> subprocess.Popen[s
     )
 
 
-def test_every_name_resolves(tmp_path: Path) -> None:
+def test_every_name_resolves_and_every_device_is_in_the_tailnet(tmp_path: Path) -> None:
     with start(tmp_path) as demo:
         text, _ = demo.communicate(timeout=SECONDS)
     assert demo.returncode == 0, text
     for name in NAMES:
         assert f"{name} leads to 10.244." in text
     assert f"{BY_GROUP} leads to 10.96." in text
+    assert [line for line in DEVICES if line not in text] == []
     assert "20 changes of an address" in text
     assert not list(tmp_path.iterdir())
 

@@ -1,9 +1,10 @@
 from pathlib import Path
 
 import pytest
-from clustersim.demo_report import Row, commands, delays, table
+from clustersim.demo_report import Row, commands, delays, device_table, table
 
 ROW = Row("service/db", "db.tail1234.ts.net", ("192.0.2.1", "2001:db8::1"), 0.714)
+EXIT = Row("connector/exit", "exit.tail1234.ts.net", ("192.0.2.3",), 1, "exit node")
 
 
 def test_further_addresses_stand_below_the_first() -> None:
@@ -12,6 +13,14 @@ def test_further_addresses_stand_below_the_first() -> None:
         "----------  ------------------  -----------  -----------",
         "service/db  db.tail1234.ts.net  192.0.2.1    0.71 s",
         "                                2001:db8::1",
+    ]
+
+
+def test_the_table_of_devices_shows_their_purpose() -> None:
+    assert device_table([EXIT]) == [
+        "object          device                offers     address    ready after",
+        "--------------  --------------------  ---------  ---------  -----------",
+        "connector/exit  exit.tail1234.ts.net  exit node  192.0.2.3  1.00 s",
     ]
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from clustersim.apiclient import ApiClient
 from clustersim.demo_checks import exposed
+from clustersim.demo_devices import shown
 from clustersim.demo_stage import EXAMPLES, apply_examples, example_objects
 from clustersim.sim import cluster_sim
 
@@ -13,6 +14,10 @@ async def test_every_example_is_accepted() -> None:
         assert all(obj["metadata"]["uid"] for obj in objects)
         assert [str(target) for target in exposed(objects)] == [
             "service/db", "service/directory by proxygroup/egress", "service/printer", "ingress/shop", "ingress/web",
+        ]  # fmt: skip
+        assert [str(target) for target in shown(objects)] == [
+            "service/cloud-db", "service/stock", "service/front", "service/orders",
+            "connector/devnet", "connector/exit", "connector/apps",
         ]  # fmt: skip
 
 

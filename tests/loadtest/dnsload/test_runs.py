@@ -74,9 +74,9 @@ async def test_second_answers_are_unexpected(engine: str, tmp_path: Path) -> Non
 
 async def test_a_closed_loop_goes_on_after_a_loss(engine: str, tmp_path: Path) -> None:
     pace = ("--concurrency", "3", "--duration", "0.4", "--timeout", "0.1")
-    async with udp_responder(lambda number, query: answer_well(number, query) if number % 20 else None) as target:
+    async with udp_responder(lambda number, query: answer_well(number, query) if number > 3 else None) as target:
         totals = (await conduct(engine, target, tmp_path, *pace)).report.totals
-    assert totals.lost > 3
+    assert 3 <= totals.lost < totals.sent
     assert totals.answered + totals.lost == totals.sent
 
 

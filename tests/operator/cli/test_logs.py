@@ -5,36 +5,80 @@ import logging
 import subprocess
 import sys
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import pytest
-from tsoperator.cli.logs import JsonFormatter
+from tsoperator.cli.logs import JsonFormatter, TextFormatter
 
 
-def line(message: str, *arguments: object) -> dict[str, str]:
-    record = logging.LogRecord("some.logger", logging.WARNING, "", 1, message, arguments, None)
-    text = JsonFormatter().format(record)
+def record(
+    message: str, *arguments: object, level: int = logging.WARNING, name: str = "some.logger"
+) -> logging.LogRecord:
+    return logging.LogRecord(name, level, "", 1, message, arguments, None)
+
+
+def parsed(made: logging.LogRecord) -> dict[str, str]:
+    text = JsonFormatter().format(made)
     assert "\n" not in text
-    parsed: dict[str, str] = json.loads(text)
-    return parsed
+    found: dict[str, str] = json.loads(text)
+    return found
 
 
 @pytest.mark.parametrize("message", ['"quoted"\nand \\ broken', "ünïcode ✓", "\x00\x1b[1m", "half a pair: \ud83d", ""])
 def test_every_message_is_one_line_of_json(message: str) -> None:
-    assert line("%s", message)["message"] == message
+    assert parsed(record("%s", message))["msg"] == message
 
 
-def test_a_line_says_when_how_bad_where_and_what() -> None:
+class Named(NamedTuple):
+    level: int
+    name: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Named(logging.DEBUG, "debug"),
+        Named(logging.INFO, "info"),
+        Named(logging.WARNING, "warn"),
+        Named(logging.ERROR, "error"),
+        Named(logging.CRITICAL, "fatal"),
+    ],
+)
+def test_a_line_says_when_how_bad_where_and_what_as_that_of_the_go_operator(case: Named) -> None:
     before = datetime.now(UTC)
-    said = line("on %s", "this")
-    assert (said["level"], said["logger"], said["message"]) == ("warning", "some.logger", "on this")
-    when = datetime.fromisoformat(said["time"])
-    assert when.utcoffset() == UTC.utcoffset(None)
-    assert abs((when - before).total_seconds()) < 5
+    said = parsed(record("on %s", "this", level=case.level))
+    when = said.pop("ts")
+    assert said == {"level": case.name, "logger": "some.logger", "msg": "on this"}
+    assert when.endswith("Z")
+    assert abs((datetime.fromisoformat(when) - before).total_seconds()) < 5
 
 
-def logged(log_format: str, program: str) -> tuple[int, list[str]]:
+def test_the_fields_of_a_line_are_there_for_machines() -> None:
+    made = record("ready")
+    made.fields = {"kind": "Service", "namespace": "default", "name": "db"}
+    assert parsed(made)["namespace"] == "default"
+
+
+class Told(NamedTuple):
+    logger: str
+    said: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Told("tsoperator", "on this"),
+        Told("tsoperator.kube.watch", "kube.watch: on this"),
+        Told("aiohttp.access", "aiohttp.access: on this"),
+    ],
+)
+def test_text_names_the_part_that_says_so_unless_it_is_about_objects(case: Told) -> None:
+    assert TextFormatter().format(record("on %s", "this", name=case.logger)).endswith(f" WARNING {case.said}")
+
+
+def logged(log_format: str, program: str, level: str = "INFO") -> tuple[int, list[str]]:
     """Return the exit code and the lines on stderr of a process that starts its log and runs *program*."""
-    start = f"import logging, warnings; from tsoperator.cli import logs; logs.start_logging('INFO', {log_format!r})"
+    start = f"import logging, warnings; from tsoperator.cli import logs; logs.start_logging({level!r}, {log_format!r})"
     done = subprocess.run(
         [sys.executable, "-c", f"{start}\n{program}"], stderr=subprocess.PIPE, text=True, timeout=20, check=False
     )
@@ -45,16 +89,30 @@ def test_a_warning_and_what_ends_the_process_are_lines_of_the_json_log_too() -> 
     code, lines = logged("json", "logging.info('well')\nwarnings.warn('soon gone')\nraise ValueError('two\\nlines')")
     well, warning, crash = map(json.loads, lines)
     assert code == 1
-    assert (well["level"], warning["level"], crash["level"]) == ("info", "warning", "critical")
-    assert "soon gone" in warning["message"]
-    assert crash["message"] == "cannot go on: two\nlines"
-    assert crash["exception"].startswith("Traceback (most recent call last):\n")
-    assert crash["exception"].endswith("ValueError: two\nlines")
+    assert (well["level"], warning["level"], crash["level"]) == ("info", "warn", "fatal")
+    assert "soon gone" in warning["msg"]
+    assert (crash["msg"], crash["error"]) == ("cannot go on: two\nlines", "two\nlines")
+    assert crash["stacktrace"].startswith("Traceback (most recent call last):\n")
+    assert crash["stacktrace"].endswith("ValueError: two\nlines")
+
+
+class Quiet(NamedTuple):
+    level: str
+    said: list[str]
+
+
+@pytest.mark.parametrize(
+    "case", [Quiet("DEBUG", ["a", "b", "d"]), Quiet("INFO", ["b", "d"]), Quiet("WARNING", []), Quiet("ERROR", [])]
+)
+def test_libraries_say_no_more_than_info(case: Quiet) -> None:
+    ours, theirs = "logging.getLogger('tsoperator.x')", "logging.getLogger('kubernetes')"
+    program = f"{ours}.debug('a'); {ours}.info('b'); {theirs}.debug('c'); {theirs}.info('d')"
+    assert [line[-1] for line in logged("text", program, case.level)[1]] == case.said
 
 
 def test_text_is_for_people() -> None:
     code, lines = logged("text", "logging.getLogger('some.logger').warning('on %s', 'this')\nraise ValueError('wrong')")
     assert code == 1
     assert lines[0].endswith(" WARNING some.logger: on this")
-    assert lines[1].endswith(" CRITICAL tsoperator: cannot go on: wrong")
+    assert lines[1].endswith(" CRITICAL cannot go on: wrong")
     assert lines[-1] == "ValueError: wrong"

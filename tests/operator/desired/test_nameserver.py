@@ -5,9 +5,17 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
-from tsoperator.desired.nameserver import elected, is_upstream, nameserver_image, nameserver_labels
+from tsoperator.desired.nameserver import (
+    NameserverImage,
+    Program,
+    elected,
+    nameserver_image,
+    nameserver_labels,
+    program_error,
+    reads_shards,
+)
 
-from tests.support.objects import deleting, live_dnsconfig, settings
+from tests.support.objects import deleting, live_dnsconfig, rolled_out, settings
 
 OLD = live_dnsconfig("b", creationTimestamp="2026-01-01T00:00:00Z")
 NEW = live_dnsconfig("a", creationTimestamp="2026-01-02T00:00:00Z")
@@ -39,46 +47,83 @@ def test_the_labels_carry_the_childrens_own_namespace() -> None:
     }
 
 
+OURS, UPSTREAM, UNKNOWN = Program.OURS, Program.UPSTREAM, Program.UNKNOWN
+THEIRS = "tailscale/k8s-nameserver:stable"
+DEFAULT = "example.org/ns:v2"
+
+
 class Image(NamedTuple):
     default: str
     asked: Object
     image: str
+    program: Program
+    said: str = ""
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        Image("tailscale/k8s-nameserver:stable", {}, "tailscale/k8s-nameserver:stable"),
-        Image("tailscale/k8s-nameserver:stable", {"tag": "v1"}, "tailscale/k8s-nameserver:v1"),
-        Image("tailscale/k8s-nameserver:stable", {"repo": "example.org/ns"}, "example.org/ns:stable"),
-        Image("tailscale/k8s-nameserver:stable", {"repo": "example.org/ns", "tag": "v1"}, "example.org/ns:v1"),
-        Image("tailscale/k8s-nameserver:stable", {"repo": "", "tag": ""}, "tailscale/k8s-nameserver:stable"),
-        Image("example.org:5000/ns", {"tag": "v1"}, "example.org:5000/ns:v1"),
-        Image("example.org:5000/ns", {"repo": "other"}, "other:latest"),
-        Image("example.org/ns@sha256:abc", {}, "example.org/ns@sha256:abc"),
-        Image("example.org/ns@sha256:abc", {"tag": "v1"}, "example.org/ns:v1"),
-        Image("example.org/ns:v2@sha256:abc", {"repo": "other"}, "other:v2"),
+        Image(THEIRS, {}, THEIRS, UPSTREAM),
+        Image(THEIRS, {}, THEIRS, UPSTREAM, said="tsnameserver"),
+        Image(THEIRS, {"tag": "v1"}, "tailscale/k8s-nameserver:v1", UPSTREAM),
+        Image(THEIRS, {"repo": "", "tag": ""}, THEIRS, UPSTREAM),
+        Image(THEIRS, {"repo": "mirror.org/ns"}, "mirror.org/ns:stable", UNKNOWN),
+        Image(THEIRS, {"repo": "mirror.org/ns"}, "mirror.org/ns:latest", OURS, said="tsnameserver"),
+        Image(THEIRS, {"repo": "mirror.org/ns", "tag": "v1"}, "mirror.org/ns:v1", UNKNOWN),
+        Image(THEIRS, {"repo": "mirror.org/ns", "tag": "v1"}, "mirror.org/ns:v1", UPSTREAM, said="k8s-nameserver"),
+        Image("docker.io/tailscale/k8s-nameserver:v1", {}, "docker.io/tailscale/k8s-nameserver:v1", UPSTREAM),
+        Image(DEFAULT, {}, DEFAULT, OURS),
+        Image(DEFAULT, {}, DEFAULT, UPSTREAM, said="k8s-nameserver"),
+        Image(DEFAULT, {"tag": "v1"}, "tailscale/k8s-nameserver:v1", UPSTREAM),
+        Image(DEFAULT, {"tag": "v1"}, "tailscale/k8s-nameserver:v1", UPSTREAM, said="k8s-nameserver"),
+        Image(DEFAULT, {"tag": "v1"}, "example.org/ns:v1", OURS, said="tsnameserver"),
+        Image(DEFAULT, {"repo": "example.org/ns"}, DEFAULT, OURS),
+        Image(DEFAULT, {"repo": "example.org/ns", "tag": "v1"}, "example.org/ns:v1", OURS),
+        Image(DEFAULT, {"repo": "mirror.org/ns"}, "mirror.org/ns:stable", UNKNOWN),
+        Image(DEFAULT, {"repo": "mirror.org/ns"}, "mirror.org/ns:v2", OURS, said="tsnameserver"),
+        Image(DEFAULT, {"repo": "mirror.org/ns"}, "mirror.org/ns:stable", UPSTREAM, said="k8s-nameserver"),
+        Image(DEFAULT, {"repo": "ghcr.io/tailscale/k8s-nameserver"}, f"ghcr.io/{THEIRS}", UPSTREAM),
+        Image(DEFAULT, {"repo": "mirror.org/k8s-nameserver"}, "mirror.org/k8s-nameserver:stable", UNKNOWN),
+        Image("mirror.org/k8s-nameserver:v1", {}, "mirror.org/k8s-nameserver:v1", UNKNOWN),
+        Image("mirror.org/k8s-nameserver:v1", {"tag": "v3"}, "mirror.org/k8s-nameserver:v3", UNKNOWN),
+        Image("mirror.org/k8s-nameserver:v1", {"repo": "other"}, "other:v1", UNKNOWN),
+        Image("mirror.org/k8s-nameserver:v1", {}, "mirror.org/k8s-nameserver:v1", OURS, said="tsnameserver"),
+        Image("k8s-nameserver/ours:v1", {}, "k8s-nameserver/ours:v1", OURS),
+        Image("example.org:5000/ns", {"repo": "example.org:5000/ns"}, "example.org:5000/ns:latest", OURS),
+        Image("example.org/ns@sha256:abc", {}, "example.org/ns@sha256:abc", OURS),
+        Image("example.org/ns@sha256:abc", {"tag": "v1"}, "example.org/ns:v1", OURS, said="tsnameserver"),
+        Image("example.org/ns:v2@sha256:abc", {"repo": "other"}, "other:v2", OURS, said="tsnameserver"),
     ],
 )
-def test_repository_and_tag_fall_back_each_on_its_own(case: Image) -> None:
-    parsed = DNSConfig.parse(live_dnsconfig(nameserver={"image": case.asked}))
+def test_repository_and_tag_are_those_of_one_program(case: Image) -> None:
+    obj = live_dnsconfig(
+        nameserver={"image": case.asked}, annotations={"tailscale.com/nameserver": case.said} if case.said else {}
+    )
+    parsed = DNSConfig.parse(obj)
     assert isinstance(parsed, DNSConfig)
-    assert nameserver_image(parsed, settings(nameserver_image=case.default)) == case.image
+    found = nameserver_image(obj, parsed, settings(nameserver_image=case.default))
+    assert found == NameserverImage(case.image, case.program)
 
 
 @pytest.mark.parametrize(
-    "image",
+    ("annotations", "wrong"),
     [
-        "tailscale/k8s-nameserver:stable",
-        "k8s-nameserver",
-        "example.org:5000/mirror/k8s-nameserver@sha256:abc",
-        "example.org/k8s-nameserver:v1@sha256:abc",
+        ({}, False),
+        ({"tailscale.com/nameserver": "tsnameserver"}, False),
+        ({"tailscale.com/nameserver": "k8s-nameserver"}, False),
+        ({"tailscale.com/nameserver": "ours"}, True),
+        ({"tailscale.com/nameserver": ""}, True),
     ],
 )
-def test_the_go_operators_image_is_known_by_its_name(image: str) -> None:
-    assert is_upstream(image)
+def test_a_program_that_is_neither_is_told(annotations: dict[str, str], wrong: bool) -> None:
+    words = program_error(live_dnsconfig(annotations=annotations))
+    assert ("write tsnameserver if " in words, "k8s-nameserver if it is Tailscale's" in words) == (wrong, wrong)
 
 
-@pytest.mark.parametrize("image", ["example.org/tsnameserver:v1", "k8s-nameserver/ours:v1", "my-k8s-nameserver", ""])
-def test_every_other_image_is_taken_for_ours(image: str) -> None:
-    assert not is_upstream(image)
+@pytest.mark.parametrize("program", Program)
+def test_shards_are_read_by_our_program_once_all_pods_have_it(program: Program) -> None:
+    image = NameserverImage(DEFAULT, program)
+    assert reads_shards(rolled_out(DEFAULT), image) is (program is OURS)
+    assert not reads_shards(rolled_out("example.org/ns:v1"), image)
+    assert not reads_shards(rolled_out(DEFAULT, updatedReplicas=1), image)
+    assert not reads_shards(None, image)

@@ -59,17 +59,18 @@ NAMESERVER_DEFAULTS = {
 NAMES = {"service.metadata.generateName"}
 # The proxy writes these once it runs.
 STATE = {f"secret.data.{key}" for key in ("_machinekey", "device_fqdn", "device_id", "device_ips")}
-EXCUSED = DEFAULTS | NAMES | STATE
+# That of a new proxy needs no program sysctl; one that is there keeps its own.
+SCRIPT = {f"statefulset.{_SPEC}.initContainers.*.args.*"}
+EXCUSED = DEFAULTS | NAMES | STATE | SCRIPT
 
 
 EVERY_PROXY = pytest.mark.parametrize("name", PLANS)
 
 
-def ours(name: str) -> dict[str, Object]:
-    """What we make, of nothing but a headless Service that gives it its name, by what it is."""
-    service, secret, statefulset, *metrics = children_of(
-        PLANS[name](recorded(name), Children([recorded(name)["service"]]))
-    )
+def ours(name: str, *statefulsets: Object) -> dict[str, Object]:
+    """What we make, of a headless Service that gives it its name and of *statefulsets*, by what it is."""
+    there = Children([recorded(name)["service"]], statefulsets)
+    service, secret, statefulset, *metrics = children_of(PLANS[name](recorded(name), there))
     secret = {**secret, "data": {key: json.loads(text) for key, text in texts(secret).items()}}
     found = {"service": service, "secret": secret, "statefulset": statefulset}
     return found | ({"metrics": metrics[0]} if metrics else {})
@@ -134,10 +135,14 @@ def test_a_recorded_nameserver_only_gets_the_digest() -> None:
     assert only_marked(nameserver_plan(made), made) == ["ServiceAccount", "Deployment", "Service"]
 
 
+def placed(recorded: Object) -> Object:
+    return stored({**recorded, "metadata": {**recorded["metadata"], "namespace": "tailscale"}})
+
+
 @pytest.mark.parametrize(("name", "what"), [("ingress", "statefulset"), ("class", "statefulset"), ("class", "metrics")])
 def test_a_recorded_spec_stays_where_metadata_is_added(name: str, what: str) -> None:
-    live = stored({**recorded(name)[what], "metadata": {**recorded(name)[what]["metadata"], "namespace": "tailscale"}})
-    written = write_for(ours(name)[what], live)
+    live, statefulset = (placed(recorded(name)[each]) for each in (what, "statefulset"))
+    written = write_for(ours(name, statefulset)[what], live)
     assert written is not None
     assert written["spec"] == live["spec"]
 

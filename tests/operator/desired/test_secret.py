@@ -1,6 +1,7 @@
 """The proxy's Secret: what is kept of it, its auth key, its device, its config."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from tsoperator.desired.secret import (
     ReportedDevice,
     auth_key_of,
     certificate_of,
+    config_for_now,
     config_patch,
     device_id_of,
     device_of,
@@ -275,6 +277,45 @@ def test_a_patch_removes_configs_that_are_not_wanted_and_touches_nothing_else(ca
 def test_a_serve_state_is_forgotten_even_if_it_was_written_late_but_not_while_something_is_served() -> None:
     assert patch_for(whole(auth_key="unused", **SERVED), CONFIG).body == {"data": {"_serve_1234": None}}
     assert config_patch(whole(SERVING, **LOGGED_IN, **SERVED), SERVING, "") is None
+
+
+def profile(routes: list[str] | None, *, app_connector: bool) -> dict[str, str]:
+    """The login profile of a tailscaled that advertises *routes*."""
+    kept = {"AdvertiseRoutes": routes, "AppConnector": {"Advertise": app_connector}}
+    return {"_current-profile": "profile-1", "profile-1": json.dumps(kept)}
+
+
+APPS = replace(CONFIG, routes=(), app_connector=True)
+LEFT_OUT = replace(CONFIG, routes=None, app_connector=True)
+LOSING = replace(CONFIG, routes=(), app_connector=False)
+ROUTER = replace(CONFIG, routes=("192.0.2.0/24",))
+NAMED = replace(APPS, routes=("192.0.2.0/24",))
+OFFERS_NONE = profile(None, app_connector=False)
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        (ReplicaSecrets(None, None), LEFT_OUT),
+        (whole(LEFT_OUT), LEFT_OUT),
+        (whole(LEFT_OUT, **profile(["198.51.100.1/32"], app_connector=True)), LEFT_OUT),
+        (whole(APPS, **profile(["198.51.100.1/32"], app_connector=True)), LEFT_OUT),
+        (whole(ROUTER), LOSING),
+        (whole(ROUTER, **profile(["192.0.2.0/24"], app_connector=False)), LOSING),
+        (whole(LOSING), LOSING),
+        (whole(LOSING, **profile(["192.0.2.0/24"], app_connector=False)), LOSING),
+        (whole(NAMED, **profile(["192.0.2.0/24"], app_connector=True)), LOSING),
+        (whole(NAMED, **profile([], app_connector=True)), LOSING),
+        (whole(LOSING, **OFFERS_NONE), LEFT_OUT),
+        (whole(LOSING, **profile([], app_connector=False)), LEFT_OUT),
+        (ReplicaSecrets(secret(LOSING, **OFFERS_NONE), None), LEFT_OUT),
+    ],
+)
+def test_an_app_connector_keeps_learned_routes_and_loses_those_of_its_config_first(
+    there: ReplicaSecrets, wanted: ProxyConfig
+) -> None:
+    assert config_for_now(APPS, there) == wanted
+    assert [config_for_now(each, there) for each in (CONFIG, ROUTER, NAMED, LOSING)] == [CONFIG, ROUTER, NAMED, LOSING]
 
 
 class Device(NamedTuple):

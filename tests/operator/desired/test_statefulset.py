@@ -30,7 +30,11 @@ KERNEL_INGRESS = served_ingress(forward_cluster_traffic=True)
 TO_NAME = exposed_name("db.example.org")
 PUBLIC = served_service()
 CONNECTOR = connected_networks()
-SYSCTL = (
+SCRIPT = (
+    "echo 1 > /proc/sys/net/ipv4/ip_forward && if [ -e /proc/sys/net/ipv6/conf/all/forwarding ]; "
+    "then echo 1 > /proc/sys/net/ipv6/conf/all/forwarding; fi"
+)
+OLD_SCRIPT = (
     "sysctl -w net.ipv4.ip_forward=1 && if sysctl net.ipv6.conf.all.forwarding; "
     "then sysctl -w net.ipv6.conf.all.forwarding=1; fi"
 )
@@ -155,7 +159,7 @@ def test_only_a_kernel_proxy_is_privileged_and_turns_forwarding_on(pod: ProxyPod
     inits = pod_of(made).get("initContainers", [])
     assert [each["securityContext"] for each in inits] == rights
     assert container_of(made).get("securityContext") == (rights[0] if rights else None)
-    assert [each["args"] for each in inits] == [[SYSCTL]] * privileged
+    assert [each["args"] for each in inits] == [[SCRIPT]] * privileged
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
@@ -230,13 +234,16 @@ NEWER_SCRIPT = "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/i
     ("live", "script"),
     [
         (with_script("sysctler", NEWER_SCRIPT), NEWER_SCRIPT),
-        (with_script("sysctler", SYSCTL), SYSCTL),
-        (with_script("sysctler", "true"), SYSCTL),
-        (with_script("sysctler"), SYSCTL),
-        (with_script("other", NEWER_SCRIPT), SYSCTL),
-        ({"spec": {"template": {"spec": {}}}}, SYSCTL),
-        ({"spec": {"template": {"spec": {"initContainers": None}}}}, SYSCTL),
+        (with_script("sysctler", OLD_SCRIPT), OLD_SCRIPT),
+        (with_script("sysctler", "true"), SCRIPT),
+        (with_script("sysctler", "sysctl -w net.ipv4.ip_forward=1"), SCRIPT),
+        (with_script("sysctler"), SCRIPT),
+        (with_script("other", NEWER_SCRIPT), SCRIPT),
+        (with_script("other", OLD_SCRIPT), SCRIPT),
+        (None, SCRIPT),
+        ({"spec": {"template": {"spec": {}}}}, SCRIPT),
+        ({"spec": {"template": {"spec": {"initContainers": None}}}}, SCRIPT),
     ],
 )
-def test_a_live_script_that_does_the_same_stays(live: Object, script: str) -> None:
+def test_a_live_script_that_does_the_same_stays(live: Object | None, script: str) -> None:
     assert pod_of(statefulset(live=live))["initContainers"][0]["args"] == [script]

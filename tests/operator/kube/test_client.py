@@ -170,6 +170,31 @@ async def test_an_answer_without_a_token_is_an_error() -> None:
             await client.request_token(A, "lab.example.org")
 
 
+class Passed(NamedTuple):
+    status: int
+    text: str
+    content_type: str = "text/plain"
+
+
+@pytest.mark.parametrize("case", [Passed(200, "ok"), Passed(503, "[-] cache"), Passed(200, "{}", "application/json")])
+async def test_an_answer_of_a_pod_is_passed_on(case: Passed) -> None:
+    seen: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        seen.append(request.path)
+        return web.Response(status=case.status, text=case.text, content_type=case.content_type)
+
+    async with client_of(answer) as client:
+        assert await client.ask_pod(A, 9002, "/readyz") == (case.status, case.text)
+    assert seen == ["/api/v1/namespaces/default/pods/a:9002/proxy/readyz"]
+
+
+async def test_a_refusal_to_ask_a_pod_is_the_api_servers() -> None:
+    with pytest.raises(Denied, match="not you"):
+        async with client_of(always(403, text='{"message": "not you"}', content_type="application/json")) as client:
+            await client.ask_pod(A, 9002, "/readyz")
+
+
 async def test_a_replace_holds_only_for_the_version_that_was_read(client: KubeClient) -> None:
     old = await client.create(CONFIGMAP, configmap())
     new = await client.replace(CONFIGMAP, {**old, "data": {"k": "w"}})

@@ -4,15 +4,16 @@ from typing import NamedTuple
 
 from clustersim.sim import ClusterSim
 from prometheus_client import CollectorRegistry
-from tsoperator.api.objects import CONFIGMAP, PROXYGROUP, TAILNET, Object, resource_of
+from tsoperator.api.objects import CONFIGMAP, PROXYGROUP, STATEFULSET, TAILNET, Key, Object, resource_of
+from tsoperator.desired.children import Owner
 from tsoperator.desired.egressgroup import Entry, group_owner, render_entries
 from tsoperator.kube.client import KubeClient
-from tsoperator.reconcilers.gauges import GroupGauges
+from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
 
 from tests.support.cluster import running
-from tests.support.objects import OPERATOR_NAMESPACE
+from tests.support.objects import OPERATOR_NAMESPACE, obj
 
 
 class Gauge(NamedTuple):
@@ -45,6 +46,13 @@ def config(name: str, entries: int) -> Object:
     return {**made, "metadata": metadata, "binaryData": {"egress-services": rendered}}
 
 
+def proxy(name: str, parent: str, replicas: int) -> Object:
+    """A proxy's StatefulSet. It serves if it wants no replicas, because it has no Secret with a device."""
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "example"}]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return obj(STATEFULSET, Key(OPERATOR_NAMESPACE, name), {"spec": spec}, labels=Owner(parent, Key("", name)).labels)
+
+
 def _named(api_version: str, kind: str, name: str) -> Object:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}
 
@@ -58,9 +66,16 @@ THERE = [
     config("web", 1),
     *(tailnet(name, "TailnetValid") for name in "ab"),
     tailnet("c", "InvalidOAuth"),
+    proxy("up", "svc", 0),
+    *(proxy(f"new-{number}", "svc", 1) for number in range(2)),
+    proxy("router", "connector", 0),
 ]
 
 GAUGES = [
+    Gauge("tsoperator_proxies", {"parent": "svc", "ready": "true"}, 1),
+    Gauge("tsoperator_proxies", {"parent": "svc", "ready": "false"}, 2),
+    Gauge("tsoperator_proxies", {"parent": "connector", "ready": "true"}, 1),
+    Gauge("tsoperator_proxies", {"parent": "connector", "ready": "false"}, 0),
     Gauge("tsoperator_proxygroups", {"type": "egress", "reason": "ProxyGroupReady"}, 2),
     Gauge("tsoperator_proxygroups", {"type": "egress", "reason": "ProxyGroupCreating"}, 1),
     Gauge("tsoperator_proxygroups", {"type": "ingress", "reason": "NotSupportedYet"}, 1),
@@ -74,11 +89,12 @@ GAUGES = [
 
 
 async def test_what_is_there_is_counted(sim: ClusterSim, client: KubeClient) -> None:
-    for obj in THERE:
-        stored = await client.create(resource_of(obj), obj)
-        if "status" in obj:
-            await client.replace_status(resource_of(obj), {**stored, "status": obj["status"]})
+    for there in THERE:
+        stored = await client.create(resource_of(there), there)
+        if "status" in there:
+            await client.replace_status(resource_of(there), {**stored, "status": there["status"]})
     cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
+    registry.register(ProxyGauges(cache))
     registry.register(GroupGauges(cache, OPERATOR_NAMESPACE))
     async with running(cache.follow(client)):
         await cache.synced()

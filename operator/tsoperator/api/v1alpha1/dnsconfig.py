@@ -14,12 +14,13 @@ from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel
 
 
 class Image(WireModel):
-    """The container image of the nameserver."""
+    """The container image of the nameserver. Unset, or empty, means the operator's default."""
 
     repo: str | None = None
-    """The image's repository. Unset, or empty, means the operator's default."""
+    """The image's repository. Unset, or empty, means the default of the same program: the annotation
+    tailscale.com/nameserver says whether that is tsnameserver or, as without it, k8s-nameserver."""
     tag: str | None = None
-    """The image's tag. Unset, or empty, means the operator's default."""
+    """The image's tag. Unset, or empty, means the default of the same program."""
 
 
 class NameserverService(WireModel):

@@ -10,6 +10,7 @@ from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS, RECORDS_KEY
 
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import (
+    ANNOTATION_NAMESERVER,
     CONDITION_NAMESERVER_READY,
     FINALIZER,
     LABEL_APP,
@@ -35,10 +36,13 @@ from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import (
     ANNOTATION_LEFT_OUT,
+    NameserverImage,
+    Program,
+    default_image,
     elected,
-    is_upstream,
     nameserver_image,
     nameserver_labels,
+    program_error,
     reads_shards,
 )
 from tsoperator.desired.plan import Child, Note, Plan, Refusal
@@ -49,7 +53,7 @@ _HEALTH_PORT: Final = 9002
 _METRICS_PORT: Final = 9153
 
 CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
-"""The condition of a DNSConfig whose nameserver is Tailscale's, which lacks something; it is False or absent."""
+"""The condition of a DNSConfig whose nameserver is Tailscale's or unknown, and lacks something: False or absent."""
 _DRAIN: Final = 10
 """Seconds for which a Pod goes on answering after it is told to stop. It isn't ready then. Once the kubelet has seen
 that, within 6 s, nodes send the Pod nothing more, not even from a client whose earlier packets went there."""
@@ -60,6 +64,7 @@ CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """The condition of a DNSConfig whose nameserver doesn't know all names; it is False or absent."""
 
 _UPSTREAM_ZONE: Final = "ts.net"
+_SET_OURS: Final = "set spec.nameserver.image to this operator's nameserver"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,8 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
         return Plan(release=FINALIZER)  # the children are deleted by their owner references
     if isinstance(dnsconfig, Invalid):
         return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}")
+    if error := program_error(obj):
+        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {error}")
     first = elected(observed.dnsconfigs)
     if first is not None and first["metadata"]["uid"] != dnsconfig.metadata.uid:
         name = first["metadata"]["name"]
@@ -88,14 +95,15 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
             "MultipleDNSConfigsPresent",
             f"a cluster has one nameserver, and DNSConfig {name!r} is older: delete one of the two",
         )
+    image = nameserver_image(obj, dnsconfig, settings)
     children = [
         _service_account(dnsconfig, settings),
         _role(dnsconfig, settings),
         _role_binding(dnsconfig, settings),
-        _deployment(dnsconfig, settings),
+        _deployment(dnsconfig, image, settings),
         _service(dnsconfig, settings, observed),
     ]
-    status = _status(obj, dnsconfig, observed, settings)
+    status = _status(obj, image, observed, settings)
     return Plan(hold=FINALIZER, steps=[*map(Child, children)], status=status)
 
 
@@ -109,16 +117,17 @@ def _refused(obj: Object, reason: str, message: str) -> Plan:
     return Plan(status=status, notes=[Note("Warning", reason, message)])
 
 
-def _status(obj: Object, dnsconfig: DNSConfig, observed: Observed, settings: Settings) -> Object | None:
+def _status(obj: Object, image: NameserverImage, observed: Observed, settings: Settings) -> Object | None:
     """Return the status once the Service has its address; it says what is incomplete only while that lasts."""
     cluster_ip = (observed.service or {}).get("spec", {}).get("clusterIP")
     if not cluster_ip or cluster_ip == "None":
         return None
-    generation, image = _generation(obj), nameserver_image(dnsconfig, settings)
+    generation = _generation(obj)
     conditions = [condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", generation)]
-    if is_upstream(image):
-        message = _words_for_upstream(image, settings)
-        conditions.append(condition(CONDITION_NAMESERVER_COMPLETE, False, "UpstreamImage", message, generation))
+    if image.program is not Program.OURS:
+        reason = "UpstreamImage" if image.program is Program.UPSTREAM else "UnknownImage"
+        message = _words_for_lacks(image, settings)
+        conditions.append(condition(CONDITION_NAMESERVER_COMPLETE, False, reason, message, generation))
     if left_out := annotations(observed.records).get(ANNOTATION_LEFT_OUT) if observed.records else None:
         message = _words_for(left_out, image, observed.deployment)
         conditions.append(condition(CONDITION_RECORDS_COMPLETE, False, "TooManyNames", message, generation))
@@ -128,8 +137,14 @@ def _status(obj: Object, dnsconfig: DNSConfig, observed: Observed, settings: Set
     return {**status, "conditions": set_condition(kept, conditions, now=""), "nameserver": {"ip": cluster_ip}}
 
 
-def _words_for_upstream(image: str, settings: Settings) -> str:
-    """Say what Tailscale's nameserver does worse than ours (dns-crds-chart.md 1.5), and how to get ours."""
+def _words_for_lacks(image: NameserverImage, settings: Settings) -> str:
+    """Say what another nameserver than ours does worse (dns-crds-chart.md 1.5), and what to do."""
+    if image.program is Program.UNKNOWN:
+        return (
+            f"{image.reference} may be this operator's nameserver or Tailscale's, so it runs in a way that suits both: "
+            "nothing probes it, a new version interrupts it, and all names must fit in one ConfigMap. Say which it is: "
+            f"set annotation {ANNOTATION_NAMESERVER} of this DNSConfig to {Program.OURS} or {Program.UPSTREAM}"
+        )
     lost = [
         "changes reach it up to two minutes late",
         "all names must fit in one ConfigMap",
@@ -138,22 +153,24 @@ def _words_for_upstream(image: str, settings: Settings) -> str:
     ]
     if zones := [zone for zone in settings.zones if not f".{zone}".endswith(f".{_UPSTREAM_ZONE}")]:
         lost.insert(0, f"it refuses names in {', '.join(zones)}")
-    cure = "set spec.nameserver.image to this operator's nameserver"
-    if not is_upstream(settings.nameserver_image):
-        cure = f"take spec.nameserver.image away to get {settings.nameserver_image}"
-    return f"{image} is Tailscale's nameserver: {'; '.join(lost)}. To mend that, {cure}"
+    cure = f"{_SET_OURS} and annotation {ANNOTATION_NAMESERVER} to {Program.OURS}"
+    default = default_image(settings)
+    if default.program is Program.OURS and default.reference != image.reference:
+        cure = f"take spec.nameserver.image away to get {default.reference}"
+    return f"{image.reference} is Tailscale's nameserver: {'; '.join(lost)}. To mend that, {cure}"
 
 
-def _words_for(left_out: str, image: str, deployment: Object | None) -> str:
-    if is_upstream(image):
-        return (
-            f"{left_out} names don't resolve: {image} reads one ConfigMap, and it is full: "
-            "set spec.nameserver.image to this operator's nameserver, which reads several"
-        )
-    if not reads_shards(deployment):
+def _words_for(left_out: str, image: NameserverImage, deployment: Object | None) -> str:
+    if image.program is not Program.OURS:
+        reads, cure = "reads", f"{_SET_OURS}, which reads several"
+        if image.program is Program.UNKNOWN:
+            reads = "may read only"
+            cure = f"if it is this operator's nameserver, set annotation {ANNOTATION_NAMESERVER} to {Program.OURS}"
+        return f"{left_out} names don't resolve: {image.reference} {reads} one ConfigMap, and it is full: {cure}"
+    if not reads_shards(deployment, image):
         return (
             f"{left_out} names don't resolve: one ConfigMap is full, and there will be more when all Pods of "
-            f"Deployment {NAMESERVER} run {image}: see what its rollout waits for"
+            f"Deployment {NAMESERVER} run {image.reference}: see what its rollout waits for"
         )
     return f"{left_out} names don't resolve: {MAX_SHARDS} ConfigMaps are full, and there can't be more"
 
@@ -230,12 +247,11 @@ def _replaces_another(observed: Observed) -> bool:
     return of_ours and len(observed.pods) < total and total - updated < ready and ready > int(spec.get("replicas", 1))
 
 
-def _deployment(dnsconfig: DNSConfig, settings: Settings) -> Object:
+def _deployment(dnsconfig: DNSConfig, image: NameserverImage, settings: Settings) -> Object:
     nameserver = dnsconfig.spec.nameserver
-    image = nameserver_image(dnsconfig, settings)
     container: Object = {
         "name": NAMESERVER,
-        "image": image,
+        "image": image.reference,
         "imagePullPolicy": "IfNotPresent",
         "ports": [
             {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
@@ -247,7 +263,7 @@ def _deployment(dnsconfig: DNSConfig, settings: Settings) -> Object:
     pace: Object = {}
     pod_labels = {LABEL_APP: NAMESERVER}
     volume: Object = {"name": CONFIGMAP_NAME}
-    if is_upstream(image):
+    if image.program is not Program.OURS:  # this form suits both programs
         volume["configMap"] = {"name": CONFIGMAP_NAME}
     else:
         volume["projected"] = {"sources": [_shard_source(shard) for shard in range(MAX_SHARDS)]}

@@ -24,9 +24,10 @@ from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import (
     ANNOTATION_LEFT_OUT,
-    is_upstream,
+    Program,
     nameserver_image,
     nameserver_labels,
+    program_error,
     reads_shards,
 )
 from tsoperator.desired.plan import Child, Deletion, Note, Patch, Plan, Refusal, contains
@@ -136,9 +137,10 @@ def _may_split(dnsconfig: Object, nameserver: Object | None, settings: Settings,
     if the new image can't be pulled, the rollout never ends. An invalid DNSConfig changes nothing about this.
     """
     parsed = DNSConfig.parse(dnsconfig)
-    if isinstance(parsed, Invalid):
+    if isinstance(parsed, Invalid) or program_error(dnsconfig):
         return live.count > 1
-    return not is_upstream(nameserver_image(parsed, settings)) and (live.count > 1 or reads_shards(nameserver))
+    image = nameserver_image(dnsconfig, parsed, settings)
+    return image.program is Program.OURS and (live.count > 1 or reads_shards(nameserver, image))
 
 
 def _documents(parts: list[Part], live: _Live, render: Render) -> list[str]:

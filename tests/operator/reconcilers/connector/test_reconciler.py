@@ -153,6 +153,42 @@ async def test_an_edit_reaches_the_proxy_while_it_runs(world: World, edit: Edit)
     assert not await world.writes_when_left_alone()
 
 
+APPS: Object = {"appConnector": {}}
+LEARNED = ("198.51.100.1/32",)
+
+
+class Former(NamedTuple):
+    spec: Object
+    learned: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+
+
+@pytest.mark.parametrize(
+    "former",
+    [
+        Former(APPS, LEARNED, LEARNED),
+        Former({"appConnector": {"routes": ROUTES}}, (*ROUTES, *LEARNED)),
+        Former({"subnetRouter": {"advertiseRoutes": ROUTES}}, tuple(ROUTES)),
+    ],
+    ids=["itself", "one with routes", "a router"],
+)
+async def test_an_app_connector_without_routes_keeps_those_that_it_learns(world: World, former: Former) -> None:
+    await world.apply(connector(**former.spec))
+    (before,) = await joined_replicas(world, connector())
+    world.control.advertise(before.state["device_id"], former.learned, None)
+    await world.change(connector(), {"spec": {"subnetRouter": None, "appConnector": {"routes": None}}})
+
+    async def offered() -> tuple[object, ...]:
+        ((device,), (now,)) = devices(world), await proxies(world, connector())
+        return device.app_connector, device.advertised_routes, "AdvertiseRoutes" in now.config
+
+    await world.becomes(offered, (True, former.kept, False))
+    world.control.advertise(before.state["device_id"], LEARNED, None)
+    await world.restart()
+    assert not await world.writes_when_left_alone()
+    assert await offered() == (True, LEARNED, False)
+
+
 async def test_more_replicas_leave_the_devices_that_are_there(world: World) -> None:
     one = connector(**EXIT, hostnamePrefix="gate")
     await world.apply(one)

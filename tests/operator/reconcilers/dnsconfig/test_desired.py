@@ -22,6 +22,7 @@ from tests.support.objects import children_of, condition_of, deleting, held, liv
 SETTINGS = settings()
 OURS = settings(nameserver_image="example.org/tsnameserver:v1")
 OURS_IN_JSON = replace(OURS, log_format="json")
+NAMESERVER = "tailscale.com/nameserver"
 ROLLING = "ours, with its rollout under way"
 SERVICE_KEY = Key("tailscale", "nameserver")
 
@@ -204,9 +205,12 @@ def test_a_status_is_left_alone_until_then(service: Object | None) -> None:
     assert plan(live_dnsconfig(), service=service).status is None
 
 
-def status_with(left_out: str | None, of: object = SETTINGS, **conditions: Object) -> Object:
+def status_with(
+    left_out: str | None, of: object = SETTINGS, image: Object | None = None, **conditions: Object
+) -> Object:
     """The status of a DNSConfig whose ConfigMap of records says how many names it leaves out."""
-    found = {**live_dnsconfig(generation=4), "status": {"conditions": [*conditions.values()]}}
+    found = live_dnsconfig(nameserver={"image": image} if image else {}, generation=4)
+    found["status"] = {"conditions": [*conditions.values()]}
     notes = {} if left_out is None else {"tailscale.com/records-left-out": left_out}
     records = obj(CONFIGMAP, Key("tailscale", "dnsrecords"), annotations=notes)
     deployment = obj(DEPLOYMENT, Key("tailscale", "nameserver"), {"spec": deployment_spec(of=OURS)}, generation=1)
@@ -219,6 +223,7 @@ def status_with(left_out: str | None, of: object = SETTINGS, **conditions: Objec
 class LeftOut(NamedTuple):
     of: object
     message: str
+    image: Object | None = None
 
 
 @pytest.mark.parametrize(
@@ -229,6 +234,12 @@ class LeftOut(NamedTuple):
             "12 names don't resolve: tailscale/k8s-nameserver:stable reads one ConfigMap, and it is full: "
             "set spec.nameserver.image to this operator's nameserver, which reads several",
         ),
+        LeftOut(
+            OURS,
+            "12 names don't resolve: mirror.org/ns:stable may read only one ConfigMap, and it is full: if it is this "
+            "operator's nameserver, set annotation tailscale.com/nameserver to tsnameserver",
+            {"repo": "mirror.org/ns"},
+        ),
         LeftOut(OURS, "12 names don't resolve: 32 ConfigMaps are full, and there can't be more"),
         LeftOut(
             ROLLING,
@@ -238,7 +249,7 @@ class LeftOut(NamedTuple):
     ],
 )
 def test_names_that_are_left_out_are_counted_in_a_condition(case: LeftOut) -> None:
-    ready, *_, incomplete = status_with("12", of=case.of)["conditions"]
+    ready, *_, incomplete = status_with("12", of=case.of, image=case.image)["conditions"]
     assert (ready["type"], ready["status"]) == ("NameserverReady", "True")
     wanted = condition("RecordsComplete", False, "TooManyNames", case.message, 4)
     assert {name: incomplete[name] for name in wanted} == wanted
@@ -266,12 +277,13 @@ class Lost(NamedTuple):
             {},
             {},
             "tailscale/k8s-nameserver:stable is Tailscale's nameserver: changes reach it up to two minutes late; ",
-            "set spec.nameserver.image to this operator's nameserver",
+            "set spec.nameserver.image to this operator's nameserver and annotation tailscale.com/nameserver to "
+            "tsnameserver",
         ),
         Lost(
             {"nameserver_image": "example.org/tsnameserver:v1", "zones": ("tail.example.org", "ts.net")},
             {"repo": "tailscale/k8s-nameserver"},
-            "tailscale/k8s-nameserver:v1 is Tailscale's nameserver: it refuses names in tail.example.org; changes ",
+            "tailscale/k8s-nameserver:stable is Tailscale's nameserver: it refuses names in tail.example.org; changes ",
             "take spec.nameserver.image away to get example.org/tsnameserver:v1",
         ),
     ],
@@ -287,6 +299,28 @@ def test_the_lacks_of_the_go_nameserver_are_said_in_a_condition(case: Lost) -> N
     assert lost["message"].startswith(case.begins)
     assert lost["message"].endswith(f". To mend that, {case.cure}")
     assert lost["observedGeneration"] == 4
+
+
+def test_an_image_of_which_nothing_is_known_runs_as_the_go_operators_and_the_user_is_asked() -> None:
+    found = live_dnsconfig(nameserver={"image": {"repo": "mirror.org/ns"}})
+    made = plan(found, service=live_service(clusterIP="192.0.2.53"), of=OURS)
+    said = live_dnsconfig(nameserver=found["spec"]["nameserver"], annotations={NAMESERVER: "k8s-nameserver"})
+    assert child(made, "Deployment") == child(plan(said, of=OURS), "Deployment")
+    _, lost = status_of(made)["conditions"]
+    assert (lost["status"], lost["reason"]) == ("False", "UnknownImage")
+    assert lost["message"].startswith("mirror.org/ns:stable may be this operator's nameserver or Tailscale's")
+    assert lost["message"].endswith(
+        "set annotation tailscale.com/nameserver of this DNSConfig to tsnameserver or k8s-nameserver"
+    )
+
+
+def test_an_image_that_is_said_to_be_ours_is_probed() -> None:
+    found = live_dnsconfig(nameserver={"image": {"repo": "mirror.org/ns"}}, annotations={NAMESERVER: "tsnameserver"})
+    made = plan(found, service=live_service(clusterIP="192.0.2.53"), of=OURS)
+    spec = child(made, "Deployment")["spec"]
+    (container,) = pod_of(spec)["containers"]
+    assert (container["image"], "readinessProbe" in container) == ("mirror.org/ns:v1", True)
+    assert [each["type"] for each in status_of(made)["conditions"]] == ["NameserverReady"]
 
 
 def refused(found: Object, *others: Object) -> Object:
@@ -306,6 +340,12 @@ def test_of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays() -> None:
     assert "'old' is older: delete one of the two" in told["message"]
     assert told["observedGeneration"] == 2
     assert plan(old, new).steps == plan(old).steps
+
+
+def test_a_program_that_there_is_not_is_refused() -> None:
+    told = refused(live_dnsconfig(annotations={NAMESERVER: "mine"}))
+    assert (told["status"], told["reason"]) == ("False", "NameserverInvalid")
+    assert 'annotation tailscale.com/nameserver is "mine": write ' in told["message"]
 
 
 def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs() -> None:

@@ -412,8 +412,11 @@ def test_a_change_of_the_image_merges_the_shards_or_splits_the_document() -> Non
 
 
 @pytest.mark.parametrize("of", [SETTINGS, OURS])
-def test_an_invalid_dnsconfig_keeps_the_way_that_records_are_held(of: object) -> None:
-    invalid = live_dnsconfig(nameserver={"replicas": -1})
+@pytest.mark.parametrize(
+    "invalid",
+    [live_dnsconfig(nameserver={"replicas": -1}), live_dnsconfig(annotations={"tailscale.com/nameserver": "mine"})],
+)
+def test_an_invalid_dnsconfig_keeps_the_way_that_records_are_held(invalid: Object, of: object) -> None:
     cluster = carried_out({}, sharded({}, named(60), of=of))
     swapped = OURS if of is SETTINGS else SETTINGS
     made = desired.plan(invalid, Observed(buckets(tuple(named(60))), cluster), swapped, LIMITS)

@@ -1,0 +1,119 @@
+"""Whether the tailnet has the devices that a load balancer, an exposed Service or a Connector is to have there."""
+
+import base64
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+
+from clustersim.apiclient import ApiClient
+from clustersim.demo_checks import NotYet, Reached
+from clustersim.demo_stage import OPERATOR_NAMESPACE
+from clustersim.objects import CONNECTOR, SECRET, SERVICE, Object, Resource, name_of, namespace_of
+
+EXPOSE = "tailscale.com/expose"
+CLASS = "tailscale"
+PARENT_TYPES = {SERVICE: "svc", CONNECTOR: "connector"}
+READY = {SERVICE: "TailscaleProxyReady", CONNECTOR: "ConnectorReady"}
+EVERYTHING = {"0.0.0.0/0", "::/0"}
+"""The routes of an exit node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An object for which the operator runs devices that the tailnet can use."""
+
+    resource: Resource
+    namespace: str
+    name: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of everything that the operator makes for it."""
+        namespace = {"tailscale.com/parent-resource-ns": self.namespace} if self.namespace else {}
+        return {
+            "tailscale.com/parent-resource": self.name,
+            "tailscale.com/parent-resource-type": PARENT_TYPES[self.resource],
+            **namespace,
+        }
+
+    def __str__(self) -> str:
+        return f"{self.resource.singular}/{self.name}"
+
+
+def shown(objects: Iterable[Object]) -> list[Shown]:
+    """Return those of *objects* that the operator makes devices for, which the tailnet can use."""
+    found = []
+    for obj in objects:
+        if obj["kind"] == CONNECTOR.kind:
+            found.append(Shown(CONNECTOR, "", name_of(obj)))
+        elif obj["kind"] == SERVICE.kind and _is_exposed(obj):
+            found.append(Shown(SERVICE, namespace_of(obj), name_of(obj)))
+    return sorted(found, key=lambda target: target.resource is CONNECTOR)
+
+
+@asynccontextmanager
+async def control_client(url: str, client_id: str, client_secret: str) -> AsyncIterator[aiohttp.ClientSession]:
+    """Give a session with the control server at *url*, logged in with an OAuth client; raises aiohttp.ClientError."""
+    form = {"client_id": client_id, "client_secret": client_secret}
+    async with aiohttp.ClientSession(url, raise_for_status=True) as session:
+        async with session.post("/api/v2/oauth/token", data=form) as response:
+            token = (await response.json())["access_token"]
+        session.headers["Authorization"] = f"Bearer {token}"
+        yield session
+
+
+async def tailnet_devices(control: aiohttp.ClientSession) -> dict[str, Object]:
+    """Return the devices of the tailnet by the IDs that they know of themselves; raises aiohttp.ClientError."""
+    async with control.get("/api/v2/tailnet/-/devices", params={"fields": "all"}) as response:
+        return {device["nodeId"]: device for device in (await response.json())["devices"]}
+
+
+async def devices_of(target: Shown, api: ApiClient, tailnet: Mapping[str, Object]) -> list[Reached]:
+    """Return the devices of *target* as *tailnet* lists them; raises NotYet if the object says otherwise."""
+    obj = await api.get(target.resource, target.namespace, target.name)
+    status = obj.get("status") or {}
+    condition = READY[target.resource]
+    if not any((each["type"], each["status"]) == (condition, "True") for each in status.get("conditions", ())):
+        raise NotYet(f"its condition {condition} is not True")
+    secrets = await api.list(SECRET, OPERATOR_NAMESPACE, target.labels)
+    ids = [base64.b64decode(secret["data"].get("device_id", "")).decode() for secret in sorted(secrets, key=name_of)]
+    found = [tailnet[node_id] for node_id in ids if node_id in tailnet]
+    replicas = obj["spec"].get("replicas", 1) if target.resource == CONNECTOR else 1
+    if len(found) != replicas:
+        raise NotYet(f"the tailnet lists {len(found)} of its {replicas} devices")
+    _compare(_said(target.resource, status), found)
+    return [Reached(each["name"], tuple(each["addresses"]), _offers(obj, each)) for each in found]
+
+
+def _is_exposed(service: Object) -> bool:
+    annotated: str = (service["metadata"].get("annotations") or {}).get(EXPOSE, "")
+    return annotated == "true" or service["spec"].get("loadBalancerClass") == CLASS
+
+
+def _said(resource: Resource, status: Object) -> dict[str, set[str]]:
+    """Return the names of the devices with the addresses that *status* shows for them, if it shows any."""
+    if resource == CONNECTOR:
+        return {each["hostname"]: set(each["tailnetIPs"]) for each in status.get("devices", ())}
+    entries = status.get("loadBalancer", {}).get("ingress") or ()
+    addresses = {entry["ip"] for entry in entries if "ip" in entry}
+    return {entry["hostname"]: addresses for entry in entries if "hostname" in entry}
+
+
+def _compare(said: Mapping[str, set[str]], found: Sequence[Object]) -> None:
+    """Raise NotYet if the status of an object names other devices or addresses than the tailnet has."""
+    listed = {device["name"]: set(device["addresses"]) for device in found}
+    if said and (said.keys() != listed.keys() or any(said[name] - listed[name] for name in said)):
+        raise NotYet(f"its status shows {said}, the tailnet has {listed}")
+
+
+def _offers(obj: Object, device: Object) -> str:
+    """Return what others of the tailnet reach by *device*."""
+    if obj["kind"] == SERVICE.kind:
+        ports = [f"{port['port']}/{port.get('protocol', 'TCP')}" for port in obj["spec"].get("ports") or ()]
+        return f"port {', '.join(ports)}" if ports else "every port"
+    routes = device["advertisedRoutes"]
+    if EVERYTHING.issubset(routes):
+        return "exit node"
+    return f"route {', '.join(routes)}" if routes else "app connector"

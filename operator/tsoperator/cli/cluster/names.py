@@ -1,0 +1,81 @@
+"""Checks whether Pods can resolve MagicDNS names: the nameserver, and the stub domain in the cluster's DNS."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tsoperator.api.names import NAMESERVER
+from tsoperator.api.objects import Object, key_of
+from tsoperator.cli.cluster.stubdomains import forwards_of, is_dns_config, servers_for
+from tsoperator.cli.findings import Finding, failed, ok, unseen
+from tsoperator.desired.nameserver import elected
+
+_PAGE: Final = "coredns/README.md says how, for each platform"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The DNSConfigs; the nameserver's Service and Deployment, if they are there; and ConfigMaps of kube-system."""
+
+    namespace: str
+    dnsconfigs: Sequence[Object]
+    service: Object | None
+    deployment: Object | None
+    configmaps: Sequence[Object]
+
+
+def check_names(names: Names, zones: Sequence[str]) -> Iterator[Finding]:
+    """Check the nameserver, and that the cluster's DNS asks it for *zones*."""
+    dnsconfig = elected(names.dnsconfigs)
+    if dnsconfig is None:
+        yield ok("nameserver", "there is no DNSConfig; make one for the cluster's Pods to resolve tailnet names")
+        return
+    yield _nameserver(names, key_of(dnsconfig).name)
+    addresses = _addresses(names.service)
+    if addresses:
+        yield from (_stub_domain(names, zone, addresses) for zone in zones)
+
+
+def _nameserver(names: Names, dnsconfig: str) -> Finding:
+    kubectl = f"kubectl -n {names.namespace}"
+    if not _addresses(names.service):
+        cure = f"see the operator's log, and `kubectl describe dnsconfig {dnsconfig}`"
+        return failed("nameserver", f"the nameserver of DNSConfig {dnsconfig} has no Service with an address", cure)
+    ready = ((names.deployment or {}).get("status") or {}).get("readyReplicas") or 0
+    if not ready:
+        cure = f"see why with `{kubectl} describe pods -l app={NAMESERVER}`"
+        return failed("nameserver", "the nameserver is down: none of its Pods is ready, so no name resolves", cure)
+    return ok("nameserver", f"the nameserver runs, with {ready} ready Pod{'s' if ready > 1 else ''}")
+
+
+def _stub_domain(names: Names, zone: str, addresses: Sequence[str]) -> Finding:
+    configs = [each for each in names.configmaps if is_dns_config(each)]
+    if not configs:
+        return unseen(
+            "cluster-dns",
+            f"no ConfigMap in kube-system says how the cluster's DNS is set up: whether it asks for {zone} is unknown",
+            f"try a name in a Pod: coredns/README.md#check; the nameserver is at {addresses[0]}",
+        )
+    servers = servers_for(zone, [forward for config in configs for forward in forwards_of(config)])
+    where = ", ".join(key_of(each).name for each in configs)
+    if not servers:
+        return failed(
+            "cluster-dns",
+            f"the cluster's DNS has no stub domain for {zone} (ConfigMap {where} in kube-system), so Pods can't "
+            "resolve names of the tailnet",
+            f"forward {zone} to {addresses[0]}: {_PAGE}",
+        )
+    wrong = [server for server in servers if server not in addresses]
+    if wrong:
+        return failed(
+            "cluster-dns",
+            f"the cluster's DNS asks {', '.join(wrong)} for {zone}, but the nameserver is at {', '.join(addresses)}",
+            f"write {addresses[0]} there, in ConfigMap {where} of kube-system: {_PAGE}",
+        )
+    return ok("cluster-dns", f"the cluster's DNS asks the nameserver at {servers[0]} for {zone}")
+
+
+def _addresses(service: Object | None) -> list[str]:
+    spec = (service or {}).get("spec") or {}
+    found = spec.get("clusterIPs") or [spec.get("clusterIP", "")]
+    return [each for each in found if each and each != "None"]

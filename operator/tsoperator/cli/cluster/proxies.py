@@ -1,0 +1,146 @@
+"""Checks each proxy: whether its Pods are ready, whether they have logged in, and whether their devices are there."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tsoperator.api.device import Device
+from tsoperator.api.names import PARENT_CONNECTOR, PARENT_INGRESS, PARENT_PROXYGROUP, PARENT_SERVICE
+from tsoperator.api.objects import Key, Object, is_deleting, key_of
+from tsoperator.cli.findings import Finding, failed, ok
+from tsoperator.desired.children import owner_of
+from tsoperator.desired.readiness import ready_replicas, secret_keys, wanted_replicas
+from tsoperator.desired.secret import device_of
+
+_KINDS: Final = {
+    PARENT_SERVICE: "Service",
+    PARENT_INGRESS: "Ingress",
+    PARENT_CONNECTOR: "Connector",
+    PARENT_PROXYGROUP: "ProxyGroup",
+}
+_STARTING: Final = ("PodInitializing", "ContainerCreating")
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """The StatefulSets of the proxies, their Pods and *slim* Secrets by key, and the words of refused Pods by name.
+
+    *elsewhere* has the Connectors and ProxyGroups whose proxies are in another tailnet than the operator's own.
+    """
+
+    statefulsets: Sequence[Object]
+    pods: Mapping[Key, Object]
+    secrets: Mapping[Key, Object]
+    refusals: Mapping[str, str]
+    elsewhere: frozenset[str] = frozenset()
+
+
+def check_proxies(proxies: Proxies) -> Iterator[Finding]:
+    """Check that the Pods of each proxy are ready and have logged in."""
+    wrong = [finding for each in proxies.statefulsets if not is_deleting(each) for finding in _proxy(proxies, each)]
+    yield from wrong
+    if not proxies.statefulsets:
+        yield ok("proxies", "there are no proxies yet")
+    elif not wrong:
+        yield ok("proxies", f"all {len(proxies.statefulsets)} proxies serve")
+
+
+def check_devices(proxies: Proxies, devices: Mapping[str, Device]) -> Iterator[Finding]:
+    """Check that the device of each proxy of the operator's own tailnet is there, approved and online."""
+    looked = wrong = 0
+    for statefulset in proxies.statefulsets:
+        if parent_of(statefulset) in proxies.elsewhere:
+            continue
+        for key in secret_keys(statefulset):
+            secret = proxies.secrets.get(key)
+            reported = device_of(secret, None) if secret else None
+            if reported is None or not reported.id:
+                continue
+            looked += 1
+            named = f"device {reported.fqdn or reported.id} of {parent_of(statefulset)}"
+            if finding := _device(key, named, devices.get(reported.id)):
+                wrong += 1
+                yield finding
+    if not wrong:
+        yield ok("devices", f"all {looked} devices of proxies are in the tailnet and online")
+
+
+def parent_of(child: Object) -> str:
+    """Return the kind and the name of the object that a proxy is for."""
+    owner = owner_of(child)
+    return f"{_KINDS.get(owner.type, owner.type)} {owner.key}" if owner else f"StatefulSet {key_of(child)}"
+
+
+def pod_problem(pod: Object) -> str:
+    """Return why a Pod isn't ready; empty if it is."""
+    status = pod.get("status") or {}
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    if is_deleting(pod):
+        return "it is being deleted"
+    if (conditions.get("Ready") or {}).get("status") == "True":
+        return ""
+    scheduled = conditions.get("PodScheduled") or {}
+    if scheduled.get("status") == "False":
+        return f"it is on no node: {scheduled.get('message') or scheduled.get('reason')}"
+    for each in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+        if problem := _container_problem(each):
+            return problem
+    words = (conditions.get("Ready") or {}).get("message") or status.get("message")
+    return f"it is not ready: {words or status.get('reason') or status.get('phase') or 'it has no status yet'}"
+
+
+def _container_problem(status: Object) -> str:
+    """Return what is wrong with a container by its *status*; empty if nothing is, or it only starts."""
+    state, name = status.get("state") or {}, status["name"]
+    waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
+    if waiting and waiting.get("reason") not in _STARTING:
+        said = f": {waiting['message']}" if waiting.get("message") else ""
+        return f"its container {name} waits: {waiting.get('reason')}{said}"
+    if ended.get("exitCode"):
+        return f"its container {name} ended with exit code {ended['exitCode']}"
+    return ""
+
+
+def _proxy(proxies: Proxies, statefulset: Object) -> Iterator[Finding]:
+    """Yield what is wrong with a proxy."""
+    namespace, name = key_of(statefulset)
+    parent = parent_of(statefulset)
+    short = ready_replicas(statefulset) < wanted_replicas(statefulset)
+    for key in secret_keys(statefulset):
+        pod, secret = proxies.pods.get(key), proxies.secrets.get(key)
+        problem = pod_problem(pod) if pod else proxies.refusals.get(name, "it was not made")
+        if problem and short:
+            see = f"pod {key.name}" if pod else f"statefulset {name}"
+            words = f"the proxy of {parent} isn't ready: Pod {key.name}: {problem}"
+            yield failed("proxies", words, f"see `kubectl -n {namespace} describe {see}`")
+        elif secret is None or not device_of(secret, None).id:
+            words = f"the proxy of {parent} has not logged in to the tailnet: Pod {key.name} has reported no device"
+            yield failed("proxies", words, f"see why with `kubectl -n {namespace} logs {key.name}`")
+
+
+def _device(secret: Key, named: str, device: Device | None) -> Finding | None:
+    """Return what is wrong with the device of a proxy whose Secret is *secret*."""
+    if device is None:
+        return failed(
+            "devices",
+            f"{named} is not in the tailnet any more",
+            f"`kubectl -n {secret.namespace} delete secret,pod {secret.name}`: the proxy gets a new auth key and logs "
+            "in again",
+        )
+    if not device.authorized:
+        return failed("devices", f"{named} waits for approval", "approve it in the admin console of the tailnet")
+    if device.connected is False:
+        since = f" since {device.last_seen:%Y-%m-%d %H:%M}" if device.last_seen else ""
+        return failed(
+            "devices",
+            f"{named} is offline{since}",
+            f"see `kubectl -n {secret.namespace} logs {secret.name}`: does the Pod run, and reach the control server?",
+        )
+    return None
+
+
+def refusals_of(events: Iterable[Object]) -> dict[str, str]:
+    """Return why Pods of StatefulSets were refused, by the name of the StatefulSet, from *events*, oldest first."""
+    return {
+        each["involvedObject"]["name"]: each.get("message", "") for each in events if each["reason"] == "FailedCreate"
+    }

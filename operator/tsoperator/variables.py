@@ -1,0 +1,61 @@
+"""The variables that the operator takes its settings from: their names, and what ``--help`` says of them."""
+
+import textwrap
+from collections.abc import Mapping
+from typing import Final
+
+VARIABLES: Final[Mapping[str, str]] = {
+    "CLIENT_ID_FILE": "file with the ID of the OAuth client (required without CLIENT_ID)",
+    "CLIENT_SECRET_FILE": "file with the secret of the OAuth client (required without CLIENT_ID)",
+    "CLIENT_ID": (
+        "workload identity: the ID of a client that trusts this cluster's ServiceAccount tokens, in place of the files"
+    ),
+    "OPERATOR_NAMESPACE": "namespace of the proxies (default: the Pod's own)",
+    "OPERATOR_WATCH_NAMESPACES": (
+        "namespaces of users' objects besides the operator's own, comma-separated (default: all)"
+    ),
+    "OPERATOR_LOGIN_SERVER": "URL of the control server, e.g. of Headscale (default: Tailscale's)",
+    "OPERATOR_LOGGING": "info, debug, warn, error, or dev, which is debug as text (default info)",
+    "OPERATOR_LOG_FORMAT": (
+        "text, or json: one object a line, with level, ts, logger and msg; the nameserver's log, too (default text)"
+    ),
+    "OPERATOR_INGRESS_CLASS_NAME": "ingress class to serve (default tailscale)",
+    "OPERATOR_DEFAULT_LOAD_BALANCER": "true: LoadBalancer Services without a class are ours (default false)",
+    "OPERATOR_TAKE_OVER_NAMES": (
+        "true: a new proxy takes the name of a device with its tags that is offline, which is deleted: for clusters "
+        "that are rebuilt (default false)"
+    ),
+    "OPERATOR_DNS_ZONES": "zones of MagicDNS names, comma-separated (default ts.net)",
+    "OPERATOR_NAMESERVER_IMAGE": "image for a DNSConfig that names none (default tailscale/k8s-nameserver:stable)",
+    "OPERATOR_LEADER_ELECTION": "true or false (default true)",
+    "OPERATOR_HEALTH_ADDR": "ADDRESS:PORT of probes and metrics (default :9002; set but empty: off)",
+    "OPERATOR_SERVICE_ACCOUNT_NAME": "whose tokens Tailnets with workload identity trust (default operator)",
+    "PROXY_IMAGE": "image of proxies (default tailscale/tailscale:latest)",
+    "PROXY_TAGS": "tags of proxies that ask for none, comma-separated (default tag:k8s)",
+    "PROXY_FIREWALL_MODE": "auto, iptables or nftables, for proxies (default: the image decides)",
+    "PROXY_PRIORITY_CLASS_NAME": "priority class of proxies (default: none)",
+    "PROXY_DEFAULT_CLASS": "ProxyClass of Services, Ingresses and ProxyGroups that name none (default: none)",
+    "APISERVER_PROXY": "false: there is no API server proxy yet, so nothing else is accepted (default false)",
+    "AUTH_PROXY": "false: the older name of APISERVER_PROXY (default false)",
+    "POD_NAME": "this Pod's name, in its Lease and Events",
+    "KUBECONFIG": "outside a cluster: how to reach the API server",
+}
+"""What each variable means, in at most two lines."""
+
+_INDENT: Final = 33
+_WIDTH: Final = 116
+
+
+def described() -> str:
+    """Return the variables as lines of help, each with what it means in a second column."""
+    return "\n".join(_entry(name, meaning) for name, meaning in VARIABLES.items())
+
+
+def _entry(name: str, meaning: str) -> str:
+    return textwrap.fill(
+        meaning,
+        width=_WIDTH,
+        initial_indent=f"  {name}".ljust(_INDENT),
+        subsequent_indent=" " * _INDENT,
+        break_on_hyphens=False,
+    )

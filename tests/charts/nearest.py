@@ -1,0 +1,111 @@
+"""Lets the schema of the chart's values refuse unknown names, and say which known ones look like them.
+
+JSON Schema can't measure how far two names are apart. But it can hold names against patterns: each known name has one
+that its misspellings match, and no known name does. Then Helm says of `hostnam`:
+"value must be 'given as operatorConfig.hostname'". (`propertyNames` would be shorter, but Helm tells a wrong place of
+what it refuses.)
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from tests.e2e.product import CHART
+
+Schema = dict[str, Any]
+Known = Mapping[str, list[str]]
+"""Where each name is known: name → paths."""
+
+SCHEMA = CHART / "values.schema.json"
+OFF = 2  # letters by which a misspelt name may be longer or shorter
+_NEAREST = "nearest"
+_SEVERAL = ("", "operatorConfig", "proxyConfig")
+"""The objects in which names of other places are looked for, too."""
+
+
+def written(schema: Schema) -> Schema:
+    """Return *schema* with every object closed that lists its properties."""
+    definitions = {name: _opened(found) for name, found in schema["definitions"].items() if name != _NEAREST}
+    plain: Schema = _opened({**schema, "definitions": definitions})
+    known: dict[str, list[str]] = {}
+    for path, _ in places(plain):
+        known.setdefault(path.rpartition(".")[2], []).append(path)
+    closed: Schema = _closed(plain)
+    for path in _SEVERAL:
+        place = closed["properties"][path] if path else closed
+        place["patternProperties"] = {
+            f"^{name}$": _given_as(known[name]) for name in sorted(known.keys() - place["properties"].keys())
+        }
+    misspellings = {f"^({misspelt(name, known)})$": _given_as(known[name]) for name in sorted(known)}
+    closed["definitions"][_NEAREST] = {"patternProperties": misspellings}
+    return closed
+
+
+def places(schema: Schema) -> Iterator[tuple[str, Schema]]:
+    """Yield the path of every value, such as `operatorConfig.extraEnv[].name`, and its schema."""
+    yield from _places(schema, schema["definitions"])
+
+
+def misspelt(name: str, known: Collection[str]) -> str:
+    """Return a pattern of what looks like *name*, but isn't: one of its halves is right, or its begin and its end.
+
+    What else there is has other letters, or is longer or shorter. None of the *known* names matches.
+    """
+    half, quarter = len(name) // 2, max(1, len(name) // 4)
+    parts = [(name[:half], name[half:], ""), ("", name[:half], name[half:])]
+    if len(name) > 5:
+        parts.append((name[:quarter], name[quarter:-quarter], name[-quarter:]))
+    found = [f"{before}{other}{after}" for before, wrong, after in parts for other in _others(wrong)]
+    return "|".join(each for each in found if not any(re.fullmatch(each, right) for right in known))
+
+
+def _others(part: str) -> Iterator[str]:
+    """Yield patterns of what is in the place of *part*: longer, shorter, or with another letter."""
+    yield f".{{{len(part) + 1},{len(part) + OFF}}}"
+    if len(part) > 1:
+        yield f".{{{max(1, len(part) - OFF)},{len(part) - 1}}}"
+    for place, letter in enumerate(part):
+        yield f"{part[:place]}[^{letter}].{{{len(part) - place - 1}}}"
+
+
+def _given_as(paths: list[str]) -> Schema:
+    return {"const": f"given as {' or '.join(paths)}"}
+
+
+def _opened(node: Any) -> Any:
+    """Return a schema without what this program writes."""
+    if not _lists_properties(node):
+        return {key: _opened(value) for key, value in node.items()} if isinstance(node, dict) else node
+    kept = {key: node[key] for key in node.keys() - {"additionalProperties", "patternProperties", "allOf"}}
+    return {key: _opened(kept[key]) for key in node if key in kept}
+
+
+def _closed(node: Any) -> Any:
+    """Return a schema that refuses names that it doesn't list."""
+    found = {key: _closed(value) for key, value in node.items()} if isinstance(node, dict) else node
+    if _lists_properties(node):
+        found |= {"additionalProperties": False, "allOf": [{"$ref": f"#/definitions/{_NEAREST}"}]}
+    return found
+
+
+def _lists_properties(node: Any) -> bool:
+    return isinstance(node, dict) and "type" in node and isinstance(node.get("properties"), dict)
+
+
+def _places(node: Schema, definitions: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
+    for name, child in node.get("properties", {}).items():
+        below = f"{path}.{name}".removeprefix(".")
+        found = definitions[child["$ref"].rpartition("/")[2]] if "$ref" in child else child
+        yield below, found
+        yield from _places(found, definitions, below)
+        yield from _places(found.get("items", {}), definitions, f"{below}[]")
+
+
+def as_text(schema: Schema) -> str:
+    """Return what is written into the file."""
+    return json.dumps(schema, indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(as_text(written(json.loads(SCHEMA.read_text()))))

@@ -1,0 +1,127 @@
+"""The way here from the Go operator's chart where the CRDs were installed apart from it: docs/migration.md shows it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.charts.rendered import CREDENTIALS
+from tests.docs import pages
+from tests.e2e import go_operator
+from tests.e2e.product import CHART
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.waiting import eventually
+
+Object = dict[str, Any]
+
+RELEASE, NAMESPACE = "tailscale-operator", "apart"
+WHERE = ("--namespace", NAMESPACE)
+MIGRATION = pages.DOCS / "migration.md"
+CRD = "connectors.tailscale.com"
+CONNECTOR = {
+    "apiVersion": "tailscale.com/v1alpha1",
+    "kind": "Connector",
+    "metadata": {"name": "kept"},
+    "spec": {"exitNode": True},
+}
+OWNER = "meta.helm.sh/release-name"
+KEPT = "serviceaccounts,roles,rolebindings"
+
+
+def go_crds() -> Path:
+    """Return the folder with the Go operator's definitions."""
+    return go_operator.deployed_from() / "crds"
+
+
+@pytest.fixture(scope="module")
+def with_crds(api_bed: Bed) -> Iterator[Bed]:
+    """An API server with the Go operator's CRDs, which go after the tests."""
+    yield api_bed
+    api_bed.kubectl("delete", "--filename", go_crds(), "--wait=false")
+    listing = ("get", "crd", "--output=name")
+    eventually(lambda: "connectors.tailscale.com" not in api_bed.kubectl(*listing), "the CRDs are gone")
+
+
+@pytest.fixture
+def moving(with_crds: Bed, helm: Path, go_chart: Path) -> Iterator[Bed]:
+    """That API server with the CRDs as they were, a Connector, and the Go operator's chart without the CRDs."""
+    with_crds.kubectl("apply", "--server-side", "--force-conflicts", "--filename", go_crds())
+    apply = ("apply", "--server-side", "--filename", "-")
+    eventually(lambda: with_crds.kubectl(*apply, stdin=yaml.safe_dump(CONNECTOR)), "a Connector is made")
+    sets = [word for each in (*CREDENTIALS, "installCRDs=false") for word in ("--set", each)]
+    with_crds.helm("install", RELEASE, go_chart, *WHERE, "--create-namespace", *sets)
+    yield with_crds
+    with_crds.helm("uninstall", RELEASE, *WHERE)
+    with_crds.kubectl(*WHERE, "delete", KEPT, "proxies", "--ignore-not-found")
+    with_crds.kubectl("annotate", "crd", "--all", f"{OWNER}-", "meta.helm.sh/release-namespace-")
+    with_crds.kubectl("label", "crd", "--all", "app.kubernetes.io/managed-by-")
+
+
+def upgrade(bed: Bed, *words: str) -> None:
+    """Upgrade the release to our chart."""
+    bed.helm("upgrade", RELEASE, CHART, *WHERE, "--reuse-values", *words)
+
+
+def definition(bed: Bed) -> Object:
+    found: Object = json.loads(bed.kubectl("get", "crd", CRD, "--output=json"))
+    return found
+
+
+def is_ours(definition: Object) -> bool:
+    (file,) = (CHART / "files" / "crds").glob("*_connectors.yaml")
+    [ours], [there] = (each["spec"]["versions"] for each in (yaml.safe_load(file.read_text()), definition))
+    described = "openAPIV3Schema"
+    return bool(ours["schema"][described]["description"] == there["schema"][described]["description"])
+
+
+def documented(flags: str) -> str:
+    assert f"`{flags}`" in MIGRATION.read_text()
+    return flags
+
+
+def connector(bed: Bed) -> str:
+    return bed.kubectl("get", "connector", "kept", "--output=name")
+
+
+def test_an_upgrade_that_would_take_the_crds_is_refused_and_changes_nothing(moving: Bed) -> None:
+    with pytest.raises(BedError, match="invalid ownership metadata"):
+        upgrade(moving, "--set", "installCRDs=true")
+    assert not is_ours(definition(moving))
+    assert "k8s-operator" in moving.kubectl(*WHERE, "get", "deployment", "operator", "--output=yaml")
+
+
+def test_crds_can_stay_apart(moving: Bed) -> None:
+    upgrade(moving, *documented("--set installCRDs=false").split())
+    assert not is_ours(definition(moving))
+    (apply,) = (words for words in pages.commands(MIGRATION) if words[:2] == ["kubectl", "apply"])
+    *words, folder = apply[1:]
+    moving.kubectl(*words, pages.ROOT / folder)
+    found = definition(moving)
+    assert is_ours(found)
+    assert OWNER not in found["metadata"].get("annotations", {})
+    assert connector(moving)
+
+
+def test_crds_can_be_given_to_the_release_and_stay_when_that_goes_back(moving: Bed) -> None:
+    upgrade(moving, *documented("--set installCRDs=true --take-ownership").split())
+    found = definition(moving)
+    assert is_ours(found)
+    assert found["metadata"]["annotations"][OWNER] == RELEASE
+    moving.helm("rollback", RELEASE, "1", *WHERE)
+    assert connector(moving)
+
+
+def test_the_notes_warn_of_images_that_nobody_has_published(moving: Bed) -> None:
+    words = ("upgrade", RELEASE, CHART, *WHERE, "--reuse-values", "--dry-run=server")
+    pushed = [f"operatorConfig.{each}.repository=mine/{each}" for each in ("image", "nameserverImage")]
+    said = [
+        "nobody has published tsoperator:0.1.0 or tsnameserver:0.1.0",
+        "nobody has published tsnameserver:0.1.0",
+        "WARNING",
+    ]
+    found = [moving.helm(*words, "--set", ",".join(["installCRDs=false", *pushed[:count]])) for count in range(3)]
+    assert [words in text for words, text in zip(said, found, strict=True)] == [True, True, False]

@@ -1,0 +1,171 @@
+"""Values as users write them: unknown names and wrong values are refused with what is right, numbers are text."""
+
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from tests.charts import nearest
+from tests.charts.rendered import CREDENTIALS, Render, container, leaves, the
+from tests.e2e.product import CHART
+from tests.e2e.testbed.errors import BedError
+
+SCHEMA = json.loads(nearest.SCHEMA.read_text())
+
+
+class Unknown(NamedTuple):
+    """A name that isn't known, and the places that are told of; none are where nothing looks like it."""
+
+    path: str
+    known: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Unknown("oauth.clientID", "oauth.clientId"),
+        Unknown("oauth.client_secret", "oauth.clientSecret"),
+        Unknown("oauth.ClientId", "oauth.clientId"),
+        Unknown("operatorConfig.hostnam", "operatorConfig.hostname"),
+        Unknown("operatorConfig.hosntame", "operatorConfig.hostname"),
+        Unknown("operatorConfig.hostname1", "operatorConfig.hostname"),
+        Unknown("operatorConfig.replica", "operatorConfig.replicas"),
+        Unknown("operatorConfig.podAnotations", "operatorConfig.podAnnotations"),
+        Unknown("replicas", "operatorConfig.replicas"),
+        Unknown("image", "operatorConfig.image or proxyConfig.image"),
+        Unknown("operatorConfig.imagePullSecrets", "imagePullSecrets"),
+        Unknown("operatorConfig.firewallMode", "proxyConfig.firewallMode"),
+        Unknown("proxyConfig.takeOverNames", "operatorConfig.takeOverNames"),
+        Unknown("installCRD", "installCRDs"),
+        Unknown("networkPolicy.enable", "metrics.serviceMonitor.enabled or "),
+        Unknown("metrics.serviceMonitor.intervall", "metrics.serviceMonitor.interval"),
+        Unknown(
+            "proxyConfig.image.tags",
+            "operatorConfig.image.tag or operatorConfig.nameserverImage.tag or proxyConfig.image.tag",
+        ),
+        Unknown("operatorConfig.podDisruptionBudget.minAvailible", "operatorConfig.podDisruptionBudget.minAvailable"),
+        Unknown("oauth.xyzzy", ""),
+    ],
+    ids=lambda case: case.path,
+)
+def test_an_unknown_name_is_refused_with_the_known_ones_that_look_like_it(render: Render, case: Unknown) -> None:
+    with pytest.raises(BedError, match="exit code") as refused:
+        render(*CREDENTIALS, f"{case.path}=1")
+    place = f"at '/{case.path.replace('.', '/')}': value must be 'given as "
+    assert (f"{place}{case.known}" in str(refused.value)) is bool(case.known)
+    assert place in str(refused.value) or "additional properties 'xyzzy' not allowed" in str(refused.value)
+
+
+def test_the_schema_is_what_its_writer_makes_of_it() -> None:
+    assert nearest.SCHEMA.read_text() == nearest.as_text(nearest.written(SCHEMA))
+
+
+def test_no_known_name_is_taken_for_a_misspelling() -> None:
+    known = {path.rpartition(".")[2] for path, _ in nearest.places(SCHEMA)}
+    patterns = SCHEMA["definitions"]["nearest"]["patternProperties"]
+    assert not [(name, pattern) for name in known for pattern in patterns if re.search(pattern, name)]
+
+
+def test_every_value_of_ours_is_known(helm: Path) -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    known = {path for path, _ in nearest.places(SCHEMA)}
+    top = {f"{name}.{below}" for name, given in values.items() if isinstance(given, dict) for below in given}
+    assert {*values, *top} <= known
+
+
+@pytest.mark.parametrize(
+    "path", ["global.a", "oauthSecretVolume.a", "operatorConfig.affinity.a", "operatorConfig.resources.a"]
+)
+def test_maps_that_are_kubernetes_or_helms_own_are_free(render: Render, path: str) -> None:
+    assert render(*CREDENTIALS, f"{path}=b")
+
+
+NUMBER = 1234567
+"""A number that Go writes as 1.234567e+06."""
+
+NUMBERS = [
+    f"{path.replace('[]', '[0]')}{'.key' if 'additionalProperties' in schema else ''}"
+    for path, schema in nearest.places(SCHEMA)
+    if "number" in [*schema.get("type", ()), *(schema.get("additionalProperties") or {}).get("type", ())]
+]
+"""Everything that is text, and may be given as a number."""
+
+SEEN = (
+    *CREDENTIALS,
+    *("metrics.dashboard.enabled=true", "metrics.serviceMonitor.enabled=true", "operatorConfig.extraEnv[0].name=A"),
+    *("operatorConfig.extraVolumes[0].name=a", "imagePullSecrets[0].name=a"),
+)
+"""What makes all of it visible."""
+
+
+@pytest.mark.parametrize("path", NUMBERS)
+def test_a_number_is_text(render: Render, path: str) -> None:
+    found = [*leaves(render(*SEEN, f"{path}={NUMBER}"))]
+    assert NUMBER not in found
+    assert any(str(NUMBER) in each for each in found if isinstance(each, str))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [(f"image: {{tag: {NUMBER}}}", f":{NUMBER}"), ("image: {tag: 1.5}", ":1.5"), ("image: {tag: 0}", ":0")],
+)
+def test_a_number_in_a_file_is_text(render: Render, tmp_path: Path, given: str, text: str) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text(f"nameOverride: {NUMBER}\noperatorConfig: {{{given}}}")
+    objects = render(*CREDENTIALS, files=(file,))
+    assert container(objects)["image"] == f"tsoperator{text}"
+    assert the("Deployment", objects)["metadata"]["name"] == f"operator-{NUMBER}"
+
+
+@pytest.mark.parametrize("name", ["podLabels", "podAnnotations", "annotations", "nodeSelector"])
+def test_true_is_text_where_kubernetes_wants_text(render: Render, name: str) -> None:
+    objects = render(*CREDENTIALS, f"operatorConfig.{name}.key=true")
+    assert "true" in leaves(the("Deployment", objects))
+
+
+def test_namespaces_and_variables_may_be_numbers(render: Render) -> None:
+    objects = render(*CREDENTIALS, "operatorConfig.watchNamespaces={2024}", "operatorConfig.extraEnv[0].name=A")
+    assert {"name": "OPERATOR_WATCH_NAMESPACES", "value": "2024"} in container(objects)["env"]
+    assert ("Role", "2024") in {(obj["kind"], obj["metadata"].get("namespace")) for obj in objects}
+
+
+class Wrong(NamedTuple):
+    sets: tuple[str, ...]
+    said: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Wrong(("operatorConfig.logging=loud",), "'info', 'debug', 'dev', 'warn', 'error'"),
+        Wrong(("operatorConfig.logFormat=xml",), "'text', 'json'"),
+        Wrong(("proxyConfig.defaultTags=k8s",), "/proxyConfig/defaultTags"),
+        Wrong(("operatorConfig.defaultTags={k8s}",), "/operatorConfig/defaultTags/0"),
+        Wrong(("fullnameOverride=1",), "/fullnameOverride"),
+        Wrong(("fullnameOverride=1st",), "/fullnameOverride"),
+        Wrong(("operatorConfig.replicas=two",), "/operatorConfig/replicas"),
+        Wrong(("proxyConfig.firewallMode=ebtables",), "/proxyConfig/firewallMode"),
+        Wrong(("loginServer=headscale.example.org",), "/loginServer"),
+        Wrong(("operatorConfig.watchNamespaces={team-a,Team}",), "/operatorConfig/watchNamespaces/1"),
+        Wrong(("operatorConfig.watchNamespaces=team-a",), "/operatorConfig/watchNamespaces"),
+        Wrong(("oauth.clientId=client",), "oauth.clientSecret is empty"),
+        Wrong(("oauth.audience=here",), "needs oauth.clientId"),
+        Wrong((*CREDENTIALS, "apiServerProxyConfig.mode=true"), 'set allowImpersonation to "true"'),
+        Wrong(
+            (
+                *CREDENTIALS,
+                "operatorConfig.extraEnv[0].name=TS_EXPERIMENTAL_KUBE_API_EVENTS",
+                "operatorConfig.extraEnv[0].value=true",
+            ),
+            "TS_EXPERIMENTAL_KUBE_API_EVENTS is no longer used",
+        ),
+    ],
+    ids=lambda case: case.sets[-1],
+)
+def test_values_that_are_wrong_are_refused_with_what_to_do(render: Render, case: Wrong) -> None:
+    with pytest.raises(BedError, match="exit code") as refused:
+        render(*case.sets)
+    assert case.said in str(refused.value)

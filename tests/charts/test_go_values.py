@@ -1,0 +1,105 @@
+"""Values that were written for the Go operator's chart, of this version or an older one: ours takes what that takes."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.charts.rendered import CREDENTIALS, Object, Render, container, the, with_values_of
+from tests.e2e import go_operator
+from tests.e2e.testbed.parts import TAILSCALE
+
+VERSIONS = ("1.76.0", "1.80.0", "1.84.0", "1.98.0", TAILSCALE)
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def go_values(request: pytest.FixtureRequest) -> Path:
+    """The values.yaml of the Go operator's chart, of one version after another."""
+    return go_operator.deployed_from(request.param) / "chart" / "values.yaml"
+
+
+def test_the_values_file_of_a_go_chart_renders_what_ours_does(render: Render, go_values: Path) -> None:
+    assert render(*CREDENTIALS, files=(go_values,)) == render(*CREDENTIALS)
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        (),
+        ("metrics.service=false",),
+        ("metrics.serviceMonitor.enabled=true",),
+        ("metrics.dashboard.enabled=true",),
+        ("operatorConfig.replicas=3", "networkPolicy.enabled=true"),
+        ("operatorConfig.podLabels.team=1", "ingressClass.name=tails"),
+    ],
+)
+def test_values_that_are_reused_from_a_go_chart_need_none_of_ours(
+    render: Render, go_values: Path, tmp_path: Path, sets: tuple[str, ...]
+) -> None:
+    chart = with_values_of(go_values, tmp_path)
+    assert render(*CREDENTIALS, *sets, chart=chart, tests=True) == render(*CREDENTIALS, *sets, tests=True)
+
+
+def test_an_ingress_class_that_was_turned_off_stays_off(render: Render, go_chart: Path, tmp_path: Path) -> None:
+    chart = with_values_of(go_chart / "values.yaml", tmp_path)
+    objects = render(*CREDENTIALS, "ingressClass.enabled=false", chart=chart)
+    assert "IngressClass" not in {obj["kind"] for obj in objects}
+
+
+class Taken(NamedTuple):
+    """What is set, and what the operator's container has of it: a variable and its value."""
+
+    sets: tuple[str, ...]
+    variable: str
+    value: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        *(
+            Taken((f"operatorConfig.logging={level}",), "OPERATOR_LOGGING", level)
+            for level in ("info", "debug", "dev", "warn", "error", "")
+        ),
+        Taken(("operatorConfig.logging=null",), "OPERATOR_LOGGING", ""),
+        Taken(("operatorConfig.defaultTags=tag:a\\,tag:b",), "OPERATOR_INITIAL_TAGS", "tag:a,tag:b"),
+        Taken(("operatorConfig.defaultTags={tag:a,tag:b}",), "OPERATOR_INITIAL_TAGS", "tag:a,tag:b"),
+        Taken(("operatorConfig.defaultTags=",), "OPERATOR_INITIAL_TAGS", ""),
+        Taken(("operatorConfig.defaultTags={}",), "OPERATOR_INITIAL_TAGS", ""),
+        Taken(("operatorConfig.defaultTags=null",), "OPERATOR_INITIAL_TAGS", ""),
+        Taken(("proxyConfig.defaultTags=",), "PROXY_TAGS", ""),
+        Taken(("proxyConfig.defaultTags=null",), "PROXY_TAGS", ""),
+        Taken(("proxyConfig.defaultTags=tag:a\\, tag:b\\,",), "PROXY_TAGS", "tag:a, tag:b,"),
+        Taken(("proxyConfig.defaultTags={tag:a,tag:b}",), "PROXY_TAGS", "tag:a,tag:b"),
+        Taken(("proxyConfig.firewallMode=",), "PROXY_FIREWALL_MODE", ""),
+        Taken(("apiServerProxyConfig.mode=null",), "APISERVER_PROXY", ""),
+        Taken(("apiServerProxyConfig.mode=false",), "APISERVER_PROXY", "false"),
+        Taken(("loginServer=null",), "OPERATOR_LOGIN_SERVER", ""),
+        Taken(("operatorConfig.hostname=null",), "OPERATOR_HOSTNAME", ""),
+    ],
+    ids=lambda case: case.sets[0],
+)
+def test_the_container_gets_what_the_go_chart_takes(render: Render, case: Taken) -> None:
+    variables = {each["name"]: each.get("value") for each in container(render(*CREDENTIALS, *case.sets))["env"]}
+    assert variables[case.variable] == case.value
+
+
+def test_null_takes_away_what_a_map_or_a_list_says(render: Render) -> None:
+    names = ("annotations", "podAnnotations", "podLabels", "tolerations", "affinity", "podSecurityContext", "extraEnv")
+    sets = (f"operatorConfig.{name}=null" for name in (*names, "resources", "securityContext"))
+    usual, given = (container(render(*CREDENTIALS, *chosen)) for chosen in ((), tuple(sets)))
+    assert given == usual
+    without = the("Deployment", render(*CREDENTIALS, "operatorConfig.nodeSelector=null"))
+    assert "nodeSelector" not in without["spec"]["template"]["spec"]
+
+
+def test_a_volume_with_the_credentials_may_stand_beside_a_client_id_alone(render: Render) -> None:
+    objects = render("oauth.clientId=client", "oauthSecretVolume.secret.secretName=mine")
+    (volume,) = the("Deployment", objects)["spec"]["template"]["spec"]["volumes"]
+    assert volume == {"name": "oauth", "secret": {"secretName": "mine"}}
+    assert the("Secret", objects)["stringData"] == {"client_id": "client", "client_secret": ""}
+
+
+def test_the_deployment_is_found_by_the_label_that_its_pods_have(render: Render) -> None:
+    deployment: Object = the("Deployment", render(*CREDENTIALS))
+    assert deployment["metadata"]["labels"] == {"app": "operator"} == deployment["spec"]["selector"]["matchLabels"]

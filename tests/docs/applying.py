@@ -1,0 +1,72 @@
+"""Applies what a page or an example says to apply, and tells whether it works."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tsoperator.api.names import PROXY_CLASS, PROXY_GROUP
+from tsoperator.api.objects import Object, annotations
+from tsoperator.api.v1alpha1.connector import Connector
+from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
+from tsoperator.api.v1alpha1.proxyclass import ProxyClass
+from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
+from tsoperator.api.v1alpha1.tailnet import Tailnet
+from tsoperator.api.v1alpha1.wire import CustomResource
+
+from tests.docs.pages import manifests
+from tests.support.operator import World
+
+OURS: Mapping[str, type[CustomResource]] = {
+    model.__name__: model for model in (Connector, DNSConfig, ProxyClass, ProxyGroup, Tailnet)
+}
+CONDITIONS = {"DNSConfig": "NameserverReady"}
+"""The conditions that say that an object works, but for those that have its kind in their names."""
+CLUSTERS = {"v1", "networking.k8s.io/v1", "tailscale.com/v1alpha1"}
+"""The APIs that the operator has to do with: pages show manifests for other tools, too."""
+
+
+def applied(path: Path) -> list[Object]:
+    """Return the objects that a page or an example says to apply, with the namespace that kubectl would give them."""
+    found = [obj for obj in manifests(path) if obj["apiVersion"] in CLUSTERS]
+    for obj in found:
+        if obj["kind"] not in OURS:
+            obj["metadata"].setdefault("namespace", "default")
+    return found
+
+
+def asks(obj: Object) -> bool:
+    """Tell whether *obj* asks the operator for something."""
+    spec = obj.get("spec", {})
+    classes = (spec.get("loadBalancerClass"), spec.get("ingressClassName"))
+    given = any(name.startswith("tailscale.com/") and name != PROXY_CLASS for name in annotations(obj))
+    return given or obj["kind"] in OURS or "tailscale" in classes
+
+
+def condition_of(obj: Object) -> str:
+    """Return the condition that says that *obj* works."""
+    if obj["kind"] == "Service":
+        return "TailscaleEgressSvcReady" if PROXY_GROUP in annotations(obj) else "TailscaleProxyReady"
+    return CONDITIONS.get(obj["kind"], f"{obj['kind']}Ready")
+
+
+def in_world(obj: Object, world: World) -> Object:
+    """Return *obj* as it is in *world*, whose control server has the other tailnets, too."""
+    if obj["kind"] == "Tailnet":
+        return {**obj, "spec": {**obj["spec"], "loginUrl": world.control_url}}
+    if "client_secret" in obj.get("stringData", {}):
+        given = {"client_id": world.control.client_id, "client_secret": world.control.client_secret}
+        return {**obj, "stringData": given}
+    return obj
+
+
+async def unserved(world: World, objects: Sequence[Object]) -> list[str]:
+    """Return which of *objects* don't show yet that they work, and what they say."""
+    found = []
+    for obj in objects:
+        if obj["kind"] == "Ingress":
+            entries = ((await world.look(obj)).get("status") or {}).get("loadBalancer", {}).get("ingress")
+            said = "" if entries else str(await world.events(obj))
+        else:
+            condition = await world.condition(obj, condition_of(obj))
+            said = "" if condition and condition.status == "True" else str(condition)
+        found += [f"{obj['kind']} {obj['metadata']['name']}: {said}"] if said else []
+    return found

@@ -1,0 +1,129 @@
+"""How each command in the documentation is known to work: the test that runs it, or why none does.
+
+A test counts if it runs the command, or the same one with the names of its own cluster. A command stands here on one
+line, with single spaces and without comments. One that is very long may end in ``…``.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+WALK: Final = "tests/docs/test_walk.py::test_the_commands_of_a_page_work_on_a_cluster"
+"""Takes its commands from the pages, with this table."""
+BED: Final = "tests/e2e/test_pages.py::test_a_documented_command_works_on_a_real_cluster"
+"""Takes its commands from this table: those that need Pods with logs, and an operator in a Pod."""
+_DEMO = "tests/loadtest/clustersim/test_demo.py::test_every_name_resolves_and_every_device_is_in_the_tailnet"
+_IMAGES = "tests/e2e/test_images.py::test_an_image_says_of_itself_which_program_it_is"
+_VALUES = "tests/e2e/test_documented_values.py::test_the_operator_works_with_the_documented_values"
+_HELM_TEST = "tests/e2e/test_install.py::test_helm_test_finds_every_replica_and_the_nameserver_well"
+_UNINSTALL = "tests/e2e/test_uninstall.py::test_objects_stay_and_proxies_run_on"
+_LET_GO = "tests/e2e/test_uninstall.py::test_a_namespace_goes_once_its_objects_are_let_go_as_documented"
+_OVERLAY = (
+    "tests/charts/test_manifests.py::test_the_documented_overlay_makes_the_deployment_that_the_documented_values_make"
+)
+_REUSED = "tests/charts/test_chart.py::test_the_documented_way_here_runs_our_images"
+_BACK = "tests/e2e/test_upgrade.py::test_a_way_back_leaves_everything_as_it_is_but_for_our_init_script"
+_JOB = "tests/e2e/test_dnsload.py::test_the_job_finds_the_clusters_dns_right"
+_DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_reports_each_second_and_at_the_end"
+_STANZA = "tests/e2e/test_nameserver.py::test_coredns_says_what_the_nameserver_says"
+
+RUN_BY: Final[Mapping[str, str]] = {
+    "make demo": _DEMO,
+    "kubectl apply -f - <<END apiVersion: tailscale.com/v1alpha1 kind: DNSConfig …": WALK,
+    "kubectl wait dnsconfig/ts-dns --for=condition=NameserverReady": WALK,
+    "kubectl wait dnsconfig/ts-dns --for=condition=NameserverReady --timeout=2m": WALK,
+    "ip=$(kubectl get dnsconfig ts-dns -o jsonpath='{.status.nameserver.ip}')": WALK,
+    'sed "s/NAMESERVER_IP/$ip/" coredns/coredns-custom.yaml | kubectl apply --server-side …': WALK,
+    "kubectl -n kube-system rollout restart deployment coredns": WALK,
+    "kubectl -n kube-system rollout status deployment coredns": WALK,
+    "kubectl -n kube-system patch configmap coredns-custom --type=json -p …": WALK,
+    'sed "s/NAMESERVER_IP/$ip/" coredns/stub-domain.conf': WALK,
+    "kubectl -n kube-system edit configmap coredns": WALK,
+    "kubectl -n kube-system get configmap coredns -o jsonpath='{.data.Corefile}' > Corefile": WALK,
+    '{ echo; sed "s/NAMESERVER_IP/$ip/" coredns/stub-domain.conf; } >> Corefile': WALK,
+    "kubectl -n kube-system get configmap kube-dns -o jsonpath='{.data.stubDomains}'": WALK,
+    "kubectl -n kube-system patch configmap kube-dns --type=merge …": WALK,
+    "dnsload --target 127.0.0.1:5353 --records records.json …": _DNSLOAD,
+    "kubectl apply -f loadtest/dnsload/job.yaml": _JOB,
+    "kubectl -n tailscale logs -f job/dnsload": _JOB,
+    "kubectl get service db -o yaml --show-managed-fields": WALK,
+    "docker build --target operator -t registry.example.org/tsoperator:0.1.0 .": _IMAGES,
+    "docker build --target nameserver -t registry.example.org/tsnameserver:0.1.0 .": _IMAGES,
+    "helm upgrade --install tailscale-operator charts/tailscale-operator …": _VALUES,
+    "kubectl -n tailscale rollout status deployment/operator": BED,
+    "helm test tailscale-operator --namespace tailscale --logs": _HELM_TEST,
+    "kubectl apply -k .": _OVERLAY,
+    "helm uninstall tailscale-operator --namespace tailscale": _UNINSTALL,
+    "kubectl --namespace tailscale get statefulsets --selector tailscale.com/managed=true …": WALK,
+    "kubectl delete tailnets.tailscale.com,dnsconfigs.tailscale.com,proxyclasses.tailscale.com --all": WALK,
+    "kubectl delete clusterrole,clusterrolebinding tailscale-auth-proxy --ignore-not-found": WALK,
+    "kubectl get services,ingresses,connectors.tailscale.com,…": _LET_GO,
+    "helm upgrade tailscale-operator charts/tailscale-operator --namespace tailscale --reuse-values …": _REUSED,
+    "helm rollback tailscale-operator <revision> --namespace tailscale": _BACK,
+    "kubectl wait service/directory --for=condition=TailscaleEgressSvcReady": WALK,
+    "kubectl wait proxygroup/egress --for=condition=ProxyGroupReady": WALK,
+    "kubectl get proxygroup": WALK,
+    "kubectl get service directory -o jsonpath=…": WALK,
+    "kubectl get connector": WALK,
+    "kubectl get connector devnet -o jsonpath=…": WALK,
+    "kubectl get dnsconfig": WALK,
+    "kubectl get proxyclass": WALK,
+    "kubectl get ingress web": WALK,
+    "kubectl get service orders": WALK,
+    "kubectl get service db": WALK,
+    "kubectl get service db -o jsonpath='{.status.conditions}'": WALK,
+    "kubectl wait service/db --for=condition=TailscaleProxyReady": WALK,
+    "kubectl annotate service <name> tailscale.com/expose=true": WALK,
+    "kubectl wait service/<name> --for=condition=TailscaleProxyReady": WALK,
+    "kubectl -n tailscale get pods -l tailscale.com/parent-resource=<name>": WALK,
+    "kubectl annotate service db tailscale.com/proxy-group=egress": WALK,
+    "kubectl annotate service db tailscale.com/proxy-group=other --overwrite": WALK,
+    "kubectl annotate service db tailscale.com/proxy-group-": WALK,
+    "kubectl -n tailscale get pods -l tailscale.com/parent-resource-type=proxygroup,…": WALK,
+    "kubectl -n tailscale get services,endpointslices -l tailscale.com/proxy-group=egress": WALK,
+    "kubectl create clusterrolebinding oidc-discovery …": WALK,
+    "kubectl wait tailnet/partner --for=condition=TailnetReady": WALK,
+    "kubectl get tailnet": WALK,
+    "kubectl -n tailscale delete secret -l tailscale.com/parent-resource-type=connector,…": WALK,
+    "kubectl describe service db": WALK,
+    "kubectl -n tailscale get pods": WALK,
+    "kubectl -n tailscale logs deployment/operator": BED,
+    "kubectl -n tailscale describe pod -l app=operator": BED,
+    "kubectl -n tailscale get pods -l tailscale.com/parent-resource=db": WALK,
+    "kubectl -n tailscale logs -l tailscale.com/parent-resource=db --all-containers": BED,
+    "kubectl -n tailscale delete secret -l tailscale.com/parent-resource-type=svc,…": WALK,
+    "kubectl edit service db": WALK,
+    "kubectl -n tailscale delete statefulset,service,secret -l …": WALK,
+}
+
+_CLOUD = "it needs a cluster of that cloud"
+_ALL_OTHERS = "it takes away what all other tests of the cluster need"
+RUN_BY_NONE: Final[Mapping[str, str]] = {
+    "make test": "it runs all tests, and so this one",
+    "kubectl run dns-check --image=busybox:1.36 …": f"no registry with that image is in reach: {_STANZA} asks instead",
+    "aws eks describe-addon …": _CLOUD,
+    "aws eks update-addon …": _CLOUD,
+    "aws eks wait addon-active …": _CLOUD,
+    "jq -Rs '{corefile: .}' Corefile > values.json": "it makes the file for a command that needs a cluster of a cloud",
+    "gcloud container clusters describe …": _CLOUD,
+    "pip install 'tsoperator[loadtest]'": "the package isn't published: `make` installs it from the checkout",
+    "headscale oauth-clients create …": "no Headscale is in reach that has OAuth clients",
+    "kubectl delete --filename charts/tailscale-operator/files/crds": _ALL_OTHERS,
+    "kubectl delete namespace tailscale": _ALL_OTHERS,
+    "helm history tailscale-operator --namespace tailscale": "it only shows what Helm has kept",
+    "kubectl --namespace tailscale patch service nameserver --patch …": "it mends what only an older release left",
+}
+
+
+def fate_of(command: str) -> str | None:
+    """Return the test that runs a normalised *command*, or why none does; None if the tables have nothing on it."""
+    found = entries_of(command)
+    return {**RUN_BY, **RUN_BY_NONE}[found[0]] if found else None
+
+
+def entries_of(command: str) -> list[str]:
+    """Return the entries of the tables that a normalised *command* fits."""
+    return [
+        entry
+        for entry in (*RUN_BY, *RUN_BY_NONE)
+        if entry == command or (entry.endswith("…") and command.startswith(entry.removesuffix("…")))
+    ]

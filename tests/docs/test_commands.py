@@ -1,0 +1,62 @@
+"""Every command that the documentation shows is run by a test, or it is written down why none runs it."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.fates import RUN_BY, RUN_BY_NONE
+from tests.docs.pages import PAGES, ROOT, fences, name_of, normalised, outputs, shell
+
+PROGRAMS = re.compile(r" *(\$ )?(kubectl|helm|make|docker|dnsload|tsoperator|pip|curl|dig) ")
+
+
+def functions_of(file: Path) -> set[str]:
+    tree = ast.parse(file.read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_a_command_is_either_run_or_not() -> None:
+    assert RUN_BY.keys() & RUN_BY_NONE.keys() == set()
+
+
+@pytest.mark.parametrize("test", sorted(set(RUN_BY.values())))
+def test_the_test_that_an_entry_names_exists(test: str) -> None:
+    file, _, name = test.partition("::")
+    assert name in functions_of(ROOT / file)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_stand_in_blocks_for_the_shell(page: Path) -> None:
+    others = [body for kind, body in fences(page) if kind not in ("sh", "console")]
+    assert [line for body in others for line in body.splitlines() if PROGRAMS.match(line)] == []
+
+
+def test_commands_are_read_whole(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```sh\n# why\nmake a    # b\nkubectl \\\n  get 'x\n  y' | sh\nkubectl apply -f - <<END\na: 1\nEND\n```\n"
+        "1. one\n   ```console\n   $ ls -a\n   file\n   ```\n\n```yaml\nmake: nothing\n```\n"
+    )
+    assert [normalised(command) for command in shell(page)] == [
+        "make a",
+        "kubectl get 'x y' | sh",
+        "kubectl apply -f - <<END a: 1 END",
+        "ls -a",
+    ]
+
+
+def test_an_output_is_the_block_right_below_its_commands(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```sh\nls\n```\n\n```\nfile\n```\n\n```sh\npwd\n```\nwords\n```\n/\n```\n```sh\nid\n```\n```yaml\na: 1\n```\n"
+    )
+    assert list(outputs(page)) == [("ls\n", "file\n")]
+
+
+def test_a_command_without_an_end_is_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```sh\necho 'one\n```\n")
+    with pytest.raises(ValueError, match="no end of"):
+        list(shell(page))

@@ -1,0 +1,106 @@
+"""The pictures are what their texts describe, and the pages show them."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from docs.pictures.draw import FOLDER, PictureError, main, read, render
+
+SIZE = "picture 400 x 300: a title\n"
+TWO = f"{SIZE}box a 10 10 100 50: A\nbox b 250 10 100 50: B\n"
+SOURCES = sorted(FOLDER.glob("*.txt"))
+
+
+class Case(NamedTuple):
+    text: str
+    words: str
+
+
+def paths(text: str) -> list[str]:
+    """Return the lines of the picture that *text* describes, as SVG writes them."""
+    found = ET.fromstring(render(read(text))).findall("{*}path")
+    return [path.attrib["d"] for path in found]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+def test_a_picture_is_what_its_text_describes(source: Path) -> None:
+    assert source.with_suffix(".svg").read_text() == render(read(source.read_text()))
+
+
+def test_the_pictures_are_all_drawn_from_texts() -> None:
+    assert {path.stem for path in FOLDER.glob("*.svg")} == {path.stem for path in SOURCES}
+    assert main(["--check"]) == 0
+
+
+def test_drawing_needs_python_alone() -> None:
+    command = [sys.executable, "-S", str(FOLDER / "draw.py"), "--check"]
+    assert subprocess.run(command, timeout=30, check=True, capture_output=True).stdout == b""
+
+
+@pytest.mark.parametrize(
+    ("arrow", "path"),
+    [
+        ("a -> b", "M110 35 250 35"),
+        ("b -> a", "M250 35 110 35"),
+        ("a -> c", "M60 60 60 200"),
+        ("c -> a", "M60 200 60 60"),
+        ("a.bottom+20 -> c.top+20", "M80 60 80 200"),
+        ("c.right -> b.bottom", "M110 225 300 225 300 60"),
+        ("b.bottom-10 -> c.right", "M290 60 290 225 110 225"),
+        ("a.right+10 -> b.left-10", "M110 45 180 45 180 25 250 25"),
+        ("a.bottom+10 -> c.top-10", "M70 60 70 130 50 130 50 200"),
+    ],
+)
+def test_an_arrow_leads_from_side_to_side(arrow: str, path: str) -> None:
+    assert paths(f"{TWO}box c 10 200 100 50: C\narrow {arrow}\n")[0] == path
+
+
+@pytest.mark.parametrize(
+    ("arrow", "place"),
+    [
+        ("a -> b: to", ("180", "28", "middle")),
+        ("a -> b below: to", ("180", "51", "middle")),
+        ("a -> c: to", ("66", "134.5", "start")),
+        ("a -> c left: to", ("54", "134.5", "end")),
+    ],
+)
+def test_a_label_stands_beside_its_line(arrow: str, place: tuple[str, str, str]) -> None:
+    drawn = ET.fromstring(render(read(f"{TWO}box c 10 200 100 50: C\ndashed {arrow}\n")))
+    (label,) = (text for text in drawn.findall("{*}text") if text.text == "to")
+    assert (label.attrib["x"], label.attrib["y"], label.attrib["text-anchor"]) == place
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case("box a 10 10 100 50: A\n", "no line gives the size"),
+        Case(f"{SIZE}circle a 1 1 1 1\n", "line 2: no shape is written like that"),
+        Case(f"{SIZE}box a 10 10 20 50: Long name\n", r"line 2: 'Long name' needs 85 x 21 pixels"),
+        Case(f"{SIZE}box a 10 10 90 30: A | b\n", r"line 2: 'A | b' needs .* x 38 pixels"),
+        Case(f"{TWO}arrow a -> d\n", "line 4: no box above is named 'd'"),
+        Case(f"{TWO}arrow a.right -> b\n", "line 4: give both ends a side, or none"),
+        Case(f"{TWO}box c 250 200 100 50: C\narrow a -> c\n", "line 5: the boxes don't face each other"),
+        Case(f"{SIZE}box a 350 10 100 50: A\n", "'A' is not within the picture"),
+        Case(f"{TWO}box c 60 10 100 50: C\n", "'A' overlaps 'C'"),
+        Case(f"{TWO}arrow a -> b: to\ndashed a.right+4 -> b.left+4: to\n", "the line 'to' crosses 'to'"),
+        Case(f"{TWO}arrow a -> b: a very long label of a line\n", "'A' overlaps 'a very long label of a line'"),
+        Case(f"{TWO}box c 150 10 50 50: C\narrow a -> b\n", "the line '' crosses 'C'"),
+    ],
+)
+def test_a_text_that_can_not_be_drawn_is_refused(case: Case) -> None:
+    with pytest.raises(PictureError, match=case.words):
+        read(case.text)
+
+
+def test_texts_are_escaped() -> None:
+    drawn = render(read(SIZE.replace("a title", "<a> & b") + "box a 10 10 100 50: <name>\n"))
+    assert "<title>&lt;a&gt; &amp; b</title>" in drawn
+    assert "&lt;name&gt;" in drawn
+
+
+def test_a_reader_with_a_dark_page_gets_dark_colours() -> None:
+    assert all("@media (prefers-color-scheme: dark)" in path.read_text() for path in FOLDER.glob("*.svg"))

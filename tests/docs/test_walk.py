@@ -1,0 +1,146 @@
+"""The commands of a page work on a cluster with an operator, once the page's manifests are applied.
+
+The API server is real, and so is kubectl; kubelets are simulated. tests/docs/fates.py says which commands run here.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from subprocess import PIPE, STDOUT
+
+import pytest
+from tsoperator.api.objects import Object
+
+from tests.docs.applying import applied, asks, in_world, unserved
+from tests.docs.fates import WALK, fate_of
+from tests.docs.pages import PAGES, ROOT, name_of, normalised, outputs, shell, whole
+from tests.e2e.testbed.build import build_program
+from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.progress import Progress
+from tests.support.operator import World, running_operator
+
+SECONDS = 60
+"""How long a command may take."""
+ADDRESS = "192.0.2.53"
+"""The nameserver's, which pages call ``$ip``."""
+WORDS = {"<name>": "stock"}
+"""What a reader puts in the place of a placeholder."""
+
+
+def service(name: str, spec: Object, **annotations: str) -> Object:
+    given = {f"tailscale.com/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    metadata = {"name": name, "namespace": "default", "annotations": given}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+
+
+DB = service("db", {"type": "ExternalName", "externalName": "placeholder"}, tailnet_fqdn="db.tail1234.ts.net")
+STOCK = service("stock", {"selector": {"app": "stock"}, "ports": [{"port": 80}]})
+DNS: Object = {"apiVersion": "tailscale.com/v1alpha1", "kind": "DNSConfig", "metadata": {"name": "dns"}}
+CHANGING = {
+    r"\b[0-9a-f]{64}\b": "HASH",
+    r"\b\d+(\.\d+){3}\b|\b[0-9a-f:]+::[0-9a-f]+\b": "ADDRESS",
+    r"\b(\d+[smh])+\b": "AGE",
+    r"\b(ts-[a-z0-9-]+)-[a-z0-9]{5}\b": r"\1-NAME",
+    r":\d{5}/": ":PORT/",
+}
+"""What is different each time that a command runs."""
+BEFORE: Mapping[str, Sequence[Object]] = {
+    "docs/install.md": [DB, STOCK, {**DNS, "spec": {"nameserver": {}}}],
+    "docs/proxygroup.md": [DB],
+    "docs/troubleshooting.md": [DB],
+}
+"""What a page talks of, and doesn't say to apply."""
+CLUSTER_DNS = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: kube-dns, namespace: kube-system}
+data: {stubDomains: '{"example.org": ["192.0.2.1"]}'}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: coredns, namespace: kube-system}
+data: {Corefile: '.:53 {}'}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: coredns, namespace: kube-system}
+spec:
+  replicas: 0
+  selector: {matchLabels: {k8s-app: kube-dns}}
+  template:
+    metadata: {labels: {k8s-app: kube-dns}}
+    spec: {containers: [{name: coredns, image: example.org/coredns}]}
+"""
+"""The cluster's own DNS, as far as the pages change it."""
+SET_UP = f"kubectl apply --server-side --force-conflicts -f - <<END\n{CLUSTER_DNS}END\n"
+TEAR_DOWN = f"""
+kubectl delete --ignore-not-found -f - <<END\n{CLUSTER_DNS}END
+kubectl delete --ignore-not-found --namespace kube-system configmap coredns-custom
+kubectl delete --ignore-not-found clusterrolebinding oidc-discovery
+"""
+
+
+def walked(page: Path) -> list[str]:
+    """Return the commands of *page* that run here, each once."""
+    commands = {normalised(command): command for command in shell(page)}
+    return [command for line, command in commands.items() if fate_of(line) == WALK]
+
+
+async def script(command: str, folder: Path, kubeconfig: Path) -> str:
+    """Run *command* as a shell does in a checkout, and return what it says; raises AssertionError if it fails."""
+    kubectl = await asyncio.to_thread(build_program, "kubectl", Paths.from_environment(), Progress())
+    for word, meant in WORDS.items():
+        command = command.replace(word, meant)
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(kubeconfig),
+        "KUBE_EDITOR": "sed -i /tailscale.com.finalizer/d",
+        "PATH": f"{kubectl.parent}{os.pathsep}{os.environ['PATH']}",
+        "ip": ADDRESS,
+    }
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-euc", command, stdout=PIPE, stderr=STDOUT, cwd=folder, env=environment
+    )
+    async with asyncio.timeout(SECONDS):
+        said, _ = await process.communicate()
+    assert process.returncode == 0, f"{command}\n{said.decode()}"
+    return said.decode()
+
+
+def promised(page: Path) -> set[str]:
+    """Return the lines that *page* shows as the output of commands that run here."""
+    shown = (text for block, text in outputs(page) if {fate_of(normalised(each)) for each in whole(block)} == {WALK})
+    return lines("".join(shown))
+
+
+def lines(text: str) -> set[str]:
+    """Return the lines of *text*, without what is different each time."""
+    for pattern, word in CHANGING.items():
+        text = re.sub(pattern, word, text)
+    return {" ".join(line.split()) for line in text.splitlines()} - {""}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with what the commands name, where they may write."""
+    for name in ("charts", "coredns", "docs", "loadtest"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("page", [page for page in PAGES if walked(page)], ids=name_of)
+async def test_the_commands_of_a_page_work_on_a_cluster(
+    cluster: World, real_api: Path, checkout: Path, page: Path
+) -> None:
+    objects = [in_world(obj, cluster) for obj in (*BEFORE.get(name_of(page), ()), *applied(page))]
+    async with running_operator(cluster):
+        await cluster.apply(*objects)
+        await cluster.becomes(lambda: unserved(cluster, [obj for obj in objects if asks(obj)]), [])
+        await script(SET_UP, checkout, real_api)
+        said = {command: await script(command, checkout, real_api) for command in walked(page)}
+        await script(TEAR_DOWN, checkout, real_api)
+    assert {command: words for command, words in said.items() if "No resources found" in words} == {}
+    assert promised(page) - lines("".join(said.values())) == set()

@@ -1,0 +1,123 @@
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import pytest
+from clustersim.apiclient import ApiClient
+from clustersim.control import Control
+from clustersim.demo_checks import NotYet, Reached
+from clustersim.demo_devices import Shown, control_client, devices_of, shown, tailnet_devices
+from clustersim.objects import CONNECTOR, SECRET, SERVICE, Object
+from clustersim.sim import ClusterSim, cluster_sim
+from clustersim.tailnet import NewKey
+
+ORDERS = Shown(SERVICE, "default", "orders")
+NET = Shown(CONNECTOR, "", "net")
+PORTS: Object = {
+    "type": "LoadBalancer",
+    "ports": [{"name": "web", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}],
+}
+TAILNET: dict[str, Object] = {
+    f"n{number}": {"name": f"net-{number}.example.org", "addresses": [f"100.64.0.{number}"], "advertisedRoutes": []}
+    for number in (0, 1)
+}
+STATED = {"hostname": "net-0.example.org", "tailnetIPs": ["100.64.0.0"]}
+
+
+def routed(*routes: str) -> dict[str, Object]:
+    return {"n0": {**TAILNET["n0"], "advertisedRoutes": [*routes]}}
+
+
+def balanced(*entries: Object) -> Object:
+    return {"loadBalancer": {"ingress": [*entries]}}
+
+
+class Case(NamedTuple):
+    target: Shown
+    spec: Object
+    status: Object | None = None
+    tailnet: dict[str, Object] = TAILNET
+    ready: str = "True"
+
+
+@pytest.fixture
+async def sim() -> AsyncIterator[ClusterSim]:
+    async with cluster_sim() as running:
+        yield running
+
+
+async def looked(sim: ClusterSim, case: Case) -> list[Reached]:
+    """Return the devices of an object with *case*'s spec and status, and with two Secrets of devices."""
+    target = case.target
+    metadata = {"name": target.name, **({"namespace": target.namespace} if target.namespace else {})}
+    condition = {"type": "TailscaleProxyReady" if target is ORDERS else "ConnectorReady", "status": case.ready}
+    sim.store.create(target.resource, {"metadata": metadata, "spec": case.spec})
+    status = {"status": {**(case.status or {}), "conditions": [condition]}}
+    sim.store.merge(target.resource, target.namespace, target.name, status, "status")
+    for node_id in case.tailnet:
+        secret: Any = {"name": f"ts-{node_id}", "namespace": "tailscale", "labels": target.labels}
+        sim.store.create(SECRET, {"metadata": secret, "data": {"device_id": b64encode(node_id.encode()).decode()}})
+    async with ApiClient(sim.api_url) as api:
+        return await devices_of(target, api, case.tailnet)
+
+
+@pytest.mark.parametrize(
+    ("case", "offers"),
+    [
+        (
+            Case(ORDERS, PORTS, balanced({"hostname": "net-0.example.org"}, {"ip": "100.64.0.0"}), routed()),
+            ["port 80/TCP, 53/UDP"],
+        ),
+        (
+            Case(ORDERS, PORTS, balanced({"hostname": "net-0.example.org"}), routed()),
+            ["port 80/TCP, 53/UDP"],
+        ),
+        (Case(ORDERS, {}, tailnet=routed()), ["every port"]),
+        (Case(NET, {}, {"devices": [STATED]}, routed("192.0.2.0/24")), ["route 192.0.2.0/24"]),
+        (Case(NET, {}, {"devices": [STATED]}, routed("0.0.0.0/0", "::/0")), ["exit node"]),
+        (Case(NET, {"replicas": 2}), ["app connector"] * 2),
+    ],
+)
+async def test_a_device_is_shown_with_its_purpose(sim: ClusterSim, case: Case, offers: list[str]) -> None:
+    numbers = range(len(offers))
+    expected = [Reached(f"net-{n}.example.org", (f"100.64.0.{n}",), offers[n]) for n in numbers]
+    assert await looked(sim, case) == expected
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        (Case(ORDERS, PORTS, tailnet=routed(), ready="False"), "its condition TailscaleProxyReady is not True"),
+        (Case(NET, {}, ready="False"), "its condition ConnectorReady is not True"),
+        (Case(NET, {"replicas": 3}), "the tailnet lists 2 of its 3 devices"),
+        (Case(ORDERS, PORTS, tailnet={}), "the tailnet lists 0 of its 1 devices"),
+        (Case(ORDERS, PORTS, balanced({"hostname": "other.example.org"}), routed()), "its status shows .*other"),
+        (Case(NET, {}, {"devices": [{**STATED, "tailnetIPs": ["192.0.2.1"]}]}, routed()), r"shows .*192\.0\.2\.1"),
+    ],
+)
+async def test_a_difference_from_the_tailnet_is_told(sim: ClusterSim, case: Case, words: str) -> None:
+    with pytest.raises(NotYet, match=words):
+        await looked(sim, case)
+
+
+async def test_devices_are_listed_with_the_routes_that_they_advertise() -> None:
+    control = Control()
+    device = control.register(control.create_key(NewKey(("tag:k8s",))).key, "net-0")
+    control.advertise(device.node_id, ("192.0.2.0/24",), app_connector=None)
+    async with control.serve() as url, control_client(url, control.client_id, control.client_secret) as client:
+        listed = await tailnet_devices(client)
+    assert [each["advertisedRoutes"] for each in listed.values()] == [["192.0.2.0/24"]]
+    assert [*listed] == [device.node_id]
+
+
+def test_a_load_balancer_of_another_class_is_not_shown() -> None:
+    kinds = [("tailscale", None), ("other", None), (None, "true"), (None, "false")]
+    services: list[Object] = [
+        {
+            "kind": "Service",
+            "metadata": {"name": f"s{number}", "annotations": {"tailscale.com/expose": exposed} if exposed else {}},
+            "spec": {"loadBalancerClass": class_},
+        }
+        for number, (class_, exposed) in enumerate(kinds)
+    ]
+    assert [target.name for target in shown(services)] == ["s0", "s2"]

@@ -1,0 +1,1 @@
+"""Tests of what `tsoperator check` looks at with a kubeconfig."""

@@ -1,0 +1,105 @@
+"""A simulated cluster with what a check asks for besides, and what it answers."""
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import yaml
+from aiohttp import web
+from tsoperator.api.objects import CONFIGMAP, SECRET, Object
+from tsoperator.cli.cluster.look import look
+from tsoperator.cli.findings import Finding
+
+from tests.operator.cli.cluster.samples import deployment
+from tests.support.cluster import serving
+from tests.support.operator import NAMESPACE, World
+
+METRICS = 'tsoperator_leading 1.0\ntsoperator_preflight{check="api",tailnet=""} 1.0\n'
+STANDBY = "tsoperator_leading 0.0\n"
+
+
+class Front:
+    """Answers for a *world* what its API server doesn't know, and passes the rest on to it.
+
+    The operator may do all but what is in *denied*, as ``verb resource``. *webhooks* are the validating ones. A person
+    may not read paths that end as one in *secret*. *pods* is what the probes of the operator's Pods answer.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.labels: dict[str, str] = {}
+        self.denied: set[str] = set()
+        self.webhooks: list[Object] = []
+        self.secret: tuple[str, ...] = ()
+        self.pods = 200
+        self.asked = 0
+        self.progress: list[str] = []
+        self._leader = ""
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        path = request.path
+        if self.secret and path.endswith(self.secret):
+            return _status(403, "Forbidden", f"may not read {path}")
+        if path.endswith("/subjectaccessreviews"):
+            return await self._review(request)
+        if path.endswith(f"/namespaces/{NAMESPACE}"):
+            return web.json_response({"metadata": {"name": NAMESPACE, "labels": self.labels}})
+        if "admissionregistration" in path:
+            items = self.webhooks if "validating" in path else []
+            return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+        if "/proxy/" in path:
+            return self._pod(path)
+        return await self._pass_on(request)
+
+    async def _review(self, request: web.Request) -> web.Response:
+        asked = (await request.json())["spec"]["resourceAttributes"]
+        self.asked += 1
+        return web.json_response({"status": {"allowed": f"{asked['verb']} {asked['resource']}" not in self.denied}})
+
+    def _pod(self, path: str) -> web.Response:
+        name, _, page = path.partition("/pods/")[2].partition(":9002/proxy/")
+        self._leader = self._leader or name
+        if page == "metrics":
+            return web.Response(text=METRICS if name == self._leader else STANDBY)
+        return web.Response(status=self.pods, text="[-] cache: not listed yet: services\n")
+
+    async def _pass_on(self, request: web.Request) -> web.Response:
+        url = f"{self.world.sim.api_url}{request.path_qs}"
+        body, headers = await request.read(), {"Content-Type": request.content_type}
+        async with aiohttp.ClientSession() as session:
+            answer = await session.request(request.method, url, data=body, headers=headers)
+            return web.Response(status=answer.status, body=await answer.read(), content_type="application/json")
+
+
+def _status(code: int, reason: str, message: str) -> web.Response:
+    return web.json_response({"kind": "Status", "reason": reason, "message": message}, status=code)
+
+
+@asynccontextmanager
+async def running_front(world: World, folder: Path) -> AsyncIterator[Front]:
+    """Yield a front of *world*, in which an operator is installed; its kubeconfig is in *folder*."""
+    data = {"client_id": world.control.client_id, "client_secret": world.control.client_secret}
+    encoded = {name: base64.b64encode(value.encode()).decode() for name, value in data.items()}
+    metadata = {"namespace": NAMESPACE, "name": "operator-oauth"}
+    corefile = {"namespace": "kube-system", "name": "coredns"}
+    await world.apply(
+        deployment({"OPERATOR_LOGIN_SERVER": world.control_url}),
+        {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata, "data": encoded},
+        {"apiVersion": CONFIGMAP.api_version, "kind": CONFIGMAP.kind, "metadata": corefile, "data": {"Corefile": ""}},
+    )
+    front = Front(world)
+    async with serving(front.answer) as url:
+        cluster = {"name": "c", "cluster": {"server": url}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+        users = [{"name": "u", "user": {}}]
+        config = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "c"}
+        (folder / "kubeconfig").write_text(yaml.safe_dump(config))
+        yield front
+
+
+async def findings(front: Front, folder: Path, namespace: str = NAMESPACE) -> list[Finding]:
+    """Return what a check finds."""
+    return await look(str(folder / "kubeconfig"), namespace, front.progress.append)

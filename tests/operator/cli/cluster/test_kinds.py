@@ -1,0 +1,109 @@
+"""Whether the operator's kinds are served, and whether webhooks stop what it writes."""
+
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.objects import RECORDER, Key, Object
+from tsoperator.cli.cluster.kinds import KINDS, Webhooks, check_kinds, check_webhooks, has_ready_endpoint
+
+from tests.docs.pages import ROOT
+from tests.operator.cli.cluster.samples import manifests, wrong
+
+
+def test_the_kinds_are_those_of_the_chart() -> None:
+    definitions = {obj["metadata"]["name"] for obj in manifests() if obj["kind"] == "CustomResourceDefinition"}
+    assert {str(kind) for kind in KINDS} == definitions
+
+
+def test_a_kind_that_is_not_served_is_named_with_its_file() -> None:
+    (found,) = wrong([*check_kinds([kind for kind in KINDS if kind != RECORDER])])
+    file = "charts/tailscale-operator/files/crds/tailscale.com_recorders.yaml"
+    assert "the cluster has no Recorder: CustomResourceDefinition recorders.tailscale.com is missing" in found
+    assert file in found
+    assert (ROOT / file).exists()
+    assert [each.words for each in check_kinds(KINDS)] == ["the cluster serves all 8 kinds of tailscale.com"]
+
+
+SERVICE = Key("policies", "gate")
+LABELS = {"kubernetes.io/metadata.name": "tailscale", "team": "net"}
+
+
+def rule(resources: str, groups: str = "", operations: str = "CREATE") -> Object:
+    return {"apiGroups": [groups], "resources": resources.split(), "operations": operations.split()}
+
+
+def webhook(*rules: Object, **fields: Any) -> Object:
+    client = {"service": {"namespace": SERVICE.namespace, "name": SERVICE.name}}
+    return {"name": "gate.example.org", "clientConfig": client, "rules": rules or [rule("pods")], **fields}
+
+
+def expression(key: str, operator: str, *values: str) -> Object:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": values}]}
+
+
+class Case(NamedTuple):
+    webhook: Object
+    stops: bool
+
+
+CASES = {
+    "Pods": Case(webhook(rule("pods")), True),
+    "other things": Case(webhook(rule("namespaces nodes")), False),
+    "everything": Case(webhook(rule("*", "*")), True),
+    "a group of ours": Case(webhook(rule("connectors", "tailscale.com")), True),
+    "another group": Case(webhook(rule("*", "example.org")), False),
+    "a subresource": Case(webhook(rule("services/status")), True),
+    "each subresource": Case(webhook(rule("*/status", "networking.k8s.io")), True),
+    "a resource with all": Case(webhook(rule("services/*")), True),
+    "all with all": Case(webhook(rule("*/*", "apps")), True),
+    "a subresource of others": Case(webhook(rule("pods/exec")), False),
+    "connections": Case(webhook(rule("*/*", "*", "CONNECT")), False),
+    "connections and more": Case(webhook(rule("*", "*", "CONNECT UPDATE")), True),
+    "no rules": Case({**webhook(), "rules": None}, False),
+    "one that may fail": Case(webhook(failurePolicy="Ignore"), False),
+    "one that may not": Case(webhook(failurePolicy="Fail"), True),
+    "a URL": Case(webhook(clientConfig={"url": "https://gate.example.org"}), False),
+    "this namespace": Case(webhook(namespaceSelector={"matchLabels": {"team": "net"}}), True),
+    "another namespace": Case(webhook(namespaceSelector={"matchLabels": {"team": "web"}}), False),
+    "in": Case(webhook(namespaceSelector=expression("team", "In", "web", "net")), True),
+    "not in": Case(webhook(namespaceSelector=expression("team", "NotIn", "web", "net")), False),
+    "not in others": Case(webhook(namespaceSelector=expression("team", "NotIn", "web")), True),
+    "exists": Case(webhook(namespaceSelector=expression("team", "Exists")), True),
+    "exists not": Case(webhook(namespaceSelector=expression("none", "Exists")), False),
+    "does not exist": Case(webhook(namespaceSelector=expression("team", "DoesNotExist")), False),
+}
+
+
+def configuration(hook: Object) -> Object:
+    return {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": "gate"}, "webhooks": [hook]}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_webhook_without_a_pod_stops_what_it_is_asked_about(case: Case) -> None:
+    found = wrong([*check_webhooks(Webhooks([configuration(case.webhook)], LABELS, []))])
+    assert bool(found) is case.stops
+    assert wrong([*check_webhooks(Webhooks([configuration(case.webhook)], LABELS, [SERVICE]))]) == []
+
+
+def test_a_webhook_is_told_with_what_it_stops() -> None:
+    hook = webhook(rule("services services/status"), rule("statefulsets", "apps"))
+    (found,) = wrong([*check_webhooks(Webhooks([configuration(hook)], {}, []))])
+    assert (
+        "gate.example.org (ValidatingWebhookConfiguration gate) about services, services/status, statefulsets" in found
+    )
+    assert "Service policies/gate has no ready Pod" in found
+    assert "`kubectl delete validatingwebhookconfiguration gate`" in found
+
+
+@pytest.mark.parametrize(
+    ("slices", "ready"),
+    [
+        ([], False),
+        ([{"endpoints": None}], False),
+        ([{"endpoints": [{"conditions": {"ready": False}}]}], False),
+        ([{"endpoints": [{"conditions": {}}]}], True),
+        ([{}, {"endpoints": [{"conditions": {"ready": False}}, {"conditions": {"ready": True}}]}], True),
+    ],
+)
+def test_a_service_needs_one_endpoint_that_is_ready(slices: list[Object], ready: bool) -> None:
+    assert has_ready_endpoint(slices) is ready

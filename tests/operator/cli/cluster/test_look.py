@@ -1,0 +1,195 @@
+"""What a check gathers in a cluster, part by part."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import CRD, DEPLOYMENT, POD, RECORDER, SECRET, Key, Object
+from tsoperator.cli.findings import exit_code
+
+from tests.operator.cli.cluster.front import Front, findings, running_front
+from tests.operator.cli.cluster.samples import deployment, wrong
+from tests.support.manifests import egress
+from tests.support.operator import NAMESPACE, World, running_operator
+
+pytestmark = pytest.mark.simulated
+
+
+@pytest.fixture
+async def front(cluster: World, tmp_path: Path) -> AsyncIterator[Front]:
+    async with running_front(cluster, tmp_path) as front:
+        await cluster.eventually(lambda: pods_run(cluster))
+        yield front
+
+
+async def pods_run(world: World) -> bool:
+    found = await world.find(DEPLOYMENT, "operator")
+    return bool(found and (found.get("status") or {}).get("readyReplicas") == 2)
+
+
+async def test_an_operator_that_is_well_has_nothing_wrong(front: Front, tmp_path: Path) -> None:
+    front.world.peer()
+    service = egress()
+    async with running_operator(front.world):
+        await front.world.apply(service)
+        await front.world.joined(service)
+        found = await findings(front, tmp_path)
+    assert (wrong(found), exit_code(found)) == ([], 0)
+    words = [each.words for each in found]
+    assert "all 1 proxies serve" in words
+    assert "all 1 devices of proxies are in the tailnet and online" in words
+    assert "all 1 objects with a condition of the operator are served" in words
+    assert front.asked > 100
+    assert front.progress[:2] == ["the operator's Deployment", "the operator's Pods"]
+
+
+async def revoke(front: Front) -> None:
+    front.world.control.client_secret = "another"
+
+
+async def untag(front: Front) -> None:
+    front.world.control.own_tags = []
+
+
+async def unscope(front: Front) -> None:
+    front.world.control.scopes.remove("devices:core")
+
+
+async def forget_secret(front: Front) -> None:
+    await front.world.api.delete(SECRET, Key(NAMESPACE, "operator-oauth"))
+
+
+async def forget_key(front: Front) -> None:
+    await front.world.api.patch(SECRET, Key(NAMESPACE, "operator-oauth"), {"data": {"client_id": None}})
+
+
+async def deny(front: Front) -> None:
+    front.denied = {"patch services"}
+
+
+async def restrict(front: Front) -> None:
+    front.labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+async def hook(front: Front) -> None:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}]
+    client = {"service": {"namespace": "policies", "name": "gate"}}
+    webhook = {"name": "gate.example.org", "clientConfig": client, "rules": rules}
+    front.webhooks = [{"metadata": {"name": "gate"}, "webhooks": [webhook]}]
+
+
+async def stop_serving(front: Front) -> None:
+    front.pods = 503
+
+
+async def scale_down(front: Front) -> None:
+    await front.world.api.patch(DEPLOYMENT, Key(NAMESPACE, "operator"), {"spec": {"replicas": 0}})
+    await front.world.eventually(lambda: no_pods(front.world))
+
+
+async def no_pods(world: World) -> bool:
+    return not (await world.api.list(POD, NAMESPACE)).items
+
+
+async def delete_definition(front: Front) -> None:
+    await front.world.api.delete(CRD, Key("", "recorders.tailscale.com"))
+    await front.world.eventually(lambda: is_withdrawn(front.world))
+
+
+async def is_withdrawn(world: World) -> bool:
+    return not await world.api.serves(RECORDER)
+
+
+async def hide_metrics(front: Front) -> None:
+    front.secret = ("/proxy/metrics", "/proxy/readyz")
+
+
+async def hide_pods(front: Front) -> None:
+    front.secret = ("/pods",)
+
+
+async def hide_kinds(front: Front) -> None:
+    front.secret = ("/apis/tailscale.com/v1alpha1",)
+
+
+async def cut_off(front: Front) -> None:
+    front.world.control.refuse(count=99)
+
+
+async def lose_devices(front: Front) -> None:
+    front.world.control.fail(500, count=99, path="/devices")
+
+
+async def mount_elsewhere(front: Front) -> None:
+    await change_pod(front, {"volumes": [{"name": "oauth", "csi": {"driver": "secrets.example.org"}}]})
+
+
+async def trust_the_cluster(front: Front) -> None:
+    token = {"serviceAccountToken": {"audience": "api.example.org/k", "path": "token"}}
+    await change_pod(front, {"volumes": [{"name": "oidc-jwt", "projected": {"sources": [token]}}]}, CLIENT_ID="other")
+
+
+async def change_pod(front: Front, spec: Object, **env: str) -> None:
+    """Change the spec of the operator's Pods, which stay as they are."""
+    changed = deployment({"OPERATOR_LOGIN_SERVER": front.world.control_url, **env}, **spec)
+    await front.world.api.patch(DEPLOYMENT, Key(NAMESPACE, "operator"), {"spec": changed["spec"]})
+
+
+class Fault(NamedTuple):
+    make: Callable[[Front], Awaitable[None]]
+    found: str
+    words: str
+
+
+BLIND = "can't look"
+FAULTS = [
+    Fault(revoke, "tailnet/credentials FAILED", "the control server does not accept the OAuth client"),
+    Fault(untag, "tailnet/tags FAILED", "the OAuth client may not give tags to devices"),
+    Fault(unscope, "tailnet/devices FAILED", "the OAuth client may not see and change devices"),
+    Fault(forget_secret, "tailnet/credentials FAILED", "no usable client_id in Secret tailscale/operator-oauth"),
+    Fault(forget_key, "tailnet/credentials FAILED", "no usable client_id in Secret tailscale/operator-oauth"),
+    Fault(deny, "rights FAILED", "the operator may not patch services"),
+    Fault(restrict, "pod-security FAILED", "namespace tailscale enforces Pod security 'restricted'"),
+    Fault(hook, "webhooks FAILED", "Service policies/gate has no ready Pod"),
+    Fault(stop_serving, "operator FAILED, operator FAILED", "not ready: cache: not listed yet: services"),
+    Fault(scale_down, "operator FAILED", "Deployment tailscale/operator is scaled to 0"),
+    Fault(delete_definition, "crds FAILED", "the cluster has no Recorder"),
+    Fault(hide_metrics, f"leader {BLIND}", "you may not read the metrics of the operator's Pods"),
+    Fault(
+        hide_pods,
+        f"operator {BLIND}, proxies {BLIND}, devices {BLIND}",
+        "the operator's Pods: GET /api/v1/namespaces/tailscale/pods: may not",
+    ),
+    Fault(hide_kinds, f"crds {BLIND}", "custom resource definitions"),
+    Fault(cut_off, f"devices {BLIND}", "the control server can't be asked from here"),
+    Fault(lose_devices, f"devices {BLIND}", "the devices of the tailnet can't be listed: GET"),
+    Fault(mount_elsewhere, f"devices {BLIND}", "the operator's credentials are in no Secret"),
+    Fault(trust_the_cluster, "tailnet/credentials FAILED", "the control server does not accept the OAuth client"),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.make.__name__)
+async def test_a_fault_is_found_alone(front: Front, tmp_path: Path, fault: Fault) -> None:
+    await fault.make(front)
+    found = [each for each in await findings(front, tmp_path) if each.verdict != "ok"]
+    assert ", ".join(f"{each.check} {each.verdict}" for each in found) == fault.found
+    assert fault.words in found[0].words
+
+
+async def test_a_namespace_without_the_operator_is_told(front: Front, tmp_path: Path) -> None:
+    (found,) = await findings(front, tmp_path, "default")
+    assert found.words == "no Deployment in namespace default runs this operator"
+
+
+async def test_a_cluster_that_is_away_can_not_be_looked_at(front: Front, tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").unlink()
+    (found,) = await findings(front, tmp_path)
+    assert (found.verdict.value, exit_code([found])) == (BLIND, 2)
+    assert "there is no file" in found.words
+
+
+async def test_workload_identity_gets_a_token_of_the_operator(front: Front, tmp_path: Path) -> None:
+    await trust_the_cluster(front)
+    front.world.control.client_id, front.world.control.audience = "other", "api.example.org/k"
+    assert wrong(await findings(front, tmp_path)) == []

@@ -1,0 +1,79 @@
+"""Whether Pods can resolve names of the tailnet, as far as a cluster's objects tell."""
+
+from typing import NamedTuple
+
+import pytest
+from tsoperator.api.objects import Object
+from tsoperator.cli.cluster.names import Names, check_names
+
+DNSCONFIG: Object = {"metadata": {"name": "ts-dns"}}
+SERVICE: Object = {"spec": {"clusterIP": "10.96.0.53"}}
+DUAL: Object = {"spec": {"clusterIP": "10.96.0.53", "clusterIPs": ["10.96.0.53", "fd00::53"]}}
+UP: Object = {"status": {"readyReplicas": 1}}
+DOWN: Object = {"status": {}}
+
+
+def coredns(address: str) -> list[Object]:
+    block = f"ts.net {{\n forward . {address}\n}}\n" if address else ""
+    return [{"metadata": {"namespace": "kube-system", "name": "coredns"}, "data": {"Corefile": block}}]
+
+
+def names(
+    service: Object | None = SERVICE, deployment: Object | None = UP, configmaps: list[Object] | None = None
+) -> Names:
+    found = coredns("10.96.0.53") if configmaps is None else configmaps
+    return Names("tailscale", [DNSCONFIG], service, deployment, found)
+
+
+class Case(NamedTuple):
+    names: Names
+    verdicts: list[str]
+    words: str
+    cure: str
+
+
+CASES = {
+    "well": Case(names(), ["ok", "ok"], "the nameserver runs, with 1 ready Pod", ""),
+    "two Pods": Case(names(deployment={"status": {"readyReplicas": 2}}), ["ok", "ok"], "with 2 ready Pods", ""),
+    "two addresses": Case(names(DUAL, configmaps=coredns("fd00::53")), ["ok", "ok"], "at fd00::53 for ts.net", ""),
+    "no DNSConfig": Case(Names("tailscale", [], None, None, []), ["ok"], "there is no DNSConfig", ""),
+    "no Service": Case(names(None), ["FAILED"], "ts-dns has no Service with an address", "describe dnsconfig ts-dns"),
+    "no address": Case(names({"spec": {"clusterIP": "None"}}), ["FAILED"], "no Service with an address", "dnsconfig"),
+    "no Deployment": Case(names(deployment=None), ["FAILED", "ok"], "none of its Pods is ready", "-l app=nameserver"),
+    "down": Case(names(deployment=DOWN), ["FAILED", "ok"], "none of its Pods is ready", "-l app=nameserver"),
+    "no stub domain": Case(
+        names(configmaps=coredns("")),
+        ["ok", "FAILED"],
+        "has no stub domain for ts.net (ConfigMap coredns in kube-system)",
+        "forward ts.net to 10.96.0.53: coredns/README.md",
+    ),
+    "another address": Case(
+        names(configmaps=coredns("10.96.0.99")),
+        ["ok", "FAILED"],
+        "asks 10.96.0.99 for ts.net, but the nameserver is at 10.96.0.53",
+        "write 10.96.0.53 there, in ConfigMap coredns of kube-system",
+    ),
+    "one address of two": Case(
+        names(configmaps=coredns("10.96.0.53 10.96.0.99")), ["ok", "FAILED"], "asks 10.96.0.99 for", "10.96.0.53"
+    ),
+    "another DNS": Case(names(configmaps=[]), ["ok", "can't look"], "for ts.net is unknown", "coredns/README.md#check"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_names_resolve_if_nameserver_and_stub_domain_are_right(case: Case) -> None:
+    found = [*check_names(case.names, ["ts.net"])]
+    assert [each.verdict.value for each in found] == case.verdicts
+    assert case.words in "\n".join(each.words for each in found)
+    assert case.cure in "\n".join(each.cure for each in found)
+
+
+def test_each_zone_needs_a_stub_domain() -> None:
+    found = [*check_names(names(), ["ts.net", "example.org"])]
+    assert [each.verdict.value for each in found] == ["ok", "ok", "FAILED"]
+
+
+def test_a_dnsconfig_that_goes_counts_for_nothing() -> None:
+    going = {"metadata": {**DNSCONFIG["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    (found,) = check_names(Names("tailscale", [going], None, None, []), ["ts.net"])
+    assert found.verdict == "ok"

@@ -1,0 +1,73 @@
+"""The rights that the operator needs are those that the chart gives it."""
+
+from itertools import product
+
+import pytest
+from tsoperator.api.objects import Object
+from tsoperator.cli.cluster.rights import Question, check_rights, questions
+
+from tests.operator.cli.cluster.samples import installed, manifests, wrong
+
+
+def granted(namespace: str, role: Object) -> set[Question]:
+    """Return what a role of the chart allows in a namespace."""
+    return {
+        Question(namespace, group, resource, verb, named)
+        for rule in role["rules"]
+        for group, resource, verb, named in product(
+            rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames") or [""]
+        )
+    }
+
+
+def test_the_rights_are_those_of_the_charts_roles() -> None:
+    everywhere, own, _proxies = (role for role in manifests() if role["kind"] in ("ClusterRole", "Role"))
+    assert set(questions(installed())) == granted("", everywhere) | granted("tailscale", own)
+
+
+def test_rights_in_watched_namespaces_are_asked_for_there() -> None:
+    asked = questions(installed({"OPERATOR_WATCH_NAMESPACES": "team-a"}))
+    services = {each.namespace for each in asked if (each.resource, each.verb) == ("services", "patch")}
+    events = {each.namespace for each in asked if (each.resource, each.verb) == ("events", "create")}
+    assert (services, events) == ({"tailscale", "team-a"}, {"tailscale", "team-a", "default"})
+
+
+def test_a_review_names_the_user_and_what_is_asked() -> None:
+    question = Question("", "tailscale.com", "connectors/status", "update")
+    assert question.review("system:serviceaccount:a:b")["spec"] == {
+        "user": "system:serviceaccount:a:b",
+        "resourceAttributes": {
+            "group": "tailscale.com",
+            "resource": "connectors",
+            "subresource": "status",
+            "verb": "update",
+        },
+    }
+    named = Question("tailscale", "", "serviceaccounts/token", "create", "operator").review("u")
+    assert named["spec"]["resourceAttributes"]["name"] == "operator"
+    assert named["spec"]["resourceAttributes"]["namespace"] == "tailscale"
+
+
+def lacking(*resources: str) -> list[Question]:
+    return [Question("tailscale", "", resource, verb) for resource in resources for verb in ("get", "list")]
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [
+        ([], []),
+        (lacking("secrets"), ["the operator may not get, list secrets in namespace tailscale"]),
+        (
+            [Question("", "tailscale.com", "connectors", "watch"), *lacking("pods")],
+            ["the operator may not watch connectors.tailscale.com", "the operator may not get, list pods in namespace"],
+        ),
+        (lacking(*"abcde"), [f"the operator may not get, list {name}" for name in "abcde"]),
+        (lacking(*"abcdef"), ["the operator lacks 12 rights in the cluster, among them to get, list a; get, list b"]),
+    ],
+)
+def test_what_is_missing_is_told_by_resource(missing: list[Question], words: list[str]) -> None:
+    found = wrong([*check_rights(missing)])
+    assert len(found) == len(words)
+    assert all(
+        each.startswith(expected) and "helm upgrade" in each for each, expected in zip(found, words, strict=True)
+    )
