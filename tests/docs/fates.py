@@ -21,7 +21,7 @@ _OVERLAY = (
     "tests/charts/test_manifests.py::test_the_documented_overlay_makes_the_deployment_that_the_documented_values_make"
 )
 _REUSED = "tests/charts/test_chart.py::test_the_documented_way_here_runs_our_images"
-_BACK = "tests/e2e/test_upgrade.py::test_a_way_back_leaves_everything_as_it_is"
+_BACK = "tests/e2e/test_upgrade.py::test_a_way_back_leaves_everything_as_it_is_but_for_our_init_script"
 _JOB = "tests/e2e/test_dnsload.py::test_the_job_finds_the_clusters_dns_right"
 _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_reports_each_second_and_at_the_end"
 _STANZA = "tests/e2e/test_nameserver.py::test_coredns_says_what_the_nameserver_says"
