@@ -15,7 +15,7 @@ from tsoperator.desired.devices import (
     ProxyDevices,
     TailnetView,
     destination_findings,
-    is_stuck,
+    misses_destination,
     plan_devices,
 )
 from tsoperator.desired.families import pods_have_ipv6
@@ -189,8 +189,8 @@ def proxy_devices(proxy: Proxy, children: Children, view: TailnetView, settings:
     )
     made = plan_devices(devices, view, take_over_names=settings.take_over_names)
     first_device = proxy_device(children)
-    stuck = first_device is not None and is_stuck(children.pods, first_device.id, first_device.fqdn)
-    told = destination_findings(view.destination, proxy.tags, is_stuck=stuck)
+    missed = first_device is not None and misses_destination(children.pods, first_device.id, first_device.fqdn, view)
+    told = destination_findings(view.destination, proxy.tags, is_missed=missed)
     return replace(made, findings=[*made.findings, *told])
 
 
