@@ -310,6 +310,19 @@ async def test_a_destination_that_goes_away_and_comes_back_is_told(world: World)
     assert await is_true(world, egress())
 
 
+@pytest.mark.simulated
+async def test_a_destination_that_was_never_there_is_told_until_it_joins(world: World) -> None:
+    world.control.has_all_targets = False
+    await world.apply(egress())
+    await world.becomes(lambda: world.reason(egress()), "TargetNotFound")
+    lost = await world.eventually(lambda: event(world, egress(), "TargetNotFound"))
+    assert (await message(world), await is_true(world, egress())) == (lost, False)
+    assert not await world.writes_when_left_alone()
+    world.peer()
+    await world.becomes(lambda: message(world), "ProxyCreated")
+    assert await is_true(world, egress())
+
+
 async def test_a_destination_that_no_proxy_of_a_group_finds_is_told_until_it_joins(world: World) -> None:
     service = group_egress()
     await world.apply(proxy_group(), service)
