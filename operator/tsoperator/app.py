@@ -114,7 +114,12 @@ async def run(settings: Settings) -> None:
                 settings.namespace,
             )
         events = EventRecorder(client, instance=settings.pod_name)
-        own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
+
+        def observe_own(method: str, status: str) -> None:
+            to_control_server(method, status)
+            preflight.observe(status)
+
+        own = TailnetClient(session, settings.control_url, _credentials(settings), observe=observe_own)
         preflight = Preflight(own, events, own_pod(client, settings))
         tailnets = Tailnets(
             [Tailnet(own, client, cache, preflight)], lambda name: cache.get(TAILNET, Key("", name)) is not None
