@@ -6,15 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.fates import RUN_BY, RUN_BY_NONE
+from tests.docs.fates import RUN_BY, RUN_BY_NONE, entries_of
 from tests.docs.pages import PAGES, ROOT, fences, name_of, normalised, outputs, shell
 
 PROGRAMS = re.compile(r" *(\$ )?(kubectl|helm|make|docker|dnsload|tsoperator|pip|curl|dig) ")
 
 
+def shown() -> set[str]:
+    return {normalised(command) for page in PAGES for command in shell(page)}
+
+
 def functions_of(file: Path) -> set[str]:
     tree = ast.parse(file.read_text())
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_command_on_a_page_has_one_entry(page: Path) -> None:
+    entries = {command: entries_of(normalised(command)) for command in shell(page)}
+    assert {command: found for command, found in entries.items() if len(found) != 1} == {}
+
+
+def test_an_entry_is_of_a_command_on_a_page() -> None:
+    used = {entry for command in shown() for entry in entries_of(command)}
+    assert {*RUN_BY, *RUN_BY_NONE} - used == set()
 
 
 def test_a_command_is_either_run_or_not() -> None:
