@@ -1,6 +1,5 @@
 """Every command that the documentation shows is run by a test, or it is written down why none runs it."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -8,17 +7,13 @@ import pytest
 
 from tests.docs.fates import RUN_BY, RUN_BY_NONE, entries_of
 from tests.docs.pages import PAGES, ROOT, fences, name_of, normalised, outputs, shell
+from tests.docs.sources import functions_of
 
 PROGRAMS = re.compile(r" *(\$ )?(kubectl|helm|make|docker|dnsload|tsoperator|pip|curl|dig) ")
 
 
 def shown() -> set[str]:
     return {normalised(command) for page in PAGES for command in shell(page)}
-
-
-def functions_of(file: Path) -> set[str]:
-    tree = ast.parse(file.read_text())
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
