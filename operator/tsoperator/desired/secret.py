@@ -56,6 +56,7 @@ _ASKED_FOR_CERTIFICATE = "askedForCertificate"
 _EGRESS_REPORT = "egressReport"
 _STATIC_ENDPOINTS = "staticEndpoints"
 _LOGIN_URL = "loginUrl"
+_HOSTNAME = "hostname"
 _HAS_ROUTES_TO_LOSE = "hasRoutesToLose"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
 
@@ -95,11 +96,11 @@ class Certificate:
 def slim(secret: Object) -> Object:
     """Return what the cache keeps of a proxy's Secret.
 
-    These are the device keys; where the proxy logs in; digests of the config, of the auth key in it, and of the refused
-    auth key that the proxy asks to replace; the names of the configs for images of different versions; the names of
-    what tailscaled was last told to serve; when the certificates are valid; and, for a proxy of a ProxyGroup, its
-    static endpoints and what it says that it forwards. For a Connector it is also whether an app connector would have
-    to lose routes first.
+    These are the device keys; where the proxy logs in, and with which hostname; digests of the config, of the auth key
+    in it, and of the refused auth key that the proxy asks to replace; the names of the configs for images of different
+    versions; the names of what tailscaled was last told to serve; when the certificates are valid; and, for a proxy of
+    a ProxyGroup, its static endpoints and what it says that it forwards. For a Connector it is also whether an app
+    connector would have to lose routes first.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -111,6 +112,7 @@ def slim(secret: Object) -> Object:
         _CONFIG_DIGEST: _config_digest(data),
         _AUTH_KEY_DIGEST: digest_of(key) if (key := auth_key_of(secret)) else "",
         _LOGIN_URL: _setting(secret, "ServerURL"),
+        _HOSTNAME: _setting(secret, "Hostname"),
         _CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name)],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: _device_in_state(data),
@@ -135,6 +137,12 @@ def login_url_of(secret: Object) -> str:
     """
     url: str = secret[_LOGIN_URL]
     return url.removesuffix("/")
+
+
+def hostname_of(secret: Object) -> str:
+    """Return the hostname in the config in a *slim* Secret; empty if there is none."""
+    name: str = secret[_HOSTNAME]
+    return name
 
 
 def needs_auth_key(secrets: ReplicaSecrets) -> bool:
@@ -267,7 +275,8 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
     written |= dict.fromkeys([*(name for name in secret[_CONFIGS] if name not in files), *served])
     if config.serve_config is None:
         written[SERVE_CONFIG_KEY] = None
-    return Patch(SECRET, key_of(secret), {"data": written})
+    changes = secret[_CONFIG_DIGEST] != _config_digest(files)  # it isn't just an auth key that comes or goes
+    return Patch(SECRET, key_of(secret), {"data": written}, "the configuration of the proxy" if changes else "")
 
 
 def _setting(secret: Object, name: str) -> str:

@@ -98,6 +98,7 @@ class Preflight:
         self._client = f"the OAuth client of Tailnet {name}" if name else "the operator's OAuth client"
         self._sleep = sleep
         self.findings = Findings()
+        self._told: list[str] | None = None  # the messages that were logged last
 
     async def run(self) -> None:
         """Look until cancelled: daily, and hourly while something is missing."""
@@ -159,11 +160,12 @@ class Preflight:
         findings.notes.append(Note("Normal", UNSUPPORTED, message))
 
     async def _tell(self, findings: Findings) -> None:
+        told, self._told = self._told, [note.message for note in findings.notes]
         for note in findings.notes:
             level = logging.WARNING if note.type == "Warning" else logging.INFO
-            log.log(level, "preflight of %s: %s", self._which, note.message)
-        if findings.complete:
-            log.info("preflight: %s is set up for the operator, as far as can be seen", self._which)
+            log.log(level if note.message not in (told or ()) else logging.DEBUG, "%s: %s", self._which, note.message)
+        if findings.complete and (told is None or told != self._told):
+            log.info("%s is set up for the operator, as far as can be seen", self._which)
         subject = await self._subject() if findings.notes else None
         if subject is None:
             return

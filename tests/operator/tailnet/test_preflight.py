@@ -60,6 +60,7 @@ class Ground:
         async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self.preflight.run())
             await self.nap.begun.wait()
+            self.nap.begun.clear()
             running.cancel()
 
     def metrics(self) -> dict[str, float]:
@@ -231,6 +232,22 @@ async def test_without_its_pod_it_tells_the_log(
     await ground_in(cluster).look_once()
     assert "Devices Core (devices:core)" in caplog.text
     assert await pod_events(cluster) == {}
+
+
+async def test_the_log_tells_what_is_missing_when_that_begins_and_when_it_ends(
+    cluster: World, ground_in: Making, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
+    await cluster.apply(POD_OF_OURS)
+    ground = ground_in(cluster)
+    for _ in range(2):
+        await ground.look_once()
+    cluster.control.fail(403, count=2, path="/api/v2/tailnet/-/devices")
+    for _ in range(3):
+        await ground.look_once()
+    well, missing, mended = caplog.messages
+    assert well == mended == "the tailnet is set up for the operator, as far as can be seen"
+    assert missing.startswith("the tailnet: ")
 
 
 async def test_a_standby_does_not_look(cluster: World) -> None:

@@ -83,13 +83,17 @@ OTHER_ENTRY = replace(ENTRY, health_check="http://elsewhere.example.org")
 FULL = configmap({}, **{ANNOTATION_EGRESS_LEFT_OUT: "1"})
 CASES = {
     "served": Case(SOUND, DONE, ALL, at(place())),
-    "waiting for the entry": Case(SOUND, FAILED, NOBODY, seeing(configmap=configmap({}), reports={})),
+    "waiting for the entry": Case(
+        SOUND, FAILED, NOBODY, seeing(configmap=configmap({}), reports={}), events=[NOBODY[1]]
+    ),
     "without a ConfigMap": Case(SOUND, FAILED, ALL, seeing(configmap=None)),
     "another entry": Case(SOUND, FAILED, ALL, seeing(configmap=configmap({"default-db": OTHER_ENTRY}))),
     "left out": Case(SOUND, FAILED, NOBODY, seeing(configmap=FULL, reports={}), events=["ProxyGroupFull"]),
-    "group missing": Case(NOT_READY, None, NO_RESOURCES, seeing(obj=None)),
-    "group leaving": Case(NOT_READY, None, ALL, seeing(obj=deleting(live_group()))),
-    "group not available": Case(NOT_READY, None, NO_RESOURCES, seeing(obj=live_group(available=False))),
+    "group missing": Case(NOT_READY, None, NO_RESOURCES, seeing(obj=None), events=["ProxyGroupNotReady"]),
+    "group leaving": Case(NOT_READY, None, ALL, seeing(obj=deleting(live_group())), events=["ProxyGroupNotReady"]),
+    "group not available": Case(
+        NOT_READY, None, NO_RESOURCES, seeing(obj=live_group(available=False)), events=["ProxyGroupNotReady"]
+    ),
     "invalid": Case(
         INVALID, None, ALL, at(place()), held(user_service(spec={"type": "ClusterIP"})), events=["INVALIDSERVICE"]
     ),
@@ -103,6 +107,17 @@ def test_the_conditions_say_how_far_the_service_is(case: Case) -> None:
     wanted = {"Valid": case.valid, "Configured": case.configured, "Ready": case.ready}
     assert told(plan) == {name: value for name, value in wanted.items() if value}
     assert reasons_of(plan) == case.events
+
+
+def test_proxies_that_are_not_ready_are_told_until_the_condition_says_so() -> None:
+    case = CASES["waiting for the entry"]
+    plan = planned(case.service, case.places)
+    (note,) = plan.notes
+    assert (note.type, note.message) == ("Normal", "0 out of 2 replicas are ready to route traffic")
+    assert planned({**case.service, "status": plan.status}, case.places).notes == []
+    other = {**case.service, "status": {"conditions": [{**OWN_READY, "type": "TailscaleEgressSvcReady"}]}}
+    assert planned(other, case.places).notes == [note]
+    assert planned(case.service, seeing(pods=[], reports={})).notes == []  # not known
 
 
 @pytest.mark.parametrize("name", ["group missing", "group leaving", "invalid", "no ports left"])
