@@ -88,7 +88,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl describe service db": WALK,
     "kubectl -n tailscale get pods": WALK,
     "kubectl -n tailscale logs -l app=operator --tail=-1": BED,
-    'kubectl -n tailscale logs -l app=operator --tail=-1 | grep \'"name": "db"\'': BED,
+    """kubectl -n tailscale logs -l app=operator --tail=-1 | grep '"namespace":"default","name":"db"'""": BED,
     "tsoperator check --namespace tailscale": _CHECK,
     "kubectl apply --server-side --force-conflicts --filename charts/tailscale-operator/files/crds": WALK,
     "kubectl -n tailscale describe pod -l app=operator": BED,
