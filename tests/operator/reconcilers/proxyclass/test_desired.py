@@ -97,14 +97,17 @@ class Invalid(NamedTuple):
         ),
         Invalid(
             {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": {"a": "bar!"}}}},
-            "spec.metrics.serviceMonitor.labels.a must match",
+            "spec.metrics.serviceMonitor.labels.a must be empty, or letters, digits",
         ),
         Invalid({"metrics": {"enable": False, "serviceMonitor": {"enable": True}}}, "set metrics.enable to true"),
         Invalid(
             {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001, "endPort": 3000}]}}},
             'spec.staticEndpoints.nodePort.ports: Invalid value: "3001-3000": 3001-3000 is no range of ports',
         ),
-        Invalid({"statefulSet": {"labels": {"team": "?!someVal"}}}, "spec.statefulSet.labels.team must match"),
+        Invalid(
+            {"statefulSet": {"labels": {"team": "?!someVal"}}},
+            "spec.statefulSet.labels.team must be empty, or letters, digits",
+        ),
     ],
 )
 def test_a_class_that_is_invalid_is_told_why(case: Invalid) -> None:
