@@ -101,7 +101,7 @@ class Preflight:
         self._sleep = sleep
         self._looking = False
         self._refused = False
-        self._told: list[Note] | None = None  # what was told last, if anything was
+        self._reported: list[Note] | None = None  # what was told last, if anything was
         self.findings = Findings()
         self._told: list[str] | None = None  # the messages that were logged last
 
@@ -112,15 +112,15 @@ class Preflight:
     async def run(self) -> None:
         """Look until cancelled: daily; and each minute while something is missing, or calls are refused.
 
-        What was found is told if it is news, and again each hour while something is missing.
+        What was found is told if it is news. While something is missing, its Events are written again each hour.
         """
         minutes = 0
         while True:
             try:
                 self.findings = await self._look_quietly()
-                if minutes >= _HOUR or self.findings.notes != self._told:
+                if minutes >= _HOUR or self.findings.notes != self._reported:
                     minutes = 0
-                    self._told = self.findings.notes
+                    self._reported = self.findings.notes
                     await self._tell(self.findings)
             except Exception:  # the operator goes on, whatever is wrong with this look
                 log.exception("preflight: could not look whether %s is set up", self._which)

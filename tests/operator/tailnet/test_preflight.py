@@ -217,7 +217,7 @@ BOTH = {"auth_keys", "devices:core", "services"}
     "case",
     [
         Looks(BOTH, 24 * 60 - 1, 1, 1),
-        Looks(BOTH, 24 * 60, 2, 2),
+        Looks(BOTH, 24 * 60, 2, 1),
         Looks(BOTH - {"services"}, 5, 1, 1),
         Looks({"auth_keys"}, 1, 2, 1),
         Looks({"auth_keys"}, 59, 60, 1),
@@ -227,7 +227,7 @@ BOTH = {"auth_keys", "devices:core", "services"}
 async def test_looks_are_daily_or_each_minute_while_something_is_missing(
     cluster: World, ground_in: Making, caplog: pytest.LogCaptureFixture, case: Looks
 ) -> None:
-    caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
+    caplog.set_level(logging.DEBUG, "tsoperator.tailnet.preflight")
     cluster.control.scopes = case.scopes
     ground = ground_in(cluster)
     ground.nap.left = case.naps
@@ -250,7 +250,7 @@ async def test_a_call_that_is_refused_brings_the_next_look_forward(
 
 
 async def test_news_is_told_at_once(cluster: World, ground_in: Making, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
+    caplog.set_level(logging.DEBUG, "tsoperator.tailnet.preflight")
     cluster.control.scopes = {"auth_keys"}
     ground = ground_in(cluster)
     ground.nap.left, ground.nap.meanwhile = 1, lambda: cluster.control.scopes.update(BOTH)
@@ -296,10 +296,10 @@ async def test_the_log_tells_what_is_missing_when_that_begins_and_when_it_ends(
     await cluster.apply(POD_OF_OURS)
     ground = ground_in(cluster)
     for _ in range(2):
-        await ground.look_once()
+        await ground.run_a_while()
     cluster.control.fail(403, count=2, path="/api/v2/tailnet/-/devices")
     for _ in range(3):
-        await ground.look_once()
+        await ground.run_a_while()
     well, missing, mended = caplog.messages
     assert well == mended == "the tailnet is set up for the operator, as far as can be seen"
     assert missing.startswith("the tailnet: ")
