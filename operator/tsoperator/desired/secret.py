@@ -275,7 +275,8 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
     written |= dict.fromkeys([*(name for name in secret[_CONFIGS] if name not in files), *served])
     if config.serve_config is None:
         written[SERVE_CONFIG_KEY] = None
-    return Patch(SECRET, key_of(secret), {"data": written})
+    changes = secret[_CONFIG_DIGEST] != _config_digest(files)  # it isn't just an auth key that comes or goes
+    return Patch(SECRET, key_of(secret), {"data": written}, "the configuration of the proxy" if changes else "")
 
 
 def _setting(secret: Object, name: str) -> str:

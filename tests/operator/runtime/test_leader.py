@@ -308,6 +308,21 @@ async def test_a_renewal_that_is_under_way_at_shutdown_does_not_keep_the_lease()
 
 
 @in_virtual_time
+async def test_the_log_tells_who_leads_and_who_stands_by(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tsoperator")
+    server, diary = LeaseServer(), Diary()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(Candidate(server, diary, "a").lead(until=20))
+        await asyncio.sleep(1)
+        group.create_task(Candidate(server, diary, "b").lead(until=40))
+    assert caplog.messages == [
+        "leading: a holds the Lease tailscale/operator",
+        "standing by: a holds the Lease tailscale/operator",
+        "leading: b holds the Lease tailscale/operator",
+    ]
+
+
+@in_virtual_time
 async def test_shutdown_without_api_server_does_not_take_long(caplog: pytest.LogCaptureFixture) -> None:
     candidate = Candidate(LeaseServer(), Diary(), "a")
     async with asyncio.TaskGroup() as group:
