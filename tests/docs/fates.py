@@ -64,6 +64,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl wait proxygroup/egress --for=condition=ProxyGroupReady": WALK,
     "kubectl get proxygroup": WALK,
     "kubectl get service directory -o jsonpath=…": WALK,
+    "kubectl get service stock -o jsonpath=…": WALK,
     "kubectl get connector": WALK,
     "kubectl get connector devnet -o jsonpath=…": WALK,
     "kubectl get dnsconfig": WALK,
