@@ -303,6 +303,7 @@ def test_a_switch_that_is_neither_on_nor_off_is_told(name: str, value: str, told
 
 
 GROUP = {"tailscale.com/proxy-group": "group"}
+NAMES = {"n1": "web-1", "n2": "web"}.items()
 KEPT = "; until then the proxy keeps the hostname web"
 
 
@@ -352,6 +353,14 @@ def test_an_ingress_that_is_served_goes_on_with_what_it_has_and_is_warned(case: 
     assert plan.notes[0].message.endswith(case.told[1]) or case.told[1] in plan.notes[0].message
     assert [step for step in plan.steps if isinstance(step, SetTags)] == []
     assert "StatefulSet" in [each["kind"] for each in children_of(plan)]
+
+
+def test_a_name_with_a_number_is_told_with_who_holds_the_name() -> None:
+    numbered, holder = (Device(each, f"{name}.tail1234.ts.net", "web", tags=("tag:k8s",)) for each, name in NAMES)
+    view = TailnetView(devices={"n1": numbered}, holders={"n1": holder})
+    (note,) = planned(live_ingress(), replace(logged_in(DEVICE), tailnet=view)).notes
+    assert (note.type, note.reason) == ("Warning", "NameHeld")
+    assert note.message.startswith("the name web is held by device web.tail1234.ts.net (n2), so that device web-1.")
 
 
 def test_an_ingress_of_a_group_keeps_its_proxy_and_says_that_groups_are_not_served() -> None:
