@@ -35,7 +35,7 @@ CASES = {
     "funnel": Case({"tailscale.com/funnel": "yes"}, ['tailscale.com/funnel is "yes", which turns nothing on']),
     "funnel without a load balancer": Case({"tailscale.com/funnel": "true"}, ["Funnel works on Services of type"]),
     "unknown": Case({"tailscale.com/fqdn": FQDN}, [f"if you mean {FQDN_KEY}, write that"]),
-    "an Ingress's": Case({"tailscale.com/http-redirect": "true"}, ["on a Service: move it to an Ingress"]),
+    "an Ingress's": Case({"tailscale.com/http-redirect": "true"}, ["on this Service: move it to an Ingress"]),
     "a name, exposed": Case({FQDN_KEY: FQDN, **EXPOSE}, [f"{FQDN_KEY} has no effect, because"], CLUSTER_IP),
     "an address, exposed": Case({IP_KEY: "100.64.0.9", **EXPOSE}, [f"{IP_KEY} has no effect"], CLUSTER_IP),
     "both, exposed": Case({**BOTH, **EXPOSE}, [FQDN_KEY, OLD_IP_KEY], CLUSTER_IP),
