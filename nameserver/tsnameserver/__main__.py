@@ -30,7 +30,7 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["error"] = str(record.exc_info[1])
             line["stacktrace"] = self.formatException(record.exc_info)
-        return json.dumps(line)
+        return json.dumps(line, separators=(",", ":"))
 
 
 def main() -> int:

@@ -3,12 +3,13 @@
 import logging
 import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
 import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
+from tsnameserver import __version__
 
 from tsoperator.api.objects import DEVICE, TAILNET, Key
 from tsoperator.desired.plan import Errand, FindNodePorts
@@ -52,7 +53,7 @@ from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
 from tsoperator.tsclient.oauth import ClientCredentials, CredentialFiles, IdentityFile
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("tsoperator")
 
 LEASE_NAME = "tailscale-operator"
 
@@ -99,6 +100,8 @@ async def run(settings: Settings) -> None:
         aiohttp.ClientSession(trust_env=True) as session,
         health_session() as to_proxies,
     ):
+        told = __version__, settings.namespace, settings.control_url
+        log.info("tsoperator %s in namespace %s, with control server %s", *told)
         cache = Cache(sources(settings.namespace, settings.watch_namespaces))
         registry.register(CacheMetrics(cache))
         registry.register(ProxyDevices(cache))
@@ -111,7 +114,12 @@ async def run(settings: Settings) -> None:
                 settings.namespace,
             )
         events = EventRecorder(client, instance=settings.pod_name)
-        own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
+
+        def observe_own(method: str, status: str) -> None:
+            to_control_server(method, status)
+            preflight.observe(status)
+
+        own = TailnetClient(session, settings.control_url, _credentials(settings), observe=observe_own)
         preflight = Preflight(own, events, own_pod(client, settings))
         tailnets = Tailnets(
             [Tailnet(own, client, cache, preflight)], lambda name: cache.get(TAILNET, Key("", name)) is not None
@@ -123,12 +131,19 @@ async def run(settings: Settings) -> None:
 
         factory = TailnetFactory(connect, client, cache, events, settings)
         prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
-        parts = Parts(client, cache, events, settings, tailnets, factory, prober)
+        node_ports = NodePorts(client, settings.namespace)
+        applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of)
+        parts = Parts(client, cache, applier, settings, tailnets, factory, prober, node_ports)
         manager = Manager(
             cache,
             reconcilers(parts),
             ControllerMetrics(registry),
-            Policy(workers=_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE),
+            Policy(
+                workers=_WORKERS,
+                expected=(KubeError, ControlError),
+                patience=PATIENCE,
+                has_told=applier.journal.has_told,
+            ),
             times=_GATHER,
             feeds={DEVICE: tailnets},
         )
@@ -150,25 +165,17 @@ class Parts(NamedTuple):
 
     client: KubeClient
     cache: Cache
-    events: EventRecorder
+    applier: Applier
     settings: Settings
     tailnets: Tailnets
     factory: TailnetFactory
     prober: Prober
+    node_ports: NodePorts
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, events, settings, tailnets, factory, prober = parts
-    node_ports = NodePorts(client, settings.namespace)
-
-    async def run_errand(step: Errand) -> None:
-        if isinstance(step, FindNodePorts):
-            await node_ports.find()
-        else:
-            await tailnets.carry_out(step)
-
-    applier = Applier(client, cache, events, run_errand, refusal_of)
+    client, cache, applier, settings, tailnets, factory, prober, node_ports = parts
     proxies = Proxies(cache, applier, tailnets, settings)
     return [
         ServiceReconciler(proxies, applier, client),
@@ -182,6 +189,18 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         TailnetReconciler(cache, applier, tailnets, factory),
         *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),
     ]
+
+
+def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Awaitable[None]]:
+    """Return what carries out the steps of plans that are not writes."""
+
+    async def run_errand(step: Errand) -> None:
+        if isinstance(step, FindNodePorts):
+            await node_ports.find()
+        else:
+            await tailnets.carry_out(step)
+
+    return run_errand
 
 
 def _request_observers(registry: CollectorRegistry) -> list[Callable[[str, str], None]]:

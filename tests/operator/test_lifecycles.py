@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import pytest
 from clustersim.furniture import definition
 from clustersim.objects import CONNECTOR as SIM_CONNECTOR
-from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CRD, STATEFULSET, Object, uid
 
 from tests.support.manifests import DOMAIN, backend, connector, ingress, proxy_class
@@ -162,14 +161,20 @@ async def test_a_proxy_goes_into_the_kernel_to_forward_and_out_of_it_again(world
     assert not await world.writes_when_left_alone()
 
 
-async def test_an_ingress_that_joins_a_group_loses_its_proxy(world: World) -> None:
+async def test_an_ingress_that_asks_for_a_group_keeps_its_proxy_and_says_why(world: World) -> None:
     await world.apply(backend(), ingress())
-    await world.joined(ingress())
+    before = await world.joined(ingress())
     await world.annotate(ingress(), {"tailscale.com/proxy-group": "group"})
-    await world.becomes(lambda: world.leftovers(ingress()), [])
-    await world.eventually(lambda: no_devices(world))
+
+    async def said() -> bool:
+        return "goes on serving it" in (await world.events(ingress())).get("NotSupportedYet", "")
+
+    await world.eventually(said)
     await world.settled()
-    assert FINALIZER not in (await world.look(ingress()))["metadata"].get("finalizers", ())
+    after = await world.joined(ingress())
+    assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
+    assert await world.device_names() == [WEB]
+    assert not await world.writes_when_left_alone()
 
 
 async def test_of_ingresses_that_share_a_backend_only_those_of_our_class_follow_it(world: World) -> None:

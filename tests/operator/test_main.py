@@ -146,7 +146,7 @@ async def test_a_leader_is_named_in_its_lease_and_stops_at_once(sim: ClusterSim,
         assert re.fullmatch(r"operator-0_[0-9a-f-]{36}", holder(sim))
         code, log = await process.stops()
     assert (code, holder(sim)) == (0, "")
-    assert (leading["level"], leading["logger"]) == ("info", "tsoperator.runtime.manager")
+    assert (leading["level"], leading["logger"]) == ("info", "tsoperator.runtime.leader")
     assert [json.loads(line)["msg"] for line in log.splitlines()][-1] == "stopped"
     assert "Traceback" not in log
 

@@ -129,12 +129,18 @@ async def test_a_proxy_outlives_its_parent_for_an_hour(left: Left) -> None:
     assert await left.left() == before
 
 
-async def test_an_orphan_goes_step_by_step_with_its_device_after_that_hour(left: Left) -> None:
+async def test_an_orphan_goes_step_by_step_with_its_device_after_that_hour(
+    left: Left, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tsoperator.reconcilers.proxies")
     await left.reconcile()
     assert (await left.reconcile(ORPHANED_FOR)).requeue_after
     await left.world.eventually(lambda: left.gone(STATEFULSET))
     assert await left.reconcile() == DONE
     assert (await left.left(), await left.reconcile()) == ([], DONE)
+    begun, ended = caplog.messages
+    assert begun.endswith("has been gone for long, and its proxy was left behind: removing it")
+    assert ended.endswith(": removed the proxy that it left behind")
 
 
 async def test_a_parent_that_was_back_meanwhile_has_its_hour_again(left: Left) -> None:

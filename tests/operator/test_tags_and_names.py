@@ -237,6 +237,11 @@ async def test_names_are_not_taken_over_unasked(world: World) -> None:
     await world.apply(egress())
     await all_joined(world, egress())
     assert await world.device_names() == sorted([NAME, f"default-db-1.{DOMAIN}"])
+    holds = f"the name default-db is held by device {NAME} ({holder.node_id})"
+    await world.becomes(lambda: says(world, holds), True)
+    assert holds in await world.eventually(lambda: event(world, egress(), "NameHeld"))
+    assert await is_true(world, egress())
+    assert not await world.writes_when_left_alone()
 
 
 async def test_two_services_that_ask_for_one_name_leave_each_other_be(cluster: World) -> None:
@@ -287,11 +292,12 @@ async def test_a_destination_that_goes_away_and_comes_back_is_told(world: World)
     await look_again(world, "first")
     await world.becomes(lambda: says(world, f"device {FQDN}, to which this leads, is not in the tailnet"), True)
     assert FQDN in await world.eventually(lambda: event(world, egress(), "TargetGone"))
-    assert await world.reason(egress()) == "ProxyCreated"
+    assert (await world.reason(egress()), await is_true(world, egress())) == ("TargetGone", False)
     assert not await world.writes_when_left_alone()
     join_another(world, "db", "tag:db")
     await look_again(world, "second")
     await world.becomes(lambda: message(world), "ProxyCreated")
+    assert await is_true(world, egress())
 
 
 async def look_again(world: World, name: str) -> None:

@@ -19,6 +19,13 @@ The child's name then has at most 52 characters, because StatefulSets derive lab
 DNS_LABEL_MAX: Final = 63
 DNS_NAME_MAX: Final = 253
 
+_SITES: Final = ipaddress.IPv6Network("fd7a:115c:a1e0:b1a::/64")
+"""The range of 4via6: the number of a site in 32 bits comes next, then the IPv4 address."""
+_TAILNET: Final = (ipaddress.IPv4Network("100.64.0.0/10"), ipaddress.IPv6Network("fd7a:115c:a1e0::/48"))
+
+_TAILSCALES_ZONE: Final = "ts.net"
+_LABELS_BELOW: Final = 2  # of each name in Tailscale's zone; other control servers have names of any depth
+
 _DNS_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_DNS_LABEL = re.compile(r"[^A-Za-z0-9-]")
@@ -61,7 +68,10 @@ def object_name_error(value: str) -> str | None:
 
 
 def fqdn_error(value: str, zones: Iterable[str]) -> str | None:
-    """Say why *value* is no MagicDNS name: at least one label below one of *zones*, with or without a final dot."""
+    """Say why *value* is no MagicDNS name: at least one label below one of *zones*, with or without a final dot.
+
+    Below ``ts.net`` it must have exactly two, as the Go operator wants (standalone-proxies.md 5.5).
+    """
     known = [zone.strip(".") for zone in zones]
     name = value.removesuffix(".")
     zone = next((zone for zone in known if name.lower().endswith(f".{zone.lower()}")), None)
@@ -73,20 +83,42 @@ def fqdn_error(value: str, zones: Iterable[str]) -> str | None:
     if len(name) > DNS_NAME_MAX:
         return f"{_quoted(value)} is not a valid MagicDNS name: it is longer than {DNS_NAME_MAX} characters"
     below = name[: -len(zone) - 1].split(".")
+    if zone.lower() == _TAILSCALES_ZONE and len(below) != _LABELS_BELOW:
+        return (
+            f"{_quoted(value)} is not a MagicDNS name: before {zone} come {_LABELS_BELOW} labels, the device's and the "
+            f"tailnet's, as in db.tail1234.{zone}"
+        )
     wrong = next((label for label in below if not _DNS_LABEL.fullmatch(label)), None)
     if wrong is None:
         return None
     return f"{_quoted(value)} is not a valid MagicDNS name: label {_quoted(wrong)} {_label_fault(wrong)}"
 
 
-def ip_error(value: str) -> str | None:
-    """Say why *value* is no IPv4 or IPv6 address."""
+def target_ip_error(value: str) -> str | None:
+    """Say why *value* is no IPv4 or IPv6 address that a proxy can lead to."""
     try:
-        ipaddress.ip_address(value)
+        address = ipaddress.ip_address(value)
     except ValueError:
         hint = "without a prefix length" if "/" in value else "such as 100.64.0.1"
         return f"{_quoted(value)} is not an IP address: give one IPv4 or IPv6 address, {hint}"
+    address = getattr(address, "ipv4_mapped", None) or address
+    kinds = {
+        "a loopback": address.is_loopback,
+        "a link-local": address.is_link_local,
+        "an unspecified": address.is_unspecified,
+    }
+    if kind := next((kind for kind, is_so in kinds.items() if is_so), ""):
+        return f"{_quoted(value)} is {kind} address, at which no proxy reaches a device: give one of the tailnet"
     return None
+
+
+def needs_route(address: str) -> bool:
+    """Tell whether a proxy reaches *address* only by a route that another device advertises.
+
+    That is so for all addresses that a tailnet doesn't give to devices, and for those of 4via6.
+    """
+    ip = ipaddress.ip_address(address)
+    return ip in _SITES or not any(ip in network for network in _TAILNET)
 
 
 def tag_error(tag: str) -> str | None:

@@ -62,7 +62,7 @@ def as_json(findings: Iterable[Finding]) -> str:
     """Return the findings as one JSON object, with ``healthy`` and the list ``findings``."""
     listed = [*findings]
     shown = [
-        {"check": each.check, "verdict": each.verdict.lower(), "message": each.words, "cure": each.cure}
+        {"check": each.check, "verdict": each.verdict.name.lower(), "message": each.words, "cure": each.cure}
         for each in listed
     ]
     return json.dumps({"healthy": exit_code(listed) == HEALTHY, "findings": shown}, indent=2)

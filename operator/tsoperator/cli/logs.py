@@ -43,7 +43,7 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             line["error"] = str(record.exc_info[1])
             line["stacktrace"] = self.formatException(record.exc_info)
-        return json.dumps(line)
+        return json.dumps(line, separators=(",", ":"))
 
 
 def start_logging(level: str, log_format: Literal["text", "json"]) -> None:

@@ -51,7 +51,7 @@ def _without_effect(key: str, value: str, vocabulary: Vocabulary) -> str:
     if key in vocabulary.known:
         return ""
     if key in vocabulary.elsewhere:
-        return f"annotation {key} has no effect on a {vocabulary.kind}: {vocabulary.elsewhere[key]}"
+        return f"annotation {key} has no effect on this {vocabulary.kind}: {vocabulary.elsewhere[key]}"
     near = nearest(key, [*vocabulary.known, *vocabulary.elsewhere])
     cure = f"if you mean {near}, write that" if near else "check its spelling, or remove it"
     return f"the operator doesn't know annotation {key}, which has no effect: {cure}"

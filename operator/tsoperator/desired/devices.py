@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from tsoperator.api.device import Device, lookup_name
@@ -16,6 +17,8 @@ from tsoperator.desired.replica import Replica
 TAGS: Final = "tags"
 NAME: Final = "name"
 
+_LATER: Final = 600.0  # s until another look at who holds a name
+_SHORT: Final = timedelta(minutes=1)  # for which a proxy runs at most that doesn't find its destination
 _SOON: Final = 30.0  # s until another look at a device that somebody may have approved
 
 
@@ -48,7 +51,7 @@ class TailnetView:
 
     *devices* are the devices of the proxies, by ID. *failures* says what the control server didn't do for a device, by
     its ID and `TAGS` or `NAME`. *news* is what has been done since the last look. *refusal* says why the tailnet can't
-    be used.
+    be used. *holders* are the devices that have the names that *devices* asked for, by the ID of the one that asked.
     """
 
     name: str = ""
@@ -58,6 +61,7 @@ class TailnetView:
     news: Sequence[Finding] = ()
     destination: Destination | None = None
     refusal: Refusal | None = None
+    holders: Mapping[str, Device] = field(default_factory=dict)
 
 
 OWN_TAILNET = TailnetView()
@@ -102,6 +106,8 @@ def plan_devices(proxy: ProxyDevices, view: TailnetView, *, take_over_names: boo
                 before.append(FreeName(view.name, proxy.owner, each.hostname, tuple(each.tags)))
         elif device is not None:
             findings += _unapproved(device)
+            if not (take_over_names or proxy.shares_hostname) and is_numbered(device, each.hostname):
+                findings.append(_number(device, each.hostname, view.holders.get(device.node_id)))
             for step, told in _upkeep(device, each, proxy, view, take_over_names):
                 after += step
                 findings += told
@@ -141,6 +147,17 @@ def _unapproved(device: Device) -> list[Finding]:
     return [Finding(Effect.PENDING, "DeviceApprovalNeeded", approval(device.name), _SOON)]
 
 
+def _number(device: Device, hostname: str, holder: Device | None) -> Finding:
+    """Say that *device* has another name than *hostname*, which *holder* has; None if no device has it any more."""
+    who = f"is held by device {holder.name} ({holder.node_id})" if holder else "was taken then, and is free now"
+    what = "delete that device and give this one its name" if holder else "give this device its name"
+    words = (
+        f"the name {hostname} {who}, so that device {device.name} got a number: choose another hostname, or {what} in "
+        "the tailnet's admin console. With OPERATOR_TAKE_OVER_NAMES the operator takes over the names of dead devices"
+    )
+    return Finding(Effect.NOTICE, "NameHeld", words, _LATER)
+
+
 def is_numbered(device: Device, hostname: str) -> bool:
     """Tell whether *device* asked for *hostname* and got it with a number, because another device had it."""
     label = hostname.lower()
@@ -148,27 +165,51 @@ def is_numbered(device: Device, hostname: str) -> bool:
     return device.hostname.lower() == stem == label and number.isascii() and number.isdigit()
 
 
-def destination_findings(destination: Destination | None, tags: Sequence[str], *, is_stuck: bool) -> list[Finding]:
-    """Say that the device at the *destination* of an egress proxy with *tags* is gone, or was never found."""
+def destination_findings(destination: Destination | None, tags: Sequence[str], *, is_missed: bool) -> list[Finding]:
+    """Say that the device at the *destination* of an egress proxy with *tags* is gone, or was never found.
+
+    *is_missed* tells whether the proxy itself doesn't find it.
+    """
     if destination is None or destination.device is not None:
         return []
     if destination.departed is not None:
-        return [
-            Finding(Effect.NOTICE, "TargetGone", _departed(destination.text, destination.departed, destination.moved))
-        ]
-    if not is_stuck:
+        words = _departed(destination.text, destination.departed, destination.moved)
+        return [Finding(Effect.FAILED, "TargetGone", words, is_reason=True)]
+    if not is_missed:
         return []
     words = (
         f"the proxy finds no device {destination.text} in the tailnet: check the name, that the device is there, and "
         f"that the tailnet's policy lets {listed(tags)} reach it"
     )
-    return [Finding(Effect.NOTICE, "TargetNotFound", words)]
+    return [Finding(Effect.FAILED, "TargetNotFound", words, is_reason=True)]
 
 
-def is_stuck(pods: Iterable[Object], device_id: str, fqdn: str) -> bool:
-    """Tell whether a proxy has a device but exits again and again before it reports its name (13.3, IMG 1)."""
+def misses_destination(pods: Iterable[Object], device_id: str, fqdn: str, view: TailnetView) -> bool:
+    """Tell whether an egress proxy doesn't find the device that it leads to (13.3, IMG 1).
+
+    A proxy reports its device's ID, then looks for the other device, and reports its own name, *fqdn*, once it has
+    found it. Until then it may exit, with code 0, and start again. Our list of devices doesn't decide alone, because
+    names of Tailscale Services and of 4via6 aren't in it.
+    """
     statuses = [each for pod in pods for each in (pod.get("status") or {}).get("containerStatuses") or ()]
-    return any(each.get("restartCount", 0) for each in statuses) and bool(device_id) and not fqdn
+    if device_id and not fqdn and any(each.get("restartCount", 0) for each in statuses):
+        return True
+    if device_id not in view.devices or view.destination is None or _is_address(view.destination.text):
+        return False  # the list may be older than the proxy's login, and a proxy doesn't look for an address
+    return not fqdn or any(map(_has_given_up, statuses))
+
+
+def _has_given_up(status: Object) -> bool:
+    """Tell whether a container has ended by itself soon after its start."""
+    ended = (status.get("lastState") or {}).get("terminated") or {}
+    if ended.get("exitCode") != 0 or not (ended.get("startedAt") and ended.get("finishedAt")):
+        return False
+    ran = datetime.fromisoformat(ended["finishedAt"]) - datetime.fromisoformat(ended["startedAt"])
+    return ran < _SHORT
+
+
+def _is_address(text: str) -> bool:
+    return ":" in text or text[-1:].isdecimal()
 
 
 def _departed(name: str, gone: Device, now: Device | None) -> str:

@@ -12,8 +12,8 @@ from tsoperator.desired.plan import Note, Plan, earliest
 class Effect(IntEnum):
     """What a finding means for the parent, the worst last.
 
-    An Event alone reports news and a warning. A notice also stays in the condition. The others are why the parent isn't
-    ready.
+    An Event alone reports news and a warning. A notice also stays in the condition, and its Event is told once. The
+    others are why the parent isn't ready.
     """
 
     NEWS = 0
@@ -25,12 +25,16 @@ class Effect(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something to tell of a device; its Event has this *reason*. The parent is requeued after *requeue_after* s."""
+    """Something to tell of a device; its Event has this *reason*. The parent is requeued after *requeue_after* s.
+
+    With *is_reason* a condition that becomes false has this reason, too.
+    """
 
     effect: Effect
     reason: str
     message: str
     requeue_after: float | None = None
+    is_reason: bool = False
 
 
 def with_findings(
@@ -44,7 +48,13 @@ def with_findings(
     if not findings:
         return plan
     notes = [
-        Note("Normal" if each.effect == Effect.NEWS else "Warning", each.reason, each.message) for each in findings
+        Note(
+            "Normal" if each.effect == Effect.NEWS else "Warning",
+            each.reason,
+            each.message,
+            once=each.effect == Effect.NOTICE,
+        )
+        for each in findings
     ]
     requeue_after = earliest(plan.requeue_after, *(each.requeue_after for each in findings))
     status = _status(plan.status, findings, condition, reasons or {}) if plan.status else plan.status
@@ -57,12 +67,13 @@ def _status(status: Object, findings: Sequence[Finding], condition: str, reasons
     lasting = [each for each in findings if each.effect >= Effect.NOTICE]
     if found is None or not lasting:
         return status
-    worst = max(each.effect for each in lasting)
+    worst = max(lasting, key=lambda each: each.effect)
     words = [each.message for each in lasting]
-    if worst in reasons:
+    if worst.effect in reasons:
         blocked = found["status"] == TRUE
         kept = [] if blocked else [found["message"]]
-        reason = reasons[worst] if blocked or worst == Effect.FAILED else found["reason"]
+        theirs = worst.reason if worst.is_reason else reasons[worst.effect]
+        reason = theirs if blocked or worst.effect == Effect.FAILED else found["reason"]
         wanted = {**found, "status": FALSE, "reason": reason, "message": "; ".join([*words, *kept])}
     else:
         wanted = {**found, "message": "; ".join([found["message"], *words])}

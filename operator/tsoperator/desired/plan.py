@@ -29,11 +29,12 @@ class Creation:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A JSON merge patch of our fields on an object that others write too."""
+    """A JSON merge patch of our fields on an object that others write too. *about* says in the log what they are."""
 
     resource: Resource
     key: Key
     body: Object
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,18 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """What the log tells of a proxy: the hostname that it asks for, its routes, and its devices.
+
+    Each device is its name in the tailnet and its addresses, as text.
+    """
+
+    hostname: str
+    routes: str = ""
+    devices: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What closes the gap between an object and the cluster, in the order in which it is carried out.
 
@@ -155,7 +168,8 @@ class Plan:
     None leaves the status as it is. Last the finalizer *release* is taken off. *requeue_after* is in seconds.
 
     *error* is raised when all that is done, so that the object is tried again. *way_out* tells the user what to do
-    should a control server refuse one of the steps for good.
+    should a control server refuse one of the steps for good. *outline* is of the proxy that the object has, if it is to
+    have one.
     """
 
     hold: str = ""
@@ -166,6 +180,7 @@ class Plan:
     requeue_after: float | None = None
     error: Exception | None = None
     way_out: str = ""
+    outline: Outline | None = None
 
 
 def earliest(*seconds: float | None) -> float | None:

@@ -8,19 +8,21 @@ from tsoperator.api.objects import Object
 HEALTH_CHECK: Final = "TS_ENABLE_HEALTH_CHECK"
 """The variable by which a proxy is told to answer health checks."""
 
+_ENDED = ("exitCode", "startedAt", "finishedAt")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "deletionTimestamp")
 
 
 def slim(pod: Object) -> Object:
     """Return what the cache keeps of a Pod, which is a tenth of it.
 
-    This is its identity, its labels, the kinds of its owners, its addresses, and how often its containers have
-    restarted. Of a Pod that has our readiness gate, it is also the gate, its condition, and `HEALTH_CHECK`.
+    This is its identity, its labels, the kinds of its owners, its addresses, how often its containers have restarted,
+    and when and with which code they ended last. Of a Pod that has our readiness gate, it is also the gate, its
+    condition, and `HEALTH_CHECK`.
     """
     metadata, status = pod["metadata"], pod.get("status") or {}
     kept = {name: metadata[name] for name in _METADATA if name in metadata}
     owners = [{"kind": owner["kind"]} for owner in metadata.get("ownerReferences") or ()]
-    restarts = [{"restartCount": each["restartCount"]} for each in status.get("containerStatuses") or ()]
+    restarts = [_restarts(each) for each in status.get("containerStatuses") or ()]
     gated = has_gate(pod)
     spec = {"spec": {"readinessGates": [{"conditionType": EGRESS_GATE}], "containers": _containers(pod)}}
     conditions = {"conditions": [each for each in status.get("conditions") or () if each["type"] == EGRESS_GATE]}
@@ -36,6 +38,12 @@ def slim(pod: Object) -> Object:
             **(conditions if gated else {}),
         },
     }
+
+
+def _restarts(status: Object) -> Object:
+    ended = (status.get("lastState") or {}).get("terminated") or {}
+    kept = {name: ended[name] for name in _ENDED if name in ended}
+    return {"restartCount": status["restartCount"], **({"lastState": {"terminated": kept}} if kept else {})}
 
 
 def has_gate(pod: Object) -> bool:

@@ -15,14 +15,14 @@ from tsoperator.desired.devices import (
     ProxyDevices,
     TailnetView,
     destination_findings,
-    is_stuck,
+    misses_destination,
     plan_devices,
 )
 from tsoperator.desired.families import pods_have_ipv6
 from tsoperator.desired.login import NO_KEYS, Keys, Login, login_notes, login_problem
 from tsoperator.desired.metrics import metrics_objects
 from tsoperator.desired.overlay import has_endpoints, overlaid
-from tsoperator.desired.plan import Child, Creation, DeleteDevice, Deletion, Note, Plan, Step, earliest
+from tsoperator.desired.plan import Child, Creation, DeleteDevice, Deletion, Note, Outline, Plan, Step, earliest
 from tsoperator.desired.proxypod import ProxyPod
 from tsoperator.desired.replica import Replica, ReplicaSecrets
 from tsoperator.desired.secret import (
@@ -36,6 +36,7 @@ from tsoperator.desired.secret import (
     needs_auth_key,
     proxy_secret,
     reissue_of,
+    shown_device,
 )
 from tsoperator.desired.service import headless_service
 from tsoperator.desired.statefulset import proxy_pod_spec, proxy_statefulset, selects
@@ -188,8 +189,8 @@ def proxy_devices(proxy: Proxy, children: Children, view: TailnetView, settings:
     )
     made = plan_devices(devices, view, take_over_names=settings.take_over_names)
     first_device = proxy_device(children)
-    stuck = first_device is not None and is_stuck(children.pods, first_device.id, first_device.fqdn)
-    told = destination_findings(view.destination, proxy.tags, is_stuck=stuck)
+    missed = first_device is not None and misses_destination(children.pods, first_device.id, first_device.fqdn, view)
+    told = destination_findings(view.destination, proxy.tags, is_missed=missed)
     return replace(made, findings=[*made.findings, *told])
 
 
@@ -230,6 +231,18 @@ def plan_proxy(
         notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
         requeue_after=earliest(left.requeue_after, keys.requeue_after),
         way_out=way_out(left.gone),
+        outline=proxy_outline(proxy, children),
+    )
+
+
+def proxy_outline(proxy: Proxy, children: Children) -> Outline:
+    """Return what the log tells of *proxy*."""
+    devices = map(shown_device, children.secrets)
+    several = f"..{proxy.replica_count - 1}" if proxy.replica_count > 1 else ""
+    return Outline(
+        f"{proxy.hostname_prefix}-0{several}" if proxy.hostname_prefix else proxy.config.hostname,
+        ", ".join(proxy.config.routes or ()),
+        tuple(sorted(device for device in devices if device)),
     )
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from tsoperator.api.names import (
     ACME_ACCOUNT_KEY,
@@ -56,6 +57,7 @@ _ASKED_FOR_CERTIFICATE = "askedForCertificate"
 _EGRESS_REPORT = "egressReport"
 _STATIC_ENDPOINTS = "staticEndpoints"
 _LOGIN_URL = "loginUrl"
+_HOSTNAME = "hostname"
 _HAS_ROUTES_TO_LOSE = "hasRoutesToLose"
 _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report https_endpoint
 
@@ -95,11 +97,11 @@ class Certificate:
 def slim(secret: Object) -> Object:
     """Return what the cache keeps of a proxy's Secret.
 
-    These are the device keys; where the proxy logs in; digests of the config, of the auth key in it, and of the refused
-    auth key that the proxy asks to replace; the names of the configs for images of different versions; the names of
-    what tailscaled was last told to serve; when the certificates are valid; and, for a proxy of a ProxyGroup, its
-    static endpoints and what it says that it forwards. For a Connector it is also whether an app connector would have
-    to lose routes first.
+    These are the device keys; where the proxy logs in, and with which hostname; digests of the config, of the auth key
+    in it, and of the refused auth key that the proxy asks to replace; the names of the configs for images of different
+    versions; the names of what tailscaled was last told to serve; when the certificates are valid; and, for a proxy of
+    a ProxyGroup, its static endpoints and what it says that it forwards. For a Connector it is also whether an app
+    connector would have to lose routes first.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
@@ -111,6 +113,7 @@ def slim(secret: Object) -> Object:
         _CONFIG_DIGEST: _config_digest(data),
         _AUTH_KEY_DIGEST: digest_of(key) if (key := auth_key_of(secret)) else "",
         _LOGIN_URL: _setting(secret, "ServerURL"),
+        _HOSTNAME: _setting(secret, "Hostname"),
         _CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name)],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: _device_in_state(data),
@@ -135,6 +138,12 @@ def login_url_of(secret: Object) -> str:
     """
     url: str = secret[_LOGIN_URL]
     return url.removesuffix("/")
+
+
+def hostname_of(secret: Object) -> str:
+    """Return the hostname in the config in a *slim* Secret; empty if there is none."""
+    name: str = secret[_HOSTNAME]
+    return name
 
 
 def needs_auth_key(secrets: ReplicaSecrets) -> bool:
@@ -205,6 +214,20 @@ def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     return ReportedDevice(id_, fqdn, "" if no_https else endpoint, no_https, ips)
 
 
+def shown_device(secret: Object) -> tuple[str, str] | None:
+    """Return the name and the addresses of the device that a *slim* Secret reports; None unless it has both."""
+    data = secret["data"]
+    return _shown(data.get(SECRET_DEVICE_FQDN, ""), data.get(SECRET_DEVICE_IPS, ""))
+
+
+@lru_cache(maxsize=4096)  # each reconcile of a proxy asks, and the answer rarely changes
+def _shown(fqdn: str, ips: str) -> tuple[str, str] | None:
+    data = {SECRET_DEVICE_FQDN: fqdn, SECRET_DEVICE_IPS: ips}
+    name = _text(data, SECRET_DEVICE_FQDN).removesuffix(".")
+    addresses = ", ".join(_list_of_texts(_text(data, SECRET_DEVICE_IPS)))
+    return (name, addresses) if name and addresses else None
+
+
 def reporting_pod_of(secret: Object) -> str:
     """Return the UID of the Pod that wrote a *slim* Secret last, in lower case; empty if none did."""
     return _text(secret["data"], SECRET_POD_UID).lower()
@@ -267,7 +290,8 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
     written |= dict.fromkeys([*(name for name in secret[_CONFIGS] if name not in files), *served])
     if config.serve_config is None:
         written[SERVE_CONFIG_KEY] = None
-    return Patch(SECRET, key_of(secret), {"data": written})
+    changes = secret[_CONFIG_DIGEST] != _config_digest(files)  # it isn't just an auth key that comes or goes
+    return Patch(SECRET, key_of(secret), {"data": written}, "the configuration of the proxy" if changes else "")
 
 
 def _setting(secret: Object, name: str) -> str:

@@ -23,6 +23,7 @@ CONFIG_VOLUME: Final = "tailscaledconfig-"
 """The prefix of the name of the volume with a replica's config; the ordinal follows."""
 RESOURCES: Final[Object] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
 PRIVILEGED: Final[Object] = {"privileged": True}
+_SERVE_CONFIG: Final = "TS_SERVE_CONFIG"
 _SERVE_CONFIGS: Final = "/etc/tailscaled"
 _FORWARD_IPV4: Final = "/proc/sys/net/ipv4/ip_forward"
 _FORWARD_IPV6: Final = "/proc/sys/net/ipv6/conf/all/forwarding"
@@ -83,9 +84,15 @@ def selects(statefulset: Object, parent_uid: str) -> bool:
     return bool(statefulset["spec"]["selector"].get("matchLabels") == {LABEL_APP: parent_uid})
 
 
+def serves(statefulset: Object) -> bool:
+    """Tell whether the Pods of *statefulset* have a serve config."""
+    containers = statefulset["spec"]["template"]["spec"]["containers"]
+    return any(each["name"] == _SERVE_CONFIG for container in containers for each in container.get("env") or ())
+
+
 def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:
     firewall = {"TS_DEBUG_FIREWALL_MODE": settings.firewall_mode} if settings.firewall_mode else {}
-    serving = {"TS_SERVE_CONFIG": f"{_SERVE_CONFIGS}/$(POD_NAME)/{SERVE_CONFIG_KEY}"} if pod.serves else {}
+    serving = {_SERVE_CONFIG: f"{_SERVE_CONFIGS}/$(POD_NAME)/{SERVE_CONFIG_KEY}"} if pod.serves else {}
     of_this_kind = {**pod.modes, **firewall, **pod.target, **serving, "TS_INTERNAL_APP": pod.app}
     return [
         variable("TS_USERSPACE", "true" if pod.userspace else "false"),

@@ -4,6 +4,8 @@ kubernetes.aio loads configuration and credentials, and its REST client (an aioh
 """
 
 import asyncio
+import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ from pydantic_core import from_json
 from tsoperator.api.names import FIELD_MANAGER
 from tsoperator.api.objects import POD, SERVICEACCOUNT, Key, Object, Resource, key_of
 from tsoperator.kube.errors import KubeError, NotFound, StatusError, Unreachable, error_of
+
+log = logging.getLogger(__name__)
 
 USER_AGENT = FIELD_MANAGER
 _JSON = "application/json"
@@ -88,6 +92,7 @@ class KubeClient:
         self._timeout = request_timeout
         self._observe = observe
         self._renewing = asyncio.Lock()
+        self._is_away = False  # the last request had no answer
 
     async def __aenter__(self) -> Self:
         return self
@@ -293,20 +298,34 @@ class KubeClient:
         for setting in (await self._configuration.auth_settings()).values():
             if setting["value"] is not None and setting["in"] == "header":
                 headers[setting["key"]] = setting["value"]
-        verb = "GET" if method == _WATCH else method
+        verb, path = "GET" if method == _WATCH else method, target.partition("?")[0]
         url = self._configuration.host + target
-        code = "none"
+        code, began = "none", time.perf_counter()
         try:
-            with _reaching(f"{verb} {target}"):
+            with _reaching(f"{verb} {path}"):
                 async with asyncio.timeout(self._timeout):
                     answer = await self._rest.request(
                         verb, url, headers=headers, body=content.body, _request_timeout=limits
                     )
             response: aiohttp.ClientResponse = answer.response
             code = str(response.status)
+        except Unreachable as error:
+            self._note_away(error)
+            raise
         finally:
             self._observe(method, code)
+            if log.isEnabledFor(logging.DEBUG):
+                log.debug("%s %s: %s in %.1f ms", method, path, code, 1000 * (time.perf_counter() - began))
+        if self._is_away:
+            log.info("the API server answers again")
+            self._is_away = False
         return response
+
+    def _note_away(self, error: Unreachable) -> None:
+        """Log once that the API server gives no answer, whatever is asked of it; each watch asks."""
+        if not self._is_away:
+            log.warning("the API server does not answer, so nothing changes until it does: %s", error)
+        self._is_away = True
 
     async def _renew(self, refused: RESTClientObject, reload: Callable[[], Awaitable[Configuration]]) -> None:
         """Load fresh credentials, once for all requests whose old ones were refused.

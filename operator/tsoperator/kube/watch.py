@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tsoperator.api.objects import Object, Resource, labels
 from tsoperator.kube.client import KubeClient, ObjectList, Rest, WatchTimes
-from tsoperator.kube.errors import Denied, Gone, KubeError, NotFound, Rewound, error_of
+from tsoperator.kube.errors import Denied, Gone, KubeError, NotFound, Rewound, Unreachable, error_of
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +132,7 @@ async def updates(
             resumed_from, broken = version, True
             async with _watch(client, selection, version, pace) as events:
                 watching = loop.time()
+                log.debug("%s: watching from version %s", selection, version)
                 yield Watching()
                 async for event in events:
                     version, update = _read(event, selection, version, slim)
@@ -139,6 +140,7 @@ async def updates(
                     if update is not None:
                         yield update
             failures, broken = 0, False
+            log.debug("%s: the watch ended at version %s, after %.0f s", selection, version, loop.time() - watching)
             if version == resumed_from:  # no event came: don't spin if the server ends watches at once
                 await asyncio.sleep(pace.first_retry)
         except (Gone, Rewound) as error:
@@ -216,7 +218,8 @@ def _delay(selection: Selection, pace: Pace, failures: int, error: KubeError) ->
     # A server that is starting may deny for a moment what RBAC allows. A denial that lasts is intended.
     longest = pace.refused if denied else pace.last_retry
     delay: float = min(pace.first_retry * 2 ** min(failures - 1, 16), longest) * (0.5 + pace.jitter() / 2)
-    loud = not denied and (failures in (1, 10) or failures % 100 == 0)
+    told = denied or isinstance(error, Unreachable)  # the cache tells of one, and the client of the other
+    loud = not told and (failures in (1, 10) or failures % 100 == 0)
     level = logging.WARNING if loud else logging.DEBUG
     log.log(level, "%s: watch failed (%d in a row), again in %.1f s: %s", selection, failures, delay, error)
     return delay

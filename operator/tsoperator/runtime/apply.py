@@ -33,6 +33,7 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import AlreadyExists, KubeError, NotFound, Rejected
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.journal import Journal, Write, is_taken_over
 from tsoperator.runtime.result import Result
 
 Failed = Callable[[Object, Refusal], Plan]
@@ -67,6 +68,7 @@ class Applier:
         self._run_errand = run_errand
         self._explain = explain
         self._now = now
+        self.journal = Journal(lambda resource, key: cache.get(resource, key) is not None)
 
     async def act(self, parent: Object, plan: Plan, failed: Failed) -> Object:
         """Carry out *plan* except for its status, and return the parent as it is stored now.
@@ -84,7 +86,8 @@ class Applier:
                 refusal = replace(refusal, message=f"{refusal.message}; {plan.way_out}")
             parent = self._cache.newest(resource_of(parent), parent)  # the finalizer may have been put on it just now
             refused = failed(parent, refusal)
-            await self.report(await self.apply(parent, refused), refused, failed)
+            await self.report(await self._apply(parent, refused, whole=False), refused, failed)
+            self.journal.failed(error, refused)
             raise
 
     async def report(self, parent: Object, plan: Plan, failed: Failed) -> Result:
@@ -97,7 +100,10 @@ class Applier:
             await self._report(parent, plan)
         except Exception as error:
             if refusal := self._explain(error):
-                await self._tell(parent, failed(parent, refusal).notes)
+                refused = failed(parent, refusal)
+                await self._tell(parent, refused.notes)
+                self.journal.carried_out(parent, refused, (), whole=False)
+                self.journal.failed(error, refused)
             raise
         if plan.error is not None:
             raise plan.error
@@ -107,27 +113,36 @@ class Applier:
         if plan.status is not None:
             status = self._stamped(parent.get("status") or {}, plan.status)
             if status != (parent.get("status") or {}):
-                resource = resource_of(parent)
+                before, resource = parent, resource_of(parent)
                 parent = self._stored(
                     resource, await self._client.replace_status(resource, {**parent, "status": status})
                 )
+                self.journal.reported(before, status, plan)
         if plan.release and has_finalizer(parent, plan.release):
             left = [name for name in parent["metadata"]["finalizers"] if name != plan.release]
             with contextlib.suppress(NotFound):  # somebody else removed the finalizer
                 await self._set_finalizers(parent, left)
+            self.journal.released(parent)
 
     async def apply(self, parent: Object, plan: Plan) -> Object:
         """Add the finalizer, carry out the steps, and write the Events; return the parent as it is stored now."""
+        return await self._apply(parent, plan)
+
+    async def _apply(self, parent: Object, plan: Plan, *, whole: bool = True) -> Object:
+        """Do what `apply` says. A plan that isn't *whole* only reports a refusal."""
+        self.journal.planned(parent, plan)
+        writes: list[Write | None] = []
         if plan.hold and not has_finalizer(parent, plan.hold):
             parent = await self._set_finalizers(parent, [*(parent["metadata"].get("finalizers") or ()), plan.hold])
         for step in plan.steps:
             match step:
                 case Child(obj):
-                    await self._write(obj)
+                    writes.append(await self._write(obj))
                 case Creation(obj):
-                    await self._create(obj)
-                case Patch(resource, key, body):
+                    writes.append(await self._create(obj))
+                case Patch(resource, key, body, about):
                     stored = self._stored(resource, await self._client.patch(resource, key, body))
+                    writes.append(Write("changed", resource, key, after=body, about=about))
                     if uid(stored) == uid(parent):
                         parent = stored
                 case Deletion():
@@ -135,24 +150,30 @@ class Applier:
                 case _:
                     await self._run_errand(step)
         await self._tell(parent, plan.notes)
+        self.journal.carried_out(parent, plan, [write for write in writes if write], whole=whole)
         return parent
 
     async def _tell(self, parent: Object, notes: Iterable[Note]) -> None:
         for note in notes:
             await self._events.event(parent, note.type, note.reason, note.message, once=note.once)
 
-    async def _write(self, desired: Object) -> None:
+    async def _write(self, desired: Object) -> Write | None:
+        """Create *desired*, or replace the live object; return what was written, None if nothing was to be done."""
         live = self._cache.get(resource_of(desired), key_of(desired))
         if live is None:
-            await self._create(desired)
-        elif not is_marked(live):
+            return await self._create(desired)
+        if not is_marked(live):
             raise _in_the_way(live)
-        elif obj := write_for(desired, live):
-            resource = resource_of(obj)
-            self._stored(resource, await self._client.replace(resource, obj))
+        if not (obj := write_for(desired, live)):
+            return None
+        resource = resource_of(obj)
+        self._stored(resource, await self._client.replace(resource, obj))
+        return Write("took over" if is_taken_over(obj, live) else "changed", resource, key_of(obj), live, obj)
 
-    async def _create(self, desired: Object) -> None:
-        """Create *desired*. Raises AlreadyExists, or Rejected if somebody else's object has its name.
+    async def _create(self, desired: Object) -> Write:
+        """Create *desired*, and return what was written.
+
+        Raises AlreadyExists, or Rejected if somebody else's object has its name.
 
         If an object of ours has the name but lost the labels by which the cache finds it, they are restored before.
         """
@@ -166,6 +187,7 @@ class Applier:
             if not wanted.items() <= labels(live).items():
                 await self._relabel(live, wanted)
             raise
+        return Write("made", resource, key_of(obj), after=obj)
 
     async def _relabel(self, obj: Object, wanted: Mapping[str, str]) -> None:
         resource, metadata = resource_of(obj), {"labels": {**labels(obj), **wanted}}

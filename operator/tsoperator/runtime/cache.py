@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tsoperator.api.objects import Key, Object, Resource, key_of
+from tsoperator.api.objects import DNSCONFIG, Key, Object, Resource, key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import (
     Changed,
@@ -276,14 +276,20 @@ class _Part:
         self.refused = False
 
     def _note_served(self, served: bool) -> None:
-        """Note that the objects are known now, and whether the API server serves the kind."""
+        """Note that the objects are known now, and whether the API server serves the kind.
+
+        It is right for a cluster not to have the kinds of other projects, such as ServiceMonitor.
+        """
         self.known = True
+        resource = self.source.selection.resource
+        is_ours = resource.group == DNSCONFIG.group
         if served and not self._kind.served:
-            log.info("%s is served now", self.source.selection.resource)
+            log.info("%s is served now", resource)
         elif self._kind.served and not served:
-            log.warning(
+            log.log(
+                logging.WARNING if is_ours else logging.DEBUG,
                 "%s is not served by the API server: what needs it stays off until its CRD is installed",
-                self.source.selection.resource,
+                resource,
             )
         self._kind.served = served
 

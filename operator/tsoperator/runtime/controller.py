@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -43,14 +44,15 @@ class Policy:
     """How a controller works.
 
     It reconciles as many keys at once as it has *workers*, and gives up on a reconcile after *timeout* seconds. Errors
-    of the *expected* types are logged without a traceback. *patience* gives errors that a retry cannot fix a back-off
-    of their own, by type.
+    of the *expected* types are logged without a traceback, and those that *has_told* says are in the log already only
+    at DEBUG. *patience* gives errors that a retry cannot fix a back-off of their own, by type.
     """
 
     workers: int = 4
     timeout: float = 120.0
     expected: tuple[type[Exception], ...] = (Unreachable,)
     patience: Mapping[type[Exception], Backoff] = field(default_factory=dict)
+    has_told: Callable[[Exception], bool] = lambda error: False
 
 
 class ControllerMetrics(Collector):
@@ -140,12 +142,13 @@ class Controller:
         loop = asyncio.get_running_loop()
         while True:
             key = await self._queue.get()
-            start = loop.time()
+            start, began = loop.time(), time.perf_counter()  # the loop's time stands still while it is held
             try:
                 outcome = await self._attempt(key)
             finally:
                 self._queue.done(key)
             self._metrics.count(self._name, outcome, loop.time() - start)
+            log.debug("%s %s: %s in %.1f ms", self._name, key, outcome, 1000 * (time.perf_counter() - began))
             await asyncio.sleep(0)  # a reconcile that finds all as it should be waits for nothing: let others run
 
     async def _attempt(self, key: Key) -> Outcome:
@@ -191,7 +194,7 @@ class Controller:
             self._queue.retry(key)
             return Outcome.CONFLICT
 
-        new = self._is_new(key, error)
+        new = not self._policy.has_told(error) and self._is_new(key, error)
         if _is_only(error, TerminalError):
             level = logging.WARNING if new else logging.DEBUG
             log.log(level, "%s %s: waiting for a change: %s", self._name, key, _text(error))

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from tsoperator.api.objects import LEASE, Key, Object, Resource
-from tsoperator.kube.errors import Conflict, KubeError, NotFound
+from tsoperator.kube.errors import Conflict, KubeError, NotFound, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +105,7 @@ class LeaderElector:
         self._renewed = -math.inf  # when the last good write was sent
         self._last_resort: asyncio.TimerHandle | None = None
         self._complaint = ""
+        self._holder = ""  # who leads, of those who were logged
 
     @property
     def leading(self) -> bool:
@@ -121,7 +122,7 @@ class LeaderElector:
         """
         try:
             await self._acquire()
-            log.info("%s leads by %s", self._identity, self._key)
+            log.info("leading: %s holds the Lease %s", self._identity, self._key)
             await self._work_while_renewing(work)
         except LeadershipLost as lost:
             self._claimed = False
@@ -206,6 +207,9 @@ class LeaderElector:
         holder = spec.get("holderIdentity")
         if not holder or holder == self._identity:
             return True
+        if holder != self._holder:
+            log.info("standing by: %s holds the Lease %s", holder, self._key)
+            self._holder = holder
         now = asyncio.get_running_loop().time()
         if self._seen is None or self._seen[0] != spec:
             self._seen = (spec, now)
@@ -285,10 +289,14 @@ class LeaderElector:
         self._abort()
 
     def _complain(self, error: Exception) -> None:
-        """Log *error*, which keeps us from the lease; warn unless it is a conflict or the same as the last one."""
-        complaint = f"{type(error).__name__}: {error}"
+        """Log *error*, which keeps us from the lease; warn unless it is a conflict or the same as the last one.
+
+        That no answer comes is the same trouble whatever was asked.
+        """
+        words = f"{type(error).__name__}: {error}"
+        complaint = Unreachable.__name__ if isinstance(error, Unreachable) else words
         quiet = isinstance(error, Conflict) or complaint == self._complaint
-        log.log(logging.DEBUG if quiet else logging.WARNING, "%s: %s", self._key, complaint)
+        log.log(logging.DEBUG if quiet else logging.WARNING, "%s: %s", self._key, words)
         self._complaint = complaint
 
 

@@ -155,6 +155,7 @@ class Manager:
                 if before is not None:
                     await before()
                 if elector is None:
+                    log.info("leading: without a Lease, so no other process may")
                     await lead()
                 else:
                     self._stands_by = True
@@ -179,7 +180,7 @@ class Manager:
                     watch.enqueue(obj)
 
     async def _lead(self, beside: Sequence[Program]) -> None:
-        log.info("leading: %s", ", ".join(reconciler.name for reconciler in self._reconcilers))
+        log.debug("reconciling: %s", ", ".join(reconciler.name for reconciler in self._reconcilers))
         self._leads.set()  # before everything is enqueued, so that no change in between is lost
         try:
             with self._metrics.leading.track_inprogress():

@@ -148,7 +148,7 @@ class AuthKeys:
         parent.connected_since.pop(replica.ordinal, None)
         parent.bucket = parent.bucket or TokenBucket(SECONDS_A_KEY, parent.replicas, now)
         if wait := parent.bucket.wait(parent.replicas, now):
-            log.info("%s asks for another auth key, which it gets in %.0f s", replica.state_secret, wait)
+            log.debug("%s asks for another auth key, which it gets in %.0f s", replica.state_secret, wait)
             parent.requeue_after = earliest(parent.requeue_after, wait)
             return ""
         key = await self._new_key(parent, replica, device)
@@ -195,7 +195,7 @@ class AuthKeys:
             if device:
                 log.info("deleting device %s, which %s has lost", device, replica.state_secret)
                 await self._tailnet.delete_device(device)
-            log.info("minting an auth key for %s with %s", replica.state_secret, ", ".join(replica.tags))
+            log.debug("minting an auth key for %s with %s", replica.state_secret, ", ".join(replica.tags))
             return (await self._tailnet.create_auth_key(replica.tags)).key.get_secret_value()
 
         wanted = (device, tuple(replica.tags))

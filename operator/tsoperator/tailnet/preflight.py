@@ -24,9 +24,11 @@ from tsoperator.tsclient.explanations import AUTH_KEYS, DEVICES, NEEDED, client_
 
 log = logging.getLogger(__name__)
 
-_DAY: Final = 24 * 3600.0  # s until the next look when all is well
-_HOUR: Final = 3600.0  # s until the next look when something is missing: somebody may have fixed it
+_MINUTE: Final = 60.0  # s until the next look when something is missing, because somebody may have fixed it
+_DAY: Final = 24 * 60  # minutes until the next look when all is well
+_HOUR: Final = 60  # minutes after which what is still missing is told again
 _CALL: Final = 10.0  # s that reading our own Pod may take
+_REFUSALS: Final = ("401", "403")
 _SCOPE_CHECKS = {"auth_keys": AUTH_KEYS, "devices": DEVICES}
 
 
@@ -97,17 +99,48 @@ class Preflight:
         self._which = f"Tailnet {name}" if name else "the tailnet"
         self._client = f"the OAuth client of Tailnet {name}" if name else "the operator's OAuth client"
         self._sleep = sleep
+        self._looking = False
+        self._refused = False
+        self._told: list[Note] | None = None  # what was told last, if anything was
         self.findings = Findings()
 
+    def observe(self, status: str) -> None:
+        """Take note of how the control server answered a call: if it refused, the next look is within a minute."""
+        self._refused |= not self._looking and status in _REFUSALS
+
     async def run(self) -> None:
-        """Look until cancelled: daily, and hourly while something is missing."""
+        """Look until cancelled: daily; and each minute while something is missing, or calls are refused.
+
+        What was found is told if it is news, and again each hour while something is missing.
+        """
+        minutes = 0
         while True:
             try:
-                self.findings = await self.look()
-                await self._tell(self.findings)
+                self.findings = await self._look_quietly()
+                if minutes >= _HOUR or self.findings.notes != self._told:
+                    minutes = 0
+                    told, self._told = self._told, self.findings.notes
+                    await self._tell(self.findings, told)
             except Exception:  # the operator goes on, whatever is wrong with this look
                 log.exception("preflight: could not look whether %s is set up", self._which)
-            await self._sleep((_DAY if self.findings.complete else _HOUR) * nine_to_ten_tenths())
+            minutes += await self._rest()
+
+    async def _look_quietly(self) -> Findings:
+        """Look, without taking refusals of this look itself for a reason to look again."""
+        self._looking, self._refused = True, False
+        try:
+            return await self.look()
+        finally:
+            self._looking = False
+
+    async def _rest(self) -> int:
+        """Wait until the next look is due, and return after how many minutes that is."""
+        minutes = 0
+        while True:
+            await self._sleep(_MINUTE * nine_to_ten_tenths())
+            minutes += 1
+            if minutes >= _DAY or self._refused or not self.findings.complete:
+                return minutes
 
     async def look(self) -> Findings:
         """Return what is missing. This asks for an access token and reads; it changes nothing."""
@@ -158,12 +191,13 @@ class Preflight:
         )
         findings.notes.append(Note("Normal", UNSUPPORTED, message))
 
-    async def _tell(self, findings: Findings) -> None:
+    async def _tell(self, findings: Findings, told: list[Note] | None) -> None:
+        """Tell the findings; the log has those that were *told* before already."""
         for note in findings.notes:
             level = logging.WARNING if note.type == "Warning" else logging.INFO
-            log.log(level, "preflight of %s: %s", self._which, note.message)
-        if findings.complete:
-            log.info("preflight: %s is set up for the operator, as far as can be seen", self._which)
+            log.log(level if note not in (told or ()) else logging.DEBUG, "%s: %s", self._which, note.message)
+        if findings.complete and findings.notes != told:
+            log.info("%s is set up for the operator, as far as can be seen", self._which)
         subject = await self._subject() if findings.notes else None
         if subject is None:
             return

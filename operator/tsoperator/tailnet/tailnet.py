@@ -76,6 +76,7 @@ class Tailnet:
             self._upkeep.failures(owner),
             self._upkeep.news(owner),
             self._destination(destination) if destination else None,
+            holders=self._holders(found),
         )
 
     async def auth_keys(self, login: Login) -> Keys:
@@ -95,6 +96,12 @@ class Tailnet:
         self._auth_keys.forget(owner)
         self._upkeep.forget(owner)
         self._calls.forget(owner)
+
+    def _holders(self, found: Mapping[str, Device]) -> dict[str, Device]:
+        """Return which devices have the names that those *found* asked for, where these got others."""
+        asked = {node_id: each.hostname.lower() for node_id, each in found.items()}
+        others = {node_id: name for node_id, name in asked.items() if name != found[node_id].short_name.lower()}
+        return {node_id: holder for node_id, name in others.items() if (holder := self.devices.at(name)) is not None}
 
     def _destination(self, text: str) -> Destination:
         departed = self.devices.departed(text)

@@ -126,7 +126,7 @@ class DeviceUpkeep:
                 except ControlError as error:  # the proxy gets another name then
                     words = f"the name {hostname} may be that of a dead device, which could not be looked for"
                     finding = _because(Finding(Effect.WARNING, "NameNotTakenOver", words), error)
-                    log.warning("%s", finding.message)
+                    log.debug("%s", finding.message)
                     self._memories.setdefault(owner, _Memory()).news.append(finding)
             case SetTags(_, owner, device, tags):
                 failing = self._tags_refused(device, tags)
@@ -147,7 +147,7 @@ class DeviceUpkeep:
 
         def give_up(error: ControlError) -> None:
             found = _because(failing, error)
-            log.warning("%s", found.message)
+            log.debug("%s", found.message)
             self._remember(owner, about, wanted, found, self._seconds(error))
 
         async def attempt() -> None:
@@ -204,7 +204,7 @@ class DeviceUpkeep:
             return None
         self._devices.put(replace(device, tags=step.tags))
         change = f"has the tags {listed(step.tags)} now, and had {listed(device.tags)}"
-        log.info("device %s %s", device.name, change)
+        log.debug("device %s %s", device.name, change)
         return Finding(Effect.NEWS, "TagsChanged", f"device {device.name} {change}")
 
     def _tags_refused(self, node_id: str, tags: Iterable[str]) -> Finding:
@@ -228,7 +228,7 @@ class DeviceUpkeep:
         if found is not None and found.effect is not Effect.NEWS:
             return found
         renamed = await self._rename(step.device, step.hostname)
-        log.info("%s", renamed)
+        log.debug("%s", renamed)
         return Finding(Effect.NEWS, "NameTakenOver", "; ".join([found.message, renamed] if found else [renamed]))
 
     async def _remove(self, holder: Device, hostname: str, tags: Sequence[str]) -> Finding | None:
@@ -251,7 +251,7 @@ class DeviceUpkeep:
         await self._tailnet.delete_device(holder.node_id)
         self._devices.drop(holder.node_id)
         words = f"device {holder.name} ({holder.node_id}), which was offline, was deleted for its name {hostname}"
-        log.info("%s", words)
+        log.debug("%s", words)
         return Finding(Effect.NEWS, "NameTakenOver", words)
 
     def _why_kept(self, holder: Device, tags: Sequence[str]) -> str:

@@ -1,8 +1,10 @@
 """Sends requests to the control server, with time limits and several tries, and reads answers as models or errors."""
 
 import asyncio
+import logging
 import random
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,6 +31,8 @@ from tsoperator.tsclient.errors import (
     UnexpectedAnswer,
 )
 from tsoperator.tsclient.models import Problem
+
+log = logging.getLogger(__name__)
 
 USER_AGENT: Final = "tailscale-k8s-operator"
 _CONNECT_SECONDS: Final = 10
@@ -212,7 +216,7 @@ class Transport:
     async def _try(self, request: Request) -> Answer | _Failure:
         where = f"{request.method} {self._base_url}{request.path}"
         call = Call(self._base_url, request.path, request.tags, request.granted, self._secret)
-        code = "none"
+        code, began = "none", time.perf_counter()
         try:
             async with self._session.request(
                 request.method,
@@ -234,6 +238,7 @@ class Transport:
             return _Failure(Unavailable(f"{where}: {str(error) or type(error).__name__}"))
         finally:
             self._observe(request.method, code)
+            log.debug("%s: %s in %.1f ms", where, code, 1000 * (time.perf_counter() - began))
         if answer.status == 429:
             return _Failure(RateLimited(str(answer.refusal())), retry_after)
         if answer.status >= 500:

@@ -76,6 +76,12 @@ def replace_client(machine: Isolation, tailnet: Tailnet) -> None:
     machine.run(["curl", "-fsS", "--max-time", "10", "--json", client, f"{tailnet.keeper_url}/testbed/client"])
 
 
+def replace_tags(machine: Isolation, tailnet: Tailnet, tags: Sequence[str]) -> None:
+    """Give the OAuth client of *tailnet* other *tags*, for the access tokens that are issued from now on."""
+    url = f"{tailnet.keeper_url}/testbed/tags"
+    machine.run(["curl", "-fsS", "--max-time", "10", "--json", json.dumps([*tags]), url])
+
+
 def real_nodes(machine: Isolation) -> list[dict[str, Any]]:
     """Return what the control server itself has, as `tailcfg.Node` in JSON; deleted devices remain as ``Expired``."""
     found: list[dict[str, Any]] = json.loads(machine.run(["curl", "-fsS", f"{FIRST.url}/testbed/nodes"]))

@@ -31,6 +31,7 @@ class RealDevices:
             web.post("/testbed/report", self._report),
             web.post("/testbed/devices", self._list),
             web.post("/testbed/client", self._replace_client),
+            web.post("/testbed/tags", self._replace_tags),
         ]
 
     async def _join(self, request: web.Request) -> web.Response:
@@ -66,6 +67,11 @@ class RealDevices:
         asked = json.loads(await request.read())
         self._tailnet.client_id, self._tailnet.client_secret = asked["id"], asked["secret"]
         self._tailnet.revoke_tokens()
+        return web.json_response({})
+
+    async def _replace_tags(self, request: web.Request) -> web.Response:
+        """Replace the tags of the OAuth client, a list; they hold for the access tokens that are issued from now on."""
+        self._tailnet.own_tags = json.loads(await request.read())
         return web.json_response({})
 
     def _shown(self, device: Device) -> dict[str, Any]:

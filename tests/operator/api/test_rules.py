@@ -12,12 +12,13 @@ from tsoperator.api.rules import (
     child_name,
     dns_label_error,
     fqdn_error,
-    ip_error,
     is_true,
     namespace_error,
+    needs_route,
     object_name_error,
     split_tags,
     tag_error,
+    target_ip_error,
 )
 
 DNS_1035_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -100,12 +101,16 @@ def test_a_childs_name_starts_with_its_parents(parent: str, base: str) -> None:
         Case(target_error, "db.tail1234.ts.net", ""),
         Case(target_error, "db.tail1234.ts.net.", ""),
         Case(target_error, "DB.Tail1234.TS.net", ""),
-        Case(target_error, "a.b.c.tail1234.ts.net", ""),
+        Case(target_error, "a.b.tail1234.ts.net", "before ts.net come 2 labels, the device's and the tailnet's"),
+        Case(target_error, "db.ts.net", '"db.ts.net" is not a MagicDNS name: before ts.net come 2 labels'),
+        Case(target_error, "db.TS.net.", "before ts.net come 2 labels"),
+        Case(target_error, "a.b.c.vpn.example.org", ""),
         Case(target_error, "db.vpn.example.org", ""),
         Case(target_error, "-db.tail1234.ts.net", 'label "-db" must start with a letter or number'),
         Case(target_error, "db_bad..name", "is not a MagicDNS name in the zone ts.net or VPN.example.org"),
         Case(target_error, "db..ts.net", 'label "" must not be empty'),
-        Case(target_error, ".ts.net", 'label "" must not be empty'),
+        Case(target_error, ".ts.net", "before ts.net come 2 labels"),
+        Case(target_error, ".vpn.example.org", 'label "" must not be empty'),
         Case(target_error, "db_1.tail1234.ts.net", 'label "db_1" may only contain'),
         Case(target_error, "ts.net", "is not a MagicDNS name in the zone"),
         Case(target_error, "db.evilts.net", "is not a MagicDNS name in the zone"),
@@ -113,13 +118,21 @@ def test_a_childs_name_starts_with_its_parents(parent: str, base: str) -> None:
         Case(target_error, "db.tail1234.ts.net..", "is not a MagicDNS name in the zone"),
         Case(target_error, "db.tail1234.ts.net\n", "is not a MagicDNS name in the zone"),
         Case(target_error, "a." * 130 + "ts.net", "longer than 253 characters"),
-        Case(ip_error, "100.64.0.1", ""),
-        Case(ip_error, "2001:db8::1", ""),
-        Case(ip_error, "2001:db8::1%eth0", ""),
-        Case(ip_error, "not-an-ip", '"not-an-ip" is not an IP address'),
-        Case(ip_error, "100.64.0.0/24", "without a prefix length"),
-        Case(ip_error, "", "is not an IP address"),
-        Case(ip_error, "100.64.0.01", "is not an IP address"),
+        Case(target_ip_error, "100.64.0.1", ""),
+        Case(target_ip_error, "2001:db8::1", ""),
+        Case(target_ip_error, "2001:db8::1%eth0", ""),
+        Case(target_ip_error, "not-an-ip", '"not-an-ip" is not an IP address'),
+        Case(target_ip_error, "100.64.0.0/24", "without a prefix length"),
+        Case(target_ip_error, "", "is not an IP address"),
+        Case(target_ip_error, "100.64.0.01", "is not an IP address"),
+        Case(target_ip_error, "10.1.2.3", ""),
+        Case(target_ip_error, "127.0.0.2", '"127.0.0.2" is a loopback address, at which no proxy reaches'),
+        Case(target_ip_error, "::1", "is a loopback address"),
+        Case(target_ip_error, "::ffff:127.0.0.1", "is a loopback address"),
+        Case(target_ip_error, "169.254.169.254", "is a link-local address"),
+        Case(target_ip_error, "fe80::1%eth0", "is a link-local address"),
+        Case(target_ip_error, "0.0.0.0", "is an unspecified address"),
+        Case(target_ip_error, "::", "is an unspecified address"),
         Case(tag_error, "tag:k8s", ""),
         Case(tag_error, "tag:A-1", ""),
         Case(tag_error, "k8s", "write tag:NAME"),
@@ -135,6 +148,22 @@ def test_a_hostname_namespace_target_address_or_tag_is_good_or_told_why_not(case
     assert (error is None) is (not case.words)
     assert case.words in (error or "")
     assert "\n" not in (error or "")
+
+
+@pytest.mark.parametrize(
+    ("address", "by_route"),
+    [
+        ("100.64.0.0", False),
+        ("100.127.255.255", False),
+        ("100.128.0.0", True),
+        ("10.1.2.3", True),
+        ("fd7a:115c:a1e0::9", False),
+        ("fd7a:115c:a1e0:b1a:0:7:a01:203", True),
+        ("fd7a:115c:a1e1::1", True),
+    ],
+)
+def test_what_is_no_address_of_a_device_is_reached_by_a_route(address: str, by_route: bool) -> None:
+    assert needs_route(address) is by_route
 
 
 @pytest.mark.parametrize(

@@ -31,5 +31,5 @@ def test_people_get_the_cure_below_the_words() -> None:
 
 def test_machines_get_each_part_of_a_finding() -> None:
     assert json.loads(as_json([BLIND]))["findings"] == [
-        {"check": "devices", "verdict": "can't look", "message": "no answer", "cure": "try again"}
+        {"check": "devices", "verdict": "unseen", "message": "no answer", "cure": "try again"}
     ]

@@ -53,10 +53,10 @@ def test_a_line_says_when_how_bad_where_and_what_as_that_of_the_go_operator(case
     assert abs((datetime.fromisoformat(when) - before).total_seconds()) < 5
 
 
-def test_the_fields_of_a_line_are_there_for_machines() -> None:
+def test_the_fields_of_a_line_are_there_for_machines_and_easy_to_search_for() -> None:
     made = record("ready")
     made.fields = {"kind": "Service", "namespace": "default", "name": "db"}
-    assert parsed(made)["namespace"] == "default"
+    assert JsonFormatter().format(made).endswith(',"msg":"ready","kind":"Service","namespace":"default","name":"db"}')
 
 
 class Told(NamedTuple):

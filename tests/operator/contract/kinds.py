@@ -170,7 +170,7 @@ _CREATED = has_reason("ConnectorReady", "ConnectorCreated")
 _METERED = proxy_class("metered", metrics={"enable": True})
 _BAD_SERVICE = {
     "hostname": Bad(annotated(hostname="-bad.host_"), "ProxyInvalid", "-bad.host_", "INVALIDSERVICE"),
-    "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch"),
+    "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch", "ProxyFailed"),
 }
 _BAD_HOST = {"spec": {"tls": [{"hosts": ["w" * 64]}]}}
 _MAKING = frozenset({"create secrets", "create services", "create statefulsets", "patch secrets"})
@@ -246,15 +246,7 @@ KINDS: Sequence[Kind] = [
     _service(
         load_balancer("kind-public", 443, funnel="true"),
         edits={"port": Edit({"spec": {"ports": [{"name": "port-8443", "port": 8443}]}}, ":8443")},
-        bad={
-            **_BAD_SERVICE,
-            "ports": Bad(
-                {"spec": {"ports": [{"name": "port-443", "port": 443}, {"name": "port-80", "port": 80}]}},
-                "ProxyInvalid",
-                "443, 8443 and 10000",
-                "INVALIDSERVICE",
-            ),
-        },
+        bad=_BAD_SERVICE,
     ),
     Kind(
         ingress("kind-ingress", "kind-ingress"),

@@ -42,7 +42,7 @@ class Case(NamedTuple):
         Case("expose", "x" * 40, f'is "{"x" * 40}", which'),
         Case("expose", "x" * 41, f'is "{"x" * 40}…", which'),
         Case("hostname", "yes", ""),
-        Case("http-redirect", "true", "no effect on a Service: it works on an Ingress only"),
+        Case("http-redirect", "true", "no effect on this Service: it works on an Ingress only"),
         Case("exposed", "true", "if you mean tailscale.com/expose, write that"),
         Case("Expose", "true", "doesn't know annotation tailscale.com/Expose, which has no effect: if you mean"),
         Case("zzz", "", "doesn't know annotation tailscale.com/zzz, which has no effect: check its spelling"),

@@ -18,7 +18,7 @@ from tsoperator.desired.devices import (
     TailnetView,
     destination_findings,
     is_numbered,
-    is_stuck,
+    misses_destination,
     plan_devices,
 )
 from tsoperator.desired.findings import Effect, Finding
@@ -90,7 +90,34 @@ def test_a_name_that_another_device_had_is_taken_with_the_proxys_tags() -> None:
 
 def test_names_are_left_as_they_are_unless_they_are_to_be_taken_over() -> None:
     made = plan_devices(proxy("n1", new=1, tags=OTHERS), view(NUMBERED), take_over_names=False)
-    assert made == DevicePlan([], [SET_TAGS], [])
+    assert (made.before, made.after) == ([], [SET_TAGS])
+
+
+HOLDER = replace(DEVICE, node_id="n9")
+LIST_AND_RENAME = "choose another hostname, or delete that device and give this one its name in the tailnet's admin"
+
+
+@pytest.mark.parametrize(
+    ("holders", "words"),
+    [
+        ({"n1": HOLDER}, f"the name db is held by device {FQDN} (n9), so that device {NUMBERED.name} got a number"),
+        ({"n1": HOLDER}, LIST_AND_RENAME),
+        ({"n1": HOLDER}, "OPERATOR_TAKE_OVER_NAMES"),
+        ({}, "the name db was taken then, and is free now, so that"),
+        ({}, "choose another hostname, or give this device its name in"),
+    ],
+)
+def test_a_name_with_a_number_is_told_with_who_holds_the_name(holders: dict[str, Device], words: str) -> None:
+    seen = replace(view(NUMBERED), holders=holders)
+    (found,) = plan_devices(proxy("n1"), seen, take_over_names=False).findings
+    assert (found.effect, found.reason, found.requeue_after) == (Effect.NOTICE, "NameHeld", 600)
+    assert words in found.message
+
+
+@pytest.mark.parametrize("wanted", [replace(proxy("n1"), shares_hostname=True), proxy("n2"), proxy("n1", tags=OTHERS)])
+def test_other_names_are_told_of_nobody(wanted: ProxyDevices) -> None:
+    device = DEVICE if wanted.shares_hostname is False else NUMBERED
+    assert plan_devices(wanted, view(device), take_over_names=False).findings == []
 
 
 def test_of_devices_that_share_a_hostname_none_takes_the_name() -> None:
@@ -214,48 +241,65 @@ MOVES = {
 }
 
 
-@pytest.mark.parametrize("stuck", [False, True])
+@pytest.mark.parametrize("missed", [False, True])
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
-def test_a_destination_that_moves_is_told(move: Move, *, stuck: bool) -> None:
-    (found,) = destination_findings(Destination(move.text, None, DEVICE, move.now), OURS, is_stuck=stuck)
-    assert (found.effect, found.reason, found.requeue_after) == (Effect.NOTICE, "TargetGone", None)
+def test_a_destination_that_moves_is_told(move: Move, *, missed: bool) -> None:
+    (found,) = destination_findings(Destination(move.text, None, DEVICE, move.now), OURS, is_missed=missed)
+    assert (found.effect, found.reason, found.is_reason) == (Effect.FAILED, "TargetGone", True)
+    assert found.requeue_after is None
     assert move.words in found.message
 
 
-@pytest.mark.parametrize("stuck", [False, True])
+@pytest.mark.parametrize("missed", [False, True])
 @pytest.mark.parametrize("destination", [None, Destination(FQDN, DEVICE), Destination(FQDN, RENAMED, DEVICE, RENAMED)])
-def test_a_destination_that_is_found_is_no_news(destination: Destination | None, *, stuck: bool) -> None:
-    assert destination_findings(destination, OURS, is_stuck=stuck) == []
+def test_a_destination_that_is_found_is_no_news(destination: Destination | None, *, missed: bool) -> None:
+    assert destination_findings(destination, OURS, is_missed=missed) == []
 
 
-def test_a_destination_that_was_never_found_is_told_of_a_proxy_that_is_stuck() -> None:
-    assert destination_findings(Destination(FQDN), OURS, is_stuck=False) == []
-    (found,) = destination_findings(Destination(FQDN), ("tag:b", "tag:a"), is_stuck=True)
-    assert (found.effect, found.reason) == (Effect.NOTICE, "TargetNotFound")
+def test_a_destination_is_not_found_if_the_proxy_misses_it() -> None:
+    assert destination_findings(Destination(FQDN), OURS, is_missed=False) == []
+    (found,) = destination_findings(Destination(FQDN), ("tag:b", "tag:a"), is_missed=True)
+    assert (found.effect, found.reason, found.is_reason) == (Effect.FAILED, "TargetNotFound", True)
     assert f"finds no device {FQDN} in the tailnet" in found.message
     assert "lets tag:a, tag:b reach it" in found.message
 
 
+SOON, LATE = "2030-01-01T00:00:59Z", "2030-01-01T00:01:00Z"
+
+
 class Report(NamedTuple):
-    restarts: Sequence[int] = (1,)
+    missed: bool
+    restarts: Sequence[int] = (0,)
     device_id: str = "n1"
     fqdn: str = ""
-    stuck: bool = False
+    listed: str = "n1"
+    destination: Destination | None = Destination(FQDN)
+    ended: Mapping[str, object] = {}
 
 
-@pytest.mark.parametrize(
-    "report",
-    [
-        Report(stuck=True),
-        Report(restarts=(0, 2), stuck=True),
-        Report(restarts=(0,)),
-        Report(restarts=()),
-        Report(device_id=""),
-        Report(fqdn=FQDN),
-    ],
-    ids=str,
-)
-def test_a_proxy_that_starts_again_and_again_with_a_device_without_a_name_is_stuck(report: Report) -> None:
-    statuses: list[Object] = [{"containerStatuses": [{"restartCount": count}]} for count in report.restarts]
-    pods = [{**pod("ts-db-0", "pod-uid"), "status": status} for status in statuses]
-    assert is_stuck([pod("ts-db-1", "new"), *pods], report.device_id, report.fqdn) is report.stuck
+ENDED = {"exitCode": 0, "startedAt": "2030-01-01T00:00:00Z", "finishedAt": SOON}
+REPORTS = {
+    "no name yet": Report(missed=True),
+    "no name yet, and the list is old": Report(missed=False, listed="n9"),
+    "restarts, and the list is old": Report(missed=True, listed="n9", restarts=(0, 2)),
+    "restarts to an address": Report(missed=True, restarts=(1,), destination=Destination("100.64.0.9")),
+    "an address": Report(missed=False, destination=Destination("100.64.0.9")),
+    "an IPv6 address": Report(missed=False, destination=Destination("fd7a:115c:a1e0::a")),
+    "no destination": Report(missed=False, destination=None),
+    "no container": Report(missed=False, listed="n9", restarts=()),
+    "no device": Report(missed=False, restarts=(1,), device_id=""),
+    "found": Report(missed=False, restarts=(1,), fqdn=FQDN),
+    "found, and another one asked for": Report(missed=True, restarts=(1,), fqdn=FQDN, ended=ENDED),
+    "stopped late": Report(missed=False, restarts=(1,), fqdn=FQDN, ended={**ENDED, "finishedAt": LATE}),
+    "crashed": Report(missed=False, restarts=(1,), fqdn=FQDN, ended={**ENDED, "exitCode": 1}),
+    "stopped at an unknown time": Report(missed=False, restarts=(1,), fqdn=FQDN, ended={"exitCode": 0}),
+}
+
+
+@pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
+def test_a_proxy_shows_that_it_misses_its_destination(report: Report) -> None:
+    last = {"lastState": {"terminated": report.ended}}
+    statuses: list[Object] = [{"containerStatuses": [{"restartCount": count, **last}]} for count in report.restarts]
+    pods = [pod("ts-db-1", "new"), *({**pod("ts-db-0", "pod-uid"), "status": status} for status in statuses)]
+    seen = replace(view(replace(DEVICE, node_id=report.listed)), destination=report.destination)
+    assert misses_destination(pods, report.device_id, report.fqdn, seen) is report.missed

@@ -10,8 +10,9 @@ READY = "TailscaleProxyReady"
 REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
 NEWS = Finding(Effect.NEWS, "TagsChanged", "other tags")
 WARNING = Finding(Effect.WARNING, "NameNotTakenOver", "not looked for")
-NOTICE = Finding(Effect.NOTICE, "TargetGone", "target gone", requeue_after=600)
+NOTICE = Finding(Effect.NOTICE, "NameHeld", "held by another", requeue_after=600)
 PENDING = Finding(Effect.PENDING, "DeviceApprovalNeeded", "approve it", requeue_after=30)
+GONE = Finding(Effect.FAILED, "TargetNotFound", "no such device", is_reason=True)
 FAILED = Finding(Effect.FAILED, "TagsRefused", "not permitted", requeue_after=60)
 
 
@@ -30,9 +31,12 @@ class Case(NamedTuple):
     [
         Case([], ("True", "ProxyCreated", "ProxyCreated")),
         Case([NEWS, WARNING], ("True", "ProxyCreated", "ProxyCreated")),
-        Case([NOTICE], ("True", "ProxyCreated", "ProxyCreated; target gone")),
+        Case([NOTICE], ("True", "ProxyCreated", "ProxyCreated; held by another")),
         Case([PENDING], ("False", "ProxyPending", "approve it")),
-        Case([NOTICE, FAILED], ("False", "ProxyFailed", "target gone; not permitted")),
+        Case([NOTICE, FAILED], ("False", "ProxyFailed", "held by another; not permitted")),
+        Case([PENDING, GONE], ("False", "TargetNotFound", "approve it; no such device")),
+        Case([GONE, FAILED], ("False", "TargetNotFound", "no such device; not permitted")),
+        Case([GONE], ("False", "TargetNotFound", "no such device; no hostname"), status(False, "Other", "no hostname")),
         Case([FAILED, PENDING], ("False", "ProxyFailed", "not permitted; approve it")),
         Case([PENDING], ("False", "Other", "approve it; no hostname"), status(False, "Other", "no hostname")),
         Case([FAILED], ("False", "ProxyFailed", "not permitted; no hostname"), status(False, "Other", "no hostname")),
@@ -48,11 +52,11 @@ def test_lasting_findings_are_told_in_the_condition_by_the_worst(case: Case) -> 
 
 def test_each_finding_is_an_event_after_those_of_the_plan() -> None:
     plan = with_findings(Plan(notes=[Note("Warning", "First", "first")]), [NEWS, NOTICE, FAILED])
-    assert [(note.type, note.reason, note.message) for note in plan.notes] == [
-        ("Warning", "First", "first"),
-        ("Normal", "TagsChanged", "other tags"),
-        ("Warning", "TargetGone", "target gone"),
-        ("Warning", "TagsRefused", "not permitted"),
+    assert plan.notes == [
+        Note("Warning", "First", "first"),
+        Note("Normal", "TagsChanged", "other tags"),
+        Note("Warning", "NameHeld", "held by another", once=True),
+        Note("Warning", "TagsRefused", "not permitted"),
     ]
 
 

@@ -3,6 +3,8 @@ from tsoperator.api.names import EGRESS_GATE
 from tsoperator.api.objects import Object
 from tsoperator.desired.pod import answers_health_checks, has_gate, slim
 
+ENDED: Object = {"exitCode": 0, "startedAt": "2030-01-01T00:00:00Z", "finishedAt": "2030-01-01T00:00:02Z"}
+LAST: Object = {**ENDED, "reason": "Completed", "containerID": "containerd://1"}
 WHOLE: Object = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -23,7 +25,9 @@ WHOLE: Object = {
         "podIP": "192.0.2.1",
         "podIPs": [{"ip": "192.0.2.1"}],
         "conditions": [{"type": "Ready", "status": "True"}],
-        "containerStatuses": [{"name": "tailscale", "restartCount": 3, "ready": True}],
+        "containerStatuses": [
+            {"name": "tailscale", "restartCount": 3, "ready": True, "lastState": {"terminated": LAST}}
+        ],
     },
 }
 
@@ -44,9 +48,15 @@ def test_of_a_pod_is_kept_what_is_read() -> None:
         "status": {
             "podIP": "192.0.2.1",
             "podIPs": [{"ip": "192.0.2.1"}],
-            "containerStatuses": [{"restartCount": 3}],
+            "containerStatuses": [{"restartCount": 3, "lastState": {"terminated": ENDED}}],
         },
     }
+
+
+@pytest.mark.parametrize("last", [{}, {"lastState": {}}, {"lastState": {"terminated": None}}], ids=str)
+def test_of_a_container_that_has_not_ended_only_its_restarts_are_kept(last: Object) -> None:
+    status = {"containerStatuses": [{"restartCount": 0, **last}]}
+    assert slim({**WHOLE, "status": status})["status"]["containerStatuses"] == [{"restartCount": 0}]
 
 
 @pytest.mark.parametrize("status", [{}, {"status": {}}, {"status": {"phase": "Pending"}}], ids=str)

@@ -12,7 +12,7 @@ from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import Destination, DevicePlan, TailnetView
 from tsoperator.desired.login import Keys
-from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Plan, SetTags, Step, TakeName
+from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Outline, Plan, SetTags, Step, TakeName
 from tsoperator.desired.proxy import (
     Children,
     Proxy,
@@ -66,6 +66,11 @@ def secret(name: str = f"{NAME}-0", auth_key: str = "", **data: str) -> Object:
 def running() -> Children:
     """A proxy that has logged in."""
     return Children([service()], [statefulset()], [secret(device_id="n1")], [pod(f"{NAME}-0", "P")])
+
+
+def children(*states: dict[str, str]) -> Children:
+    """Return the Secrets of replicas with these keys."""
+    return Children(secrets=[secret(f"{NAME}-{number}", **state) for number, state in enumerate(states)])
 
 
 def kinds_and_names(plan: Plan) -> list[tuple[str, str]]:
@@ -326,6 +331,47 @@ def test_a_proxy_that_starts_again_and_again_without_a_destination_is_told(fqdn:
     findings = proxy_devices(PROXY, children, view, SETTINGS).findings
     assert [each.reason for each in findings] == reasons
     assert all("tag:k8s" in each.message for each in findings)
+
+
+class Outlined(NamedTuple):
+    proxy: Proxy
+    children: Children
+    outline: Outline
+
+
+LOGGED_IN = {"device_id": "n1", "device_fqdn": "db.tail1234.ts.net.", "device_ips": '["100.64.0.1", "fd7a::1"]'}
+DEVICES = (("db.tail1234.ts.net", "100.64.0.1, fd7a::1"),)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Outlined(PROXY, Children(), Outline("default-db")),
+        Outlined(PROXY, children(LOGGED_IN), Outline("default-db", "", DEVICES)),
+        Outlined(PROXY, children({**LOGGED_IN, "device_ips": ""}), Outline("default-db")),
+        Outlined(PROXY, children({**LOGGED_IN, "device_fqdn": ""}), Outline("default-db")),
+        Outlined(
+            PROXY,
+            children({**LOGGED_IN, "device_fqdn": "b.ts.net"}, LOGGED_IN),
+            Outline("default-db", "", (("b.ts.net", "100.64.0.1, fd7a::1"), *DEVICES)),
+        ),
+        Outlined(
+            PROXY,
+            children(LOGGED_IN, {**LOGGED_IN, "device_fqdn": "b.ts.net"}),
+            Outline("default-db", "", (("b.ts.net", "100.64.0.1, fd7a::1"), *DEVICES)),
+        ),
+        Outlined(replace(PROXY, replica_count=3), Children(), Outline("default-db")),
+        Outlined(replace(PROXY, hostname_prefix="r"), Children(), Outline("r-0")),
+        Outlined(replace(PROXY, hostname_prefix="r", replica_count=3), Children(), Outline("r-0..2")),
+        Outlined(
+            replace(PROXY, config=replace(CONFIG, routes=("10.0.0.0/8", "192.0.2.0/24"))),
+            Children(),
+            Outline("default-db", "10.0.0.0/8, 192.0.2.0/24"),
+        ),
+    ],
+)
+def test_the_log_is_told_what_a_proxy_asks_for_and_which_devices_are_ready(case: Outlined) -> None:
+    assert plan_proxy(case.proxy, case.children, SETTINGS).outline == case.outline
 
 
 def test_wishes_that_are_left_out_and_keys_that_come_later_are_told() -> None:

@@ -274,6 +274,13 @@ def test_a_patch_removes_configs_that_are_not_wanted_and_touches_nothing_else(ca
     assert body["data"].keys() - case.fields == {"cap-107.hujson", "cap-95.hujson"}
 
 
+def test_the_log_is_told_of_a_changed_config_but_not_of_a_key_that_comes_or_goes() -> None:
+    changed, renamed = whole(**LOGGED_IN), patch_for(whole(SERVING, **LOGGED_IN), RENAMED)
+    assert patch_for(changed, RENAMED).about == renamed.about == "the configuration of the proxy"
+    assert patch_for(whole(auth_key="used", **LOGGED_IN), CONFIG).about == ""
+    assert patch_for(whole(), CONFIG, "new-authkey").about == ""
+
+
 def test_a_serve_state_is_forgotten_even_if_it_was_written_late_but_not_while_something_is_served() -> None:
     assert patch_for(whole(auth_key="unused", **SERVED), CONFIG).body == {"data": {"_serve_1234": None}}
     assert config_patch(whole(SERVING, **LOGGED_IN, **SERVED), SERVING, "") is None

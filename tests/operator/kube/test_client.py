@@ -1,6 +1,8 @@
 """The client against a simulated API server, and against servers that answer as no good one does."""
 
 import asyncio
+import logging
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -330,6 +332,31 @@ async def test_each_request_is_told_with_the_status_of_its_answer(sim: ClusterSi
         with pytest.raises(Unreachable):
             await client.get(CONFIGMAP, A)
     assert told == [("POST", "201"), ("POST", "409"), ("DELETE", "200"), ("WATCH", "200"), ("GET", "none")]
+
+
+async def test_a_server_that_does_not_answer_is_a_line_when_it_begins_and_when_it_ends(
+    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tsoperator.kube.client")
+    sim.faults.leave()
+    for _ in range(2):
+        with pytest.raises(Unreachable):
+            await client.get(CONFIGMAP, A)
+    sim.faults.clear()
+    await client.create(CONFIGMAP, configmap())
+    await client.get(CONFIGMAP, A)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert caplog.messages[0].startswith("the API server does not answer, so nothing changes until it does: GET /api/")
+    assert caplog.messages[1] == "the API server answers again"
+
+
+async def test_each_request_is_a_line_without_contents_for_those_who_look_closely(
+    client: KubeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator.kube.client")
+    await client.create(CONFIGMAP, {**configmap(), "data": {"password": "hunter2"}})
+    [line] = caplog.messages
+    assert re.fullmatch(r"POST /api/v1/namespaces/default/configmaps: 201 in \d+\.\d ms", line)
 
 
 async def test_a_request_that_is_sent_again_is_told_twice() -> None:

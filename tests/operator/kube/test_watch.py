@@ -275,15 +275,20 @@ async def test_a_server_whose_etcd_was_restored_is_listed_and_followed_again(
         await until(lambda: told(seen)[-1] == ("Deleted", "a"))
 
 
+def failures(caplog: pytest.LogCaptureFixture) -> list[tuple[int, float]]:
+    """Return how many failures in a row were logged, and the delay after each, in s."""
+    found = [record.args for record in caplog.records if "watch failed" in record.msg]
+    return [(args[1], args[2]) for args in found if isinstance(args, tuple)]  # type: ignore[misc]
+
+
 async def test_a_server_that_is_away_is_tried_ever_more_seldom(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
     sim.faults.leave()
     async with following(client):
-        await until(lambda: len(caplog.records) >= 5)
-    delays = [record.args[2] for record in caplog.records if isinstance(record.args, tuple)]
-    assert delays[:5] == [0.02, 0.04, 0.08, 0.08, 0.08]
+        await until(lambda: len(failures(caplog)) >= 5)
+    assert [delay for _, delay in failures(caplog)][:5] == [0.02, 0.04, 0.08, 0.08, 0.08]
 
 
 async def test_a_list_that_takes_long_to_fail_is_no_watch_that_worked(
@@ -292,19 +297,19 @@ async def test_a_list_that_takes_long_to_fail_is_no_watch_that_worked(
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
     sim.faults.latency = 60
     async with kube_client(sim.api_url, request_timeout=2 * PACE.last_retry) as client, following(client):
-        await until(lambda: len(caplog.records) >= 3)
-    assert [record.args[1] for record in caplog.records[:3] if isinstance(record.args, tuple)] == [1, 2, 3]
+        await until(lambda: len(failures(caplog)) >= 3)
+    assert [number for number, _ in failures(caplog)][:3] == [1, 2, 3]
 
 
-async def test_a_server_that_is_away_is_told_in_few_lines(
+async def test_a_server_that_is_away_is_told_in_one_line_by_the_client(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
+    caplog.set_level(logging.DEBUG, "tsoperator.kube")
     sim.faults.leave()
     async with following(client):
-        await until(lambda: len(caplog.records) >= 12)
-    loud = [record for record in caplog.records[:12] if record.levelno > logging.DEBUG]
-    assert [record.args[1] for record in loud if isinstance(record.args, tuple)] == [1, 10]
+        await until(lambda: len(failures(caplog)) >= 12)
+    [loud] = [record for record in caplog.records if record.levelno > logging.DEBUG]
+    assert loud.name == "tsoperator.kube.client"
     assert not any(record.exc_info or "\n" in record.getMessage() for record in caplog.records)
 
 
@@ -343,9 +348,8 @@ async def test_a_follower_that_is_shut_out_asks_ever_more_seldom_and_without_a_w
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
     sim.faults.forbid(Ban("configmaps", "default", verb))
     async with following(client):
-        await until(lambda: len(caplog.records) >= 6)
-    delays = [record.args[2] for record in caplog.records if isinstance(record.args, tuple)]
-    assert delays[:6] == [0.02, 0.04, 0.08, 0.16, 0.16, 0.16]
+        await until(lambda: len(failures(caplog)) >= 6)
+    assert [delay for _, delay in failures(caplog)][:6] == [0.02, 0.04, 0.08, 0.16, 0.16, 0.16]
     assert {record.levelno for record in caplog.records} == {logging.DEBUG}
 
 
@@ -423,7 +427,23 @@ async def test_after_a_good_watch_the_next_failure_is_a_first_one(
     good: list[Object], caplog: pytest.LogCaptureFixture
 ) -> None:
     await Script(None, None, good, *([] if good else [None]), [], current="5").follow(5)
-    assert [record.args[1] for record in caplog.records if isinstance(record.args, tuple)] == [1, 1]
+    assert [number for number, _ in failures(caplog)] == [1, 1]
+
+
+async def test_a_server_that_is_broken_is_told_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator.kube")
+    await Script(None).follow(12)
+    loud = [record for record in caplog.records if record.levelno > logging.DEBUG]
+    assert [record.args[1] for record in loud if isinstance(record.args, tuple)] == [1, 10]
+
+
+async def test_the_start_and_the_end_of_a_watch_are_lines_for_those_who_look_closely(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
+    await Script([event("ADDED", "5")], [], current="5").follow(2)
+    assert "configmaps in default: watching from version 1" in caplog.messages
+    assert "configmaps in default: the watch ended at version 5, after 0 s" in caplog.messages
 
 
 def silent(opened: asyncio.Queue[asyncio.Transport]) -> Handler:
@@ -455,7 +475,7 @@ async def test_a_failure_after_a_long_watch_without_events_is_a_first_one(caplog
             await until(partial(passed, long))
             connection.abort()
         await opened.get()
-    assert [record.args[1] for record in caplog.records if isinstance(record.args, tuple)] == [1, 1]
+    assert [number for number, _ in failures(caplog)] == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from clustersim import objects as kinds
 from clustersim.faults import Ban
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from prometheus_client import CollectorRegistry
-from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, PROXYGROUPPOLICY, SECRET, Key, Object, labels
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, PROXYGROUPPOLICY, SECRET, SERVICEMONITOR, Key, Object, labels
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import Pace, Selection
 from tsoperator.runtime.cache import Cache, CacheMetrics, Source, without_managed_fields
@@ -243,6 +243,14 @@ async def test_a_kind_that_is_not_served_counts_as_listed(bare_sim: ClusterSim) 
     async with kube_client(bare_sim.api_url) as client, followed(client, Source(Selection(DNSCONFIG))) as cache:
         assert cache.unsynced() == []
         assert cache.all(DNSCONFIG) == []
+
+
+async def test_a_kind_of_another_project_may_well_not_be_served(
+    bare_sim: ClusterSim, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tsoperator.runtime.cache")
+    async with kube_client(bare_sim.api_url) as client, followed(client, Source(Selection(SERVICEMONITOR))):
+        assert caplog.messages == []
 
 
 async def test_a_kind_that_is_not_served_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

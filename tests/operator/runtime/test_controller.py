@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -88,8 +89,9 @@ def times_of(*ends: End, seconds: float = 20) -> list[float]:
 
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
-    """Return the level of each line that was logged, and whether a traceback goes with it."""
-    return [(record.levelname, bool(record.exc_info)) for record in caplog.records]
+    """Return the level of each line that was logged of errors, and whether a traceback goes with it."""
+    told = [record for record in caplog.records if not record.getMessage().endswith(" ms")]
+    return [(record.levelname, bool(record.exc_info)) for record in told]
 
 
 def test_a_key_that_is_right_is_left_alone() -> None:
@@ -246,6 +248,24 @@ def test_an_error_is_logged_when_it_begins_when_it_changes_and_when_it_ends(
     caplog.set_level(logging.DEBUG, "tsoperator")
     times_of(*case.ends)
     assert [f"{level}{'!' * traceback}" for level, traceback in levels(caplog)] == case.lines.split()
+
+
+def test_each_reconcile_is_a_line_for_those_who_look_closely(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator")
+    times_of(Conflict(409, "Conflict", "changed"), DONE)
+    found = [message for message in caplog.messages if message.endswith(" ms")]
+    assert [re.sub(r"\d+\.\d ms", "N ms", line) for line in found] == [
+        "test default/a: conflict in N ms",
+        "test default/a: success in N ms",
+    ]
+
+
+def test_an_error_that_the_log_has_already_is_not_logged_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tsoperator")
+    script = Script(Unreachable("told"), Unreachable("new"), DONE)
+    policy = Policy(workers=1, has_told=lambda error: str(error) == "told")
+    run(Ground(script, policy).run(20, A))
+    assert caplog.messages == ["test default/a: Unreachable: new", "test default/a: no longer fails"]
 
 
 def test_the_end_of_an_error_is_logged_with_the_key(caplog: pytest.LogCaptureFixture) -> None:

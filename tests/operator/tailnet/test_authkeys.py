@@ -166,7 +166,7 @@ async def test_a_tag_that_is_not_permitted_is_told(sim: ClusterSim, auth_keys: A
 
 
 async def test_the_log_tells_of_a_new_key_but_not_which(auth_keys: AuthKeys, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "tsoperator.tailnet.authkeys")
+    caplog.set_level("DEBUG", "tsoperator.tailnet.authkeys")
     found = await obtained(auth_keys, NO_SECRETS)
     assert caplog.messages == ["minting an auth key for tailscale/ts-db-0 with tag:k8s, tag:db"]
     assert found[0] not in caplog.text

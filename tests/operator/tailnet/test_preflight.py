@@ -36,14 +36,23 @@ WELL = {"api": True, "credentials": True, "auth_keys": True, "devices": True, "t
 
 
 class Nap:
-    """Waits until cancelled, and notes for how long it was to wait."""
+    """Waits until cancelled, and notes for how long it was to wait.
+
+    The first *left* times it doesn't wait. *meanwhile* happens at the first time.
+    """
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
         self.begun = asyncio.Event()
+        self.left = 0
+        self.meanwhile: Callable[[], object] = lambda: None
 
     async def __call__(self, seconds: float) -> None:
         self.seconds.append(seconds)
+        if len(self.seconds) == 1:
+            self.meanwhile()
+        if len(self.seconds) <= self.left:
+            return
         self.begun.set()
         await asyncio.Event().wait()
 
@@ -55,11 +64,12 @@ class Ground:
     preflight: Preflight
     nap: Nap
 
-    async def look_once(self) -> None:
-        """Run it until its first look is over."""
+    async def run_a_while(self) -> None:
+        """Run it until it naps, after the naps that are over at once."""
         async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
             running = tasks.create_task(self.preflight.run())
             await self.nap.begun.wait()
+            self.nap.begun.clear()
             running.cancel()
 
     def metrics(self) -> dict[str, float]:
@@ -88,12 +98,16 @@ async def ground_in() -> AsyncIterator[Making]:
         def ground_of(world: World) -> Ground:
             client_id, secret = world.control.client_id, SecretStr(world.control.client_secret)
             client = TailnetClient(
-                session, world.control_url, lambda: Credentials(client_id, secret), retry=Retry(tries=1)
+                session,
+                world.control_url,
+                lambda: Credentials(client_id, secret),
+                retry=Retry(tries=1),
+                observe=lambda _, status: preflight.observe(status),
             )
             settings = Settings(NAMESPACE, Path(), Path(), pod_name=OPERATOR)
             nap = Nap()
-            subject = own_pod(world.api, settings)
-            return Ground(Preflight(client, EventRecorder(world.api), subject, sleep=nap), nap)
+            preflight = Preflight(client, EventRecorder(world.api), own_pod(world.api, settings), sleep=nap)
+            return Ground(preflight, nap)
 
         yield ground_of
 
@@ -132,7 +146,9 @@ MISSING = {
         lambda control: control.fail(403, count=9, path="/devices"), ["devices"], "scope Devices Core (devices:core)"
     ),
     "credentials": Missing(
-        lambda control: setattr(control, "client_id", "another"), ["credentials"], "CLIENT_ID_FILE and CLIENT_SECRET"
+        lambda control: setattr(control, "client_id", "another"),
+        ["credentials"],
+        "a valid one into Secret operator-oauth",
     ),
     "not an API": Missing(lambda control: control.answer_nonsense(), ["api"], "not an answer of the API"),
     "away": Missing(lambda control: control.refuse(count=9), ["api"], "/api/v2/oauth/token"),
@@ -168,7 +184,7 @@ async def test_checks_are_gauges_and_those_not_made_are_left_out(cluster: World,
     ground = ground_in(cluster)
     assert ground.metrics() == {}
     cluster.control.scopes.remove("devices:core")
-    await ground.look_once()
+    await ground.run_a_while()
     assert ground.metrics() == {**WELL, "devices": 0, "tailscale": 1}
 
 
@@ -185,26 +201,68 @@ def test_each_tailnet_has_its_own_gauges() -> None:
 async def test_a_check_that_could_not_be_made_is_no_gauge(cluster: World, ground_in: Making) -> None:
     ground = ground_in(cluster)
     cluster.control.client_id = "another"
-    await ground.look_once()
+    await ground.run_a_while()
     assert ground.metrics() == {"credentials": 0}
 
 
-class Interval(NamedTuple):
+class Looks(NamedTuple):
     scopes: set[str]
-    least: float
-    most: float
+    naps: int
+    looks: int
+    told: int
+
+
+BOTH = {"auth_keys", "devices:core", "services"}
 
 
 @pytest.mark.parametrize(
-    "case", [Interval({"auth_keys", "devices:core"}, 77_000, 86_400), Interval({"auth_keys"}, 3_200, 3_600)]
+    "case",
+    [
+        Looks(BOTH, 24 * 60 - 1, 1, 1),
+        Looks(BOTH, 24 * 60, 2, 1),
+        Looks(BOTH - {"services"}, 5, 1, 1),
+        Looks({"auth_keys"}, 1, 2, 1),
+        Looks({"auth_keys"}, 59, 60, 1),
+        Looks({"auth_keys"}, 60, 61, 2),
+    ],
 )
-async def test_looks_are_daily_and_hourly_while_something_is_missing(
-    cluster: World, ground_in: Making, case: Interval
+async def test_looks_are_daily_or_each_minute_while_something_is_missing(
+    cluster: World, ground_in: Making, caplog: pytest.LogCaptureFixture, case: Looks
 ) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator.tailnet.preflight")
     cluster.control.scopes = case.scopes
     ground = ground_in(cluster)
-    await ground.look_once()
-    assert case.least <= ground.nap.seconds[0] <= case.most
+    ground.nap.left = case.naps
+    await ground.run_a_while()
+    assert await looked(cluster, case.looks)
+    assert not await looked(cluster, case.looks + 1)
+    assert len(told_levels(caplog)) == case.told
+    assert all(54 <= seconds <= 60 for seconds in ground.nap.seconds)
+
+
+@pytest.mark.parametrize(("status", "looks"), [("200", 1), ("404", 1), ("none", 1), ("401", 2), ("403", 2)])
+async def test_a_call_that_is_refused_brings_the_next_look_forward(
+    cluster: World, ground_in: Making, status: str, looks: int
+) -> None:
+    ground = ground_in(cluster)
+    ground.nap.left, ground.nap.meanwhile = 3, lambda: ground.preflight.observe(status)
+    await ground.run_a_while()
+    assert await looked(cluster, looks)
+    assert not await looked(cluster, looks + 1)
+
+
+async def test_news_is_told_at_once(cluster: World, ground_in: Making, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
+    cluster.control.scopes = {"auth_keys"}
+    ground = ground_in(cluster)
+    ground.nap.left, ground.nap.meanwhile = 1, lambda: cluster.control.scopes.update(BOTH)
+    await ground.run_a_while()
+    assert told_levels(caplog) == ["WARNING", "INFO"]
+
+
+def told_levels(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the levels at which findings were told."""
+    return [each.levelname for each in caplog.records if " tailnet" in each.message]
 
 
 async def pod_events(world: World) -> dict[str, str]:
@@ -228,9 +286,27 @@ async def test_without_its_pod_it_tells_the_log(
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
     cluster.control.scopes.remove("devices:core")
-    await ground_in(cluster).look_once()
+    await ground_in(cluster).run_a_while()
     assert "Devices Core (devices:core)" in caplog.text
     assert await pod_events(cluster) == {}
+
+
+async def test_the_log_tells_what_is_missing_when_that_begins_and_when_it_ends(
+    cluster: World, ground_in: Making, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
+    await cluster.apply(POD_OF_OURS)
+    ground = ground_in(cluster)
+
+    def refuse() -> None:
+        cluster.control.fail(403, count=2, path="/api/v2/tailnet/-/devices")
+        ground.preflight.observe("403")
+
+    ground.nap.left, ground.nap.meanwhile = 4, refuse
+    await ground.run_a_while()
+    well, missing, mended = caplog.messages
+    assert well == mended == "the tailnet is set up for the operator, as far as can be seen"
+    assert missing.startswith("the tailnet: ")
 
 
 async def test_a_standby_does_not_look(cluster: World) -> None:

@@ -113,6 +113,15 @@ async def test_a_destination_is_the_device_there_or_the_one_that_was_there(
     assert view(tailnets, destination=move.destination).destination == wanted
 
 
+async def test_the_holder_of_a_name_is_seen_where_a_device_got_another(sim: ClusterSim, tailnets: Tailnets) -> None:
+    first, second, other = [await join(sim, tailnets, name) for name in ("web", "web", "db")]
+    seen = view(tailnets, first.node_id, second.node_id, other.node_id)
+    assert {node_id: holder.node_id for node_id, holder in seen.holders.items()} == {second.node_id: first.node_id}
+    sim.control.delete_device(first)
+    await join(sim, tailnets, "later")
+    assert view(tailnets, second.node_id).holders == {}
+
+
 async def test_a_proxy_that_leads_nowhere_has_no_destination(tailnets: Tailnets) -> None:
     assert view(tailnets).destination is None
 

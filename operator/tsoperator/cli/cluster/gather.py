@@ -240,7 +240,12 @@ def _slim(obj: Object) -> Object:
     kept = ("namespace", "name", "creationTimestamp", "deletionTimestamp")
     metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
     tailnet = (obj.get("spec") or {}).get("tailnet", "")
-    return {"metadata": metadata, "spec": {"tailnet": tailnet}, "status": {"conditions": conditions}}
+    return {
+        "kind": obj["kind"],
+        "metadata": metadata,
+        "spec": {"tailnet": tailnet},
+        "status": {"conditions": conditions},
+    }
 
 
 async def _nobody() -> None:

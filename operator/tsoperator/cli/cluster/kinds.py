@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from tsoperator.api.names import GROUP
+from tsoperator.api.names import GROUP, LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     CONNECTOR,
     DNSCONFIG,
@@ -34,6 +34,9 @@ _WRITTEN: Final = {
     GROUP: {word for kind in KINDS for word in (kind.plural, f"{kind.plural}/status")},
 }
 """What is written when the operator works, by group: by the operator, and for it the Pods of its StatefulSets."""
+
+_LABELS: Final = {LABEL_MANAGED: MANAGED}
+"""The labels that most of that has, whatever it is for."""
 
 
 def check_kinds(served: Collection[Resource]) -> Iterator[Finding]:
@@ -66,7 +69,9 @@ def check_webhooks(webhooks: Webhooks) -> Iterator[Finding]:
     for configuration in webhooks.configurations:
         for webhook in configuration.get("webhooks") or ():
             concerned = _concerned(webhook)
-            if not concerned or not _selects(webhook.get("namespaceSelector") or {}, webhooks.namespace):
+            if not concerned or not _selects(webhook, "namespaceSelector", webhooks.namespace):
+                continue
+            if not _selects(webhook, "objectSelector", _LABELS):
                 continue
             asked += 1
             service = _service(webhook)
@@ -126,8 +131,9 @@ def _matches(plural: str, patterns: Iterable[str]) -> bool:
     return not fitting.isdisjoint(patterns)
 
 
-def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Tell whether a label selector selects an object with *labels*."""
+def _selects(webhook: Object, field: str, labels: Mapping[str, str]) -> bool:
+    """Tell whether the label selector in a *field* of *webhook* selects an object with *labels*."""
+    selector = webhook.get(field) or {}
     wanted: Mapping[str, str] = selector.get("matchLabels") or {}
     return all(labels.get(name) == value for name, value in wanted.items()) and all(
         _holds(each, labels) for each in selector.get("matchExpressions") or ()

@@ -78,7 +78,7 @@ def _name(proxy: NamedProxy, settings: Settings) -> str:
         fqdn = given.get(ANNOTATION_TAILNET_FQDN, "")
         return _folded(noted or fqdn) if asks and fqdn else ""  # noted: where the proxies were last told to lead
     if resource_of(parent) == INGRESS:
-        asks = parent["spec"].get("ingressClassName") == settings.ingress_class and not given.get(PROXY_GROUP)
+        asks = parent["spec"].get("ingressClassName") == settings.ingress_class
     else:
         asks = bool(given.get(ANNOTATION_TAILNET_FQDN)) and (bool(proxy.leads) or PROXY_GROUP not in given)
     return _folded(noted) if asks else ""

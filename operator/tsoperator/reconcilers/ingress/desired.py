@@ -1,24 +1,21 @@
 """Decides what an Ingress needs (standalone-proxies.md 6)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tsoperator.api.names import (
     ANNOTATION_DEFAULT_INGRESS_CLASS,
     ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
-    ANNOTATION_FUNNEL,
-    ANNOTATION_HTTP_ENDPOINT,
-    ANNOTATION_HTTP_REDIRECT,
     ANNOTATION_TAGS,
     FINALIZER,
     INGRESS_CONTROLLER,
     PARENT_INGRESS,
-    PROXY_GROUP,
 )
 from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
 from tsoperator.desired import advice
-from tsoperator.desired.children import Owner
+from tsoperator.desired.annotations import ignored
+from tsoperator.desired.children import Owner, first
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.desired.devices import OWN_TAILNET, TailnetView
 from tsoperator.desired.findings import with_findings
@@ -34,15 +31,15 @@ from tsoperator.desired.proxy import (
     proxy_key,
 )
 from tsoperator.desired.proxypod import served_ingress
-from tsoperator.desired.secret import ReportedDevice
+from tsoperator.desired.secret import ReportedDevice, hostname_of
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.ingress.certificate import News, Seen, news
+from tsoperator.reconcilers.ingress.notices import VOCABULARY, class_notes, group_notes
 from tsoperator.reconcilers.ingress.serve import funnels, redirects, serving, tls_host
 from tsoperator.settings import Settings
 
 _UNSEEN = 60.0  # s until another look at an Ingress whose backends the operator could not see
 _LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
-_SWITCHES = (ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT, ANNOTATION_FORWARD_CLUSTER_TRAFFIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,8 @@ class Observed:
     """What an Ingress's plan depends on besides the Ingress.
 
     *services* are the Services of its namespace that it names. *knows_services* tells whether the operator sees the
-    Services of that namespace. *certificate* is None if there is to be no certificate.
+    Services of that namespace. *certificate* is None if there is to be no certificate. *class_exists* tells whether
+    there is an IngressClass of the name that the Ingress gives.
     """
 
     children: Children
@@ -59,6 +57,25 @@ class Observed:
     certificate: Seen | None = None
     tailnet: TailnetView = OWN_TAILNET
     knows_services: bool = True
+    class_exists: bool = False
+
+    @property
+    def has_proxy(self) -> bool:
+        """Whether the Ingress has a proxy."""
+        return bool(self.children.statefulsets or self.children.secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The *hostname* and the *tags* that the proxy's device is to have.
+
+    The *warnings* say what is wrong with those that the Ingress gives. A new Ingress is refused for that. An Ingress
+    that has a proxy keeps what it has, because the Go operator accepts more than we do.
+    """
+
+    hostname: str
+    tags: Sequence[str]
+    warnings: Sequence[Note] = ()
 
 
 def owner(key: Key) -> Owner:
@@ -67,9 +84,8 @@ def owner(key: Key) -> Owner:
 
 
 def is_ours(ingress: Object, settings: Settings) -> bool:
-    """Tell whether *ingress* is of our class and not served by a ProxyGroup."""
-    ours: bool = ingress["spec"].get("ingressClassName") == settings.ingress_class
-    return ours and not annotations(ingress).get(PROXY_GROUP)
+    """Tell whether *ingress* is of our class."""
+    return bool(ingress["spec"].get("ingressClassName") == settings.ingress_class)
 
 
 def is_leaving(ingress: Object, settings: Settings) -> bool:
@@ -114,11 +130,20 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
 
     If it can't be served, a running proxy stays as it is.
     """
-    if is_leaving(ingress, settings):
+    if is_deleting(ingress):
         return plan_deletion(ingress, observed)
+    if not is_ours(ingress, settings):
+        notes = class_notes(ingress, settings, class_exists=observed.class_exists)
+        return replace(plan_deletion(ingress, observed), notes=notes)
+    grouped = group_notes(ingress, has_proxy=observed.has_proxy)
+    if grouped and not observed.has_proxy:
+        return replace(plan_deletion(ingress, observed), notes=grouped)
     if not observed.knows_services:
         return Plan(requeue_after=_UNSEEN)
-    notes = _violations(ingress, settings)
+    identity = _identity(ingress, observed, settings)
+    too_long = _too_long(ingress)
+    notes = [*grouped, *too_long, *identity.warnings]
+    is_refused = too_long or (identity.warnings and not observed.has_proxy)
     chosen = chosen_class(ingress, observed.proxy_class, settings.proxy_class)
     if isinstance(chosen, ClassProblem) and not chosen.is_passing:
         notes.append(Note("Warning", chosen.reason, chosen.message))
@@ -126,7 +151,7 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
     if served.config is None:
         message = "no backend can be served: give a default backend or a path whose Service exists"
         return Plan(notes=[*notes, *served.notes, Note("Warning", "NoValidBackends", message)])
-    if notes or isinstance(chosen, ClassProblem):
+    if is_refused or isinstance(chosen, ClassProblem):
         return Plan(notes=notes)
     own = owner(key_of(ingress))
     forward = is_true(annotations(ingress).get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC))
@@ -136,12 +161,12 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
         key=proxy_key(own, uid(ingress), observed.children, settings),
         pod=served_ingress(forward_cluster_traffic=forward),
         config=ProxyConfig(
-            hostname(ingress), observed.tailnet.login_url, served.config, accept_routes=accepts_routes(chosen)
+            identity.hostname, observed.tailnet.login_url, served.config, accept_routes=accepts_routes(chosen)
         ),
-        tags=tags(ingress, settings),
+        tags=identity.tags,
         magic_dns_name=_magic_dns_name(proxy_device(observed.children)),
         proxy_class=chosen,
-        notes=[*served.notes, *_ignored_annotations(ingress)],
+        notes=[*notes, *served.notes, *ignored(ingress, VOCABULARY)],
     )
 
 
@@ -185,19 +210,33 @@ def failed(_ingress: Object, refusal: Refusal) -> Plan:
     return Plan(notes=[Note("Warning", refusal.reason or "ProxyFailed", refusal.message)], error=refusal.error)
 
 
-def _violations(ingress: Object, settings: Settings) -> list[Note]:
-    """Return what is wrong with *ingress*, and how to fix it."""
-    notes: list[Note] = []
-    if len(name := key_of(ingress).name) > _LABEL_MAX:
-        words = f"its name must have at most {_LABEL_MAX} characters, not {len(name)}: make it anew with another"
-        notes.append(Note("Warning", "InvalidName", words))
-    if error := dns_label_error(hostname(ingress)):
-        notes.append(Note("Warning", "InvalidHostname", f"the hostname {error}: set another by spec.tls[0].hosts[0]"))
-    wrong_tags = [error for tag in tags(ingress, settings) if (error := tag_error(tag))]
-    return notes + [
-        Note("Warning", "InvalidTags", f"invalid value of annotation {ANNOTATION_TAGS}: {error}")
-        for error in wrong_tags
-    ]
+def _too_long(ingress: Object) -> list[Note]:
+    """Say that children can't carry the name of *ingress*; no operator has ever served it then."""
+    if len(name := key_of(ingress).name) <= _LABEL_MAX:
+        return []
+    words = f"its name must have at most {_LABEL_MAX} characters, not {len(name)}: make it anew with another"
+    return [Note("Warning", "InvalidName", words)]
+
+
+def _identity(ingress: Object, observed: Observed, settings: Settings) -> Identity:
+    """Return the hostname and the tags of the device of *ingress*, and what is wrong with those that it gives."""
+    name, given = hostname(ingress), tags(ingress, settings)
+    warnings: list[Note] = []
+    if error := dns_label_error(name):
+        secret = first(observed.children.secrets)
+        kept = hostname_of(secret) if secret else ""
+        until = f"; until then the proxy keeps the hostname {kept}" if kept else ""
+        words = f"the hostname {error}: set another by spec.tls[0].hosts[0]{until}"
+        warnings.append(Note("Warning", "InvalidHostname", words))
+        name = kept or name
+    wrong = [error for tag in given if (error := tag_error(tag))]
+    if wrong:
+        reported = proxy_device(observed.children)
+        device = observed.tailnet.devices.get(reported.id) if reported else None
+        until = "; until then its device keeps its tags" if observed.has_proxy else ""
+        warnings += [Note("Warning", "InvalidTags", f"annotation {ANNOTATION_TAGS}: {each}{until}") for each in wrong]
+        given = device.tags if device else given
+    return Identity(name, given, warnings)
 
 
 def _magic_dns_name(device: ReportedDevice | None) -> str:
@@ -220,21 +259,6 @@ def _device_notes(ingress: Object, device: ReportedDevice | None) -> list[Note]:
     if device and device.serves_no_https:
         notes.append(advice.no_https(device, "HTTPS Ingress"))
     return notes
-
-
-def _ignored_annotations(ingress: Object) -> Iterator[Note]:
-    """Say which annotations of ours have no effect."""
-    given = annotations(ingress)
-    for name in _SWITCHES:
-        if given.get(name, "true") not in ("true", "false"):
-            words = f'annotation {name} is "{given[name]}", which turns nothing on: write "true", or remove it'
-            yield Note("Warning", "IgnoredAnnotation", words)
-    if ANNOTATION_HTTP_ENDPOINT in given:
-        words = (
-            f"annotation {ANNOTATION_HTTP_ENDPOINT} has no effect without a ProxyGroup: plain HTTP is answered with a "
-            f"redirect to HTTPS if annotation {ANNOTATION_HTTP_REDIRECT} is true, else not at all"
-        )
-        yield Note("Warning", "IgnoredAnnotation", words)
 
 
 def _status(ingress: Object, device: ReportedDevice | None) -> Object:

@@ -107,6 +107,7 @@ class IngressReconciler:
             self._certificate(key, children),
             self._proxies.tailnet(OWN, owner, children),
             self._cache.knows(SERVICE, key.namespace),
+            class_exists=self._class_of(ingress) is not None,
         )
 
     def _certificate(self, key: Key, children: Children) -> Seen | None:
@@ -117,6 +118,11 @@ class IngressReconciler:
         certificate = certificate_of(secret, device.https_name)
         missed_for = self._missed.look(key, device.https_name, certificate)
         return Seen(device.https_name, certificate, self._now(), missed_for)
+
+    def _class_of(self, ingress: Object) -> Object | None:
+        """Return the IngressClass that *ingress* names, if it is there."""
+        name = ingress["spec"].get("ingressClassName") or ""
+        return self._cache.get(INGRESSCLASS, Key("", name)) if name else None
 
     def _warn_of_class(self) -> None:
         """Log once what is wrong with the IngressClass; its Ingresses are served all the same."""

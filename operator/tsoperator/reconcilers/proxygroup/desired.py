@@ -27,6 +27,7 @@ from tsoperator.desired.proxy import (
     plan_removal,
     proxy_devices,
     proxy_notes,
+    proxy_outline,
     proxy_problem,
     unwanted,
     way_out,
@@ -285,6 +286,7 @@ def _plan_group(proxy: Proxy, observed: Observed, settings: Settings, keys: Keys
         notes=[*proxy_notes(proxy, children, keys), *proxy.notes],
         requeue_after=earliest(left.requeue_after, keys.requeue_after),
         way_out=way_out(left.gone),
+        outline=proxy_outline(proxy, children),
     )
 
 

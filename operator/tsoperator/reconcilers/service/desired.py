@@ -30,10 +30,12 @@ from tsoperator.desired.proxy import (
     proxy_key,
     proxy_problem,
 )
+from tsoperator.desired.statefulset import serves
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import led_to
+from tsoperator.reconcilers.service.notices import notices, told
 from tsoperator.reconcilers.service.places import NOWHERE, Places, moved_out, removal, upkeep
 from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
@@ -65,8 +67,11 @@ def is_leaving(service: Object, settings: Settings) -> bool:
     return mode_of(service, settings) is Mode.NOTHING
 
 
-def violations(service: Object, settings: Settings) -> list[str]:
-    """Return what is wrong with *service*; each violation is part of a sentence, and says how to fix it (5.5)."""
+def violations(service: Object, settings: Settings, *, is_public: bool = False) -> list[str]:
+    """Return what is wrong with *service*; each violation is part of a sentence, and says how to fix it (5.5).
+
+    With *is_public* its proxy has a serve config now.
+    """
     exposed = exposure.asks(service, settings)
     given = annotations(service)
     found: list[str] = []
@@ -76,17 +81,19 @@ def violations(service: Object, settings: Settings) -> list[str]:
             + ("with a cluster IP, which the proxy forwards to" if exposed else "of type ExternalName")
         )
     if exposed:
-        found += exposure.violations(service, settings)
+        found += exposure.violations(service, settings, is_public=is_public)
     found += egress.violations(service, settings.zones)
     if error := dns_label_error(hostname(service)):
         found.append(
-            f"invalid value of annotation {ANNOTATION_HOSTNAME}: {error}"
+            f"annotation {ANNOTATION_HOSTNAME}: {error}"
             if ANNOTATION_HOSTNAME in given
             else f"the default hostname {error}: set annotation {ANNOTATION_HOSTNAME} to a shorter one"
         )
+    if given.get(PROXY_GROUP) == "":
+        found.append(f"annotation {PROXY_GROUP} names no ProxyGroup: name one, or remove the annotation")
     if ANNOTATION_TAGS in given:
         found += [
-            f"invalid value of annotation {ANNOTATION_TAGS}: {error}"
+            f"annotation {ANNOTATION_TAGS}: {error}"
             for tag in split_tags(given[ANNOTATION_TAGS])
             if (error := tag_error(tag))
         ]
@@ -115,14 +122,13 @@ def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | P
     kept = upkeep(observed.places, settings)
     if mode is Mode.UNSUPPORTED:
         return replace(_unsupported(service), steps=kept)
-    if wrong := violations(service, settings):
-        message = f"unable to provision proxy resources: invalid Service: {', '.join(wrong)}"
+    if wrong := violations(service, settings, is_public=any(map(serves, observed.children.statefulsets))):
+        message = f"invalid Service: {'; '.join(wrong)}"
         status = not_ready(service, "ProxyInvalid", message)
         return Plan(steps=kept, status=status, notes=[Note("Warning", "INVALIDSERVICE", message)])
     chosen = chosen_class(service, observed.proxy_class, settings.proxy_class)
     if isinstance(chosen, ClassProblem):
-        told = None if chosen.is_passing else not_ready(service, chosen.reason, chosen.message)
-        return Plan(steps=kept, status=told)
+        return replace(_waiting_for_class(service, chosen), steps=kept)
     exposed = exposure.asks(service, settings)  # takes precedence over egress
     serve_config = exposure.serve_config(service, settings) if exposed else None
     own = owner(key_of(service))
@@ -144,6 +150,13 @@ def plan(
     service: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
     """Return what *service* needs; *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas."""
+    made = _planned(service, wanted, observed, settings, keys)
+    return told(made, service, notices(service, settings), settings)
+
+
+def _planned(
+    service: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal
+) -> Plan:
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):
@@ -159,11 +172,20 @@ def plan(
         ready = pending or condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
         name = leads_to(service, observed.children, observed.places, settings)
         moved = moved_out(service, wanted.key.name, made, observed.places, settings)
-        shown = _pointed(service, name, moved, ready, observed.reverts, settings)
+        pointed = _pointed(service, name, moved, ready, observed.reverts, settings)
+        shown = told(pointed, service, _unreached(service, wanted, observed.tailnet), settings)
     if not observed.places.services and shown.status:
         left = grouped.without_conditions(shown.status["conditions"])
         shown = replace(shown, status={**shown.status, "conditions": left})
     return with_findings(shown, devices.findings, condition=CONDITION_PROXY_READY, reasons=DEVICE_REASONS)
+
+
+def _unreached(service: Object, proxy: Proxy, tailnet: TailnetView) -> list[Note]:
+    """Return an Event if the *proxy* of an egress *service* needs the routes of other devices, but leaves them out."""
+    found = tailnet.destination and tailnet.destination.device
+    if found or not egress.lacks_route(service, accepts_routes=proxy.config.accept_routes):
+        return []
+    return [Note("Warning", "RoutesNotAccepted", egress.routes_not_accepted(service), once=True)]
 
 
 def _exposed(
@@ -179,7 +201,11 @@ def _exposed(
     if shown.entries is not None or exposure.shows(service, device):
         status["loadBalancer"] = exposure.load_balancer(service, shown.entries or ())
     policy = exposure.policy_notes(service, made, settings, proxy.tags)
-    return replace(made, status=status, notes=[*made.notes, *shown.notes, *policy])
+    news = exposure.port_notices(service) if exposure.is_balanced(service, settings) else []
+    if pending:
+        return told(replace(made, status=status, notes=[*made.notes, *policy]), service, news, settings)
+    complete = replace(made, status=status, notes=[*made.notes, *shown.notes, *policy])
+    return told(complete, service, [*shown.news, *news], settings)
 
 
 def current_place(service: Object, children: Children, places: Places, settings: Settings) -> str:
@@ -223,6 +249,13 @@ def _unsupported(service: Object) -> Plan:
     return Plan(
         status=not_ready(service, "NotSupportedYet", message), notes=[Note("Warning", "NotSupportedYet", message)]
     )
+
+
+def _waiting_for_class(service: Object, problem: ClassProblem) -> Plan:
+    if problem.is_passing:
+        return Plan()
+    note = Note("Normal" if problem.reason == "ProxyPending" else "Warning", problem.reason, problem.message)
+    return Plan(status=not_ready(service, note.reason, note.message), notes=[note])
 
 
 def rewrites(plan: Plan, service: Object) -> bool:

@@ -9,9 +9,10 @@ from tsoperator.api.names import (
     ANNOTATION_TAILNET_IP,
     ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
     FIELD_MANAGER,
+    PROXY_CLASS,
 )
 from tsoperator.api.objects import SERVICE, Object, annotations, key_of
-from tsoperator.api.rules import child_base_name, fqdn_error, ip_error
+from tsoperator.api.rules import child_base_name, fqdn_error, needs_route, target_ip_error
 from tsoperator.desired.plan import Patch
 from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
 from tsoperator.reconcilers.service.rewrites import Reverts
@@ -31,24 +32,56 @@ def violations(service: Object, zones: Sequence[str]) -> list[str]:
     fqdn = annotations(service).get(ANNOTATION_TAILNET_FQDN, "")
     ip, ip_annotation = _target_ip(service), _ip_annotation(service)
     found: list[str] = []
-    if fqdn and ip:
+    if fqdn and ip and not outranks_name(service):
         found.append(f"only one of {ip_annotation} and {ANNOTATION_TAILNET_FQDN} may be set: remove one of them")
     if fqdn and (error := fqdn_error(fqdn, zones)):
-        found.append(f"invalid value of annotation {ANNOTATION_TAILNET_FQDN}: {error}")
-    if ip and (error := ip_error(ip)):
-        found.append(f"invalid value of annotation {ip_annotation}: {error}")
+        found.append(f"annotation {ANNOTATION_TAILNET_FQDN}: {error}")
+    if ip and (error := target_ip_error(ip)):
+        found.append(f"annotation {ip_annotation}: {error}")
     return found
 
 
+def given(service: Object) -> list[str]:
+    """Return the annotations by which *service* names a device."""
+    names = (ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, ANNOTATION_TAILNET_TARGET_IP_DEPRECATED)
+    return [name for name in names if annotations(service).get(name)]
+
+
+def outranks_name(service: Object) -> bool:
+    """Tell whether *service* gives a name, but also an address in the deprecated annotation, which then counts.
+
+    The Go operator treats them so (standalone-proxies.md 5.4, 5.5).
+    """
+    named = annotations(service).get(ANNOTATION_TAILNET_FQDN)
+    return bool(named) and _ip_annotation(service) == ANNOTATION_TAILNET_TARGET_IP_DEPRECATED
+
+
 def magic_dns_name(service: Object) -> str:
-    """Return the MagicDNS name of the device; empty if *service* gives an address."""
+    """Return the MagicDNS name of the device; empty if *service* leads to an address."""
+    if outranks_name(service):
+        return ""
     return annotations(service).get(ANNOTATION_TAILNET_FQDN, "").removesuffix(".")
+
+
+def lacks_route(service: Object, *, accepts_routes: bool) -> bool:
+    """Tell whether a valid *service* leads to an address that its proxy can't reach without accepting routes."""
+    ip = "" if magic_dns_name(service) else _target_ip(service)
+    return bool(ip) and not accepts_routes and needs_route(ip)
 
 
 def pod(service: Object) -> ProxyPod:
     """Return the Pods of the proxy of a valid *service*."""
     fqdn = magic_dns_name(service)
     return egress_to_name(f"{fqdn}.") if fqdn else egress_to_ip(_target_ip(service))
+
+
+def routes_not_accepted(service: Object) -> str:
+    """Say what the proxy of *service* needs in order to reach an address that is no device's."""
+    return (
+        f"{_target_ip(service)} is not an address that the tailnet gives to devices, so the proxy reaches it only by a "
+        "route that a device advertises: set tailscale.acceptRoutes: true in a ProxyClass, and name that in "
+        f"annotation {PROXY_CLASS}"
+    )
 
 
 def destination(service: Object) -> str:

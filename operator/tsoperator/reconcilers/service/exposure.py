@@ -21,11 +21,15 @@ from tsoperator.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a Service shows of its proxy: a condition, the load balancer's entries (None if it isn't ours), Events."""
+    """What a Service shows of its proxy: a condition, the load balancer's entries (None if it isn't ours), Events.
+
+    *news* are Events until the condition says them.
+    """
 
     condition: Object
     entries: Sequence[Object] | None = ()
     notes: Sequence[Note] = ()
+    news: Sequence[Note] = ()
 
 
 def asks(service: Object, settings: Settings) -> bool:
@@ -33,17 +37,28 @@ def asks(service: Object, settings: Settings) -> bool:
     spec = service["spec"]
     exposed = is_true(annotations(service).get(ANNOTATION_EXPOSE))
     by_name = exposed and spec.get("type") == "ExternalName" and bool(spec.get("externalName"))
-    return by_name or (bool(spec.get("clusterIP")) and (exposed or _is_balanced(service, settings)))
+    return by_name or (bool(spec.get("clusterIP")) and (exposed or is_balanced(service, settings)))
 
 
-def violations(service: Object, settings: Settings) -> list[str]:
-    """Return why *service* can't be exposed, though it asks for that."""
+def violations(service: Object, settings: Settings, *, is_public: bool = False) -> list[str]:
+    """Return why *service* can't be exposed, though it asks for that.
+
+    With *is_public* the Internet reaches it now. It must not lose that because of a port that Funnel can't serve.
+    """
     if egress.is_rewritten(service, settings):
         return [
             f"spec.externalName {service['spec']['externalName']} is this Service's own proxy, from when it led to the "
             "tailnet: set spec.type to ClusterIP and a selector, or spec.externalName to what is to be exposed"
         ]
-    return funnel.violations(service) if _is_public(service, settings) else []
+    funnels = is_public and funnel.asks(service) and is_balanced(service, settings)
+    return funnel.violations(service) if funnels else []
+
+
+def notices(service: Object, settings: Settings) -> list[Note]:
+    """Return an Event if *service* asks for Funnel, but is no load balancer of ours."""
+    if not funnel.asks(service) or is_balanced(service, settings):
+        return []
+    return [Note("Warning", "FunnelIgnored", funnel.NEEDS_BALANCER, once=True)]
 
 
 def pod(service: Object, settings: Settings) -> ProxyPod:
@@ -61,26 +76,53 @@ def serve_config(service: Object, settings: Settings) -> Object | None:
 
 def shown(service: Object, device: ReportedDevice | None, settings: Settings) -> Shown:
     """Return what *service* shows while its proxy reports *device*."""
-    if not _is_balanced(service, settings):
-        return Shown(_ready(), None, (funnel.ignored(),) if funnel.asks(service) else ())
-    if funnel.asks(service):
-        return _public(device)
-    if device is None or not device.fqdn:
-        return Shown(_pending("the proxy has not joined the tailnet yet: no hostname is known"))
+    name = device.fqdn if device else ""
+    if not is_balanced(service, settings):
+        return _named(name)
+    if _is_public(service, settings):
+        return _public(service, device)
+    if device is None or not name:
+        return _pending("the proxy has not joined the tailnet yet: no hostname is known")
     version = _version(service["spec"]["clusterIP"])
     ips = [ip for ip in device.ips if _version(ip) == version != 0]
-    return Shown(_ready(), ({"hostname": device.fqdn}, *({"ip": ip} for ip in ips)))
+    return _balanced(service, name, ips)
 
 
-def _public(device: ReportedDevice | None) -> Shown:
+def port_notices(service: Object) -> list[Note]:
+    """Return an Event if an exposed *service* asks for Funnel, but has other ports than Funnel serves."""
+    if not funnel.asks(service) or not (wrong := funnel.violations(service)):
+        return []
+    words = f"{'; '.join(wrong)}. Until then only the tailnet reaches the Service, at all of its ports"
+    return [Note("Warning", "FunnelIgnored", words, once=True)]
+
+
+def _public(service: Object, device: ReportedDevice | None) -> Shown:
     """Return what a Service with Funnel shows: only the name, because the Internet can't use tailnet addresses."""
     if device is not None and device.serves_no_https:
         note = advice.no_https(device, "Funnel")
         pending = note.reason if note.reason == advice.UNSUPPORTED else "ProxyPending"
         return Shown(_not_ready(pending, note.message), notes=(note,))
     if device is None or not device.https_name:
-        return Shown(_pending("the proxy does not serve HTTPS yet: no hostname is known"))
-    return Shown(_ready(), ({"hostname": device.https_name},))
+        return _pending("the proxy does not serve HTTPS yet: no hostname is known")
+    return _balanced(service, device.https_name, ())
+
+
+def _named(name: str) -> Shown:
+    """Return what a Service shows whose status has no load balancer of ours: the proxy's *name* in its condition."""
+    if not name:
+        return Shown(_ready(), None)
+    return Shown(_ready(_reached(name)), None, news=(Note("Normal", "ProxyCreated", _reached(name), once=True),))
+
+
+def _balanced(service: Object, name: str, ips: Sequence[str]) -> Shown:
+    """Return what a load balancer shows. Its name is in its status, and an Event until it is there."""
+    entries = ({"hostname": name}, *({"ip": ip} for ip in ips))
+    is_shown = any(entry.get("hostname") == name for entry in _entries(service))
+    return Shown(_ready(), entries, () if is_shown else (Note("Normal", "ProxyCreated", _reached(name)),))
+
+
+def _reached(name: str) -> str:
+    return f"it is reached in the tailnet as {name}"
 
 
 def policy_notes(service: Object, made: Plan, settings: Settings, tags: Sequence[str]) -> list[Note]:
@@ -105,11 +147,15 @@ def shows(service: Object, device: ReportedDevice | None) -> bool:
     if device is None:
         return False
     ours = {device.fqdn, device.https_name, *device.ips} - {""}
-    entries = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
-    return any({entry.get("hostname"), entry.get("ip")} & ours for entry in entries)
+    return any({entry.get("hostname"), entry.get("ip")} & ours for entry in _entries(service))
 
 
-def _is_balanced(service: Object, settings: Settings) -> bool:
+def _entries(service: Object) -> Sequence[Object]:
+    return ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+
+
+def is_balanced(service: Object, settings: Settings) -> bool:
+    """Tell whether *service* is a load balancer of our class."""
     spec = service["spec"]
     class_ = spec.get("loadBalancerClass")
     ours = class_ == LOAD_BALANCER_CLASS or (class_ is None and settings.default_load_balancer)
@@ -117,7 +163,8 @@ def _is_balanced(service: Object, settings: Settings) -> bool:
 
 
 def _is_public(service: Object, settings: Settings) -> bool:
-    return funnel.asks(service) and _is_balanced(service, settings)
+    """Tell whether the Internet is to reach *service*. Otherwise the tailnet reaches it, at any port."""
+    return funnel.asks(service) and is_balanced(service, settings) and not funnel.violations(service)
 
 
 def _version(ip: str) -> int:
@@ -128,12 +175,12 @@ def _version(ip: str) -> int:
         return 0
 
 
-def _ready() -> Object:
-    return condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
+def _ready(message: str = "ProxyCreated") -> Object:
+    return condition(CONDITION_PROXY_READY, True, "ProxyCreated", message)
 
 
-def _pending(message: str) -> Object:
-    return _not_ready("ProxyPending", message)
+def _pending(message: str) -> Shown:
+    return Shown(_not_ready("ProxyPending", message), notes=(Note("Normal", "ProxyPending", message),))
 
 
 def _not_ready(reason: str, message: str) -> Object:

@@ -5,10 +5,15 @@ from typing import Final
 from tsoperator.api.names import ANNOTATION_FUNNEL, CERT_DOMAIN, LOAD_BALANCER_CLASS
 from tsoperator.api.objects import Object, annotations
 from tsoperator.api.rules import is_true
-from tsoperator.desired.plan import Note
 
 PORTS: Final = (443, 8443, 10000)
 """The ports that Funnel listens on; it has no others."""
+
+NEEDS_BALANCER: Final = (
+    f"annotation {ANNOTATION_FUNNEL} has no effect: Funnel works on Services of type LoadBalancer and class "
+    f"{LOAD_BALANCER_CLASS} only, so the Internet doesn't reach this one"
+)
+"""What a Service is told that asks for Funnel, but is no load balancer of ours."""
 
 
 def asks(service: Object) -> bool:
@@ -41,12 +46,3 @@ def serve_config(service: Object) -> Object:
         "TCP": {str(port): {"TCPForward": f"{host}:{port}", "TerminateTLS": CERT_DOMAIN} for port in ports},
         "AllowFunnel": {f"{CERT_DOMAIN}:{port}": True for port in ports},
     }
-
-
-def ignored() -> Note:
-    """Say that the Service asks for Funnel, but can't have it."""
-    message = (
-        f"annotation {ANNOTATION_FUNNEL} has no effect: Funnel works on Services of type LoadBalancer and class "
-        f"{LOAD_BALANCER_CLASS} only, and this one is reachable from the tailnet alone"
-    )
-    return Note("Warning", "FunnelIgnored", message)

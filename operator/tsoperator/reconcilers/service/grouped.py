@@ -7,7 +7,7 @@ to the proxies. While it moves, it has places at several groups, or a proxy of i
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tsoperator.api.conditions import TRUE, condition, set_condition
+from tsoperator.api.conditions import FALSE, TRUE, condition, set_condition
 from tsoperator.api.names import (
     ANNOTATION_EGRESS_LEFT_OUT,
     CONDITION_EGRESS_CONFIGURED,
@@ -57,9 +57,9 @@ def problem(service: Object, places: Places, settings: Settings) -> tuple[Object
     if group is None or is_deleting(group):
         what = "does not exist" if group is None else "is being deleted"
         message = f"ProxyGroup {name!r} {what}: create it, or name another one in annotation {PROXY_GROUP}"
-        return _valid("Unknown", "ProxyGroupNotReady", message), []
+        return _valid("Unknown", "ProxyGroupNotReady", message), [Note("Warning", "ProxyGroupNotReady", message)]
     if wrong := violations(service, places, settings):
-        message = f"invalid egress Service: {', '.join(wrong)}"
+        message = f"invalid egress Service: {'; '.join(wrong)}"
         return _valid(False, "EgressSvcInvalid", message), [Note("Warning", "INVALIDSERVICE", message)]
     return None
 
@@ -166,11 +166,13 @@ def _reported(service: Object, wanted: Object, made: Plan, places: Places, setti
     """Return *made* with the conditions of a sound *service* whose ClusterIP Service is as *wanted*."""
     name = group_name(service)
     group, digest = places.group(name), _digest(service)
-    ready, notes = _readiness(service, places, settings), list(made.notes)
+    ready = _readiness(service, places, settings)
+    notes = [*made.notes]
     if group.obj is None or not is_available(group.obj):
         message = f"no proxy of ProxyGroup {name!r} is in the tailnet yet: the conditions of the ProxyGroup say why"
         shown = [_valid("Unknown", "ProxyGroupNotReady", message), ready]
-        return replace(made, status=_status(service, shown, places))
+        notes.append(Note("Normal", "ProxyGroupNotReady", message))
+        return replace(made, status=_status(service, shown, places), notes=notes)
     entry = group.entry(entry_name(key_of(service)))
     if entry is not None and entry == entry_of(wanted, settings.cluster_domain):
         shown = [_sound(), configured(name, digest), ready]
@@ -185,7 +187,40 @@ def _reported(service: Object, wanted: Object, made: Plan, places: Places, setti
         shown = [_sound(), not_configured(name, digest), ready]
     if places.ages.get(FRESH, PATIENCE) < PATIENCE and ready["reason"] != "ReadyToRouteTraffic" and notes == []:
         return replace(made, requeue_after=earliest(made.requeue_after, PATIENCE - places.ages[FRESH]))
+    notes = notes or _unready_notes(service, ready)
+    if lost := _lost(service, places):
+        notes.append(Note("Warning", "TargetNotFound", lost, once=True))
+        shown[-1] = {**ready, "message": f"{ready['message']}; {lost}"}
     return replace(made, notes=notes, status=_status(service, shown, places))
+
+
+def _lost(service: Object, places: Places) -> str:
+    """Say that no proxy finds the device to which *service* leads; empty if one does, or none has looked yet.
+
+    Proxies forward nothing then, but count as ready, as in the Go operator (proxygroup-family.md 20).
+    """
+    group, name = places.group(group_name(service)), entry_name(key_of(service))
+    entry = group.entry(name)
+    reported = [report.entries.get(name) for report in group.reports.values()]
+    current = [each for each in reported if each and entry and entry.is_served_by(each)]
+    if not current or not all(each.is_lost for each in current):
+        return ""
+    return (
+        f"the proxies of ProxyGroup {group.name!r} find no device {target(service).fqdn} in the tailnet: check the "
+        "name, that the device is there, and that the tailnet's policy lets them reach it"
+    )
+
+
+def _unready_notes(service: Object, ready: Object) -> list[Note]:
+    """Return an Event if *service* is not *ready* for another reason than it says now.
+
+    While a Pod is replaced, that is not known, which is no news: a ProxyGroup has many Services.
+    """
+    conditions = (service.get("status") or {}).get("conditions") or ()
+    before = next((each["reason"] for each in conditions if each["type"] == CONDITION_EGRESS_READY), "")
+    if ready["status"] != FALSE or ready["reason"] == before:
+        return []
+    return [Note("Normal", ready["reason"], ready["message"])]
 
 
 def is_fresh(service: Object) -> bool:

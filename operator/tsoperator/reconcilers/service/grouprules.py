@@ -35,7 +35,7 @@ def violations(service: Object, places: Places, settings: Settings) -> list[str]
     found += egress.violations(service, settings.zones)
     given = annotations(service).get(ANNOTATION_TAGS)
     found += [
-        f"invalid value of annotation {ANNOTATION_TAGS}: {error}"
+        f"annotation {ANNOTATION_TAGS}: {error}"
         for tag in (split_tags(given) if given else ())
         if (error := tag_error(tag))
     ]

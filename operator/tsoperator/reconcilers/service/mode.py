@@ -25,8 +25,6 @@ def mode_of(service: Object, settings: Settings) -> Mode:
     exposed = exposure.asks(service, settings)
     if is_deleting(service) or not (exposed or egress.asks(service)):
         return Mode.NOTHING
-    if PROXY_GROUP not in annotations(service):
+    if not annotations(service).get(PROXY_GROUP):
         return Mode.PROXY
-    if not annotations(service)[PROXY_GROUP]:
-        return Mode.NOTHING
     return Mode.UNSUPPORTED if exposed else Mode.GROUP

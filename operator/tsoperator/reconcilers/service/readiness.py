@@ -44,13 +44,17 @@ def readiness(group: Group, serving: Mapping[int, Sequence[Object]]) -> Object:
     address. A Pod counts if it is in all of them.
     """
     if not serving or group.obj is None or not is_available(group.obj):
-        return _ready(False, "ClusterResourcesNotReady")
+        message = (
+            f"ProxyGroup {group.name!r} doesn't serve it yet: look at the conditions of the ProxyGroup if that stays"
+        )
+        return _ready(False, "ClusterResourcesNotReady", message)
     replicas = replica_count(group.obj)
     if replicas == 0:
-        return _ready(False, "NoProxiesConfigured")
+        message = f"ProxyGroup {group.name!r} has no proxies: give it spec.replicas of at least 1"
+        return _ready(False, "NoProxiesConfigured", message)
     names = {f"{group.name}-{ordinal}" for ordinal in range(replicas)}
     if not names <= {key_of(pod).name for pod in group.pods}:
-        return _ready("Unknown", "ClusterResourcesNotReady")
+        return _ready("Unknown", "ClusterResourcesNotReady", f"a Pod of ProxyGroup {group.name!r} is not there")
     count = len(names.intersection(*({key_of(pod).name for pod in pods} for pods in serving.values())))
     message = f"{count} out of {replicas} replicas are ready to route traffic"
     if count == 0:
@@ -58,5 +62,5 @@ def readiness(group: Group, serving: Mapping[int, Sequence[Object]]) -> Object:
     return _ready(True, "ReadyToRouteTraffic" if count == replicas else "PartiallyReadyToRouteTraffic", message)
 
 
-def _ready(status: bool | str, reason: str, message: str = "") -> Object:
-    return condition(CONDITION_EGRESS_READY, status, reason, message or reason)
+def _ready(status: bool | str, reason: str, message: str) -> Object:
+    return condition(CONDITION_EGRESS_READY, status, reason, message)

@@ -1,16 +1,18 @@
 """What a check gathers in a cluster, part by part."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import CRD, DEPLOYMENT, POD, RECORDER, SECRET, Key, Object
+from tsoperator.api.objects import CRD, DEPLOYMENT, POD, RECORDER, SECRET, SERVICE, STATEFULSET, Key, Object, key_of
 from tsoperator.cli.findings import exit_code
+from tsoperator.desired.children import Owner
 
 from tests.operator.cli.cluster.front import Front, findings, running_front
 from tests.operator.cli.cluster.samples import deployment, wrong
-from tests.support.manifests import egress
+from tests.support.manifests import connector, egress
+from tests.support.objects import obj, whole_secret
 from tests.support.operator import NAMESPACE, World, running_operator
 
 pytestmark = pytest.mark.simulated
@@ -193,3 +195,39 @@ async def test_workload_identity_gets_a_token_of_the_operator(front: Front, tmp_
     await trust_the_cluster(front)
     front.world.control.client_id, front.world.control.audience = "other", "api.example.org/k"
     assert wrong(await findings(front, tmp_path)) == []
+
+
+@pytest.mark.parametrize(("watched", "told"), [("", True), ("default", True), ("team-a", False)])
+async def test_objects_of_namespaces_that_are_watched_are_told(
+    front: Front, tmp_path: Path, watched: str, told: bool
+) -> None:
+    condition = {
+        "type": "TailscaleProxyReady",
+        "status": "False",
+        "reason": "TargetNotFound",
+        "message": "no such name",
+    }
+    created = await front.world.api.create(SERVICE, egress())
+    await front.world.api.replace_status(SERVICE, {**created, "status": {"conditions": [condition]}})
+    await change_pod(front, {}, OPERATOR_WATCH_NAMESPACES=watched)
+    assert ("no such name" in str(wrong(await findings(front, tmp_path)))) is told
+
+
+async def test_devices_in_another_tailnet_are_not_looked_for(front: Front, tmp_path: Path) -> None:
+    router = connector(tailnet="other")
+    await front.world.apply(router)
+    for made in (router, connector("second")):
+        labels = Owner("connector", Key("", key_of(made).name)).labels
+        name = f"ts-{key_of(made).name}"
+        await front.world.api.create(SECRET, whole_secret(f"{name}-0", {"device_id": "n0"}, labels))
+        await front.world.api.create(STATEFULSET, statefulset(name, labels))
+    found = await findings(front, tmp_path)
+    assert [each.words for each in found if each.check == "devices"] == [
+        "device n0 of Connector second is not in the tailnet any more"
+    ]
+
+
+def statefulset(name: str, labels: Mapping[str, str]) -> Object:
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "example"}]}}
+    spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+    return obj(STATEFULSET, Key(NAMESPACE, name), {"spec": spec}, labels={**labels})

@@ -82,7 +82,7 @@ SERVED = {
     "Ingress": Case(proxy(UP, parent=live_ingress(), name=WEB), {WEB: ["192.0.2.1"]}),
     "Ingress without a name": Case(proxy(UP, parent=live_ingress(), name=""), {}),
     "Ingress of a class": Case(proxy(UP, parent=live_ingress(spec={"ingressClassName": "nginx"}), name=WEB), {}),
-    "Ingress of a group": Case(proxy(UP, parent=live_ingress(TO_GROUP), name=WEB), {}),
+    "Ingress of a group": Case(proxy(UP, parent=live_ingress(TO_GROUP), name=WEB), {WEB: ["192.0.2.1"]}),
     "a leaving Ingress": Case(proxy(UP, parent=deleting(live_ingress()), name=WEB), {}),
     "both families": Case(proxy(UP, UP6), {FQDN: ["192.0.2.1"]}, {FQDN: ["2001:db8::1"]}),
     "IPv6 alone": Case(proxy(UP6), {FQDN: []}, {FQDN: ["2001:db8::1"]}),

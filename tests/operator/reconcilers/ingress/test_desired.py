@@ -1,6 +1,7 @@
 """What an Ingress needs."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -8,14 +9,15 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER, PROXY_CLASS
-from tsoperator.api.objects import INGRESSCLASS, Key, Object
+from tsoperator.api.objects import INGRESSCLASS, STATEFULSET, Key, Object
 from tsoperator.api.rules import child_name
 from tsoperator.desired.classref import class_name
 from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
-from tsoperator.desired.plan import Note, Plan, Refusal
+from tsoperator.desired.plan import Note, Plan, Refusal, SetTags
 from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.desired.proxypod import served_ingress
 from tsoperator.desired.secret import Certificate
@@ -54,6 +56,7 @@ OWNER = desired.owner(Key("default", "web"))
 DEVICE = {"device_id": "n1", "device_fqdn": "web.tail1234.ts.net."}
 CURRENT = {**DEVICE, "tailscale_capver": "110", "pod_uid": "P"}
 """What the Pod that runs has reported."""
+SERVED = obj(STATEFULSET, Key("tailscale", NAME), {"spec": {"selector": {"matchLabels": {"app": "web-uid"}}}})
 HTTPS = {"port": 443, "protocol": "TCP"}
 HTTP = {"port": 80, "protocol": "TCP"}
 KEY = Keys({0: "new-authkey"})
@@ -88,8 +91,7 @@ def shown(plan: Plan) -> list[Object]:
         ({}, "nginx", False),
         ({}, None, False),
         ({"kubernetes.io/ingress.class": "tailscale"}, None, False),
-        ({"tailscale.com/proxy-group": "group"}, "tailscale", False),
-        ({"tailscale.com/proxy-group": ""}, "tailscale", True),
+        ({"tailscale.com/proxy-group": "group"}, "tailscale", True),
     ],
 )
 def test_an_ingress_of_our_class_is_ours(annotations: dict[str, str], class_: str | None, ours: bool) -> None:
@@ -300,9 +302,94 @@ def test_a_switch_that_is_neither_on_nor_off_is_told(name: str, value: str, told
     assert [f'tailscale.com/{name} is "{value}"' in note.message for note in ignored] == [True] * len(told)
 
 
-def test_plain_http_without_a_group_is_told_to_have_no_effect() -> None:
-    (note,) = planned(live_ingress({"tailscale.com/http-endpoint": "enabled"})).notes
-    assert "has no effect without a ProxyGroup" in note.message
+GROUP = {"tailscale.com/proxy-group": "group"}
+KEPT = "; until then the proxy keeps the hostname web"
+
+
+def served_before(data: dict[str, str], hostname: str = "web", *tags: str) -> Observed:
+    """A proxy with *hostname* in its config, whose device has *tags*."""
+    found = logged_in({**data, "cap-107.hujson": json.dumps({"Hostname": hostname})})
+    devices = {"n1": Device("n1", f"{hostname}.tail1234.ts.net", tags=tags)} if tags else {}
+    return replace(found, tailnet=TailnetView(devices=devices))
+
+
+class Kept(NamedTuple):
+    annotations: dict[str, str]
+    host: str
+    observed: Observed
+    hostname: str
+    tags: Sequence[str]
+    told: tuple[str, str]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Kept({}, "-web", served_before(DEVICE), "web", ("tag:k8s",), ("InvalidHostname", KEPT)),
+        Kept(
+            {}, "a_b", served_before(DEVICE, "a_b"), "a_b", ("tag:k8s",), ("InvalidHostname", "keeps the hostname a_b")
+        ),
+        Kept({}, "a_b", logged_in(DEVICE), "a_b", ("tag:k8s",), ("InvalidHostname", "by spec.tls[0].hosts[0]")),
+        Kept(
+            {"tailscale.com/tags": "db"},
+            "web",
+            served_before(DEVICE, "web", "tag:old"),
+            "web",
+            ("tag:old",),
+            ("InvalidTags", "and hyphens; until then its device keeps its tags"),
+        ),
+        Kept(
+            {"tailscale.com/tags": "db"}, "web", served_before(DEVICE), "web", ("db",), ("InvalidTags", '"db" is not')
+        ),
+    ],
+)
+def test_an_ingress_that_is_served_goes_on_with_what_it_has_and_is_warned(case: Kept) -> None:
+    parent = live_ingress(case.annotations, host=case.host)
+    made = proxy(parent, case.observed)
+    assert (made.config.hostname, tuple(made.tags)) == (case.hostname, case.tags)
+    plan = planned(parent, case.observed)
+    assert [(note.type, note.reason) for note in plan.notes] == [("Warning", case.told[0])]
+    assert plan.notes[0].message.endswith(case.told[1]) or case.told[1] in plan.notes[0].message
+    assert [step for step in plan.steps if isinstance(step, SetTags)] == []
+    assert "StatefulSet" in [each["kind"] for each in children_of(plan)]
+
+
+def test_an_ingress_of_a_group_keeps_its_proxy_and_says_that_groups_are_not_served() -> None:
+    for observed in (logged_in(DEVICE), Observed(Children(statefulsets=[SERVED]), WEB)):
+        plan = planned(held(live_ingress(GROUP)), observed, KEY)
+        (note,) = plan.notes
+        assert (note.type, note.reason) == ("Warning", "NotSupportedYet")
+        assert note.message.endswith("the proxy that the Ingress has goes on serving it; remove the annotation")
+        assert [*plan.steps] == [*planned(held(live_ingress()), observed, KEY).steps] != []
+    spoilt = planned(live_ingress(GROUP, spec=missing()), logged_in(DEVICE))
+    assert reasons_of(spoilt) == ["NotSupportedYet", "InvalidIngressBackend", "NoValidBackends"]
+    waiting = planned(live_ingress({**GROUP, PROXY_CLASS: "prod"}), logged_in(DEVICE))
+    assert reasons_of(waiting) == ["NotSupportedYet", "ProxyFailed"]
+
+
+def test_an_ingress_of_a_group_that_has_no_proxy_gets_none() -> None:
+    plan = planned(live_ingress(GROUP))
+    (note,) = plan.notes
+    assert plan == Plan(notes=plan.notes)
+    assert (note.type, note.reason) == ("Warning", "NotSupportedYet")
+    assert note.message.endswith("to give it a proxy of its own, remove the annotation")
+    assert planned(held(live_ingress(GROUP))).release == FINALIZER
+    assert planned(deleting(held(live_ingress(GROUP))), logged_in(DEVICE)).notes == ()
+
+
+def test_an_ingress_says_what_has_no_effect_once() -> None:
+    (note,) = planned(live_ingress({"tailscale.com/hostname": "shop"})).notes
+    assert (note.reason, note.once) == ("IgnoredAnnotation", True)
+    assert note.message.endswith("write the hostname in spec.tls[0].hosts[0] instead")
+
+
+def test_an_ingress_whose_class_is_nearly_ours_says_so_and_is_left_alone() -> None:
+    parent = live_ingress(spec={"ingressClassName": "tailscael"})
+    assert planned(parent) == Plan(notes=planned(parent).notes)
+    assert reasons_of(planned(parent)) == ["IgnoredIngressClass"]
+    assert planned(parent, replace(NEW, class_exists=True)) == Plan(notes=())
+    assert reasons_of(planned(held(parent))) == ["IgnoredIngressClass"]
+    assert planned(held(parent)).release == FINALIZER
 
 
 @pytest.mark.parametrize(("length", "told"), [(63, []), (64, ["InvalidName"])])

@@ -1,14 +1,15 @@
 """What a Service needs that leaves the cluster or is exposed."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object
 from tsoperator.api.rules import child_name
-from tsoperator.desired.devices import TailnetView
+from tsoperator.desired.devices import Destination, TailnetView
 from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Note, Patch, Plan, Refusal
@@ -90,15 +91,14 @@ TO_FQDN = egress_to_name(f"{FQDN}.")
         Asks({FQDN_KEY: FQDN}, CLUSTER_IP, TO_FQDN),
         Asks({IP_KEY: "", FQDN_KEY: ""}, BY_NAME, None),
         Asks({}, CLUSTER_IP, None),
-        Asks({FQDN_KEY: FQDN, **GROUP}, BY_NAME, None),
         Asks(EXPOSE, CLUSTER_IP, exposed_ip("192.0.2.4")),
-        Asks({**EXPOSE, **GROUP}, CLUSTER_IP, None),
         Asks(EXPOSE, BY_NAME, exposed_name("db.example.org")),
         Asks(EXPOSE, {**CLUSTER_IP, "externalName": "db.example.org"}, exposed_ip("192.0.2.4")),
         Asks(EXPOSE, {**CLUSTER_IP, "clusterIP": "2001:db8::4"}, exposed_ip("2001:db8::4")),
         Asks({}, LOAD_BALANCER, exposed_ip("192.0.2.4")),
-        Asks(GROUP, LOAD_BALANCER, None),
+        Asks(GROUP, CLUSTER_IP, None),
         Asks(FUNNEL, PUBLIC, served_service()),
+        Asks(FUNNEL, {**PUBLIC, "ports": [{"port": 80}]}, exposed_ip("192.0.2.4")),
         Asks({FQDN_KEY: FQDN, **EXPOSE}, CLUSTER_IP, exposed_ip("192.0.2.4")),
         Asks({FQDN_KEY: FQDN, **EXPOSE}, BY_NAME, exposed_name("db.example.org")),
         Asks({IP_KEY: "100.66.66.66"}, LOAD_BALANCER, exposed_ip("192.0.2.4")),
@@ -134,7 +134,9 @@ class Violation(NamedTuple):
     "case",
     [
         Violation({FQDN_KEY: FQDN}, []),
-        Violation({FQDN_KEY: "a.b.deep.tail1234.ts.net"}, []),
+        Violation({FQDN_KEY: "a.b.deep.tail.example.org"}, []),
+        Violation({FQDN_KEY: FQDN, **GROUP}, ["annotation tailscale.com/proxy-group names no ProxyGroup: name one"]),
+        Violation({**EXPOSE, **GROUP}, ["names no ProxyGroup"], CLUSTER_IP),
         Violation({IP_KEY: "100.66.66.66"}, []),
         Violation({FQDN_KEY: FQDN, "tailscale.com/tags": "tag:a, tag:b-1"}, []),
         Violation({FQDN_KEY: FQDN, "tailscale.com/hostname": "DB-1"}, []),
@@ -145,7 +147,9 @@ class Violation(NamedTuple):
         Violation({OLD_IP_KEY: "999.999.999.999"}, [f'{OLD_IP_KEY}: "999.999.999.999" is not an IP address']),
         Violation({IP_KEY: "bad", OLD_IP_KEY: "100.64.0.1"}, [f'{IP_KEY}: "bad"']),
         Violation({FQDN_KEY: FQDN, IP_KEY: "100.64.0.1"}, [f"only one of {IP_KEY} and {FQDN_KEY}"]),
-        Violation({FQDN_KEY: FQDN, OLD_IP_KEY: "100.64.0.1"}, [f"only one of {OLD_IP_KEY} and {FQDN_KEY}"]),
+        Violation({FQDN_KEY: FQDN, OLD_IP_KEY: "100.64.0.1"}, []),
+        Violation({FQDN_KEY: FQDN, IP_KEY: "100.64.0.1", OLD_IP_KEY: "100.64.0.2"}, [f"only one of {IP_KEY} and"]),
+        Violation({IP_KEY: "127.0.0.1"}, ["is a loopback address"]),
         Violation({FQDN_KEY: FQDN, "tailscale.com/hostname": ""}, ['tailscale.com/hostname: "" is not a valid DNS']),
         Violation(
             {FQDN_KEY: FQDN, "tailscale.com/tags": "tag:ok,db,tag:1"},
@@ -159,7 +163,7 @@ class Violation(NamedTuple):
         Violation({FQDN_KEY: "x"}, ["not supported: use a Service of type ExternalName", FQDN_KEY], HEADLESS),
         Violation(EXPOSE, ["headless Services are not supported: use a Service with a cluster IP"], HEADLESS),
         Violation({IP_KEY: "bad"}, [IP_KEY], LOAD_BALANCER),
-        Violation(FUNNEL, ["443, 8443 and 10000"], {**PUBLIC, "ports": [{"port": 80}]}),
+        Violation(FUNNEL, [], {**PUBLIC, "ports": [{"port": 80}]}),
         Violation({}, [], {**LOAD_BALANCER, "ports": [{"port": 80}]}),
         Violation({FQDN_KEY: "db.tail.example.org"}, []),
     ],
@@ -204,8 +208,8 @@ def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
     plan = planned(egress_service({IP_KEY: "bad", "tailscale.com/hostname": ""}))
     condition = condition_of(plan)
     assert (condition["status"], condition["reason"]) == ("False", "ProxyInvalid")
-    assert condition["message"].startswith("unable to provision proxy resources: invalid Service: invalid value of")
-    assert ", invalid value of annotation tailscale.com/hostname" in condition["message"]
+    assert condition["message"].startswith(f'invalid Service: annotation {IP_KEY}: "bad" is not')
+    assert '; annotation tailscale.com/hostname: ""' in condition["message"]
     assert plan == Plan(status=plan.status, notes=[Note("Warning", "INVALIDSERVICE", condition["message"])])
 
 
@@ -215,14 +219,19 @@ def test_a_class_that_changes_is_no_news_to_a_service() -> None:
     assert planned(service, changing) == Plan()
 
 
-@pytest.mark.parametrize(("found", "reason"), [(None, "ProxyFailed"), (live_proxy_class("prod"), "ProxyPending")])
-def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | None, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("found", "kind", "reason"),
+    [(None, "Warning", "ProxyFailed"), (live_proxy_class("prod"), "Normal", "ProxyPending")],
+)
+def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(
+    found: Object | None, kind: Literal["Normal", "Warning"], reason: str
+) -> None:
     service = egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "prod"})
     plan = planned(service, Observed(Children(), found))
     condition = condition_of(plan)
     assert (condition["status"], condition["reason"]) == ("False", reason)
     assert "'prod'" in condition["message"]
-    assert plan == Plan(status=plan.status)
+    assert plan == Plan(status=plan.status, notes=[Note(kind, reason, condition["message"])])
 
 
 def test_a_service_has_a_proxy_as_its_class_says_once_that_is_ready() -> None:
@@ -295,6 +304,7 @@ def test_other_conditions_and_the_rest_of_the_status_stay() -> None:
 
 
 LOGGED_IN = {"device_id": "n1", "device_fqdn": "lb.tail1234.ts.net.", "device_ips": '["100.64.0.7","fd7a::7"]'}
+REACHED = Note("Normal", "ProxyCreated", "it is reached in the tailnet as lb.tail1234.ts.net", once=True)
 SHOWN = {"ingress": [{"hostname": "lb.tail1234.ts.net"}, {"ip": "100.64.0.7"}]}
 OURS = desired.owner(Key("default", "db"))
 
@@ -304,7 +314,7 @@ def logged_in() -> Observed:
     return Observed(Children(secrets=[slim_secret(f"{NAME}-0", LOGGED_IN, OURS.labels)]))
 
 
-def with_status(service: Object, **status: Object) -> Object:
+def with_status(service: Object, **status: object) -> Object:
     return {**service, "status": status}
 
 
@@ -341,8 +351,9 @@ def test_an_exposed_load_balancer_of_another_class_keeps_what_that_shows(shown: 
 @pytest.mark.parametrize(
     ("annotations", "spec", "reasons"),
     [
-        (FUNNEL, PUBLIC, ["FunnelNeedsPolicy"]),
+        (FUNNEL, PUBLIC, ["ProxyPending", "FunnelNeedsPolicy"]),
         ({**EXPOSE, **FUNNEL}, CLUSTER_IP, ["FunnelIgnored"]),
+        (FUNNEL, {**PUBLIC, "ports": [{"port": 80}]}, ["ProxyPending", "FunnelIgnored"]),
         (EXPOSE, CLUSTER_IP, []),
     ],
 )
@@ -360,6 +371,56 @@ def test_findings_about_devices_are_told_in_the_condition_and_by_events(
     plan = planned(egress_service(annotations, spec=spec), Observed(Children(), tailnet=TailnetView(news=news)), KEY)
     assert (condition_of(plan)["reason"], condition_of(plan)["message"]) == ("ProxyFailed", "not permitted")
     assert (reasons_of(plan), plan.requeue_after) == (["TagsRefused"], 60)
+
+
+def test_an_exposed_service_shows_its_name_in_its_condition_and_by_one_event() -> None:
+    service = egress_service(EXPOSE, spec=CLUSTER_IP)
+    plan = planned(service, logged_in())
+    assert condition_of(plan) == {**READY, "message": REACHED.message}
+    assert plan.notes == [REACHED]
+    assert planned(with_status(service, conditions=[condition_of(plan)]), logged_in()).notes == []
+
+
+def test_a_load_balancer_tells_its_name_by_an_event_until_its_status_shows_it() -> None:
+    service = egress_service({}, spec=LOAD_BALANCER)
+    assert planned(service, logged_in()).notes == [Note("Normal", "ProxyCreated", REACHED.message)]
+    assert planned(with_status(service, loadBalancer=SHOWN), logged_in()).notes == []
+
+
+SERVING = {"metadata": {}, "spec": {"template": {"spec": {"containers": [{"env": [{"name": "TS_SERVE_CONFIG"}]}]}}}}
+
+
+def test_a_public_service_that_gets_a_port_without_funnel_stays_public_and_says_so() -> None:
+    service = egress_service(FUNNEL, spec={**PUBLIC, "ports": [{"port": 443}, {"port": 80}]})
+    serving = Observed(Children(statefulsets=[SERVING]))
+    made = desired.wanted(service, serving, SETTINGS)
+    assert isinstance(made, Plan)
+    assert "Funnel can't serve port 80/TCP" in condition_of(made)["message"]
+    assert planned(service, logged_in(), KEY).hold == FINALIZER
+
+
+ROUTED = {IP_KEY: "10.1.2.3", "tailscale.com/proxy-class": "prod"}
+ACCEPTING = live_proxy_class("prod", {"tailscale": {"acceptRoutes": True}}, ready=True)
+THERE = Destination("10.1.2.3", Device("n9", FQDN))
+
+
+@pytest.mark.parametrize(
+    ("proxy_class", "destination", "reasons"),
+    [
+        (live_proxy_class("prod", ready=True), None, ["RoutesNotAccepted"]),
+        (live_proxy_class("prod", ready=True), Destination("10.1.2.3"), ["RoutesNotAccepted"]),
+        (live_proxy_class("prod", ready=True), THERE, []),
+        (ACCEPTING, None, []),
+    ],
+)
+def test_an_address_of_no_device_is_said_to_need_routes(
+    proxy_class: Object, destination: Destination | None, reasons: list[str]
+) -> None:
+    observed = Observed(Children(), proxy_class, TailnetView(destination=destination))
+    plan = planned(egress_service(ROUTED), observed, KEY)
+    assert reasons_of(plan) == reasons
+    assert condition_of(plan)["status"] == "True"
+    assert ("10.1.2.3 is not an address that the tailnet gives" in condition_of(plan)["message"]) is bool(reasons)
 
 
 def test_a_load_balancer_that_becomes_egress_shows_nothing() -> None:
@@ -408,18 +469,18 @@ def test_removal_takes_three_steps_and_the_condition_goes_with_the_last() -> Non
 
 @pytest.mark.parametrize(("shown", "left"), [(SHOWN, {}), ({"ingress": [{"ip": "192.0.2.9"}]}, None)])
 def test_a_load_balancer_that_is_no_longer_ours_stops_showing_our_device(shown: Object, left: Object | None) -> None:
-    service = with_status(held(egress_service(GROUP, spec=LOAD_BALANCER)), loadBalancer=shown)
+    service = with_status(
+        held(egress_service({}, spec={**LOAD_BALANCER, "loadBalancerClass": "other"})), loadBalancer=shown
+    )
     step = desired.plan_deletion(service, logged_in())
     assert step.status == (None if left is None else {"loadBalancer": left})
     assert step.release == (FINALIZER if left is None else "")
 
 
-GROUPED = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
-
-
-def test_a_service_handed_to_a_proxy_group_loses_its_own_proxy() -> None:
-    assert desired.is_leaving(GROUPED, SETTINGS)
-    assert planned(GROUPED, logged_in()).release == FINALIZER
+def test_a_service_that_names_no_group_keeps_its_own_proxy() -> None:
+    service = held(egress_service({FQDN_KEY: FQDN, **GROUP}))
+    plan = planned(service, logged_in())
+    assert ([*plan.steps], plan.release, reasons_of(plan)) == ([], "", ["INVALIDSERVICE"])
 
 
 OTHER_KEYS = [f"tailscale.com/{name}" for name in ("hostname", "tags", "proxy-class")]
@@ -439,6 +500,6 @@ def test_every_service_has_a_plan(annotations: dict[str, str], spec: Object) -> 
         assert plan.release
     elif isinstance(wanted, Plan):
         grouped = mode_of(service, SETTINGS) is Mode.GROUP  # where nothing runs, the finalizer goes
-        assert (plan, plan.steps, bool(plan.release)) == (wanted, (), grouped)
+        assert ([*plan.steps], bool(plan.release), wanted.hold) == ([], grouped, "")
     else:
         assert len(children_of(plan)) == 3

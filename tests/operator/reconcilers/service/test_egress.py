@@ -33,6 +33,7 @@ class Targeted(NamedTuple):
         Targeted({IP_KEY: "100.66.66.66"}, egress_to_ip("100.66.66.66")),
         Targeted({OLD_IP_KEY: "100.66.66.66"}, egress_to_ip("100.66.66.66")),
         Targeted({IP_KEY: "100.66.66.66", OLD_IP_KEY: "100.77.77.77"}, egress_to_ip("100.66.66.66")),
+        Targeted({FQDN_KEY: FQDN, OLD_IP_KEY: "100.77.77.77"}, egress_to_ip("100.77.77.77")),
     ],
 )
 def test_the_proxy_goes_where_the_annotation_says(case: Targeted) -> None:
@@ -56,6 +57,23 @@ def test_a_service_without_a_device_is_none(annotations: dict[str, str]) -> None
 )
 def test_a_service_is_found_by_the_device_that_it_leads_to(annotations: dict[str, str], keys: set[str]) -> None:
     assert {*egress.by_destination(egress_service(annotations))} == keys
+
+
+@pytest.mark.parametrize(
+    ("annotations", "accepts", "lacks"),
+    [
+        ({IP_KEY: "10.1.2.3"}, False, True),
+        ({IP_KEY: "10.1.2.3"}, True, False),
+        ({IP_KEY: "100.64.0.9"}, False, False),
+        ({OLD_IP_KEY: "10.1.2.3", FQDN_KEY: FQDN}, False, True),
+        ({FQDN_KEY: FQDN}, False, False),
+    ],
+)
+def test_an_address_elsewhere_needs_a_route(annotations: dict[str, str], accepts: bool, lacks: bool) -> None:
+    service = egress_service(annotations)
+    assert egress.lacks_route(service, accepts_routes=accepts) is lacks
+    if lacks:
+        assert "set tailscale.acceptRoutes: true in a ProxyClass" in egress.routes_not_accepted(service)
 
 
 class Pointing(NamedTuple):

@@ -61,6 +61,59 @@ def test_funnel_is_served_on_our_load_balancers_only() -> None:
     assert [exposure.serve_config(service, SETTINGS) is None for service in services] == [False, True, True]
 
 
+WITH_PORTS = {**LOAD_BALANCER, "ports": [{"port": 80}]}
+
+
+NO_EFFECT = "annotation tailscale.com/funnel has no effect: Funnel works on Services of type LoadBalancer"
+
+
+class Funnels(NamedTuple):
+    annotations: dict[str, str]
+    spec: Object
+    unserved: str = ""
+    """What is told because of the ports."""
+    ignored: str = ""
+    """What is told because it is no load balancer of ours."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Funnels(FUNNEL, LOAD_BALANCER),
+        Funnels({}, WITH_PORTS),
+        Funnels(FUNNEL, WITH_PORTS, "Funnel can't serve port 80/TCP"),
+        Funnels(FUNNEL, WITH_PORTS, "Until then only the tailnet reaches the Service, at all of its ports"),
+        Funnels({**EXPOSE, **FUNNEL}, CLUSTER_IP, ignored=NO_EFFECT),
+        Funnels(FUNNEL, CLUSTER_IP, ignored=NO_EFFECT),
+    ],
+)
+def test_funnel_without_effect_is_told_once(case: Funnels) -> None:
+    service = egress_service(case.annotations, spec=case.spec)
+    found = [(case.unserved, exposure.port_notices(service)), (case.ignored, exposure.notices(service, SETTINGS))]
+    for words, notes in found:
+        assert [words in note.message for note in notes] == ([True] if words else [])
+    notes = [note for _, each in found for note in each]
+    assert {(note.type, note.reason, note.once) for note in notes} <= {("Warning", "FunnelIgnored", True)}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "public", "count"),
+    [
+        (FUNNEL, WITH_PORTS, True, 1),
+        (FUNNEL, WITH_PORTS, False, 0),
+        ({}, WITH_PORTS, True, 0),
+        ({**EXPOSE, **FUNNEL}, {**WITH_PORTS, "loadBalancerClass": "other"}, True, 0),
+    ],
+)
+def test_a_port_without_funnel_is_refused_where_the_internet_would_lose_the_service(
+    annotations: dict[str, str], spec: Object, public: bool, count: int
+) -> None:
+    service = egress_service(annotations, spec=spec)
+    assert len(exposure.violations(service, SETTINGS, is_public=public)) == count
+    assert exposure.pod(service, SETTINGS) != served_service()
+    assert exposure.serve_config(service, SETTINGS) is None
+
+
 def test_the_proxy_that_a_service_had_for_egress_is_not_exposed() -> None:
     name = "ts-db-x7k2p.tailscale.svc.cluster.local"
     service = egress_service(EXPOSE, spec={"type": "ExternalName", "externalName": name})
@@ -87,6 +140,8 @@ def test_a_load_balancer_without_a_device_waits(annotations: dict[str, str], dev
     shown = exposure.shown(egress_service(annotations, spec=LOAD_BALANCER), device, SETTINGS)
     assert (shown.entries, reason(shown)) == ((), ("False", "ProxyPending"))
     assert "no hostname is known" in shown.condition["message"]
+    assert [(note.type, note.reason) for note in shown.notes] == [("Normal", "ProxyPending")]
+    assert [note.message for note in shown.notes] == [shown.condition["message"]]
 
 
 def test_a_service_without_a_load_balancer_of_ours_shows_nothing_and_is_ready() -> None:

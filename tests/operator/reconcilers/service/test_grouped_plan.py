@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
 from tsoperator.api.objects import Object, key_of
+from tsoperator.desired.egressgroup import Entry
 from tsoperator.desired.plan import Plan, Refusal
 from tsoperator.reconcilers.service import grouped
 from tsoperator.reconcilers.service.clusterip import new_name
@@ -24,6 +25,7 @@ from tests.operator.reconcilers.service.places import (
     group,
     live_group,
     place,
+    report,
     user_service,
 )
 from tests.support.objects import children_of, deleting, deletions_of, held, patches_of, reasons_of, settings, status_of
@@ -83,13 +85,17 @@ OTHER_ENTRY = replace(ENTRY, health_check="http://elsewhere.example.org")
 FULL = configmap({}, **{ANNOTATION_EGRESS_LEFT_OUT: "1"})
 CASES = {
     "served": Case(SOUND, DONE, ALL, at(place())),
-    "waiting for the entry": Case(SOUND, FAILED, NOBODY, seeing(configmap=configmap({}), reports={})),
+    "waiting for the entry": Case(
+        SOUND, FAILED, NOBODY, seeing(configmap=configmap({}), reports={}), events=[NOBODY[1]]
+    ),
     "without a ConfigMap": Case(SOUND, FAILED, ALL, seeing(configmap=None)),
     "another entry": Case(SOUND, FAILED, ALL, seeing(configmap=configmap({"default-db": OTHER_ENTRY}))),
     "left out": Case(SOUND, FAILED, NOBODY, seeing(configmap=FULL, reports={}), events=["ProxyGroupFull"]),
-    "group missing": Case(NOT_READY, None, NO_RESOURCES, seeing(obj=None)),
-    "group leaving": Case(NOT_READY, None, ALL, seeing(obj=deleting(live_group()))),
-    "group not available": Case(NOT_READY, None, NO_RESOURCES, seeing(obj=live_group(available=False))),
+    "group missing": Case(NOT_READY, None, NO_RESOURCES, seeing(obj=None), events=["ProxyGroupNotReady"]),
+    "group leaving": Case(NOT_READY, None, ALL, seeing(obj=deleting(live_group())), events=["ProxyGroupNotReady"]),
+    "group not available": Case(
+        NOT_READY, None, NO_RESOURCES, seeing(obj=live_group(available=False)), events=["ProxyGroupNotReady"]
+    ),
     "invalid": Case(
         INVALID, None, ALL, at(place()), held(user_service(spec={"type": "ClusterIP"})), events=["INVALIDSERVICE"]
     ),
@@ -103,6 +109,48 @@ def test_the_conditions_say_how_far_the_service_is(case: Case) -> None:
     wanted = {"Valid": case.valid, "Configured": case.configured, "Ready": case.ready}
     assert told(plan) == {name: value for name, value in wanted.items() if value}
     assert reasons_of(plan) == case.events
+
+
+def test_proxies_that_are_not_ready_are_told_until_the_condition_says_so() -> None:
+    case = CASES["waiting for the entry"]
+    plan = planned(case.service, case.places)
+    (note,) = plan.notes
+    assert (note.type, note.message) == ("Normal", "0 out of 2 replicas are ready to route traffic")
+    assert planned({**case.service, "status": plan.status}, case.places).notes == []
+    other = {**case.service, "status": {"conditions": [{**OWN_READY, "type": "TailscaleEgressSvcReady"}]}}
+    assert planned(other, case.places).notes == [note]
+    assert planned(case.service, seeing(pods=[], reports={})).notes == []  # not known
+
+
+LOST = replace(ENTRY, is_lost=True)
+
+
+class Lost(NamedTuple):
+    first: Entry | None
+    second: Entry | None
+    told: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Lost(LOST, LOST, told=True),
+        Lost(LOST, None, told=True),
+        Lost(LOST, replace(ENTRY, fqdn="old.tail1234.ts.net"), told=True),
+        Lost(LOST, ENTRY, told=False),
+        Lost(None, None, told=False),
+        Lost(replace(LOST, fqdn="old.tail1234.ts.net"), None, told=False),
+    ],
+)
+def test_a_device_that_no_proxy_finds_is_told(case: Lost) -> None:
+    reports = [report("10.0.0.1", entry=case.first), report("10.0.0.2", entry=case.second)]
+    places = seeing(reports={f"{GROUP}-{ordinal}": each for ordinal, each in enumerate(reports)})
+    plan = planned(AT_PLACE, places)
+    assert ("TargetNotFound" in reasons_of(plan)) is case.told
+    ready = (plan.status or {})["conditions"][-1]
+    words = f"; the proxies of ProxyGroup '{GROUP}' find no device db.tail1234.ts.net in the tailnet: check the name"
+    assert (words in ready["message"]) is case.told
+    assert all(note.once for note in plan.notes if note.reason == "TargetNotFound")
 
 
 @pytest.mark.parametrize("name", ["group missing", "group leaving", "invalid", "no ports left"])

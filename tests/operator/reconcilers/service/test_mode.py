@@ -23,13 +23,14 @@ BY_NAME = {"type": "ExternalName", "externalName": "placeholder"}
         (EGRESS, BY_NAME, Mode.PROXY),
         ({**EGRESS, **GROUP}, BY_NAME, Mode.GROUP),
         ({**EGRESS, **GROUP}, CLUSTER_IP, Mode.GROUP),
-        ({**EGRESS, **NO_GROUP}, BY_NAME, Mode.NOTHING),
+        ({**EGRESS, **NO_GROUP}, BY_NAME, Mode.PROXY),
         ({**EGRESS, **EXPOSED, **GROUP}, BY_NAME, Mode.UNSUPPORTED),
         (EXPOSED, CLUSTER_IP, Mode.PROXY),
         ({**EXPOSED, **GROUP}, CLUSTER_IP, Mode.UNSUPPORTED),
         ({}, BALANCED, Mode.PROXY),
         (GROUP, BALANCED, Mode.UNSUPPORTED),
-        (NO_GROUP, BALANCED, Mode.NOTHING),
+        (NO_GROUP, BALANCED, Mode.PROXY),
+        (NO_GROUP, CLUSTER_IP, Mode.NOTHING),
     ],
 )
 def test_a_service_is_served_as_it_asks(annotations: Object, spec: Object, mode: Mode) -> None:

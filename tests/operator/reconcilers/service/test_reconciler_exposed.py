@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import SECRET, SERVICE, Object
+from tsoperator.api.objects import EVENT, SECRET, SERVICE, Object
 
-from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, exposed, load_balancer
+from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, exposed, load_balancer
 from tests.support.operator import Proxy, World, running_operator
 
 NAME = f"default-lb.{DOMAIN}"
@@ -105,9 +105,6 @@ ENDINGS = {
     "annotation": Ending(exposed(), {"metadata": {"annotations": {EXPOSE: None}}}),
     "annotation of a name": Ending(exposed(external_name=CLOUD), {"metadata": {"annotations": {EXPOSE: "false"}}}),
     "type": Ending(LB, {"spec": {"type": "ClusterIP", "loadBalancerClass": None}}),
-    "group of a name": Ending(
-        exposed(external_name=CLOUD), {"metadata": {"annotations": {"tailscale.com/proxy-group": ""}}}
-    ),
 }
 
 
@@ -129,6 +126,56 @@ async def test_a_service_that_a_group_is_to_expose_keeps_its_proxy_and_says_that
     assert "remove annotation tailscale.com/proxy-group" in (await world.events(LB))["NotSupportedYet"]
     assert await balanced(world)
     assert not await world.writes_when_left_alone()
+
+
+async def test_a_service_that_names_an_empty_group_keeps_its_proxy_and_says_so(world: World) -> None:
+    await world.apply(LB)
+    await world.joined(LB)
+    await world.annotate(LB, {"tailscale.com/proxy-group": ""})
+    await world.becomes(lambda: world.reason(LB), "ProxyInvalid")
+    assert "names no ProxyGroup" in await event(world, "INVALIDSERVICE")
+    assert await balanced(world)
+
+
+async def test_a_value_that_turns_nothing_on_is_told_once(cluster: World) -> None:
+    plain = backend("lb")
+    plain["metadata"]["annotations"] = {EXPOSE: "yes"}
+    await cluster.apply(plain)
+    for _ in range(2):
+        async with running_operator(cluster):
+            told = await cluster.eventually(lambda: event(cluster, "IgnoredAnnotation"))
+            assert (told, await cluster.condition(LB)) == (
+                f'annotation {EXPOSE} is "yes", which turns nothing on: write "true", or remove it',
+                None,
+            )
+            assert not await cluster.writes_when_left_alone()
+    told_of = [each for each in (await cluster.api.list(EVENT)).items if each["reason"] == "IgnoredAnnotation"]
+    assert [each["count"] for each in told_of] == [1]
+
+
+async def test_what_the_condition_says_is_no_event_of_a_later_operator(cluster: World) -> None:
+    await cluster.apply(exposed(tailnet_fqdn=FQDN, exposed="true"))
+    async with running_operator(cluster):
+        proxy = await cluster.joined(LB)
+        await cluster.becomes(lambda: message(cluster), f"it is reached in the tailnet as {NAME}; {'; '.join(IGNORED)}")
+        assert proxy.env[DEST_IP] == await address(cluster)
+        assert sorted(await cluster.events(LB)) == ["IgnoredAnnotation", "ProxyCreated"]
+    async with running_operator(cluster):
+        assert not await cluster.writes_during(cluster.settled())
+
+
+IGNORED = (
+    "the operator doesn't know annotation tailscale.com/exposed, which has no effect: if you mean "
+    "tailscale.com/expose, write that",
+    f"annotation {FQDN_KEY} has no effect, because the Service is exposed to the tailnet: remove it, and let another "
+    "Service lead to that device",
+)
+
+
+async def message(world: World) -> str:
+    """Return what the condition of the Service says; empty without one."""
+    condition = await world.condition(LB)
+    return condition.message if condition else ""
 
 
 class Turn(NamedTuple):
@@ -247,6 +294,21 @@ async def test_funnel_without_https_is_said_to_need_it(world: World) -> None:
     await world.becomes(lambda: world.reason(LB), "ProxyPending")
     assert await balanced(world) == []
     assert not await world.writes_when_left_alone()
+
+
+async def test_ports_that_funnel_can_not_serve_are_forwarded_from_the_tailnet_but_take_nothing_away(
+    world: World,
+) -> None:
+    await world.apply(load_balancer("lb", 443, 22, funnel="true"))
+    proxy = await world.joined(LB)
+    await world.becomes(lambda: balanced(world), shown(proxy))
+    assert (proxy.env[DEST_IP], await serve_config(world)) == (await address(world), None)
+    assert "Funnel can't serve port 22/TCP" in await event(world, "FunnelIgnored")
+    await world.change(LB, {"spec": {"ports": [{"name": "port-443", "port": 443}]}})
+    await world.becomes(lambda: balanced(world), [{"hostname": NAME}])
+    await world.change(LB, {"spec": {"ports": [{"name": "port-443", "port": 443}, {"name": "port-22", "port": 22}]}})
+    await world.becomes(lambda: world.reason(LB), "ProxyInvalid")
+    assert list((await serve_config(world))["TCP"]) == ["443"]
 
 
 async def test_funnel_elsewhere_is_said_to_have_no_effect(world: World) -> None:

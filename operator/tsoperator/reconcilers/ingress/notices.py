@@ -1,0 +1,84 @@
+"""What an Ingress has that looks right but has no effect, each with what to do; it is told by Events."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tsoperator.api.names import (
+    ANNOTATION_EXPOSE,
+    ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
+    ANNOTATION_FUNNEL,
+    ANNOTATION_HOSTNAME,
+    ANNOTATION_HTTP_ENDPOINT,
+    ANNOTATION_HTTP_REDIRECT,
+    ANNOTATION_INGRESS_CLASS,
+    ANNOTATION_TAGS,
+    ANNOTATION_TAILNET_FQDN,
+    ANNOTATION_TAILNET_IP,
+    PROXY_CLASS,
+    PROXY_GROUP,
+)
+from tsoperator.api.objects import Object, annotations
+from tsoperator.desired import unsupported
+from tsoperator.desired.annotations import Vocabulary, nearest
+from tsoperator.desired.plan import Note
+from tsoperator.settings import Settings
+
+VOCABULARY: Final = Vocabulary(
+    "Ingress",
+    known=(
+        ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
+        ANNOTATION_FUNNEL,
+        ANNOTATION_HTTP_REDIRECT,
+        ANNOTATION_TAGS,
+        PROXY_CLASS,
+        PROXY_GROUP,
+    ),
+    switches=(ANNOTATION_FORWARD_CLUSTER_TRAFFIC, ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT),
+    elsewhere={
+        ANNOTATION_HOSTNAME: "write the hostname in spec.tls[0].hosts[0] instead",
+        ANNOTATION_EXPOSE: "its class alone exposes it, so remove the annotation",
+        ANNOTATION_HTTP_ENDPOINT: (
+            "plain HTTP is answered with a redirect to HTTPS if annotation "
+            f"{ANNOTATION_HTTP_REDIRECT} is true, else not at all, so remove the annotation"
+        ),
+        ANNOTATION_TAILNET_FQDN: "to lead to a device of the tailnet, move it to a Service",
+        ANNOTATION_TAILNET_IP: "to lead to a device of the tailnet, move it to a Service",
+    },
+)
+"""The annotations that the operator reads on Ingresses."""
+
+
+def group_notes(ingress: Object, *, has_proxy: bool) -> Sequence[Note]:
+    """Say that no ProxyGroup serves *ingress*, if it names one."""
+    if not annotations(ingress).get(PROXY_GROUP):
+        return ()
+    message = f"annotation {PROXY_GROUP} has no effect yet, because the operator can't serve an Ingress by a ProxyGroup"
+    if has_proxy:
+        words = f"{message}: the proxy that the Ingress has goes on serving it; remove the annotation"
+    else:
+        words = (
+            f"{message}: nothing is made for this Ingress, and what another operator made for it stays as it is; to "
+            "give it a proxy of its own, remove the annotation"
+        )
+    return (Note("Warning", unsupported.REASON, words),)
+
+
+def class_notes(ingress: Object, settings: Settings, *, class_exists: bool) -> Sequence[Note]:
+    """Say that nobody serves *ingress*, if the class that it names is probably meant to be ours.
+
+    *class_exists* tells whether there is an IngressClass of the name that it gives.
+    """
+    name, ours = ingress["spec"].get("ingressClassName") or "", settings.ingress_class
+    if not name and annotations(ingress).get(ANNOTATION_INGRESS_CLASS) == ours:
+        words = (
+            f"annotation {ANNOTATION_INGRESS_CLASS} has no effect on this operator, so it doesn't serve the Ingress: "
+            f"write {ours} in spec.ingressClassName instead"
+        )
+    elif name and not class_exists and nearest(name, [ours]):
+        words = (
+            f"there is no IngressClass {name}, so nobody serves the Ingress: if this operator is to, write {ours} in "
+            "spec.ingressClassName"
+        )
+    else:
+        return ()
+    return (Note("Warning", "IgnoredIngressClass", words, once=True),)

@@ -1,0 +1,96 @@
+"""What a Service says that has no effect, or another one than it seems to have; and how its user is told."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tsoperator.api.conditions import set_condition
+from tsoperator.api.names import (
+    ANNOTATION_EXPOSE,
+    ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
+    ANNOTATION_FUNNEL,
+    ANNOTATION_HOSTNAME,
+    ANNOTATION_HTTP_ENDPOINT,
+    ANNOTATION_HTTP_REDIRECT,
+    ANNOTATION_TAGS,
+    ANNOTATION_TAILNET_FQDN,
+    ANNOTATION_TAILNET_IP,
+    ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
+    CONDITION_EGRESS_VALID,
+    CONDITION_PROXY_READY,
+    PROXY_CLASS,
+    PROXY_GROUP,
+)
+from tsoperator.api.objects import Object, is_deleting
+from tsoperator.desired.annotations import Vocabulary, ignored
+from tsoperator.desired.plan import Note, Plan
+from tsoperator.reconcilers.service import egress, exposure
+from tsoperator.reconcilers.service.mode import Mode, mode_of
+from tsoperator.settings import Settings
+
+VOCABULARY: Final = Vocabulary(
+    "Service",
+    known=(
+        ANNOTATION_EXPOSE,
+        ANNOTATION_FUNNEL,
+        ANNOTATION_HOSTNAME,
+        ANNOTATION_TAGS,
+        ANNOTATION_TAILNET_FQDN,
+        ANNOTATION_TAILNET_IP,
+        ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
+        PROXY_CLASS,
+        PROXY_GROUP,
+    ),
+    switches=(ANNOTATION_EXPOSE, ANNOTATION_FUNNEL),
+    elsewhere=dict.fromkeys(
+        (ANNOTATION_FORWARD_CLUSTER_TRAFFIC, ANNOTATION_HTTP_ENDPOINT, ANNOTATION_HTTP_REDIRECT),
+        "move it to an Ingress that leads to this Service, or remove it",
+    ),
+)
+"""The annotations that the operator reads on Services."""
+
+
+def notices(service: Object, settings: Settings) -> list[Note]:
+    """Return an Event for each thing in *service* that has no effect, with what to do about it."""
+    if is_deleting(service):
+        return []
+    mode = mode_of(service, settings)
+    unseen = [Note("Warning", "IgnoredAnnotation", words, once=True) for words in _outranked(service, mode, settings)]
+    return [*ignored(service, VOCABULARY), *unseen, *exposure.notices(service, settings)]
+
+
+def _outranked(service: Object, mode: Mode, settings: Settings) -> Iterator[str]:
+    """Say which annotations of *service* give way to others."""
+    if exposure.asks(service, settings):
+        for name in egress.given(service):
+            yield (
+                f"annotation {name} has no effect, because the Service is exposed to the tailnet: remove it, and let "
+                "another Service lead to that device"
+            )
+    elif egress.outranks_name(service):
+        old, fqdn = ANNOTATION_TAILNET_TARGET_IP_DEPRECATED, ANNOTATION_TAILNET_FQDN
+        weaker, stronger = (old, fqdn) if mode is Mode.GROUP else (fqdn, old)
+        yield f"annotation {weaker} has no effect beside {stronger}: remove one of them"
+
+
+def told(plan: Plan, service: Object, notes: Sequence[Note], settings: Settings) -> Plan:
+    """Return *plan* with *notes* in its Events and in the main condition of its status, if it has one.
+
+    An Event that is told once isn't told again if a condition says it already, whichever process wrote that.
+    """
+    if not (notes or plan.notes):
+        return plan
+    type_ = CONDITION_EGRESS_VALID if mode_of(service, settings) is Mode.GROUP else CONDITION_PROXY_READY
+    before = " ".join(each["message"] for each in (service.get("status") or {}).get("conditions") or ())
+    news = [note for note in (*plan.notes, *notes) if not (note.once and note.message in before)]
+    status = _with_words(plan.status, type_, notes) if plan.status and notes else plan.status
+    return replace(plan, status=status, notes=news)
+
+
+def _with_words(status: Object, type_: str, notes: Sequence[Note]) -> Object:
+    conditions = status.get("conditions") or []
+    found = next((each for each in conditions if each["type"] == type_), None)
+    if found is None:
+        return status
+    said = [found["message"], *(note.message for note in notes if note.message not in found["message"])]
+    return {**status, "conditions": set_condition(conditions, [{**found, "message": "; ".join(said)}], now="")}

@@ -1,0 +1,300 @@
+"""What the log says of each object: one line a change that its users care about, and none in a steady state.
+
+The Applier, which carries out the plans of all reconcilers, tells the journal what each plan was, and what came of it.
+No line has a value out of a Secret: of an object that was changed only the names of fields are told.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, NamedTuple
+
+from tsoperator.api.conditions import TRUE
+from tsoperator.api.names import ANNOTATION_DIGEST
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DEPLOYMENT,
+    ENDPOINTSLICE,
+    POD,
+    SECRET,
+    STATEFULSET,
+    Key,
+    Object,
+    Resource,
+    annotations,
+    has_finalizer,
+    is_deleting,
+    key_of,
+    resource_of,
+)
+from tsoperator.desired.plan import Child, Creation, Deletion, Note, Outline, Patch, Plan, Step, contains
+from tsoperator.kube.errors import Unreachable
+
+log = logging.getLogger("tsoperator")
+
+_WORKLOADS: Final = frozenset({STATEFULSET, DEPLOYMENT})
+_ROUTINE: Final = frozenset({CONFIGMAP, ENDPOINTSLICE, POD})
+"""Kinds that change whenever a Pod comes or goes: their changes are logged at DEBUG."""
+
+_DIGEST: Final = f"metadata.annotations.{ANNOTATION_DIGEST}"
+_TOLD: Final = "_told"  # the attribute of an error that a line about an object has told
+_MOST_FIELDS: Final = 4
+_FORGET_FROM: Final = 1024  # objects; from here on, those that are gone are forgotten now and then
+
+
+class Write(NamedTuple):
+    """An object that was written: *before* is what it was, *after* what was sent.
+
+    *about* says in words what was changed.
+
+    An object of the Go operator that is right as it is was taken over.
+    """
+
+    verb: Literal["made", "changed", "took over"]
+    resource: Resource
+    key: Key
+    before: Object | None = None
+    after: Object | None = None
+    about: str = ""
+
+    def __str__(self) -> str:
+        if self.about:
+            return f"{self.about} ({self.resource.kind} {self.key})"
+        return f"{self.resource.kind} {self.key}{_in_brackets(self.fields if self.verb == 'changed' else ())}"
+
+    @property
+    def is_routine(self) -> bool:
+        """Whether the write comes with every Pod or every login, or has changed nothing but metadata."""
+        if self.resource in _ROUTINE:
+            return True
+        return self.verb == "changed" and not self.about and (self.resource == SECRET or not self.fields)
+
+    @property
+    def fields(self) -> list[str]:
+        """The paths of the fields that were changed, but for metadata. Fields that were removed are not among them."""
+        changed = changed_fields(self.after or {}, self.before or {})
+        return [path for path in changed if not path.startswith("metadata.")]
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of an object: its proxy as last seen, its last notes, and conditions that have become false."""
+
+    uid: str
+    outline: Outline | None = None
+    notes: frozenset[Note] = frozenset()
+    lost: set[str] = field(default_factory=set)
+
+
+class Journal:
+    """Logs what changes for each object. *exists* tells whether an object is there, of all that was told of."""
+
+    def __init__(self, exists: Callable[[Resource, Key], bool]) -> None:
+        self._exists = exists
+        self._known: dict[tuple[Resource, Key], _Known] = {}
+        self._forget_from = _FORGET_FROM
+
+    def has_told(self, error: Exception) -> bool:
+        """Tell whether the log has what *error* says: a line about an object, or the client's about the API server."""
+        return isinstance(error, Unreachable) or _TOLD in vars(error)
+
+    def planned(self, parent: Object, plan: Plan) -> None:
+        """Log *plan* at DEBUG, in one line."""
+        if log.isEnabledFor(logging.DEBUG) and (parent or plan.steps):
+            log.debug("%s: plan: %s", _name(parent), _described(parent, plan), extra=_fields(parent))
+
+    def carried_out(self, parent: Object, plan: Plan, writes: Sequence[Write], *, whole: bool = True) -> None:
+        """Log what *plan* has changed with its *writes*, and which refusals have begun or ended.
+
+        A plan that isn't *whole* says nothing of the refusals before it, because it only reports another one.
+        """
+        if not parent:
+            return  # a proxy whose parent has vanished
+        identity = resource_of(parent), key_of(parent)
+        known = self._known.get(identity)
+        is_new = known is None or known.uid != parent["metadata"].get("uid", "")
+        if known is None or is_new:
+            if not (writes or plan.notes or plan.outline):
+                return
+            known = self._known[identity] = _Known(parent["metadata"].get("uid", ""))
+            self._forget()
+        is_made = any(write.verb == "made" and write.resource in _WORKLOADS for write in writes)
+        changes = [*_written(parent, plan, writes)] if writes else []
+        if plan.outline != known.outline and plan.outline is not None:
+            changes += _outlined(known.outline, plan.outline, is_made=is_made)
+            known.outline = plan.outline
+        if changes:
+            self._tell(parent, logging.INFO, "; ".join(changes))
+        if plan.notes or known.notes:
+            self._tell_notes(parent, known, plan, first=is_new and not is_made, whole=whole and plan.error is None)
+        if plan.error is not None:
+            self.failed(plan.error, plan)
+
+    def failed(self, error: Exception, reported: Plan) -> None:
+        """Note that the plan *reported* tells of *error*, which will be raised."""
+        if any(note.type == "Warning" for note in reported.notes):
+            vars(error)[_TOLD] = True
+
+    def reported(self, parent: Object, status: Object, plan: Plan) -> None:
+        """Log which conditions have become true or false in the *status* that replaces that of *parent*."""
+        if resource_of(parent) in _ROUTINE:
+            return
+        before = {each["type"]: each["status"] for each in _conditions(parent.get("status"))}
+        known, ready = self._known.get((resource_of(parent), key_of(parent))), []
+        lost = known.lost if known else set()
+        for each in _conditions(status):
+            kind, is_true, was = each["type"], each["status"] == TRUE, before.get(each["type"])
+            if is_true and was != TRUE and (kind in lost or plan.outline is None):
+                ready.append(kind)
+                lost.discard(kind)
+            if not is_true and was == TRUE and not _is_noted(plan, each):
+                self._tell(parent, logging.INFO, f"{kind} is {each['status']}: {each['reason']}: {each['message']}")
+                lost.add(kind)
+        if ready:
+            self._tell(parent, logging.INFO, f"{', '.join(ready)} {'is' if len(ready) == 1 else 'are'} True now")
+
+    def released(self, parent: Object) -> None:
+        """Log that nothing is left of what was made for *parent*."""
+        self._tell(parent, logging.INFO, "removed what was made for it")
+        self._known.pop((resource_of(parent), key_of(parent)), None)
+
+    def _tell_notes(self, parent: Object, known: _Known, plan: Plan, *, first: bool, whole: bool) -> None:
+        """Log the notes that are new, and which warnings have ended. Good news that is *first* seen may be old."""
+        before, now = known.notes, frozenset(plan.notes)
+        if now == before:
+            return
+        conditions = _conditions(parent.get("status") if plan.status is None else plan.status)
+        bad = [each["message"] for each in conditions if each["status"] != TRUE]
+        for note in dict.fromkeys(plan.notes):
+            is_news = note.type != "Warning" and not any(note.message in message for message in bad)
+            if note not in before and not (is_news and first):
+                level = logging.WARNING if note.type == "Warning" else logging.INFO
+                self._tell(parent, level, f"{note.reason}: {note.message}")
+        still = {each.reason for each in now}
+        lasting = {each["reason"] for each in conditions}
+        kept = {note for note in before if note.reason not in still and (not whole or note.reason in lasting)}
+        ended = {each.reason for each in before - kept if each.type == "Warning" and each.reason not in still}
+        if ended and not is_deleting(parent):
+            self._tell(parent, logging.INFO, f"no longer {' and '.join(sorted(ended))}")
+        known.notes = now | kept
+
+    def _tell(self, parent: Object, level: int, words: str) -> None:
+        if log.isEnabledFor(level):
+            known = self._known.get((resource_of(parent), key_of(parent)))
+            devices = known.outline.devices if known and known.outline else ()
+            log.log(level, "%s: %s", _name(parent), " ".join(words.split()), extra=_fields(parent, devices))
+
+    def _forget(self) -> None:
+        if len(self._known) >= self._forget_from:
+            self._known = {each: known for each, known in self._known.items() if self._exists(*each)}
+            self._forget_from = max(_FORGET_FROM, 2 * len(self._known))
+
+
+def _written(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[str]:
+    """Yield what was written, in words, but for what comes and goes with Pods."""
+    workloads = [each for each in writes if each.verb == "made" and each.resource in _WORKLOADS]
+    if workloads:  # what else was made belongs to them
+        hostname = f" (hostname {plan.outline.hostname})" if plan.outline else ""
+        yield f"made {', '.join(map(str, workloads))}{hostname}"
+    elif resource_of(parent) not in _ROUTINE:
+        told = [each for each in writes if not each.is_routine]
+        for verb in ("made", "changed", "took over"):
+            if those := [str(each) for each in told if each.verb == verb]:
+                yield f"{verb} {', '.join(those)}"
+
+
+def _outlined(before: Outline | None, now: Outline, *, is_made: bool) -> Iterator[str]:
+    """Yield what has changed about a proxy, in words. If it was there before this process, nothing has."""
+    if before is None:
+        if not is_made:
+            return
+        before = replace(now, devices=())
+    for name in ("hostname", "routes"):
+        if (old := getattr(before, name)) != (new := getattr(now, name)):
+            yield f"changed its {name} from {old or 'none'} to {new or 'none'}"
+    gained = [device for device in now.devices if device not in before.devices]
+    lost = [device for device in before.devices if device not in now.devices]
+    if gained:
+        yield f"ready as {_devices(gained)}"
+    if lost:
+        yield f"no longer {'' if gained else 'ready '}as {' and '.join(name for name, _ in lost)}"
+
+
+def changed_fields(desired: Any, live: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths of the fields of *desired* that *live* doesn't contain. An item of a list goes by its name."""
+    if contains(live, desired):
+        return
+    if isinstance(desired, dict) and isinstance(live or {}, dict):
+        for name, value in desired.items():
+            yield from changed_fields(value, (live or {}).get(name), f"{path}.{name}" if path else name)
+    elif isinstance(desired, list) and isinstance(live, list) and len(desired) == len(live):
+        for number, (wanted, there) in enumerate(zip(desired, live, strict=True)):
+            name = wanted.get("name", number) if isinstance(wanted, dict) else number
+            yield from changed_fields(wanted, there, f"{path}[{name}]")
+    else:
+        yield path
+
+
+def is_taken_over(after: Object, before: Object) -> bool:
+    """Tell whether *before*, an object of the Go operator, was right, so that *after* only adds our digest."""
+    fresh = ANNOTATION_DIGEST not in annotations(before)
+    return fresh and all(path == _DIGEST for path in changed_fields(after, before))
+
+
+def _in_brackets(fields: Iterable[str]) -> str:
+    told = [*fields]
+    more = f" and {len(told) - _MOST_FIELDS} more" if len(told) > _MOST_FIELDS else ""
+    return f" ({', '.join(told[:_MOST_FIELDS])}{more})" if told else ""
+
+
+def _described(parent: Object, plan: Plan) -> str:
+    """Return *plan* for *parent* in one line, with names only."""
+    parts = [f"hold {plan.hold}"] if plan.hold and parent and not has_finalizer(parent, plan.hold) else []
+    parts += [_step(step) for step in plan.steps]
+    parts += [f"Event {note.reason}" for note in plan.notes]
+    parts += [f"{each['type']}={each['status']} ({each['reason']})" for each in _conditions(plan.status)]
+    if plan.release:
+        parts.append(f"release {plan.release}")
+    if plan.requeue_after is not None:
+        parts.append(f"again in {plan.requeue_after:g} s")
+    return "; ".join(parts) or "nothing"
+
+
+def _step(step: Step) -> str:
+    match step:
+        case Child(obj) | Creation(obj):
+            return f"{obj['kind']} {key_of(obj)}"
+        case Patch(resource, key, body):
+            return f"patch {resource.kind} {key}{_in_brackets(changed_fields(body, {}))}"
+        case Deletion(resource, obj):
+            return f"delete {resource.kind} {key_of(obj)}"
+        case _:
+            about = (getattr(step, name, "") for name in ("device", "hostname"))
+            return " ".join(filter(None, (type(step).__name__, *about)))
+
+
+def _name(parent: Object) -> str:
+    return f"{parent['kind']} {key_of(parent)}" if parent else "something that vanished"
+
+
+def _fields(parent: Object, devices: Iterable[tuple[str, str]] = ()) -> dict[str, dict[str, str]]:
+    """Return what makes a line about *parent* easy to find for machines."""
+    if not parent:
+        return {}
+    key, names = key_of(parent), ",".join(name for name, _ in devices)
+    found = {"kind": parent["kind"], "namespace": key.namespace, "name": key.name, "tailnetName": names}
+    return {"fields": {name: value for name, value in found.items() if value}}
+
+
+def _conditions(status: Object | None) -> Sequence[Object]:
+    return (status or {}).get("conditions") or ()
+
+
+def _is_noted(plan: Plan, told: Object) -> bool:
+    """Tell whether a warning says what the condition *told* says; a message of a condition may hold several."""
+    warnings = (note for note in plan.notes if note.type == "Warning")
+    return any(note.reason == told["reason"] or note.message in told["message"] for note in warnings)
+
+
+def _devices(devices: Iterable[tuple[str, str]]) -> str:
+    return " and ".join(f"{name} ({addresses})" for name, addresses in devices)

@@ -1,0 +1,83 @@
+"""`tsoperator check` with a kubeconfig finds each of a dozen faults, and nothing where all is well."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import pytest
+
+from tests.e2e import faults
+from tests.e2e.cluster import Cluster
+from tests.e2e.product import NAMESPACE, TREE
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import BALANCED, exposed_service
+
+pytestmark = pytest.mark.full
+
+
+class Check(NamedTuple):
+    """What a check has found wrong, by its name, and its exit code."""
+
+    code: int
+    wrong: dict[str, str]
+
+
+def check(cluster: Cluster, *words: str) -> Check:
+    """Check as the admin does, from the machine that is the cluster."""
+    options = ["--json", f"--namespace={NAMESPACE}", f"--kubeconfig={cluster.bed.plane.kubeconfig('admin')}"]
+    command = [sys.executable, "-m", "tsoperator", "check", *options, *words]
+    argv = cluster.bed.machines["node"].command(command)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=150, check=False, cwd=TREE)
+    assert done.stdout, done.stderr
+    found = [each for each in json.loads(done.stdout)["findings"] if each["verdict"] != "ok"]
+    return Check(done.returncode, {each["check"]: f"{each['message']}; {each['cure']}" for each in found})
+
+
+def is_well(cluster: Cluster) -> bool:
+    found = check(cluster)
+    assert found == Check(0, {})
+    return True
+
+
+class Case(NamedTuple):
+    fault: Callable[[Cluster, str], AbstractContextManager[None]]
+    check: str
+    words: str
+
+
+CASES = [
+    Case(faults.no_operator, "operator", "is scaled to 0"),
+    Case(faults.wrong_credentials, "tailnet/credentials", "does not accept the OAuth client"),
+    Case(faults.client_without_tags, "tailnet/tags", "may not give tags to devices"),
+    Case(faults.missing_crd, "crds", "the cluster has no Recorder"),
+    Case(faults.missing_rule, "rights", "the operator may not patch services"),
+    Case(faults.no_stub_domain, "cluster-dns", "has no stub domain for ts.net"),
+    Case(faults.wrong_stub_domain, "cluster-dns", "asks 10.96.255.254 for ts.net"),
+    Case(faults.nameserver_down, "nameserver", "none of its Pods is ready"),
+    Case(faults.proxy_without_node, "proxies", "it is on no node"),
+    Case(faults.deleted_device, "devices", "is not in the tailnet any more"),
+    Case(faults.strict_pod_security, "pod-security", "enforces Pod security 'restricted'"),
+    Case(faults.webhook_without_service, "webhooks", "Service default/gate has no ready Pod"),
+]
+
+
+def test_nothing_is_found_where_all_is_well(cluster: Cluster, nameserver: str, namespace: str) -> None:
+    service = exposed_service(namespace, "lb", BALANCED)
+    cluster.apply(service)
+    cluster.device_proxy(service)
+    eventually(lambda: is_well(cluster), "a check without findings", 60)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault.__name__)
+def test_a_fault_is_found_until_it_is_mended(cluster: Cluster, nameserver: str, namespace: str, case: Case) -> None:
+    def is_found() -> bool:
+        code, wrong = check(cluster)
+        assert (code, case.check in wrong) == (1, True), wrong
+        return case.words in wrong[case.check]
+
+    with case.fault(cluster, namespace):
+        eventually(is_found, case.words, 30)
+    eventually(lambda: is_well(cluster), "a check without findings", 90)

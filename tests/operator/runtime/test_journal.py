@@ -1,0 +1,464 @@
+"""The lines of the log about objects: which changes they tell, and that they tell each once."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.conditions import condition
+from tsoperator.api.names import ANNOTATION_DIGEST, FINALIZER
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DEPLOYMENT,
+    ENDPOINTSLICE,
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+    Key,
+    Object,
+    Resource,
+)
+from tsoperator.desired.children import Owner
+from tsoperator.desired.plan import (
+    Child,
+    Creation,
+    DeleteDevice,
+    Deletion,
+    FindNodePorts,
+    FreeName,
+    Note,
+    Outline,
+    Patch,
+    Plan,
+)
+from tsoperator.kube.errors import Denied, Unreachable
+from tsoperator.runtime.journal import Journal, Write, changed_fields, is_taken_over
+
+CHILD = Key("tailscale", "ts-db")
+OUTLINE = Outline("default-db")
+DEVICE = ("db.tail1234.ts.net", "100.64.0.7")
+READY = Outline("default-db", "", (DEVICE,))
+MADE = Write("made", STATEFULSET, CHILD)
+INVALID = Note("Warning", "Invalid", "no such tag")
+LEFT_OUT = Note("Warning", "LeftOut", "path /a")
+NEWS = Note("Normal", "Renamed", "has another name")
+
+
+def parent(uid: str = "1", kind: str = "Service", **fields: Any) -> Object:
+    metadata = {"namespace": "default", "name": "db", "uid": uid, **fields.pop("metadata", {})}
+    return {"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}
+
+
+PARENT = parent()
+
+
+def status(is_true: bool, reason: str = "Fine", kind: str = "Ready", message: str = "in words") -> Object:
+    return {"conditions": [condition(kind, is_true, reason, message)]}
+
+
+@pytest.fixture
+def journal(caplog: pytest.LogCaptureFixture) -> Journal:
+    caplog.set_level(logging.INFO, "tsoperator")
+    return Journal(lambda _resource, _key: False)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the lines so far, without the name of the object that all are about, and forget them."""
+    found = [message.removeprefix("Service default/db: ") for message in caplog.messages]
+    caplog.clear()
+    return found
+
+
+class Written(NamedTuple):
+    writes: Sequence[Write]
+    words: str
+    outline: Outline | None = None
+    kind: str = "Service"
+
+
+def changed(resource: Resource, before: Object, after: Object) -> Write:
+    return Write("changed", resource, CHILD, before, after)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Written([], ""),
+        Written([MADE], "made StatefulSet tailscale/ts-db"),
+        Written([MADE], "made StatefulSet tailscale/ts-db (hostname default-db)", OUTLINE),
+        Written([Write("made", SERVICE, CHILD), MADE], "made StatefulSet tailscale/ts-db"),
+        Written([Write("made", DEPLOYMENT, CHILD)], "made Deployment tailscale/ts-db"),
+        Written([Write("made", SERVICE, CHILD)], "made Service tailscale/ts-db"),
+        Written([Write("made", ENDPOINTSLICE, CHILD), Write("made", CONFIGMAP, CHILD)], ""),
+        Written([changed(CONFIGMAP, {"data": {"a": "1"}}, {"data": {"a": "2"}})], ""),
+        Written([Write("made", SECRET, CHILD)], "made Secret tailscale/ts-db"),
+        Written([changed(SECRET, {}, {"data": {"key": "secret"}})], ""),
+        Written(
+            [Write("changed", SECRET, CHILD, None, {"data": {"key": "secret"}}, "the configuration of the proxy")],
+            "changed the configuration of the proxy (Secret tailscale/ts-db)",
+        ),
+        Written(
+            [changed(STATEFULSET, {"spec": {"replicas": 1}}, {"spec": {"replicas": 2}})],
+            "changed StatefulSet tailscale/ts-db (spec.replicas)",
+        ),
+        Written([changed(STATEFULSET, {}, {"metadata": {"labels": {"a": "b"}}})], ""),
+        Written(
+            [changed(STATEFULSET, {}, {"spec": dict.fromkeys("abcdef", 1)})],
+            "changed StatefulSet tailscale/ts-db (spec.a, spec.b, spec.c, spec.d and 2 more)",
+        ),
+        Written(
+            [changed(STATEFULSET, {}, {"spec": dict.fromkeys("abcd", 1)})],
+            "changed StatefulSet tailscale/ts-db (spec.a, spec.b, spec.c, spec.d)",
+        ),
+        Written(
+            [Write("took over", STATEFULSET, CHILD), Write("took over", SERVICE, CHILD)],
+            "took over StatefulSet tailscale/ts-db, Service tailscale/ts-db",
+        ),
+        Written(
+            [changed(SERVICE, {}, {"spec": {"a": 1}}), Write("made", SERVICE, CHILD)],
+            "made Service tailscale/ts-db; changed Service tailscale/ts-db (spec.a)",
+        ),
+        Written([changed(SERVICE, {}, {"spec": {"a": 1}})], "", None, "Pod"),
+    ],
+)
+def test_a_line_tells_what_was_made_and_which_fields_changed(
+    case: Written, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal.carried_out(parent(kind=case.kind), Plan(outline=case.outline), case.writes)
+    assert told(caplog) == [case.words] * bool(case.words)
+
+
+class Course(NamedTuple):
+    """The outlines of a proxy, one plan after the other, and what is told of the last one."""
+
+    outlines: Sequence[Outline | None]
+    words: str
+    is_made: bool = True
+
+
+OTHER = ("db-1.tail1234.ts.net", "100.64.0.8")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Course([OUTLINE, READY], "ready as db.tail1234.ts.net (100.64.0.7)"),
+        Course([OUTLINE, READY, READY], ""),
+        Course([OUTLINE, READY], "ready as db.tail1234.ts.net (100.64.0.7)", is_made=False),
+        Course([READY], "", is_made=False),
+        Course([READY, OUTLINE], "no longer ready as db.tail1234.ts.net", is_made=False),
+        Course(
+            [READY, Outline("default-db", "", (OTHER,))],
+            "ready as db-1.tail1234.ts.net (100.64.0.8); no longer as db.tail1234.ts.net",
+            is_made=False,
+        ),
+        Course(
+            [OUTLINE, Outline("default-db", "", (DEVICE, OTHER))],
+            "ready as db.tail1234.ts.net (100.64.0.7) and db-1.tail1234.ts.net (100.64.0.8)",
+        ),
+        Course([OUTLINE, Outline("db")], "changed its hostname from default-db to db"),
+        Course([OUTLINE, Outline("default-db", "10.0.0.0/8")], "changed its routes from none to 10.0.0.0/8"),
+        Course([Outline("a", "10.0.0.0/8"), Outline("a")], "changed its routes from 10.0.0.0/8 to none"),
+        Course([READY, None], "", is_made=False),
+        Course([READY, None, READY], "", is_made=False),
+    ],
+)
+def test_a_line_tells_when_a_proxy_becomes_ready_and_what_it_asks_for(
+    case: Course, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number, outline in enumerate(case.outlines):
+        caplog.clear()
+        journal.carried_out(PARENT, Plan(outline=outline), [MADE] if case.is_made and not number else ())
+    assert told(caplog) == [case.words] * bool(case.words)
+
+
+def test_a_proxy_that_is_made_with_its_device_there_is_ready_in_the_same_line(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal.carried_out(PARENT, Plan(outline=READY), [MADE])
+    made = "made StatefulSet tailscale/ts-db (hostname default-db)"
+    assert told(caplog) == [f"{made}; ready as db.tail1234.ts.net (100.64.0.7)"]
+
+
+class Noted(NamedTuple):
+    """The notes of plans, one after the other, and what is told of the last one."""
+
+    notes: Sequence[Sequence[Note]]
+    words: Sequence[str]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Noted([[INVALID]], ["Invalid: no such tag"]),
+        Noted([[INVALID], [INVALID]], []),
+        Noted([[INVALID], []], ["no longer Invalid"]),
+        Noted([[INVALID], [], [INVALID]], ["Invalid: no such tag"]),
+        Noted([[INVALID, LEFT_OUT], []], ["no longer Invalid and LeftOut"]),
+        Noted([[INVALID, LEFT_OUT], [LEFT_OUT]], ["no longer Invalid"]),
+        Noted([[INVALID], [Note("Warning", "Invalid", "no such\n class")]], ["Invalid: no such class"]),
+        Noted([[INVALID, INVALID]], ["Invalid: no such tag"]),
+        Noted([[NEWS]], []),
+        Noted([[], [NEWS]], []),
+        Noted([[INVALID], [INVALID, NEWS]], ["Renamed: has another name"]),
+        Noted([[INVALID], [INVALID, NEWS], [INVALID]], []),
+    ],
+)
+def test_a_refusal_is_told_when_it_begins_and_when_it_ends(
+    case: Noted, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    for notes in case.notes:
+        caplog.clear()
+        journal.carried_out(PARENT, Plan(notes=notes), ())
+    assert told(caplog) == case.words
+
+
+def test_news_of_a_proxy_that_is_made_now_is_told(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    journal.carried_out(PARENT, Plan(notes=[NEWS]), [MADE])
+    assert told(caplog)[1:] == ["Renamed: has another name"]
+
+
+def test_a_note_that_says_why_an_object_is_not_ready_is_no_old_news(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal.carried_out(PARENT, Plan(notes=[NEWS], status=status(True, message="has another name")), ())
+    assert told(caplog) == []
+    waits = status(False, message="it waits, and has another name")
+    journal.carried_out(parent("2"), Plan(notes=[NEWS], status=waits), ())
+    assert told(caplog) == ["Renamed: has another name"]
+
+
+def test_a_refusal_is_a_warning_and_news_is_not(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    for notes in ([INVALID], [INVALID, NEWS], []):
+        journal.carried_out(PARENT, Plan(notes=notes), ())
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "INFO"]
+
+
+class Lasting(NamedTuple):
+    then: Plan
+    whole: bool = True
+    before: Object | None = None
+    words: Sequence[str] = ()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Lasting(Plan(status=status(False, "Invalid"))),
+        Lasting(Plan(), before=status(False, "Invalid")),
+        Lasting(Plan(status=status(True)), before=status(False, "Invalid"), words=["no longer Invalid"]),
+        Lasting(Plan(notes=[LEFT_OUT]), whole=False, words=["LeftOut: path /a"]),
+        Lasting(Plan(notes=[LEFT_OUT], error=OSError()), words=["LeftOut: path /a"]),
+        Lasting(Plan(notes=[LEFT_OUT]), words=["LeftOut: path /a", "no longer Invalid"]),
+    ],
+)
+def test_a_refusal_lasts_while_a_condition_says_so_and_while_another_hides_it(
+    case: Lasting, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal.carried_out(PARENT, Plan(notes=[INVALID]), ())
+    caplog.clear()
+    journal.carried_out(parent(status=case.before), case.then, (), whole=case.whole)
+    assert told(caplog) == [*case.words]
+    journal.carried_out(PARENT, Plan(), ())
+    assert ("no longer Invalid" in "".join(told(caplog))) is ("no longer Invalid" not in case.words)
+
+
+def test_the_end_of_a_refusal_is_not_told_of_an_object_that_goes(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal.carried_out(PARENT, Plan(notes=[INVALID]), ())
+    caplog.clear()
+    journal.carried_out(parent(metadata={"deletionTimestamp": "t"}), Plan(), ())
+    assert told(caplog) == []
+
+
+def test_an_object_that_was_made_anew_is_another_one(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    for uid in "12":
+        journal.carried_out(parent(uid), Plan(notes=[INVALID]), ())
+    assert told(caplog) == ["Invalid: no such tag"] * 2
+
+
+def test_nothing_is_told_of_a_parent_that_vanished(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    journal.carried_out({}, Plan(notes=[INVALID]), [MADE])
+    assert told(caplog) == []
+
+
+class Shown(NamedTuple):
+    before: Object | None
+    after: Object
+    words: str = ""
+    plan: Plan = Plan()
+    kind: str = "Service"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Shown(None, status(True), "Ready is True now"),
+        Shown(status(False), status(True), "Ready is True now"),
+        Shown(status(True), status(True)),
+        Shown(None, status(False)),
+        Shown(status(False), status(False, "Other")),
+        Shown(status(True), status(False, "Gone"), "Ready is False: Gone: in words"),
+        Shown(status(True), status(False, "Invalid"), "", Plan(notes=[INVALID])),
+        Shown(status(True), status(False, "Gone"), "Ready is False: Gone: in words", Plan(notes=[INVALID])),
+        Shown(status(True), status(False, "Gone"), "", Plan(notes=[Note("Warning", "Other", "words")])),
+        Shown(
+            status(True),
+            status(False, "Gone"),
+            "Ready is False: Gone: in words",
+            Plan(notes=[Note("Normal", "Gone", "in words")]),
+        ),
+        Shown(None, status(True), "", Plan(outline=OUTLINE)),
+        Shown(None, status(True), "", Plan(), "Pod"),
+        Shown(status(True), {}),
+        Shown(
+            None,
+            {"conditions": [*status(True)["conditions"], *status(True, kind="Valid")["conditions"]]},
+            "Ready, Valid are True now",
+        ),
+    ],
+)
+def test_a_line_tells_which_conditions_turn(case: Shown, journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    journal.reported(parent(kind=case.kind, status=case.before), case.after, case.plan)
+    assert told(caplog) == [case.words] * bool(case.words)
+
+
+def test_a_proxy_that_was_not_ready_for_a_while_is_told_to_be_so_again(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = Plan(outline=READY)
+    journal.carried_out(PARENT, plan, ())
+    for before, after in ((True, False), (False, True), (False, True)):
+        journal.reported(parent(status=status(before)), status(after), plan)
+    assert told(caplog) == ["Ready is False: Fine: in words", "Ready is True now"]
+
+
+def test_the_end_of_an_object_is_told_and_it_is_forgotten(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    journal.carried_out(PARENT, Plan(notes=[INVALID]), ())
+    journal.released(PARENT)
+    journal.carried_out(PARENT, Plan(notes=[INVALID]), ())
+    assert told(caplog) == ["Invalid: no such tag", "removed what was made for it", "Invalid: no such tag"]
+
+
+def test_a_line_names_the_object_and_its_device_for_machines(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal.carried_out(PARENT, Plan(outline=READY), ())
+    journal.released(PARENT)
+    journal.released({**PARENT, "metadata": {"name": "cluster-wide", "uid": "2"}})
+    found = [vars(record)["fields"] for record in caplog.records]
+    assert found == [
+        {"kind": "Service", "namespace": "default", "name": "db", "tailnetName": "db.tail1234.ts.net"},
+        {"kind": "Service", "name": "cluster-wide"},
+    ]
+
+
+OWNER = Owner("svc", Key("default", "db"))
+SECRET_OBJECT: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "tailscale", "name": "s"}}
+
+
+class Planned(NamedTuple):
+    plan: Plan
+    words: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Planned(Plan(), "nothing"),
+        Planned(Plan(hold=FINALIZER, release=FINALIZER), f"hold {FINALIZER}; release {FINALIZER}"),
+        Planned(Plan(steps=[Child(SECRET_OBJECT), Creation(SECRET_OBJECT)]), "Secret tailscale/s; Secret tailscale/s"),
+        Planned(Plan(steps=[Child(SECRET_OBJECT)], requeue_after=1.5), "Secret tailscale/s; again in 1.5 s"),
+        Planned(
+            Plan(steps=[Patch(SECRET, CHILD, {"data": {"key": "hunter2"}})]), "patch Secret tailscale/ts-db (data.key)"
+        ),
+        Planned(Plan(steps=[Deletion(SECRET, SECRET_OBJECT)]), "delete Secret tailscale/s"),
+        Planned(Plan(steps=[DeleteDevice("", OWNER, "nABC")]), "DeleteDevice nABC"),
+        Planned(Plan(steps=[FreeName("", OWNER, "db", ()), FindNodePorts()]), "FreeName db; FindNodePorts"),
+        Planned(Plan(notes=[INVALID], status=status(False, "Bad")), "Event Invalid; Ready=False (Bad)"),
+    ],
+)
+def test_a_plan_is_one_line_for_those_who_look_closely(
+    case: Planned, journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal.planned(PARENT, case.plan)
+    assert told(caplog) == []
+    caplog.set_level(logging.DEBUG, "tsoperator")
+    journal.planned(PARENT, case.plan)
+    assert told(caplog) == [f"plan: {case.words}"]
+
+
+def test_a_finalizer_that_is_there_and_a_parent_that_left_nothing_are_not_worth_a_word(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator")
+    journal.planned(parent(metadata={"finalizers": [FINALIZER]}), Plan(hold=FINALIZER))
+    journal.planned({}, Plan())
+    journal.planned({}, Plan(steps=[FindNodePorts()]))
+    assert told(caplog) == ["plan: nothing", "something that vanished: plan: FindNodePorts"]
+
+
+def test_an_error_counts_as_told_if_a_warning_says_it_or_the_api_server_is_away(journal: Journal) -> None:
+    known, silent, failed = Denied(403, "", "no"), Denied(403, "", "no"), Denied(403, "", "no")
+    journal.failed(known, Plan(notes=[INVALID]))
+    journal.failed(silent, Plan(notes=[NEWS]))
+    journal.carried_out(PARENT, Plan(notes=[INVALID], error=failed), ())
+    errors = (known, failed, Unreachable("away"), silent, Denied(403, "", "no"))
+    assert [journal.has_told(error) for error in errors] == [True, True, True, False, False]
+
+
+def test_objects_that_are_gone_are_forgotten_when_they_become_many(caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(lambda _resource, key: key.name != "gone")
+    caplog.set_level(logging.CRITICAL, "tsoperator")
+    for name in ("gone", *map(str, range(1030))):
+        journal.carried_out({**PARENT, "metadata": {"name": name}}, Plan(notes=[INVALID]), ())
+    caplog.set_level(logging.INFO, "tsoperator")
+    for name in ("gone", "0"):
+        journal.carried_out({**PARENT, "metadata": {"name": name}}, Plan(notes=[INVALID]), ())
+    assert caplog.messages == ["Service gone: Invalid: no such tag"]
+
+
+class Changed(NamedTuple):
+    desired: object
+    live: object
+    paths: Sequence[str]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Changed({"a": 1}, {"a": 1, "b": 2}, []),
+        Changed({"a": 1}, {"a": 2}, ["a"]),
+        Changed({"a": {"b": 1, "c": 2}}, {"a": {"b": 2, "c": 2}}, ["a.b"]),
+        Changed({"a": {"b": 1}}, {}, ["a.b"]),
+        Changed({"a": {"b": 1}}, {"a": "x"}, ["a"]),
+        Changed({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}]}, ["a[x].v"]),
+        Changed({"a": [1, 2]}, {"a": [1, 3]}, ["a[1]"]),
+        Changed({"a": [1]}, {"a": [1, 2]}, ["a"]),
+        Changed({"a": []}, {}, []),
+    ],
+)
+def test_the_fields_that_change_are_told_by_their_paths(case: Changed) -> None:
+    assert [*changed_fields(case.desired, case.live)] == case.paths
+
+
+class TakenOver(NamedTuple):
+    before: Object
+    after: Object
+    is_so: bool
+
+
+DIGEST = {"metadata": {"annotations": {ANNOTATION_DIGEST: "d"}}}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        TakenOver({"metadata": {}, "spec": 1}, {**DIGEST, "spec": 1}, True),
+        TakenOver({"metadata": {}, "spec": 2}, {**DIGEST, "spec": 1}, False),
+        TakenOver({"metadata": {"annotations": {ANNOTATION_DIGEST: "c"}}, "spec": 1}, {**DIGEST, "spec": 1}, False),
+    ],
+)
+def test_an_object_of_the_go_operator_that_is_right_is_taken_over(case: TakenOver) -> None:
+    assert is_taken_over(case.after, case.before) is case.is_so
