@@ -31,7 +31,6 @@ FIELDS = {
 """What a Pod's variables take from itself."""
 
 NOT_SETTINGS = {
-    "APISERVER_PROXY": "there is no API server proxy yet",
     "OPERATOR_HOSTNAME": "the Go operator's own device: ours has none",
     "OPERATOR_INITIAL_TAGS": "the Go operator's own device",
     "OPERATOR_SECRET": "the state of the Go operator's own device",
