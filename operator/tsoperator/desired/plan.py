@@ -149,13 +149,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What the log tells of a proxy: the hostname that it asks for, its tags and routes, and its devices.
+    """What the log tells of a proxy: the hostname that it asks for, its routes, and its devices.
 
     Each device is its name in the tailnet and its addresses, as text.
     """
 
     hostname: str
-    tags: str
     routes: str = ""
     devices: tuple[tuple[str, str], ...] = ()
 

@@ -36,6 +36,7 @@ from tsoperator.desired.secret import (
     needs_auth_key,
     proxy_secret,
     reissue_of,
+    shown_device,
 )
 from tsoperator.desired.service import headless_service
 from tsoperator.desired.statefulset import proxy_pod_spec, proxy_statefulset, selects
@@ -236,13 +237,12 @@ def plan_proxy(
 
 def proxy_outline(proxy: Proxy, children: Children) -> Outline:
     """Return what the log tells of *proxy*."""
-    reported = (device_of(secret, None) for secret in children.secrets)
+    devices = map(shown_device, children.secrets)
     several = f"..{proxy.replica_count - 1}" if proxy.replica_count > 1 else ""
     return Outline(
         f"{proxy.hostname_prefix}-0{several}" if proxy.hostname_prefix else proxy.config.hostname,
-        ", ".join(proxy.tags),
         ", ".join(proxy.config.routes or ()),
-        tuple(sorted((device.fqdn, ", ".join(device.ips)) for device in reported if device.fqdn and device.ips)),
+        tuple(sorted(device for device in devices if device)),
     )
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from tsoperator.api.names import (
     ACME_ACCOUNT_KEY,
@@ -211,6 +212,20 @@ def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     endpoint = _text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
     no_https = endpoint.lower() == NO_HTTPS
     return ReportedDevice(id_, fqdn, "" if no_https else endpoint, no_https, ips)
+
+
+def shown_device(secret: Object) -> tuple[str, str] | None:
+    """Return the name and the addresses of the device that a *slim* Secret reports; None unless it has both."""
+    data = secret["data"]
+    return _shown(data.get(SECRET_DEVICE_FQDN, ""), data.get(SECRET_DEVICE_IPS, ""))
+
+
+@lru_cache(maxsize=4096)  # each reconcile of a proxy asks, and the answer rarely changes
+def _shown(fqdn: str, ips: str) -> tuple[str, str] | None:
+    data = {SECRET_DEVICE_FQDN: fqdn, SECRET_DEVICE_IPS: ips}
+    name = _text(data, SECRET_DEVICE_FQDN).removesuffix(".")
+    addresses = ", ".join(_list_of_texts(_text(data, SECRET_DEVICE_IPS)))
+    return (name, addresses) if name and addresses else None
 
 
 def reporting_pod_of(secret: Object) -> str:

@@ -22,6 +22,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     annotations,
+    has_finalizer,
     is_deleting,
     key_of,
     resource_of,
@@ -99,8 +100,8 @@ class Journal:
 
     def planned(self, parent: Object, plan: Plan) -> None:
         """Log *plan* at DEBUG, in one line."""
-        if log.isEnabledFor(logging.DEBUG):
-            log.debug("%s: plan: %s", _name(parent), _described(plan), extra=_fields(parent))
+        if log.isEnabledFor(logging.DEBUG) and (parent or plan.steps):
+            log.debug("%s: plan: %s", _name(parent), _described(parent, plan), extra=_fields(parent))
 
     def carried_out(self, parent: Object, plan: Plan, writes: Sequence[Write], *, whole: bool = True) -> None:
         """Log what *plan* has changed with its *writes*, and which refusals have begun or ended.
@@ -158,16 +159,19 @@ class Journal:
         self._known.pop((resource_of(parent), key_of(parent)), None)
 
     def _tell_notes(self, parent: Object, known: _Known, plan: Plan, *, first: bool, whole: bool) -> None:
-        """Log the *notes* that are new, and which warnings have ended. Good news that is *first* seen may be old."""
+        """Log the notes that are new, and which warnings have ended. Good news that is *first* seen may be old."""
         before, now = known.notes, frozenset(plan.notes)
         if now == before:
             return
+        conditions = _conditions(parent.get("status") if plan.status is None else plan.status)
+        bad = [each["message"] for each in conditions if each["status"] != TRUE]
         for note in dict.fromkeys(plan.notes):
-            if note not in before and (note.type == "Warning" or not first):
+            is_news = note.type != "Warning" and not any(note.message in message for message in bad)
+            if note not in before and not (is_news and first):
                 level = logging.WARNING if note.type == "Warning" else logging.INFO
                 self._tell(parent, level, f"{note.reason}: {note.message}")
         still = {each.reason for each in now}
-        lasting = {each["reason"] for each in _conditions(parent.get("status") if plan.status is None else plan.status)}
+        lasting = {each["reason"] for each in conditions}
         kept = {note for note in before if note.reason not in still and (not whole or note.reason in lasting)}
         ended = {each.reason for each in before - kept if each.type == "Warning" and each.reason not in still}
         if ended and not is_deleting(parent):
@@ -205,7 +209,7 @@ def _outlined(before: Outline | None, now: Outline, *, is_made: bool) -> Iterato
         if not is_made:
             return
         before = replace(now, devices=())
-    for name in ("hostname", "tags", "routes"):
+    for name in ("hostname", "routes"):
         if (old := getattr(before, name)) != (new := getattr(now, name)):
             yield f"changed its {name} from {old or 'none'} to {new or 'none'}"
     gained = [device for device in now.devices if device not in before.devices]
@@ -213,7 +217,7 @@ def _outlined(before: Outline | None, now: Outline, *, is_made: bool) -> Iterato
     if gained:
         yield f"ready as {_devices(gained)}"
     if lost:
-        yield f"no longer {'' if gained else 'ready '}as {_devices(lost)}"
+        yield f"no longer {'' if gained else 'ready '}as {' and '.join(name for name, _ in lost)}"
 
 
 def changed_fields(desired: Any, live: Any, path: str = "") -> Iterator[str]:
@@ -243,9 +247,9 @@ def _in_brackets(fields: Iterable[str]) -> str:
     return f" ({', '.join(told[:_MOST_FIELDS])}{more})" if told else ""
 
 
-def _described(plan: Plan) -> str:
-    """Return *plan* in one line, with names only."""
-    parts = [f"hold {plan.hold}"] if plan.hold else []
+def _described(parent: Object, plan: Plan) -> str:
+    """Return *plan* for *parent* in one line, with names only."""
+    parts = [f"hold {plan.hold}"] if plan.hold and parent and not has_finalizer(parent, plan.hold) else []
     parts += [_step(step) for step in plan.steps]
     parts += [f"Event {note.reason}" for note in plan.notes]
     parts += [f"{each['type']}={each['status']} ({each['reason']})" for each in _conditions(plan.status)]

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from tsoperator.api.objects import LEASE, Key, Object, Resource
-from tsoperator.kube.errors import Conflict, KubeError, NotFound
+from tsoperator.kube.errors import Conflict, KubeError, NotFound, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -289,10 +289,14 @@ class LeaderElector:
         self._abort()
 
     def _complain(self, error: Exception) -> None:
-        """Log *error*, which keeps us from the lease; warn unless it is a conflict or the same as the last one."""
-        complaint = f"{type(error).__name__}: {error}"
+        """Log *error*, which keeps us from the lease; warn unless it is a conflict or the same as the last one.
+
+        That no answer comes is the same trouble whatever was asked.
+        """
+        words = f"{type(error).__name__}: {error}"
+        complaint = Unreachable.__name__ if isinstance(error, Unreachable) else words
         quiet = isinstance(error, Conflict) or complaint == self._complaint
-        log.log(logging.DEBUG if quiet else logging.WARNING, "%s: %s", self._key, complaint)
+        log.log(logging.DEBUG if quiet else logging.WARNING, "%s: %s", self._key, words)
         self._complaint = complaint
 
 

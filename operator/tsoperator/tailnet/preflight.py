@@ -103,7 +103,6 @@ class Preflight:
         self._refused = False
         self._told: list[Note] | None = None  # what was told last, if anything was
         self.findings = Findings()
-        self._told: list[str] | None = None  # the messages that were logged last
 
     def observe(self, status: str) -> None:
         """Take note of how the control server answered a call: if it refused, the next look is within a minute."""
@@ -120,8 +119,8 @@ class Preflight:
                 self.findings = await self._look_quietly()
                 if minutes >= _HOUR or self.findings.notes != self._told:
                     minutes = 0
-                    self._told = self.findings.notes
-                    await self._tell(self.findings)
+                    told, self._told = self._told, self.findings.notes
+                    await self._tell(self.findings, told)
             except Exception:  # the operator goes on, whatever is wrong with this look
                 log.exception("preflight: could not look whether %s is set up", self._which)
             minutes += await self._rest()
@@ -192,12 +191,12 @@ class Preflight:
         )
         findings.notes.append(Note("Normal", UNSUPPORTED, message))
 
-    async def _tell(self, findings: Findings) -> None:
-        told, self._told = self._told, [note.message for note in findings.notes]
+    async def _tell(self, findings: Findings, told: list[Note] | None) -> None:
+        """Tell the findings; the log has those that were *told* before already."""
         for note in findings.notes:
             level = logging.WARNING if note.type == "Warning" else logging.INFO
-            log.log(level if note.message not in (told or ()) else logging.DEBUG, "%s: %s", self._which, note.message)
-        if findings.complete and (told is None or told != self._told):
+            log.log(level if note not in (told or ()) else logging.DEBUG, "%s: %s", self._which, note.message)
+        if findings.complete and findings.notes != told:
             log.info("%s is set up for the operator, as far as can be seen", self._which)
         subject = await self._subject() if findings.notes else None
         if subject is None:

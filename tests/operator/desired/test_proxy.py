@@ -346,27 +346,27 @@ DEVICES = (("db.tail1234.ts.net", "100.64.0.1, fd7a::1"),)
 @pytest.mark.parametrize(
     "case",
     [
-        Outlined(PROXY, Children(), Outline("default-db", "tag:k8s")),
-        Outlined(PROXY, children(LOGGED_IN), Outline("default-db", "tag:k8s", "", DEVICES)),
-        Outlined(PROXY, children({**LOGGED_IN, "device_ips": ""}), Outline("default-db", "tag:k8s")),
-        Outlined(PROXY, children({**LOGGED_IN, "device_fqdn": ""}), Outline("default-db", "tag:k8s")),
+        Outlined(PROXY, Children(), Outline("default-db")),
+        Outlined(PROXY, children(LOGGED_IN), Outline("default-db", "", DEVICES)),
+        Outlined(PROXY, children({**LOGGED_IN, "device_ips": ""}), Outline("default-db")),
+        Outlined(PROXY, children({**LOGGED_IN, "device_fqdn": ""}), Outline("default-db")),
         Outlined(
             PROXY,
             children({**LOGGED_IN, "device_fqdn": "b.ts.net"}, LOGGED_IN),
-            Outline("default-db", "tag:k8s", "", (("b.ts.net", "100.64.0.1, fd7a::1"), *DEVICES)),
+            Outline("default-db", "", (("b.ts.net", "100.64.0.1, fd7a::1"), *DEVICES)),
         ),
         Outlined(
             PROXY,
             children(LOGGED_IN, {**LOGGED_IN, "device_fqdn": "b.ts.net"}),
-            Outline("default-db", "tag:k8s", "", (("b.ts.net", "100.64.0.1, fd7a::1"), *DEVICES)),
+            Outline("default-db", "", (("b.ts.net", "100.64.0.1, fd7a::1"), *DEVICES)),
         ),
-        Outlined(replace(PROXY, replica_count=3), Children(), Outline("default-db", "tag:k8s")),
-        Outlined(replace(PROXY, hostname_prefix="r"), Children(), Outline("r-0", "tag:k8s")),
-        Outlined(replace(PROXY, hostname_prefix="r", replica_count=3), Children(), Outline("r-0..2", "tag:k8s")),
+        Outlined(replace(PROXY, replica_count=3), Children(), Outline("default-db")),
+        Outlined(replace(PROXY, hostname_prefix="r"), Children(), Outline("r-0")),
+        Outlined(replace(PROXY, hostname_prefix="r", replica_count=3), Children(), Outline("r-0..2")),
         Outlined(
-            replace(PROXY, tags=("tag:a", "tag:b"), config=replace(CONFIG, routes=("10.0.0.0/8", "192.0.2.0/24"))),
+            replace(PROXY, config=replace(CONFIG, routes=("10.0.0.0/8", "192.0.2.0/24"))),
             Children(),
-            Outline("default-db", "tag:a, tag:b", "10.0.0.0/8, 192.0.2.0/24"),
+            Outline("default-db", "10.0.0.0/8, 192.0.2.0/24"),
         ),
     ],
 )

@@ -35,9 +35,9 @@ from tsoperator.kube.errors import Denied, Unreachable
 from tsoperator.runtime.journal import Journal, Write, changed_fields, is_taken_over
 
 CHILD = Key("tailscale", "ts-db")
-OUTLINE = Outline("default-db", "tag:k8s")
+OUTLINE = Outline("default-db")
 DEVICE = ("db.tail1234.ts.net", "100.64.0.7")
-READY = Outline("default-db", "tag:k8s", "", (DEVICE,))
+READY = Outline("default-db", "", (DEVICE,))
 MADE = Write("made", STATEFULSET, CHILD)
 INVALID = Note("Warning", "Invalid", "no such tag")
 LEFT_OUT = Note("Warning", "LeftOut", "path /a")
@@ -50,6 +50,10 @@ def parent(uid: str = "1", kind: str = "Service", **fields: Any) -> Object:
 
 
 PARENT = parent()
+
+
+def status(is_true: bool, reason: str = "Fine", kind: str = "Ready", message: str = "in words") -> Object:
+    return {"conditions": [condition(kind, is_true, reason, message)]}
 
 
 @pytest.fixture
@@ -142,20 +146,19 @@ OTHER = ("db-1.tail1234.ts.net", "100.64.0.8")
         Course([OUTLINE, READY, READY], ""),
         Course([OUTLINE, READY], "ready as db.tail1234.ts.net (100.64.0.7)", is_made=False),
         Course([READY], "", is_made=False),
-        Course([READY, OUTLINE], "no longer ready as db.tail1234.ts.net (100.64.0.7)", is_made=False),
+        Course([READY, OUTLINE], "no longer ready as db.tail1234.ts.net", is_made=False),
         Course(
-            [READY, Outline("default-db", "tag:k8s", "", (OTHER,))],
-            "ready as db-1.tail1234.ts.net (100.64.0.8); no longer as db.tail1234.ts.net (100.64.0.7)",
+            [READY, Outline("default-db", "", (OTHER,))],
+            "ready as db-1.tail1234.ts.net (100.64.0.8); no longer as db.tail1234.ts.net",
             is_made=False,
         ),
         Course(
-            [OUTLINE, Outline("default-db", "tag:k8s", "", (DEVICE, OTHER))],
+            [OUTLINE, Outline("default-db", "", (DEVICE, OTHER))],
             "ready as db.tail1234.ts.net (100.64.0.7) and db-1.tail1234.ts.net (100.64.0.8)",
         ),
-        Course([OUTLINE, Outline("db", "tag:k8s")], "changed its hostname from default-db to db"),
-        Course([OUTLINE, Outline("default-db", "tag:a, tag:b")], "changed its tags from tag:k8s to tag:a, tag:b"),
-        Course([OUTLINE, Outline("default-db", "tag:k8s", "10.0.0.0/8")], "changed its routes from none to 10.0.0.0/8"),
-        Course([Outline("a", "", "10.0.0.0/8"), Outline("a", "")], "changed its routes from 10.0.0.0/8 to none"),
+        Course([OUTLINE, Outline("db")], "changed its hostname from default-db to db"),
+        Course([OUTLINE, Outline("default-db", "10.0.0.0/8")], "changed its routes from none to 10.0.0.0/8"),
+        Course([Outline("a", "10.0.0.0/8"), Outline("a")], "changed its routes from 10.0.0.0/8 to none"),
         Course([READY, None], "", is_made=False),
         Course([READY, None, READY], "", is_made=False),
     ],
@@ -215,14 +218,20 @@ def test_news_of_a_proxy_that_is_made_now_is_told(journal: Journal, caplog: pyte
     assert told(caplog)[1:] == ["Renamed: has another name"]
 
 
+def test_a_note_that_says_why_an_object_is_not_ready_is_no_old_news(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal.carried_out(PARENT, Plan(notes=[NEWS], status=status(True, message="has another name")), ())
+    assert told(caplog) == []
+    waits = status(False, message="it waits, and has another name")
+    journal.carried_out(parent("2"), Plan(notes=[NEWS], status=waits), ())
+    assert told(caplog) == ["Renamed: has another name"]
+
+
 def test_a_refusal_is_a_warning_and_news_is_not(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
     for notes in ([INVALID], [INVALID, NEWS], []):
         journal.carried_out(PARENT, Plan(notes=notes), ())
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "INFO"]
-
-
-def status(is_true: bool, reason: str = "Fine", kind: str = "Ready") -> Object:
-    return {"conditions": [condition(kind, is_true, reason, "in words")]}
 
 
 class Lasting(NamedTuple):
@@ -377,8 +386,17 @@ def test_a_plan_is_one_line_for_those_who_look_closely(
     assert told(caplog) == []
     caplog.set_level(logging.DEBUG, "tsoperator")
     journal.planned(PARENT, case.plan)
-    journal.planned({}, case.plan)
-    assert told(caplog) == [f"plan: {case.words}", f"something that vanished: plan: {case.words}"]
+    assert told(caplog) == [f"plan: {case.words}"]
+
+
+def test_a_finalizer_that_is_there_and_a_parent_that_left_nothing_are_not_worth_a_word(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator")
+    journal.planned(parent(metadata={"finalizers": [FINALIZER]}), Plan(hold=FINALIZER))
+    journal.planned({}, Plan())
+    journal.planned({}, Plan(steps=[FindNodePorts()]))
+    assert told(caplog) == ["plan: nothing", "something that vanished: plan: FindNodePorts"]
 
 
 def test_an_error_counts_as_told_if_a_warning_says_it_or_the_api_server_is_away(journal: Journal) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import NamedTuple
@@ -7,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsoperator.kube.errors import Denied
+from tsoperator.kube.errors import Denied, Unreachable
 from tsoperator.runtime.leader import LeaderElector, LeadershipLost, Timing
 
 from tests.operator.runtime.lease_server import KEY, Fate, LeaseServer, Link
@@ -364,6 +365,22 @@ async def test_trouble_that_keeps_us_from_the_lease_is_told_once(caplog: pytest.
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == [
         "tailscale/operator: Denied: leases is forbidden"
     ]
+
+
+@in_virtual_time
+async def test_an_api_server_that_is_away_is_the_same_trouble_whatever_it_is_asked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Away(Link):
+        async def _call(self, act: object) -> dict[str, object]:
+            raise Unreachable(f"request {next(numbers)} lost")
+
+    numbers = itertools.count(1)
+    elector = Diary().elector(Away(LeaseServer()), "a")
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(elector.lead(Diary().work("a")), 60)
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert told == ["tailscale/operator: Unreachable: request 1 lost"]
 
 
 @in_virtual_time

@@ -76,12 +76,12 @@ def _outranked(service: Object, mode: Mode, settings: Settings) -> Iterator[str]
 def told(plan: Plan, service: Object, notes: Sequence[Note], settings: Settings) -> Plan:
     """Return *plan* with *notes* in its Events and in the main condition of its status, if it has one.
 
-    An Event that is told once isn't told again if the condition says it already, whichever process wrote that.
+    An Event that is told once isn't told again if a condition says it already, whichever process wrote that.
     """
     if not (notes or plan.notes):
         return plan
     type_ = CONDITION_EGRESS_VALID if mode_of(service, settings) is Mode.GROUP else CONDITION_PROXY_READY
-    before = _message(service.get("status") or {}, type_)
+    before = " ".join(each["message"] for each in (service.get("status") or {}).get("conditions") or ())
     news = [note for note in (*plan.notes, *notes) if not (note.once and note.message in before)]
     status = _with_words(plan.status, type_, notes) if plan.status and notes else plan.status
     return replace(plan, status=status, notes=news)
@@ -94,7 +94,3 @@ def _with_words(status: Object, type_: str, notes: Sequence[Note]) -> Object:
         return status
     said = [found["message"], *(note.message for note in notes if note.message not in found["message"])]
     return {**status, "conditions": set_condition(conditions, [{**found, "message": "; ".join(said)}], now="")}
-
-
-def _message(status: Object, type_: str) -> str:
-    return next((each["message"] for each in status.get("conditions") or () if each["type"] == type_), "")
