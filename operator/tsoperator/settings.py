@@ -70,6 +70,12 @@ class Settings:
     Until then a client may connect to an address that it looked up before: in clusters made by kubeadm, CoreDNS lets
     answers be kept for 30 s. No variable sets this.
     """
+    newcomer_wait: float = 8.0
+    """Seconds for which a new proxy of a ProxyGroup gets no connections while older ones serve an egress Service.
+
+    A proxy keeps its name and key when its Pod is replaced. For 6.5 s a device may send to the address of the Pod
+    before, and what it answers to a first connection is lost: WireGuard repeats that 5 s later. No variable sets this.
+    """
     kubeconfig: str = ""
     leader_election: bool = True
     pod_name: str = ""

@@ -24,6 +24,7 @@ _REUSED = "tests/charts/test_chart.py::test_the_documented_way_here_runs_our_ima
 _BACK = "tests/e2e/test_upgrade.py::test_a_way_back_leaves_everything_as_it_is_but_for_our_init_script"
 _JOB = "tests/e2e/test_dnsload.py::test_the_job_finds_the_clusters_dns_right"
 _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_reports_each_second_and_at_the_end"
+_CHECK = "tests/operator/cli/test_check.py::test_without_a_port_the_cluster_of_the_kubeconfig_is_looked_at"
 _STANZA = "tests/e2e/test_nameserver.py::test_coredns_says_what_the_nameserver_says"
 
 RUN_BY: Final[Mapping[str, str]] = {
@@ -63,6 +64,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl wait proxygroup/egress --for=condition=ProxyGroupReady": WALK,
     "kubectl get proxygroup": WALK,
     "kubectl get service directory -o jsonpath=…": WALK,
+    "kubectl get service stock -o jsonpath=…": WALK,
     "kubectl get connector": WALK,
     "kubectl get connector devnet -o jsonpath=…": WALK,
     "kubectl get dnsconfig": WALK,
@@ -86,7 +88,10 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl -n tailscale delete secret -l tailscale.com/parent-resource-type=connector,…": WALK,
     "kubectl describe service db": WALK,
     "kubectl -n tailscale get pods": WALK,
-    "kubectl -n tailscale logs deployment/operator": BED,
+    "kubectl -n tailscale logs -l app=operator --tail=-1": BED,
+    """kubectl -n tailscale logs -l app=operator --tail=-1 | grep '"namespace":"default","name":"db"'""": BED,
+    "tsoperator check --namespace tailscale": _CHECK,
+    "kubectl apply --server-side --force-conflicts --filename charts/tailscale-operator/files/crds": WALK,
     "kubectl -n tailscale describe pod -l app=operator": BED,
     "kubectl -n tailscale get pods -l tailscale.com/parent-resource=db": WALK,
     "kubectl -n tailscale logs -l tailscale.com/parent-resource=db --all-containers": BED,
@@ -98,6 +103,7 @@ RUN_BY: Final[Mapping[str, str]] = {
 _CLOUD = "it needs a cluster of that cloud"
 _ALL_OTHERS = "it takes away what all other tests of the cluster need"
 RUN_BY_NONE: Final[Mapping[str, str]] = {
+    "docker run --rm --network host …": f"no engine is there to run images: {_CHECK} runs the program in it",
     "make test": "it runs all tests, and so this one",
     "kubectl run dns-check --image=busybox:1.36 …": f"no registry with that image is in reach: {_STANZA} asks instead",
     "aws eks describe-addon …": _CLOUD,

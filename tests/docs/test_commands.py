@@ -1,20 +1,30 @@
 """Every command that the documentation shows is run by a test, or it is written down why none runs it."""
 
-import ast
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.docs.fates import RUN_BY, RUN_BY_NONE
+from tests.docs.fates import RUN_BY, RUN_BY_NONE, entries_of
 from tests.docs.pages import PAGES, ROOT, fences, name_of, normalised, outputs, shell
+from tests.docs.sources import functions_of
 
 PROGRAMS = re.compile(r" *(\$ )?(kubectl|helm|make|docker|dnsload|tsoperator|pip|curl|dig) ")
 
 
-def functions_of(file: Path) -> set[str]:
-    tree = ast.parse(file.read_text())
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+def shown() -> set[str]:
+    return {normalised(command) for page in PAGES for command in shell(page)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_command_on_a_page_has_one_entry(page: Path) -> None:
+    entries = {command: entries_of(normalised(command)) for command in shell(page)}
+    assert {command: found for command, found in entries.items() if len(found) != 1} == {}
+
+
+def test_an_entry_is_of_a_command_on_a_page() -> None:
+    used = {entry for command in shown() for entry in entries_of(command)}
+    assert {*RUN_BY, *RUN_BY_NONE} - used == set()
 
 
 def test_a_command_is_either_run_or_not() -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from docs.pictures.draw import FOLDER, PictureError, main, read, render
+from tests.docs.pages import PAGES, links
 
 SIZE = "picture 400 x 300: a title\n"
 TWO = f"{SIZE}box a 10 10 100 50: A\nbox b 250 10 100 50: B\n"
@@ -34,6 +35,11 @@ def test_a_picture_is_what_its_text_describes(source: Path) -> None:
 def test_the_pictures_are_all_drawn_from_texts() -> None:
     assert {path.stem for path in FOLDER.glob("*.svg")} == {path.stem for path in SOURCES}
     assert main(["--check"]) == 0
+
+
+def test_a_picture_is_shown_by_a_page() -> None:
+    shown = {(page.parent / link).resolve() for page in PAGES for link in links(page.read_text())}
+    assert {path.with_suffix(".svg") for path in SOURCES} - shown == set()
 
 
 def test_drawing_needs_python_alone() -> None:

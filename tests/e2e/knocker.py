@@ -13,9 +13,7 @@ import threading
 import time
 from urllib.parse import SplitResult, urlsplit
 
-# Seconds for a connection. If the first packet through a new proxy comes before the device knows that proxy, WireGuard
-# tries again five seconds later, and what was sent meanwhile arrives then.
-PATIENCE = 10.0
+PATIENCE = 5.0  # seconds for a connection
 QUESTION = b"GET / HTTP/1.0\r\n\r\n"
 
 

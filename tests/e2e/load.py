@@ -96,11 +96,6 @@ class Outcome:
         """The time from the first failure's begin to the last one's."""
         return self.failed[-1].at - self.failed[0].at if self.failed else 0.0
 
-    @property
-    def outage(self) -> float:
-        """For how many seconds all connections would have to fail, for as many to fail as did."""
-        return len(self.failed) / RATE
-
     def __str__(self) -> str:
         slow = [each for each in self.attempts if not each.error and each.took >= SLOW]
         slowest = max((each.took for each in self.attempts if not each.error), default=0.0)

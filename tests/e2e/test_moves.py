@@ -63,7 +63,7 @@ def test_a_service_moves_and_leaves_nothing_behind(
             took = time.time() - began
             eventually(lambda: load.seen()[-1].at > began + took + AFTERWARDS, "load for a while")  # noqa: B023
             outcome = load.since(began)
-            seconds.append(outcome.outage)
+            seconds.append(outcome.seconds)
             say(f"from {old or 'its own proxy'} to {new or 'its own proxy'} in {took:.1f} s: {outcome}")
     assert max(seconds) <= MOVED, seconds
 

@@ -18,9 +18,6 @@ from tests.e2e.workloads import PEER_NAME, group_service, proxy_group, targets
 
 FLEET = proxy_group("fleet", replicas=2)
 KILLED = 5.0  # seconds of errors after a Pod was killed
-# The share of connections that may fail. Those that come first through a new proxy need the device outside to know it:
-# till then WireGuard loses packets, and UDP doesn't send them again. Once in some hundred times TCP has no luck either.
-LOST = 0.03
 AFTERWARDS = 10.0  # seconds that the load goes on for
 
 Say = Callable[[object], None]
@@ -63,13 +60,7 @@ def test_a_pod_reaches_each_port_of_a_device_by_either_name(load: Load, say: Say
     began = time.time()
     go_on(load)
     say(f"a group of 2: {load.since(began)}")
-    assert share_lost(load, began) <= LOST
-
-
-def share_lost(load: Load, began: float) -> float:
-    """Return the share of the connections since a moment that failed."""
-    outcome = load.since(began)
-    return len(outcome.failed) / len(outcome.attempts)
+    assert load.since(began).failed == []
 
 
 def test_the_record_of_a_name_is_the_address_of_its_cluster_ip_service(
@@ -88,12 +79,12 @@ def test_a_killed_pod_is_felt_for_a_moment(
     await_served(cluster, served)
     go_on(load)
     say(f"a Pod killed: {load.since(began)}")
-    assert load.since(began).outage <= KILLED
+    assert load.since(began).seconds <= KILLED
 
 
 @pytest.mark.full
 @pytest.mark.timeout(600, func_only=True)
-def test_hardly_a_connection_fails_while_a_group_is_restarted(
+def test_no_connection_fails_while_a_group_is_restarted(
     cluster: Cluster, fleet: Object, served: Object, load: Load, say: Say
 ) -> None:
     old, began = {uid(pod) for pod in cluster.children(fleet, "pods")}, time.time()
@@ -104,12 +95,12 @@ def test_hardly_a_connection_fails_while_a_group_is_restarted(
     go_on(load)
     say(f"rollout restart of 2 in {took:.0f} s: {load.since(began)}")
     assert not old & new
-    assert share_lost(load, began) <= LOST
+    assert load.since(began).failed == []
 
 
 @pytest.mark.full
 @pytest.mark.timeout(900, func_only=True)
-def test_hardly_a_connection_fails_while_a_group_grows_and_shrinks(
+def test_no_connection_fails_while_a_group_grows_and_shrinks(
     cluster: Cluster, fleet: Object, served: Object, load: Load, management: Management, say: Say
 ) -> None:
     for replicas in (3, 1, 2):
@@ -120,7 +111,7 @@ def test_hardly_a_connection_fails_while_a_group_grows_and_shrinks(
         say(f"scaled to {replicas} in {time.time() - began:.0f} s: {load.since(began)}")
         await_devices(management, replicas)
     go_on(load)
-    assert share_lost(load, 0) <= LOST
+    assert load.since(0).failed == []
 
 
 def await_devices(management: Management, count: int) -> None:

@@ -84,7 +84,7 @@ class Stage:
     async def start(self) -> None:
         """Start the operator unless it runs."""
         if not self.runs:
-            await self.operator.enter_async_context(running_operator(self.world, move_grace=GRACE))
+            await self.operator.enter_async_context(running_operator(self.world, move_grace=GRACE, newcomer_wait=GRACE))
             self.runs = True
 
     async def stop(self) -> None:

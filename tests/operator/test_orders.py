@@ -54,7 +54,7 @@ def events(world: World, other: OtherTailnet, running: AsyncExitStack) -> dict[s
 
     keys = {"client_id": other.control.client_id, "client_secret": other.control.client_secret}
     return {
-        "operator": lambda: running.enter_async_context(running_operator(world, move_grace=GRACE)),
+        "operator": lambda: running.enter_async_context(running_operator(world, move_grace=GRACE, newcomer_wait=GRACE)),
         "Service": lambda: world.apply(SERVED.manifest),
         "group": lambda: world.apply(GROUP.manifest),
         "Tailnet": lambda: world.apply(tailnet(login_url=other.url)),

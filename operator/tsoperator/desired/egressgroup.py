@@ -63,13 +63,15 @@ class Entry:
     """What the proxies of a ProxyGroup are to forward for one Service.
 
     They forward the *ports* to the device with this MagicDNS name (*fqdn*) or address (*ip*). A proxy that is about to
-    leave asks the URL *health_check* until it gets no answer from itself; the URL is empty in what a proxy reports.
+    leave asks the URL *health_check* until it gets no answer from itself; the URL is empty in what a proxy reports. A
+    reported entry *is_lost* if the proxy finds no such device, and so forwards nothing.
     """
 
     fqdn: str
     ip: str
     ports: frozenset[Port]
     health_check: str = ""
+    is_lost: bool = False
 
     def is_served_by(self, reported: "Entry | None") -> bool:
         """Tell whether what a proxy *reported* is this entry."""
@@ -248,6 +250,7 @@ def _entry(given: Any) -> Entry | None:
             str(target.get("ip") or ""),
             ports,
             str(given.get("healthCheckEndpoint") or ""),
+            is_lost="tailnetTargetIPs" in given and not given["tailnetTargetIPs"],
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None

@@ -2,7 +2,14 @@
 
 from typing import Final, NamedTuple
 
-from tsoperator.desired.advice import OPERATOR_TAG, UNSUPPORTED, clients_place, policy_place, tag_owners
+from tsoperator.desired.advice import (
+    OPERATOR_TAG,
+    UNSUPPORTED,
+    clients_place,
+    is_tailscales,
+    policy_place,
+    tag_owners,
+)
 from tsoperator.tsclient.errors import (
     BadRequest,
     CredentialsUnreadable,
@@ -73,14 +80,19 @@ def lacking(granted: Granted, scope: str) -> bool:
 def client_words(url: str) -> str:
     """Return words for the OAuth client that the operator needs at the control server with this *url*."""
     scopes = " and ".join(NEEDED.values())
-    return f"an OAuth client of {clients_place(url)} with write access to {scopes}, and with the tag {OPERATOR_TAG}"
+    return f"an OAuth client of {clients_place(url)} with write access to {scopes}, and with {OPERATOR_TAG}"
 
 
 def _unknown_client(error: Refused) -> str:
-    place = f"client_id and client_secret of {error.call.secret}" if error.call.secret else _CREDENTIALS
+    """Return two lines of a terminal: what else the client needs is told when the control server accepts it."""
+    server = error.call.server
+    who, see = f"the control server {server}", ""
+    if is_tailscales(server):
+        who, see = "the control server", f" (see {clients_place(server)})"
+    secret = error.call.secret or "Secret operator-oauth"
     return (
-        f"the control server {error.call.server} does not accept {_client(error)} ({_said(error)}): put ID and secret "
-        f"of {client_words(error.call.server)} into {place}; no restart is needed"
+        f"{who} does not accept {_client(error)} ({_said(error)}): put the ID and secret of a valid one into {secret}"
+        f"{see}"
     )
 
 

@@ -1,13 +1,12 @@
-"""Answers every TCP connection and every UDP datagram on one port of loopback with the same words.
+"""Answers every TCP connection and every UDP datagram on one port with the same words.
 
 A program of its own: it runs inside a machine of the bed, with the port and the words on its command line.
 """
 
 import asyncio
+import socket
 import sys
 from typing import cast
-
-ADDRESS = "127.0.0.1"
 
 
 class Datagrams(asyncio.DatagramProtocol):
@@ -34,8 +33,13 @@ async def greet(port: int, words: bytes) -> None:
         writer.write(words)
         writer.close()
 
-    await asyncio.get_running_loop().create_datagram_endpoint(lambda: Datagrams(words), (ADDRESS, port))
-    server = await asyncio.start_server(connected, ADDRESS, port)
+    everywhere = ("::", port)  # IPv4 too
+    datagrams = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    datagrams.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    datagrams.bind(everywhere)
+    await asyncio.get_running_loop().create_datagram_endpoint(lambda: Datagrams(words), sock=datagrams)
+    listener = socket.create_server(everywhere, family=socket.AF_INET6, dualstack_ipv6=True)
+    server = await asyncio.start_server(connected, sock=listener)
     async with server:
         await server.serve_forever()
 

@@ -26,7 +26,11 @@ _PATIENCE = 20.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One device. Its tailscaled has a network stack of its own: programs enter the tailnet by SOCKS5 on loopback."""
+    """One device. Its machine's kernel is in the tailnet; tailscaled's SOCKS5 server on loopback knows MagicDNS names.
+
+    With `--tun=userspace-networking`, tailscaled's own network stack would answer connections. That one ignores a SYN
+    from a port that had a connection within the last minute, and proxies use the same address after a restart.
+    """
 
     name: str
     machine: Isolation
@@ -95,7 +99,7 @@ def start(paths: Paths, daemons: Daemons, peer: Peer, key: str) -> None:
 
 
 def _start_tailscaled(paths: Paths, daemons: Daemons, peer: Peer) -> None:
-    flags = [f"--statedir={peer.folder}", f"--socket={peer.socket}", "--tun=userspace-networking"]
+    flags = [f"--statedir={peer.folder}", f"--socket={peer.socket}"]
     name = f"{peer.name}-tailscaled"
     daemons.start(
         name,
@@ -107,10 +111,10 @@ def _start_tailscaled(paths: Paths, daemons: Daemons, peer: Peer) -> None:
 
 
 def _start_servers(daemons: Daemons, peer: Peer) -> None:
-    """Start what answers on loopback, where tailscaled passes on what arrives by the tailnet."""
+    """Start what answers at each of the device's addresses."""
     pages = peer.folder / "web"
     (pages / "index.html").write_text(peer.greeting)
-    web: list[str | Path] = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", pages]
+    web: list[str | Path] = [sys.executable, "-m", "http.server", "--bind", "::", "--directory", pages]
     daemons.start(f"{peer.name}-web", [*web, str(WEB_PORT)], peer.machine)
     daemons.start(f"{peer.name}-greeter", [sys.executable, _GREETER, str(GREETER_PORT), peer.greeting], peer.machine)
     for server, scheme, port in (("web", "http", WEB_PORT), ("greeter", "telnet", GREETER_PORT)):

@@ -76,6 +76,13 @@ def key_body(**changes: Any) -> dict[str, Any]:
     return {"capabilities": {"devices": {"create": {**CREATE, **changes}}}, "expirySeconds": 0, "description": ""}
 
 
+async def test_tailscale_lists_the_routes_of_devices_for_those_who_ask(control: Control, call: Caller) -> None:
+    control.register(new_key(control), "web")
+    replies = [await call("GET", DEVICES, params=params) for params in ({}, {"fields": "all"})]
+    listed = ["advertisedRoutes" in reply.json["devices"][0] for reply in replies]
+    assert listed == [False, not control.headscale]
+
+
 async def test_a_token_is_issued_for_basic_credentials_too(control: Control, call: Caller) -> None:
     basic = b64encode(f"{control.client_id}:{control.client_secret}".encode()).decode()
     old, call.headers = call.headers, {"Authorization": f"Basic {basic}"}

@@ -1,6 +1,7 @@
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -143,7 +144,9 @@ def test_a_proxy_serves_an_entry_if_it_reports_the_same(reported: Entry | None, 
 # A value of each key, and what is read of the entry.
 ODD: list[tuple[Any, Entry | None]] = [
     ({"tailnetTarget": TARGET, "ports": [PORT]}, REPORTED),
-    ({"tailnetTarget": TARGET, "ports": [PORT, PORT], "tailnetTargetIPs": None}, REPORTED),
+    ({"tailnetTarget": TARGET, "ports": [PORT, PORT], "tailnetTargetIPs": ["100.64.0.9"]}, REPORTED),
+    ({"tailnetTarget": TARGET, "ports": [PORT], "tailnetTargetIPs": None}, replace(REPORTED, is_lost=True)),
+    ({"tailnetTarget": TARGET, "ports": [PORT], "tailnetTargetIPs": []}, replace(REPORTED, is_lost=True)),
     ({"tailnetTarget": {"fqdn": FQDN}, "ports": None}, Entry(FQDN, "", frozenset())),
     ({"tailnetTarget": {"ip": "100.64.0.1", "fqdn": None}, "ports": []}, Entry("", "100.64.0.1", frozenset())),
     ({"ports": [PORT]}, None),

@@ -146,7 +146,9 @@ MISSING = {
         lambda control: control.fail(403, count=9, path="/devices"), ["devices"], "scope Devices Core (devices:core)"
     ),
     "credentials": Missing(
-        lambda control: setattr(control, "client_id", "another"), ["credentials"], "CLIENT_ID_FILE and CLIENT_SECRET"
+        lambda control: setattr(control, "client_id", "another"),
+        ["credentials"],
+        "a valid one into Secret operator-oauth",
     ),
     "not an API": Missing(lambda control: control.answer_nonsense(), ["api"], "not an answer of the API"),
     "away": Missing(lambda control: control.refuse(count=9), ["api"], "/api/v2/oauth/token"),

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 from pydantic import ConfigDict, Field
 
 from tsoperator.api.v1alpha1.kubernetes_types import Conditions
+from tsoperator.api.v1alpha1.patterns import CONNECTOR_HOSTNAME
 from tsoperator.api.v1alpha1.tailnet_types import HostnamePrefix, Tag, TailnetName
 from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel, rules
 
@@ -56,7 +57,7 @@ class ConnectorSpec(WireModel):
     """Makes the Connector an app connector; it may be an empty object. It can't be anything else then."""
     exit_node: bool = False
     """Makes the Connector an exit node: devices of the tailnet can send all their traffic through it."""
-    hostname: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9-]{0,61}[a-z0-9]$")
+    hostname: str | None = Field(default=None, pattern=CONNECTOR_HOSTNAME)
     """The name of the one device in the tailnet. Unset means the Connector's name with -connector."""
     hostname_prefix: HostnamePrefix | None = None
     """What the devices' names in the tailnet start with; each ends in its replica's number."""

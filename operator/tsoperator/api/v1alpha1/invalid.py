@@ -7,6 +7,8 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from tsoperator.api.v1alpha1.patterns import WORDS
+
 _WORDS: Final = {
     "missing": "is required: add it",
     "string_type": "must be a string",
@@ -19,6 +21,8 @@ _WORDS: Final = {
     "list_type": "must be a list",
     "greater_than_equal": "must be at least {ge}",
     "too_short": "must have at least {min_length} item",
+    "string_too_long": "must have at most {max_length} characters",
+    "value_error": "is wrong: {error}",
     "string_pattern_mismatch": "must match {pattern}",
     "literal_error": "must be {expected}",
 }
@@ -38,8 +42,9 @@ def invalid(error: ValidationError) -> Invalid:
 
 
 def _sentence(detail: ErrorDetails) -> str:
-    ours = _WORDS.get(detail["type"])
-    words = ours.format(**detail.get("ctx", {})) if ours else f"is wrong: {detail['msg']}"
+    ours, context = _WORDS.get(detail["type"]), detail.get("ctx", {})
+    words = ours.format(**context) if ours else f"is wrong: {detail['msg']}"
+    words = WORDS.get(context.get("pattern", ""), words)
     found = "" if detail["type"] == "missing" else f", not {json.dumps(detail['input'], ensure_ascii=False)[:100]}"
     return f"{_path(detail['loc'])} {words}{found}"
 

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 from pydantic import ConfigDict, Field
 
 from tsoperator.api.v1alpha1.kubernetes_types import Conditions
+from tsoperator.api.v1alpha1.patterns import ALLOCATION_ID, SUBNET_ID
 from tsoperator.api.v1alpha1.tailnet_types import HostnamePrefix, Tag, TailnetName
 from tsoperator.api.v1alpha1.wire import SERVER_DEFAULT, AtomicList, CustomResource, Int32, WireModel, keyed, rules
 
@@ -20,9 +21,9 @@ _RULES: Final = rules(
 class ElasticIP(WireModel):
     """A public address in AWS."""
 
-    allocation_id: str = Field(alias="allocationID", pattern=r"^eipalloc-[0-9a-f]+$")
+    allocation_id: str = Field(alias="allocationID", pattern=ALLOCATION_ID)
     """The ID of its allocation."""
-    subnet_id: str = Field(alias="subnetID", pattern=r"^subnet-[0-9a-f]+$")
+    subnet_id: str = Field(alias="subnetID", pattern=SUBNET_ID)
     """The subnet of the load balancer that gets the address."""
 
 

@@ -11,6 +11,7 @@ from tsoperator.api.v1alpha1.kubernetes_types import (
     LocalObjectReferences,
     Tolerations,
 )
+from tsoperator.api.v1alpha1.patterns import LABEL_VALUE, VARIABLE_NAME
 from tsoperator.api.v1alpha1.pod_types import (
     EmbeddedDNSConfig,
     EmbeddedPodSecurityContext,
@@ -20,7 +21,7 @@ from tsoperator.api.v1alpha1.pod_types import (
 )
 from tsoperator.api.v1alpha1.wire import CustomResource, WireModel, rules
 
-LabelValue = Annotated[str, Field(max_length=63, pattern=r"^(([a-zA-Z0-9][-._a-zA-Z0-9]*)?[a-zA-Z0-9])?$")]
+LabelValue = Annotated[str, Field(max_length=63, pattern=LABEL_VALUE)]
 
 MONITOR_NEEDS_METRICS: Final = "a ServiceMonitor needs metrics: set metrics.enable to true"
 _METRICS_RULES: Final = rules(
@@ -31,7 +32,7 @@ _METRICS_RULES: Final = rules(
 class EnvironmentVariable(WireModel):
     """An environment variable of a container."""
 
-    name: Annotated[str, Field(pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")]
+    name: Annotated[str, Field(pattern=VARIABLE_NAME)]
     """The variable's name. One that the operator sets too is replaced; the proxy may then not work as it should."""
     value: str | None = None
     """Its value; $(NAME) stands for the value of a variable before it."""

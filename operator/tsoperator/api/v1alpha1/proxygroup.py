@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tsoperator.api.v1alpha1.kubernetes_types import Conditions
+from tsoperator.api.v1alpha1.patterns import GROUP_HOSTNAME
 from tsoperator.api.v1alpha1.tailnet_types import HostnamePrefix, Tag, TailnetName
 from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel, keyed, unchanged
 
@@ -13,7 +14,7 @@ from tsoperator.api.v1alpha1.wire import CustomResource, Int32, WireModel, keyed
 class KubeAPIServer(WireModel):
     """How the Kubernetes API is offered to the tailnet."""
 
-    hostname: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+    hostname: str | None = Field(default=None, pattern=GROUP_HOSTNAME)
     """The name in the tailnet. Unset means the ProxyGroup's name."""
     mode: Literal["auth", "noauth"] | None = None
     """Whether requests get the rights of the tailnet's user who makes them (auth, which unset means), or their own

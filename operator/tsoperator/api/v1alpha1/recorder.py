@@ -11,6 +11,7 @@ from tsoperator.api.v1alpha1.kubernetes_types import (
     LocalObjectReferences,
     Tolerations,
 )
+from tsoperator.api.v1alpha1.patterns import SERVICE_ACCOUNT_NAME
 from tsoperator.api.v1alpha1.pod_types import EmbeddedPodSecurityContext, EmbeddedResources, EmbeddedSecurityContext
 from tsoperator.api.v1alpha1.proxyclass import EnvironmentVariable
 from tsoperator.api.v1alpha1.tailnet_types import Tag, TailnetName
@@ -44,7 +45,7 @@ class RecorderServiceAccount(WireModel):
 
     annotations: Mapping[str, str] = Field(default_factory=dict)
     """Its annotations, for a cloud's workload identity."""
-    name: str | None = Field(default=None, max_length=253, pattern=r"^[a-z0-9]([a-z0-9-.]{0,61}[a-z0-9])?$")
+    name: str | None = Field(default=None, max_length=253, pattern=SERVICE_ACCOUNT_NAME)
     """Its name. Unset means the Recorder's."""
 
 

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from tsoperator.api.v1alpha1.patterns import HOSTNAME_PREFIX, TAG
 from tsoperator.api.v1alpha1.wire import unchanged
 
-Tag = Annotated[str, Field(pattern=r"^tag:[a-zA-Z][a-zA-Z0-9-]*$")]
-HostnamePrefix = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,61}$")]
+Tag = Annotated[str, Field(pattern=TAG)]
+HostnamePrefix = Annotated[str, Field(pattern=HOSTNAME_PREFIX)]
 TailnetName = Annotated[str, Field(json_schema_extra=unchanged("it can't move to another tailnet: make it anew"))]

@@ -8,7 +8,7 @@ from typing import Final
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.images import image_error
 from tsoperator.api.labels import annotation_errors, label_errors
-from tsoperator.api.names import CONDITION_PROXYCLASS_READY, FINALIZER, PROXY_CONTAINER
+from tsoperator.api.names import CONDITION_PROXYCLASS_READY, FINALIZER, PROXY_CONTAINER, SYSCTL_CONTAINER
 from tsoperator.api.objects import SERVICEMONITOR, Object, is_deleting
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import (
@@ -25,6 +25,7 @@ from tsoperator.reconcilers.proxyclass import ports
 _VALID: Final = "ProxyClassValid"
 _INVALID: Final = "ProxyClassInvalid"
 _CUSTOM_VARIABLE: Final = "CustomTSEnvVar"
+_IGNORED_VARIABLE: Final = "IgnoredVariable"
 _NOT_WRITTEN: Final = "ProxyClassNotWritten"
 _CLAIMS_IGNORED: Final = "ResourceClaimsIgnored"
 _POD: Final = "spec.statefulSet.pod"
@@ -66,9 +67,12 @@ def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> 
         return Plan(hold=FINALIZER, steps=[FindNodePorts()], requeue_after=0.0)
     warnings = [Note("Warning", _CUSTOM_VARIABLE, words) for words in custom_variables(proxy_class)]
     warnings += [Note("Warning", _CLAIMS_IGNORED, words) for words in ignored_claims(proxy_class)]
+    without_effect = [*ignored_variables(proxy_class)]
+    warnings += [Note("Warning", _IGNORED_VARIABLE, words, once=True) for words in without_effect]
     if wrong := violations(obj, proxy_class, observed):
         return _refused(obj, wrong, warnings)
-    return Plan(hold=FINALIZER, status=_status(obj, True, _VALID, _VALID), notes=warnings)
+    status = _status(obj, True, _VALID, "; ".join([_VALID, *without_effect]))
+    return Plan(hold=FINALIZER, status=status, notes=warnings)
 
 
 def failed(obj: Object, refusal: Refusal) -> Plan:
@@ -105,20 +109,29 @@ def violations(obj: Object, proxy_class: ProxyClass, observed: Observed) -> list
 
 def custom_variables(proxy_class: ProxyClass) -> Iterable[str]:
     """Return a warning for each variable that the image may take for the operator's."""
-    given = proxy_class.spec.stateful_set
-    container = given.pod.tailscale_container if given is not None and given.pod is not None else None
-    for name in (variable.name for variable in (container.env if container else ())):
+    pod = _pod(proxy_class)
+    for name in _variables(pod.tailscale_container if pod else None):
         where = f"environment variable {name} of container {PROXY_CONTAINER}"
         if name in _STOPS_THE_PROXY:
             yield f"{where} keeps proxies from starting, because they are configured by a file: remove it"
-        elif name.startswith("TS_") or name.upper() in _EXPERIMENTAL:
+        elif _configures_the_proxy(name):
             yield f"{where} configures the proxy itself: it may not work, and what it does may change at any time"
+
+
+def ignored_variables(proxy_class: ProxyClass) -> Iterable[str]:
+    """Return a warning for each variable of the init container that only the proxy itself would read."""
+    pod = _pod(proxy_class)
+    for name in _variables(pod.tailscale_init_container if pod else None):
+        if _configures_the_proxy(name):
+            yield (
+                f"environment variable {name} of container {SYSCTL_CONTAINER} has no effect, because that container "
+                f"only turns IP forwarding on: remove it from {_POD}.tailscaleInitContainer.env"
+            )
 
 
 def ignored_claims(proxy_class: ProxyClass) -> Iterable[str]:
     """Return a warning for each container whose resource claims have no effect."""
-    given = proxy_class.spec.stateful_set
-    pod = given.pod if given is not None else None
+    pod = _pod(proxy_class)
     containers = {
         "tailscaleContainer": pod.tailscale_container if pod else None,
         "tailscaleInitContainer": pod.tailscale_init_container if pod else None,
@@ -129,6 +142,20 @@ def ignored_claims(proxy_class: ProxyClass) -> Iterable[str]:
                 f"{_POD}.{name}.resources.claims is ignored, because a ProxyClass can't give Pods the resourceClaims "
                 "that it refers to: remove it"
             )
+
+
+def _pod(proxy_class: ProxyClass) -> Pod | None:
+    given = proxy_class.spec.stateful_set
+    return given.pod if given is not None else None
+
+
+def _variables(container: Container | None) -> list[str]:
+    """Return the names of the environment variables of *container*."""
+    return [variable.name for variable in container.env] if container else []
+
+
+def _configures_the_proxy(variable: str) -> bool:
+    return variable.startswith("TS_") or variable.upper() in _EXPERIMENTAL
 
 
 def _statefulset_violations(given: StatefulSet) -> Iterable[str]:

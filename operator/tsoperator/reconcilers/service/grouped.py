@@ -188,7 +188,27 @@ def _reported(service: Object, wanted: Object, made: Plan, places: Places, setti
     if places.ages.get(FRESH, PATIENCE) < PATIENCE and ready["reason"] != "ReadyToRouteTraffic" and notes == []:
         return replace(made, requeue_after=earliest(made.requeue_after, PATIENCE - places.ages[FRESH]))
     notes = notes or _unready_notes(service, ready)
+    if lost := _lost(service, places):
+        notes.append(Note("Warning", "TargetNotFound", lost, once=True))
+        shown[-1] = {**ready, "message": f"{ready['message']}; {lost}"}
     return replace(made, notes=notes, status=_status(service, shown, places))
+
+
+def _lost(service: Object, places: Places) -> str:
+    """Say that no proxy finds the device to which *service* leads; empty if one does, or none has looked yet.
+
+    Proxies forward nothing then, but count as ready, as in the Go operator (proxygroup-family.md 20).
+    """
+    group, name = places.group(group_name(service)), entry_name(key_of(service))
+    entry = group.entry(name)
+    reported = [report.entries.get(name) for report in group.reports.values()]
+    current = [each for each in reported if each and entry and entry.is_served_by(each)]
+    if not current or not all(each.is_lost for each in current):
+        return ""
+    return (
+        f"the proxies of ProxyGroup {group.name!r} find no device {target(service).fqdn} in the tailnet: check the "
+        "name, that the device is there, and that the tailnet's policy lets them reach it"
+    )
 
 
 def _unready_notes(service: Object, ready: Object) -> list[Note]:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tsoperator.api.names import DNS_FINALIZER, LABEL_SERVICE_NAME, PROXY_GROUP
-from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_deleting, key_of, labels
+from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_deleting, key_of, labels, uid
 from tsoperator.desired.children import first
 from tsoperator.desired.egressgroup import entries_of, entry_name, entry_of, served_service
 from tsoperator.desired.plan import Child, Deletion, Plan, Step, earliest
@@ -15,7 +15,15 @@ from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.clusterip import Wanted
 from tsoperator.reconcilers.service.moves import Place, is_over
 from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
-from tsoperator.reconcilers.service.slices import Group, endpoint_slices, families, serves, serving_pods
+from tsoperator.reconcilers.service.slices import (
+    Group,
+    endpoint_slices,
+    families,
+    leading_pods,
+    led_pods,
+    serves,
+    serving_pods,
+)
 from tsoperator.settings import Settings
 
 FRESH = "fresh"
@@ -124,8 +132,25 @@ def slices_of(places: Places, services: Iterable[Object], settings: Settings) ->
 
 
 def serving_of(service: Object, places: Places, settings: Settings) -> dict[int, list[Object]]:
-    """Return the Pods that serve a ClusterIP *service*, by IP version."""
-    group, name = places.group(labels(service)[PROXY_GROUP]), entry_name(served_service(service))
+    """Return the Pods that serve a ClusterIP *service* and get connections, by IP version."""
+    group, led = places.group(labels(service)[PROXY_GROUP]), led_pods(service, places.slices)
+    able = _able(service, group, settings)
+    return {version: leading_pods(group, pods, led) for version, pods in able.items()}
+
+
+def await_newcomers(made: Plan, places: Places, settings: Settings) -> Plan:
+    """Return *made* with a time to look again, if a new Pod serves a Service that doesn't lead to it yet."""
+    waits = []
+    for service in places.services:
+        group, led = places.group(labels(service)[PROXY_GROUP]), serving_of(service, places, settings)
+        for version, pods in _able(service, group, settings).items():
+            waits += [group.new[uid(pod)] for pod in pods if pod not in led[version]]
+    return replace(made, requeue_after=earliest(made.requeue_after, *waits)) if waits else made
+
+
+def _able(service: Object, group: Group, settings: Settings) -> dict[int, list[Object]]:
+    """Return the Pods of *group* that serve a ClusterIP *service*, by IP version."""
+    name = entry_name(served_service(service))
     # What the Go operator made doesn't say where it leads, but the proxies have been told.
     entry = entry_of(service, settings.cluster_domain) or entries_of(group.configmap).get(name)
     return {version: serving_pods(group, name, entry, version) for version in families(service)}

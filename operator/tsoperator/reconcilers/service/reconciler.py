@@ -32,7 +32,7 @@ from tsoperator.reconcilers.service import desired, egress, exposure, grouped
 from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Timers
-from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, removal
+from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, removal
 from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts, Rewrites
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.apply import Applier
@@ -57,7 +57,7 @@ class ServiceReconciler:
         self._timers = Timers()
         self._cache = proxies.cache
         self._settings = proxies.settings
-        self._view = PlacesView(self._cache, self._settings)
+        self._view = PlacesView(self._cache, self._settings, clock)
         self._changes = GroupChanges(self._cache)
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._keys_of_service,
@@ -80,6 +80,7 @@ class ServiceReconciler:
         wanted = desired.wanted(service, observed, self._settings)  # decide ...
         keys = await self._proxies.auth_keys(wanted, observed.children)  # (mint auth keys)
         plan = desired.plan(service, wanted, observed, self._settings, keys)  # ... decide
+        plan = await_newcomers(plan, observed.places, self._settings)
         stored = await self._applier.act(service, plan, desired.failed)  # act
         if desired.rewrites(plan, service):
             self._rewrites.rewritten(service, self._leads_to(service, observed))

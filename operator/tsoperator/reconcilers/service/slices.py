@@ -1,6 +1,6 @@
 """The EndpointSlices of a ClusterIP Service: which proxies of the ProxyGroup serve it (proxygroup-family.md 7.5, 8)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
@@ -14,6 +14,7 @@ class Group:
     """A ProxyGroup as its Services see it.
 
     *obj* and *configmap* are None if they aren't there. *reports* are what the proxies say, by the name of their Pod.
+    *new* has the UIDs of Pods that have just come, and for how many seconds each of them still counts as new.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Group:
     configmap: Object | None = None
     pods: Sequence[Object] = ()
     reports: Mapping[str, ProxyReport] = field(default_factory=dict)
+    new: Mapping[str, float] = field(default_factory=dict)
 
     def entry(self, name: str) -> Entry | None:
         """Return the entry called *name* in the ConfigMap."""
@@ -53,6 +55,22 @@ def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> 
         return address == reported and entry.is_served_by(report.entries.get(name))
 
     return [pod for pod in group.pods if serves(pod)]
+
+
+def leading_pods(group: Group, serving: Sequence[Object], led: Collection[str]) -> list[Object]:
+    """Return those of the *serving* Pods that get connections; *led* are the UIDs of those that get them now.
+
+    While an older Pod serves, a new one waits: devices may still send to the address that its proxy had before.
+    """
+    if all(uid(pod) in group.new for pod in serving):
+        return [*serving]
+    return [pod for pod in serving if uid(pod) not in group.new or uid(pod) in led]
+
+
+def led_pods(service: Object, slices: Iterable[Object]) -> set[str]:
+    """Return the UIDs of the Pods to which the live *slices* of a ClusterIP *service* lead."""
+    live = [each for each in slices if labels(each).get(LABEL_SERVICE_NAME) == key_of(service).name]
+    return {endpoint.get("hostname", "") for each in live for endpoint in each.get("endpoints") or ()}
 
 
 def endpoint_slices(service: Object, ports: Sequence[Object], serving: Mapping[int, Sequence[Object]]) -> list[Object]:

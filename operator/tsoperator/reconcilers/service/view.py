@@ -1,6 +1,7 @@
 """Looks at what egress Services have at ProxyGroups, and allocates the proxies' ports."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from tsoperator.api.names import FINALIZER, PROXY_GROUP
@@ -17,6 +18,7 @@ from tsoperator.api.objects import (
     is_deleting,
     key_of,
     labels,
+    uid,
 )
 from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner
 from tsoperator.desired.egressgroup import (
@@ -37,7 +39,7 @@ from tsoperator.desired.secret import egress_report_of
 from tsoperator.reconcilers.service.clusterip import Wanted, allocate, allocated, is_place, used_ports, wanted_ports
 from tsoperator.reconcilers.service.grouprules import group_name, violations
 from tsoperator.reconcilers.service.mode import Mode, mode_of
-from tsoperator.reconcilers.service.moves import Place
+from tsoperator.reconcilers.service.moves import Place, Timers
 from tsoperator.reconcilers.service.places import Places
 from tsoperator.reconcilers.service.reservations import Reservations
 from tsoperator.reconcilers.service.slices import Group
@@ -48,8 +50,11 @@ from tsoperator.settings import Settings
 class PlacesView:
     """Shows from the cache what a Service has at ProxyGroups."""
 
-    def __init__(self, cache: Cache, settings: Settings) -> None:
+    def __init__(self, cache: Cache, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        """*clock* is monotonic."""
         self._cache = cache
+        self._clock = clock
+        self._timers = Timers()
         self._settings = settings
         self._reservations = Reservations()
         self._starved: dict[Key, str] = {}  # the Services that get no ports at their ProxyGroup
@@ -98,8 +103,17 @@ class PlacesView:
         owner = str(group_owner(name))
         secrets = self._cache.indexed(SECRET, BY_OWNER, owner)
         reports = {key_of(each).name: report for each in secrets if (report := egress_report_of(each))}
-        group = self._cache.get(PROXYGROUP, Key("", name))
-        return Group(name, group, self._configmap(name), self._cache.indexed(POD, BY_OWNER, owner), reports)
+        group, pods = self._cache.get(PROXYGROUP, Key("", name)), self._cache.indexed(POD, BY_OWNER, owner)
+        return Group(name, group, self._configmap(name), pods, reports, self._new(name, pods))
+
+    def _new(self, group: str, pods: Iterable[Object]) -> Mapping[str, float]:
+        """Return the *pods* of *group* that were first seen a short time ago, and how much of that time is left.
+
+        After a restart of the operator all of them count as new, so that none of them waits.
+        """
+        ages = self._timers.ages(Key("", group), [uid(pod) for pod in pods], self._clock())
+        wait = self._settings.newcomer_wait
+        return {pod: wait - age for pod, age in ages.items() if age < wait}
 
     def _configmap(self, group: str) -> Object | None:
         return self._cache.get(CONFIGMAP, Key(self._settings.namespace, config_name(group)))

@@ -31,7 +31,7 @@ def thing(**fields: object) -> Thing | Invalid:
         ({"letters": "A\nB"}, r'letters must match ^[a-z]{1,3}$, not "A\nB"'),
         ({"mode": "up"}, "mode must be 'in' or 'out', not \"up\""),
         ({"some": []}, "some must have at least 1 item, not []"),
-        ({"short": "long"}, 'short is wrong: String should have at most 3 characters, not "long"'),
+        ({"short": "long"}, 'short must have at most 3 characters, not "long"'),
     ],
 )
 def test_an_error_is_one_line_with_the_field_the_rule_and_the_value(fields: dict[str, object], message: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Key, Object
 from tsoperator.api.v1alpha1.connector import Connector
@@ -175,6 +176,15 @@ def test_findings_about_devices_are_told_in_the_condition_and_by_events() -> Non
     made = plan(live_connector(EXIT), Observed(Children(), tailnet=TailnetView(news=news)))
     assert ready(made) == ("False", "ConnectorCreationFailed", "not permitted")
     assert (reasons_of(made), made.requeue_after) == (["TagsRefused"], 60)
+
+
+def test_a_name_with_a_number_is_told_in_the_condition_and_by_an_event() -> None:
+    device = Device("n0", "gate-1.tail1234.ts.net", "gate", tags=("tag:k8s",))
+    observed = replace(joined(0), tailnet=TailnetView(devices={"n0": device}))
+    made = plan(live_connector({**EXIT, "hostname": "gate"}), observed)
+    (note,) = made.notes
+    assert (note.type, note.reason) == ("Warning", "NameHeld")
+    assert ready(made) == ("True", "ConnectorCreated", f"ConnectorCreated; {note.message}")
 
 
 def test_a_device_without_a_name_yet_is_shown_with_an_empty_one() -> None:

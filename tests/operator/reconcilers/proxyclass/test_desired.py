@@ -97,14 +97,17 @@ class Invalid(NamedTuple):
         ),
         Invalid(
             {"metrics": {"enable": False, "serviceMonitor": {"enable": False, "labels": {"a": "bar!"}}}},
-            "spec.metrics.serviceMonitor.labels.a must match",
+            "spec.metrics.serviceMonitor.labels.a must be empty, or letters, digits",
         ),
         Invalid({"metrics": {"enable": False, "serviceMonitor": {"enable": True}}}, "set metrics.enable to true"),
         Invalid(
             {"staticEndpoints": {"nodePort": {"ports": [{"port": 3001, "endPort": 3000}]}}},
             'spec.staticEndpoints.nodePort.ports: Invalid value: "3001-3000": 3001-3000 is no range of ports',
         ),
-        Invalid({"statefulSet": {"labels": {"team": "?!someVal"}}}, "spec.statefulSet.labels.team must match"),
+        Invalid(
+            {"statefulSet": {"labels": {"team": "?!someVal"}}},
+            "spec.statefulSet.labels.team must be empty, or letters, digits",
+        ),
     ],
 )
 def test_a_class_that_is_invalid_is_told_why(case: Invalid) -> None:
@@ -169,11 +172,30 @@ def test_a_class_asks_for_service_monitors_or_not(spec: Object, asks: bool) -> N
 )
 def test_each_variable_that_the_image_reads_is_warned_of(env: list[str], words: list[str]) -> None:
     given = {"env": [{"name": name} for name in env]}
-    made = plan(in_pod(tailscaleContainer=given, tailscaleInitContainer={"env": [{"name": "TS_USERSPACE"}]}))
+    made = plan(in_pod(tailscaleContainer=given))
     assert [(note.type, note.reason) for note in made.notes] == [("Warning", "CustomTSEnvVar")] * len(words)
     assert all(each in note.message for note, each in zip(made.notes, words, strict=True))
     assert all("configures the proxy itself" in note.message for note in made.notes if "AUTHKEY" not in note.message)
     assert condition_of(made) == READY
+
+
+@pytest.mark.parametrize(
+    ("name", "ignored"),
+    [
+        ("TS_EXTRA_ARGS", True),
+        ("TS_USERSPACE", True),
+        ("EXPERIMENTAL_TS_CONFIGFILE_PATH", True),
+        ("FOO", False),
+    ],
+)
+def test_a_variable_of_the_init_container_that_only_the_proxy_reads_is_told(name: str, ignored: bool) -> None:
+    made = plan(in_pod(tailscaleInitContainer={"env": [{"name": name}]}))
+    notes = [(note.type, note.reason, note.once) for note in made.notes]
+    assert notes == [("Warning", "IgnoredVariable", True)] * ignored
+    condition = condition_of(made)
+    assert (condition["status"], condition["reason"]) == ("True", "ProxyClassValid")
+    told = "; ".join(["ProxyClassValid", *(note.message for note in made.notes)])
+    assert (condition["message"], f"variable {name} of container sysctler" in told) == (told, ignored)
 
 
 @pytest.mark.parametrize("container", ["tailscaleContainer", "tailscaleInitContainer"])

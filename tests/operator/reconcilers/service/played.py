@@ -71,7 +71,7 @@ async def make_namespaces(world: World, *names: str) -> None:
 @asynccontextmanager
 async def running_services(world: World, **changes: Any) -> AsyncIterator[None]:
     """Run the reconcilers of Services and of records on the cluster of *world* until the end of the block."""
-    chosen = settings(**{"login_server": world.control_url, "move_grace": GRACE, **changes})
+    chosen = settings(**{"login_server": world.control_url, "move_grace": GRACE, "newcomer_wait": GRACE, **changes})
     cache = Cache(sources(NAMESPACE))
     async with (
         world.operators_client() as client,
@@ -133,6 +133,12 @@ class PlayedGroup:
         container = {"name": "tailscale", "image": "example.org/played:1"}
         await self.world.apply({**self._child(POD.kind, f"{self.name}-{ordinal}"), "spec": {"containers": [container]}})
         await self.world.eventually(lambda: self.addresses(ordinal))
+
+    async def replace_pod(self, ordinal: int) -> None:
+        """Delete a Pod, and make another one of that name."""
+        await self.world.delete(self._child(POD.kind, f"{self.name}-{ordinal}"))
+        await self.world.eventually(lambda: self._is_gone(ordinal))
+        await self.start_pod(ordinal)
 
     async def addresses(self, ordinal: int) -> list[str]:
         """Return the addresses of a Pod."""

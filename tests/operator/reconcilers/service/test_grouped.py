@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,6 +12,7 @@ from tsoperator.api.objects import ENDPOINTSLICE, Object, key_of
 
 from tests.operator.reconcilers.service.played import (
     CONFIGURED,
+    GRACE,
     READY,
     VALID,
     PlayedGroup,
@@ -57,6 +59,33 @@ async def test_a_service_is_served_once_the_proxies_report_its_entry(group: Play
     assert (await world.reason(grouped(), CONFIGURED)).startswith("ConfiguredFor:ProxyGroup:egress:Config:")
     assert await world.reason(grouped(), VALID) == "EgressSvcValid"
     assert not await world.writes_when_left_alone()
+
+
+async def test_a_pod_that_takes_anothers_place_gets_connections_a_while_later(cluster: World) -> None:
+    group = PlayedGroup(cluster)
+    async with running_services(cluster):
+        await group.start()
+        async with running(group.play()):
+            await cluster.apply(grouped())
+            await cluster.becomes(lambda: cluster.reason(grouped(), READY), "ReadyToRouteTraffic")
+            served = time.monotonic()
+            await cluster.eventually(lambda: passed(served))
+            replaced = time.monotonic()
+            await group.replace_pod(1)
+            await group.report(1)
+            both = sorted([(await group.addresses(ordinal))[0] for ordinal in range(2)])
+            await cluster.becomes(lambda: sorted_endpoints(group), both)
+    assert await passed(replaced)
+
+
+async def passed(moment: float) -> bool:
+    """Tell whether `GRACE` has passed since *moment*."""
+    return time.monotonic() - moment >= GRACE
+
+
+async def sorted_endpoints(group: PlayedGroup) -> list[str]:
+    """Return the addresses in the IPv4 EndpointSlice at *group*."""
+    return sorted((await group.endpoints())["ipv4"])
 
 
 async def test_a_service_goes_once_its_entry_is_out(group: PlayedGroup) -> None:

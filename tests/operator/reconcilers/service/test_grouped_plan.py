@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
 from tsoperator.api.objects import Object, key_of
+from tsoperator.desired.egressgroup import Entry
 from tsoperator.desired.plan import Plan, Refusal
 from tsoperator.reconcilers.service import grouped
 from tsoperator.reconcilers.service.clusterip import new_name
@@ -24,6 +25,7 @@ from tests.operator.reconcilers.service.places import (
     group,
     live_group,
     place,
+    report,
     user_service,
 )
 from tests.support.objects import children_of, deleting, deletions_of, held, patches_of, reasons_of, settings, status_of
@@ -118,6 +120,37 @@ def test_proxies_that_are_not_ready_are_told_until_the_condition_says_so() -> No
     other = {**case.service, "status": {"conditions": [{**OWN_READY, "type": "TailscaleEgressSvcReady"}]}}
     assert planned(other, case.places).notes == [note]
     assert planned(case.service, seeing(pods=[], reports={})).notes == []  # not known
+
+
+LOST = replace(ENTRY, is_lost=True)
+
+
+class Lost(NamedTuple):
+    first: Entry | None
+    second: Entry | None
+    told: bool
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Lost(LOST, LOST, told=True),
+        Lost(LOST, None, told=True),
+        Lost(LOST, replace(ENTRY, fqdn="old.tail1234.ts.net"), told=True),
+        Lost(LOST, ENTRY, told=False),
+        Lost(None, None, told=False),
+        Lost(replace(LOST, fqdn="old.tail1234.ts.net"), None, told=False),
+    ],
+)
+def test_a_device_that_no_proxy_finds_is_told(case: Lost) -> None:
+    reports = [report("10.0.0.1", entry=case.first), report("10.0.0.2", entry=case.second)]
+    places = seeing(reports={f"{GROUP}-{ordinal}": each for ordinal, each in enumerate(reports)})
+    plan = planned(AT_PLACE, places)
+    assert ("TargetNotFound" in reasons_of(plan)) is case.told
+    ready = (plan.status or {})["conditions"][-1]
+    words = f"; the proxies of ProxyGroup '{GROUP}' find no device db.tail1234.ts.net in the tailnet: check the name"
+    assert (words in ready["message"]) is case.told
+    assert all(note.once for note in plan.notes if note.reason == "TargetNotFound")
 
 
 @pytest.mark.parametrize("name", ["group missing", "group leaving", "invalid", "no ports left"])

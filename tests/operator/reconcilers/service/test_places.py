@@ -12,7 +12,7 @@ from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.service import desired
 from tsoperator.reconcilers.service.desired import Observed
 from tsoperator.reconcilers.service.moves import Place
-from tsoperator.reconcilers.service.places import Places, abandoned, removal, upkeep
+from tsoperator.reconcilers.service.places import Places, abandoned, await_newcomers, removal, upkeep
 from tsoperator.reconcilers.service.slices import endpoint_slices
 
 from tests.operator.reconcilers.service.places import GROUP, OWNER, PORTS, group, place, pod, user_service
@@ -159,6 +159,24 @@ def test_a_service_moves_to_a_proxy_of_its_own(
     plan = planned(pointed_at(here, STANDALONE), places, OWNED)
     assert (led_by(plan), gone(plan), plan.requeue_after) == (leads, left, requeue_after)
     assert ("ts-db-old-ipv4" in {key_of(each).name for each in children_of(plan)}) is (left == [])
+
+
+@pytest.mark.parametrize(
+    ("new", "slices", "requeue_after"),
+    [
+        ({}, [NEW_UP], 20.0),
+        ({"egress-1-uid": 3.0}, [NEW_UP], 3.0),
+        ({"egress-1-uid": 30.0}, [NEW_UP], 20.0),
+        ({"egress-1-uid": 3.0}, [slice_of(NEW_PLACE, pod(1, "10.0.0.2"))], 20.0),
+        ({"egress-0-uid": 4.0, "egress-1-uid": 3.0}, [NEW_UP], 20.0),
+    ],
+    ids=["no new Pod", "one waits", "one waits for long", "one is led to", "all are new"],
+)
+def test_a_new_pod_that_waits_is_looked_at_again(
+    new: dict[str, float], slices: list[Object], requeue_after: float
+) -> None:
+    places = replace(moving([NEW_PLACE], slices, {}), groups={GROUP: group(new=new)})
+    assert await_newcomers(Plan(requeue_after=20.0), places, SETTINGS).requeue_after == requeue_after
 
 
 def test_an_exposed_service_leaves_its_places_at_once() -> None:

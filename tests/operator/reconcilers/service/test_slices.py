@@ -6,7 +6,16 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.objects import Object
 from tsoperator.desired.egressgroup import Entry
-from tsoperator.reconcilers.service.slices import Group, endpoint_slices, families, pod_address, serves, serving_pods
+from tsoperator.reconcilers.service.slices import (
+    Group,
+    endpoint_slices,
+    families,
+    leading_pods,
+    led_pods,
+    pod_address,
+    serves,
+    serving_pods,
+)
 
 from tests.operator.reconcilers.service.places import BOTH, ENTRY, IPS, PLACE, group, place, pod, report
 from tests.support.objects import deleting, endpoint, stored
@@ -51,6 +60,27 @@ CASES = {
 def test_a_proxy_serves_what_it_reports_at_its_pods_address(case: Case) -> None:
     found = [len(serving_pods(case.group, "default-db", case.entry, version)) for version in (4, 6)]
     assert found == [case.serving4, case.serving6]
+
+
+@pytest.mark.parametrize(
+    ("new", "led", "leading"),
+    [
+        ((), (), (0, 1)),
+        ((1,), (), (0,)),
+        ((1,), (0,), (0,)),
+        ((1,), (0, 1), (0, 1)),
+        ((1,), (1,), (0, 1)),
+        ((0, 1), (), (0, 1)),
+        ((0, 1), (0,), (0, 1)),
+    ],
+)
+def test_a_new_pod_gets_no_connections_while_an_older_one_serves(
+    new: tuple[int, ...], led: tuple[int, ...], leading: tuple[int, ...]
+) -> None:
+    pods = [pod(ordinal) for ordinal in range(2)]
+    fresh = Group("egress", new={pods[each]["metadata"]["uid"]: 1.0 for each in new})
+    found = leading_pods(fresh, pods, {pods[each]["metadata"]["uid"] for each in led})
+    assert found == [pods[each] for each in leading]
 
 
 def test_each_family_of_the_service_has_a_slice_as_the_go_operator_makes_it() -> None:
@@ -107,6 +137,12 @@ def slice_of(service: Object, version: int, *endpoints: Object, **metadata: obje
 
 SINGLE, DUAL = place(), place(ips=BOTH)
 UP = slice_of(SINGLE, 4, endpoint(IP4))
+
+
+def test_the_pods_that_get_connections_are_those_in_the_services_slices() -> None:
+    service, other = place(), place("other")
+    made = [*endpoint_slices(service, [], {4: [pod(0, IP4)], 6: []}), *endpoint_slices(other, [], {4: [pod(1, IP4)]})]
+    assert led_pods(service, [*made, slice_of(service, 6)]) == {"egress-0-uid"}
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ class Seen:
     world: World
     cache: Cache
     view: PlacesView
+    now: list[float]
 
     async def places(self, service: Object, **changes: object) -> Places:
         """Return the places of *service*, once the cache shows all Services; *changes* are of its metadata."""
@@ -63,7 +64,8 @@ async def seen(cluster: World) -> AsyncIterator[Seen]:
     cache = Cache(sources(NAMESPACE))
     async with running(cache.follow(cluster.api)):
         await cache.synced()
-        yield Seen(cluster, cache, PlacesView(cache, settings()))
+        now = [100.0]
+        yield Seen(cluster, cache, PlacesView(cache, settings(newcomer_wait=8.0), lambda: now[0]), now)
 
 
 def placed(key: Key, ports: dict[Wanted, int]) -> Object:
@@ -118,6 +120,22 @@ async def test_a_port_that_the_service_itself_gives_up_is_free_for_it(seen: Seen
 def at(namespace: str, service: Object) -> Object:
     """Return *service* in another namespace."""
     return {**service, "metadata": {**service["metadata"], "namespace": namespace}}
+
+
+async def test_a_pod_is_new_for_a_while_after_it_was_first_seen(seen: Seen) -> None:
+    group = PlayedGroup(seen.world)
+    await group.start()
+    await seen.world.apply(grouped())
+
+    async def left() -> list[float]:
+        return sorted((await seen.places(grouped())).groups["egress"].new.values())
+
+    await seen.world.becomes(left, [8.0, 8.0])
+    seen.now[0] += 7.0
+    await group.replace_pod(1)
+    await seen.world.becomes(left, [1.0, 8.0])
+    seen.now[0] += 1.0
+    assert await left() == [7.0]
 
 
 async def test_the_older_of_two_services_has_the_entry(seen: Seen) -> None:

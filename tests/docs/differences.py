@@ -1,0 +1,109 @@
+"""Which tests show each difference that docs/migration.md names, by the words with which its row begins.
+
+Paths are below tests/, and test names are without the word that they all begin with.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+_SERVICE = "operator/reconcilers/service"
+_GROUP = "operator/reconcilers/proxygroup"
+_CHART = "charts/test_chart.py"
+_EVERY_VARIABLE = "charts/test_values.py every_variable_is_a_setting_or_left_out_for_a_reason"
+_COMBINATIONS = f"{_CHART} the_main_combinations_render_as_written_down"
+
+SHOWN_BY: Final[Mapping[str, list[str]]] = {
+    "Tags follow the object": [
+        "operator/test_tags_and_names.py an_edit_of_tags_reaches_the_devices_that_run",
+        "operator/tailnet/test_upkeep.py tags_are_set_and_told_once",
+        "operator/test_tags_and_names.py an_ingress_tells_by_an_event_that_its_tags_are_refused",
+    ],
+    "A proxy whose object is gone": [
+        "operator/test_orphans.py a_proxy_outlives_its_parent_for_an_hour",
+        "operator/test_orphans.py an_orphan_goes_step_by_step_with_its_device_after_that_hour",
+        "operator/test_orphans.py a_parent_that_was_back_meanwhile_has_its_hour_again",
+    ],
+    "The operator is no device": [
+        "docs/test_manifests.py objects_that_are_applied_come_to_work_and_go_again",
+        _EVERY_VARIABLE,
+    ],
+    "When you delete or edit an object that the operator has made": [
+        "operator/contract/test_children.py a_child_that_is_deleted_comes_back_under_its_name",
+        "operator/contract/test_children.py a_child_that_is_edited_is_put_right",
+    ],
+    "A proxy that can't log in": ["operator/test_reissue.py a_lost_device_comes_back_under_its_name"],
+    "If you set `operatorConfig.takeOverNames`": [
+        "operator/tailnet/test_upkeep.py a_name_is_taken_from_a_dead_device",
+        "operator/test_tags_and_names.py a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices",
+    ],
+    "If a tool keeps resetting an egress Service": [
+        f"{_SERVICE}/test_rewrites.py a_writer_who_sets_a_service_back_is_waited_for_longer_and_longer_up_to_a_minute",
+        f"{_SERVICE}/test_egress.py reverts_are_told_with_what_ends_them",
+    ],
+    "A Connector makes nothing until its ProxyClass is ready": [
+        "operator/reconcilers/connector/test_reconciler.py a_connector_waits_for_its_class_and_goes_on_without_it",
+    ],
+    "While no proxy of a name is ready": [
+        "operator/reconcilers/dnsrecords/test_records.py a_name_whose_proxies_are_all_down_has_no_address_but_exists",
+        "nameserver/test_settings.py the_defaults_suit_upstreams_deployment",
+    ],
+    "`helm uninstall` leaves": [
+        f"{_CHART} every_kind_is_defined_and_kept_when_the_release_goes",
+        "e2e/test_uninstall.py objects_stay_and_proxies_run_on",
+    ],
+    "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_are_what_the_chart_renders"],
+    "With two DNSConfigs": [
+        "operator/reconcilers/dnsconfig/test_reconciler.py a_second_dnsconfig_is_refused_and_takes_nothing_away",
+    ],
+    "Conditions turn False": [
+        f"{_SERVICE}/test_desired.py a_service_with_a_proxy_class_waits_and_keeps_what_runs",
+        "operator/reconcilers/connector/test_reconciler.py a_connector_waits_for_its_class_and_goes_on_without_it",
+        "operator/reconcilers/tailnet/test_reconciler.py bad_credentials_keep_what_runs_and_shut_out_newcomers",
+    ],
+    "There are more Events": ["docs/test_conditions.py every_reason_has_a_row_and_every_row_is_a_reason"],
+    "Metrics are on port 9002": [
+        "docs/test_metrics.py every_metric_of_the_operator_has_a_row_and_every_row_is_one",
+        f"{_CHART} a_service_monitor_leads_to_the_metrics_of_both_programs",
+    ],
+    "The log has other messages": [
+        "operator/cli/test_logs.py a_line_says_when_how_bad_where_and_what_as_that_of_the_go_operator",
+    ],
+    "Two Pods run": [
+        "operator/runtime/test_leader.py two_never_lead_at_once_and_one_leads_in_the_end",
+        "e2e/test_install.py helm_test_finds_every_replica_and_the_nameserver_well",
+    ],
+    "The operator writes Events about cluster-wide objects": [
+        "operator/runtime/test_events.py the_event_of_a_cluster_scoped_object_is_in_default",
+    ],
+    "A wrong setting stops the operator": [
+        "operator/test_main.py a_wrong_setting_is_named_in_one_line",
+        "operator/test_settings.py a_wrong_setting_names_its_variable_and_says_what_that_takes",
+    ],
+    "The chart refuses wrong values": [
+        "charts/test_given_values.py values_that_are_wrong_are_refused_with_what_to_do",
+        "charts/test_given_values.py an_unknown_name_is_refused_with_the_known_ones_that_look_like_it",
+    ],
+    "`operatorConfig.annotations` has an effect": [_COMBINATIONS],
+    "These variables have no effect": [_EVERY_VARIABLE],
+    "The credentials are read again": ["operator/tsclient/test_oauth.py rotated_credentials_are_used_at_once"],
+    "A MagicDNS name outside of `ts.net`": [
+        f"{_SERVICE}/test_desired.py each_violation_names_the_annotation_and_what_it_takes",
+    ],
+    "The StatefulSet of a group keeps its Pod template": [
+        f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_stay_until_they_have_to_change",
+    ],
+    "When a Service has moved to another group": [
+        f"{_SERVICE}/test_places.py old_places_are_abandoned_once_the_new_one_serves_and_is_led_to",
+        f"{_SERVICE}/test_places.py a_place_goes_with_the_mark_that_the_go_operator_left_on_it",
+        f"{_GROUP}/test_configmap.py entries_are_those_of_the_services",
+    ],
+    "MagicDNS names of Services in a group": [
+        "e2e/test_proxygroup.py the_record_of_a_name_is_the_address_of_its_cluster_ip_service",
+    ],
+    "A Tailnet stays while": [
+        "operator/reconcilers/tailnet/test_reconciler.py a_tailnet_stays_while_an_object_names_it",
+    ],
+    "A Tailnet is tried again": [
+        "operator/reconcilers/tailnet/test_proofs.py good_credentials_are_proved_once_a_day",
+    ],
+}

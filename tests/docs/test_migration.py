@@ -1,0 +1,28 @@
+"""Each difference from Tailscale's operator that docs/migration.md names is shown by a test."""
+
+import pytest
+
+from tests.docs.differences import SHOWN_BY
+from tests.docs.pages import DOCS, ROOT
+from tests.docs.sources import functions_of
+
+HEAD = "| Difference | What to do |"
+
+
+def differences() -> list[str]:
+    """Return the first cells of the tables of differences."""
+    text = (DOCS / "migration.md").read_text()
+    tables = (table.split("\n\n")[0].splitlines()[2:] for table in text.split(HEAD)[1:])
+    return [row.split(" | ")[0].removeprefix("| ") for table in tables for row in table]
+
+
+def test_a_difference_has_one_entry_and_an_entry_one_difference() -> None:
+    entries = {row: [start for start in SHOWN_BY if row.startswith(start)] for row in differences()}
+    assert {row: found for row, found in entries.items() if len(found) != 1} == {}
+    assert SHOWN_BY.keys() - {found[0] for found in entries.values()} == set()
+
+
+@pytest.mark.parametrize("test", sorted({test for tests in SHOWN_BY.values() for test in tests}))
+def test_a_test_that_shows_a_difference_exists(test: str) -> None:
+    file, _, name = test.partition(" ")
+    assert f"test_{name}" in functions_of(ROOT / "tests" / file)

@@ -1,0 +1,54 @@
+"""Patterns in words."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from tsoperator.api.crds import DEFINITIONS
+from tsoperator.api.quantities import PATTERN
+from tsoperator.api.v1alpha1 import patterns
+from tsoperator.api.v1alpha1.patterns import WORDS
+
+
+def patterns_in(schema: Any) -> Iterator[str]:
+    """Yield the patterns in a JSON schema, but for those of conditions, which are the operator's own."""
+    if isinstance(schema, dict):
+        if isinstance(pattern := schema.get("pattern"), str):
+            yield pattern
+        for name, value in schema.items():
+            yield from patterns_in(value) if name != "Condition" else ()
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from patterns_in(each)
+
+
+def test_every_pattern_of_a_spec_has_words() -> None:
+    found = {pattern for each in DEFINITIONS for pattern in patterns_in(each.model.model_json_schema())}
+    assert found - {PATTERN} == WORDS.keys()
+
+
+class Case(NamedTuple):
+    pattern: str
+    good: list[str]
+    bad: list[str]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(patterns.TAG, ["tag:a", "tag:A-1"], ["a", "tag:", "tag:1a", "tag:-a", "tag:a.b"]),
+        Case(patterns.CONNECTOR_HOSTNAME, ["ab", "1-2", "a" * 63], ["a", "A1", "-a", "a-", "a.b", "a" * 64]),
+        Case(patterns.GROUP_HOSTNAME, ["a", "1-2", "a" * 63], ["", "A1", "-a", "a-", "a.b", "a" * 64]),
+        Case(patterns.HOSTNAME_PREFIX, ["a", "a-", "a" * 62], ["", "-a", "A", "a.b", "a" * 63]),
+        Case(patterns.LABEL_VALUE, ["", "a", "A-_.1"], ["-a", "a.", "a b", "a/b"]),
+        Case(patterns.VARIABLE_NAME, ["a", "-", "_.A1"], ["", "1a", "a b"]),
+        Case(patterns.SERVICE_ACCOUNT_NAME, ["a", "a-.b", "a" * 63], ["", "-a", "a.", "A", "a" * 64]),
+        Case(patterns.ALLOCATION_ID, ["eipalloc-0f"], ["eipalloc-", "eipalloc-g", "0f"]),
+        Case(patterns.SUBNET_ID, ["subnet-0f"], ["subnet-", "subnet-g", "0f"]),
+    ],
+)
+def test_a_pattern_takes_what_its_words_say(case: Case) -> None:
+    assert [bool(re.search(case.pattern, each)) for each in [*case.good, *case.bad]] == [True] * len(case.good) + [
+        False
+    ] * len(case.bad)
