@@ -226,17 +226,26 @@ def _outlined(before: Outline | None, now: Outline, *, is_made: bool) -> Iterato
 
 def changed_fields(desired: Any, live: Any, path: str = "") -> Iterator[str]:
     """Yield the paths of the fields of *desired* that *live* doesn't contain. An item of a list goes by its name."""
-    if contains(live, desired):
-        return
     if isinstance(desired, dict) and isinstance(live or {}, dict):
         for name, value in desired.items():
-            yield from changed_fields(value, (live or {}).get(name), f"{path}.{name}" if path else name)
-    elif isinstance(desired, list) and isinstance(live, list) and len(desired) == len(live):
-        for number, (wanted, there) in enumerate(zip(desired, live, strict=True)):
-            name = wanted.get("name", number) if isinstance(wanted, dict) else number
-            yield from changed_fields(wanted, there, f"{path}[{name}]")
+            there = (live or {}).get(name)
+            if not contains({name: there}, {name: value}):
+                yield from changed_fields(value, there, f"{path}.{name}" if path else name)
+    elif isinstance(desired, list) and isinstance(live, list):
+        items, others = _by_name(desired), _by_name(live)
+        different = [name for name, item in items.items() if not contains(others.get(name), item)]
+        for name in different:
+            where = f"{path}[{name}]"
+            yield from changed_fields(items[name], others[name], where) if name in others else (where,)
+        if not different:  # something is no longer there
+            yield path
     else:
         yield path
+
+
+def _by_name(items: Sequence[Any]) -> dict[Any, Any]:
+    """Return the *items* of a list by their names, or by their numbers if they have none."""
+    return {item.get("name", number) if isinstance(item, dict) else number: item for number, item in enumerate(items)}
 
 
 def is_taken_over(after: Object, before: Object) -> bool:

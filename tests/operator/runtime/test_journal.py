@@ -464,7 +464,13 @@ class Changed(NamedTuple):
         Changed({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}]}, ["a[x].v"]),
         Changed({"a": [1, 2]}, {"a": [1, 3]}, ["a[1]"]),
         Changed({"a": [1]}, {"a": [1, 2]}, ["a"]),
+        Changed({"a": [1, 2]}, {"a": [1]}, ["a[1]"]),
+        Changed({"a": [{"name": "x"}]}, {"a": [{"name": "x"}, {"name": "y"}]}, ["a"]),
+        Changed({"a": [{"name": "y", "v": 1}, {"name": "x"}]}, {"a": [{"name": "x"}]}, ["a[y]"]),
+        Changed({"env": [{"name": "x"}, {"name": "y"}], "b": 1}, {"env": [{"name": "y"}, {"name": "x"}]}, ["b"]),
+        Changed({"limits": {"cpu": "0.5"}, "b": 1}, {"limits": {"cpu": "500m"}}, ["b"]),
         Changed({"a": []}, {}, []),
+        Changed({"a": [1]}, {}, ["a"]),
     ],
 )
 def test_the_fields_that_change_are_told_by_their_paths(case: Changed) -> None:
