@@ -6,7 +6,7 @@ No line has a value out of a Secret: of an object that was changed only the name
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from tsoperator.api.conditions import TRUE
@@ -86,7 +86,7 @@ class _Known:
     uid: str
     outline: Outline | None = None
     notes: frozenset[Note] = frozenset()
-    lost: set[str] = field(default_factory=set)
+    lost: frozenset[str] = frozenset()
 
 
 class Journal:
@@ -145,17 +145,19 @@ class Journal:
             return
         before = {each["type"]: each["status"] for each in _conditions(parent.get("status"))}
         known, ready = self._known.get((resource_of(parent), key_of(parent))), []
-        lost = known.lost if known else set()
+        lost = known.lost if known else frozenset()
         for each in _conditions(status):
             kind, is_true, was = each["type"], each["status"] == TRUE, before.get(each["type"])
             if is_true and was != TRUE and (kind in lost or plan.outline is None):
                 ready.append(kind)
-                lost.discard(kind)
+                lost -= {kind}
             noted = _noted(plan, each)
             if not is_true and was == TRUE and "Warning" not in noted:
-                lost.add(kind)
+                lost |= {kind}
                 if not noted:
                     self._tell(parent, logging.INFO, f"{kind} is {each['status']}: {each['reason']}: {each['message']}")
+        if known:
+            known.lost = lost
         if ready:
             self._tell(parent, logging.INFO, f"{', '.join(ready)} {'is' if len(ready) == 1 else 'are'} True now")
 
