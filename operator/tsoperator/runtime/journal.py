@@ -177,8 +177,7 @@ class Journal:
                 level = logging.WARNING if note.type == "Warning" else logging.INFO
                 self._tell(parent, level, f"{note.reason}: {note.message}")
         still = {each.reason for each in now}
-        lasting = {each["reason"] for each in conditions}
-        kept = {note for note in before if note.reason not in still and (not whole or note.reason in lasting)}
+        kept = {note for note in before if note.reason not in still and (not whole or _lasts(note, conditions))}
         ended = {each.reason for each in before - kept if each.type == "Warning" and each.reason not in still}
         if ended and not is_deleting(parent):
             self._tell(parent, logging.INFO, f"no longer {' and '.join(sorted(ended))}")
@@ -219,11 +218,12 @@ def _outlined(before: Outline | None, now: Outline, *, is_made: bool) -> Iterato
         if (old := getattr(before, name)) != (new := getattr(now, name)):
             yield f"changed its {name} from {old or 'none'} to {new or 'none'}"
     gained = [device for device in now.devices if device not in before.devices]
-    lost = [device for device in before.devices if device not in now.devices]
+    names = {name for name, _ in now.devices}  # one that stays with other addresses isn't lost
+    lost = [name for name, _ in before.devices if name not in names]
     if gained:
         yield f"ready as {_devices(gained)}"
     if lost:
-        yield f"no longer {'' if gained else 'ready '}as {' and '.join(name for name, _ in lost)}"
+        yield f"no longer {'' if gained else 'ready '}as {' and '.join(lost)}"
 
 
 def changed_fields(desired: Any, live: Any, path: str = "") -> Iterator[str]:
@@ -308,6 +308,11 @@ def _conditions(status: Object | None) -> Sequence[Object]:
 def _noted(plan: Plan, told: Object) -> set[str]:
     """Return the types of the notes that say what the condition *told* says; its message may hold several of theirs."""
     return {note.type for note in plan.notes if note.reason == told["reason"] or note.message in told["message"]}
+
+
+def _lasts(note: Note, conditions: Iterable[Object]) -> bool:
+    """Tell whether one of *conditions* still says what *note* said."""
+    return any(note.reason == each["reason"] or note.message in each["message"] for each in conditions)
 
 
 def _is_news(note: Note, plan: Plan, conditions: Sequence[Object], first: _First) -> bool:

@@ -156,6 +156,11 @@ OTHER = ("db-1.tail1234.ts.net", "100.64.0.8")
             [OUTLINE, Outline("default-db", "", (DEVICE, OTHER))],
             "ready as db.tail1234.ts.net (100.64.0.7) and db-1.tail1234.ts.net (100.64.0.8)",
         ),
+        Course(
+            [READY, Outline("default-db", "", ((DEVICE[0], "100.64.0.9"),))],
+            "ready as db.tail1234.ts.net (100.64.0.9)",
+            is_made=False,
+        ),
         Course([OUTLINE, Outline("db")], "changed its hostname from default-db to db"),
         Course([OUTLINE, Outline("default-db", "10.0.0.0/8")], "changed its routes from none to 10.0.0.0/8"),
         Course([Outline("a", "10.0.0.0/8"), Outline("a")], "changed its routes from 10.0.0.0/8 to none"),
@@ -267,6 +272,7 @@ class Lasting(NamedTuple):
     [
         Lasting(Plan(status=status(False, "Invalid"))),
         Lasting(Plan(), before=status(False, "Invalid")),
+        Lasting(Plan(status=status(False, "Waits", message="it waits: no such tag"))),
         Lasting(Plan(status=status(True)), before=status(False, "Invalid"), words=["no longer Invalid"]),
         Lasting(Plan(notes=[LEFT_OUT]), whole=False, words=["LeftOut: path /a"]),
         Lasting(Plan(notes=[LEFT_OUT], error=OSError()), words=["LeftOut: path /a"]),
