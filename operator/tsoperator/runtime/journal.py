@@ -46,11 +46,9 @@ _FORGET_FROM: Final = 1024  # objects; from here on, those that are gone are for
 
 
 class Write(NamedTuple):
-    """An object that was written: *before* is what it was, *after* what was sent.
+    """An object that was written: *before* is what it was, *after* what was sent. *about* says in words what changed.
 
-    *about* says in words what was changed.
-
-    An object of the Go operator that is right as it is was taken over.
+    The operator takes over an object that the Go operator made, and that is right as it is.
     """
 
     verb: Literal["made", "changed", "took over"]
@@ -90,7 +88,7 @@ class _Known:
 
 
 class Journal:
-    """Logs what changes for each object. *exists* tells whether an object is there, of all that was told of."""
+    """Logs what changes for each object. *exists* tells whether an object is still there."""
 
     def __init__(self, exists: Callable[[Resource, Key], bool]) -> None:
         self._exists = exists
@@ -302,7 +300,8 @@ def _fields(parent: Object, devices: Iterable[tuple[str, str]] = ()) -> dict[str
 
 
 def _conditions(status: Object | None) -> Sequence[Object]:
-    return (status or {}).get("conditions") or ()
+    """Return the conditions in *status*, each with a reason and a message: those of Pods may have neither."""
+    return [{"reason": "", "message": "", **each} for each in (status or {}).get("conditions") or ()]
 
 
 def _noted(plan: Plan, told: Object) -> set[str]:

@@ -290,6 +290,13 @@ def test_a_refusal_lasts_while_a_condition_says_so_and_while_another_hides_it(
     assert ("no longer Invalid" in "".join(told(caplog))) is ("no longer Invalid" not in case.words)
 
 
+def test_conditions_of_pods_have_neither_reason_nor_message(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    pod = parent(kind="Pod", status={"conditions": [{"type": "Ready", "status": "True"}]})
+    for notes in ([INVALID, NEWS], [NEWS], []):
+        journal.carried_out(pod, Plan(notes=notes), ())
+    assert caplog.messages == ["Pod default/db: Invalid: no such tag", "Pod default/db: no longer Invalid"]
+
+
 def test_the_end_of_a_refusal_is_not_told_of_an_object_that_goes(
     journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
