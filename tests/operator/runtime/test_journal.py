@@ -363,6 +363,17 @@ def test_a_proxy_that_was_not_ready_for_a_while_is_told_to_be_so_again(
     assert told(caplog) == ["Ready is False: Fine: in words", "Ready is True now"]
 
 
+def test_a_condition_that_a_warning_told_of_ends_with_the_warning(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    warned, well = Plan(notes=[INVALID], outline=READY), Plan(outline=READY)
+    journal.carried_out(PARENT, warned, ())
+    journal.reported(parent(status=status(True)), status(False, "Invalid"), warned)
+    journal.carried_out(PARENT, well, ())
+    journal.reported(parent(status=status(False)), status(True), well)
+    assert told(caplog) == ["Invalid: no such tag", "no longer Invalid"]
+
+
 def test_a_condition_that_a_note_told_of_is_told_when_it_is_true_again(
     journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
