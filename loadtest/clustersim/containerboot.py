@@ -139,7 +139,9 @@ class Proxy:
         self._egress = Egress(store, Key(self._namespace, forwarding.source), reported) if forwarding else None
         self._tailnet_version = -1
         self._listens_at = [env[name] for name in LISTENING if name in env]
-        self._ready_before_login = TARGET_FQDN not in env
+        self._target = env.get(TARGET_FQDN, "").rstrip(".").lower()
+        self._is_lost = False
+        self._ready_before_login = not self._target
         self._file = ""
         self._config = ProxyConfig()
         self._restarts = 0
@@ -155,7 +157,8 @@ class Proxy:
     def is_outdated(self) -> bool:
         """Tell whether something has happened in the tailnet that it has yet to look at."""
         if self.device is not None:
-            moved = self._egress is not None and self._tailnet.version != self._tailnet_version
+            looks = self._egress is not None or self._is_lost
+            moved = looks and self._tailnet.version != self._tailnet_version
             return moved or self._tailnet.devices.get(self.device.node_id) != self.device
         return bool(self._file) and self._rejected is None and self._config.hostname not in self._tailnet.silent
 
@@ -289,9 +292,12 @@ class Proxy:
         self.device = device
         self._keep_preferences(device)
         self._tell({"device_id": device.node_id})
+        self._tailnet_version = self._tailnet.version
+        self._is_lost = self._misses_target()
+        if self._is_lost:
+            return
         ips = json.dumps(device.addresses, separators=(",", ":"))
         self._tell({"device_fqdn": f"{device.name}.", "device_ips": ips, **self._serve(device)})
-        self._tailnet_version = self._tailnet.version
         if self._egress and (self._egress.is_configured() or EGRESS_SERVICES in self._told):
             self._tell({EGRESS_SERVICES: self._egress.report(self._tailnet)})
 
@@ -306,6 +312,11 @@ class Proxy:
         }
         if profile is not None:
             self._write({key: json.dumps({**profile, **offered})})
+
+    def _misses_target(self) -> bool:
+        """Tell whether it leads to a name that the tailnet doesn't have: then the image never reports its own."""
+        missing = bool(self._target) and self._tailnet.named(self._target) is None
+        return missing and not self._tailnet.has_all_targets
 
     def _tell(self, values: dict[str, str | None]) -> None:
         """Report what is new; what somebody else took from the Secret is not told again before the next start."""

@@ -90,8 +90,9 @@ class Tailnet:
 
     The attributes are open to change at any time. ``None`` for *policy_tags* or *client_tags* permits every tag;
     *own_tags* are those that the OAuth client itself has. *dead_keys* is how many of the next auth keys are expired
-    from the start. Devices with a hostname among *silent* get no answer when they try to join. Workload identity takes
-    *jwt* in place of the secret, or any token for *audience* if there is one.
+    from the start. Devices with a hostname among *silent* get no answer when they try to join. As long as it
+    *has_all_targets*, a proxy finds whatever name it leads to; otherwise only the names of devices that are there.
+    Workload identity takes *jwt* in place of the secret, or any token for *audience* if there is one.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Tailnet:
         self.token_seconds: float = 3600
         self.dead_keys = 0
         self.silent: set[str] = set()
+        self.has_all_targets = True
         self.version = 0
         """Counts the changes of devices."""
         self._clock = clock

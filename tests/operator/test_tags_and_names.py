@@ -12,7 +12,17 @@ from tsoperator.api.objects import POD, SECRET, Object, uid
 
 from tests.operator.proxies import event, served_name
 from tests.support.lanes import cases
-from tests.support.manifests import DOMAIN, FQDN, backend, connector, egress, ingress, load_balancer
+from tests.support.manifests import (
+    DOMAIN,
+    FQDN,
+    backend,
+    connector,
+    egress,
+    group_egress,
+    ingress,
+    load_balancer,
+    proxy_group,
+)
 from tests.support.operator import World, new_world, running_operator
 
 pytestmark = pytest.mark.full
@@ -300,14 +310,42 @@ async def test_a_destination_that_goes_away_and_comes_back_is_told(world: World)
     assert await is_true(world, egress())
 
 
+@pytest.mark.simulated
+async def test_a_destination_that_was_never_there_is_told_until_it_joins(world: World) -> None:
+    world.control.has_all_targets = False
+    await world.apply(egress())
+    await world.becomes(lambda: world.reason(egress()), "TargetNotFound")
+    lost = await world.eventually(lambda: event(world, egress(), "TargetNotFound"))
+    assert (await message(world), await is_true(world, egress())) == (lost, False)
+    assert not await world.writes_when_left_alone()
+    world.peer()
+    await world.becomes(lambda: message(world), "ProxyCreated")
+    assert await is_true(world, egress())
+
+
+async def test_a_destination_that_no_proxy_of_a_group_finds_is_told_until_it_joins(world: World) -> None:
+    service = group_egress()
+    await world.apply(proxy_group(), service)
+    lost = await world.eventually(lambda: event(world, service, "TargetNotFound"))
+    assert f"the proxies of ProxyGroup 'pg' find no device {FQDN} in the tailnet" in lost
+    serving = "2 out of 2 replicas are ready to route traffic"
+    await world.becomes(lambda: message(world, service, READY), f"{serving}; {lost}")
+    assert not await world.writes_when_left_alone()
+    world.peer()
+    await world.becomes(lambda: message(world, service, READY), serving)
+
+
 async def look_again(world: World, name: str) -> None:
     """Let the operator list the tailnet's devices, as it does when a proxy has joined."""
     await world.apply(connector(name, exitNode=True))
 
 
-async def message(world: World) -> str:
+READY = "TailscaleEgressSvcReady"
+
+
+async def message(world: World, service: Object | None = None, kind: str = "TailscaleProxyReady") -> str:
     """Return the message of the condition of the egress Service."""
-    condition = await world.condition(egress())
+    condition = await world.condition(service or egress(), kind)
     return condition.message if condition else ""
 
 

@@ -36,6 +36,9 @@ _WORKLOADS: Final = frozenset({STATEFULSET, DEPLOYMENT})
 _ROUTINE: Final = frozenset({CONFIGMAP, ENDPOINTSLICE, POD})
 """Kinds that change whenever a Pod comes or goes: their changes are logged at DEBUG."""
 
+_First = Literal["made", "seen"] | None
+"""Whether the proxy of an object was made now, or the object is seen for the first time; None if neither is so."""
+
 _DIGEST: Final = f"metadata.annotations.{ANNOTATION_DIGEST}"
 _TOLD: Final = "_told"  # the attribute of an error that a line about an object has told
 _MOST_FIELDS: Final = 4
@@ -126,7 +129,8 @@ class Journal:
         if changes:
             self._tell(parent, logging.INFO, "; ".join(changes))
         if plan.notes or known.notes:
-            self._tell_notes(parent, known, plan, first=is_new and not is_made, whole=whole and plan.error is None)
+            first: _First = "made" if is_made else "seen" if is_new else None
+            self._tell_notes(parent, known, plan, first=first, whole=whole and plan.error is None)
         if plan.error is not None:
             self.failed(plan.error, plan)
 
@@ -147,9 +151,11 @@ class Journal:
             if is_true and was != TRUE and (kind in lost or plan.outline is None):
                 ready.append(kind)
                 lost.discard(kind)
-            if not is_true and was == TRUE and not _is_noted(plan, each):
-                self._tell(parent, logging.INFO, f"{kind} is {each['status']}: {each['reason']}: {each['message']}")
+            noted = _noted(plan, each)
+            if not is_true and was == TRUE and "Warning" not in noted:
                 lost.add(kind)
+                if not noted:
+                    self._tell(parent, logging.INFO, f"{kind} is {each['status']}: {each['reason']}: {each['message']}")
         if ready:
             self._tell(parent, logging.INFO, f"{', '.join(ready)} {'is' if len(ready) == 1 else 'are'} True now")
 
@@ -158,16 +164,14 @@ class Journal:
         self._tell(parent, logging.INFO, "removed what was made for it")
         self._known.pop((resource_of(parent), key_of(parent)), None)
 
-    def _tell_notes(self, parent: Object, known: _Known, plan: Plan, *, first: bool, whole: bool) -> None:
-        """Log the notes that are new, and which warnings have ended. Good news that is *first* seen may be old."""
+    def _tell_notes(self, parent: Object, known: _Known, plan: Plan, *, first: _First, whole: bool) -> None:
+        """Log the notes that are new, and which warnings have ended."""
         before, now = known.notes, frozenset(plan.notes)
         if now == before:
             return
         conditions = _conditions(parent.get("status") if plan.status is None else plan.status)
-        bad = [each["message"] for each in conditions if each["status"] != TRUE]
         for note in dict.fromkeys(plan.notes):
-            is_news = note.type != "Warning" and not any(note.message in message for message in bad)
-            if note not in before and not (is_news and first):
+            if note not in before and (note.type == "Warning" or _is_news(note, plan, conditions, first)):
                 level = logging.WARNING if note.type == "Warning" else logging.INFO
                 self._tell(parent, level, f"{note.reason}: {note.message}")
         still = {each.reason for each in now}
@@ -290,10 +294,22 @@ def _conditions(status: Object | None) -> Sequence[Object]:
     return (status or {}).get("conditions") or ()
 
 
-def _is_noted(plan: Plan, told: Object) -> bool:
-    """Tell whether a warning says what the condition *told* says; a message of a condition may hold several."""
-    warnings = (note for note in plan.notes if note.type == "Warning")
-    return any(note.reason == told["reason"] or note.message in told["message"] for note in warnings)
+def _noted(plan: Plan, told: Object) -> set[str]:
+    """Return the types of the notes that say what the condition *told* says; its message may hold several of theirs."""
+    return {note.type for note in plan.notes if note.reason == told["reason"] or note.message in told["message"]}
+
+
+def _is_news(note: Note, plan: Plan, conditions: Sequence[Object], first: _First) -> bool:
+    """Tell whether a *note* that is no warning is worth a line, besides what the *plan* has changed.
+
+    Of a proxy that was made now, it is clear that it isn't ready yet. That it is ready, the line with its device says.
+    What is first seen may be old, unless it is why the object isn't ready.
+    """
+    waits = any(each["status"] != TRUE and note.message in each["message"] for each in conditions)
+    works = any(each["status"] == TRUE and note.reason == each["reason"] for each in conditions)
+    if works and plan.outline is not None:
+        return False
+    return not waits if first == "made" else waits or first is None
 
 
 def _devices(devices: Iterable[tuple[str, str]]) -> str:

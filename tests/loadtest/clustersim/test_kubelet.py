@@ -100,6 +100,16 @@ async def test_a_proxy_joins_and_reports_its_device(world: World) -> None:
     assert data["pod_uid"] == world.store.get(POD, "tailscale", "ts-db-0")["metadata"]["uid"]
 
 
+async def test_a_proxy_reports_its_name_once_it_finds_the_one_that_it_leads_to(world: World) -> None:
+    world.tailnet.has_all_targets = False
+    start(world, **{"TS_TAILNET_TARGET_FQDN": "DB.tail1234.ts.net."})
+    await until(world.store, lambda: "device_id" in state(world.store))
+    world.tailnet.register(new_key(world.tailnet), "other")
+    assert "device_fqdn" not in state(world.store)
+    world.tailnet.register(new_key(world.tailnet), "db")
+    await logged_in(world)
+
+
 async def test_a_proxy_waits_for_all_secrets_that_it_mounts(world: World) -> None:
     pod = proxy_pod()
     pod["spec"]["volumes"].append({"name": "tailscaledconfig-1", "secret": {"secretName": "ts-db-1"}})

@@ -213,19 +213,40 @@ def test_a_refusal_is_told_when_it_begins_and_when_it_ends(
     assert told(caplog) == case.words
 
 
-def test_news_of_a_proxy_that_is_made_now_is_told(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-    journal.carried_out(PARENT, Plan(notes=[NEWS]), [MADE])
-    assert told(caplog)[1:] == ["Renamed: has another name"]
+class News(NamedTuple):
+    """The status beside a note that is no warning, and whether it is told of an object that is made, seen or known."""
+
+    status: Object
+    outline: Outline | None
+    made: bool
+    seen: bool
+    known: bool
 
 
-def test_a_note_that_says_why_an_object_is_not_ready_is_no_old_news(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    journal.carried_out(PARENT, Plan(notes=[NEWS], status=status(True, message="has another name")), ())
-    assert told(caplog) == []
-    waits = status(False, message="it waits, and has another name")
-    journal.carried_out(parent("2"), Plan(notes=[NEWS], status=waits), ())
-    assert told(caplog) == ["Renamed: has another name"]
+@pytest.mark.parametrize(
+    "case",
+    [
+        News({}, OUTLINE, True, False, True),
+        News(status(True, message="has another name"), OUTLINE, True, False, True),
+        News(status(True, "Renamed"), OUTLINE, False, False, False),
+        News(status(True, "Renamed"), None, True, False, True),
+        News(status(False, "Renamed"), OUTLINE, True, False, True),
+        News(status(False, message="it waits, and has another name"), OUTLINE, False, True, True),
+    ],
+)
+def test_news_is_told_unless_it_is_old_or_clear(case: News, journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    def is_told(plan: Plan, *writes: Write) -> bool:
+        caplog.clear()
+        journal.carried_out(PARENT, plan, writes)
+        return "Renamed: has another name" in told(caplog)
+
+    plan = Plan(notes=[NEWS], status=case.status, outline=case.outline)
+    found = [is_told(plan, MADE)]
+    journal.released(PARENT)
+    found.append(is_told(plan))
+    journal.released(PARENT)
+    journal.carried_out(PARENT, Plan(notes=[INVALID]), ())
+    assert [*found, is_told(plan)] == [case.made, case.seen, case.known]
 
 
 def test_a_refusal_is_a_warning_and_news_is_not(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
@@ -303,12 +324,7 @@ class Shown(NamedTuple):
         Shown(status(True), status(False, "Invalid"), "", Plan(notes=[INVALID])),
         Shown(status(True), status(False, "Gone"), "Ready is False: Gone: in words", Plan(notes=[INVALID])),
         Shown(status(True), status(False, "Gone"), "", Plan(notes=[Note("Warning", "Other", "words")])),
-        Shown(
-            status(True),
-            status(False, "Gone"),
-            "Ready is False: Gone: in words",
-            Plan(notes=[Note("Normal", "Gone", "in words")]),
-        ),
+        Shown(status(True), status(False, "Gone"), "", Plan(notes=[Note("Normal", "Gone", "in words")])),
         Shown(None, status(True), "", Plan(outline=OUTLINE)),
         Shown(None, status(True), "", Plan(), "Pod"),
         Shown(status(True), {}),
@@ -332,6 +348,18 @@ def test_a_proxy_that_was_not_ready_for_a_while_is_told_to_be_so_again(
     for before, after in ((True, False), (False, True), (False, True)):
         journal.reported(parent(status=status(before)), status(after), plan)
     assert told(caplog) == ["Ready is False: Fine: in words", "Ready is True now"]
+
+
+def test_a_condition_that_a_note_told_of_is_told_when_it_is_true_again(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal.carried_out(PARENT, Plan(outline=READY), ())
+    journal.reported(
+        parent(status=status(True)), status(False), Plan(notes=[Note("Normal", "Fine", "x")], outline=READY)
+    )
+    caplog.clear()
+    journal.reported(parent(status=status(False)), status(True), Plan(outline=READY))
+    assert told(caplog) == ["Ready is True now"]
 
 
 def test_the_end_of_an_object_is_told_and_it_is_forgotten(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:

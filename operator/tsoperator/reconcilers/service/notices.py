@@ -18,11 +18,12 @@ from tsoperator.api.names import (
     ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
     CONDITION_EGRESS_VALID,
     CONDITION_PROXY_READY,
+    LOAD_BALANCER_CLASS,
     PROXY_CLASS,
     PROXY_GROUP,
 )
 from tsoperator.api.objects import Object, is_deleting
-from tsoperator.desired.annotations import Vocabulary, ignored
+from tsoperator.desired.annotations import Vocabulary, ignored, nearest
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.reconcilers.service import egress, exposure
 from tsoperator.reconcilers.service.mode import Mode, mode_of
@@ -56,7 +57,21 @@ def notices(service: Object, settings: Settings) -> list[Note]:
         return []
     mode = mode_of(service, settings)
     unseen = [Note("Warning", "IgnoredAnnotation", words, once=True) for words in _outranked(service, mode, settings)]
-    return [*ignored(service, VOCABULARY), *unseen, *exposure.notices(service, settings)]
+    unserved = _class_notes(service) if mode is Mode.NOTHING else []
+    return [*ignored(service, VOCABULARY), *unseen, *unserved, *exposure.notices(service, settings)]
+
+
+def _class_notes(service: Object) -> list[Note]:
+    """Say that the operator doesn't serve *service*, if its class is probably meant to be the operator's."""
+    name = service["spec"].get("loadBalancerClass", "")
+    shows = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress")
+    if not name or shows or not nearest(name, [LOAD_BALANCER_CLASS]):
+        return []
+    words = (
+        f"the operator doesn't serve load balancers of class {name}: if it is to, make the Service anew with "
+        f"spec.loadBalancerClass: {LOAD_BALANCER_CLASS}, because the class can't be changed"
+    )
+    return [Note("Warning", "IgnoredLoadBalancerClass", words, once=True)]
 
 
 def _outranked(service: Object, mode: Mode, settings: Settings) -> Iterator[str]:

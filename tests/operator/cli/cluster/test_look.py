@@ -107,6 +107,14 @@ async def hide_metrics(front: Front) -> None:
     front.secret = ("/proxy/metrics", "/proxy/readyz")
 
 
+async def cut_off_pods(front: Front) -> None:
+    front.refusal = "no route to host"
+
+
+async def show_no_metrics(front: Front) -> None:
+    front.metrics = 404
+
+
 async def hide_pods(front: Front) -> None:
     front.secret = ("/pods",)
 
@@ -157,7 +165,9 @@ FAULTS = [
     Fault(stop_serving, "operator FAILED, operator FAILED", "not ready: cache: not listed yet: services"),
     Fault(scale_down, "operator FAILED", "Deployment tailscale/operator is scaled to 0"),
     Fault(delete_definition, "crds FAILED", "the cluster has no Recorder"),
-    Fault(hide_metrics, f"leader {BLIND}", "you may not read the metrics of the operator's Pods"),
+    Fault(hide_metrics, f"leader {BLIND}", "can't be read, so whether it leads is unknown: GET /api/v1/namespaces/"),
+    Fault(cut_off_pods, f"leader {BLIND}", "no route to host"),
+    Fault(show_no_metrics, "operator FAILED, operator FAILED", "its port of metrics shows none (HTTP 404)"),
     Fault(
         hide_pods,
         f"operator {BLIND}, proxies {BLIND}, devices {BLIND}",

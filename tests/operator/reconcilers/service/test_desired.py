@@ -438,6 +438,28 @@ def test_a_refusal_is_told_and_tried_again(given: str, told: str) -> None:
     assert plan == Plan(status=plan.status, notes=[Note("Warning", told, refusal.message)], error=refusal.error)
 
 
+UNKNOWN = {"tailscale.com/exposed": "true"}
+
+
+@pytest.mark.parametrize(
+    ("service", "keys"),
+    [
+        (egress_service({FQDN_KEY: FQDN, **UNKNOWN}), KEY),
+        (egress_service({FQDN_KEY: FQDN, **UNKNOWN}), Refusal("no key")),
+        (egress_service({FQDN_KEY: "bad", **UNKNOWN}), KEY),
+        (egress_service({FQDN_KEY: FQDN, "tailscale.com/proxy-class": "nonesuch", **UNKNOWN}), KEY),
+        (egress_service(UNKNOWN, spec=LOAD_BALANCER), KEY),
+        (egress_service({**UNKNOWN, "tailscale.com/proxy-group": "g"}, spec=LOAD_BALANCER), KEY),
+        (egress_service(UNKNOWN), KEY),
+    ],
+)
+def test_what_has_no_effect_is_told_whatever_else_is_said(service: Object, keys: Keys | Refusal) -> None:
+    plan = planned(service, keys=keys)
+    (told,) = [note for note in plan.notes if note.reason == "IgnoredAnnotation"]
+    assert plan.status is None or condition_of(plan)["message"].endswith(f"; {told.message}")
+    assert (plan.status is None) is desired.is_leaving(service, SETTINGS)
+
+
 def gone() -> Object:
     """A Service that asks for nothing any more, with the condition that it had."""
     return {**egress_service({}), "status": {"loadBalancer": {}, "conditions": [READY]}}

@@ -26,6 +26,11 @@ class Case(NamedTuple):
     spec: Object | None = None
 
 
+def balanced(class_: str) -> Object:
+    """The spec of a load balancer of this class."""
+    return {**CLUSTER_IP, "type": "LoadBalancer", "loadBalancerClass": class_}
+
+
 KNOWN = ("hostname", "tags", "tailnet-fqdn", "tailnet-ip", "ts-tailnet-target-ip", "proxy-class", "proxy-group")
 BOTH = {FQDN_KEY: FQDN, OLD_IP_KEY: "100.64.0.9"}
 CASES = {
@@ -42,6 +47,10 @@ CASES = {
     "both": Case(BOTH, [f"{FQDN_KEY} has no effect beside {OLD_IP_KEY}: remove one"]),
     "both, of a group": Case({**BOTH, **GROUP}, [f"{OLD_IP_KEY} has no effect beside {FQDN_KEY}: remove one"]),
     "a name": Case({FQDN_KEY: FQDN}, []),
+    "a class like ours": Case({}, ["load balancers of class Tailscale: if it is to"], balanced("Tailscale")),
+    "our class": Case({}, [], balanced("tailscale")),
+    "another class": Case({}, [], balanced("example.org/lb")),
+    "a class like ours, exposed": Case(EXPOSE, [], balanced("Tailscale")),
 }
 
 
@@ -52,6 +61,11 @@ def test_what_has_no_effect_is_told_once(case: Case) -> None:
     assert [words in note.message for words, note in zip(case.words, notes, strict=True)] == [True for _ in notes]
     assert {(note.type, note.once) for note in notes} <= {("Warning", True)}
     assert notices(deleting(service), SETTINGS) == []
+
+
+def test_a_load_balancer_that_somebody_serves_is_let_be() -> None:
+    served = {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}
+    assert notices({**egress_service({}, spec=balanced("Tailscale")), "status": served}, SETTINGS) == []
 
 
 NOTES = [Note("Warning", "One", "one has no effect", once=True), Note("Warning", "Two", "two neither", once=True)]
