@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ class Released:
     """What was pushed, and the programs to look at it."""
 
     registry: str
+    base: str
     digests: dict[str, str]
     crane: Path
     helm: Path
@@ -100,7 +102,7 @@ def released(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     run([*apart, *words], timeout=600, env=environment, cwd=product.TREE)
     found = json.loads(digests.read_text())
     assert found["registry"] == f"{registry}/tailnet"
-    yield Released(found["registry"], found["digests"], crane, helm)
+    yield Released(found["registry"], base, found["digests"], crane, helm)
     shutil.rmtree(folder)  # with buildah's images, which are large
 
 
@@ -118,6 +120,8 @@ def test_an_image_is_for_this_machine_and_of_the_version(released: Released, nam
     assert config["architecture"] == oci.architecture()
     assert config["config"]["Labels"]["org.opencontainers.image.version"] == __version__
     assert config["config"]["Entrypoint"] == ["python3", "-m", name]
+    made = datetime.fromisoformat(config["created"].replace("Z", "+00:00")).timestamp()
+    assert made == int(run(["git", "log", "-1", "--format=%ct"], cwd=product.TREE))
 
 
 @pytest.mark.parametrize(
@@ -130,10 +134,13 @@ def test_an_image_has_a_list_of_its_packages(released: Released, name: str, pack
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_provenance_names_the_commit(released: Released, name: str) -> None:
+def test_provenance_names_the_commit_and_an_images_base(released: Released, name: str) -> None:
     definition = released.said(name, released.digests[name])[SLSA]["buildDefinition"]
+    sources, *bases = definition["resolvedDependencies"]
     commit = run(["git", "rev-parse", "HEAD"], cwd=product.TREE).strip()
-    assert definition["resolvedDependencies"][0]["digest"] == {"gitCommit": commit}
+    assert sources["digest"] == {"gitCommit": commit}
+    base = run([released.crane, "digest", released.base]).strip().removeprefix("sha256:")
+    assert [each["digest"]["sha256"] for each in bases] == ([] if name == NAMES[2] else [base])
 
 
 def test_the_chart_lists_the_images_that_it_runs(released: Released) -> None:
