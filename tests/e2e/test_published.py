@@ -15,6 +15,8 @@ import pytest
 import yaml
 from tsnameserver import __version__
 
+from release import oci as release_oci
+from release.images import Place
 from tests.charts.rendered import container, with_values_of
 from tests.e2e import go_operator, product
 from tests.e2e.testbed import oci, rootfs
@@ -25,6 +27,7 @@ from tests.e2e.testbed.parts import named, program
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
 from tests.e2e.waiting import eventually
+from tests.release import layouts
 
 Object = dict[str, Any]
 
@@ -179,3 +182,14 @@ def test_a_tag_of_another_version_is_refused_before_anything_is_built(released: 
     words: list[Word] = [sys.executable, "-m", "release", "--registry", "127.0.0.1:1/a", "--tag", "v9.9.9", *programs]
     with pytest.raises(BedError, match=f"the tag is v9.9.9, but the sources are of version {__version__}"):
         run(words, cwd=product.TREE)
+
+
+def test_an_image_for_two_platforms_is_pushed_whole(registry: str, tmp_path: Path) -> None:
+    crane = program(Paths.from_environment(), "crane")
+    images = {name: layouts.write(tmp_path / name, [{"a": name}]) for name in ("linux/amd64", "linux/arm64")}
+    described = release_oci.write_index(tmp_path / "index", images)
+    Place(f"{registry}/both", crane, plain_http=True).push(tmp_path / "index", "image:1", index=True)
+    assert run([crane, "digest", f"{registry}/both/image:1"]).strip() == described["digest"]
+    for name in images:
+        exported = run([crane, "export", f"--platform={name}", f"{registry}/both/image:1", "-"])
+        assert name in exported
