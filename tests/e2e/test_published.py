@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tsnameserver import __version__
-
 from release import oci as release_oci
 from release.images import Place
+from tsnameserver import __version__
+
 from tests.charts.rendered import container, with_values_of
 from tests.e2e import go_operator, product
 from tests.e2e.testbed import oci, rootfs
@@ -31,6 +31,9 @@ from tests.release import layouts
 
 Object = dict[str, Any]
 
+pytestmark = pytest.mark.full
+
+WHERE = {"PYTHONPATH": ".ci"}  # of the program, which isn't installed
 NAMES = ("tsoperator", "tsnameserver", "charts/tailscale-operator")
 SPDX, SLSA = "https://spdx.dev/Document", "https://slsa.dev/provenance/v1"
 
@@ -101,7 +104,7 @@ def released(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     words += ["--platforms", f"linux/{oci.architecture()}", "--base", base, "--tag", f"v{__version__}"]
     words += ["--crane", crane, "--helm", helm, "--context", folder / "context", "--digests", digests]
     apart = ["unshare", "--mount", "--propagation", "private"]
-    environment = {"CONTAINERS_STORAGE_CONF": str(storage), "BUILDAH_ISOLATION": "chroot"}
+    environment = {"CONTAINERS_STORAGE_CONF": str(storage), "BUILDAH_ISOLATION": "chroot", **WHERE}
     run([*apart, *words], timeout=600, env=environment, cwd=product.TREE)
     found = json.loads(digests.read_text())
     assert found["registry"] == f"{registry}/tailnet"
@@ -181,7 +184,7 @@ def test_a_tag_of_another_version_is_refused_before_anything_is_built(released: 
     programs = ("--crane", released.crane, "--helm", released.helm)
     words: list[Word] = [sys.executable, "-m", "release", "--registry", "127.0.0.1:1/a", "--tag", "v9.9.9", *programs]
     with pytest.raises(BedError, match=f"the tag is v9.9.9, but the sources are of version {__version__}"):
-        run(words, cwd=product.TREE)
+        run(words, cwd=product.TREE, env=WHERE)
 
 
 def test_an_image_for_two_platforms_is_pushed_whole(registry: str, tmp_path: Path) -> None:
