@@ -7,6 +7,7 @@ No line has a value out of a Secret: of an object that was changed only the name
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from tsoperator.api.conditions import TRUE
@@ -29,6 +30,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.desired.plan import Child, Creation, Deletion, Note, Outline, Patch, Plan, Step, contains
 from tsoperator.kube.errors import Unreachable
+from tsoperator.runtime.cache import Listener
 
 log = logging.getLogger("tsoperator")
 
@@ -42,7 +44,6 @@ _First = Literal["made", "seen"] | None
 _DIGEST: Final = f"metadata.annotations.{ANNOTATION_DIGEST}"
 _TOLD: Final = "_told"  # the attribute of an error that a line about an object has told
 _MOST_FIELDS: Final = 4
-_FORGET_FROM: Final = 1024  # objects; from here on, those that are gone are forgotten now and then
 
 
 class Write(NamedTuple):
@@ -88,12 +89,15 @@ class _Known:
 
 
 class Journal:
-    """Logs what changes for each object. *exists* tells whether an object is still there."""
+    """Logs what changes for each object.
 
-    def __init__(self, exists: Callable[[Resource, Key], bool]) -> None:
-        self._exists = exists
+    *listen* calls a listener at each change of the objects of a kind.
+    """
+
+    def __init__(self, listen: Callable[[Resource, Listener], None]) -> None:
+        self._listen = listen
         self._known: dict[tuple[Resource, Key], _Known] = {}
-        self._forget_from = _FORGET_FROM
+        self._followed: set[Resource] = set()
 
     def has_told(self, error: Exception) -> bool:
         """Tell whether the log has what *error* says: a line about an object, or the client's about the API server."""
@@ -118,7 +122,7 @@ class Journal:
             if not (writes or plan.notes or plan.outline):
                 return
             known = self._known[identity] = _Known(parent["metadata"].get("uid", ""))
-            self._forget()
+            self._follow(identity[0])
         is_made = any(write.verb == "made" and write.resource in _WORKLOADS for write in writes)
         changes = [*_written(parent, plan, writes)] if writes else []
         if plan.outline != known.outline and plan.outline is not None:
@@ -187,10 +191,15 @@ class Journal:
             devices = known.outline.devices if known and known.outline else ()
             log.log(level, "%s: %s", _name(parent), " ".join(words.split()), extra=_fields(parent, devices))
 
-    def _forget(self) -> None:
-        if len(self._known) >= self._forget_from:
-            self._known = {each: known for each, known in self._known.items() if self._exists(*each)}
-            self._forget_from = max(_FORGET_FROM, 2 * len(self._known))
+    def _follow(self, resource: Resource) -> None:
+        """Forget what is known of each object of the kind once it is gone."""
+        if resource not in self._followed:
+            self._followed.add(resource)
+            self._listen(resource, partial(self._changed, resource))
+
+    def _changed(self, resource: Resource, old: Object | None, new: Object | None) -> None:
+        if old is not None and new is None:
+            self._known.pop((resource, key_of(old)), None)
 
 
 def _written(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[str]:

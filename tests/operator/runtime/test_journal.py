@@ -17,6 +17,7 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
+    resource_of,
 )
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import (
@@ -32,6 +33,7 @@ from tsoperator.desired.plan import (
     Plan,
 )
 from tsoperator.kube.errors import Denied, Unreachable
+from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.journal import Journal, Write, changed_fields, is_taken_over
 
 CHILD = Key("tailscale", "ts-db")
@@ -59,7 +61,7 @@ def status(is_true: bool, reason: str = "Fine", kind: str = "Ready", message: st
 @pytest.fixture
 def journal(caplog: pytest.LogCaptureFixture) -> Journal:
     caplog.set_level(logging.INFO, "tsoperator")
-    return Journal(lambda _resource, _key: False)
+    return Journal(lambda _resource, _listener: None)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -460,15 +462,20 @@ def test_an_error_counts_as_told_if_a_warning_says_it_or_the_api_server_is_away(
     assert [journal.has_told(error) for error in errors] == [True, True, True, False, False]
 
 
-def test_objects_that_are_gone_are_forgotten_when_they_become_many(caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal(lambda _resource, key: key.name != "gone")
-    caplog.set_level(logging.CRITICAL, "tsoperator")
-    for name in ("gone", *map(str, range(1030))):
-        journal.carried_out({**PARENT, "metadata": {"name": name}}, Plan(notes=[INVALID]), ())
-    caplog.set_level(logging.INFO, "tsoperator")
-    for name in ("gone", "0"):
-        journal.carried_out({**PARENT, "metadata": {"name": name}}, Plan(notes=[INVALID]), ())
-    assert caplog.messages == ["Service gone: Invalid: no such tag"]
+def test_an_object_that_is_gone_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    listeners: list[tuple[Resource, Listener]] = []
+    journal = Journal(lambda resource, listener: listeners.append((resource, listener)))
+    objects = [{**PARENT, "metadata": {"name": name}} for name in ("gone", "there")]
+    for parent in 2 * objects:
+        journal.carried_out(parent, Plan(notes=[INVALID]), ())
+    ((resource, changed),) = listeners
+    assert resource == resource_of(PARENT)
+    changed(objects[0], None)
+    changed(objects[1], objects[1])
+    caplog.clear()
+    for parent in objects:
+        journal.carried_out(parent, Plan(notes=[INVALID]), ())
+    assert [message.partition(":")[0] for message in caplog.messages] == [f"{PARENT['kind']} gone"]
 
 
 class Changed(NamedTuple):
