@@ -93,6 +93,19 @@ manifests: .venv/.dev ## Write the static manifests from the chart, its schema, 
 pictures: .venv/.run ## Draw the pictures of docs/ from their texts
 	$(BIN)/python docs/pictures/draw.py
 
+# Where `make images` pushes to: one variable, such as ghcr.io/example. A registry without TLS wants ARGS=--plain-http, and
+# PLATFORMS other than this machine's want qemu.
+REGISTRY ?=
+PLATFORMS := linux/amd64,linux/arm64
+BASE := docker.io/library/python:3.13-slim
+
+images: .venv/.dev ## Build the images and the chart, and push them to REGISTRY (buildah, Go)
+	@test -n "$(REGISTRY)" || { echo "Say where to push to: make images REGISTRY=registry.example.org/tailnet" >&2; exit 1; }
+	crane=$$($(BIN)/python -m tests.e2e.testbed program crane) && \
+	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
+	$(BIN)/python -m release --registry "$(REGISTRY)" --platforms "$(PLATFORMS)" --base "$(BASE)" --tag "$(TAG)" \
+		--crane "$$crane" --helm "$$helm" --digests dist/release.json $(ARGS)
+
 clean: ## Remove what these commands made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 

@@ -24,7 +24,8 @@ _EPILOG = f"""\
 environment (empty counts as unset):
 {described()}
 
-Requests to the control server go through a proxy if HTTPS_PROXY and NO_PROXY say so.
+Requests to the control server go through a proxy if HTTPS_PROXY and NO_PROXY say so. The TLS library trusts the
+certificates in SSL_CERT_FILE.
 
 exit status: 0 stopped by SIGTERM or SIGINT, 1 cannot go on, 2 a setting is wrong
 """

@@ -100,19 +100,11 @@ async def run(settings: Settings) -> None:
         aiohttp.ClientSession(trust_env=True) as session,
         health_session() as to_proxies,
     ):
-        told = __version__, settings.namespace, settings.control_url
-        log.info("tsoperator %s in namespace %s, with control server %s", *told)
         cache = Cache(sources(settings.namespace, settings.watch_namespaces))
         registry.register(CacheMetrics(cache))
         registry.register(ProxyDevices(cache))
         registry.register(ProxyGauges(cache))
         registry.register(GroupGauges(cache, settings.namespace))
-        if settings.watch_namespaces:
-            log.info(
-                "watching the namespaces %s, and %s of our own",
-                ", ".join(settings.watch_namespaces),
-                settings.namespace,
-            )
         events = EventRecorder(client, instance=settings.pod_name)
 
         def observe_own(method: str, status: str) -> None:
@@ -148,8 +140,7 @@ async def run(settings: Settings) -> None:
             feeds={DEVICE: tailnets},
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
-            if address:
-                log.info("probes and metrics on %s", address)
+            _log_start(settings, address)
             await manager.run(
                 client,
                 _elector(client, settings) if settings.leader_election else None,
@@ -189,6 +180,19 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         TailnetReconciler(cache, applier, tailnets, factory),
         *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),
     ]
+
+
+def _log_start(settings: Settings, address: str) -> None:
+    """Log what runs, and the *address* of probes and metrics, if there is one."""
+    log.info(
+        "tsoperator %s in namespace %s, with control server %s; %s",
+        __version__,
+        settings.namespace,
+        settings.control_url,
+        f"probes and metrics on {address}" if address else "no probes and metrics",
+    )
+    if settings.watch_namespaces:
+        log.info("watching the namespaces %s, and our own", ", ".join(settings.watch_namespaces))
 
 
 def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Awaitable[None]]:

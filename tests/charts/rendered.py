@@ -68,9 +68,9 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def with_values_of(other: Path, folder: Path) -> Path:
+def with_values_of(other: Path, folder: Path, ours: Path = CHART) -> Path:
     """Return our chart, in *folder*, as `helm upgrade --reuse-values` has it: with the values in *other* alone."""
     chart = folder / "chart"
-    shutil.copytree(CHART, chart)
+    shutil.copytree(ours, chart)
     shutil.copy(other, chart / "values.yaml")
     return chart

@@ -84,7 +84,7 @@ def documented(flags: str) -> str:
 
 
 def connector(bed: Bed) -> str:
-    return bed.kubectl("get", "connector", "kept", "--output=name")
+    return bed.kubectl("get", "connectors.tailscale.com", "kept", "--output=name")
 
 
 def test_an_upgrade_that_would_take_the_crds_is_refused_and_changes_nothing(moving: Bed) -> None:

@@ -91,6 +91,7 @@ def test_null_takes_away_what_a_map_or_a_list_says(render: Render) -> None:
     assert given == usual
     without = the("Deployment", render(*CREDENTIALS, "operatorConfig.nodeSelector=null"))
     assert "nodeSelector" not in without["spec"]["template"]["spec"]
+    assert "IngressClass" not in {obj["kind"] for obj in render(*CREDENTIALS, "ingressClass.enabled=null")}
 
 
 def test_a_volume_with_the_credentials_may_stand_beside_a_client_id_alone(render: Render) -> None:

@@ -31,7 +31,6 @@ FIELDS = {
 """What a Pod's variables take from itself."""
 
 NOT_SETTINGS = {
-    "APISERVER_PROXY": "there is no API server proxy yet",
     "OPERATOR_HOSTNAME": "the Go operator's own device: ours has none",
     "OPERATOR_INITIAL_TAGS": "the Go operator's own device",
     "OPERATOR_SECRET": "the state of the Go operator's own device",
@@ -126,6 +125,7 @@ def test_the_operator_takes_the_environment_that_the_chart_gives_it(
     assert settings.nameserver_image == f"{config['nameserverImage']['repository']}:{__version__}"
     assert settings.zones == tuple(config["zones"])
     assert settings.watch_namespaces == watched_by(values)
+    assert settings.warnings == ()
 
 
 def test_every_variable_is_a_setting_or_left_out_for_a_reason(render: Render, tmp_path: Path) -> None:

@@ -48,9 +48,9 @@ def push_images(bed: Bed) -> ProductImages:
 
 def push_image(bed: Bed, target: str) -> str:
     """Build one target of the Dockerfile, push it, and return its name."""
-    context = _context(bed.paths)
-    name = f"example/{target}:{context.name}"
-    bed.images.push_dockerfile(name, context, target, {"BASE": registry.BASE})
+    folder = context(bed.paths)
+    name = f"example/{target}:{folder.name}"
+    bed.images.push_dockerfile(name, folder, target, {"BASE": registry.BASE})
     return name
 
 
@@ -106,17 +106,17 @@ def _push_proxy(bed: Bed) -> None:
     bed.images.push_files(PROXY_IMAGE, copies, start)
 
 
-def _context(paths: Paths) -> Path:
+def context(paths: Paths) -> Path:
     """Return a build context of the tree with its wheels, named by all that its images are made of."""
     cache = paths.cache / "product"
     packed = wheels(cache / "wheels")
     seen = hashlib.sha256(f"{packed.name} {rootfs.layout(paths).name}".encode())
     for file in _sources():
         seen.update(f"{file.relative_to(TREE)}\0".encode() + file.read_bytes() + b"\0")
-    context = cache / "contexts" / seen.hexdigest()[:16]
-    if not context.exists():
-        shutil.rmtree(context.parent, ignore_errors=True)
-        unfinished = context.with_name("unfinished")
+    folder = cache / "contexts" / seen.hexdigest()[:16]
+    if not folder.exists():
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        unfinished = folder.with_name("unfinished")
         unfinished.mkdir(parents=True)
         for name in _BUILT_FROM:
             source = TREE / name
@@ -125,8 +125,8 @@ def _context(paths: Paths) -> Path:
             else:
                 shutil.copy2(source, unfinished)
         shutil.copytree(packed, unfinished / "wheels")
-        unfinished.rename(context)
-    return context
+        unfinished.rename(folder)
+    return folder
 
 
 def _sources() -> list[Path]:

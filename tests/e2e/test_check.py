@@ -1,8 +1,5 @@
 """`tsoperator check` with a kubeconfig finds each of a dozen faults, and nothing where all is well."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
@@ -10,36 +7,12 @@ from typing import NamedTuple
 import pytest
 
 from tests.e2e import faults
+from tests.e2e.checking import check, is_well
 from tests.e2e.cluster import Cluster
-from tests.e2e.product import NAMESPACE, TREE
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, exposed_service
 
 pytestmark = pytest.mark.full
-
-
-class Check(NamedTuple):
-    """What a check has found wrong, by its name, and its exit code."""
-
-    code: int
-    wrong: dict[str, str]
-
-
-def check(cluster: Cluster, *words: str) -> Check:
-    """Check as the admin does, from the machine that is the cluster."""
-    options = ["--json", f"--namespace={NAMESPACE}", f"--kubeconfig={cluster.bed.plane.kubeconfig('admin')}"]
-    command = [sys.executable, "-m", "tsoperator", "check", *options, *words]
-    argv = cluster.bed.machines["node"].command(command)
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=150, check=False, cwd=TREE)
-    assert done.stdout, done.stderr
-    found = [each for each in json.loads(done.stdout)["findings"] if each["verdict"] != "ok"]
-    return Check(done.returncode, {each["check"]: f"{each['message']}; {each['cure']}" for each in found})
-
-
-def is_well(cluster: Cluster) -> bool:
-    found = check(cluster)
-    assert found == Check(0, {})
-    return True
 
 
 class Case(NamedTuple):

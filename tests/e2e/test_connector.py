@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import Cluster, Object
+from tests.e2e.product import NAMESPACE, wait_ready
 from tests.e2e.testbed import control
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.management import Management, real_nodes
@@ -23,6 +24,7 @@ ROUTER = connector(
     subnetRouter={"advertiseRoutes": [SERVICE_CIDR]},
 )
 APPS = connector("apps", hostname="apps", appConnector={})
+LEARNED = "198.51.100.7/32"
 BOTH, FIRST = [f"router-{number}.{control.DOMAIN}" for number in range(2)], [f"router-0.{control.DOMAIN}"]
 
 
@@ -76,6 +78,24 @@ def test_an_app_connector_tells_the_tailnet_what_it_is(connected: Cluster, bed: 
         return bool(nodes[f"{name}."]["Hostinfo"].get("AppConnector"))
 
     eventually(tells, f"{name} to be an app connector")
+
+
+def test_an_app_connector_keeps_the_routes_that_it_has_learned(connected: Cluster, bed: Bed) -> None:
+    pod = connected.device_proxy(APPS)
+    # No name of the bed is an application's, so the route is put where tailscaled puts those that it learns.
+    connected.run_in(pod, "tailscale", "--socket=/tmp/tailscaled.sock", "set", f"--advertise-routes={LEARNED}")
+
+    def offered(name: str) -> list[str]:
+        nodes = {node["Name"]: node for node in real_nodes(bed.machines["wan"])}
+        return (nodes.get(f"{name}.{control.DOMAIN}.") or {}).get("Hostinfo", {}).get("RoutableIPs") or []
+
+    eventually(lambda: offered("apps") == [LEARNED], f"{LEARNED} of the app connector")
+    bed.kubectl("-n", NAMESPACE, "rollout", "restart", "deployment/operator")
+    wait_ready(bed)
+    connected.patch(APPS, {"spec": {"hostname": "learned"}})  # tailscaled reads its config again
+    eventually(lambda: offered("learned") == [LEARNED], f"{LEARNED} under the new name")
+    connected.patch(APPS, {"spec": {"hostname": "apps"}})
+    eventually(lambda: offered("apps") == [LEARNED], f"{LEARNED} under the old name")
 
 
 def test_a_replica_that_is_taken_away_leaves_no_device_and_the_route_works_on(

@@ -1,10 +1,17 @@
 """What an administrator sees of a release: `helm test`."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
 import pytest
 
+from tests.e2e import faults
+from tests.e2e.checking import is_well
 from tests.e2e.cluster import Cluster
-from tests.e2e.product import NAMESPACE, RELEASE
+from tests.e2e.product import NAMESPACE, RELEASE, wait_ready
 from tests.e2e.testbed.errors import BedError
+from tests.e2e.waiting import eventually
 
 TEST = ("test", RELEASE, "--namespace", NAMESPACE, "--logs", "--hide-notes")
 
@@ -30,3 +37,31 @@ def test_helm_test_fails_without_an_operator_and_says_what_to_look_at(cluster: C
     assert first.startswith("FAILED: the operator has no Pod")
     assert "see why with `kubectl -n tailscale describe deployments,replicasets,pods" in cure
     assert second == f"ok: nameserver at {nameserver}:53 answers for ts.net"
+
+
+class Case(NamedTuple):
+    fault: Callable[[Cluster, str], AbstractContextManager[None]]
+    words: str
+    cure: str
+
+
+CASES = [
+    Case(faults.wrong_credentials, "the control server does not accept the OAuth client", "operator-oauth"),
+    Case(faults.proxy_without_node, "proxies don't serve (1 of type svc)", "`tsoperator check`"),
+]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault.__name__)
+def test_helm_test_fails_where_the_operators_metrics_say_so(
+    cluster: Cluster, nameserver: str, namespace: str, case: Case
+) -> None:
+    with case.fault(cluster, namespace):
+        cluster.bed.kubectl("-n", NAMESPACE, "rollout", "restart", "deployment/operator")  # it logs in anew
+        wait_ready(cluster.bed)
+        with pytest.raises(BedError, match="exit code 1"):
+            cluster.bed.helm(*TEST, timeout=200)
+        said = cluster.bed.kubectl("-n", NAMESPACE, "logs", "operator-test").splitlines()
+    (number,) = (number for number, line in enumerate(said) if line.startswith("FAILED") and case.words in line)
+    assert case.cure in said[number + 1]
+    eventually(lambda: is_well(cluster), "a check without findings", 150)

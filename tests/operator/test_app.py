@@ -128,7 +128,7 @@ async def test_a_wrong_oauth_secret_is_said_and_right_again_when_the_server_take
     control.revoke_tokens()
     await world.apply(second := egress("second", SECOND))
     message = await world.eventually(lambda: failure(world, second))
-    assert "CLIENT_SECRET_FILE" in message
+    assert "a valid one into Secret operator-oauth" in message
     assert good not in message
     control.client_secret = good
     await world.eventually(lambda: world.proxy(second))

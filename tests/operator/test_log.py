@@ -10,7 +10,7 @@ from tsoperator.api.objects import Object
 from tests.support.manifests import DOMAIN, connector, egress
 from tests.support.operator import World, running_operator
 
-pytestmark = pytest.mark.simulated
+pytestmark = pytest.mark.full
 
 KEYS = re.compile(r"(ts|hs)key-\w+|AuthKey|Bearer|eyJ\w+")
 
@@ -58,6 +58,7 @@ async def test_an_operator_that_finds_all_as_it_should_be_tells_nothing_of_objec
         await cluster.apply(egress(), connector())
         await cluster.joined(connector())
         await cluster.settled()
+    caplog.clear()
     caplog.set_level(logging.INFO, "tsoperator")
     async with running_operator(cluster):
         await cluster.settled()

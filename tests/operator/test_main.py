@@ -170,7 +170,7 @@ async def test_an_operator_that_never_reached_the_api_server_stops_at_once(
 ) -> None:
     sim.faults.leave()
     async with operator(environment) as process:
-        await process.says("watch failed")
+        await process.says("the API server does not answer")
         code, log = await process.stops()
     assert code == 0
     assert "Traceback" not in log
@@ -182,11 +182,11 @@ async def test_an_operator_waits_for_the_api_server_and_stops_at_once_while_that
 ) -> None:
     sim.faults.leave()
     async with operator(environment) as process:
-        await process.says("watch failed")
+        await process.says("the API server does not answer")
         sim.faults.clear()
         await process.says("leading:")
         sim.faults.leave()
-        await process.says("watch failed")
+        await process.says("the API server does not answer")
         code, log = await process.stops()
     assert code == 0
     assert "Traceback" not in log

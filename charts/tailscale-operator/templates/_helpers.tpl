@@ -101,7 +101,7 @@ ingressClass.enabled may be missing because they were set to null: then topology
 to set to null.
 */}}
 {{- define "operator.values" -}}
-{{- $config := dict "logFormat" "json" "replicas" 2 "topologySpread" true "zones" (list "ts.net") "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" (dict "repository" "tsnameserver") -}}
+{{- $config := dict "logFormat" "json" "replicas" 2 "topologySpread" true "zones" (list "ts.net") "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" (dict "repository" (include "operator.own" (list . "tsnameserver"))) -}}
 {{- $metrics := dict "service" true "serviceMonitor" (dict "enabled" false "labels" (dict) "interval" "30s") "dashboard" (dict "enabled" false) -}}
 {{- $class := dict "name" "tailscale" -}}
 {{- if not (hasKey .Values.operatorConfig "topologySpread") -}}
@@ -151,9 +151,15 @@ to set to null.
 - imagePullSecrets.name
 {{- end -}}
 
+{{/* An image of ours, where this chart has its images from. */}}
+{{- define "operator.own" -}}
+{{- $root := first . -}}
+{{- list $root.Chart.Annotations.images (last .) | compact | join "/" -}}
+{{- end -}}
+
 {{/* The image that the operator's Pods run. */}}
 {{- define "operator.operatorImage" -}}
-{{- include "operator.ownImage" (dict "image" (include "operator.values" . | fromYaml).operatorConfig.image "own" "tsoperator" "tag" .Chart.AppVersion) -}}
+{{- include "operator.ownImage" (dict "image" (include "operator.values" . | fromYaml).operatorConfig.image "own" (include "operator.own" (list . "tsoperator")) "tag" .Chart.AppVersion) -}}
 {{- end -}}
 
 {{/* The image of nameservers. */}}

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from tsoperator.cli.findings import Finding, failed, ok
-from tsoperator.cli.replicas import OUR_PODS, Replica, check_replicas, not_ready, parse_metrics
+from tsoperator.cli.replicas import OUR_PODS, Answer, Replica, check_replicas, read_replica
 from tsoperator.settings import cluster_domain
 
 _ANSWER: Final = 2.0  # s that one answer may take
@@ -103,29 +103,23 @@ def _replica(installation: Installation, at: Endpoint) -> Replica:
     """Ask the readiness probe and the metrics of one Pod."""
     kubectl = installation.kubectl
     try:
-        status, said = _get(at, "/readyz")
-        page_status, page = _get(at, "/metrics")
-        samples = parse_metrics(page) if page_status == 200 else None
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        readyz, metrics = _get(at, "/readyz"), _get(at, "/metrics")
+    except (OSError, http.client.HTTPException) as error:
         cure = (
             "it hasn't started yet, or a network policy keeps this Pod from it; see "
             f"`{kubectl} get pods -l {OUR_PODS}` and `{kubectl} logs -l {OUR_PODS}`"
         )
         return Replica(str(at), f"no answer ({_words(error)})", cure)
-    if status == 200:
-        wrong = "" if samples is not None else f"it shows no metrics (HTTP {page_status})"
-        return Replica(str(at), wrong, "see that port 9002 is the operator's" if wrong else "", samples)
-    cure = f"its log says more: `{kubectl} logs -l {OUR_PODS}`"
-    return Replica(str(at), not_ready(status, said), cure, samples)
+    return read_replica(str(at), readyz, metrics, f"its log says more: `{kubectl} logs -l {OUR_PODS}`")
 
 
-def _get(at: Endpoint, path: str) -> tuple[int, str]:
-    """Return the status and the body of an answer. Raises OSError, HTTPException."""
+def _get(at: Endpoint, path: str) -> Answer:
+    """Return an answer. Raises OSError, HTTPException."""
     connection = http.client.HTTPConnection(*at, timeout=_ANSWER)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
-        return response.status, response.read().decode(errors="replace")
+        return Answer(response.status, response.read().decode(errors="replace"))
     finally:
         connection.close()
 

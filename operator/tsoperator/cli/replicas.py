@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
@@ -34,16 +34,21 @@ LACKS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One Pod of the operator. *wrong* says why it isn't ready. *samples* are its metrics, if it has shown them."""
+    """One Pod of the operator.
+
+    *wrong* says why it isn't ready, and *cure* what to do. *samples* are its metrics. *unread* says why we can't read
+    the metrics of a Pod that may show them.
+    """
 
     at: str
     wrong: str = ""
     cure: str = ""
-    samples: Sequence[Sample] | None = field(default=None, repr=False)
+    samples: Sequence[Sample] = field(default=(), repr=False)
+    unread: str = ""
 
     def values(self, name: str) -> Iterator[Sample]:
         """Yield the samples of the metric *name*."""
-        yield from (each for each in self.samples or () if each.name == name)
+        yield from (each for each in self.samples if each.name == name)
 
     @property
     def leads(self) -> bool:
@@ -51,15 +56,30 @@ class Replica:
         return any(each.value for each in self.values("tsoperator_leading"))
 
 
+class Answer(NamedTuple):
+    """The status and the text of an answer by HTTP."""
+
+    status: int
+    text: str
+
+
+def read_replica(at: str, readyz: Answer, metrics: Answer, cure: str) -> Replica:
+    """Return what the Pod *at* says by its readiness probe and its metrics. *cure* is what to do if it isn't ready."""
+    samples = parse_metrics(metrics.text) if metrics.status == 200 else []
+    if readyz.status != 200:
+        why = [line.removeprefix("[-] ") for line in readyz.text.splitlines() if line.startswith("[-] ")]
+        wrong = f"not ready: {', '.join(why) or f'HTTP {readyz.status}'}"
+    else:
+        wrong = "" if samples else f"its port of metrics shows none (HTTP {metrics.status})"
+    return Replica(at, wrong, cure if wrong else "", samples)
+
+
 def parse_metrics(page: str) -> list[Sample]:
-    """Return the samples of a page of metrics. Raises ValueError."""
-    return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
-
-
-def not_ready(status: int, said: str) -> str:
-    """Return what a readiness probe says is wrong, from the *status* of its answer and what it *said*."""
-    why = [line.removeprefix("[-] ") for line in said.splitlines() if line.startswith("[-] ")]
-    return f"not ready: {', '.join(why) or f'HTTP {status}'}"
+    """Return the samples of a page of metrics; none if it is no such page."""
+    try:
+        return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+    except ValueError:
+        return []
 
 
 def check_replicas(namespace: str, replicas: Sequence[Replica]) -> Iterator[Finding]:
@@ -69,18 +89,25 @@ def check_replicas(namespace: str, replicas: Sequence[Replica]) -> Iterator[Find
             yield failed("operator", f"operator at {each.at}: {each.wrong}", each.cure)
         else:
             yield ok("operator", f"operator at {each.at} is ready")
-    shown = [each for each in replicas if each.samples is not None]
-    if not shown:
-        if not any(each.wrong for each in replicas):
-            cure = f"you need the right to get pods/proxy in namespace {namespace}; `helm test` needs none"
-            yield unseen("leader", "you may not read the metrics of the operator's Pods", cure)
-        return
-    leaders = [each for each in shown if each.leads]
-    yield _leadership(namespace, leaders, replicas)
+    leaders = [each for each in replicas if each.leads]
+    unread = next((each for each in replicas if each.unread), None)
+    if unread is not None and not leaders:
+        yield _unread(namespace, unread)
+    elif any(each.samples for each in replicas):
+        yield _leadership(namespace, leaders, replicas)
     for leader in leaders:
         yield from _preflight(namespace, leader)
         yield from _watches(leader)
         yield from _proxies(namespace, leader)
+
+
+def _unread(namespace: str, replica: Replica) -> Finding:
+    return unseen(
+        "leader",
+        f"the metrics of the Pod {replica.at} can't be read, so whether it leads is unknown: {replica.unread}",
+        f"you need the right to get pods/proxy in namespace {namespace}, and the API server must reach Pods; "
+        "`helm test` needs neither",
+    )
 
 
 def _leadership(namespace: str, leaders: Sequence[Replica], replicas: Sequence[Replica]) -> Finding:

@@ -7,6 +7,7 @@ No line has a value out of a Secret: of an object that was changed only the name
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from tsoperator.api.conditions import TRUE
@@ -29,6 +30,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.desired.plan import Child, Creation, Deletion, Note, Outline, Patch, Plan, Step, contains
 from tsoperator.kube.errors import Unreachable
+from tsoperator.runtime.cache import Listener
 
 log = logging.getLogger("tsoperator")
 
@@ -36,10 +38,12 @@ _WORKLOADS: Final = frozenset({STATEFULSET, DEPLOYMENT})
 _ROUTINE: Final = frozenset({CONFIGMAP, ENDPOINTSLICE, POD})
 """Kinds that change whenever a Pod comes or goes: their changes are logged at DEBUG."""
 
+_First = Literal["made", "seen"] | None
+"""Whether the proxy of an object was made now, or the object is seen for the first time; None if neither is so."""
+
 _DIGEST: Final = f"metadata.annotations.{ANNOTATION_DIGEST}"
 _TOLD: Final = "_told"  # the attribute of an error that a line about an object has told
 _MOST_FIELDS: Final = 4
-_FORGET_FROM: Final = 1024  # objects; from here on, those that are gone are forgotten now and then
 
 
 class Write(NamedTuple):
@@ -87,12 +91,15 @@ class _Known:
 
 
 class Journal:
-    """Logs what changes for each object. *exists* tells whether an object is there, of all that was told of."""
+    """Logs what changes for each object.
 
-    def __init__(self, exists: Callable[[Resource, Key], bool]) -> None:
-        self._exists = exists
+    *listen* calls a listener at each change of the objects of a kind.
+    """
+
+    def __init__(self, listen: Callable[[Resource, Listener], None]) -> None:
+        self._listen = listen
         self._known: dict[tuple[Resource, Key], _Known] = {}
-        self._forget_from = _FORGET_FROM
+        self._followed: set[Resource] = set()
 
     def has_told(self, error: Exception) -> bool:
         """Tell whether the log has what *error* says: a line about an object, or the client's about the API server."""
@@ -117,7 +124,7 @@ class Journal:
             if not (writes or plan.notes or plan.outline):
                 return
             known = self._known[identity] = _Known(parent["metadata"].get("uid", ""))
-            self._forget()
+            self._follow(identity[0])
         is_made = any(write.verb == "made" and write.resource in _WORKLOADS for write in writes)
         changes = [*_written(parent, plan, writes)] if writes else []
         if plan.outline != known.outline and plan.outline is not None:
@@ -126,7 +133,8 @@ class Journal:
         if changes:
             self._tell(parent, logging.INFO, "; ".join(changes))
         if plan.notes or known.notes:
-            self._tell_notes(parent, known, plan, first=is_new and not is_made, whole=whole and plan.error is None)
+            first: _First = "made" if is_made else "seen" if is_new else None
+            self._tell_notes(parent, known, plan, first=first, whole=whole and plan.error is None)
         if plan.error is not None:
             self.failed(plan.error, plan)
 
@@ -147,9 +155,11 @@ class Journal:
             if is_true and was != TRUE and (kind in lost or plan.outline is None):
                 ready.append(kind)
                 lost.discard(kind)
-            if not is_true and was == TRUE and not _is_noted(plan, each):
-                self._tell(parent, logging.INFO, f"{kind} is {each['status']}: {each['reason']}: {each['message']}")
+            noted = _noted(plan, each)
+            if not is_true and was == TRUE and "Warning" not in noted:
                 lost.add(kind)
+                if not noted:
+                    self._tell(parent, logging.INFO, f"{kind} is {each['status']}: {each['reason']}: {each['message']}")
         if ready:
             self._tell(parent, logging.INFO, f"{', '.join(ready)} {'is' if len(ready) == 1 else 'are'} True now")
 
@@ -158,16 +168,14 @@ class Journal:
         self._tell(parent, logging.INFO, "removed what was made for it")
         self._known.pop((resource_of(parent), key_of(parent)), None)
 
-    def _tell_notes(self, parent: Object, known: _Known, plan: Plan, *, first: bool, whole: bool) -> None:
-        """Log the notes that are new, and which warnings have ended. Good news that is *first* seen may be old."""
+    def _tell_notes(self, parent: Object, known: _Known, plan: Plan, *, first: _First, whole: bool) -> None:
+        """Log the notes that are new, and which warnings have ended."""
         before, now = known.notes, frozenset(plan.notes)
         if now == before:
             return
         conditions = _conditions(parent.get("status") if plan.status is None else plan.status)
-        bad = [each["message"] for each in conditions if each["status"] != TRUE]
         for note in dict.fromkeys(plan.notes):
-            is_news = note.type != "Warning" and not any(note.message in message for message in bad)
-            if note not in before and not (is_news and first):
+            if note not in before and (note.type == "Warning" or _is_news(note, plan, conditions, first)):
                 level = logging.WARNING if note.type == "Warning" else logging.INFO
                 self._tell(parent, level, f"{note.reason}: {note.message}")
         still = {each.reason for each in now}
@@ -184,10 +192,15 @@ class Journal:
             devices = known.outline.devices if known and known.outline else ()
             log.log(level, "%s: %s", _name(parent), " ".join(words.split()), extra=_fields(parent, devices))
 
-    def _forget(self) -> None:
-        if len(self._known) >= self._forget_from:
-            self._known = {each: known for each, known in self._known.items() if self._exists(*each)}
-            self._forget_from = max(_FORGET_FROM, 2 * len(self._known))
+    def _follow(self, resource: Resource) -> None:
+        """Forget what is known of each object of the kind once it is gone."""
+        if resource not in self._followed:
+            self._followed.add(resource)
+            self._listen(resource, partial(self._changed, resource))
+
+    def _changed(self, resource: Resource, old: Object | None, new: Object | None) -> None:
+        if old is not None and new is None:
+            self._known.pop((resource, key_of(old)), None)
 
 
 def _written(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[str]:
@@ -222,17 +235,26 @@ def _outlined(before: Outline | None, now: Outline, *, is_made: bool) -> Iterato
 
 def changed_fields(desired: Any, live: Any, path: str = "") -> Iterator[str]:
     """Yield the paths of the fields of *desired* that *live* doesn't contain. An item of a list goes by its name."""
-    if contains(live, desired):
-        return
     if isinstance(desired, dict) and isinstance(live or {}, dict):
         for name, value in desired.items():
-            yield from changed_fields(value, (live or {}).get(name), f"{path}.{name}" if path else name)
-    elif isinstance(desired, list) and isinstance(live, list) and len(desired) == len(live):
-        for number, (wanted, there) in enumerate(zip(desired, live, strict=True)):
-            name = wanted.get("name", number) if isinstance(wanted, dict) else number
-            yield from changed_fields(wanted, there, f"{path}[{name}]")
+            there = (live or {}).get(name)
+            if not contains({name: there}, {name: value}):
+                yield from changed_fields(value, there, f"{path}.{name}" if path else name)
+    elif isinstance(desired, list) and isinstance(live, list):
+        items, others = _by_name(desired), _by_name(live)
+        different = [name for name, item in items.items() if not contains(others.get(name), item)]
+        for name in different:
+            where = f"{path}[{name}]"
+            yield from changed_fields(items[name], others[name], where) if name in others else (where,)
+        if not different:  # something is no longer there
+            yield path
     else:
         yield path
+
+
+def _by_name(items: Sequence[Any]) -> dict[Any, Any]:
+    """Return the *items* of a list by their names, or by their numbers if they have none."""
+    return {item.get("name", number) if isinstance(item, dict) else number: item for number, item in enumerate(items)}
 
 
 def is_taken_over(after: Object, before: Object) -> bool:
@@ -290,10 +312,22 @@ def _conditions(status: Object | None) -> Sequence[Object]:
     return (status or {}).get("conditions") or ()
 
 
-def _is_noted(plan: Plan, told: Object) -> bool:
-    """Tell whether a warning says what the condition *told* says; a message of a condition may hold several."""
-    warnings = (note for note in plan.notes if note.type == "Warning")
-    return any(note.reason == told["reason"] or note.message in told["message"] for note in warnings)
+def _noted(plan: Plan, told: Object) -> set[str]:
+    """Return the types of the notes that say what the condition *told* says; its message may hold several of theirs."""
+    return {note.type for note in plan.notes if note.reason == told["reason"] or note.message in told["message"]}
+
+
+def _is_news(note: Note, plan: Plan, conditions: Sequence[Object], first: _First) -> bool:
+    """Tell whether a *note* that is no warning is worth a line, besides what the *plan* has changed.
+
+    Of a proxy that was made now, it is clear that it isn't ready yet. That it is ready, the line with its device says.
+    What is first seen may be old, unless it is why the object isn't ready.
+    """
+    waits = any(each["status"] != TRUE and note.message in each["message"] for each in conditions)
+    works = any(each["status"] == TRUE and note.reason == each["reason"] for each in conditions)
+    if works and plan.outline is not None:
+        return False
+    return not waits if first == "made" else waits or first is None
 
 
 def _devices(devices: Iterable[tuple[str, str]]) -> str:

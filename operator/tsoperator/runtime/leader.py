@@ -124,9 +124,9 @@ class LeaderElector:
             await self._acquire()
             log.info("leading: %s holds the Lease %s", self._identity, self._key)
             await self._work_while_renewing(work)
-        except LeadershipLost as lost:
+        except LeadershipLost:  # the process ends with a line that says why
             self._claimed = False
-            log.error("%s leads no more: %s", self._identity, lost)
+            log.info("no longer leading: the work has stopped")
             raise
         finally:
             self._disarm()

@@ -170,6 +170,8 @@ class Devices:
         except ControlError as error:
             self._fail(error)
             raise
+        if self._failure is not None:
+            log.info("the tailnet's devices can be listed again")
         self._failure = None
         await self._update(listed)
         self._not_before = self._now() + self._spacing

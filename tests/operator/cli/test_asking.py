@@ -96,9 +96,9 @@ class Odd(NamedTuple):
 @pytest.mark.parametrize(
     "case",
     [
-        Odd(200, "", "it shows no metrics (HTTP 404)"),
+        Odd(200, "", "its port of metrics shows none (HTTP 404)"),
         Odd(500, "", "not ready: HTTP 500"),
-        Odd(200, "no metrics {", "no answer ("),
+        Odd(200, "no metrics {", "its port of metrics shows none (HTTP 200)"),
     ],
 )
 async def test_a_port_of_another_program_is_no_operator(case: Odd) -> None:

@@ -107,6 +107,19 @@ def test_two_leaders_are_a_fault() -> None:
     assert found.words == "2 Pods of the operator lead at a time"
 
 
+@pytest.mark.parametrize(
+    ("replicas", "verdicts"),
+    [
+        ([Replica("a", unread="403")], ["can't look"]),
+        ([Replica("a", unread="403"), replica(STANDS_BY)], ["can't look"]),
+        ([Replica("a", unread="403"), replica(LEADS, SET_UP)], []),
+        ([Replica("a", wrong="it is not ready", unread="503")], ["FAILED", "can't look"]),
+    ],
+)
+def test_a_pod_whose_metrics_can_not_be_read_may_lead(replicas: list[Replica], verdicts: list[str]) -> None:
+    assert [each.verdict.value for each in wrong(*replicas)] == verdicts
+
+
 def test_pods_without_metrics_are_told_once() -> None:
     (found,) = wrong(Replica("a", "no answer", "look at it"))
     assert (found.words, found.cure) == ("operator at a: no answer", "look at it")

@@ -310,12 +310,14 @@ OFFERS_NONE = profile(None, app_connector=False)
         (whole(ROUTER), LOSING),
         (whole(ROUTER, **profile(["192.0.2.0/24"], app_connector=False)), LOSING),
         (whole(LOSING), LOSING),
+        (ReplicaSecrets(secret(ROUTER), None), LOSING),
         (whole(LOSING, **profile(["192.0.2.0/24"], app_connector=False)), LOSING),
         (whole(NAMED, **profile(["192.0.2.0/24"], app_connector=True)), LOSING),
         (whole(NAMED, **profile([], app_connector=True)), LOSING),
         (whole(LOSING, **OFFERS_NONE), LEFT_OUT),
         (whole(LOSING, **profile([], app_connector=False)), LEFT_OUT),
         (ReplicaSecrets(secret(LOSING, **OFFERS_NONE), None), LEFT_OUT),
+        (whole(LOSING, **{"_current-profile": "profile-1", "profile-1": '{"AppConnector":"yes"}'}), LEFT_OUT),
     ],
 )
 def test_an_app_connector_keeps_learned_routes_and_loses_those_of_its_config_first(

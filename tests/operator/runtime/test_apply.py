@@ -13,7 +13,7 @@ from clustersim.faults import Failure
 from clustersim.history import Change
 from clustersim.sim import ClusterSim
 from tsoperator.api.conditions import condition
-from tsoperator.api.names import FINALIZER
+from tsoperator.api.names import FINALIZER, LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     CONFIGMAP,
     DNSCONFIG,
@@ -489,6 +489,38 @@ REFUSALS = {
     "API server": Told(Denied, "simulated failure: InternalError", 403),
     "control server": Told(Unavailable, "no route to it; delete the Secret"),
 }
+
+
+async def test_the_log_tells_what_is_written_and_that_nothing_is_left(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tsoperator")
+    secret = {**child("s"), "kind": "Secret"}
+    theirs = {**secret, "metadata": {**secret["metadata"], "labels": {LABEL_MANAGED: MANAGED}}}
+    ground.put({**theirs, "metadata": {**theirs["metadata"], "name": "theirs"}})
+    await ground.apply(Creation(secret), replace(secret_patch("eA=="), about="its words"), hold=FINALIZER)
+    await ground.apply(Child({**theirs, "metadata": {**theirs["metadata"], "name": "theirs"}}))
+    await ground.report({"conditions": [condition("Ready", True, "Fine", "")]}, release=FINALIZER)
+    await ground.report({"conditions": [condition("Ready", True, "Fine", "")]}, release=FINALIZER)
+    assert [line.removeprefix("DNSConfig parent: ") for line in caplog.messages] == [
+        "made Secret tailscale/s; changed its words (Secret tailscale/state)",
+        "took over Secret tailscale/theirs",
+        "Ready is True now",
+        "removed what was made for it",
+    ]
+
+
+@pytest.mark.parametrize("verb", ["create", "update"])
+async def test_the_log_tells_a_refusal_once_and_no_end_of_the_one_before(
+    ground: Ground, caplog: pytest.LogCaptureFixture, verb: str
+) -> None:
+    await ground.apply(notes=[Note("Warning", "LeftOut", "path /a")])
+    plural = "configmaps" if verb == "create" else "dnsconfigs"
+    ground.sim.faults.fail(Failure(status=403, plural=plural, verb=verb))
+    with pytest.raises(Denied) as raised:
+        await (ground.act(Child(child())) if verb == "create" else ground.report({"conditions": []}))
+    assert ground.applier.journal.has_told(raised.value)
+    assert [line.split(": ")[1] for line in caplog.messages] == ["LeftOut", "Failed"]
 
 
 @pytest.mark.parametrize("told", REFUSALS.values(), ids=REFUSALS)

@@ -17,6 +17,7 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
+    resource_of,
 )
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import (
@@ -32,6 +33,7 @@ from tsoperator.desired.plan import (
     Plan,
 )
 from tsoperator.kube.errors import Denied, Unreachable
+from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.journal import Journal, Write, changed_fields, is_taken_over
 
 CHILD = Key("tailscale", "ts-db")
@@ -59,7 +61,7 @@ def status(is_true: bool, reason: str = "Fine", kind: str = "Ready", message: st
 @pytest.fixture
 def journal(caplog: pytest.LogCaptureFixture) -> Journal:
     caplog.set_level(logging.INFO, "tsoperator")
-    return Journal(lambda _resource, _key: False)
+    return Journal(lambda _resource, _listener: None)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -213,19 +215,40 @@ def test_a_refusal_is_told_when_it_begins_and_when_it_ends(
     assert told(caplog) == case.words
 
 
-def test_news_of_a_proxy_that_is_made_now_is_told(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-    journal.carried_out(PARENT, Plan(notes=[NEWS]), [MADE])
-    assert told(caplog)[1:] == ["Renamed: has another name"]
+class News(NamedTuple):
+    """The status beside a note that is no warning, and whether it is told of an object that is made, seen or known."""
+
+    status: Object
+    outline: Outline | None
+    made: bool
+    seen: bool
+    known: bool
 
 
-def test_a_note_that_says_why_an_object_is_not_ready_is_no_old_news(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    journal.carried_out(PARENT, Plan(notes=[NEWS], status=status(True, message="has another name")), ())
-    assert told(caplog) == []
-    waits = status(False, message="it waits, and has another name")
-    journal.carried_out(parent("2"), Plan(notes=[NEWS], status=waits), ())
-    assert told(caplog) == ["Renamed: has another name"]
+@pytest.mark.parametrize(
+    "case",
+    [
+        News({}, OUTLINE, True, False, True),
+        News(status(True, message="has another name"), OUTLINE, True, False, True),
+        News(status(True, "Renamed"), OUTLINE, False, False, False),
+        News(status(True, "Renamed"), None, True, False, True),
+        News(status(False, "Renamed"), OUTLINE, True, False, True),
+        News(status(False, message="it waits, and has another name"), OUTLINE, False, True, True),
+    ],
+)
+def test_news_is_told_unless_it_is_old_or_clear(case: News, journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    def is_told(plan: Plan, *writes: Write) -> bool:
+        caplog.clear()
+        journal.carried_out(PARENT, plan, writes)
+        return "Renamed: has another name" in told(caplog)
+
+    plan = Plan(notes=[NEWS], status=case.status, outline=case.outline)
+    found = [is_told(plan, MADE)]
+    journal.released(PARENT)
+    found.append(is_told(plan))
+    journal.released(PARENT)
+    journal.carried_out(PARENT, Plan(notes=[INVALID]), ())
+    assert [*found, is_told(plan)] == [case.made, case.seen, case.known]
 
 
 def test_a_refusal_is_a_warning_and_news_is_not(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
@@ -303,12 +326,7 @@ class Shown(NamedTuple):
         Shown(status(True), status(False, "Invalid"), "", Plan(notes=[INVALID])),
         Shown(status(True), status(False, "Gone"), "Ready is False: Gone: in words", Plan(notes=[INVALID])),
         Shown(status(True), status(False, "Gone"), "", Plan(notes=[Note("Warning", "Other", "words")])),
-        Shown(
-            status(True),
-            status(False, "Gone"),
-            "Ready is False: Gone: in words",
-            Plan(notes=[Note("Normal", "Gone", "in words")]),
-        ),
+        Shown(status(True), status(False, "Gone"), "", Plan(notes=[Note("Normal", "Gone", "in words")])),
         Shown(None, status(True), "", Plan(outline=OUTLINE)),
         Shown(None, status(True), "", Plan(), "Pod"),
         Shown(status(True), {}),
@@ -332,6 +350,18 @@ def test_a_proxy_that_was_not_ready_for_a_while_is_told_to_be_so_again(
     for before, after in ((True, False), (False, True), (False, True)):
         journal.reported(parent(status=status(before)), status(after), plan)
     assert told(caplog) == ["Ready is False: Fine: in words", "Ready is True now"]
+
+
+def test_a_condition_that_a_note_told_of_is_told_when_it_is_true_again(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal.carried_out(PARENT, Plan(outline=READY), ())
+    journal.reported(
+        parent(status=status(True)), status(False), Plan(notes=[Note("Normal", "Fine", "x")], outline=READY)
+    )
+    caplog.clear()
+    journal.reported(parent(status=status(False)), status(True), Plan(outline=READY))
+    assert told(caplog) == ["Ready is True now"]
 
 
 def test_the_end_of_an_object_is_told_and_it_is_forgotten(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
@@ -408,15 +438,20 @@ def test_an_error_counts_as_told_if_a_warning_says_it_or_the_api_server_is_away(
     assert [journal.has_told(error) for error in errors] == [True, True, True, False, False]
 
 
-def test_objects_that_are_gone_are_forgotten_when_they_become_many(caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal(lambda _resource, key: key.name != "gone")
-    caplog.set_level(logging.CRITICAL, "tsoperator")
-    for name in ("gone", *map(str, range(1030))):
-        journal.carried_out({**PARENT, "metadata": {"name": name}}, Plan(notes=[INVALID]), ())
-    caplog.set_level(logging.INFO, "tsoperator")
-    for name in ("gone", "0"):
-        journal.carried_out({**PARENT, "metadata": {"name": name}}, Plan(notes=[INVALID]), ())
-    assert caplog.messages == ["Service gone: Invalid: no such tag"]
+def test_an_object_that_is_gone_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    listeners: list[tuple[Resource, Listener]] = []
+    journal = Journal(lambda resource, listener: listeners.append((resource, listener)))
+    objects = [{**PARENT, "metadata": {"name": name}} for name in ("gone", "there")]
+    for parent in 2 * objects:
+        journal.carried_out(parent, Plan(notes=[INVALID]), ())
+    ((resource, changed),) = listeners
+    assert resource == resource_of(PARENT)
+    changed(objects[0], None)
+    changed(objects[1], objects[1])
+    caplog.clear()
+    for parent in objects:
+        journal.carried_out(parent, Plan(notes=[INVALID]), ())
+    assert [message.partition(":")[0] for message in caplog.messages] == [f"{PARENT['kind']} gone"]
 
 
 class Changed(NamedTuple):
@@ -436,7 +471,13 @@ class Changed(NamedTuple):
         Changed({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}]}, ["a[x].v"]),
         Changed({"a": [1, 2]}, {"a": [1, 3]}, ["a[1]"]),
         Changed({"a": [1]}, {"a": [1, 2]}, ["a"]),
+        Changed({"a": [1, 2]}, {"a": [1]}, ["a[1]"]),
+        Changed({"a": [{"name": "x"}]}, {"a": [{"name": "x"}, {"name": "y"}]}, ["a"]),
+        Changed({"a": [{"name": "y", "v": 1}, {"name": "x"}]}, {"a": [{"name": "x"}]}, ["a[y]"]),
+        Changed({"env": [{"name": "x"}, {"name": "y"}], "b": 1}, {"env": [{"name": "y"}, {"name": "x"}]}, ["b"]),
+        Changed({"limits": {"cpu": "0.5"}, "b": 1}, {"limits": {"cpu": "500m"}}, ["b"]),
         Changed({"a": []}, {}, []),
+        Changed({"a": [1]}, {}, ["a"]),
     ],
 )
 def test_the_fields_that_change_are_told_by_their_paths(case: Changed) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import aiohttp
@@ -34,11 +34,11 @@ from tsoperator.cli.cluster.kinds import KINDS, Webhooks, has_ready_endpoint, we
 from tsoperator.cli.cluster.names import Names
 from tsoperator.cli.cluster.proxies import Proxies, pod_problem, refusals_of
 from tsoperator.cli.cluster.rights import Question, questions
-from tsoperator.cli.replicas import OUR_PODS, Replica, not_ready, parse_metrics
+from tsoperator.cli.replicas import OUR_PODS, Answer, Replica, read_replica
 from tsoperator.desired.children import owner_of
 from tsoperator.desired.secret import slim
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import Denied, KubeError, NotFound
+from tsoperator.kube.errors import KubeError, NotFound
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.tailnet.preflight import Findings, Preflight
 from tsoperator.tsclient.client import TailnetClient
@@ -198,14 +198,14 @@ class Gatherer:
         if not any("running" in (each.get("state") or {}) for each in statuses):
             return Replica(key.name, problem or "it doesn't run", see)
         try:
-            status, said = await self._client.ask_pod(key, self._installed.health_port, "/readyz")
-            page_status, page = await self._client.ask_pod(key, self._installed.health_port, "/metrics")
-            samples = parse_metrics(page) if page_status == 200 else None
-        except Denied:
-            return Replica(key.name, problem, see)
-        except (KubeError, ValueError) as error:
-            return Replica(key.name, problem or f"no answer ({error})", see)
-        return Replica(key.name, problem if status == 200 else not_ready(status, said), see, samples)
+            readyz, metrics = await self._ask(key, "/readyz"), await self._ask(key, "/metrics")
+        except KubeError as error:
+            return Replica(key.name, problem, see, unread=str(error))
+        found = read_replica(key.name, readyz, metrics, see)
+        return replace(found, wrong=found.wrong or problem, cure=see)
+
+    async def _ask(self, pod: Key, path: str) -> Answer:
+        return Answer(*await self._client.ask_pod(pod, self._installed.health_port, path))
 
     async def _is_allowed(self, question: Question) -> bool:
         review = await self._client.create(_REVIEW, question.review(self._installed.account))

@@ -142,7 +142,7 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
         return Plan(requeue_after=_UNSEEN)
     identity = _identity(ingress, observed, settings)
     too_long = _too_long(ingress)
-    notes = [*grouped, *too_long, *identity.warnings]
+    notes = [*grouped, *too_long, *identity.warnings, *ignored(ingress, VOCABULARY)]
     is_refused = too_long or (identity.warnings and not observed.has_proxy)
     chosen = chosen_class(ingress, observed.proxy_class, settings.proxy_class)
     if isinstance(chosen, ClassProblem) and not chosen.is_passing:
@@ -166,7 +166,7 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
         tags=identity.tags,
         magic_dns_name=_magic_dns_name(proxy_device(observed.children)),
         proxy_class=chosen,
-        notes=[*notes, *served.notes, *ignored(ingress, VOCABULARY)],
+        notes=[*notes, *served.notes],
     )
 
 

@@ -24,7 +24,8 @@ class Front:
     """Answers for a *world* what its API server doesn't know, and passes the rest on to it.
 
     The operator may do all but what is in *denied*, as ``verb resource``. *webhooks* are the validating ones. A person
-    may not read paths that end as one in *secret*. *pods* is what the probes of the operator's Pods answer.
+    may not read paths that end as one in *secret*. The operator's Pods answer probes with the status *pods*, and
+    show their metrics with the status *metrics*. With a *refusal* the API server can't reach them.
     """
 
     def __init__(self, world: World) -> None:
@@ -34,6 +35,8 @@ class Front:
         self.webhooks: list[Object] = []
         self.secret: tuple[str, ...] = ()
         self.pods = 200
+        self.metrics = 200
+        self.refusal = ""
         self.asked = 0
         self.progress: list[str] = []
         self._leader = ""
@@ -60,10 +63,12 @@ class Front:
         return web.json_response({"status": {"allowed": f"{asked['verb']} {asked['resource']}" not in self.denied}})
 
     def _pod(self, path: str) -> web.Response:
+        if self.refusal:
+            return _status(503, "ServiceUnavailable", self.refusal)
         name, _, page = path.partition("/pods/")[2].partition(":9002/proxy/")
         self._leader = self._leader or name
         if page == "metrics":
-            return web.Response(text=METRICS if name == self._leader else STANDBY)
+            return web.Response(status=self.metrics, text=METRICS if name == self._leader else STANDBY)
         return web.Response(status=self.pods, text="[-] cache: not listed yet: services\n")
 
     async def _pass_on(self, request: web.Request) -> web.Response:

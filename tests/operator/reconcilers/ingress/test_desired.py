@@ -303,6 +303,8 @@ def test_a_switch_that_is_neither_on_nor_off_is_told(name: str, value: str, told
 
 
 GROUP = {"tailscale.com/proxy-group": "group"}
+SHOP = {"tailscale.com/hostname": "shop"}
+NAMES = {"n1": "web-1", "n2": "web"}.items()
 KEPT = "; until then the proxy keeps the hostname web"
 
 
@@ -354,6 +356,14 @@ def test_an_ingress_that_is_served_goes_on_with_what_it_has_and_is_warned(case: 
     assert "StatefulSet" in [each["kind"] for each in children_of(plan)]
 
 
+def test_a_name_with_a_number_is_told_with_who_holds_the_name() -> None:
+    numbered, holder = (Device(each, f"{name}.tail1234.ts.net", "web", tags=("tag:k8s",)) for each, name in NAMES)
+    view = TailnetView(devices={"n1": numbered}, holders={"n1": holder})
+    (note,) = planned(live_ingress(), replace(logged_in(DEVICE), tailnet=view)).notes
+    assert (note.type, note.reason) == ("Warning", "NameHeld")
+    assert note.message.startswith("the name web is held by device web.tail1234.ts.net (n2), so that device web-1.")
+
+
 def test_an_ingress_of_a_group_keeps_its_proxy_and_says_that_groups_are_not_served() -> None:
     for observed in (logged_in(DEVICE), Observed(Children(statefulsets=[SERVED]), WEB)):
         plan = planned(held(live_ingress(GROUP)), observed, KEY)
@@ -377,10 +387,21 @@ def test_an_ingress_of_a_group_that_has_no_proxy_gets_none() -> None:
     assert planned(deleting(held(live_ingress(GROUP))), logged_in(DEVICE)).notes == ()
 
 
-def test_an_ingress_says_what_has_no_effect_once() -> None:
-    (note,) = planned(live_ingress({"tailscale.com/hostname": "shop"})).notes
-    assert (note.reason, note.once) == ("IgnoredAnnotation", True)
+@pytest.mark.parametrize(
+    ("parent", "told"),
+    [
+        (live_ingress(SHOP), []),
+        (live_ingress(SHOP, host="-web"), ["InvalidHostname"]),
+        (live_ingress(SHOP, spec=missing()), ["InvalidIngressBackend", "NoValidBackends"]),
+        (live_ingress({**SHOP, PROXY_CLASS: "prod"}), ["ProxyFailed"]),
+    ],
+)
+def test_an_ingress_says_what_has_no_effect_whether_it_is_served_or_not(parent: Object, told: list[str]) -> None:
+    notes = planned(parent).notes
+    (note,) = (note for note in notes if note.reason == "IgnoredAnnotation")
+    assert note.once
     assert note.message.endswith("write the hostname in spec.tls[0].hosts[0] instead")
+    assert [each.reason for each in notes if each != note] == told
 
 
 def test_an_ingress_whose_class_is_nearly_ours_says_so_and_is_left_alone() -> None:
@@ -397,6 +418,7 @@ def test_a_name_that_is_too_long_for_labels_is_told(length: int, told: list[str]
     parent = live_ingress()
     parent["metadata"]["name"] = "a" * length
     assert reasons_of(planned(parent)) == told
+    assert bool(planned(parent).steps) is not bool(told)
 
 
 def ingress_class(controller: str = "tailscale.com/ts-ingress", **annotations: str) -> Object:

@@ -74,6 +74,45 @@ async def test_an_ingress_of_another_class_is_left_alone(world: World) -> None:
     assert await world.leftovers(obj) == []
 
 
+@pytest.mark.parametrize("exists", [False, True])
+async def test_an_ingress_of_a_class_that_is_nearly_ours_says_so_unless_there_is_one(
+    world: World, exists: bool
+) -> None:
+    obj, spec = ingress(), {"controller": "example.org/other"}
+    obj["spec"]["ingressClassName"] = "tailscael"
+    class_ = {"apiVersion": INGRESSCLASS.api_version, "kind": INGRESSCLASS.kind, "metadata": {"name": "tailscael"}}
+    classes = [{**class_, "spec": spec}] * exists
+    await world.apply(*classes)
+    await world.settled()
+    await world.apply(obj)
+    assert not await world.writes_when_left_alone()
+    assert ("IgnoredIngressClass" in await world.events(obj)) is not exists
+    assert await world.leftovers(obj) == []
+    await world.delete(*classes)
+
+
+async def test_a_proxy_keeps_its_name_and_tags_while_those_of_its_ingress_are_refused(world: World) -> None:
+    await world.apply(backend(), ingress(tags="tag:web"))
+    before = await world.joined(ingress())
+    await world.annotate(ingress(), {"tailscale.com/tags": "web"})
+    await world.change(ingress(), {"spec": {"tls": [{"hosts": ["x" * 64]}]}})
+    await world.change(backend(), {"spec": {"ports": [{"name": "http", "port": 8080, "targetPort": 80}]}})
+    await world.change(ingress(), {"spec": {"defaultBackend": {"service": {"port": {"number": 8080}}}}})
+    await world.becomes(lambda: served_port(world), "8080")
+    after = await world.joined(ingress())
+    assert (after.pod_uid, after.config["Hostname"]) == (before.pod_uid, "web")
+    assert [(device.name, device.tags) for device in world.control.devices.values()] == [(WEB, ("tag:web",))]
+    told = await world.events(ingress())
+    assert told["InvalidHostname"].endswith("until then the proxy keeps the hostname web")
+    assert told["InvalidTags"].endswith("until then its device keeps its tags")
+    assert not await world.writes_when_left_alone()
+
+
+async def served_port(world: World) -> str:
+    """Return the port that the proxy sends requests for ``/`` to."""
+    return (await target(world)).rpartition(":")[2].removesuffix("/")
+
+
 async def test_a_redirect_is_served_and_shown(world: World) -> None:
     await world.apply(backend(), ingress(http_redirect="true"))
     await world.joined(ingress())

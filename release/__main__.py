@@ -1,0 +1,90 @@
+"""Builds and pushes a release: `python -m release --help`."""
+
+import argparse
+import json
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from release import chart, images
+from release.chart import Chart, NotReleasable
+from release.commands import Failed, run
+from release.images import IMAGES, Place, Sources, now
+from release.statements import Build, build_from
+
+ROOT = Path(__file__).parents[1]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    found = argparse.ArgumentParser(prog="python -m release", description="Build images and chart, and push them.")
+    found.add_argument("--registry", required=True, help="the registry and the path in it: ghcr.io/example")
+    found.add_argument("--platforms", default="linux/amd64,linux/arm64", help="separated by commas (%(default)s)")
+    found.add_argument("--base", default="docker.io/library/python:3.13-slim", help="the base image (%(default)s)")
+    found.add_argument("--tag", default="", help="the tag in git, such as v0.1.0: it must be that of the sources")
+    found.add_argument("--plain-http", action="store_true", help="for a registry without TLS")
+    found.add_argument("--crane", type=Path, required=True, help="the program crane")
+    found.add_argument("--helm", type=Path, required=True, help="the program helm")
+    found.add_argument("--context", type=Path, default=ROOT, help="the folder with the Dockerfile (%(default)s)")
+    found.add_argument("--digests", type=Path, help="a file for the digests of what was pushed, as JSON")
+    return found
+
+
+def version_of(root: Path) -> str:
+    """Return the version of the sources."""
+    text = (root / "nameserver" / "tsnameserver" / "__init__.py").read_text()
+    [found] = re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    return str(found)
+
+
+def current_build(root: Path) -> tuple[Build, int]:
+    """Return the build that runs now, and when its commit was made."""
+    commit, created = run(["git", "log", "-1", "--format=%H %ct"], cwd=root).split()
+    clean = not run(["git", "status", "--porcelain"], cwd=root).strip()
+    return build_from(os.environ, commit, clean, now()), int(created)
+
+
+def release(given: argparse.Namespace, work: Path) -> dict[str, str]:
+    """Build and push everything, and return the digests: name in the registry → digest.
+
+    Raises:
+        Failed: a program did.
+        NotReleasable: the sources don't fit together.
+    """
+    version = version_of(given.context)
+    if given.tag not in ("", f"v{version}"):
+        raise NotReleasable(f"the tag is {given.tag}, but the sources are of version {version}")
+    place = Place(given.registry, given.crane, given.plain_http)
+    build, created = current_build(ROOT)
+    sources = Sources(given.context, images.pinned(given.base, place.digest(given.base)), version, created)
+    pushed = {}
+    for name in IMAGES:
+        print(f"{name}: building for {given.platforms}", flush=True)
+        pushed[name] = images.release(name, sources, given.platforms.split(","), place, build, work)
+    source = Chart(ROOT / "charts" / "tailscale-operator", given.helm)
+    digest = chart.release(source, version, pushed, place, build, work / "chart")
+    found = {**pushed, f"{chart.FOLDER}/{source.name}": digest}
+    for name, each in found.items():
+        print(f"pushed {given.registry}/{name}:{version}@{each}")
+    return found
+
+
+def main() -> int:
+    """Run the command; the exit code is 1 if something failed."""
+    given = parser().parse_args()
+    with tempfile.TemporaryDirectory(prefix="release-") as folder:
+        try:
+            found = release(given, Path(folder))
+        except (Failed, NotReleasable) as error:
+            print(f"release: {error}", file=sys.stderr)
+            return 1
+    if given.digests:
+        given.digests.parent.mkdir(parents=True, exist_ok=True)
+        given.digests.write_text(json.dumps({"registry": given.registry, "digests": found}, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

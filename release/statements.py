@@ -1,0 +1,72 @@
+"""In-toto statements: what is said of an artifact, and how it was made (SLSA provenance)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+PROVENANCE: Final = "https://slsa.dev/provenance/v1"
+_STATEMENT: Final = "https://in-toto.io/Statement/v1"
+_UNKNOWN: Final = "https://localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """One run of `make images`: from which sources, who ran it, and when."""
+
+    commit: str
+    clean: bool
+    """Whether the sources were those of the commit."""
+    source: str
+    """The URL of the repository."""
+    builder: str
+    """The URL of what ran it, such as a workflow; this machine has none."""
+    invocation: str
+    started: str
+    finished: str = ""
+
+
+def build_from(environment: Mapping[str, str], commit: str, clean: bool, started: str) -> Build:
+    """Return the build that runs now. In GitHub's Actions, the *environment* says what ran it."""
+    server, repository = (environment.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY"))
+    source = f"{server}/{repository}" if server and repository else _UNKNOWN
+    workflow, run = (environment.get(f"GITHUB_{name}", "") for name in ("WORKFLOW_REF", "RUN_ID"))
+    return Build(
+        commit=commit,
+        clean=clean,
+        source=source,
+        builder=f"{server}/{workflow}" if workflow else f"{_UNKNOWN}/make-images",
+        invocation=f"{source}/actions/runs/{run}/attempts/{environment.get('GITHUB_RUN_ATTEMPT', '1')}" if run else "",
+        started=started,
+    )
+
+
+def statement(name: str, digest: str, predicate_type: str, predicate: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a statement about the artifact *name* with that digest."""
+    return {
+        "_type": _STATEMENT,
+        "subject": [{"name": name, "digest": {"sha256": digest.removeprefix("sha256:")}}],
+        "predicateType": predicate_type,
+        "predicate": dict(predicate),
+    }
+
+
+def provenance(build: Build, parameters: Mapping[str, Any], bases: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return how something was made: with which *parameters*, from the sources and the base images (name → digest)."""
+    sources = {"uri": f"git+{build.source}", "digest": {"gitCommit": build.commit}}
+    images: Sequence[dict[str, Any]] = [
+        {"uri": f"docker://{name}", "digest": {"sha256": digest.removeprefix("sha256:")}}
+        for name, digest in (bases or {}).items()
+    ]
+    metadata = {"invocationId": build.invocation, "startedOn": build.started, "finishedOn": build.finished}
+    return {
+        "buildDefinition": {
+            "buildType": f"{build.source}#make-images",
+            "externalParameters": dict(parameters),
+            "internalParameters": {"sourcesAreThoseOfTheCommit": build.clean},
+            "resolvedDependencies": [sources, *images],
+        },
+        "runDetails": {
+            "builder": {"id": build.builder},
+            "metadata": {name: value for name, value in metadata.items() if value},
+        },
+    }

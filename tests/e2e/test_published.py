@@ -1,0 +1,195 @@
+"""What `make images` pushes: here into a registry on this machine, for its own architecture. It needs no bed."""
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tsnameserver import __version__
+
+from release import oci as release_oci
+from release.images import Place
+from tests.charts.rendered import container, with_values_of
+from tests.e2e import go_operator, product
+from tests.e2e.testbed import oci, rootfs
+from tests.e2e.testbed.build import build
+from tests.e2e.testbed.commands import Word, run
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.parts import named, program
+from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.progress import Progress
+from tests.e2e.waiting import eventually
+from tests.release import layouts
+
+Object = dict[str, Any]
+
+NAMES = ("tsoperator", "tsnameserver", "charts/tailscale-operator")
+SPDX, SLSA = "https://spdx.dev/Document", "https://slsa.dev/provenance/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """What was pushed, and the programs to look at it."""
+
+    registry: str
+    base: str
+    digests: dict[str, str]
+    crane: Path
+    helm: Path
+
+    def manifest(self, reference: str) -> Object:
+        """Return a manifest of the registry."""
+        found: Object = json.loads(run([self.crane, "manifest", f"{self.registry}/{reference}"]))
+        return found
+
+    def blob(self, name: str, digest: str) -> Object:
+        """Return a blob that is JSON."""
+        found: Object = json.loads(run([self.crane, "blob", f"{self.registry}/{name}@{digest}"]))
+        return found
+
+    def image(self, name: str) -> Object:
+        """Return the descriptor of the one image in the index *name*."""
+        [found] = self.manifest(f"{name}:{__version__}")["manifests"]
+        return dict(found)
+
+    def said(self, name: str, digest: str) -> dict[str, Object]:
+        """Return what is said of an artifact: predicate by type. All of it has to be about that digest."""
+        referrers = self.manifest(f"{name}:{digest.replace(':', '-')}")["manifests"]
+        layers = [self.manifest(f"{name}@{each['digest']}")["layers"][0] for each in referrers]
+        statements = [self.blob(name, each["digest"]) for each in layers]
+        assert {each["subject"][0]["digest"]["sha256"] for each in statements} == {digest.removeprefix("sha256:")}
+        return {each["predicateType"]: each["predicate"] for each in statements}
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An empty registry on this machine."""
+    paths, folder = Paths.from_environment(), tmp_path_factory.mktemp("registry")
+    build(paths, Progress(), [named("crane"), named("helm")])
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    words: list[Word] = [program(paths, "crane"), "registry", "serve", f"--address={address}", f"--disk={folder}"]
+    serving = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        eventually(lambda: run([program(paths, "crane"), "catalog", address]) is not None, "the registry serves", 20)
+        yield address
+    finally:
+        serving.kill()
+        serving.wait()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def released(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Released]:
+    """What `make images` pushes, built upon the base image of the testbed."""
+    paths, folder = Paths.from_environment(), tmp_path_factory.mktemp("release")
+    crane, helm = program(paths, "crane"), program(paths, "helm")
+    base, digests = f"{registry}/base:1", folder / "digests.json"
+    run([crane, "push", rootfs.layout(paths), base], timeout=120)
+    shutil.copytree(product.context(paths), folder / "context")
+    storage = folder / "storage.conf"
+    storage.write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/images"\nrunroot = "{folder}/run"\n')
+    words: list[Word] = [sys.executable, "-m", "release", "--registry", f"{registry}/tailnet", "--plain-http"]
+    words += ["--platforms", f"linux/{oci.architecture()}", "--base", base, "--tag", f"v{__version__}"]
+    words += ["--crane", crane, "--helm", helm, "--context", folder / "context", "--digests", digests]
+    apart = ["unshare", "--mount", "--propagation", "private"]
+    environment = {"CONTAINERS_STORAGE_CONF": str(storage), "BUILDAH_ISOLATION": "chroot"}
+    run([*apart, *words], timeout=600, env=environment, cwd=product.TREE)
+    found = json.loads(digests.read_text())
+    assert found["registry"] == f"{registry}/tailnet"
+    yield Released(found["registry"], base, found["digests"], crane, helm)
+    shutil.rmtree(folder)  # with buildah's images, which are large
+
+
+def test_all_is_under_its_version_by_the_digest_that_is_told(released: Released) -> None:
+    assert released.digests.keys() == {*NAMES}
+    for name, digest in released.digests.items():
+        assert run([released.crane, "digest", f"{released.registry}/{name}:{__version__}"]).strip() == digest
+
+
+@pytest.mark.parametrize("name", NAMES[:2])
+def test_an_image_is_for_this_machine_and_of_the_version(released: Released, name: str) -> None:
+    image = released.image(name)
+    assert image["platform"] == {"os": "linux", "architecture": oci.architecture()}
+    config = released.blob(name, released.manifest(f"{name}@{image['digest']}")["config"]["digest"])
+    assert config["architecture"] == oci.architecture()
+    assert config["config"]["Labels"]["org.opencontainers.image.version"] == __version__
+    assert config["config"]["Entrypoint"] == ["python3", "-m", name]
+    made = datetime.fromisoformat(config["created"].replace("Z", "+00:00")).timestamp()
+    assert made == int(run(["git", "log", "-1", "--format=%ct"], cwd=product.TREE))
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("tsoperator", "pkg:pypi/kubernetes@"), ("tsnameserver", "pkg:pypi/dnslib@")]
+)
+def test_an_image_has_a_list_of_its_packages(released: Released, name: str, package: str) -> None:
+    document = released.said(name, released.image(name)["digest"])[SPDX]
+    urls = [each["externalRefs"][0]["referenceLocator"] for each in document["packages"][1:]]
+    assert [sum(url.startswith(each) for url in urls) for each in (package, "pkg:deb/debian/libc6@")] == [1, 1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_provenance_names_the_commit_and_an_images_base(released: Released, name: str) -> None:
+    definition = released.said(name, released.digests[name])[SLSA]["buildDefinition"]
+    sources, *bases = definition["resolvedDependencies"]
+    commit = run(["git", "rev-parse", "HEAD"], cwd=product.TREE).strip()
+    assert sources["digest"] == {"gitCommit": commit}
+    base = run([released.crane, "digest", released.base]).strip().removeprefix("sha256:")
+    assert [each["digest"]["sha256"] for each in bases] == ([] if name == NAMES[2] else [base])
+
+
+def test_the_chart_lists_the_images_that_it_runs(released: Released) -> None:
+    name = NAMES[2]
+    document = released.said(name, released.digests[name])[SPDX]
+    versions = {each["name"]: each["versionInfo"] for each in document["packages"][1:]}
+    assert versions == {image: released.digests[image] for image in NAMES[:2]}
+
+
+@pytest.fixture(scope="module")
+def pulled(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart as its users have it."""
+    folder = tmp_path_factory.mktemp("pulled")
+    words: list[Word] = ["pull", f"oci://{released.registry}/{NAMES[2]}", "--version", __version__, "--plain-http"]
+    run([released.helm, *words, "--untar", "--destination", folder])
+    return folder / "tailscale-operator"
+
+
+@pytest.mark.parametrize(
+    "reused",
+    [False, True],
+    ids=["with its values", "with those of the Go chart"],
+)
+def test_the_chart_runs_the_published_images(released: Released, pulled: Path, tmp_path: Path, reused: bool) -> None:
+    theirs = go_operator.deployed_from() / "chart" / "values.yaml"
+    chart = with_values_of(theirs, tmp_path, pulled) if reused else pulled
+    rendered = run([released.helm, "template", "operator", chart, "--set", "installCRDs=false", "--skip-tests"])
+    operator = container([obj for obj in yaml.safe_load_all(rendered) if obj])
+    variables = {each["name"]: each.get("value") for each in operator["env"]}
+    found = (operator["image"], variables["OPERATOR_NAMESERVER_IMAGE"])
+    assert found == tuple(f"{released.registry}/{name}:{__version__}" for name in NAMES[:2])
+
+
+def test_a_tag_of_another_version_is_refused_before_anything_is_built(released: Released) -> None:
+    programs = ("--crane", released.crane, "--helm", released.helm)
+    words: list[Word] = [sys.executable, "-m", "release", "--registry", "127.0.0.1:1/a", "--tag", "v9.9.9", *programs]
+    with pytest.raises(BedError, match=f"the tag is v9.9.9, but the sources are of version {__version__}"):
+        run(words, cwd=product.TREE)
+
+
+def test_an_image_for_two_platforms_is_pushed_whole(registry: str, tmp_path: Path) -> None:
+    crane = program(Paths.from_environment(), "crane")
+    images = {name: layouts.write(tmp_path / name, [{"a": name}]) for name in ("linux/amd64", "linux/arm64")}
+    described = release_oci.write_index(tmp_path / "index", images)
+    Place(f"{registry}/both", crane, plain_http=True).push(tmp_path / "index", "image:1", index=True)
+    assert run([crane, "digest", f"{registry}/both/image:1"]).strip() == described["digest"]
+    for name in images:
+        exported = run([crane, "export", f"--platform={name}", f"{registry}/both/image:1", "-"])
+        assert name in exported
