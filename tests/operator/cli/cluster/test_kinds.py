@@ -4,7 +4,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.objects import RECORDER, Key, Object
-from tsoperator.cli.cluster.kinds import KINDS, Webhooks, check_kinds, check_webhooks, has_ready_endpoint
+from tsoperator.cli.cluster.kinds import (
+    KINDS,
+    Webhooks,
+    check_kinds,
+    check_webhooks,
+    has_ready_endpoint,
+    webhook_services,
+)
 
 from tests.docs.pages import ROOT
 from tests.operator.cli.cluster.samples import manifests, wrong
@@ -97,6 +104,14 @@ def test_a_webhook_is_told_with_what_it_stops() -> None:
     )
     assert "Service policies/gate has no ready Pod" in found
     assert "`kubectl delete validatingwebhookconfiguration gate`" in found
+
+
+def test_webhooks_are_counted_and_lead_to_services() -> None:
+    remote = webhook(clientConfig={"url": "https://gate.example.org"})
+    found = [configuration(webhook()), configuration(remote), {**configuration(remote), "webhooks": None}]
+    assert webhook_services(found) == {SERVICE}
+    (well,) = check_webhooks(Webhooks(found, {}, [SERVICE]))
+    assert well.words == "no webhook stops what the operator writes; the API server asks 2 about it"
 
 
 @pytest.mark.parametrize(
