@@ -103,7 +103,7 @@ images: .venv/.dev ## Build the images and the chart, and push them to REGISTRY 
 	@test -n "$(REGISTRY)" || { echo "Say where to push to: make images REGISTRY=registry.example.org/tailnet" >&2; exit 1; }
 	crane=$$($(BIN)/python -m tests.e2e.testbed program crane) && \
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
-	$(BIN)/python -m release --registry "$(REGISTRY)" --platforms "$(PLATFORMS)" --base "$(BASE)" --tag "$(TAG)" \
+	PYTHONPATH=.ci $(BIN)/python -m release --registry "$(REGISTRY)" --platforms "$(PLATFORMS)" --base "$(BASE)" --tag "$(TAG)" \
 		--crane "$$crane" --helm "$$helm" --digests dist/release.json $(ARGS)
 
 clean: ## Remove what these commands made

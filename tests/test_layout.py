@@ -88,7 +88,7 @@ def test_a_script_leads_to_a_function(script: str) -> None:
 def test_the_source_roots_are_those_of_the_editable_install() -> None:
     settings = pyproject()["tool"]
     assert {*settings["hatch"]["build"]["dev-mode-dirs"]} == {*SOURCE_ROOTS}
-    assert {*settings["mypy"]["mypy_path"].split(":")} == {*SOURCE_ROOTS, "."}
+    assert {*settings["mypy"]["mypy_path"].split(":")} == {*SOURCE_ROOTS, ".ci", "."}
     assert {package.split("/")[0] for package in wheel_packages()} == {*SOURCE_ROOTS}
 
 

@@ -11,7 +11,7 @@ from tsnameserver.app import run
 from tsnameserver.errors import ListenError, SettingsError
 from tsnameserver.settings import read_settings
 
-_TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _LEVELS = {"WARNING": "warn", "CRITICAL": "fatal"}  # the operator's names, where they aren't those in lower case
 
 

@@ -7,10 +7,9 @@ by field and answers ordinary queries just the same.
 
 import struct
 
-from tsnameserver.counters import MISS, Counts
+from tsnameserver.counters import MISS, REFUSAL, Counts
 from tsnameserver.errors import FormatError
 from tsnameserver.message import (
-    AA,
     AXFR,
     BADVERS,
     CD,
@@ -20,8 +19,9 @@ from tsnameserver.message import (
     IN,
     IXFR,
     NOERROR,
+    NOT_READY,
     NOTIMP,
-    NXDOMAIN,
+    NSID,
     OPCODE,
     OPT,
     QR,
@@ -32,24 +32,29 @@ from tsnameserver.message import (
     TC,
     UDP_MAXIMUM,
     UDP_MINIMUM,
-    bare_response,
+    authoritative,
     opt_record,
     ordinary_heads,
 )
-from tsnameserver.names import MAX_LABEL, MAX_NAME
+from tsnameserver.names import MAX_LABEL, MAX_NAME, is_name
 from tsnameserver.nodes import MASK
-from tsnameserver.query import Query, parse_query
-from tsnameserver.zone import Section, Zone, section
+from tsnameserver.query import Opt, Query, has_opt, parse_query
+from tsnameserver.zone import OUTSIDE, Section, Zone, section
 
 _PLAIN = ordinary_heads(opt=False)
 _WITH_OPT = ordinary_heads(opt=True)
 _OPT_START = struct.pack("!BH", 0, OPT)
-"""The start of an OPT record (root, type); what is between it and the end is the client's UDP size."""
+"""The start of an OPT record: root, type. The client's UDP size follows."""
 _OPT_REPLIES = {
-    struct.pack("!BBHH", 0, 0, 0x8000 if dnssec_ok else 0, 0): opt_record(dnssec_ok=dnssec_ok)
+    struct.pack("!BBH", 0, 0, 0x8000 if dnssec_ok else 0): opt_record(dnssec_ok=dnssec_ok)
     for dnssec_ok in (False, True)
 }
-"""The end of a plain OPT record (extended rcode, version, flags, no options), to the OPT record of the response."""
+"""What follows the size in the OPT records of ordinary queries (extended rcode, version, flags), to the reply's OPT."""
+_NO_OPTIONS = bytes(2)
+_PLAIN_OPT_REPLIES = {start + _NO_OPTIONS: reply for start, reply in _OPT_REPLIES.items()}
+_QUESTION_END = struct.pack("!H", IN) + _OPT_START
+"""The end of a question that an OPT record follows."""
+_NSID = struct.pack("!H", NSID)
 _SLOTS = {struct.pack("!HH", qtype, IN): slot for slot, qtype in enumerate(FAST_TYPES)}
 """Types and class that the fast path answers, to where they are counted: 0 is A and 1 is AAAA."""
 
@@ -67,9 +72,11 @@ def answer(query: bytes, zone: Zone, counts: Counts | None = None, *, stream: bo
     if flags in _PLAIN:
         question = query[12:]
         opt = b""
-    elif flags in _WITH_OPT and query[-11:-8] == _OPT_START and query[-6:] in _OPT_REPLIES:
+    elif flags in _WITH_OPT and query[-11:-8] == _OPT_START and query[-6:] in _PLAIN_OPT_REPLIES:
         question = query[12:-11]
-        opt = _OPT_REPLIES[query[-6:]]
+        opt = _PLAIN_OPT_REPLIES[query[-6:]]
+    elif flags in _WITH_OPT and (parts := _with_options(query)):
+        question, opt = parts
     else:
         return _general(query, zone, counts, stream=stream)
     slot = _SLOTS.get(question[-4:])
@@ -83,37 +90,78 @@ def answer(query: bytes, zone: Zone, counts: Counts | None = None, *, stream: bo
     else:
         parent = name[_PARENT[query[12]]]  # which nearly every name has that is missing
         node = buckets[hash(parent) & MASK].get(parent)
-        if node is None:
-            node = zone.encloser(name)
-        if node is None or len(name) > MAX_NAME:
+        apex = zone.apexes[node.origin] if node is not None else zone.apex_of(name)
+        if apex is None and is_name(name):
+            apex = OUTSIDE
+        if apex is None or len(name) > MAX_NAME or not zone.loaded:
             return _general(query, zone, counts, stream=stream)
-        found = zone.apexes[node.origin].nxdomain
-        slot += MISS
+        found = apex.nxdomain
+        slot += REFUSAL if apex is OUTSIDE else MISS
     response = b"".join((query[:2], found.heads[flags], question, found.body, opt))
-    if len(response) > UDP_MINIMUM:
-        return _general(query, zone, counts, stream=stream)
+    if len(response) > UDP_MINIMUM and not stream and len(response) > _offered(query, question, opt):
+        response = _truncated(response, question, opt)
+        if counts is not None:
+            counts.truncated += 1
     if counts is not None:
         counts.fast[slot] += 1
     return response
 
 
+def _with_options(query: bytes) -> tuple[bytes, bytes] | None:
+    """Return the question, and the OPT record of the response, of a query whose OPT record has options that we ignore.
+
+    None if this is no such query. The end of the question may be found too early, in a label of its name; then there is
+    no such name.
+    """
+    at = query.find(_QUESTION_END, HEADER_SIZE) + 2
+    opt = _OPT_REPLIES.get(query[at + 5 : at + 9])
+    if at < HEADER_SIZE or opt is None or int.from_bytes(query[at + 9 : at + 11], "big") != len(query) - at - 11:
+        return None
+    question = query[HEADER_SIZE:at]
+    at += 11
+    while at < len(query):
+        if query[at : at + 2] == _NSID:
+            return None
+        at += 4 + int.from_bytes(query[at + 2 : at + 4], "big")
+    return (question, opt) if at == len(query) else None
+
+
+def _offered(query: bytes, question: bytes, opt: bytes) -> int:
+    """Return how many bytes the client of an ordinary query takes by UDP, as far as we send so many."""
+    at = HEADER_SIZE + len(question) + len(_OPT_START)
+    return min(max(int.from_bytes(query[at : at + 2], "big"), UDP_MINIMUM), UDP_MAXIMUM) if opt else UDP_MINIMUM
+
+
+def _truncated(response: bytes, question: bytes, opt: bytes) -> bytes:
+    """Return the start of a *response* that is too long: its question (RFC 2181, 9)."""
+    flags = bytes((response[2] | TC, response[3]))
+    return b"".join((response[:2], flags, response[4:6], bytes(4), response[10:12], question, opt))
+
+
 def general(query: bytes, zone: Zone, *, stream: bool = False) -> bytes | None:
     """Do the same as `answer`, for every query there is."""
+    return _answered(query, zone, stream=stream)[0]
+
+
+def _answered(query: bytes, zone: Zone, *, stream: bool) -> tuple[bytes | None, int]:
+    """Return the response, None where there must be none, and its rcode."""
     if len(query) < HEADER_SIZE or query[2] & QR:
-        return None
+        return None, NOERROR
     if query[2] & OPCODE:
-        return bare_response(query, NOTIMP)
+        return _bare(query, NOTIMP), NOTIMP
     try:
         asked = parse_query(query)
     except FormatError:
-        return bare_response(query, FORMERR)
-    return _response(query, asked, _decide(asked, zone), _size_limit(asked, stream=stream))
+        return _bare(query, FORMERR), FORMERR
+    found = _decide(asked, zone)
+    opt = _opt(asked.opt, found, zone) if asked.opt is not None else b""
+    return _response(query, asked, found, opt, _size_limit(asked, stream=stream)), found.rcode
 
 
 def _general(query: bytes, zone: Zone, counts: Counts | None, *, stream: bool) -> bytes | None:
-    response = general(query, zone, stream=stream)
+    response, rcode = _answered(query, zone, stream=stream)
     if counts is not None:
-        counts.add_general(response)
+        counts.add_general(response, rcode)
     return response
 
 
@@ -121,7 +169,14 @@ def failure(query: bytes) -> bytes | None:
     """Return SERVFAIL for a *query* that couldn't be answered; None where there must be no response."""
     if len(query) < HEADER_SIZE or query[2] & QR:
         return None
-    return bare_response(query, SERVFAIL)
+    return _bare(query, SERVFAIL)
+
+
+def _bare(query: bytes, rcode: int) -> bytes:
+    """Return a response without a question, to a query of at least 12 bytes that can't be answered."""
+    opt = opt_record(rcode) if has_opt(query) else b""
+    flags = bytes((QR | query[2] & (OPCODE | RD), query[3] & CD | rcode))
+    return query[:2] + flags + struct.pack("!4H", 0, 0, 0, 1 if opt else 0) + opt
 
 
 def _decide(asked: Query, zone: Zone) -> Section:
@@ -143,12 +198,19 @@ def _size_limit(asked: Query, *, stream: bool) -> int:
     return min(max(asked.opt.size, UDP_MINIMUM), UDP_MAXIMUM)
 
 
-def _response(query: bytes, asked: Query, found: Section, limit: int) -> bytes:
+def _opt(asked: Opt, found: Section, zone: Zone) -> bytes:
+    """Return the OPT record of the response to a query that has one."""
+    options = struct.pack("!HH", NSID, len(zone.nsid)) + zone.nsid if asked.nsid and zone.nsid else b""
+    if found is _SERVFAIL:
+        options += NOT_READY
+    return opt_record(found.rcode, options, dnssec_ok=asked.dnssec_ok)
+
+
+def _response(query: bytes, asked: Query, found: Section, opt: bytes, limit: int) -> bytes:
     """Put a response together; what is larger than *limit* bytes is truncated to the question (RFC 2181, 9)."""
-    opt = b"" if asked.opt is None else opt_record(found.rcode, dnssec_ok=asked.opt.dnssec_ok)
     fits = HEADER_SIZE + len(asked.question) + len(found.body) + len(opt) <= limit
     counts = (found.answers, found.authority) if fits else (0, 0)
-    high = QR | query[2] & RD | (0 if fits else TC) | (AA if found.rcode in {NOERROR, NXDOMAIN} else 0)
+    high = QR | query[2] & RD | (0 if fits else TC) | authoritative(found.rcode)
     low = query[3] & CD | found.rcode & 0xF
     head = query[:2] + bytes((high, low)) + struct.pack("!4H", 1, *counts, 1 if opt else 0)
     return head + asked.question + (found.body if fits else b"") + opt

@@ -54,7 +54,9 @@ def empty_zone(settings: ZoneSettings) -> Zone:
 def nothing_compiled(settings: ZoneSettings) -> Compiled:
     """Return what the first records are compiled upon."""
     apexes, problems = _apexes(settings, (), 0)
-    return Compiled(Zone(Nodes(), apexes, loaded=False), ShardSet(()), {}, {}, problems, 0, 0, 0)
+    return Compiled(
+        Zone(Nodes(), apexes, loaded=False, nsid=settings.nsid.encode()), ShardSet(()), {}, {}, problems, 0, 0, 0
+    )
 
 
 def build_zone(records: Records, settings: ZoneSettings) -> Zone:
@@ -110,7 +112,7 @@ class _Draft:
         self._said = said
         self._ttl = ttl
         self._nodes = NodesDraft(old.zone.nodes if same else Nodes[Node]())
-        self._zone = Zone(Nodes(), apexes, loaded=True)
+        self._zone = replace(old.zone, nodes=Nodes(), apexes=apexes, loaded=True)
         self._children = old.children.copy() if same else {}
         self._known = old.problems
         self._problems = old.problems.copy() if same else {}
@@ -239,4 +241,5 @@ def _apexes(
             problems.append(f"zone {origin!r} is left out: {error}")
         else:
             apexes[apex.origin] = apex
-    return apexes, tuple(problems)
+    deepest_first = dict(sorted(apexes.items(), key=lambda each: -len(each[0])))
+    return deepest_first, tuple(problems)

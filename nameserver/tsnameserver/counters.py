@@ -21,6 +21,8 @@ from tsnameserver.message import (
 
 MISS = len(FAST_TYPES)
 """What is added to a slot of the fast path where the name doesn't exist."""
+REFUSAL = 2 * MISS
+"""What is added to a slot of the fast path where the name is in no zone."""
 OTHER = 0
 """Stands for every type that isn't counted by itself, and for queries without a question that can be read."""
 _TYPES = (*FAST_TYPES, NS, SOA, ANY, OTHER)
@@ -35,8 +37,8 @@ def _zeros(keys: tuple[int, ...]) -> dict[int, int]:
 class Counts:
     """Totals since the start; its mappings never grow, whatever clients send."""
 
-    fast: list[int] = field(default_factory=lambda: [0] * 2 * len(FAST_TYPES))
-    """What the fast path has answered, by slot, and by slot + MISS."""
+    fast: list[int] = field(default_factory=lambda: [0] * 3 * len(FAST_TYPES))
+    """What the fast path has answered, by slot, by slot + MISS, and by slot + REFUSAL."""
     general_types: dict[int, int] = field(default_factory=lambda: _zeros(_TYPES))
     general_rcodes: dict[int, int] = field(default_factory=lambda: _zeros(_RCODES))
     general: int = 0
@@ -45,8 +47,8 @@ class Counts:
     """Packets that are no queries, and so have no response, and queries whose response is FORMERR."""
     truncated: int = 0
 
-    def add_general(self, response: bytes | None) -> None:
-        """Count a query that the fast path hasn't answered, and its *response*."""
+    def add_general(self, response: bytes | None, rcode: int) -> None:
+        """Count a query that the fast path hasn't answered, and its *response* with *rcode*."""
         self.general += 1
         if response is None:
             self.malformed += 1
@@ -54,7 +56,6 @@ class Counts:
             return
         qtype = _question_type(response)
         self.general_types[qtype if qtype in self.general_types else OTHER] += 1
-        rcode = _rcode(response)
         self.general_rcodes[rcode] += 1
         self.malformed += rcode == FORMERR
         self.truncated += bool(response[2] & TC)
@@ -63,28 +64,23 @@ class Counts:
         """Return all packets by type."""
         types = self.general_types.copy()
         for slot, qtype in enumerate(FAST_TYPES):
-            types[qtype] += self.fast[slot] + self.fast[slot + MISS]
+            types[qtype] += self.fast[slot] + self.fast[slot + MISS] + self.fast[slot + REFUSAL]
         return types
 
     def responses(self) -> Mapping[int, int]:
         """Return responses by rcode."""
         rcodes = self.general_rcodes.copy()
         rcodes[NOERROR] += sum(self.fast[:MISS])
-        rcodes[NXDOMAIN] += sum(self.fast[MISS:])
+        rcodes[NXDOMAIN] += sum(self.fast[MISS:REFUSAL])
+        rcodes[REFUSED] += sum(self.fast[REFUSAL:])
         return rcodes
 
 
 def _question_type(response: bytes) -> int:
     """Return the type in a response of ours: its question, where it has one, is well-formed."""
-    if len(response) == HEADER_SIZE:
+    if response[5] == 0:
         return OTHER
     at = HEADER_SIZE
     while length := response[at]:
         at += length + 1
     return int.from_bytes(response[at + 1 : at + 3], "big")
-
-
-def _rcode(response: bytes) -> int:
-    """Return the rcode of a response of ours, whose OPT record comes last and has no options (RFC 6891, 6.1.3)."""
-    extended = response[-6] if response[11] else 0
-    return extended << 4 | response[3] & 0xF

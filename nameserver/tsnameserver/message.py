@@ -23,12 +23,18 @@ UDP_MAXIMUM = 1232
 """Bytes that travel by UDP without fragments; larger answers are truncated whatever the client offers."""
 STREAM_MAXIMUM = 65535
 
+NSID, EDE = 3, 15
+"""Options of an OPT record: the server's identifier (RFC 5001), and why an answer is an error (RFC 8914)."""
+NOT_READY = struct.pack("!HHH", EDE, 2, 14)
+"""The option that says that the server has no records yet (RFC 8914, 4.15)."""
+
 _ORDINARY_BITS = tuple(bytes((rd, ad | cd)) for rd, ad, cd in itertools.product((0, RD), (0, AD), (0, CD)))
 
 
-def opt_record(rcode: int = NOERROR, *, dnssec_ok: bool = False) -> bytes:
+def opt_record(rcode: int = NOERROR, options: bytes = b"", *, dnssec_ok: bool = False) -> bytes:
     """Return the OPT record of a response."""
-    return struct.pack("!BHHBBHH", 0, OPT, UDP_MAXIMUM, rcode >> 4, 0, 0x8000 if dnssec_ok else 0, 0)
+    flags = 0x8000 if dnssec_ok else 0
+    return struct.pack("!BHHBBHH", 0, OPT, UDP_MAXIMUM, rcode >> 4, 0, flags, len(options)) + options
 
 
 def ordinary_heads(*, opt: bool) -> frozenset[bytes]:
@@ -39,15 +45,14 @@ def ordinary_heads(*, opt: bool) -> frozenset[bytes]:
 
 @lru_cache(maxsize=4096)
 def response_heads(rcode: int, answers: int, authority: int) -> Mapping[bytes, bytes]:
-    """Map the 10 flag-and-count bytes of each ordinary query to those of an authoritative response."""
+    """Map the 10 flag-and-count bytes of each ordinary query to those of the response."""
     heads = {}
     for bits, opt in itertools.product(_ORDINARY_BITS, (0, 1)):
-        flags = bytes((QR | AA | bits[0] & RD, bits[1] & CD | rcode & 0xF))
+        flags = bytes((QR | authoritative(rcode) | bits[0] & RD, bits[1] & CD | rcode & 0xF))
         heads[bits + struct.pack("!4H", 1, 0, 0, opt)] = flags + struct.pack("!4H", 1, answers, authority, opt)
     return heads
 
 
-def bare_response(query: bytes, rcode: int) -> bytes:
-    """Return a response that is a header alone, to a query of at least 12 bytes that can't be answered."""
-    flags = bytes((QR | query[2] & (OPCODE | RD), query[3] & CD | rcode))
-    return query[:2] + flags + bytes(8)
+def authoritative(rcode: int) -> int:
+    """Return the bit AA where a response with *rcode* says what a zone has."""
+    return AA if rcode in {NOERROR, NXDOMAIN} else 0

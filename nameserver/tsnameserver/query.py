@@ -4,7 +4,7 @@ import struct
 from typing import NamedTuple
 
 from tsnameserver.errors import FormatError
-from tsnameserver.message import HEADER_SIZE, OPT
+from tsnameserver.message import HEADER_SIZE, NSID, OPT
 from tsnameserver.names import MAX_LABEL, MAX_NAME
 
 _MOST_RECORDS = (1, 1, 2)
@@ -18,6 +18,8 @@ class Opt(NamedTuple):
     """Bytes of UDP payload that it takes."""
     version: int
     dnssec_ok: bool
+    nsid: bool = False
+    """Whether it asks which server answers."""
 
 
 class Query(NamedTuple):
@@ -51,6 +53,24 @@ def parse_query(data: bytes) -> Query:
     return Query(question, question[:-4].lower(), qtype, qclass, opt)
 
 
+def has_opt(data: bytes) -> bool:
+    """Tell whether a message of at least a header's length has an OPT record, as far as it can be read."""
+    questions, answers, authority, additional = struct.unpack_from("!4H", data, 4)
+    at = HEADER_SIZE
+    try:
+        for _ in range(questions):
+            at = _skip_name(data, at) + 4
+        for number in range(answers + authority + additional):
+            end_of_owner = _skip_name(data, at)
+            rtype, _, _, size = struct.unpack_from("!HHIH", data, end_of_owner)
+            if rtype == OPT and number >= answers + authority and not data[at]:
+                return True
+            at = end_of_owner + 10 + size
+    except (IndexError, struct.error):
+        pass  # it ends too soon
+    return False
+
+
 def _end_of_name(data: bytes, start: int) -> int:
     """Return the offset after the name at *start*, which must be whole: nothing comes before it to point to."""
     at = start
@@ -81,8 +101,20 @@ def _read_records(data: bytes, at: int, before: int, additional: int) -> tuple[O
         if rtype == OPT:
             if index < before or opt is not None or data[at]:
                 raise FormatError("an OPT record that is misplaced, repeated or owned")
-            opt = Opt(rclass, ttl >> 16 & 0xFF, bool(ttl & 0x8000))
+            codes = _option_codes(data[end_of_owner + 10 : end_of_owner + 10 + size])
+            opt = Opt(rclass, ttl >> 16 & 0xFF, bool(ttl & 0x8000), NSID in codes)
         at = end_of_owner + 10 + size
         if at > len(data):
             raise FormatError("a record that ends past the message")
     return opt, at
+
+
+def _option_codes(options: bytes) -> set[int]:
+    codes, at = set[int](), 0
+    while at < len(options):
+        code, size = struct.unpack_from("!HH", options, at)
+        codes.add(code)
+        at += 4 + size
+    if at != len(options):
+        raise FormatError("an option that ends past its record")
+    return codes

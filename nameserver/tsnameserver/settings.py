@@ -15,6 +15,8 @@ from tsnameserver.sockets import Endpoint, parse_endpoint
 from tsnameserver.zone import ZoneSettings
 
 _MAX_TTL = 2**31 - 1
+_MAX_NSID = 255
+"""Bytes."""
 _LEVELS = ("debug", "info", "warning", "error")
 _FORMATS = ("text", "json")
 
@@ -79,6 +81,12 @@ def _name(text: str) -> str:
     return text
 
 
+def _nsid(text: str) -> str:
+    if len(text.encode()) > _MAX_NSID:
+        raise ValueError(f"has more than {_MAX_NSID} bytes")
+    return text
+
+
 def _ttl(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > _MAX_TTL:
         raise ValueError(f"is not a whole number of seconds from 0 to {_MAX_TTL}")
@@ -134,6 +142,13 @@ _OPTIONS = (
     _Option(
         "--ns-name", "nameserver.tailscale.svc.cluster.local.", _name, "NAME", "this nameserver, as the zones name it"
     ),
+    _Option(
+        "--nsid",
+        None,
+        _nsid,
+        "TEXT",
+        "which of the replicas this is, for who asks by NSID; empty: not said (default: HOSTNAME, a Pod's name)",
+    ),
     _Option("--health", ":9002", _optional_endpoint, "ADDR:PORT", "where to answer probes by HTTP; empty: nowhere"),
     _Option("--metrics", ":9153", _optional_endpoint, "ADDR:PORT", "where to answer /metrics by HTTP; empty: nowhere"),
     _Option(
@@ -164,7 +179,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     return Settings(
         records=values["records"],
         listen=values["listen"],
-        zone=ZoneSettings(values["zone"], values["ttl"], values["ns_name"]),
+        zone=ZoneSettings(values["zone"], values["ttl"], values["ns_name"], _who(values["nsid"], environment)),
         health=values["health"],
         metrics=values["metrics"],
         api=_api(values["api_server"], values["namespace"], values["service_account"], environment),
@@ -211,6 +226,11 @@ def _value(option: _Option, flags: Sequence[str] | None, environment: Mapping[st
         return option.parse(text)
     except (ValueError, InvalidNameError) as error:
         raise SettingsError(f"{source}: {text!r}: {error}") from error
+
+
+def _who(nsid: str | None, environment: Mapping[str, str]) -> str:
+    """Return *nsid*, or else the name that a container runtime gives."""
+    return environment.get("HOSTNAME", "")[:_MAX_NSID] if nsid is None else nsid
 
 
 def _api(

@@ -10,6 +10,7 @@ from functools import partial
 
 from tsnameserver.answer import answer, failure
 from tsnameserver.counters import Counts
+from tsnameserver.message import SERVFAIL
 from tsnameserver.sockets import Endpoint
 from tsnameserver.zone import Serving
 
@@ -141,7 +142,7 @@ class TcpServer:
             self.failures += 1
             log.exception("tcp: on %s", query[:512].hex())
             response = failure(query)
-            self.counts.add_general(response)
+            self.counts.add_general(response, SERVFAIL)
             return response
 
     async def _say_goodbye(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

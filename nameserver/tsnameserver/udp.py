@@ -14,6 +14,7 @@ from itertools import islice
 from tsnameserver.answer import answer, failure
 from tsnameserver.batches import MAX_QUERY, Batches, batches_of
 from tsnameserver.counters import Counts
+from tsnameserver.message import SERVFAIL
 from tsnameserver.sockets import IP_PKTINFO, Endpoint, dropped_packets
 from tsnameserver.zone import Serving
 
@@ -155,7 +156,7 @@ class UdpServer:
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one query, the next is answered
             self._failed(f"{type(error).__name__}: {error}, on {query[:512].hex()}")
             response = failure(query)
-            self.counts.add_general(response)
+            self.counts.add_general(response, SERVFAIL)
             return response
 
     def _not_sent(self, error: OSError) -> None:

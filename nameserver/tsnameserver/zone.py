@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tsnameserver.message import AAAA, ANY, NS, SOA, A, response_heads
-from tsnameserver.names import MAX_LABEL
+from tsnameserver.message import AAAA, ANY, NS, REFUSED, SOA, A, response_heads
+from tsnameserver.names import are_labels
 from tsnameserver.nodes import Nodes
 
 
@@ -45,6 +45,11 @@ class Apex:
     nxdomain: Section
 
 
+_NOTHING = section(REFUSED)
+OUTSIDE = Apex(b"", soa=_NOTHING, ns=_NOTHING, nodata=_NOTHING, nxdomain=_NOTHING)
+"""Stands for the apex of names that are in no zone."""
+
+
 @dataclass(frozen=True, slots=True)
 class ZoneSettings:
     """What the records don't say: zones that are always there, seconds to live, and the name of this nameserver."""
@@ -52,6 +57,8 @@ class ZoneSettings:
     origins: tuple[str, ...] = ("ts.net",)
     ttl: int = 5
     ns_name: str = "nameserver.tailscale.svc.cluster.local."
+    nsid: str = ""
+    """Which of the replicas this is (RFC 5001)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +67,18 @@ class Zone:
 
     nodes: Nodes[Node]
     apexes: Mapping[bytes, Apex]
+    """By origin, a zone before the one that it is in."""
     loaded: bool
+    nsid: bytes = b""
 
-    def apex_of(self, qname: bytes) -> Apex | None:
-        """Return the apex of the closest zone that *qname* (valid, lower-cased, on the wire) is in."""
-        at = 0
-        while at < len(qname):
-            apex = self.apexes.get(qname[at:])
-            if apex is not None:
+    def apex_of(self, name: bytes) -> Apex | None:
+        """Return the apex of the closest zone that *name* (lower-cased, on the wire) is in.
+
+        None if *name* is in no zone, or is no name, however it ends.
+        """
+        for origin, apex in self.apexes.items():
+            if name.endswith(origin) and are_labels(name, len(name) - len(origin)):
                 return apex
-            at += qname[at] + 1
-        return None
-
-    def encloser(self, name: bytes) -> Node | None:
-        """Return the closest existing name above *name*, or None where there is none or *name* is malformed."""
-        at = 0
-        nodes = self.nodes
-        while at < len(name):
-            length = name[at]
-            if not 0 < length <= MAX_LABEL:
-                return None
-            at += length + 1
-            node = nodes.get(name[at:])
-            if node is not None:
-                return node
         return None
 
     def find(self, qname: bytes, qtype: int, apex: Apex) -> Section:

@@ -42,7 +42,10 @@ def main() -> None:
     parser.add_argument("--version", action="version", version=f"tsoperator {__version__}")
     add_arguments(parser.add_subparsers(dest="command", title="instead of running it"))
     arguments = parser.parse_args()
-    sys.exit(run_check(arguments) if arguments.command else _run())
+    if arguments.command:
+        logging.getLogger("tsoperator").addHandler(logging.NullHandler())  # a check prints what it finds, and no log
+        sys.exit(run_check(arguments))
+    sys.exit(_run())
 
 
 def _run() -> int:

@@ -24,7 +24,7 @@ _REUSED = "tests/charts/test_chart.py::test_the_documented_way_here_runs_our_ima
 _BACK = "tests/e2e/test_upgrade.py::test_a_way_back_leaves_everything_as_it_is_but_for_our_init_script"
 _JOB = "tests/e2e/test_dnsload.py::test_the_job_finds_the_clusters_dns_right"
 _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_reports_each_second_and_at_the_end"
-_CHECK = "tests/operator/cli/test_check.py::test_without_a_port_the_cluster_of_the_kubeconfig_is_looked_at"
+_CHECK = "tests/e2e/test_check.py::test_nothing_is_found_where_all_is_well"
 _STANZA = "tests/e2e/test_nameserver.py::test_coredns_says_what_the_nameserver_says"
 
 RUN_BY: Final[Mapping[str, str]] = {

@@ -11,7 +11,8 @@ from pathlib import Path
 from subprocess import PIPE, STDOUT
 
 import pytest
-from tsoperator.api.objects import Object
+from tsoperator.api.names import ANNOTATION_TAILNET_FQDN
+from tsoperator.api.objects import Object, annotations
 
 from tests.docs.applying import applied, asks, in_world, unserved
 from tests.docs.fates import WALK, fate_of
@@ -137,9 +138,12 @@ async def test_the_commands_of_a_page_work_on_a_cluster(
     cluster: World, real_api: Path, checkout: Path, page: Path
 ) -> None:
     objects = [in_world(obj, cluster) for obj in (*BEFORE.get(name_of(page), ()), *applied(page))]
+    for name in {annotations(obj).get(ANNOTATION_TAILNET_FQDN, "").partition(".")[0] for obj in objects} - {""}:
+        cluster.peer(name)
     async with running_operator(cluster):
         await cluster.apply(*objects)
         await cluster.becomes(lambda: unserved(cluster, [obj for obj in objects if asks(obj)]), [])
+        await cluster.settled()  # all replicas are ready, not just enough of them
         await script(SET_UP, checkout, real_api)
         said = {command: await script(command, checkout, real_api) for command in walked(page)}
         await script(TEAR_DOWN, checkout, real_api)

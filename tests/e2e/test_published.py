@@ -7,11 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from release import oci as release_oci
+from release.images import Place
 from tsnameserver import __version__
 
 from tests.charts.rendered import container, with_values_of
@@ -24,9 +27,13 @@ from tests.e2e.testbed.parts import named, program
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
 from tests.e2e.waiting import eventually
+from tests.release import layouts
 
 Object = dict[str, Any]
 
+pytestmark = [pytest.mark.full, pytest.mark.release]
+
+WHERE = {"PYTHONPATH": ".ci"}  # of the program, which isn't installed
 NAMES = ("tsoperator", "tsnameserver", "charts/tailscale-operator")
 SPDX, SLSA = "https://spdx.dev/Document", "https://slsa.dev/provenance/v1"
 
@@ -36,6 +43,7 @@ class Released:
     """What was pushed, and the programs to look at it."""
 
     registry: str
+    base: str
     digests: dict[str, str]
     crane: Path
     helm: Path
@@ -96,11 +104,11 @@ def released(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     words += ["--platforms", f"linux/{oci.architecture()}", "--base", base, "--tag", f"v{__version__}"]
     words += ["--crane", crane, "--helm", helm, "--context", folder / "context", "--digests", digests]
     apart = ["unshare", "--mount", "--propagation", "private"]
-    environment = {"CONTAINERS_STORAGE_CONF": str(storage), "BUILDAH_ISOLATION": "chroot"}
+    environment = {"CONTAINERS_STORAGE_CONF": str(storage), "BUILDAH_ISOLATION": "chroot", **WHERE}
     run([*apart, *words], timeout=600, env=environment, cwd=product.TREE)
     found = json.loads(digests.read_text())
     assert found["registry"] == f"{registry}/tailnet"
-    yield Released(found["registry"], found["digests"], crane, helm)
+    yield Released(found["registry"], base, found["digests"], crane, helm)
     shutil.rmtree(folder)  # with buildah's images, which are large
 
 
@@ -118,6 +126,8 @@ def test_an_image_is_for_this_machine_and_of_the_version(released: Released, nam
     assert config["architecture"] == oci.architecture()
     assert config["config"]["Labels"]["org.opencontainers.image.version"] == __version__
     assert config["config"]["Entrypoint"] == ["python3", "-m", name]
+    made = datetime.fromisoformat(config["created"].replace("Z", "+00:00")).timestamp()
+    assert made == int(run(["git", "log", "-1", "--format=%ct"], cwd=product.TREE))
 
 
 @pytest.mark.parametrize(
@@ -130,10 +140,13 @@ def test_an_image_has_a_list_of_its_packages(released: Released, name: str, pack
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_provenance_names_the_commit(released: Released, name: str) -> None:
+def test_provenance_names_the_commit_and_an_images_base(released: Released, name: str) -> None:
     definition = released.said(name, released.digests[name])[SLSA]["buildDefinition"]
+    sources, *bases = definition["resolvedDependencies"]
     commit = run(["git", "rev-parse", "HEAD"], cwd=product.TREE).strip()
-    assert definition["resolvedDependencies"][0]["digest"] == {"gitCommit": commit}
+    assert sources["digest"] == {"gitCommit": commit}
+    base = run([released.crane, "digest", released.base]).strip().removeprefix("sha256:")
+    assert [each["digest"]["sha256"] for each in bases] == ([] if name == NAMES[2] else [base])
 
 
 def test_the_chart_lists_the_images_that_it_runs(released: Released) -> None:
@@ -171,4 +184,15 @@ def test_a_tag_of_another_version_is_refused_before_anything_is_built(released: 
     programs = ("--crane", released.crane, "--helm", released.helm)
     words: list[Word] = [sys.executable, "-m", "release", "--registry", "127.0.0.1:1/a", "--tag", "v9.9.9", *programs]
     with pytest.raises(BedError, match=f"the tag is v9.9.9, but the sources are of version {__version__}"):
-        run(words, cwd=product.TREE)
+        run(words, cwd=product.TREE, env=WHERE)
+
+
+def test_an_image_for_two_platforms_is_pushed_whole(registry: str, tmp_path: Path) -> None:
+    crane = program(Paths.from_environment(), "crane")
+    images = {name: layouts.write(tmp_path / name, [{"a": name}]) for name in ("linux/amd64", "linux/arm64")}
+    described = release_oci.write_index(tmp_path / "index", images)
+    Place(f"{registry}/both", crane, plain_http=True).push(tmp_path / "index", "image:1", index=True)
+    assert run([crane, "digest", f"{registry}/both/image:1"]).strip() == described["digest"]
+    for name in images:
+        exported = run([crane, "export", f"--platform={name}", f"{registry}/both/image:1", "-"])
+        assert name in exported

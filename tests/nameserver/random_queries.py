@@ -28,7 +28,7 @@ ZONES = (
                 **{name: [f"2001:db8::{number}" for number in range(1, count // 2)] for name, count in _SIZES.items()},
             },
         ),
-        ZoneSettings(origins=("ts.net", "deep.ts.net")),
+        ZoneSettings(origins=("ts.net", "deep.ts.net"), nsid="replica-7"),
     ),
     empty_zone(SETTINGS),
 )
@@ -92,5 +92,8 @@ def random_query(chance: random.Random) -> bytes:
 def _random_opt(chance: random.Random) -> bytes:
     version = 0 if chance.random() < 0.95 else 1
     flags = chance.choice((0, 0, 0, 0x8000, 0x8000, 0x80, 0xFFFF))
-    options = b"" if chance.random() < 0.8 else struct.pack("!HH", chance.choice((3, 8, 10, 100)), 2) + b"ab"
+    options = b"".join(
+        struct.pack("!HH", chance.choice((3, 8, 10, 100)), 2 if chance.random() < 0.95 else 3) + b"ab"
+        for _ in range(chance.choice((0, 0, 0, 1, 1, 2)))
+    )
     return struct.pack("!BHHBBHH", 0, 41, chance.choice(_OPT_SIZES), 0, version, flags, len(options)) + options

@@ -72,3 +72,5 @@ def test_before_any_records_names_in_a_zone_are_servfail(qtype: str) -> None:
     assert response.rcode() == dns.rcode.SERVFAIL
     assert not response.flags & dns.flags.AA
     assert parsed(answer(wire("example.org", qtype), empty_zone(SETTINGS))).rcode() == dns.rcode.REFUSED
+    not_ready = parsed(answer(wire("db.tail1234.ts.net", qtype, use_edns=0), empty_zone(SETTINGS)))
+    assert [option.to_text() for option in not_ready.options] == ["EDE 14 (Not Ready)"]

@@ -3,6 +3,7 @@
 import struct
 from typing import NamedTuple
 
+import dns.edns
 import dns.flags
 import pytest
 from hypothesis import given
@@ -38,7 +39,11 @@ CASES = [
     Case(wire("no.ts.net"), 1, 3, 1),
     Case(wire("ts.net", "SOA"), 6, 0),
     Case(wire(DB, "TYPE1000"), OTHER, 0),
-    Case(wire("example.org", use_edns=0), 1, 5),
+    Case(wire("example.org", use_edns=0), 1, 5, 1),
+    Case(wire("example.org", "MX"), 15, 5, 1),
+    Case(wire("example.org", "SOA"), 6, 5),
+    Case(wire(DB, use_edns=0, options=[dns.edns.CookieOption(b"cookie01", b"")]), 1, 0, 1),
+    Case(wire(DB, use_edns=0, options=[dns.edns.NSIDOption(b"")]), 1, 0),
     Case(wire(DB, "AAAA", use_edns=1), 28, 16),
     Case(opcode(5), OTHER, 4),
     Case(wire(DB) + b"?", OTHER, 1),

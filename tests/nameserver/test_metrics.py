@@ -73,7 +73,7 @@ async def test_queries_are_counted_by_what_they_ask_and_how(scraped: Scraped) ->
     assert await scraped.counted("dns_responses") == {
         "udp 1 NOERROR": 2, "udp 1 NXDOMAIN": 1, "udp 1 REFUSED": 1, "tcp 1 NOERROR": 1,
     }  # fmt: skip
-    assert await scraped.counted("dns_path") == {"udp 1 fast": 1, "udp 1 general": 3, "tcp 1 general": 1}
+    assert await scraped.counted("dns_path") == {"udp 1 fast": 3, "udp 1 general": 1, "tcp 1 fast": 1}
     assert await scraped.counted("dns_truncated") == {"udp 1": 1}
     assert await scraped.counted("tcp_connections") == {"": 1}
 

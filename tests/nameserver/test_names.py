@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tsnameserver.errors import InvalidNameError
-from tsnameserver.names import wire_name
+from tsnameserver.names import is_name, wire_name
 
 LABELS = st.lists(st.text("abc-XYZ_019", min_size=1, max_size=63), min_size=1, max_size=3)
 
@@ -22,6 +22,8 @@ def test_spellings_of_one_name_have_one_wire_form(text: str) -> None:
         "a..ts.net",
         "ts.net..",
         "..ts.net",
+        "*.ts.net",
+        "a.*.ts.net",
         f"{'a' * 64}.ts.net",
         "b\u00fccher.ts.net",
         "\u212a.ts.net",
@@ -44,3 +46,22 @@ def test_the_longest_name_is_of_255_bytes() -> None:
 def test_the_wire_form_holds_the_labels(labels: list[str]) -> None:
     expected = b"".join(bytes([len(label)]) + label.lower().encode() for label in labels) + b"\0"
     assert wire_name(".".join(labels)) == expected
+
+
+@given(LABELS)
+def test_a_name_on_the_wire_is_known_as_one(labels: list[str]) -> None:
+    assert is_name(wire_name(".".join(labels)))
+
+
+NO_NAMES = (b"", b"\1", b"\1a", b"\2a\0", b"\1a\0\0", b"\1a\0b", b"\xc0\0", b"\x40" + b"a" * 64 + b"\0")
+
+
+@pytest.mark.parametrize("wire", NO_NAMES)
+def test_bytes_that_are_no_name_are_known(wire: bytes) -> None:
+    assert not is_name(wire)
+
+
+def test_a_name_has_255_bytes_at_most() -> None:
+    label = b"\x3f" + b"a" * 63
+    assert is_name(label * 3 + b"\x3d" + b"b" * 61 + b"\0")
+    assert not is_name(label * 3 + b"\x3e" + b"b" * 62 + b"\0")

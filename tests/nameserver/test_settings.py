@@ -22,22 +22,24 @@ def service_account(tmp_path: Path) -> Path:
 
 
 def test_the_defaults_suit_upstreams_deployment() -> None:
-    settings = read_settings([], {})
+    settings = read_settings([], {"HOSTNAME": "nameserver-5c9f"})
     assert settings.records == Path("/config/records.json")
     assert settings.listen == (Endpoint("", 1053),)
-    assert settings.zone == ZoneSettings(("ts.net",), 5, "nameserver.tailscale.svc.cluster.local.")
+    assert settings.zone == ZoneSettings(("ts.net",), 5, "nameserver.tailscale.svc.cluster.local.", "nameserver-5c9f")
     assert (settings.health, settings.metrics) == (Endpoint("", 9002), Endpoint("", 9153))
     assert (settings.api, settings.drain, settings.log_level, settings.log_format) == (None, 0, logging.INFO, "text")
 
 
 def test_flags_are_read() -> None:
     arguments = ["--records", "r.json", "--listen", "127.0.0.1:53", "--listen", "[::1]:53", "--zone", "ts.example.org"]
+    arguments += ["--nsid", "first"]
     settings = read_settings(
-        [*arguments, "--ttl", "0", "--ns-name", "ns.example.org", "--health", "", "--drain", "3", "--metrics", ":1"], {}
+        [*arguments, "--ttl", "0", "--ns-name", "ns.example.org", "--health", "", "--drain", "3", "--metrics", ":1"],
+        {"HOSTNAME": "another"},
     )
     assert settings.records == Path("r.json")
     assert settings.listen == (Endpoint("127.0.0.1", 53), Endpoint("::1", 53))
-    assert settings.zone == ZoneSettings(("ts.example.org",), 0, "ns.example.org")
+    assert settings.zone == ZoneSettings(("ts.example.org",), 0, "ns.example.org", "first")
     assert (settings.health, settings.metrics, settings.drain) == (None, Endpoint("", 1), 3)
 
 
@@ -80,6 +82,7 @@ WRONG = [
     Wrong("ttl", "2147483648"),
     Wrong("ttl", "soon"),
     Wrong("ns-name", "x" * 64),
+    Wrong("nsid", "x" * 256),
     Wrong("health", "9002"),
     Wrong("records", ""),
     Wrong("api-server", "192.0.2.1"),

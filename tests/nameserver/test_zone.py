@@ -21,9 +21,7 @@ def test_the_closest_zone_counts() -> None:
     apex = NESTED.apex_of(wire_name("no.sub.ts.net"))
     assert apex is not None
     assert apex.origin == wire_name("sub.ts.net")
-    encloser = NESTED.encloser(wire_name("no.x.sub.ts.net"))
-    assert encloser is not None
-    assert encloser.origin == wire_name("sub.ts.net")
+    assert NESTED.apex_of(wire_name("no.x.sub.ts.net")) is apex
 
 
 def test_names_between_two_apexes_exist() -> None:
@@ -40,15 +38,9 @@ def test_a_query_for_any_type_finds_the_first_rrset() -> None:
     assert ZONE.find(apex.origin, ANY, apex) is apex.soa
 
 
-@given(st.binary(max_size=80))
-def test_an_encloser_is_found_for_any_bytes_without_an_error(name: bytes) -> None:
-    assert ZONE.encloser(name) is None or name.endswith(b"\x02ts\x03net\x00")
-
-
 @given(st.binary(max_size=40))
-def test_an_encloser_is_above_whole_labels_alone(prefix: bytes) -> None:
+def test_an_apex_is_above_whole_labels_alone(prefix: bytes) -> None:
     at = 0
     while at < len(prefix) and 0 < prefix[at] <= 63:
         at += prefix[at] + 1
-    whole = at == len(prefix) > 0
-    assert (ZONE.encloser(prefix + wire_name("ts.net")) is not None) == whole
+    assert (ZONE.apex_of(prefix + wire_name("ts.net")) is not None) == (at == len(prefix))

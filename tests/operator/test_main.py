@@ -123,6 +123,15 @@ async def test_a_missing_cluster_is_one_line_that_says_what_to_set(settings_only
     assert re.fullmatch(r"[^\n]*cannot find the API server: [^\n]*/\.kube/config; set KUBECONFIG[^\n]*\n", log)
 
 
+@pytest.mark.thorough
+async def test_a_check_prints_what_it_finds_and_no_log(
+    sim: ClusterSim, environment: Environment, tmp_path: Path
+) -> None:
+    (tmp_path / "kubeconfig").write_text(sim.kubeconfig().replace(sim.api_url, "http://127.0.0.1:9"))
+    async with operator(environment, "check", "--namespace", "tailscale") as process:
+        assert await process.ends(20) == (2, "")
+
+
 async def test_useless_certificates_are_one_line(sim: ClusterSim, environment: Environment, tmp_path: Path) -> None:
     useless = "certificate-authority-data: bm9uZQ==\n    server: https:"
     (tmp_path / "kubeconfig").write_text(sim.kubeconfig().replace("server: http:", useless))

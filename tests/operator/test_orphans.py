@@ -139,8 +139,9 @@ async def test_an_orphan_goes_step_by_step_with_its_device_after_that_hour(
     assert await left.reconcile() == DONE
     assert (await left.left(), await left.reconcile()) == ([], DONE)
     begun, ended = caplog.messages
-    assert begun.endswith("has been gone for long, and its proxy was left behind: removing it")
-    assert ended.endswith(": removed the proxy that it left behind")
+    about = f"{left.parent['kind']} {key_of(left.parent)}: "
+    assert begun == f"{about}gone for long, and its proxy was left behind: removing it"
+    assert ended == f"{about}removed the proxy that it left behind"
 
 
 async def test_a_parent_that_was_back_meanwhile_has_its_hour_again(left: Left) -> None:

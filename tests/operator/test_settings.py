@@ -170,6 +170,7 @@ class Warned(NamedTuple):
         Warned("OPERATOR_HOSTNAME", "the Go operator's"),
         Warned("OPERATOR_INITIAL_TAGS", "the Go operator's"),
         Warned("OPERATOR_SHARED_ACME_ACCOUNT_KEY", "the Go operator's"),
+        Warned("OPERATOR_NAMESPACE_PORT", "of a Service called operator-namespace"),
         Warned("OPERATOR_SERVICE_HOST", "of a Service called operator"),
         Warned("PROXY_IMAGE_SERVICE_PORT", "of a Service called proxy-image"),
         Warned("PROXY_TAGS_PORT_80_TCP", "of a Service called proxy-tags"),

@@ -55,7 +55,7 @@ class Proxies:
         self._tailnets = tailnets
         self._clock = clock
         self._orphaned: dict[Owner, float] = {}  # when we first saw that the parent was gone
-        self._left_behind: set[Owner] = set()  # whose proxies are being removed
+        self._left_behind: dict[Owner, str] = {}  # whose proxies are being removed, and their names in the log
         self._unseen: set[str] = set()  # namespaces that aren't watched, but have proxies
 
     def children(self, owner: Owner) -> Children:
@@ -142,9 +142,8 @@ class Proxies:
     def forget(self, owner: Owner) -> None:
         """Forget what is remembered for *owner*, which has no proxy any more."""
         self._orphaned.pop(owner, None)
-        if owner in self._left_behind:
-            log.info("%s: removed the proxy that it left behind", owner)
-            self._left_behind.discard(owner)
+        if name := self._left_behind.pop(owner, ""):
+            log.info("%s: removed the proxy that it left behind", name)
         self._tailnets.forget(owner)
 
     async def remove_orphan(self, resource: Resource, owner: Owner) -> Result:
@@ -165,7 +164,7 @@ class Proxies:
         left = self._orphaned.setdefault(owner, now) + ORPHANED_FOR - now
         if left > 0:
             return Result(left)
-        self._warn_left_behind(owner)
+        self._warn_left_behind(owner, f"{resource.kind} {owner.key}")
         ids, url = _device_ids(children), _login_url(children)
         # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
         tailnet = await self._tailnets.find(url, ids) if ids and url and not resource.namespaced else OWN
@@ -173,11 +172,11 @@ class Proxies:
         await self._applier.apply({}, plan)
         return Result(plan.requeue_after)
 
-    def _warn_left_behind(self, owner: Owner) -> None:
-        """Log that the proxy of *owner* is being removed, which takes several steps."""
+    def _warn_left_behind(self, owner: Owner, name: str) -> None:
+        """Log once that the proxy of *owner* is being removed, which takes several steps."""
         if owner not in self._left_behind:
-            log.warning("%s has been gone for long, and its proxy was left behind: removing it", owner)
-        self._left_behind.add(owner)
+            log.warning("%s: gone for long, and its proxy was left behind: removing it", name)
+        self._left_behind[owner] = name
 
     def parents_of_device(self, device: Object, owner_type: str) -> Iterable[Key]:
         """Return the parents of *owner_type* whose proxies have this device of a tailnet."""

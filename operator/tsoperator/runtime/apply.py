@@ -68,7 +68,7 @@ class Applier:
         self._run_errand = run_errand
         self._explain = explain
         self._now = now
-        self.journal = Journal(lambda resource, key: cache.get(resource, key) is not None)
+        self.journal = Journal(cache.listen)
 
     async def act(self, parent: Object, plan: Plan, failed: Failed) -> Object:
         """Carry out *plan* except for its status, and return the parent as it is stored now.

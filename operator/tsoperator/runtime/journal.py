@@ -6,7 +6,8 @@ No line has a value out of a Secret: of an object that was changed only the name
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from tsoperator.api.conditions import TRUE
@@ -29,6 +30,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.desired.plan import Child, Creation, Deletion, Note, Outline, Patch, Plan, Step, contains
 from tsoperator.kube.errors import Unreachable
+from tsoperator.runtime.cache import Listener
 
 log = logging.getLogger("tsoperator")
 
@@ -42,15 +44,12 @@ _First = Literal["made", "seen"] | None
 _DIGEST: Final = f"metadata.annotations.{ANNOTATION_DIGEST}"
 _TOLD: Final = "_told"  # the attribute of an error that a line about an object has told
 _MOST_FIELDS: Final = 4
-_FORGET_FROM: Final = 1024  # objects; from here on, those that are gone are forgotten now and then
 
 
 class Write(NamedTuple):
-    """An object that was written: *before* is what it was, *after* what was sent.
+    """An object that was written: *before* is what it was, *after* what was sent. *about* says in words what changed.
 
-    *about* says in words what was changed.
-
-    An object of the Go operator that is right as it is was taken over.
+    The operator takes over an object that the Go operator made, and that is right as it is.
     """
 
     verb: Literal["made", "changed", "took over"]
@@ -86,16 +85,19 @@ class _Known:
     uid: str
     outline: Outline | None = None
     notes: frozenset[Note] = frozenset()
-    lost: set[str] = field(default_factory=set)
+    lost: frozenset[str] = frozenset()
 
 
 class Journal:
-    """Logs what changes for each object. *exists* tells whether an object is there, of all that was told of."""
+    """Logs what changes for each object.
 
-    def __init__(self, exists: Callable[[Resource, Key], bool]) -> None:
-        self._exists = exists
+    *listen* calls a listener at each change of the objects of a kind.
+    """
+
+    def __init__(self, listen: Callable[[Resource, Listener], None]) -> None:
+        self._listen = listen
         self._known: dict[tuple[Resource, Key], _Known] = {}
-        self._forget_from = _FORGET_FROM
+        self._followed: set[Resource] = set()
 
     def has_told(self, error: Exception) -> bool:
         """Tell whether the log has what *error* says: a line about an object, or the client's about the API server."""
@@ -120,7 +122,7 @@ class Journal:
             if not (writes or plan.notes or plan.outline):
                 return
             known = self._known[identity] = _Known(parent["metadata"].get("uid", ""))
-            self._forget()
+            self._follow(identity[0])
         is_made = any(write.verb == "made" and write.resource in _WORKLOADS for write in writes)
         changes = [*_written(parent, plan, writes)] if writes else []
         if plan.outline != known.outline and plan.outline is not None:
@@ -145,17 +147,19 @@ class Journal:
             return
         before = {each["type"]: each["status"] for each in _conditions(parent.get("status"))}
         known, ready = self._known.get((resource_of(parent), key_of(parent))), []
-        lost = known.lost if known else set()
+        lost = known.lost if known else frozenset()
         for each in _conditions(status):
             kind, is_true, was = each["type"], each["status"] == TRUE, before.get(each["type"])
             if is_true and was != TRUE and (kind in lost or plan.outline is None):
                 ready.append(kind)
-                lost.discard(kind)
+                lost -= {kind}
             noted = _noted(plan, each)
             if not is_true and was == TRUE and "Warning" not in noted:
-                lost.add(kind)
+                lost |= {kind}
                 if not noted:
                     self._tell(parent, logging.INFO, f"{kind} is {each['status']}: {each['reason']}: {each['message']}")
+        if known:
+            known.lost = lost
         if ready:
             self._tell(parent, logging.INFO, f"{', '.join(ready)} {'is' if len(ready) == 1 else 'are'} True now")
 
@@ -175,8 +179,7 @@ class Journal:
                 level = logging.WARNING if note.type == "Warning" else logging.INFO
                 self._tell(parent, level, f"{note.reason}: {note.message}")
         still = {each.reason for each in now}
-        lasting = {each["reason"] for each in conditions}
-        kept = {note for note in before if note.reason not in still and (not whole or note.reason in lasting)}
+        kept = {note for note in before if note.reason not in still and (not whole or _lasts(note, conditions))}
         ended = {each.reason for each in before - kept if each.type == "Warning" and each.reason not in still}
         if ended and not is_deleting(parent):
             self._tell(parent, logging.INFO, f"no longer {' and '.join(sorted(ended))}")
@@ -188,10 +191,15 @@ class Journal:
             devices = known.outline.devices if known and known.outline else ()
             log.log(level, "%s: %s", _name(parent), " ".join(words.split()), extra=_fields(parent, devices))
 
-    def _forget(self) -> None:
-        if len(self._known) >= self._forget_from:
-            self._known = {each: known for each, known in self._known.items() if self._exists(*each)}
-            self._forget_from = max(_FORGET_FROM, 2 * len(self._known))
+    def _follow(self, resource: Resource) -> None:
+        """Forget what is known of each object of the kind once it is gone."""
+        if resource not in self._followed:
+            self._followed.add(resource)
+            self._listen(resource, partial(self._changed, resource))
+
+    def _changed(self, resource: Resource, old: Object | None, new: Object | None) -> None:
+        if old is not None and new is None:
+            self._known.pop((resource, key_of(old)), None)
 
 
 def _written(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[str]:
@@ -217,11 +225,12 @@ def _outlined(before: Outline | None, now: Outline, *, is_made: bool) -> Iterato
         if (old := getattr(before, name)) != (new := getattr(now, name)):
             yield f"changed its {name} from {old or 'none'} to {new or 'none'}"
     gained = [device for device in now.devices if device not in before.devices]
-    lost = [device for device in before.devices if device not in now.devices]
+    names = {name for name, _ in now.devices}  # one that stays with other addresses isn't lost
+    lost = [name for name, _ in before.devices if name not in names]
     if gained:
         yield f"ready as {_devices(gained)}"
     if lost:
-        yield f"no longer {'' if gained else 'ready '}as {' and '.join(name for name, _ in lost)}"
+        yield f"no longer {'' if gained else 'ready '}as {' and '.join(lost)}"
 
 
 def changed_fields(desired: Any, live: Any, path: str = "") -> Iterator[str]:
@@ -300,12 +309,18 @@ def _fields(parent: Object, devices: Iterable[tuple[str, str]] = ()) -> dict[str
 
 
 def _conditions(status: Object | None) -> Sequence[Object]:
-    return (status or {}).get("conditions") or ()
+    """Return the conditions in *status*, each with a reason and a message: those of Pods may have neither."""
+    return [{"reason": "", "message": "", **each} for each in (status or {}).get("conditions") or ()]
 
 
 def _noted(plan: Plan, told: Object) -> set[str]:
     """Return the types of the notes that say what the condition *told* says; its message may hold several of theirs."""
     return {note.type for note in plan.notes if note.reason == told["reason"] or note.message in told["message"]}
+
+
+def _lasts(note: Note, conditions: Iterable[Object]) -> bool:
+    """Tell whether one of *conditions* still says what *note* said."""
+    return any(note.reason == each["reason"] or note.message in each["message"] for each in conditions)
 
 
 def _is_news(note: Note, plan: Plan, conditions: Sequence[Object], first: _First) -> bool:

@@ -20,6 +20,7 @@ from tests.nameserver.samples import make_query, parsed
 
 PATIENCE = 30.0
 """Seconds that an answer may take on a busy machine."""
+WHO = "replica-7"
 _RECEIVE_BUFFER = 1 << 20
 
 
@@ -111,6 +112,7 @@ def nameserver(
     """Run a nameserver of *records* until it is left; it serves them when it is given."""
     health = listen.rpartition(":")[0] + ":0"
     words = [sys.executable, "-m", "tsnameserver", "--records", str(records), "--listen", listen, "--health", health]
+    words += ["--nsid", WHO]
     environment = {**os.environ, "TSNAMESERVER_METRICS": ""}
     with subprocess.Popen([*words, *arguments], stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:

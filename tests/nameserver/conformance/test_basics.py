@@ -5,10 +5,10 @@ import dns.rcode
 import pytest
 
 from tests.nameserver.conformance.conftest import Ask, Send
-from tests.nameserver.conformance.packets import NOTIMP, numbered
+from tests.nameserver.conformance.packets import NOTIMP, OPT, numbered
 from tests.nameserver.conformance.process import Server
 from tests.nameserver.conformance.zone import DB, NEGATIVE, POSITIVE, Case, check_nodata
-from tests.nameserver.samples import make_query, texts, wire
+from tests.nameserver.samples import make_query, parsed, texts, wire
 
 AUTHORITATIVE = dns.flags.QR | dns.flags.AA
 
@@ -52,6 +52,8 @@ def check_not_implemented(send: Send, opcode: int) -> None:
     for query in (bytes(whole), bytes(whole[:4]) + bytes(8)):
         response = send(numbered(query, 0xABCD))
         assert response == b"\xab\xcd" + bytes([0x80 | opcode << 3 | 1, 0x10 | NOTIMP]) + bytes(8)
+    with_opt = parsed(send(bytes(whole[:10]) + b"\0\1" + bytes(whole[12:]) + OPT))
+    assert (with_opt.rcode(), with_opt.edns) == (NOTIMP, 0)
 
 
 @pytest.mark.parametrize("opcode", [3, 6, 15])

@@ -12,7 +12,7 @@ import pytest
 
 from tests.nameserver.conformance.conftest import Ask, Send
 from tests.nameserver.conformance.packets import A_IN, FORMERR, GOOD, IN_TS_NET, OPT, label, message, rcode
-from tests.nameserver.conformance.process import Server
+from tests.nameserver.conformance.process import WHO, Server
 from tests.nameserver.conformance.zone import ADDRESSES, DB, EXACT, LARGE, NEGATIVE, POSITIVE, SOA, Case
 from tests.nameserver.samples import MANY, make_query, parsed, texts, wire
 
@@ -28,7 +28,7 @@ def option(code: int, data: bytes = b"") -> dns.edns.Option:
 UNKNOWN = option(100)
 COOKIE, NSID, EXPIRE, KEEPALIVE = option(10, b"12345678"), option(3), option(9), option(11)
 SUBNET = option(8, bytes.fromhex("0001 18 00 c00002"))
-ODD = [option(each.otype, b"whatever") for each in (COOKIE, NSID, SUBNET, EXPIRE, KEEPALIVE)]
+ODD = [option(each.otype, b"whatever") for each in (COOKIE, SUBNET, EXPIRE, KEEPALIVE)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -129,7 +129,8 @@ QUESTION = label(b"db") + label(b"tail1234") + IN_TS_NET + A_IN
 
 
 def test_16_two_opt_records_are_malformed(send: Send) -> None:
-    assert rcode(send(message(QUESTION, OPT, OPT, counts=(1, 0, 0, 2)))) == FORMERR
+    response = send(message(QUESTION, OPT, OPT, counts=(1, 0, 0, 2)))
+    assert (rcode(response), parsed(response).edns) == (FORMERR, 0)
 
 
 BAD_OPTS = {
@@ -137,6 +138,9 @@ BAD_OPTS = {
     "pointer as owner": b"\xc0\x0c" + OPT[1:],
     "length past the end": OPT[:-2] + b"\0\4",
     "data past the end": OPT[:-2] + b"\0\4" + b"abc",
+    "option past the record": OPT[:-2] + b"\0\5" + b"\0\x0a\0\2a",
+    "half an option": OPT[:-2] + b"\0\3" + b"\0\x0a\0",
+    "second option past the record": OPT[:-2] + b"\0\x0a" + b"\0\x0a\0\1a" + b"\0\x0a\0\2a",
     "cut off": OPT[:-1],
     "missing": b"",
 }
@@ -144,7 +148,9 @@ BAD_OPTS = {
 
 @pytest.mark.parametrize("opt", BAD_OPTS.values(), ids=BAD_OPTS)
 def test_17_a_malformed_opt_record_is_malformed(send: Send, opt: bytes) -> None:
-    assert rcode(send(message(QUESTION, opt, counts=(1, 0, 0, 1)))) == FORMERR
+    response = send(message(QUESTION, opt, counts=(1, 0, 0, 1)))
+    assert rcode(response) == FORMERR
+    assert parsed(response).edns == (0 if opt[:9] == OPT[:9] and len(opt) >= len(OPT) else -1)
 
 
 def test_17_an_opt_record_among_the_answers_is_malformed(send: Send) -> None:
@@ -154,7 +160,7 @@ def test_17_an_opt_record_among_the_answers_is_malformed(send: Send) -> None:
 @pytest.mark.parametrize("name", [DB, "no.ts.net", "tail1234.ts.net"])
 def test_18_known_options_are_not_echoed(ask: Ask, name: str) -> None:
     plain = ask(make_query(name))
-    for options in ([COOKIE], [NSID], [SUBNET], [EXPIRE], [KEEPALIVE], [COOKIE, NSID, SUBNET, EXPIRE, KEEPALIVE], ODD):
+    for options in ([COOKIE], [SUBNET], [EXPIRE], [KEEPALIVE], [COOKIE, SUBNET, EXPIRE, KEEPALIVE], ODD):
         response = ask(make_query(name, use_edns=0, options=options))
         assert (response.edns, response.options) == (0, ())
         assert (response.answer, response.authority) == (plain.answer, plain.authority)
@@ -165,3 +171,11 @@ def test_18_options_that_claim_more_than_there_is_do_no_harm(send: Send) -> None
     response = send(message(QUESTION, OPT[:-2] + struct.pack("!H", len(data)), data, counts=(1, 0, 0, 1)))
     assert rcode(response) in {0, FORMERR}
     assert send(GOOD)
+
+
+@pytest.mark.parametrize("name", [DB, "no.ts.net", "example.org"])
+@pytest.mark.parametrize("options", [[NSID], [COOKIE, NSID, SUBNET]], ids=["alone", "among others"])
+def test_18_the_server_says_which_one_it_is(ask: Ask, name: str, options: list[dns.edns.Option]) -> None:
+    plain, response = ask(make_query(name)), ask(make_query(name, use_edns=0, options=options))
+    assert [(option.otype, option.to_text()) for option in response.options] == [(dns.edns.NSID, f"NSID {WHO}")]
+    assert (response.rcode(), response.answer, response.authority) == (plain.rcode(), plain.answer, plain.authority)

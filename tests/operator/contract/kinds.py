@@ -409,7 +409,9 @@ KINDS: Sequence[Kind] = [
             "port": Edit({"spec": {"ports": [{"name": "port-8443", "port": 8443}]}}, "port-8443"),
         },
         bad={
-            "zone": Bad(annotated(tailnet_fqdn="db.example.org"), "EgressSvcInvalid", "ts.net", "INVALIDSERVICE"),
+            "zone": Bad(
+                annotated(tailnet_fqdn="db.example.org"), "EgressSvcInvalid", "not a MagicDNS name", "INVALIDSERVICE"
+            ),
             "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "EgressSvcInvalid", "only one of", "INVALIDSERVICE"),
         },
         keeps_others_labels=True,

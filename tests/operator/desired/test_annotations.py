@@ -93,6 +93,7 @@ def test_a_label_that_should_be_an_annotation_is_told(
         ("EXPOSE", "expose"),
         ("host-name", "hostname"),
         ("tag", "tags"),
+        ("name", "hostname"),
         ("tailnet_fqdn", "tailnet-fqdn"),
         ("fqdn", "tailnet-fqdn"),
         ("proxyclass", "proxy-class"),

@@ -292,6 +292,7 @@ REPORTS = {
     "found, and another one asked for": Report(missed=True, restarts=(1,), fqdn=FQDN, ended=ENDED),
     "stopped late": Report(missed=False, restarts=(1,), fqdn=FQDN, ended={**ENDED, "finishedAt": LATE}),
     "crashed": Report(missed=False, restarts=(1,), fqdn=FQDN, ended={**ENDED, "exitCode": 1}),
+    "killed": Report(missed=False, restarts=(1,), fqdn=FQDN, ended={**ENDED, "exitCode": 137}),
     "stopped at an unknown time": Report(missed=False, restarts=(1,), fqdn=FQDN, ended={"exitCode": 0}),
 }
 

@@ -310,6 +310,7 @@ OFFERS_NONE = profile(None, app_connector=False)
         (whole(ROUTER), LOSING),
         (whole(ROUTER, **profile(["192.0.2.0/24"], app_connector=False)), LOSING),
         (whole(LOSING), LOSING),
+        (ReplicaSecrets(secret(ROUTER), None), LOSING),
         (whole(LOSING, **profile(["192.0.2.0/24"], app_connector=False)), LOSING),
         (whole(NAMED, **profile(["192.0.2.0/24"], app_connector=True)), LOSING),
         (whole(NAMED, **profile([], app_connector=True)), LOSING),

@@ -514,6 +514,7 @@ async def test_the_log_tells_what_is_written_and_that_nothing_is_left(
 async def test_the_log_tells_a_refusal_once_and_no_end_of_the_one_before(
     ground: Ground, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
+    caplog.set_level("INFO", "tsoperator")
     await ground.apply(notes=[Note("Warning", "LeftOut", "path /a")])
     plural = "configmaps" if verb == "create" else "dnsconfigs"
     ground.sim.faults.fail(Failure(status=403, plural=plural, verb=verb))

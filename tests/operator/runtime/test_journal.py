@@ -17,6 +17,7 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
+    resource_of,
 )
 from tsoperator.desired.children import Owner
 from tsoperator.desired.plan import (
@@ -32,6 +33,7 @@ from tsoperator.desired.plan import (
     Plan,
 )
 from tsoperator.kube.errors import Denied, Unreachable
+from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.journal import Journal, Write, changed_fields, is_taken_over
 
 CHILD = Key("tailscale", "ts-db")
@@ -59,7 +61,7 @@ def status(is_true: bool, reason: str = "Fine", kind: str = "Ready", message: st
 @pytest.fixture
 def journal(caplog: pytest.LogCaptureFixture) -> Journal:
     caplog.set_level(logging.INFO, "tsoperator")
-    return Journal(lambda _resource, _key: False)
+    return Journal(lambda _resource, _listener: None)
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -155,6 +157,11 @@ OTHER = ("db-1.tail1234.ts.net", "100.64.0.8")
         Course(
             [OUTLINE, Outline("default-db", "", (DEVICE, OTHER))],
             "ready as db.tail1234.ts.net (100.64.0.7) and db-1.tail1234.ts.net (100.64.0.8)",
+        ),
+        Course(
+            [READY, Outline("default-db", "", ((DEVICE[0], "100.64.0.9"),))],
+            "ready as db.tail1234.ts.net (100.64.0.9)",
+            is_made=False,
         ),
         Course([OUTLINE, Outline("db")], "changed its hostname from default-db to db"),
         Course([OUTLINE, Outline("default-db", "10.0.0.0/8")], "changed its routes from none to 10.0.0.0/8"),
@@ -267,6 +274,7 @@ class Lasting(NamedTuple):
     [
         Lasting(Plan(status=status(False, "Invalid"))),
         Lasting(Plan(), before=status(False, "Invalid")),
+        Lasting(Plan(status=status(False, "Waits", message="it waits: no such tag"))),
         Lasting(Plan(status=status(True)), before=status(False, "Invalid"), words=["no longer Invalid"]),
         Lasting(Plan(notes=[LEFT_OUT]), whole=False, words=["LeftOut: path /a"]),
         Lasting(Plan(notes=[LEFT_OUT], error=OSError()), words=["LeftOut: path /a"]),
@@ -282,6 +290,13 @@ def test_a_refusal_lasts_while_a_condition_says_so_and_while_another_hides_it(
     assert told(caplog) == [*case.words]
     journal.carried_out(PARENT, Plan(), ())
     assert ("no longer Invalid" in "".join(told(caplog))) is ("no longer Invalid" not in case.words)
+
+
+def test_conditions_of_pods_have_neither_reason_nor_message(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+    pod = parent(kind="Pod", status={"conditions": [{"type": "Ready", "status": "True"}]})
+    for notes in ([INVALID, NEWS], [NEWS], []):
+        journal.carried_out(pod, Plan(notes=notes), ())
+    assert caplog.messages == ["Pod default/db: Invalid: no such tag", "Pod default/db: no longer Invalid"]
 
 
 def test_the_end_of_a_refusal_is_not_told_of_an_object_that_goes(
@@ -348,6 +363,17 @@ def test_a_proxy_that_was_not_ready_for_a_while_is_told_to_be_so_again(
     for before, after in ((True, False), (False, True), (False, True)):
         journal.reported(parent(status=status(before)), status(after), plan)
     assert told(caplog) == ["Ready is False: Fine: in words", "Ready is True now"]
+
+
+def test_a_condition_that_a_warning_told_of_ends_with_the_warning(
+    journal: Journal, caplog: pytest.LogCaptureFixture
+) -> None:
+    warned, well = Plan(notes=[INVALID], outline=READY), Plan(outline=READY)
+    journal.carried_out(PARENT, warned, ())
+    journal.reported(parent(status=status(True)), status(False, "Invalid"), warned)
+    journal.carried_out(PARENT, well, ())
+    journal.reported(parent(status=status(False)), status(True), well)
+    assert told(caplog) == ["Invalid: no such tag", "no longer Invalid"]
 
 
 def test_a_condition_that_a_note_told_of_is_told_when_it_is_true_again(
@@ -436,15 +462,20 @@ def test_an_error_counts_as_told_if_a_warning_says_it_or_the_api_server_is_away(
     assert [journal.has_told(error) for error in errors] == [True, True, True, False, False]
 
 
-def test_objects_that_are_gone_are_forgotten_when_they_become_many(caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal(lambda _resource, key: key.name != "gone")
-    caplog.set_level(logging.CRITICAL, "tsoperator")
-    for name in ("gone", *map(str, range(1030))):
-        journal.carried_out({**PARENT, "metadata": {"name": name}}, Plan(notes=[INVALID]), ())
-    caplog.set_level(logging.INFO, "tsoperator")
-    for name in ("gone", "0"):
-        journal.carried_out({**PARENT, "metadata": {"name": name}}, Plan(notes=[INVALID]), ())
-    assert caplog.messages == ["Service gone: Invalid: no such tag"]
+def test_an_object_that_is_gone_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    listeners: list[tuple[Resource, Listener]] = []
+    journal = Journal(lambda resource, listener: listeners.append((resource, listener)))
+    objects = [{**PARENT, "metadata": {"name": name}} for name in ("gone", "there")]
+    for parent in 2 * objects:
+        journal.carried_out(parent, Plan(notes=[INVALID]), ())
+    ((resource, changed),) = listeners
+    assert resource == resource_of(PARENT)
+    changed(objects[0], None)
+    changed(objects[1], objects[1])
+    caplog.clear()
+    for parent in objects:
+        journal.carried_out(parent, Plan(notes=[INVALID]), ())
+    assert [message.partition(":")[0] for message in caplog.messages] == [f"{PARENT['kind']} gone"]
 
 
 class Changed(NamedTuple):

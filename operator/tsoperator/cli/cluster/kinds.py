@@ -79,7 +79,7 @@ def check_webhooks(webhooks: Webhooks) -> Iterator[Finding]:
                 wrong.append(_unanswered(configuration, webhook["name"], service, concerned))
     yield from wrong
     if not wrong:
-        yield ok("webhooks", f"no webhook stops what the operator writes ({asked} are asked about it)")
+        yield ok("webhooks", f"no webhook stops what the operator writes; the API server asks {asked} about it")
 
 
 def webhook_services(configurations: Iterable[Object]) -> set[Key]:

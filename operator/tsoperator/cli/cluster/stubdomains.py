@@ -65,8 +65,6 @@ def _corefile(text: str) -> Iterator[Forward]:
             yield from _forwards(zones, words[1], words[2:-1] if opens else words[2:])
         depth += opens
         depth -= words[0] == "}"
-        if depth == 0 and not opens:
-            zones = []
 
 
 def _forwards(zones: Sequence[str], origin: str, to: Sequence[str]) -> Iterator[Forward]:

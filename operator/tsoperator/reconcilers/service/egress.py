@@ -65,7 +65,7 @@ def magic_dns_name(service: Object) -> str:
 
 def lacks_route(service: Object, *, accepts_routes: bool) -> bool:
     """Tell whether a valid *service* leads to an address that its proxy can't reach without accepting routes."""
-    ip = "" if magic_dns_name(service) else _target_ip(service)
+    ip = _target_ip(service)
     return bool(ip) and not accepts_routes and needs_route(ip)
 
 

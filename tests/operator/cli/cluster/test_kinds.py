@@ -4,7 +4,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.objects import RECORDER, Key, Object
-from tsoperator.cli.cluster.kinds import KINDS, Webhooks, check_kinds, check_webhooks, has_ready_endpoint
+from tsoperator.cli.cluster.kinds import (
+    KINDS,
+    Webhooks,
+    check_kinds,
+    check_webhooks,
+    has_ready_endpoint,
+    webhook_services,
+)
 
 from tests.docs.pages import ROOT
 from tests.operator.cli.cluster.samples import manifests, wrong
@@ -85,7 +92,8 @@ def configuration(hook: Object) -> Object:
 def test_a_webhook_without_a_pod_stops_what_it_is_asked_about(case: Case) -> None:
     found = wrong([*check_webhooks(Webhooks([configuration(case.webhook)], LABELS, []))])
     assert bool(found) is case.stops
-    assert wrong([*check_webhooks(Webhooks([configuration(case.webhook)], LABELS, [SERVICE]))]) == []
+    (well,) = check_webhooks(Webhooks([configuration(case.webhook)], LABELS, [SERVICE]))
+    assert (well.verdict.value, well.words.startswith("no webhook stops what the operator writes")) == ("ok", True)
 
 
 def test_a_webhook_is_told_with_what_it_stops() -> None:
@@ -96,6 +104,14 @@ def test_a_webhook_is_told_with_what_it_stops() -> None:
     )
     assert "Service policies/gate has no ready Pod" in found
     assert "`kubectl delete validatingwebhookconfiguration gate`" in found
+
+
+def test_webhooks_are_counted_and_lead_to_services() -> None:
+    remote = webhook(clientConfig={"url": "https://gate.example.org"})
+    found = [configuration(webhook()), configuration(remote), {**configuration(remote), "webhooks": None}]
+    assert webhook_services(found) == {SERVICE}
+    (well,) = check_webhooks(Webhooks(found, {}, [SERVICE]))
+    assert well.words == "no webhook stops what the operator writes; the API server asks 2 about it"
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,28 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import CRD, DEPLOYMENT, POD, RECORDER, SECRET, SERVICE, STATEFULSET, Key, Object, key_of
+from clustersim.sim import SimOptions
+from tsoperator.api.objects import (
+    CRD,
+    DEPLOYMENT,
+    EVENT,
+    POD,
+    RECORDER,
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+    Key,
+    Object,
+    key_of,
+)
 from tsoperator.cli.findings import exit_code
 from tsoperator.desired.children import Owner
 
 from tests.operator.cli.cluster.front import Front, findings, running_front
 from tests.operator.cli.cluster.samples import deployment, wrong
-from tests.support.manifests import connector, egress
+from tests.support.manifests import connector, dnsconfig, egress
 from tests.support.objects import obj, whole_secret
-from tests.support.operator import NAMESPACE, World, running_operator
+from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
 pytestmark = pytest.mark.simulated
 
@@ -241,3 +254,37 @@ def statefulset(name: str, labels: Mapping[str, str]) -> Object:
     template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "example"}]}}
     spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
     return obj(STATEFULSET, Key(NAMESPACE, name), {"spec": spec}, labels={**labels})
+
+
+async def test_a_nameserver_is_compared_with_the_clusters_dns(front: Front, tmp_path: Path) -> None:
+    async with running_operator(front.world):
+        await front.world.apply(dnsconfig())
+        deployment = await front.world.eventually(lambda: front.world.find(DEPLOYMENT, "nameserver"))
+        await front.world.eventually(lambda: is_up(front.world, deployment))
+        found = await findings(front, tmp_path)
+    service = await front.world.find(SERVICE, "nameserver")
+    assert service
+    assert "the nameserver runs, with 1 ready Pod" in [each.words for each in found]
+    (missing,) = (each for each in found if each.verdict != "ok")
+    assert missing.cure.startswith(f"forward ts.net to {service['spec']['clusterIP']}: ")
+
+
+async def is_up(world: World, deployment: Object) -> bool:
+    return bool((await world.look(deployment)).get("status", {}).get("readyReplicas"))
+
+
+async def test_pods_that_are_refused_are_told_with_the_reason(tmp_path: Path) -> None:
+    labels = Owner("svc", Key("default", "db")).labels
+    async with new_world(SimOptions(controllers=False)) as world, running_front(world, tmp_path) as front:
+        created = await world.api.create(STATEFULSET, statefulset("ts-db-1a2b3", labels))
+        for reason, words in (("FailedCreate", "violates PodSecurity"), ("SuccessfulDelete", "deleted Pod")):
+            await world.api.create(EVENT, event(created, reason, words))
+        (found,) = (each for each in await findings(front, tmp_path) if each.check == "proxies")
+    assert found.words.endswith("Pod ts-db-1a2b3-0: violates PodSecurity")
+
+
+def event(about: Object, reason: str, message: str) -> Object:
+    key = key_of(about)
+    reference = {"kind": STATEFULSET.kind, "namespace": key.namespace, "name": key.name}
+    metadata = {"namespace": key.namespace, "name": reason.lower()}
+    return {"metadata": metadata, "involvedObject": reference, "reason": reason, "message": message}

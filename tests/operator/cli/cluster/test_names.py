@@ -33,7 +33,7 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "well": Case(names(), ["ok", "ok"], "the nameserver runs, with 1 ready Pod", ""),
+    "well": Case(names(), ["ok", "ok"], "the nameserver runs, with 1 ready Pod\n", ""),
     "two Pods": Case(names(deployment={"status": {"readyReplicas": 2}}), ["ok", "ok"], "with 2 ready Pods", ""),
     "two addresses": Case(names(DUAL, configmaps=coredns("fd00::53")), ["ok", "ok"], "at fd00::53 for ts.net", ""),
     "no DNSConfig": Case(Names("tailscale", [], None, None, []), ["ok"], "there is no DNSConfig", ""),

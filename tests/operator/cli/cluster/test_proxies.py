@@ -47,6 +47,10 @@ def test_a_proxy_that_goes_is_no_fault() -> None:
     assert wrong([*check_proxies(Proxies([going], {}, {}, {}))]) == []
 
 
+def test_a_pod_that_is_replaced_is_no_fault() -> None:
+    assert wrong([*check_proxies(proxies(1, found=a_pod(conditions=NOT_READY, phase="Running")))]) == []
+
+
 class Case(NamedTuple):
     proxies: Proxies
     words: str

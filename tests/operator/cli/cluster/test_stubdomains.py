@@ -49,6 +49,7 @@ CASES = {
     "in the root's block": Case(".:53 {\n  forward ts.net 10.0.0.1\n  forward . 8.8.8.8\n}", ["10.0.0.1"]),
     "with options": Case("ts.net {\n forward . 10.0.0.1 {\n  force_tcp\n }\n}\n", ["10.0.0.1"]),
     "a name": Case(stanza("ts.net", "nameserver"), ["nameserver"]),
+    "another plugin": Case("ts.net {\n template ts.net 10.0.0.9\n}\n", []),
     "no server": Case("ts.net {\n forward .\n}\n", []),
 }
 

@@ -17,8 +17,9 @@ from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Note, Plan, Refusal
-from tsoperator.desired.proxy import Children, Proxy
+from tsoperator.desired.proxy import Children, Proxy, proxy_login
 from tsoperator.desired.proxypod import connected_networks
+from tsoperator.desired.tailscaled import config_files
 from tsoperator.reconcilers.connector import desired
 from tsoperator.reconcilers.connector.desired import Observed
 from tsoperator.settings import Settings
@@ -185,6 +186,13 @@ def test_a_name_with_a_number_is_told_in_the_condition_and_by_an_event() -> None
     (note,) = made.notes
     assert (note.type, note.reason) == ("Warning", "NameHeld")
     assert ready(made) == ("True", "ConnectorCreated", f"ConnectorCreated; {note.message}")
+
+
+def test_an_app_connector_with_a_key_that_it_has_yet_to_use_needs_no_other() -> None:
+    wanted = proxy(APP)
+    files = config_files(replace(wanted.config, routes=None), "unused")
+    children = Children(secrets=[slim_secret(wanted.replicas[0].state_secret.name, files, OWNER.labels)])
+    assert proxy_login(wanted, children).in_need == frozenset()
 
 
 def test_a_device_without_a_name_yet_is_shown_with_an_empty_one() -> None:

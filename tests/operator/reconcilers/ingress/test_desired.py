@@ -418,6 +418,7 @@ def test_a_name_that_is_too_long_for_labels_is_told(length: int, told: list[str]
     parent = live_ingress()
     parent["metadata"]["name"] = "a" * length
     assert reasons_of(planned(parent)) == told
+    assert bool(planned(parent).steps) is not bool(told)
 
 
 def ingress_class(controller: str = "tailscale.com/ts-ingress", **annotations: str) -> Object:

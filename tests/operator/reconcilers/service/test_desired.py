@@ -352,7 +352,7 @@ def test_an_exposed_load_balancer_of_another_class_keeps_what_that_shows(shown: 
     ("annotations", "spec", "reasons"),
     [
         (FUNNEL, PUBLIC, ["ProxyPending", "FunnelNeedsPolicy"]),
-        ({**EXPOSE, **FUNNEL}, CLUSTER_IP, ["FunnelIgnored"]),
+        ({**EXPOSE, **FUNNEL}, {**CLUSTER_IP, "ports": [{"port": 80}]}, ["FunnelIgnored"]),
         (FUNNEL, {**PUBLIC, "ports": [{"port": 80}]}, ["ProxyPending", "FunnelIgnored"]),
         (EXPOSE, CLUSTER_IP, []),
     ],
@@ -396,7 +396,8 @@ def test_a_public_service_that_gets_a_port_without_funnel_stays_public_and_says_
     made = desired.wanted(service, serving, SETTINGS)
     assert isinstance(made, Plan)
     assert "Funnel can't serve port 80/TCP" in condition_of(made)["message"]
-    assert planned(service, logged_in(), KEY).hold == FINALIZER
+    forwarding = Observed(Children(statefulsets=children_of(planned(service, keys=KEY))[2:]))
+    assert isinstance(desired.wanted(service, forwarding, SETTINGS), Proxy)
 
 
 ROUTED = {IP_KEY: "10.1.2.3", "tailscale.com/proxy-class": "prod"}

@@ -47,6 +47,7 @@ CASES = {
     "both": Case(BOTH, [f"{FQDN_KEY} has no effect beside {OLD_IP_KEY}: remove one"]),
     "both, of a group": Case({**BOTH, **GROUP}, [f"{OLD_IP_KEY} has no effect beside {FQDN_KEY}: remove one"]),
     "a name": Case({FQDN_KEY: FQDN}, []),
+    "an address": Case({OLD_IP_KEY: "100.64.0.9"}, []),
     "a class like ours": Case({}, ["load balancers of class Tailscale: if it is to"], balanced("Tailscale")),
     "our class": Case({}, [], balanced("tailscale")),
     "another class": Case({}, [], balanced("example.org/lb")),

@@ -1,4 +1,4 @@
-"""Builds and pushes a release: `python -m release --help`."""
+"""Builds and pushes a release: `PYTHONPATH=.ci python -m release --help`."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ from release.commands import Failed, run
 from release.images import IMAGES, Place, Sources, now
 from release.statements import Build, build_from
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def parser() -> argparse.ArgumentParser:
