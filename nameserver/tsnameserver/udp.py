@@ -1,11 +1,13 @@
 """Answers by UDP: one blocking thread a socket, since waking an event loop for each packet costs twice as much."""
 
 import contextlib
+import errno
 import logging
 import socket
 import struct
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterable
 from itertools import islice
 
@@ -31,6 +33,7 @@ _WAKE_MICROSECONDS = 200_000
 """How long a receive lasts, and so how long a stop takes while nobody asks."""
 _DRAIN_PACKETS = 1000
 """What has been received before a stop is still answered, up to this many."""
+_ERRNOS = max(errno.errorcode) + 1
 _ANCILLARY_BYTES = socket.CMSG_SPACE(20)
 _Ancillary = list[tuple[int, int, bytes]]
 
@@ -49,6 +52,8 @@ class UdpServer:
         self._last_logged = float("-inf")
         self.failures = 0
         """Packets that couldn't be received, answered or sent."""
+        self.unsent = array("Q", bytes(8 * _ERRNOS))
+        """Responses that couldn't be sent, by errno."""
         self.queued = 0
         """Packets that were received in batches."""
         self.endpoint = Endpoint(*bound.getsockname()[:2])
@@ -128,7 +133,10 @@ class UdpServer:
             query, client = receive(MAX_QUERY)
             response = self._response(query)
             if response is not None:
-                send(response, client)
+                try:
+                    send(response, client)
+                except OSError as error:
+                    self._not_sent(error)
 
     def _serve_every_address(self, turns: Iterable[object]) -> None:
         """Do the same on a wildcard socket: each answer comes from the address that was asked."""
@@ -137,7 +145,10 @@ class UdpServer:
             query, ancillary, _, client = receive(MAX_QUERY, _ANCILLARY_BYTES)
             response = self._response(query)
             if response is not None:
-                send((response,), _sources(ancillary), 0, client)
+                try:
+                    send((response,), _sources(ancillary), 0, client)
+                except OSError as error:
+                    self._not_sent(error)
 
     def _response(self, query: bytes) -> bytes | None:
         try:
@@ -149,6 +160,11 @@ class UdpServer:
             return response
 
     def _not_sent(self, error: OSError) -> None:
+        """Count a response that the system didn't take: the next packet is due, whatever is wrong with this one.
+
+        Anyone can cause it, by a source port of 0 (EINVAL); so can a full table of connections or a rule (EPERM).
+        """
+        self.unsent[error.errno or 0] += 1
         self._failed(f"{type(error).__name__}: {error}")
 
     def _failed(self, what: str) -> None:

@@ -1,8 +1,10 @@
 """Tests of the UDP server's thread: errors, batches and its end; what it answers is asked in conformance."""
 
 import contextlib
+import errno
 import random
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -61,6 +63,16 @@ def numbered(count: int) -> list[bytes]:
     return [number.to_bytes(2, "big") + QUERY[2:] for number in range(count)]
 
 
+def send_without_a_port(port: int, query: bytes) -> None:
+    """Send *query* from port 0, as only a raw socket can."""
+    try:
+        raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_UDP)
+    except PermissionError:
+        pytest.skip("raw sockets want CAP_NET_RAW")
+    with raw:
+        raw.sendto(struct.pack("!4H", 0, port, 8 + len(query), 0) + query, ("127.0.0.1", 0))
+
+
 def test_queries_that_fail_are_servfail_said_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     with ends() as both:
         good, both.serving.zone = both.serving.zone, cast("Zone", None)
@@ -111,6 +123,30 @@ def test_queries_that_have_arrived_before_a_stop_are_answered() -> None:
         assert not both.server.alive
         both.client.setblocking(False)
         assert [both.client.recv(512)[:2] for _ in range(50)] == [query[:2] for query in numbered(50)]
+
+
+def test_responses_that_cannot_be_sent_are_counted_and_keep_no_other_packet_waiting() -> None:
+    with ends() as both:
+        with contextlib.suppress(OSError):  # it isn't connected, but from here on each send is EPIPE
+            both.bound.shutdown(socket.SHUT_WR)
+        both.send(*numbered(50))
+        both.server.stop()
+        both.server.start()
+        both.server.join(1)
+        assert (both.server.failures, both.server.unsent[errno.EPIPE], sum(both.server.unsent)) == (50, 50, 50)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_queries_without_a_port_to_answer_to_keep_no_other_waiting(host: str) -> None:
+    with ends(host) as both:
+        both.send(QUERY)
+        send_without_a_port(both.server.endpoint.port, QUERY)
+        both.send(*numbered(5))
+        both.server.stop()
+        both.server.start()
+        both.server.join(1)
+        assert [both.client.recv(512)[:2] for _ in range(6)] == [query[:2] for query in (QUERY, *numbered(5))]
+        assert both.server.unsent[errno.EINVAL] == both.server.failures == 1
 
 
 def answers(queries: Sequence[bytes], *, batched: bool) -> list[bytes]:
