@@ -50,6 +50,11 @@ class Source(Enum):
     API = "API server"
     FILE = "file"
 
+    @property
+    def label(self) -> str:
+        """The name in metrics."""
+        return self.name.lower()
+
 
 @dataclass(slots=True)
 class _Offered:
@@ -163,6 +168,7 @@ class Follower:
         if self._leader is not source:
             log.info("serving %d names, as the %s has them", compiled.names, source.value)
             self._leader = source
+            self.reloads.source = source.label
             for other in self._offered.keys() - {source}:
                 del self._offered[other]  # a second copy of all names
         if compiled.changed >= _MANY_NAMES:

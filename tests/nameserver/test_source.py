@@ -246,6 +246,14 @@ async def test_reloads_are_counted(follower: Follower) -> None:
     assert started <= reloads.newest <= time.time()
 
 
+async def test_the_source_of_what_is_served_is_told(follower: Follower) -> None:
+    told = [follower.reloads.source]
+    for source in (Source.FILE, Source.API, Source.FILE):
+        await follower.offer(source, {"records": document("a")})
+        told.append(follower.reloads.source)
+    assert told == ["", "file", "api", "api"]
+
+
 async def test_the_collector_is_left_as_it_was(follower: Follower) -> None:
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
     gc.set_threshold(700, 10, 11)
