@@ -14,6 +14,7 @@ from tsnameserver.metrics import Metrics, metrics_pages
 from tsnameserver.pages import probe_pages, serving_pages
 from tsnameserver.restarts import Restarts
 from tsnameserver.settings import Settings
+from tsnameserver.snapshot import Snapshot
 from tsnameserver.sockets import bind
 from tsnameserver.source import Follower, Source, follow_file
 from tsnameserver.tcp import TcpServer
@@ -38,7 +39,8 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     serving = Serving(empty_zone(settings.zone))
-    follower = Follower(serving, settings.zone)
+    snapshot = Snapshot(settings.snapshot) if settings.snapshot else None
+    follower = Follower(serving, settings.zone, snapshot.keep if snapshot else None)
     configmaps = None
     if settings.api is not None:
         configmaps = ConfigMaps(settings.api, partial(follower.offer, Source.API), follower.lose_api)
@@ -55,14 +57,17 @@ async def run(settings: Settings) -> None:
             await stack.enter_async_context(serving_pages(sockets.health, probes))
         if sockets.metrics is not None:
             watched = configmaps.watched if configmaps else None
-            pages = metrics_pages(Metrics(udp, tcp, follower.reloads, watched, restarts.counts))
+            pages = metrics_pages(Metrics(udp, tcp, follower.reloads, watched, restarts.counts, snapshot))
             await stack.enter_async_context(serving_pages(sockets.metrics, pages))
         stack.enter_context(_running(udp))
         log.info("listening on %s", sockets)
         parts: _Parts = [("tcp", server.serve) for server in tcp]
-        parts.append(("file", partial(follow_file, settings.records, follower.offer)))
+        parts.append(("file", partial(follow_file, settings.records, follower.offer, optional=configmaps is not None)))
         if configmaps is not None:
             parts.append(("api", configmaps.follow))
+        if snapshot is not None:
+            restore = partial(snapshot.offer, follower.has_none, partial(follower.offer, Source.SNAPSHOT))
+            parts += [("snapshot", snapshot.write_changes), ("snapshot", restore)]
         await _serve(parts, restarts, stopping, settings.drain)
 
 

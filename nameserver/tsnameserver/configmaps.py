@@ -131,7 +131,7 @@ class ConfigMaps:
             except DeniedError as error:
                 self._complain(
                     f"{error}; grant list and watch on configmaps in namespace {self._settings.namespace} "
-                    "to the ServiceAccount nameserver; the records file is followed meanwhile"
+                    "to the ServiceAccount nameserver; until then the last records, or those of the file, are served"
                 )
                 delay = backoff.denied
                 await self._stop_following()

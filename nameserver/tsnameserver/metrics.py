@@ -13,6 +13,7 @@ from tsnameserver import __version__
 from tsnameserver.counters import OTHER
 from tsnameserver.pages import Page, Pages
 from tsnameserver.reloads import Reloads, Watched
+from tsnameserver.snapshot import Snapshot
 from tsnameserver.source import Source
 from tsnameserver.tcp import TcpServer
 from tsnameserver.udp import UdpServer
@@ -56,6 +57,7 @@ class Metrics:
     watched: Watched | None = None
     """None where no API server is to be followed: then there are no series of it."""
     restarts: Mapping[str, int] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
     started: float = field(default_factory=time.time)
     """Unix time of the start."""
 
@@ -64,7 +66,7 @@ class Metrics:
         yield from self._queries()
         yield from self._transports()
         yield from _records(self.reloads)
-        yield from _sources(self.reloads, self.watched)
+        yield from _sources(self.reloads, self.watched, self.snapshot)
         restarts = _counter("restarts", "How often a part of the server failed and started again.", ("part",))
         for part, number in self.restarts.items():
             restarts.add(number, part)
@@ -143,7 +145,7 @@ def _records(reloads: Reloads) -> Iterable[Family]:
     return records, names, serial, newest, results, seconds
 
 
-def _sources(reloads: Reloads, watched: Watched | None) -> Iterable[Family]:
+def _sources(reloads: Reloads, watched: Watched | None, snapshot: Snapshot | None) -> Iterable[Family]:
     """Return where the records come from, so that a dead watch doesn't look like a quiet cluster."""
     source = _gauge("records_source", "1 for where the records that are served come from.", ("source",))
     for each in Source:
@@ -153,7 +155,10 @@ def _sources(reloads: Reloads, watched: Watched | None) -> Iterable[Family]:
     if watched is not None:
         followed.add(int(watched.followed))
         heard.add(watched.heard)
-    return source, followed, heard
+    written = _gauge("snapshot_timestamp_seconds", "When the snapshot of the records was written; 0: there is none.")
+    if snapshot is not None:
+        written.add(snapshot.written)
+    return source, followed, heard, written
 
 
 def _process(started: float) -> Iterator[Family]:

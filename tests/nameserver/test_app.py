@@ -20,7 +20,9 @@ UNREADABLE = Path("a\0b")
 
 async def test_a_follower_that_fails_starts_again_and_queries_are_answered(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    settings = Settings(UNREADABLE, (Endpoint("127.0.0.1", 0),), SETTINGS, None, None, None, 0, logging.INFO, "text")
+    settings = Settings(
+        UNREADABLE, None, (Endpoint("127.0.0.1", 0),), SETTINGS, None, None, None, 0, logging.INFO, "text"
+    )
     task = asyncio.create_task(run(settings))
     while caplog.text.count("file failed unexpectedly") < 2:
         await asyncio.wait([task], timeout=0.01)

@@ -1,10 +1,12 @@
 """Tests of what Prometheus reads."""
 
 import errno
+import re
 import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import closing
+from pathlib import Path
 from typing import NamedTuple
 
 import aiohttp
@@ -14,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tsnameserver.metrics import Metrics, metrics_pages
 from tsnameserver.pages import serving_pages
 from tsnameserver.reloads import Reloads, Watched
+from tsnameserver.snapshot import Snapshot
 from tsnameserver.sockets import Endpoint, bind
 from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving
@@ -117,7 +120,7 @@ SERIES = {
     "names": {"": 6},
     "records_serial": {"": 7},
     "records_last_success_timestamp_seconds": {"": 1700000000.5},
-    "records_source": {"api": 0, "file": 1},
+    "records_source": {"api": 0, "snapshot": 0, "file": 1},
     "api_followed": {"": 1},
     "api_last_event_timestamp_seconds": {"": 1700000001.5},
     "restarts_total": {"tcp": 2},
@@ -132,15 +135,24 @@ async def test_reloads_are_told_as_they_were_counted(scraped: Scraped) -> None:
     assert {name: await scraped.samples(f"tsnameserver_{name}") for name in SERIES} == SERIES
 
 
-class Api(NamedTuple):
+class Absent(NamedTuple):
     watched: Watched | None
+    snapshot: Snapshot | None
     shown: list[str]
 
 
-@pytest.mark.parametrize("case", [Api(None, []), Api(Watched(), ["tsnameserver_api_followed 0"])])
-def test_an_api_server_that_is_not_to_be_followed_has_no_series(case: Api) -> None:
-    page = metrics_pages(Metrics([], [], RELOADS, case.watched))["/metrics"]().text
-    assert [line for line in page.splitlines() if line.startswith("tsnameserver_api_followed")] == case.shown
+@pytest.mark.parametrize(
+    "case",
+    [
+        Absent(None, None, []),
+        Absent(Watched(), None, ["api_followed 0", "api_last_event_timestamp_seconds 0.0"]),
+        Absent(None, Snapshot(Path("/none")), ["snapshot_timestamp_seconds 0.0"]),
+    ],
+)
+def test_an_api_server_or_a_snapshot_that_there_is_not_to_be_has_no_series(case: Absent) -> None:
+    page = metrics_pages(Metrics([], [], RELOADS, case.watched, snapshot=case.snapshot))["/metrics"]().text
+    shown = re.findall(r"^tsnameserver_((?:api|snapshot)_.*)$", page, flags=re.MULTILINE)
+    assert shown == case.shown
 
 
 async def test_the_start_is_told_as_it_was(scraped: Scraped) -> None:
