@@ -1,8 +1,10 @@
 """What Prometheus reads, named as CoreDNS names its own: plain counts, written out when scraped."""
 
+import errno
 import resource
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -10,7 +12,9 @@ from pathlib import Path
 from tsnameserver import __version__
 from tsnameserver.counters import OTHER
 from tsnameserver.pages import Page, Pages
-from tsnameserver.reloads import Reloads
+from tsnameserver.reloads import Reloads, Watched
+from tsnameserver.snapshot import Snapshot
+from tsnameserver.source import Source
 from tsnameserver.tcp import TcpServer
 from tsnameserver.udp import UdpServer
 
@@ -50,13 +54,24 @@ class Metrics:
     udp: Sequence[UdpServer]
     tcp: Sequence[TcpServer]
     reloads: Reloads
+    watched: Watched | None = None
+    """None where no API server is to be followed: then there are no series of it."""
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+    started: float = field(default_factory=time.time)
+    """Unix time of the start."""
 
     def families(self) -> Iterator[Family]:
         """Return every family, with the counts of now."""
         yield from self._queries()
         yield from self._transports()
         yield from _records(self.reloads)
-        yield from _process()
+        yield from _sources(self.reloads, self.watched, self.snapshot)
+        restarts = _counter("restarts", "How often a part of the server failed and started again.", ("part",))
+        for part, number in self.restarts.items():
+            restarts.add(number, part)
+        yield restarts
+        yield from _process(self.started)
 
     def _queries(self) -> Iterable[Family]:
         labels = ("server", "proto", "family")
@@ -85,7 +100,10 @@ class Metrics:
         batched = _counter(
             "udp_batched", "Packets that were received in batches, since they had queued up.", ("server",)
         )
+        unsent = _counter("udp_unsent", "Responses that couldn't be sent, by the system's error.", ("server", "errno"))
         for udp in self.udp:
+            for code, packets in udp.counts.unsent.copy().items():
+                unsent.add(packets, f"dns://{udp.endpoint}", errno.errorcode.get(code, str(code)))
             batched.add(udp.queued, f"dns://{udp.endpoint}")
             if (number := udp.dropped()) is not None:
                 dropped.add(number, f"dns://{udp.endpoint}")
@@ -97,7 +115,7 @@ class Metrics:
             opened.add(tcp.connections, server)
             accepted.add(tcp.accepted, server)
             evicted.add(tcp.evicted, server)
-        return dropped, batched, opened, accepted, evicted
+        return dropped, batched, unsent, opened, accepted, evicted
 
 
 def metrics_pages(metrics: Metrics) -> Pages:
@@ -127,11 +145,30 @@ def _records(reloads: Reloads) -> Iterable[Family]:
     return records, names, serial, newest, results, seconds
 
 
-def _process() -> Iterator[Family]:
+def _sources(reloads: Reloads, watched: Watched | None, snapshot: Snapshot | None) -> Iterable[Family]:
+    """Return where the records come from, so that a dead watch doesn't look like a quiet cluster."""
+    source = _gauge("records_source", "1 for where the records that are served come from.", ("source",))
+    for each in Source:
+        source.add(int(each.label == reloads.source), each.label)
+    followed = _gauge("api_followed", "Whether the API server is followed.")
+    heard = _gauge("api_last_event_timestamp_seconds", "When the API server last sent a list, an event or a bookmark.")
+    if watched is not None:
+        followed.add(int(watched.followed))
+        heard.add(watched.heard)
+    written = _gauge("snapshot_timestamp_seconds", "When the snapshot of the records was written; 0: there is none.")
+    if snapshot is not None:
+        written.add(snapshot.written)
+    return source, followed, heard, written
+
+
+def _process(started: float) -> Iterator[Family]:
     """Return what the process takes, under the names that Prometheus's own clients use."""
     build = _gauge("build_info", "The version that runs.", ("version", "python"))
     build.add(1, __version__, sys.version.partition(" ")[0])
     yield build
+    start = Family("process_start_time_seconds", "gauge", "When the process started.")
+    start.add(started)
+    yield start
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu = Family("process_cpu_seconds_total", "counter", "Processor time, of user and system.")
     cpu.add(used.ru_utime + used.ru_stime)
