@@ -52,7 +52,8 @@ class ApiSettings:
     """Directory of `token`, read anew for each request since it is rotated, and `ca.crt`; either may be missing."""
     backoff: Backoff = field(default_factory=Backoff)
     watch_seconds: int = 20
-    """How long the API server is asked to keep a watch open. It sends a bookmark before it ends one."""
+    """How long the API server is asked to keep a watch open. Opening the next one shows that it is still there: it
+    doesn't send a bookmark in every watch."""
     grace_seconds: float = 5.0
     """How much longer a watch may take. A connection that has died silently is noticed then."""
 
@@ -194,6 +195,7 @@ class ConfigMaps:
         }
         most = self._settings.watch_seconds + self._settings.grace_seconds
         async with asyncio.timeout(most), self._get(session, **parameters) as response:
+            self.watched.heard = time.time()
             async for line in _lines(response):
                 event = _Event.model_validate_json(line)
                 if event.type == "ERROR":

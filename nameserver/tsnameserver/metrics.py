@@ -151,7 +151,7 @@ def _sources(reloads: Reloads, watched: Watched | None, snapshot: Snapshot | Non
     for each in Source:
         source.add(int(each.label == reloads.source), each.label)
     followed = _gauge("api_followed", "Whether the API server is followed.")
-    heard = _gauge("api_last_event_timestamp_seconds", "When the API server last sent a list, an event or a bookmark.")
+    heard = _gauge("api_last_heard_timestamp_seconds", "When the API server last sent something; 0: not yet.")
     if watched is not None:
         followed.add(int(watched.followed))
         heard.add(watched.heard)

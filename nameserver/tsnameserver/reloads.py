@@ -14,7 +14,7 @@ class Watched:
     followed: bool = False
     """Whether a list has succeeded and no watch has failed since."""
     heard: float = 0.0
-    """Unix time of the last list, event or bookmark; 0.0 before the first."""
+    """Unix time of the last list, event or bookmark, or of the last time that a watch was opened; 0.0 before all."""
 
 
 @dataclass(slots=True)

@@ -248,20 +248,27 @@ def test_a_silent_partition_is_noticed_within_30_seconds() -> None:
     assert 0 < settings.watch_seconds < settings.watch_seconds + settings.grace_seconds <= 30
 
 
-@pytest.mark.parametrize("sent", ["event", "bookmark"])
-async def test_an_event_or_a_bookmark_is_a_sign_of_life(api: ApiServer, tmp_path: Path, sent: str) -> None:
+SIGNS: dict[str, Callable[[ApiServer], None]] = {
+    "event": lambda api: api.write("another", None),
+    "bookmark": lambda api: api.bookmark(),
+    "opened watch": lambda api: api.end_watches(),
+}
+
+
+@pytest.mark.parametrize("send", SIGNS.values(), ids=SIGNS)
+async def test_a_sign_of_life_is_noted(api: ApiServer, tmp_path: Path, send: Callable[[ApiServer], None]) -> None:
     offers: asyncio.Queue[Texts] = asyncio.Queue()
     configmaps = ConfigMaps(ApiSettings(api.url, "tailscale", tmp_path), offers.put, lambda: asyncio.sleep(0))
     task = asyncio.create_task(configmaps.follow())
     async with asyncio.timeout(30):
         await offers.get()
-        while not api.watches:
-            await api.arrivals.get()
-        listed = configmaps.watched.heard
-        api.bookmark() if sent == "bookmark" else api.write("another", None)
-        while configmaps.watched.heard == listed:  # noqa: ASYNC110 - a bookmark is taken without a word
+        api.write("dnsrecords", "seen by the watch")
+        await offers.get()
+        before = configmaps.watched.heard
+        send(api)
+        while configmaps.watched.heard == before:  # noqa: ASYNC110 - a bookmark is taken without a word
             await asyncio.sleep(0.005)
-    assert listed < configmaps.watched.heard <= time.time()
+    assert before < configmaps.watched.heard <= time.time()
     task.cancel()
 
 

@@ -122,7 +122,7 @@ SERIES = {
     "records_last_success_timestamp_seconds": {"": 1700000000.5},
     "records_source": {"api": 0, "snapshot": 0, "file": 1},
     "api_followed": {"": 1},
-    "api_last_event_timestamp_seconds": {"": 1700000001.5},
+    "api_last_heard_timestamp_seconds": {"": 1700000001.5},
     "restarts_total": {"tcp": 2},
     "reloads_total": {"success": 3, "failure": 1},
     "reload_duration_seconds_bucket": {"0.1": 2, "1.0": 2, "+Inf": 3},
@@ -145,7 +145,7 @@ class Absent(NamedTuple):
     "case",
     [
         Absent(None, None, []),
-        Absent(Watched(), None, ["api_followed 0", "api_last_event_timestamp_seconds 0.0"]),
+        Absent(Watched(), None, ["api_followed 0", "api_last_heard_timestamp_seconds 0.0"]),
         Absent(None, Snapshot(Path("/none")), ["snapshot_timestamp_seconds 0.0"]),
     ],
 )
