@@ -84,7 +84,8 @@ class Conduct:
         asked = entry.get("annotations") or {}  # none of a request that was turned away before
         if _is_denied(entry):
             when = datetime.fromisoformat(entry["requestReceivedTimestamp"])
-            self.denied.append(Denial(request, when, entry["responseStatus"]["message"]))
+            said = entry["responseStatus"].get("message") or f"{request}: {entry['requestURI']}"
+            self.denied.append(Denial(request, when, said))
         elif asked.get(f"{_AUTHORIZATION}/decision") == "allow":
             self.allowed.add(request)
         if by := _GRANTED_BY.match(asked.get(f"{_AUTHORIZATION}/reason", "")):
