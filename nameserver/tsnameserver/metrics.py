@@ -1,5 +1,6 @@
 """What Prometheus reads, named as CoreDNS names its own: plain counts, written out when scraped."""
 
+import errno
 import resource
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -82,13 +83,15 @@ class Metrics:
 
     def _transports(self) -> Iterable[Family]:
         dropped = _counter("udp_dropped", "Packets that the receive buffer had no room for.", ("server",))
-        batched = _counter(
-            "udp_batched", "Packets that were received in batches, since they had queued up.", ("server",)
-        )
+        compiled = _gauge("udp_compiled", "1 where the compiled loop answers, 0 where Python does.", ("server",))
+        unsent = _counter("udp_unsent", "Responses that couldn't be sent, by errno.", ("server", "errno"))
         for udp in self.udp:
-            batched.add(udp.queued, f"dns://{udp.endpoint}")
-            if (number := udp.dropped()) is not None:
-                dropped.add(number, f"dns://{udp.endpoint}")
+            compiled.add(int(udp.compiled), f"dns://{udp.endpoint}")
+            for number, count in enumerate(udp.unsent):
+                if count or number == errno.EINVAL:
+                    unsent.add(count, f"dns://{udp.endpoint}", errno.errorcode[number])
+            if (lost := udp.dropped()) is not None:
+                dropped.add(lost, f"dns://{udp.endpoint}")
         opened = _gauge("tcp_connections_open", "Connections that are open.", ("server",))
         accepted = _counter("tcp_connections", "Connections since the start.", ("server",))
         evicted = _counter("tcp_connections_evicted", "Connections closed to make room for others.", ("server",))
@@ -97,7 +100,7 @@ class Metrics:
             opened.add(tcp.connections, server)
             accepted.add(tcp.accepted, server)
             evicted.add(tcp.evicted, server)
-        return dropped, batched, opened, accepted, evicted
+        return compiled, unsent, dropped, opened, accepted, evicted
 
 
 def metrics_pages(metrics: Metrics) -> Pages:
