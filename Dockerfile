@@ -23,9 +23,10 @@ RUN python3 -m pip install --quiet --no-compile --target /app --requirement name
 # The nameserver's compiled UDP loop. This stage alone has a compiler; where none is to be had, the loop is Python's.
 FROM ${BASE} AS udploop
 # hadolint ignore=DL3008
-RUN command -v cc > /dev/null \
-    || { apt-get update -qq && apt-get install -qq --no-install-recommends gcc libc6-dev; } \
-    || echo "no compiler"
+RUN python3 -c 'import pathlib, sysconfig; \
+    print("" if pathlib.Path(sysconfig.get_path("include"), "Python.h").exists() else "python3-dev")' > /lacking \
+    && { apt-get update -qq && xargs apt-get install -qq --no-install-recommends gcc libc6-dev < /lacking; } \
+    || echo "there is no compiler to be had"
 WORKDIR /src
 COPY hatch_build.py .
 COPY nameserver/udploop nameserver/udploop
