@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager
 from functools import partial
 
@@ -13,7 +13,9 @@ from tsnameserver.compiler import empty_zone
 from tsnameserver.configmaps import ConfigMaps
 from tsnameserver.metrics import Metrics, metrics_pages
 from tsnameserver.pages import probe_pages, serving_pages
+from tsnameserver.restarts import Restarts
 from tsnameserver.settings import Settings
+from tsnameserver.snapshot import Snapshot
 from tsnameserver.sockets import bind
 from tsnameserver.source import Follower, Source, follow_file
 from tsnameserver.tcp import TcpServer
@@ -21,6 +23,9 @@ from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving
 
 log = logging.getLogger(__name__)
+
+_Parts = list[tuple[str, Callable[[], Awaitable[None]]]]
+"""What runs beside the threads of UDP, with the names that metrics give them."""
 
 _SWITCH_SECONDS = 0.0005
 """How long a reload may hold the interpreter while a packet waits."""
@@ -35,7 +40,12 @@ async def run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     serving = Serving(empty_zone(settings.zone))
-    follower = Follower(serving, settings.zone)
+    snapshot = Snapshot(settings.snapshot) if settings.snapshot else None
+    follower = Follower(serving, settings.zone, snapshot.keep if snapshot else None)
+    configmaps = None
+    if settings.api is not None:
+        configmaps = ConfigMaps(settings.api, partial(follower.offer, Source.API), follower.lose_api)
+    restarts = Restarts()
     async with AsyncExitStack() as stack:
         sockets = stack.enter_context(closing(bind(settings.listen, settings.health, settings.metrics)))
         compiled = COMPILED and settings.udp_loop == "auto"
@@ -48,25 +58,29 @@ async def run(settings: Settings) -> None:
             )
             await stack.enter_async_context(serving_pages(sockets.health, probes))
         if sockets.metrics is not None:
-            pages = metrics_pages(Metrics(udp, tcp, follower.reloads))
+            watched = configmaps.watched if configmaps else None
+            pages = metrics_pages(Metrics(udp, tcp, follower.reloads, watched, restarts.counts, snapshot))
             await stack.enter_async_context(serving_pages(sockets.metrics, pages))
         stack.enter_context(_running(udp))
         log.info("listening on %s", sockets)
         log.info("the UDP loop is %s", "compiled" if compiled else "Python's")
-        await _serve(settings, follower, tcp, stopping)
+        parts: _Parts = [("tcp", server.serve) for server in tcp]
+        parts.append(("file", partial(follow_file, settings.records, follower.offer, optional=configmaps is not None)))
+        if configmaps is not None:
+            parts.append(("api", configmaps.follow))
+        if snapshot is not None:
+            restore = partial(snapshot.offer, follower.has_none, partial(follower.offer, Source.SNAPSHOT))
+            parts += [("snapshot", snapshot.write_changes), ("snapshot", restore)]
+        await _serve(parts, restarts, stopping, settings.drain)
 
 
-async def _serve(settings: Settings, follower: Follower, tcp: Sequence[TcpServer], stopping: asyncio.Event) -> None:
-    """Follow the records and answer by TCP until *stopping*, and for the time to drain after it."""
+async def _serve(parts: _Parts, restarts: Restarts, stopping: asyncio.Event, drain: float) -> None:
+    """Run *parts* until *stopping*, and for the seconds to *drain* after it."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(server.serve()) for server in tcp]
-        tasks.append(group.create_task(follow_file(settings.records, follower.offer)))
-        if settings.api is not None:
-            configmaps = ConfigMaps(settings.api, partial(follower.offer, Source.API), follower.lose_api)
-            tasks.append(group.create_task(configmaps.follow()))
+        tasks = [group.create_task(restarts.keep_running(part, work)) for part, work in parts]
         await stopping.wait()
         log.info("stopping")
-        await asyncio.sleep(settings.drain)
+        await asyncio.sleep(drain)
         for task in tasks:
             task.cancel()
 

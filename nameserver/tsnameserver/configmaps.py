@@ -5,6 +5,7 @@ import logging
 import random
 import re
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from pydantic import BaseModel, Field
 
 from tsnameserver.errors import ApiError, DeniedError, ExpiredError
 from tsnameserver.records import CONFIGMAP_NAME, LABEL_SELECTOR, RECORDS_KEY
+from tsnameserver.reloads import Watched
 
 log = logging.getLogger(__name__)
 
@@ -24,9 +26,7 @@ _RECORDS_NAME = re.compile(rf"{CONFIGMAP_NAME}(-[0-9]+)?")
 _PAGE_ITEMS = "4"
 """ConfigMaps of a page of the list; each may hold a mebibyte."""
 _CONNECT_SECONDS = 10
-_LIST_SECONDS = 30
-_WATCH_SECONDS = 60
-"""How long a watch lasts; that a connection has died quietly is noticed not much later."""
+_LIST_SECONDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,11 @@ class ApiSettings:
     service_account: Path = SERVICE_ACCOUNT
     """Directory of `token`, read anew for each request since it is rotated, and `ca.crt`; either may be missing."""
     backoff: Backoff = field(default_factory=Backoff)
+    watch_seconds: int = 20
+    """How long the API server is asked to keep a watch open. Opening the next one shows that it is still there: it
+    doesn't send a bookmark in every watch."""
+    grace_seconds: float = 5.0
+    """How much longer a watch may take. A connection that has died silently is noticed then."""
 
 
 class _Metadata(BaseModel):
@@ -97,12 +102,17 @@ class ConfigMaps:
         self._changed = asyncio.Event()
         self._failures = 0
         self._complaint = ""
+        self.watched = Watched()
 
     async def follow(self) -> None:
-        """List and watch, and offer what has come; never ends."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._offer_changes())
-            group.create_task(self._keep_watching())
+        """List and watch, and offer what has come; ends by an unforeseen exception only, and may be called again."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._offer_changes())
+                group.create_task(self._keep_watching())
+        except Exception:
+            await self._stop_following()
+            raise
 
     async def _offer_changes(self) -> None:
         """Offer the texts after each change; what changes while an offer is taken up is offered at one go."""
@@ -122,16 +132,21 @@ class ConfigMaps:
             except DeniedError as error:
                 self._complain(
                     f"{error}; grant list and watch on configmaps in namespace {self._settings.namespace} "
-                    "to the ServiceAccount nameserver; the records file is followed meanwhile"
+                    "to the ServiceAccount nameserver; until then the last records, or those of the file, are served"
                 )
                 delay = backoff.denied
-                await self._lose()
+                await self._stop_following()
             except (ApiError, aiohttp.ClientError, OSError, ValueError) as error:
                 self._failures += 1
-                self._complain(f"the API server can't be followed: {type(error).__name__}: {error}")
+                reason = str(error) or "no answer in time"
+                self._complain(f"the API server can't be followed: {type(error).__name__}: {reason}")
                 delay = backoff.delay(self._failures)
-                await self._lose()
+                await self._stop_following()
             await asyncio.sleep(delay)
+
+    async def _stop_following(self) -> None:
+        self.watched.followed = False
+        await self._lose()
 
     def _complain(self, complaint: str) -> None:
         """Warn, once until a list succeeds or the reason changes."""
@@ -165,6 +180,7 @@ class ConfigMaps:
                     break
                 parameters["continue"] = page.metadata.more
         self._failures, self._complaint = 0, ""
+        self.watched.followed, self.watched.heard = True, time.time()
         self._texts = texts
         self._changed.set()
         return page.metadata.resource_version
@@ -175,9 +191,11 @@ class ConfigMaps:
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": version,
-            "timeoutSeconds": str(_WATCH_SECONDS),
+            "timeoutSeconds": str(self._settings.watch_seconds),
         }
-        async with asyncio.timeout(_WATCH_SECONDS + 15), self._get(session, **parameters) as response:
+        most = self._settings.watch_seconds + self._settings.grace_seconds
+        async with asyncio.timeout(most), self._get(session, **parameters) as response:
+            self.watched.heard = time.time()
             async for line in _lines(response):
                 event = _Event.model_validate_json(line)
                 if event.type == "ERROR":
@@ -185,6 +203,7 @@ class ConfigMaps:
                     raise _error(status.code, status.message)
                 configmap = _ConfigMap.model_validate(event.object)
                 version = configmap.metadata.resource_version
+                self.watched.heard = time.time()
                 if event.type != "BOOKMARK" and _has_records(configmap):
                     self._note(event.type, configmap)
         return version

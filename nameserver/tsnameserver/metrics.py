@@ -3,7 +3,8 @@
 import errno
 import resource
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -11,7 +12,9 @@ from pathlib import Path
 from tsnameserver import __version__
 from tsnameserver.counters import OTHER
 from tsnameserver.pages import Page, Pages
-from tsnameserver.reloads import Reloads
+from tsnameserver.reloads import Reloads, Watched
+from tsnameserver.snapshot import Snapshot
+from tsnameserver.source import Source
 from tsnameserver.tcp import TcpServer
 from tsnameserver.udp import UdpServer
 
@@ -51,13 +54,24 @@ class Metrics:
     udp: Sequence[UdpServer]
     tcp: Sequence[TcpServer]
     reloads: Reloads
+    watched: Watched | None = None
+    """None where no API server is to be followed: then there are no series of it."""
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+    started: float = field(default_factory=time.time)
+    """Unix time of the start."""
 
     def families(self) -> Iterator[Family]:
         """Return every family, with the counts of now."""
         yield from self._queries()
         yield from self._transports()
         yield from _records(self.reloads)
-        yield from _process()
+        yield from _sources(self.reloads, self.watched, self.snapshot)
+        restarts = _counter("restarts", "How often a part of the server failed and started again.", ("part",))
+        for part, number in self.restarts.items():
+            restarts.add(number, part)
+        yield restarts
+        yield from _process(self.started)
 
     def _queries(self) -> Iterable[Family]:
         labels = ("server", "proto", "family")
@@ -84,14 +98,13 @@ class Metrics:
     def _transports(self) -> Iterable[Family]:
         dropped = _counter("udp_dropped", "Packets that the receive buffer had no room for.", ("server",))
         compiled = _gauge("udp_compiled", "1 where the compiled loop answers, 0 where Python does.", ("server",))
-        unsent = _counter("udp_unsent", "Responses that couldn't be sent, by errno.", ("server", "errno"))
+        unsent = _counter("udp_unsent", "Responses that couldn't be sent, by the system's error.", ("server", "errno"))
         for udp in self.udp:
             compiled.add(int(udp.compiled), f"dns://{udp.endpoint}")
-            for number, count in enumerate(udp.unsent):
-                if count or number == errno.EINVAL:
-                    unsent.add(count, f"dns://{udp.endpoint}", errno.errorcode[number])
-            if (lost := udp.dropped()) is not None:
-                dropped.add(lost, f"dns://{udp.endpoint}")
+            for code, packets in udp.counts.unsent.copy().items():
+                unsent.add(packets, f"dns://{udp.endpoint}", errno.errorcode.get(code, str(code)))
+            if (number := udp.dropped()) is not None:
+                dropped.add(number, f"dns://{udp.endpoint}")
         opened = _gauge("tcp_connections_open", "Connections that are open.", ("server",))
         accepted = _counter("tcp_connections", "Connections since the start.", ("server",))
         evicted = _counter("tcp_connections_evicted", "Connections closed to make room for others.", ("server",))
@@ -130,11 +143,30 @@ def _records(reloads: Reloads) -> Iterable[Family]:
     return records, names, serial, newest, results, seconds
 
 
-def _process() -> Iterator[Family]:
+def _sources(reloads: Reloads, watched: Watched | None, snapshot: Snapshot | None) -> Iterable[Family]:
+    """Return where the records come from, so that a dead watch doesn't look like a quiet cluster."""
+    source = _gauge("records_source", "1 for where the records that are served come from.", ("source",))
+    for each in Source:
+        source.add(int(each.label == reloads.source), each.label)
+    followed = _gauge("api_followed", "Whether the API server is followed.")
+    heard = _gauge("api_last_heard_timestamp_seconds", "When the API server last sent something; 0: not yet.")
+    if watched is not None:
+        followed.add(int(watched.followed))
+        heard.add(watched.heard)
+    written = _gauge("snapshot_timestamp_seconds", "When the snapshot of the records was written; 0: there is none.")
+    if snapshot is not None:
+        written.add(snapshot.written)
+    return source, followed, heard, written
+
+
+def _process(started: float) -> Iterator[Family]:
     """Return what the process takes, under the names that Prometheus's own clients use."""
     build = _gauge("build_info", "The version that runs.", ("version", "python"))
     build.add(1, __version__, sys.version.partition(" ")[0])
     yield build
+    start = Family("process_start_time_seconds", "gauge", "When the process started.")
+    start.add(started)
+    yield start
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu = Family("process_cpu_seconds_total", "counter", "Processor time, of user and system.")
     cpu.add(used.ru_utime + used.ru_stime)

@@ -6,12 +6,15 @@ framework takes a tenth of this process's memory.
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
+
+log = logging.getLogger(__name__)
 
 
 class Page(NamedTuple):
@@ -77,13 +80,21 @@ def _response(pages: Pages, request: str) -> bytes:
     elif page is None:
         answer = Page(f"there are {', '.join(pages)}\n", HTTPStatus.NOT_FOUND)
     else:
-        answer = page()
+        answer = _made(target, page)
     body = answer.text.encode()
     head = (
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\nContent-Type: {answer.content_type}\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + (b"" if method == "HEAD" else body)
+
+
+def _made(target: str, page: Callable[[], Page]) -> Page:
+    try:
+        return page()
+    except Exception:
+        log.exception("the page %s can't be made", target)
+        return Page("this page can't be made: the log says why\n", HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def _verdict(what: str, *, good: bool) -> Page:

@@ -29,6 +29,7 @@ class Settings:
     """What the server is told at its start."""
 
     records: Path
+    snapshot: Path | None
     listen: tuple[Endpoint, ...]
     zone: ZoneSettings
     health: Endpoint | None
@@ -72,6 +73,10 @@ def _path(text: str) -> Path:
     if not Path(text).name:
         raise ValueError("is no path of a file")
     return Path(text)
+
+
+def _optional_path(text: str) -> Path | None:
+    return _path(text) if text else None
 
 
 def _origin(text: str) -> str:
@@ -140,6 +145,13 @@ _OPTIONS = (
         "the file with records; ignored once the API server has given some",
     ),
     _Option(
+        "--snapshot",
+        "",
+        _optional_path,
+        "PATH",
+        "a file that keeps the API server's last records, for a start without it; empty: none",
+    ),
+    _Option(
         "--listen",
         ":1053",
         _many(parse_endpoint),
@@ -189,6 +201,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     values = {option.name: _value(option, flags[option.name], environment) for option in _OPTIONS}
     return Settings(
         records=values["records"],
+        snapshot=values["snapshot"],
         listen=values["listen"],
         zone=ZoneSettings(values["zone"], values["ttl"], values["ns_name"], _who(values["nsid"], environment)),
         health=values["health"],

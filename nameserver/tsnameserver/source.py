@@ -3,7 +3,9 @@
 Two sources offer documents: the API server (`configmaps`) and a mounted file (`follow_file`). Whichever is first to
 offer a whole good set is served. Once the API server has done so it leads and the file is ignored, which the kubelet
 mounts later. Only while the API server can't be followed does a file with a newer serial take the lead, until the API
-server answers again. Nothing that a source offers, or fails to offer, takes away the last good zone.
+server answers again. A snapshot of what the API server offered before a restart (`snapshot`) counts only if there are
+no other records yet. The API server takes over from it, and so does a file with a newer serial. Nothing that a source
+offers, or fails to offer, takes away the last good zone.
 
 The interpreter is shared with the thread that answers, so a reload goes in short steps, and the garbage collector is
 kept from looking through all names: nothing in a zone refers to itself, so counting references frees it.
@@ -48,7 +50,13 @@ class Source(Enum):
     """Where documents come from."""
 
     API = "API server"
+    SNAPSHOT = "snapshot"
     FILE = "file"
+
+    @property
+    def label(self) -> str:
+        """The name in metrics."""
+        return self.name.lower()
 
 
 @dataclass(slots=True)
@@ -63,8 +71,12 @@ class _Offered:
 class Follower:
     """Keeps *serving* at the newest good records; says once what is wrong with others."""
 
-    def __init__(self, serving: Serving, settings: ZoneSettings) -> None:
+    def __init__(
+        self, serving: Serving, settings: ZoneSettings, keep: Callable[[Sequence[str | bytes]], None] | None = None
+    ) -> None:
+        """*keep* is called with the API server's good documents, whenever they have become what is served."""
         self._serving = serving
+        self._keep = keep
         self._settings = settings
         self._compiled = nothing_compiled(settings)
         self._leader: Source | None = None
@@ -83,16 +95,20 @@ class Follower:
         self._waiting[source] = documents
         if source is Source.FILE:
             self._mounted = documents
-        else:
+        elif source is Source.API:
             self._api_is_lost = False
         async with self._turn:
             newest = self._waiting.pop(source, None)
-            if newest is None or (self._is_led_by_other(source) and not self._api_is_lost):
+            if newest is None or not self._may_lead(source):
                 return
             offered = self._offered.get(source)
             if offered is None or offered.documents != newest:
                 with _sparing_collector():
                     await self._reload(source, newest)
+
+    def has_none(self) -> bool:
+        """Tell whether no source has offered good records yet."""
+        return self._leader is None
 
     async def lose_api(self) -> None:
         """Serve the file, if it is newer than what is served, from now until the API server offers again."""
@@ -101,8 +117,17 @@ class Follower:
             if self._mounted is not None:
                 await self.offer(Source.FILE, self._mounted)
 
+    def _may_lead(self, source: Source) -> bool:
+        match source:
+            case Source.API:
+                return True
+            case Source.SNAPSHOT:
+                return self._leader is None
+            case Source.FILE:
+                return self._leader is not Source.API or self._api_is_lost
+
     def _is_led_by_other(self, source: Source) -> bool:
-        return self._leader is Source.API and source is Source.FILE
+        return source is Source.FILE and self._leader not in {None, Source.FILE}
 
     def _is_news(self, records: Sequence[Records]) -> bool:
         """Tell whether *records* have a newer serial than what is served (RFC 1982)."""
@@ -134,6 +159,8 @@ class Follower:
                 problems.append(f"the last good records go on being served: {error}")
             else:
                 self._serve(source, compiled, started)
+                if self._keep is not None and source is Source.API:
+                    self._keep(_good(documents, parsed))
                 problems += compiled.zone_problems
                 news = compiled.news
         self._offered[source] = _Offered(documents, parsed, frozenset(problems))
@@ -163,6 +190,7 @@ class Follower:
         if self._leader is not source:
             log.info("serving %d names, as the %s has them", compiled.names, source.value)
             self._leader = source
+            self.reloads.source = source.label
             for other in self._offered.keys() - {source}:
                 del self._offered[other]  # a second copy of all names
         if compiled.changed >= _MANY_NAMES:
@@ -176,6 +204,12 @@ class Follower:
         reloads.serial = compiled.said.serial
         reloads.newest = time.time()
         reloads.observe(seconds)
+
+
+def _good(documents: Documents, parsed: Mapping[str, Records | RecordsError]) -> list[str | bytes]:
+    """Return the texts of the *documents* that could be *parsed*."""
+    texts = (text for name, text in documents.items() if isinstance(parsed.get(name), Records))
+    return [text for text in texts if isinstance(text, str | bytes)]
 
 
 @contextmanager
@@ -207,9 +241,12 @@ def _warn(problems: list[str]) -> None:
         log.warning("%d more like that", len(problems) - _MOST_WARNINGS)
 
 
-async def follow_file(path: Path, offer: Callable[[Source, Documents], Awaitable[None]]) -> None:
+async def follow_file(
+    path: Path, offer: Callable[[Source, Documents], Awaitable[None]], *, optional: bool = False
+) -> None:
     """Offer what is at *path* and, of further shards, beside it (`records-1.json`, …) whenever it changes; never ends.
 
+    That an *optional* file is missing isn't worth an offer, and so not worth a warning.
     It is polled for what the names lead to, so that the kubelet's swap of the `..data` link is a change like any other.
     """
     paths = (path, *(path.with_stem(f"{path.stem}-{shard}") for shard in range(1, MAX_SHARDS)))
@@ -222,14 +259,13 @@ async def follow_file(path: Path, offer: Callable[[Source, Documents], Awaitable
                 if identity != before:
                     texts[each] = _read(each)
             seen = [() if _is_young(identity) else identity for identity in identities]
-            await offer(
-                Source.FILE,
-                {
-                    each.name: texts[each]
-                    for each, identity in zip(paths, identities, strict=True)
-                    if each == path or identity is not None
-                },
-            )
+            documents = {
+                each.name: texts[each]
+                for each, identity in zip(paths, identities, strict=True)
+                if each == path or identity is not None
+            }
+            if not optional or any(text is not None for text in documents.values()):
+                await offer(Source.FILE, documents)
         await asyncio.sleep(_POLL_SECONDS)
 
 

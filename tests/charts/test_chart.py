@@ -210,6 +210,13 @@ def tuple_of(port: Object) -> tuple[str, int, str]:
     return port["name"], port["port"], port["targetPort"]
 
 
+def test_the_alerts_are_a_rule_that_prometheus_finds_by_its_labels(render: Render) -> None:
+    given = ("enabled=true", "labels.release=prometheus")
+    rule = the("PrometheusRule", render(*CREDENTIALS, *(f"metrics.prometheusRule.{each}" for each in given)))
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+
+
 def test_the_dashboard_is_a_configmap_that_grafanas_sidecar_takes(render: Render) -> None:
     configmap = the("ConfigMap", render(*CREDENTIALS, "metrics.dashboard.enabled=true"))
     assert configmap["metadata"]["namespace"] == "tailscale"

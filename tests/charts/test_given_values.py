@@ -95,8 +95,8 @@ NUMBERS = [
 
 SEEN = (
     *CREDENTIALS,
-    *("metrics.dashboard.enabled=true", "metrics.serviceMonitor.enabled=true", "operatorConfig.extraEnv[0].name=A"),
-    *("operatorConfig.extraVolumes[0].name=a", "imagePullSecrets[0].name=a"),
+    *(f"metrics.{each}.enabled=true" for each in ("dashboard", "serviceMonitor", "prometheusRule")),
+    *("operatorConfig.extraEnv[0].name=A", "operatorConfig.extraVolumes[0].name=a", "imagePullSecrets[0].name=a"),
 )
 """What makes all of it visible."""
 

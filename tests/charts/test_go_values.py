@@ -28,7 +28,7 @@ def test_the_values_file_of_a_go_chart_renders_what_ours_does(render: Render, go
         (),
         ("metrics.service=false",),
         ("metrics.serviceMonitor.enabled=true",),
-        ("metrics.dashboard.enabled=true",),
+        ("metrics.dashboard.enabled=true", "metrics.prometheusRule.enabled=true"),
         ("operatorConfig.replicas=3", "networkPolicy.enabled=true"),
         ("operatorConfig.podLabels.team=1", "ingressClass.name=tails"),
     ],

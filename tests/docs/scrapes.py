@@ -1,5 +1,6 @@
 """What Prometheus reads of the two programs, once all that they show has happened."""
 
+import errno
 import re
 import socket
 
@@ -7,7 +8,7 @@ import aiohttp
 from clustersim.processes import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from tsnameserver.metrics import Metrics, metrics_pages
-from tsnameserver.reloads import Reloads
+from tsnameserver.reloads import Reloads, Watched
 from tsnameserver.sockets import Endpoint
 
 from tests.nameserver.conftest import running_server
@@ -34,13 +35,14 @@ async def operator_metrics() -> str:
 
 
 async def nameserver_metrics() -> str:
-    """Return the page of a nameserver that has answered a query."""
+    """Return the page of a nameserver that has answered a query, and that had one failure of each kind."""
     async with running_server(Endpoint("127.0.0.1", 0)) as server:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
             client.settimeout(30)
             client.sendto(wire("db.tail1234.ts.net"), (server.host, server.port))
             client.recv(512)
-        return metrics_pages(Metrics([server.udp], [server.tcp], Reloads()))["/metrics"]().text
+        server.udp.counts.unsent[errno.EPERM] = 1
+        return metrics_pages(Metrics([server.udp], [server.tcp], Reloads(), Watched(), {"tcp": 1}))["/metrics"]().text
 
 
 def families(page: str) -> set[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -222,6 +223,69 @@ async def test_that_configmaps_cannot_be_followed_is_told(
         for _ in range(4):
             await api.arrivals.get()
     assert told.is_set() is lost
+
+
+async def test_a_silent_partition_is_noticed_when_a_watch_should_have_ended(api: ApiServer, tmp_path: Path) -> None:
+    lost = asyncio.Event()
+    offers: asyncio.Queue[Texts] = asyncio.Queue()
+
+    async def lose() -> None:
+        lost.set()
+
+    settings = ApiSettings(api.url, "tailscale", tmp_path, watch_seconds=0, grace_seconds=0.1)
+    configmaps = ConfigMaps(settings, offers.put, lose)
+    task = asyncio.create_task(configmaps.follow())
+    async with asyncio.timeout(30):
+        await offers.get()
+        assert configmaps.watched.followed
+        await lost.wait()  # the server keeps its watches open, and says nothing
+    assert not configmaps.watched.followed
+    task.cancel()
+
+
+def test_a_silent_partition_is_noticed_within_30_seconds() -> None:
+    settings = ApiSettings("http://192.0.2.1", "tailscale")
+    assert 0 < settings.watch_seconds < settings.watch_seconds + settings.grace_seconds <= 30
+
+
+SIGNS: dict[str, Callable[[ApiServer], None]] = {
+    "event": lambda api: api.write("another", None),
+    "bookmark": lambda api: api.bookmark(),
+    "opened watch": lambda api: api.end_watches(),
+}
+
+
+@pytest.mark.parametrize("send", SIGNS.values(), ids=SIGNS)
+async def test_a_sign_of_life_is_noted(api: ApiServer, tmp_path: Path, send: Callable[[ApiServer], None]) -> None:
+    offers: asyncio.Queue[Texts] = asyncio.Queue()
+    configmaps = ConfigMaps(ApiSettings(api.url, "tailscale", tmp_path), offers.put, lambda: asyncio.sleep(0))
+    task = asyncio.create_task(configmaps.follow())
+    async with asyncio.timeout(30):
+        await offers.get()
+        api.write("dnsrecords", "seen by the watch")
+        await offers.get()
+        before = configmaps.watched.heard
+        send(api)
+        while configmaps.watched.heard == before:  # noqa: ASYNC110 - a bookmark is taken without a word
+            await asyncio.sleep(0.005)
+    assert before < configmaps.watched.heard <= time.time()
+    task.cancel()
+
+
+async def test_an_unforeseen_failure_ends_following_and_it_can_start_again(api: ApiServer, tmp_path: Path) -> None:
+    lost = asyncio.Event()
+
+    async def fail(_: Texts) -> None:
+        raise ZeroDivisionError
+
+    async def lose() -> None:
+        lost.set()
+
+    configmaps = ConfigMaps(ApiSettings(api.url, "tailscale", tmp_path), fail, lose)
+    for tries in (1, 2):
+        with pytest.RaisesGroup(ZeroDivisionError):
+            await configmaps.follow()
+        assert (lost.is_set(), configmaps.watched.followed, len(api.lists)) == (True, False, tries)
 
 
 def test_the_backoff_doubles_up_to_its_most() -> None:

@@ -57,6 +57,24 @@ async def test_the_api_server_is_followed_and_the_file_left_until_it_is_lost(tmp
             await running.says("serving 7 names, as the file has them")
 
 
+async def test_the_last_records_survive_a_restart_while_the_api_server_is_away(tmp_path: Path) -> None:
+    arguments = ["--namespace", "tailscale", "--service-account", str(tmp_path), "--snapshot", str(tmp_path / "kept")]
+    async with api_server("tailscale") as api:
+        arguments += ["--api-server", api.url]
+        api.write("dnsrecords", render(Records(ip4={DB: ["100.64.0.77"]}, serial=5)))
+        async with nameserver(tmp_path / "none", *arguments) as running:
+            await running.says("as the API server has them")
+            while not (tmp_path / "kept").exists():
+                await running.scrape()
+    async with nameserver(tmp_path / "none", *arguments) as running:
+        await running.says("serving 1 names, as the snapshot has them")
+        assert texts(await running.ask(DB)) == ["100.64.0.77"]
+        page = await running.scrape()
+        assert 'tsnameserver_records_source{source="snapshot"} 1\n' in page
+        assert "tsnameserver_api_followed 0\n" in page
+        assert await running.status("/readyz") == 200
+
+
 @pytest.mark.thorough
 async def test_a_signal_ends_a_nameserver_that_has_no_records(tmp_path: Path) -> None:
     async with nameserver(tmp_path / "none.json") as running:

@@ -1,8 +1,13 @@
 """Tests of what Prometheus reads."""
 
+import errno
+import re
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
 
 import aiohttp
 import dns.asyncquery
@@ -10,7 +15,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tsnameserver.metrics import Metrics, metrics_pages
 from tsnameserver.pages import serving_pages
-from tsnameserver.reloads import Reloads
+from tsnameserver.reloads import Reloads, Watched
+from tsnameserver.snapshot import Snapshot
 from tsnameserver.sockets import Endpoint, bind
 from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving
@@ -20,7 +26,7 @@ from tests.nameserver.samples import make_query, sample_zone
 
 RELOADS = Reloads(
     loaded=3, failed=1, names=6, ip4=44, ip6=2, serial=7, newest=1700000000.5,
-    bounds=(0.1, 1.0), buckets=[2, 0, 1], seconds_sum=2.25,
+    bounds=(0.1, 1.0), buckets=[2, 0, 1], seconds_sum=2.25, source="file",
 )  # fmt: skip
 
 
@@ -58,7 +64,7 @@ async def scraped() -> AsyncIterator[Scraped]:
     listener = bind([], None, Endpoint("127.0.0.1", 0)).metrics
     assert listener is not None
     async with running_server(Endpoint("127.0.0.1", 0)) as server:
-        pages = metrics_pages(Metrics([server.udp], [server.tcp], RELOADS))
+        pages = metrics_pages(Metrics([server.udp], [server.tcp], RELOADS, Watched(True, 1700000001.5), {"tcp": 2}))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with serving_pages(listener, pages), aiohttp.ClientSession(url) as client:
             yield Scraped(server, client)
@@ -82,11 +88,12 @@ async def test_servers_are_told_of_with_their_own_numbers(scraped: Scraped) -> N
     server = scraped.server
     server.udp.failures, server.tcp.failures = 1, 2
     server.udp.counts.malformed, server.tcp.counts.malformed = 3, 4
-    server.udp.unsent[22], server.tcp.evicted, server.tcp.accepted = 5, 6, 7
+    server.udp.counts.unsent = {errno.EPERM: 8, 9999: 9}
+    server.tcp.evicted, server.tcp.accepted = 6, 7
     assert await scraped.counted("dns_failures") == {"udp 1": 1, "tcp 1": 2}
     assert await scraped.counted("dns_malformed") == {"udp 1": 3, "tcp 1": 4}
-    assert await scraped.counted("udp_unsent") == {"EINVAL": 5}
     assert await scraped.samples("tsnameserver_udp_compiled") == {"": 0}
+    assert await scraped.counted("udp_unsent") == {"EPERM": 8, "9999": 9}
     assert await scraped.counted("tcp_connections_evicted") == {"": 6}
     assert await scraped.samples("tsnameserver_tcp_connections_open") == {"": 0}
     assert await scraped.samples("tsnameserver_udp_dropped_total") == {"": 0}
@@ -113,6 +120,10 @@ SERIES = {
     "names": {"": 6},
     "records_serial": {"": 7},
     "records_last_success_timestamp_seconds": {"": 1700000000.5},
+    "records_source": {"api": 0, "snapshot": 0, "file": 1},
+    "api_followed": {"": 1},
+    "api_last_heard_timestamp_seconds": {"": 1700000001.5},
+    "restarts_total": {"tcp": 2},
     "reloads_total": {"success": 3, "failure": 1},
     "reload_duration_seconds_bucket": {"0.1": 2, "1.0": 2, "+Inf": 3},
     "reload_duration_seconds_count": {"": 3},
@@ -122,6 +133,32 @@ SERIES = {
 
 async def test_reloads_are_told_as_they_were_counted(scraped: Scraped) -> None:
     assert {name: await scraped.samples(f"tsnameserver_{name}") for name in SERIES} == SERIES
+
+
+class Absent(NamedTuple):
+    watched: Watched | None
+    snapshot: Snapshot | None
+    shown: list[str]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Absent(None, None, []),
+        Absent(Watched(), None, ["api_followed 0", "api_last_heard_timestamp_seconds 0.0"]),
+        Absent(None, Snapshot(Path("/none")), ["snapshot_timestamp_seconds 0.0"]),
+    ],
+)
+def test_an_api_server_or_a_snapshot_that_there_is_not_to_be_has_no_series(case: Absent) -> None:
+    page = metrics_pages(Metrics([], [], RELOADS, case.watched, snapshot=case.snapshot))["/metrics"]().text
+    shown = re.findall(r"^tsnameserver_((?:api|snapshot)_.*)$", page, flags=re.MULTILINE)
+    assert shown == case.shown
+
+
+async def test_the_start_is_told_as_it_was(scraped: Scraped) -> None:
+    first, second = [await scraped.samples("process_start_time_seconds") for _ in range(2)]
+    assert first == second
+    assert time.time() - 60 < first[""] <= time.time()
 
 
 async def test_the_version_and_the_process_are_told(scraped: Scraped) -> None:

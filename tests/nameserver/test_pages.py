@@ -1,6 +1,7 @@
 """Tests of pages over HTTP."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -22,7 +23,7 @@ async def pages_port(pages: Pages, seconds: float = 30) -> AsyncIterator[int]:
 
 @pytest.fixture
 async def port() -> AsyncIterator[int]:
-    async with pages_port({"/greeting": lambda: Page("hello\n")}) as port:
+    async with pages_port({"/greeting": lambda: Page("hello\n"), "/broken": lambda: Page(f"{1 // 0}")}) as port:
         yield port
 
 
@@ -62,7 +63,7 @@ CASES = [
     Case(b"GET /greeting?verbose=1 HTTP/1.0\r\n\r\n", 200, "hello\n"),
     Case(b"HEAD /greeting HTTP/1.1\r\n\r\n", 200, ""),
     Case(b"POST /greeting HTTP/1.1\r\n\r\n", 405, "only GET and HEAD\n"),
-    Case(b"GET /other HTTP/1.1\r\n\r\n", 404, "there are /greeting\n"),
+    Case(b"GET /other HTTP/1.1\r\n\r\n", 404, "there are /greeting, /broken\n"),
     Case(b"\x16\x03\x01\xff\r\n\r\n", 400, "not a request\n"),
 ]
 
@@ -73,6 +74,17 @@ async def test_a_request_is_answered_once_and_the_connection_ends(port: int, cas
     assert head.startswith(f"HTTP/1.1 {case.status} ")
     assert "Connection: close" in head
     assert body == case.body
+
+
+async def test_a_page_that_fails_is_logged_and_the_next_one_is_answered(
+    port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = await answer_to(port, b"GET /broken HTTP/1.1\r\n\r\n")
+    assert answer.startswith("HTTP/1.1 500 ")
+    (record,) = (record for record in caplog.records if record.levelno == logging.ERROR)
+    assert record.exc_info
+    assert record.exc_info[0] is ZeroDivisionError
+    assert (await answer_to(port, CASES[0].request)).endswith("hello\n")
 
 
 async def test_a_head_without_end_is_no_request(port: int) -> None:

@@ -23,7 +23,7 @@ def service_account(tmp_path: Path) -> Path:
 
 def test_the_defaults_suit_upstreams_deployment() -> None:
     settings = read_settings([], {"HOSTNAME": "nameserver-5c9f"})
-    assert settings.records == Path("/config/records.json")
+    assert (settings.records, settings.snapshot) == (Path("/config/records.json"), None)
     assert settings.listen == (Endpoint("", 1053),)
     assert settings.zone == ZoneSettings(("ts.net",), 5, "nameserver.tailscale.svc.cluster.local.", "nameserver-5c9f")
     assert (settings.health, settings.metrics) == (Endpoint("", 9002), Endpoint("", 9153))
@@ -32,12 +32,12 @@ def test_the_defaults_suit_upstreams_deployment() -> None:
 
 def test_flags_are_read() -> None:
     arguments = ["--records", "r.json", "--listen", "127.0.0.1:53", "--listen", "[::1]:53", "--zone", "ts.example.org"]
-    arguments += ["--nsid", "first"]
+    arguments += ["--nsid", "first", "--snapshot", "s"]
     settings = read_settings(
         [*arguments, "--ttl", "0", "--ns-name", "ns.example.org", "--health", "", "--drain", "3", "--metrics", ":1"],
         {"HOSTNAME": "another"},
     )
-    assert settings.records == Path("r.json")
+    assert (settings.records, settings.snapshot) == (Path("r.json"), Path("s"))
     assert settings.listen == (Endpoint("127.0.0.1", 53), Endpoint("::1", 53))
     assert settings.zone == ZoneSettings(("ts.example.org",), 0, "ns.example.org", "first")
     assert (settings.health, settings.metrics, settings.drain) == (None, Endpoint("", 1), 3)
@@ -85,6 +85,7 @@ WRONG = [
     Wrong("nsid", "x" * 256),
     Wrong("health", "9002"),
     Wrong("records", ""),
+    Wrong("snapshot", "/"),
     Wrong("api-server", "192.0.2.1"),
     Wrong("drain", "1m"),
     Wrong("log-level", "loud"),

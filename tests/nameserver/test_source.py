@@ -6,7 +6,7 @@ import gc
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path, PosixPath
 from typing import NamedTuple
@@ -132,6 +132,38 @@ async def test_a_serial_that_starts_over_is_newer(serving: Serving, follower: Fo
     assert served_names(serving) == {"file"}
 
 
+async def test_a_snapshot_counts_only_while_there_are_no_records(serving: Serving, follower: Follower) -> None:
+    assert follower.has_none()
+    for name, source in (("one", Source.SNAPSHOT), ("two", Source.SNAPSHOT), ("api", Source.API)):
+        await follower.offer(source, {name: document(name, serial=5)})
+        assert served_names(serving) == {"api" if source is Source.API else "one"}
+        assert not follower.has_none()
+    await follower.lose_api()
+    await follower.offer(Source.SNAPSHOT, {"three": document("three", serial=9)})
+    assert served_names(serving) == {"api"}
+
+
+@pytest.mark.parametrize(("serial", "served"), [(4, "snapshot"), (5, "snapshot"), (6, "file"), (None, "snapshot")])
+async def test_a_file_takes_over_from_a_snapshot_if_it_is_newer(
+    serving: Serving, follower: Follower, serial: int | None, served: str
+) -> None:
+    await follower.offer(Source.SNAPSHOT, {"snapshot": document("snapshot", serial=5)})
+    await follower.offer(Source.FILE, {"records.json": document("file", serial=serial)})
+    assert served_names(serving) == {served}
+
+
+async def test_good_documents_of_the_api_server_are_to_be_kept(serving: Serving) -> None:
+    kept: list[Sequence[str | bytes]] = []
+    follower = Follower(serving, SETTINGS, kept.append)
+    whole = document("a", serial=5)
+    await follower.offer(Source.FILE, {"records.json": whole})
+    await follower.offer(Source.SNAPSHOT, {"snapshot": whole})
+    assert kept == []
+    await follower.offer(Source.API, {"dnsrecords": whole, "dnsrecords-1": "{", "dnsrecords-2": None})
+    await follower.offer(Source.API, {"dnsrecords": "{"})
+    assert kept == [[whole]]
+
+
 async def test_a_broken_file_takes_nothing_away_while_the_api_server_is_lost(
     serving: Serving, follower: Follower
 ) -> None:
@@ -246,6 +278,14 @@ async def test_reloads_are_counted(follower: Follower) -> None:
     assert started <= reloads.newest <= time.time()
 
 
+async def test_the_source_of_what_is_served_is_told(follower: Follower) -> None:
+    told = [follower.reloads.source]
+    for source in (Source.FILE, Source.API, Source.FILE):
+        await follower.offer(source, {"records": document("a")})
+        told.append(follower.reloads.source)
+    assert told == ["", "file", "api", "api"]
+
+
 async def test_the_collector_is_left_as_it_was(follower: Follower) -> None:
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
     gc.set_threshold(700, 10, 11)
@@ -284,14 +324,14 @@ Offers = asyncio.Queue[Documents]
 
 
 @contextlib.asynccontextmanager
-async def following(path: Path) -> AsyncIterator[Offers]:
+async def following(path: Path, *, optional: bool = False) -> AsyncIterator[Offers]:
     """Follow *path*; what is offered comes out of the queue."""
     offers: Offers = asyncio.Queue()
 
     async def offer(_: Source, documents: Documents) -> None:
         offers.put_nowait(documents)
 
-    task = asyncio.create_task(follow_file(path, offer))
+    task = asyncio.create_task(follow_file(path, offer, optional=optional))
     try:
         yield offers
     finally:
@@ -315,6 +355,15 @@ async def test_a_file_that_comes_and_goes_is_noticed(tmp_path: Path) -> None:
         await offered(offers, "{")
         path.unlink()
         await offered(offers, None)
+
+
+async def test_a_file_that_is_optional_is_offered_once_it_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "records.json"
+    async with following(path, optional=True) as offers:
+        await asyncio.sleep(0.01)
+        assert offers.empty()
+        path.write_text("{")
+        await offered(offers, "{")
 
 
 async def test_a_file_that_is_written_again_with_the_same_size_is_noticed(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-
 from release import chart
 from release.__main__ import version_of
 from release.chart import Chart, NotReleasable

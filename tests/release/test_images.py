@@ -1,7 +1,6 @@
 """References of images."""
 
 import pytest
-
 from release.images import pinned
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-
 from release import oci
+
 from tests.release import layouts
 
 

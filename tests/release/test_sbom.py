@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import pytest
-
 from release import sbom
 from release.sbom import Package
 

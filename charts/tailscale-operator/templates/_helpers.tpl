@@ -102,7 +102,7 @@ to set to null.
 */}}
 {{- define "operator.values" -}}
 {{- $config := dict "logFormat" "json" "replicas" 2 "topologySpread" true "zones" (list "ts.net") "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" (dict "repository" (include "operator.own" (list . "tsnameserver"))) -}}
-{{- $metrics := dict "service" true "serviceMonitor" (dict "enabled" false "labels" (dict) "interval" "30s") "dashboard" (dict "enabled" false) -}}
+{{- $metrics := dict "service" true "serviceMonitor" (dict "enabled" false "labels" (dict) "interval" "30s") "prometheusRule" (dict "enabled" false "labels" (dict)) "dashboard" (dict "enabled" false) -}}
 {{- $class := dict "name" "tailscale" -}}
 {{- if not (hasKey .Values.operatorConfig "topologySpread") -}}
 {{- $_ := set $config "podDisruptionBudget" (dict "maxUnavailable" 1) -}}
@@ -139,6 +139,7 @@ to set to null.
 - operatorConfig.sharedACMEAccountKey
 - metrics.serviceMonitor.labels.*
 - metrics.serviceMonitor.interval
+- metrics.prometheusRule.labels.*
 - metrics.dashboard.namespace
 - metrics.dashboard.labels.*
 - metrics.dashboard.annotations.*

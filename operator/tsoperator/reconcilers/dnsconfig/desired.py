@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS, RECORDS_KEY
+from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import (
@@ -51,6 +51,7 @@ from tsoperator.settings import Settings
 _PORT: Final = 1053  # unprivileged; the Service forwards port 53 to it
 _HEALTH_PORT: Final = 9002
 _METRICS_PORT: Final = 9153
+_SNAPSHOT: Final = "snapshot"
 
 CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
 """The condition of a DNSConfig whose nameserver is Tailscale's or unknown, and lacks something: False or absent."""
@@ -262,11 +263,11 @@ def _deployment(dnsconfig: DNSConfig, image: NameserverImage, settings: Settings
     strategy: Object = {"type": "Recreate"}
     pace: Object = {}
     pod_labels = {LABEL_APP: NAMESERVER}
-    volume: Object = {"name": CONFIGMAP_NAME}
+    volume: Object
     if image.program is not Program.OURS:  # this form suits both programs
-        volume["configMap"] = {"name": CONFIGMAP_NAME}
+        volume = {"name": CONFIGMAP_NAME, "configMap": {"name": CONFIGMAP_NAME}}
     else:
-        volume["projected"] = {"sources": [_shard_source(shard) for shard in range(MAX_SHARDS)]}
+        volume = {"name": _SNAPSHOT, "emptyDir": {}}
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
         container |= _our_container(settings)
         pace = {"minReadySeconds": _SETTLE}
@@ -293,11 +294,17 @@ def _deployment(dnsconfig: DNSConfig, image: NameserverImage, settings: Settings
 def _our_container(settings: Settings) -> Object:
     """Return the fields of the container that only our nameserver's image supports.
 
-    It has probes and the operator's log format, and needs neither root nor a writable file system.
+    It has probes and the operator's log format, and needs neither root nor a writable file system. It follows the API
+    server, so it needs no mounted records. It keeps a snapshot of them on a volume, because another container in the
+    same Pod may have to start while the API server is away. A variable says where, because earlier versions of the
+    image ignore one, but exit if they get a flag that they don't know.
     """
-    log_format = {"env": [{"name": "TSNAMESERVER_LOG_FORMAT", "value": settings.log_format}]}
+    env = [{"name": "TSNAMESERVER_SNAPSHOT", "value": f"/{_SNAPSHOT}/records"}]
+    if settings.log_format != "text":
+        env.append({"name": "TSNAMESERVER_LOG_FORMAT", "value": settings.log_format})
     return {
-        **(log_format if settings.log_format != "text" else {}),  # leaving the default out restarts no Pod
+        "env": env,
+        "volumeMounts": [{"name": _SNAPSHOT, "mountPath": f"/{_SNAPSHOT}"}],
         "args": [f"--drain={_DRAIN}"],
         "ports": [
             {"name": "tcp", "protocol": "TCP", "containerPort": _PORT},
@@ -317,13 +324,6 @@ def _our_container(settings: Settings) -> Object:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
-
-
-def _shard_source(shard: int) -> Object:
-    """Return the volume source for the records of one shard, which is optional, beside those of the others."""
-    suffix = f"-{shard}" if shard else ""
-    items = [{"key": RECORDS_KEY, "path": RECORDS_KEY.replace(".", f"{suffix}.")}]
-    return {"configMap": {"name": f"{CONFIGMAP_NAME}{suffix}", "items": items, "optional": True}}
 
 
 def _placement(dnsconfig: DNSConfig) -> Object:

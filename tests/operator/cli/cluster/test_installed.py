@@ -51,6 +51,21 @@ def test_settings_of_ones_own_are_read() -> None:
     assert (found.service_account, found.secret_key("CLIENT_ID_FILE")) == ("other", None)
 
 
+@pytest.mark.parametrize(
+    ("ports", "port"),
+    [
+        (None, 9002),
+        ([{"containerPort": 9100}], 9002),
+        ([{"name": "debug", "containerPort": 9101}, {"name": "health", "containerPort": 9100}], 9100),
+    ],
+)
+def test_metrics_are_at_the_port_called_health(ports: list[Object] | None, port: int) -> None:
+    container: Object = {"name": "operator", "ports": ports}
+    deployed: Object = {"metadata": {"name": "o"}, "spec": {"template": {"spec": {"containers": [container]}}}}
+    found = Installed(NAMESPACE, deployed)
+    assert (found.health_port, found.replicas, found.service_account) == (port, 1, "default")
+
+
 def test_workload_identity_is_a_client_and_an_audience() -> None:
     token = {"serviceAccountToken": {"audience": "api.tailscale.com/k", "path": "token"}}
     volume = {"name": "oidc-jwt", "projected": {"sources": [{"configMap": {"name": "ca"}}, token]}}
@@ -109,6 +124,7 @@ NONE: dict[str, Any] = {"runAsNonRoot": True}
         Security("restricted", [NONE], False, "refuses Pods that are privileged"),
         Security("restricted", [{"privileged": True}], True, "privileged, as p-0 is"),
         Security("restricted", [{"privileged": True}] * 2, False, "privileged, as p-0, p-1 are"),
+        Security("restricted", [NONE, {"privileged": True}], True, "privileged, as p-1 is"),
         Security("restricted", [{"capabilities": {"add": ["NET_ADMIN"]}}], True, "privileged, as p-0 is"),
     ],
 )
@@ -122,5 +138,7 @@ def test_pod_security_must_let_the_proxies_run(case: Security) -> None:
 
 
 def statefulset(name: str, context: dict[str, Any]) -> Object:
-    spec = {"initContainers": [{"name": "init", "securityContext": context}], "containers": [{"name": "tailscale"}]}
+    privileged, other = {"name": "a", "securityContext": context}, {"name": "b"}
+    init, main = (privileged, other) if name == "p-0" else (other, privileged)
+    spec = {"initContainers": [init], "containers": [main]}
     return {"metadata": {"namespace": NAMESPACE, "name": name}, "spec": {"template": {"spec": spec}}}

@@ -21,6 +21,8 @@ from tests.support.objects import children_of, condition_of, deleting, held, liv
 
 SETTINGS = settings()
 OURS = settings(nameserver_image="example.org/tsnameserver:v1")
+THEIRS = settings(nameserver_image="tailscale/k8s-nameserver:stable")
+UNKNOWN = settings(nameserver_image="example.org/k8s-nameserver:v1")
 OURS_IN_JSON = replace(OURS, log_format="json")
 NAMESERVER = "tailscale.com/nameserver"
 ROLLING = "ours, with its rollout under way"
@@ -89,20 +91,31 @@ def test_our_image_is_probed_has_no_privileges_and_is_replaced_without_a_gap() -
     assert container["securityContext"]["runAsNonRoot"] is True
 
 
-def test_our_image_is_mounted_all_shards_that_there_may_be_beside_each_other() -> None:
-    (volume,) = pod_of(deployment_spec(of=OURS))["volumes"]
-    sources = [source["configMap"] for source in volume["projected"]["sources"]]
-    assert (volume["name"], len(sources)) == ("dnsrecords", 32)
-    for shard, source in enumerate(sources[1:], 1):
-        items = [{"key": "records.json", "path": f"records-{shard}.json"}]
-        assert source == {"name": f"dnsrecords-{shard}", "items": items, "optional": True}
-    first = [{"key": "records.json", "path": "records.json"}]
-    assert sources[0] == {"name": "dnsrecords", "items": first, "optional": True}
+class Volume(NamedTuple):
+    of: Settings
+    name: str
+    source: Object
+    path: str
 
 
-def test_the_nameserver_logs_in_json_where_the_operator_does() -> None:
+VOLUMES = [
+    Volume(OURS, "snapshot", {"emptyDir": {}}, "/snapshot"),
+    Volume(THEIRS, "dnsrecords", {"configMap": {"name": "dnsrecords"}}, "/config"),
+    Volume(UNKNOWN, "dnsrecords", {"configMap": {"name": "dnsrecords"}}, "/config"),
+]
+
+
+@pytest.mark.parametrize("case", VOLUMES, ids=["ours", "theirs", "unknown"])
+def test_our_image_keeps_a_snapshot_and_others_have_the_records_mounted(case: Volume) -> None:
+    pod = pod_of(deployment_spec(of=case.of))
+    assert pod["volumes"] == [{"name": case.name, **case.source}]
+    assert pod["containers"][0]["volumeMounts"] == [{"name": case.name, "mountPath": case.path}]
+
+
+def test_our_image_is_told_where_its_snapshot_is_and_in_which_format_the_operator_logs() -> None:
     (text,), (json,) = (pod_of(deployment_spec(of=each))["containers"] for each in (OURS, OURS_IN_JSON))
-    assert json == {**text, "env": [{"name": "TSNAMESERVER_LOG_FORMAT", "value": "json"}]}
+    assert text["env"] == [{"name": "TSNAMESERVER_SNAPSHOT", "value": "/snapshot/records"}]
+    assert json == {**text, "env": [*text["env"], {"name": "TSNAMESERVER_LOG_FORMAT", "value": "json"}]}
 
 
 def test_the_go_image_knows_no_log_format() -> None:

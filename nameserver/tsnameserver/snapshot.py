@@ -1,0 +1,93 @@
+"""The last good records of the API server in a file, for a start at which the API server is away.
+
+The file has one records document in each line. It is written beside itself and then renamed, so a reader finds the old
+records or the new ones, and never a part of them. Writing goes to a worker thread: a slow disk holds up no answer.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 1.0
+"""The least time between the ends of one write and the beginning of the next."""
+_RETRY_SECONDS = 10.0
+_PATIENCE_SECONDS = 1.0
+"""How long the other sources have after the start, before the snapshot is offered."""
+
+
+class Snapshot:
+    """Keeps the newest documents at *path*, and reads them back."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._newest: Sequence[str | bytes] = ()
+        self._changed = asyncio.Event()
+        self._complaint = ""
+        self.written = self._modified()
+        """Unix time at which the file was written; 0.0 if there is none."""
+
+    def keep(self, documents: Sequence[str | bytes]) -> None:
+        """Have *documents* written as soon as the last write is a second ago; newer ones replace them until then."""
+        self._newest = documents
+        self._changed.set()
+
+    async def write_changes(self) -> None:
+        """Write what is to be kept; never ends."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await asyncio.to_thread(_write, self._path, self._newest)
+            except OSError as error:
+                self._complain(error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._changed.set()
+            else:
+                self.written, self._complaint = time.time(), ""
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def offer(self, is_needed: Callable[[], bool], offer: Callable[[dict[str, bytes]], Awaitable[None]]) -> None:
+        """Give the other sources a moment, and *offer* what the file has if that *is_needed* then."""
+        await asyncio.sleep(_PATIENCE_SECONDS)
+        if is_needed() and self.written:
+            log.warning("no source has records; trying the snapshot, %.0f s old", time.time() - self.written)
+            try:
+                lines = self._path.read_bytes().splitlines()
+            except OSError as error:
+                log.warning("the snapshot can't be read: %s", error)
+                return
+            await offer({f"line {number} of {self._path}": line for number, line in enumerate(lines, 1)})
+
+    def _complain(self, error: OSError) -> None:
+        """Warn, once until a write succeeds or the reason changes."""
+        if str(error) != self._complaint:
+            self._complaint = str(error)
+            log.warning("the snapshot can't be written, so a restart without the API server has no records: %s", error)
+
+    def _modified(self) -> float:
+        try:
+            return self._path.stat().st_mtime
+        except OSError:
+            return 0.0
+
+
+def _write(path: Path, documents: Sequence[str | bytes]) -> None:
+    """Put *documents* into the place of *path*, at once and for good."""
+    beside = path.with_name(f"{path.name}.new")
+    with beside.open("wb") as file:
+        for document in documents:
+            file.write(_line(document))
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+
+
+def _line(document: str | bytes) -> bytes:
+    """Return *document* in one line. In JSON, ends of lines are between tokens only, where a space does the same."""
+    text = document.encode() if isinstance(document, str) else document
+    return text.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"

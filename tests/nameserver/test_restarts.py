@@ -1,0 +1,51 @@
+"""Tests of parts that start again."""
+
+import asyncio
+import logging
+
+import pytest
+from tsnameserver.restarts import Restarts
+
+from tests.support.virtual_time import in_virtual_time, now
+
+
+class Part:
+    """Runs for so many seconds each time, and fails, except at the end of the last one."""
+
+    def __init__(self, *seconds: float) -> None:
+        self._runs = list(seconds)
+        self.pauses: list[float] = []
+        self._ended = 0.0
+
+    async def work(self) -> None:
+        self.pauses.append(now() - self._ended)
+        await asyncio.sleep(self._runs.pop(0))
+        self._ended = now()
+        if self._runs:
+            raise ZeroDivisionError
+
+
+@in_virtual_time
+async def test_a_part_that_fails_starts_again_until_it_ends() -> None:
+    restarts = Restarts()
+    for part in (Part(0, 0, 0), Part(0), Part(0, 0)):
+        await restarts.keep_running("tcp", part.work)
+    await restarts.keep_running("api", Part(0).work)
+    assert restarts.counts == {"tcp": 3, "api": 0}
+
+
+@in_virtual_time
+async def test_failures_in_a_row_wait_ever_longer_until_the_part_has_run_for_half_a_minute() -> None:
+    part = Part(*[0] * 8, 29, 31, 0)
+    await Restarts().keep_running("api", part.work)
+    most = (0.25, 0.5, 1, 2, 4, 8, 16, 30, 30, 0.25)
+    assert [limit / 2 <= pause <= limit for pause, limit in zip(part.pauses[1:], most, strict=True)] == [True] * 10
+
+
+def test_a_failure_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    in_virtual_time(lambda: Restarts().keep_running("tcp", Part(0, 0).work))()
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert record.getMessage().startswith("tcp failed unexpectedly and starts again in 0.")
+    assert record.exc_info
+    assert record.exc_info[0] is ZeroDivisionError
