@@ -67,7 +67,7 @@ def test_no_module_imports_relatively() -> None:
 
 
 def test_the_udp_loop_is_left_out_where_there_is_no_compiler(tmp_path: Path) -> None:
-    command = [sys.executable, ROOT / "hatch_build.py", tmp_path]
+    command = [sys.executable, str(ROOT / "hatch_build.py"), str(tmp_path)]
     result = subprocess.run(
         command, env={**os.environ, "CC": "false"}, capture_output=True, text=True, timeout=30, check=False
     )
