@@ -47,8 +47,6 @@ class Counts:
     malformed: int = 0
     """Packets that are no queries, and so have no response, and queries whose response is FORMERR."""
     truncated: int = 0
-    unsent: dict[int, int] = field(default_factory=dict)
-    """Responses that couldn't be sent, by errno."""
 
     def add_general(self, response: bytes | None, rcode: int) -> None:
         """Count a query that the fast path hasn't answered, and its *response* with *rcode*."""

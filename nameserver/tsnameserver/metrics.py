@@ -24,6 +24,8 @@ _TYPES = {
     2: "NS", 6: "SOA", 255: "ANY", OTHER: "other",
 }  # fmt: skip
 _RCODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED", 16: "BADVERS"}
+_USUAL_ERRORS = {errno.EINVAL, errno.EPERM, errno.ENOBUFS}
+"""Errors of sending that have a series from the start, so that a rate sees the first of them."""
 _STATUS, _DESCRIPTORS = Path("/proc/self/status"), Path("/proc/self/fd")
 
 
@@ -101,8 +103,9 @@ class Metrics:
         unsent = _counter("udp_unsent", "Responses that couldn't be sent, by the system's error.", ("server", "errno"))
         for udp in self.udp:
             compiled.add(int(udp.compiled), f"dns://{udp.endpoint}")
-            for code, packets in udp.counts.unsent.copy().items():
-                unsent.add(packets, f"dns://{udp.endpoint}", errno.errorcode.get(code, str(code)))
+            for code, packets in enumerate(udp.unsent):
+                if packets or code in _USUAL_ERRORS:
+                    unsent.add(packets, f"dns://{udp.endpoint}", errno.errorcode.get(code, str(code)))
             if (number := udp.dropped()) is not None:
                 dropped.add(number, f"dns://{udp.endpoint}")
         opened = _gauge("tcp_connections_open", "Connections that are open.", ("server",))

@@ -15,7 +15,6 @@ log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 1.0
 """The least time between the ends of one write and the beginning of the next."""
-_RETRY_SECONDS = 10.0
 _PATIENCE_SECONDS = 1.0
 """How long the other sources have after the start, before the snapshot is offered."""
 
@@ -23,8 +22,10 @@ _PATIENCE_SECONDS = 1.0
 class Snapshot:
     """Keeps the newest documents at *path*, and reads them back."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, retry_seconds: float = 10.0) -> None:
+        """A write that failed is tried again after *retry_seconds*."""
         self._path = path
+        self._retry_seconds = retry_seconds
         self._newest: Sequence[str | bytes] = ()
         self._changed = asyncio.Event()
         self._complaint = ""
@@ -45,7 +46,7 @@ class Snapshot:
                 await asyncio.to_thread(_write, self._path, self._newest)
             except OSError as error:
                 self._complain(error)
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(self._retry_seconds)
                 self._changed.set()
             else:
                 self.written, self._complaint = time.time(), ""

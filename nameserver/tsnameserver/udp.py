@@ -5,12 +5,14 @@ Elsewhere it receives, answers and sends one packet after the other.
 """
 
 import contextlib
+import errno
 import logging
 import os
 import socket
 import struct
 import threading
 import time
+from array import array
 
 from tsnameserver.answer import answer, failure
 from tsnameserver.compiled import COMPILED, Loop
@@ -27,6 +29,7 @@ _WAKE_MICROSECONDS = 200_000
 """How long a receive lasts, and so how long a stop takes while nobody asks."""
 _DRAIN_PACKETS = 1000
 """What has been received before a stop is still answered, up to about this many."""
+_ERRNOS = max(errno.errorcode) + 1
 _ANCILLARY_BYTES = socket.CMSG_SPACE(20)
 _Ancillary = list[tuple[int, int, bytes]]
 
@@ -45,6 +48,8 @@ class UdpServer:
         self._last_logged = float("-inf")
         self.failures = 0
         """Packets that couldn't be received, answered or sent."""
+        self.unsent = array("Q", bytes(8 * _ERRNOS))
+        """Responses that couldn't be sent, by errno."""
         self.endpoint = Endpoint(*bound.getsockname()[:2])
         self._wildcard = self.endpoint.host in {"0.0.0.0", "::"}
         if self._wildcard:
@@ -148,7 +153,7 @@ class UdpServer:
 
         Anyone can cause it, by a source port of 0 (EINVAL); so can a full table of connections or a rule (EPERM).
         """
-        self.counts.unsent[number] = self.counts.unsent.get(number, 0) + 1
+        self.unsent[number] += 1
         self._failed(f"a response can't be sent: {os.strerror(number)}")
 
     def _failed(self, what: str) -> None:
