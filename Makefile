@@ -68,6 +68,7 @@ bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API
 
 soak: .venv/.dev ## Run the nameserver under load, reloads and malformed packets for MINUTES (10), and Hypothesis on 2,000 examples a test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) --hypothesis-profile=soak -m hypothesis
+	FUZZ_PACKETS=100000000 $(BIN)/python -m pytest -n $(WORKERS) -m thorough tests/nameserver/test_udploop.py
 	$(BIN)/python -m dnsbench soak --minutes $(or $(MINUTES),10) --results loadtest/results $(ARGS)
 
 lint: .venv/.dev ## Check style, types, import contracts and the Dockerfile
@@ -116,7 +117,12 @@ clean: ## Remove what these commands made
 	@$(PIP) --editable '.[operator,nameserver,loadtest]'
 	@touch $@
 
-.venv/.dev: .venv/.run
+# The compiled UDP loop. Without a compiler there is none, and everything works all the same.
+.venv/.udploop: .venv/.run hatch_build.py $(wildcard nameserver/udploop/*)
+	@$(BIN)/python hatch_build.py nameserver/tsnameserver || true
+	@touch $@
+
+.venv/.dev: .venv/.run .venv/.udploop
 	@echo "adding the development tools to .venv"
 	@$(PIP) --editable '.[dev]'
 	@touch $@

@@ -66,6 +66,15 @@ def test_no_module_imports_relatively() -> None:
     assert not [path for path in modules() if re.search(r"^ *from +\.", path.read_text(), re.MULTILINE)]
 
 
+def test_the_udp_loop_is_left_out_where_there_is_no_compiler(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "hatch_build.py"), str(tmp_path)]
+    result = subprocess.run(
+        command, env={**os.environ, "CC": "false"}, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (result.returncode, list(tmp_path.iterdir())) == (1, [])
+    assert result.stderr.startswith("the compiled UDP loop is left out: ")
+
+
 def test_every_package_is_in_the_wheel() -> None:
     packages = {
         str(path.parent.relative_to(ROOT)) for root in SOURCE_ROOTS for path in (ROOT / root).glob("*/__init__.py")

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager
 from functools import partial
 
+from tsnameserver.compiled import COMPILED
 from tsnameserver.compiler import empty_zone
 from tsnameserver.configmaps import ConfigMaps
 from tsnameserver.metrics import Metrics, metrics_pages
@@ -47,7 +48,8 @@ async def run(settings: Settings) -> None:
     restarts = Restarts()
     async with AsyncExitStack() as stack:
         sockets = stack.enter_context(closing(bind(settings.listen, settings.health, settings.metrics)))
-        udp = [UdpServer(pair.udp, serving) for pair in sockets.pairs]
+        compiled = COMPILED and settings.udp_loop == "auto"
+        udp = [UdpServer(pair.udp, serving, compiled=compiled) for pair in sockets.pairs]
         tcp = [TcpServer(pair.tcp, serving) for pair in sockets.pairs]
         if sockets.health is not None:
             probes = probe_pages(
@@ -61,6 +63,7 @@ async def run(settings: Settings) -> None:
             await stack.enter_async_context(serving_pages(sockets.metrics, pages))
         stack.enter_context(_running(udp))
         log.info("listening on %s", sockets)
+        log.info("the UDP loop is %s", "compiled" if compiled else "Python's")
         parts: _Parts = [("tcp", server.serve) for server in tcp]
         parts.append(("file", partial(follow_file, settings.records, follower.offer, optional=configmaps is not None)))
         if configmaps is not None:

@@ -1,5 +1,6 @@
 """Queries and responses, counted by the one thread that answers them and read by others without a lock."""
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -37,8 +38,8 @@ def _zeros(keys: tuple[int, ...]) -> dict[int, int]:
 class Counts:
     """Totals since the start; its mappings never grow, whatever clients send."""
 
-    fast: list[int] = field(default_factory=lambda: [0] * 3 * len(FAST_TYPES))
-    """What the fast path has answered, by slot, by slot + MISS, and by slot + REFUSAL."""
+    fast: "array[int]" = field(default_factory=lambda: array("Q", bytes(8 * 3 * MISS)))
+    """What the fast path has answered, by slot, by slot + MISS, and by slot + REFUSAL; compiled loops count here."""
     general_types: dict[int, int] = field(default_factory=lambda: _zeros(_TYPES))
     general_rcodes: dict[int, int] = field(default_factory=lambda: _zeros(_RCODES))
     general: int = 0

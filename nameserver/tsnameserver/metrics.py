@@ -99,15 +99,13 @@ class Metrics:
 
     def _transports(self) -> Iterable[Family]:
         dropped = _counter("udp_dropped", "Packets that the receive buffer had no room for.", ("server",))
-        batched = _counter(
-            "udp_batched", "Packets that were received in batches, since they had queued up.", ("server",)
-        )
+        compiled = _gauge("udp_compiled", "1 where the compiled loop answers, 0 where Python does.", ("server",))
         unsent = _counter("udp_unsent", "Responses that couldn't be sent, by the system's error.", ("server", "errno"))
         for udp in self.udp:
+            compiled.add(int(udp.compiled), f"dns://{udp.endpoint}")
             for code, packets in enumerate(udp.unsent):
                 if packets or code in _USUAL_ERRORS:
                     unsent.add(packets, f"dns://{udp.endpoint}", errno.errorcode.get(code, str(code)))
-            batched.add(udp.queued, f"dns://{udp.endpoint}")
             if (number := udp.dropped()) is not None:
                 dropped.add(number, f"dns://{udp.endpoint}")
         opened = _gauge("tcp_connections_open", "Connections that are open.", ("server",))
@@ -118,7 +116,7 @@ class Metrics:
             opened.add(tcp.connections, server)
             accepted.add(tcp.accepted, server)
             evicted.add(tcp.evicted, server)
-        return dropped, batched, unsent, opened, accepted, evicted
+        return compiled, unsent, dropped, opened, accepted, evicted
 
 
 def metrics_pages(metrics: Metrics) -> Pages:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from tsnameserver import __version__
+from tsnameserver.compiled import COMPILED
 from tsnameserver.configmaps import SERVICE_ACCOUNT, ApiSettings
 from tsnameserver.errors import InvalidNameError, SettingsError
 from tsnameserver.names import fold, wire_name
@@ -19,6 +20,8 @@ _MAX_NSID = 255
 """Bytes."""
 _LEVELS = ("debug", "info", "warning", "error")
 _FORMATS = ("text", "json")
+_LOOP = "compiled UDP loop" if COMPILED else "UDP loop in Python: the compiled one was not built"
+_LOOPS = ("auto", "python")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Settings:
     """Seconds."""
     log_level: int
     log_format: Literal["text", "json"]
+    udp_loop: Literal["auto", "python"] = "auto"
 
 
 class _Option(NamedTuple):
@@ -120,6 +124,12 @@ def _format(text: str) -> str:
     return text
 
 
+def _loop(text: str) -> str:
+    if text not in _LOOPS:
+        raise ValueError(f"is not one of {', '.join(_LOOPS)}")
+    return text
+
+
 def _level(text: str) -> int:
     if text not in _LEVELS:
         raise ValueError(f"is not one of {', '.join(_LEVELS)}")
@@ -173,6 +183,7 @@ _OPTIONS = (
     _Option("--namespace", None, str, "NAME", "the namespace of the ConfigMaps (default: the ServiceAccount's)"),
     _Option("--service-account", str(SERVICE_ACCOUNT), Path, "DIR", "the files token, ca.crt and namespace"),
     _Option("--drain", "0", _seconds, "SECONDS", "how long to go on answering, not ready, after SIGTERM"),
+    _Option("--udp-loop", "auto", _loop, "LOOP", "auto: compiled, where it was built; python: slower, the reference"),
     _Option("--log-level", "info", _level, "LEVEL", ", ".join(_LEVELS)),
     _Option("--log-format", "text", _format, "FORMAT", "text, or json: one object a line"),
 )
@@ -199,6 +210,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         drain=values["drain"],
         log_level=values["log_level"],
         log_format=values["log_format"],
+        udp_loop=values["udp_loop"],
     )
 
 
@@ -210,7 +222,7 @@ def _parser() -> argparse.ArgumentParser:
         "commas separate repeated values. Exit status: 0 stopped by a signal, 1 cannot listen, 2 a setting is wrong.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"tsnameserver {__version__}")
+    parser.add_argument("--version", action="version", version=f"tsnameserver {__version__} ({_LOOP})")
     for option in _OPTIONS:
         default = f" (default: {option.default})" if option.default else ""
         parser.add_argument(

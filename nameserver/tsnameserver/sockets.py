@@ -108,7 +108,7 @@ def bind(endpoints: Iterable[Endpoint], health: Endpoint | None, metrics: Endpoi
                 pairs.append(pair)
         listener = None if health is None else _bind_both_families(health)
         opened.pop_all()
-    _tell_of_small_buffers(pairs)
+    _tell_of_buffers(pairs)
     return Sockets(tuple(pairs), listener, None if metrics is None else _bind_if_free(metrics))
 
 
@@ -139,16 +139,14 @@ def _enlarge_receive_buffer(bound: socket.socket) -> None:
             return
 
 
-def _tell_of_small_buffers(pairs: Iterable[Pair]) -> None:
+def _tell_of_buffers(pairs: Iterable[Pair]) -> None:
     overhead = 2 if sys.platform == "linux" else 1  # Linux tells of twice what it lets packets have
     sizes = [pair.udp.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // overhead for pair in pairs]
     smallest = min(sizes, default=_RECEIVE_BUFFER)
-    if smallest < _RECEIVE_BUFFER // 2:
-        log.info(
-            "a burst of queries has %d KiB to wait in, not %d: the system's limit (net.core.rmem_max on Linux)",
-            smallest >> 10,
-            _RECEIVE_BUFFER >> 10,
-        )
+    less = ""
+    if smallest < _RECEIVE_BUFFER:
+        less = f", not {_RECEIVE_BUFFER >> 10}: the system's limit (net.core.rmem_max on Linux)"
+    log.info("a burst of queries has %d KiB to wait in%s", smallest >> 10, less)
 
 
 def _bind_families(endpoint: Endpoint) -> Iterator[Pair]:

@@ -1,18 +1,21 @@
-"""Answers by UDP: one blocking thread a socket, since waking an event loop for each packet costs twice as much."""
+"""Answers by UDP: one blocking thread a socket, since waking an event loop for each packet costs twice as much.
+
+Where the compiled loop was built, the thread spends its time in it, and comes back to Python for what isn't ordinary.
+Elsewhere it receives, answers and sends one packet after the other.
+"""
 
 import contextlib
 import errno
 import logging
+import os
 import socket
 import struct
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterable
-from itertools import islice
 
 from tsnameserver.answer import answer, failure
-from tsnameserver.batches import MAX_QUERY, Batches, batches_of
+from tsnameserver.compiled import COMPILED, Loop
 from tsnameserver.counters import Counts
 from tsnameserver.message import SERVFAIL
 from tsnameserver.sockets import IP_PKTINFO, Endpoint, dropped_packets
@@ -20,19 +23,12 @@ from tsnameserver.zone import Serving
 
 log = logging.getLogger(__name__)
 
-_TURNS = 16
-"""Packets that are received one by one, and naps that are taken, before it is looked which is better now."""
-_BUSY_SECONDS = _TURNS * 250e-6
-"""In less time for so many packets it pays to let them gather."""
-_NAP_SECONDS = 400e-6
-"""How long packets gather. At 10,000 queries a second it halves the processor time of each, most of which goes into
-waking up, and adds 0.3 ms to the median answer."""
-_QUEUED = 8
-"""From so many packets at a time on there is no nap: more have come meanwhile."""
+_MAX_QUERY = 4096
+"""Bytes; no query is longer, and what is cut off here is malformed."""
 _WAKE_MICROSECONDS = 200_000
 """How long a receive lasts, and so how long a stop takes while nobody asks."""
 _DRAIN_PACKETS = 1000
-"""What has been received before a stop is still answered, up to this many."""
+"""What has been received before a stop is still answered, up to about this many."""
 _ERRNOS = max(errno.errorcode) + 1
 _ANCILLARY_BYTES = socket.CMSG_SPACE(20)
 _Ancillary = list[tuple[int, int, bytes]]
@@ -42,7 +38,7 @@ class UdpServer:
     """Answers what arrives at one bound socket, which may be closed once it is joined."""
 
     def __init__(
-        self, bound: socket.socket, serving: Serving, *, batched: bool = True, log_seconds: float = 10.0
+        self, bound: socket.socket, serving: Serving, *, compiled: bool = COMPILED, log_seconds: float = 10.0
     ) -> None:
         """Take a *bound* socket; failures are logged once in *log_seconds*."""
         self._socket = bound
@@ -54,15 +50,16 @@ class UdpServer:
         """Packets that couldn't be received, answered or sent."""
         self.unsent = array("Q", bytes(8 * _ERRNOS))
         """Responses that couldn't be sent, by errno."""
-        self.queued = 0
-        """Packets that were received in batches."""
         self.endpoint = Endpoint(*bound.getsockname()[:2])
         self._wildcard = self.endpoint.host in {"0.0.0.0", "::"}
         if self._wildcard:
             _ask_for_destinations(bound)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, _WAKE_MICROSECONDS))
-        self._batches = batches_of(bound, sources=self._wildcard) if batched else None
         self.counts = Counts()
+        self._loop: Loop | None = None
+        if compiled:
+            self._loop = Loop(bound.fileno(), serving.index(), self._response, self._not_sent, self.counts.fast)
+            serving.feed(self._loop)
         self._thread = threading.Thread(target=self._run, name=f"udp {self.endpoint}", daemon=True)
 
     def start(self) -> None:
@@ -74,6 +71,11 @@ class UdpServer:
         """Tell whether the thread runs."""
         return self._thread.is_alive()
 
+    @property
+    def compiled(self) -> bool:
+        """Tell whether the compiled loop answers."""
+        return self._loop is not None
+
     def dropped(self) -> int | None:
         """Return how many packets the receive buffer had no room for, where the system tells."""
         return dropped_packets(self._socket)
@@ -81,6 +83,8 @@ class UdpServer:
     def stop(self) -> None:
         """Tell the thread to answer what has been received, and end."""
         self._stopping.set()
+        if self._loop is not None:
+            self._loop.stop()
         loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.endpoint.host, self.endpoint.host)
         with contextlib.suppress(OSError):  # it has ended; and if it can't be woken it wakes by itself
             self._socket.sendto(b"", (loopback, self.endpoint.port))
@@ -90,13 +94,9 @@ class UdpServer:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        serve = self._serve_every_address if self._wildcard else self._serve_one_address
         while not self._stopping.is_set():
             try:
-                if self._batches is None:
-                    serve(iter(self._stopping.is_set, True))
-                else:
-                    self._serve_adaptively(serve, self._batches)
+                self._serve()
             except BlockingIOError:
                 continue  # nothing for a while
             except OSError as error:
@@ -104,51 +104,40 @@ class UdpServer:
                 self._stopping.wait(0.001)  # an error that stays must not take a whole processor
         self._socket.setblocking(False)
         with contextlib.suppress(OSError):  # BlockingIOError once all is answered
-            serve(range(_DRAIN_PACKETS))
+            self._drain()
 
-    def _serve_adaptively(self, serve: Callable[[Iterable[object]], None], batches: Batches) -> None:
-        """Answer packets singly as long as few come, and in batches while they queue up or gather."""
-        while not self._stopping.is_set():
-            began = time.monotonic()
-            serve(islice(iter(self._stopping.is_set, True), _TURNS))
-            if time.monotonic() - began < _BUSY_SECONDS:
-                while self._gather(batches) >= _TURNS and not self._stopping.is_set():
-                    continue
+    def _serve(self) -> None:
+        """Answer what comes until a stop; raises OSError, after which another call goes on."""
+        if self._loop is not None:
+            self._loop.serve(False)
+        else:
+            while not self._stopping.is_set():
+                self._exchange()
 
-    def _gather(self, batches: Batches) -> int:
-        """Answer in batches what comes in the time of some naps; returns how many."""
-        gathered = 0
-        for _ in range(_TURNS):
-            count = batches.exchange(self._response, self._not_sent)
-            gathered += count
-            if count < _QUEUED:
-                time.sleep(_NAP_SECONDS)
-        self.queued += gathered
-        return gathered
+    def _drain(self) -> None:
+        """Answer what has come; raises OSError."""
+        if self._loop is not None:
+            self._loop.serve(True)
+        else:
+            for _ in range(_DRAIN_PACKETS):
+                self._exchange()
 
-    def _serve_one_address(self, turns: Iterable[object]) -> None:
-        """Answer a packet each turn; raises OSError, after which another call goes on."""
-        receive, send = self._socket.recvfrom, self._socket.sendto
-        for _ in turns:
-            query, client = receive(MAX_QUERY)
-            response = self._response(query)
-            if response is not None:
-                try:
-                    send(response, client)
-                except OSError as error:
-                    self._not_sent(error)
-
-    def _serve_every_address(self, turns: Iterable[object]) -> None:
-        """Do the same on a wildcard socket: each answer comes from the address that was asked."""
-        receive, send = self._socket.recvmsg, self._socket.sendmsg
-        for _ in turns:
-            query, ancillary, _, client = receive(MAX_QUERY, _ANCILLARY_BYTES)
-            response = self._response(query)
-            if response is not None:
-                try:
-                    send((response,), _sources(ancillary), 0, client)
-                except OSError as error:
-                    self._not_sent(error)
+    def _exchange(self) -> None:
+        """Answer one packet, on a wildcard socket from the address that was asked; raises OSError if none comes."""
+        if self._wildcard:
+            query, ancillary, _, client = self._socket.recvmsg(_MAX_QUERY, _ANCILLARY_BYTES)
+        else:
+            query, client = self._socket.recvfrom(_MAX_QUERY)
+        response = self._response(query)
+        if response is None:
+            return
+        try:
+            if self._wildcard:
+                self._socket.sendmsg((response,), _sources(ancillary), 0, client)
+            else:
+                self._socket.sendto(response, client)
+        except OSError as error:
+            self._not_sent(error.errno or 0)
 
     def _response(self, query: bytes) -> bytes | None:
         try:
@@ -159,13 +148,13 @@ class UdpServer:
             self.counts.add_general(response, SERVFAIL)
             return response
 
-    def _not_sent(self, error: OSError) -> None:
-        """Count a response that the system didn't take: the next packet is due, whatever is wrong with this one.
+    def _not_sent(self, number: int) -> None:
+        """Count a response that the system didn't take, which said why by an errno: the next packet is due.
 
         Anyone can cause it, by a source port of 0 (EINVAL); so can a full table of connections or a rule (EPERM).
         """
-        self.unsent[error.errno or 0] += 1
-        self._failed(f"{type(error).__name__}: {error}")
+        self.unsent[number] += 1
+        self._failed(f"a response can't be sent: {os.strerror(number)}")
 
     def _failed(self, what: str) -> None:
         self.failures += 1

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tsnameserver.compiled import Index, Loop
 from tsnameserver.message import AAAA, ANY, NS, REFUSED, SOA, A, response_heads
 from tsnameserver.names import are_labels
 from tsnameserver.nodes import Nodes
@@ -98,8 +99,44 @@ class Zone:
         return found.get(qtype) or apex.nodata
 
 
-@dataclass(slots=True)
 class Serving:
     """The zone that queries are answered from: one reference, swapped whole."""
 
-    zone: Zone
+    def __init__(self, zone: Zone) -> None:
+        self._zone = zone
+        self._index: Index | None = None
+        self._loops: list[Loop] = []
+
+    @property
+    def zone(self) -> Zone:
+        """Return the zone of now."""
+        return self._zone
+
+    @zone.setter
+    def zone(self, zone: Zone) -> None:
+        if self._index is not None:
+            self._index = index_of(zone, self._index)
+            for loop in self._loops:
+                loop.swap(self._index)
+        self._zone = zone
+
+    def index(self) -> Index:
+        """Return the index of the zone of now; further calls share it."""
+        if self._index is None:
+            self._index = index_of(self._zone, None)
+        return self._index
+
+    def feed(self, loop: Loop) -> None:
+        """Have *loop*, which was made with the `index` of now, answer from each zone to come."""
+        self._loops.append(loop)
+
+
+def index_of(zone: Zone, old: Index | None) -> Index:
+    """Return the index of *zone*, which shares with the *old* one what their zones share.
+
+    It has no names, so that loops leave all queries to Python, until records are loaded.
+    """
+    if not zone.loaded:
+        return Index(Nodes[Node]().buckets, (), None)
+    apexes = tuple((apex.origin, apex.nodata.body, apex.nxdomain.body) for apex in zone.apexes.values())
+    return Index(zone.nodes.buckets, apexes, old)

@@ -26,8 +26,8 @@ PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
 
 CHART = TREE / "charts" / "tailscale-operator"
 _PYTHON = "3.11"  # of the bed's base image
-_BUILT_FROM = ("Dockerfile", "pyproject.toml", "nameserver", "operator", "loadtest/dnsload")
-_NO_SOURCES = shutil.ignore_patterns("__pycache__", "*.egg-info")
+_BUILT_FROM = ("Dockerfile", "pyproject.toml", "hatch_build.py", "nameserver", "operator", "loadtest/dnsload")
+_NO_SOURCES = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
 _ACME_ROOT = "/etc/ssl/testbed-root.pem"
 
 
@@ -133,7 +133,7 @@ def _sources() -> list[Path]:
     files = [
         file for name in _BUILT_FROM for file in ((TREE / name).rglob("*") if (TREE / name).is_dir() else [TREE / name])
     ]
-    kept = [file for file in files if file.is_file() and "__pycache__" not in file.parts]
+    kept = [file for file in files if file.is_file() and "__pycache__" not in file.parts and file.suffix != ".so"]
     return sorted(file for file in kept if not any(part.endswith(".egg-info") for part in file.parts))
 
 

@@ -28,7 +28,7 @@ async def running_server(endpoint: Endpoint, limits: TcpLimits | None = None) ->
     """Serve the sample zone at *endpoint*."""
     serving = Serving(sample_zone())
     pair = bind([endpoint], None).pairs[0]
-    udp, tcp = UdpServer(pair.udp, serving), TcpServer(pair.tcp, serving, limits)
+    udp, tcp = UdpServer(pair.udp, serving, compiled=False), TcpServer(pair.tcp, serving, limits)
     udp.start()
     task = asyncio.create_task(tcp.serve())
     try:

@@ -13,6 +13,7 @@ import dns.rcode
 import pytest
 from tsnameserver import __version__
 from tsnameserver.__main__ import JsonFormatter
+from tsnameserver.compiled import COMPILED
 from tsnameserver.records import Records, render
 from tsnameserver.settings import read_settings
 
@@ -104,7 +105,16 @@ async def ended(*arguments: str, **environment: str) -> tuple[int | None, str]:
 def test_the_version_is_that_of_the_release(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         read_settings(["--version"], {})
-    assert (end.value.code, capsys.readouterr().out) == (0, f"tsnameserver {__version__}\n")
+    loop = "compiled UDP loop" if COMPILED else "UDP loop in Python: the compiled one was not built"
+    assert (end.value.code, capsys.readouterr().out) == (0, f"tsnameserver {__version__} ({loop})\n")
+
+
+@pytest.mark.parametrize(("flag", "loop"), [("auto", "compiled" if COMPILED else "Python's"), ("python", "Python's")])
+async def test_the_start_says_which_loop_answers(flag: str, loop: str, tmp_path: Path) -> None:
+    path = tmp_path / "records.json"
+    path.write_text(DOCUMENT)
+    async with nameserver(path, "--udp-loop", flag) as running:
+        assert f" the UDP loop is {loop}" in await running.says("the UDP loop")
 
 
 async def test_a_taken_port_is_one_line_and_exit_code_1() -> None:

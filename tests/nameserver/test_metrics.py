@@ -89,10 +89,10 @@ async def test_servers_are_told_of_with_their_own_numbers(scraped: Scraped) -> N
     server.udp.failures, server.tcp.failures = 1, 2
     server.udp.counts.malformed, server.tcp.counts.malformed = 3, 4
     server.udp.unsent[errno.EPERM], server.udp.unsent[0] = 8, 9
-    server.udp.queued, server.tcp.evicted, server.tcp.accepted = 5, 6, 7
+    server.tcp.evicted, server.tcp.accepted = 6, 7
     assert await scraped.counted("dns_failures") == {"udp 1": 1, "tcp 1": 2}
     assert await scraped.counted("dns_malformed") == {"udp 1": 3, "tcp 1": 4}
-    assert await scraped.counted("udp_batched") == {"": 5}
+    assert await scraped.samples("tsnameserver_udp_compiled") == {"": 0}
     unsent = await scraped.samples("tsnameserver_udp_unsent_total")
     assert unsent == {"0": 9, "EPERM": 8, "EINVAL": 0, "ENOBUFS": 0}
     assert await scraped.counted("tcp_connections_evicted") == {"": 6}

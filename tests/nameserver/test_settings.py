@@ -90,6 +90,7 @@ WRONG = [
     Wrong("drain", "1m"),
     Wrong("log-level", "loud"),
     Wrong("log-format", "xml"),
+    Wrong("udp-loop", "c"),
     Wrong("metrics", "9153"),
 ]
 

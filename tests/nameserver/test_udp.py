@@ -1,4 +1,4 @@
-"""Tests of the UDP server's thread: errors, batches and its end; what it answers is asked in conformance."""
+"""Tests of the UDP server's thread, in Python and compiled: errors and its end; conformance asks what it answers."""
 
 import contextlib
 import errno
@@ -7,13 +7,16 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import NamedTuple, cast
+from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 from tsnameserver.answer import answer
+from tsnameserver.compiled import COMPILED
+from tsnameserver.counters import Counts
 from tsnameserver.sockets import Endpoint, bind
 from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving, Zone
@@ -22,7 +25,17 @@ from tests.nameserver.random_queries import ZONES, random_query
 from tests.nameserver.samples import parsed, sample_zone, texts, wire
 
 QUERY = wire("db.tail1234.ts.net")
+MISSING = wire("missing.tail1234.ts.net")
 IP_RECVERR = 11
+
+
+LOOPS = [False, pytest.param(True, marks=pytest.mark.skipif(not COMPILED, reason="the compiled loop isn't built"))]
+
+
+@pytest.fixture(params=LOOPS, ids=["python", "compiled"])
+def compiled(request: pytest.FixtureRequest) -> bool:
+    """Tell which loop is tested."""
+    return bool(request.param)
 
 
 class Ends(NamedTuple):
@@ -44,10 +57,10 @@ class Ends(NamedTuple):
 
 
 @contextmanager
-def ends(host: str = "127.0.0.1", *, batched: bool = True, log_seconds: float = 10.0) -> Iterator[Ends]:
+def ends(host: str = "127.0.0.1", *, compiled: bool = COMPILED, log_seconds: float = 10.0) -> Iterator[Ends]:
     sockets = bind([Endpoint(host, 0)], None)
     bound, serving = sockets.pairs[0].udp, Serving(sample_zone())
-    server = UdpServer(bound, serving, batched=batched, log_seconds=log_seconds)
+    server = UdpServer(bound, serving, compiled=compiled, log_seconds=log_seconds)
     with contextlib.closing(sockets), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         client.settimeout(30)
@@ -73,13 +86,19 @@ def send_without_a_port(port: int, query: bytes) -> None:
         raw.sendto(struct.pack("!4H", 0, port, 8 + len(query), 0) + query, ("127.0.0.1", 0))
 
 
-def test_queries_that_fail_are_servfail_said_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    with ends() as both:
-        good, both.serving.zone = both.serving.zone, cast("Zone", None)
+def broken(zone: Zone) -> Zone:
+    """Return a zone in which each query for a name that isn't there is an exception."""
+    return replace(zone, apexes={}, loaded=False)
+
+
+def test_queries_that_fail_are_servfail_said_once_and_counted(compiled: bool, caplog: pytest.LogCaptureFixture) -> None:
+    with ends(compiled=compiled) as both:
+        good, both.serving.zone = both.serving.zone, broken(both.serving.zone)
         both.server.start()
         for _ in range(3):
-            response = both.ask()
-            assert (response[:2], response[3] & 0xF) == (QUERY[:2], 2)
+            both.send(MISSING)
+            response = both.client.recv(512)
+            assert (response[:2], response[3] & 0xF) == (MISSING[:2], 2)
         both.serving.zone = good
         assert texts(parsed(both.ask())) == ["100.64.0.1"]
         assert (both.server.failures, both.server.counts.responses()[2]) == (3, 3)
@@ -88,90 +107,88 @@ def test_queries_that_fail_are_servfail_said_once_and_counted(caplog: pytest.Log
     ]
 
 
-def test_failures_that_go_on_are_said_again(caplog: pytest.LogCaptureFixture) -> None:
-    with ends(log_seconds=0.2) as both:
-        both.serving.zone = cast("Zone", None)
+def test_failures_that_go_on_are_said_again(compiled: bool, caplog: pytest.LogCaptureFixture) -> None:
+    with ends(compiled=compiled, log_seconds=0.2) as both:
+        both.serving.zone = broken(both.serving.zone)
         both.server.start()
         deadline = time.monotonic() + 30
         while len(caplog.records) < 3 and time.monotonic() < deadline:
-            both.ask()
+            both.send(MISSING)
+            both.client.recv(512)
     assert len(caplog.records) == 3
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-@pytest.mark.parametrize("batched", [False, True], ids=["single", "batched"])
-def test_an_error_of_the_socket_is_counted_and_the_next_query_answered(host: str, batched: bool) -> None:
-    *many, last = numbered(20)
-    with ends(host, batched=batched) as both, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
+def test_an_error_of_the_socket_is_counted_and_the_next_query_answered(host: str, compiled: bool) -> None:
+    with ends(host, compiled=compiled) as both, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
         both.bound.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
-        both.send(*many)  # so many that the rest comes in a batch
-        gone.sendto(QUERY, ("127.0.0.1", both.server.endpoint.port))
-        gone.close()  # so that the response to it comes back as an error of the next call
-        both.send(b"", QUERY, last)
+        gone.bind(("127.0.0.1", 0))
+        address = gone.getsockname()
+        gone.close()
+        both.bound.sendto(b"", address)  # which comes back as an error of the next call
         both.server.start()
-        while both.client.recv(512)[:2] != last[:2]:
-            continue
-        assert both.server.failures == 1
+        assert both.ask()[:2] == QUERY[:2]
+        assert (both.server.failures, sum(both.server.unsent)) == (1, 0)
 
 
-def test_queries_that_have_arrived_before_a_stop_are_answered() -> None:
-    with ends() as both:
-        both.send(*numbered(50))
-        both.server.stop()
-        both.server.start()
-        both.server.join(1)
-        assert not both.server.alive
-        both.client.setblocking(False)
-        assert [both.client.recv(512)[:2] for _ in range(50)] == [query[:2] for query in numbered(50)]
+def told(counts: Counts) -> tuple[object, ...]:
+    """Return what is told of queries, whichever path they took."""
+    return counts.requests(), counts.responses(), counts.malformed, counts.truncated
 
 
-def test_responses_that_cannot_be_sent_are_counted_and_keep_no_other_packet_waiting() -> None:
-    with ends() as both:
-        with contextlib.suppress(OSError):  # it isn't connected, but from here on each send is EPIPE
-            both.bound.shutdown(socket.SHUT_WR)
-        both.send(*numbered(50))
-        both.server.stop()
-        both.server.start()
-        both.server.join(1)
-        assert (both.server.failures, both.server.unsent[errno.EPIPE], sum(both.server.unsent)) == (50, 50, 50)
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_queries_without_a_port_to_answer_to_keep_no_other_waiting(host: str) -> None:
-    with ends(host) as both:
-        both.send(QUERY)
-        send_without_a_port(both.server.endpoint.port, QUERY)
-        both.send(*numbered(5))
-        both.server.stop()
-        both.server.start()
-        both.server.join(1)
-        assert [both.client.recv(512)[:2] for _ in range(6)] == [query[:2] for query in (QUERY, *numbered(5))]
-        assert both.server.unsent[errno.EINVAL] == both.server.failures == 1
-
-
-def answers(queries: Sequence[bytes], *, batched: bool) -> list[bytes]:
-    """Return what a server says to *queries* that wait for it when it starts."""
-    with ends("0.0.0.0", batched=batched) as both:
-        both.serving.zone = ZONES[0]
-        both.send(*queries, QUERY)
-        both.server.start()
-        responses = [both.client.recv(4096)]
-        while texts(parsed(responses[-1])) != ["100.64.0.1"] or responses[-1][:2] != QUERY[:2]:
+def answers(both: Ends, *queries: bytes) -> list[bytes]:
+    """Return what a server that hasn't started says to *queries* that wait for it as it is stopped."""
+    both.send(*queries)
+    both.server.stop()
+    both.server.start()
+    both.server.join(5)
+    assert not both.server.alive
+    responses = []
+    both.client.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
             responses.append(both.client.recv(4096))
-        both.server.stop()
-        both.server.join(1)
-        assert both.server.queued > len(queries) // 2 if batched else both.server.queued == 0
-        asked = sum(both.server.counts.requests().values())
-        assert asked - len(queries) in {1, 2}  # the last query, and perhaps the packet that wakes the thread
     return responses
 
 
-def test_batches_answer_as_single_packets_do() -> None:
+def test_queries_that_have_arrived_before_a_stop_are_answered(compiled: bool) -> None:
+    with ends(compiled=compiled) as both:
+        assert [response[:2] for response in answers(both, *numbered(300))] == [query[:2] for query in numbered(300)]
+
+
+def test_responses_that_cannot_be_sent_are_counted_and_keep_no_other_packet_waiting(
+    compiled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ends(compiled=compiled) as both:
+        with contextlib.suppress(OSError):  # it isn't connected, but from here on each send is EPIPE
+            both.bound.shutdown(socket.SHUT_WR)
+        assert answers(both, *numbered(100), wire("ts.net", "SOA")) == []
+        assert (both.server.failures, both.server.unsent[errno.EPIPE], sum(both.server.unsent)) == (101, 101, 101)
+    assert "a response can't be sent: Broken pipe (failure 1)" in caplog.text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_queries_without_a_port_to_answer_to_keep_no_other_waiting(host: str, compiled: bool) -> None:
+    with ends(host, compiled=compiled) as both:
+        both.send(QUERY)
+        send_without_a_port(both.server.endpoint.port, QUERY)
+        assert [response[:2] for response in answers(both, *numbered(5))] == [
+            query[:2] for query in (QUERY, *numbered(5))
+        ]
+        assert both.server.unsent[errno.EINVAL] == both.server.failures == 1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_loop_answers_and_counts_what_answer_does(host: str, compiled: bool) -> None:
     chance = random.Random(5)
-    queries = [random_query(chance) for _ in range(200)]
-    responses = answers(queries, batched=True)
-    assert responses == answers(queries, batched=False)
-    assert responses[:-1] == [alone for query in queries if (alone := answer(query, ZONES[0])) is not None]
+    queries = [random_query(chance) for _ in range(300)]
+    counts = Counts()
+    alone = [answer(query, ZONES[0], counts) for query in (*queries, b"")]  # the last wakes the thread
+    with ends(host, compiled=compiled) as both:
+        both.serving.zone = ZONES[0]
+        responses = answers(both, *queries)
+        assert sorted(responses) == sorted(response for response in alone if response is not None)
+        assert told(both.server.counts) == told(counts)
 
 
 def test_packets_without_room_are_counted() -> None:
@@ -187,8 +204,8 @@ def test_packets_without_room_are_counted() -> None:
         assert both.server.dropped() == 100 - room > 0
 
 
-def test_a_thread_waits_without_failures_until_it_is_stopped() -> None:
-    with ends() as both:
+def test_a_thread_waits_without_failures_until_it_is_stopped(compiled: bool) -> None:
+    with ends(compiled=compiled) as both:
         both.server.start()
         both.server.join(0.3)
         assert (both.server.alive, both.server.failures) == (True, 0)
@@ -197,9 +214,9 @@ def test_a_thread_waits_without_failures_until_it_is_stopped() -> None:
         assert not both.server.alive
 
 
-def test_a_stop_ends_the_thread_while_queries_go_on_coming() -> None:
+def test_a_stop_ends_the_thread_while_queries_go_on_coming(compiled: bool) -> None:
     stopped = threading.Event()
-    with ends() as both, ThreadPoolExecutor(1) as others:
+    with ends(compiled=compiled) as both, ThreadPoolExecutor(1) as others:
 
         def flood() -> None:
             while not stopped.is_set():
@@ -207,7 +224,7 @@ def test_a_stop_ends_the_thread_while_queries_go_on_coming() -> None:
 
         flooding = others.submit(flood)
         both.server.start()
-        while not both.server.queued:
+        for _ in range(200):
             both.client.recv(512)
         both.server.stop()
         both.server.join(5)

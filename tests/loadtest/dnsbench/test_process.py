@@ -1,6 +1,7 @@
 """Tests of server processes: measured whole, and ended whole."""
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +13,20 @@ from dnsbench.process import Server, Stat, running
 from tests.loadtest.dnsbench.conftest import SERVER_CORE
 
 FORKING = ["sh", "-c", "sleep 60 & echo $!; wait"]
+CAP_NET_ADMIN = 12
 BUSY = ["sh", "-c", "while :; do :; done"]
 
 
 def test_a_stat_line_is_read_whatever_the_command_is_called() -> None:
     fields = "S 1 7 7 0 -1 0 0 0 0 0 11 22 0 0 20 0 1 0 100 4096 300 0"
     assert Stat.parse(f"42 (a) b) {fields}\n") == Stat(42, False, 7, 33, 300)
+
+
+def test_a_server_gets_the_receive_buffer_of_a_pod(tmp_path: Path) -> None:
+    with running(FORKING, SERVER_CORE, 1, tmp_path / "log", lambda: (tmp_path / "log").stat().st_size > 0) as server:
+        said = Path(f"/proc/{server.pid}/status").read_text()
+        (allowed,) = re.findall(r"^CapEff:\s*(\w+)$", said, re.MULTILINE)
+        assert not int(allowed, 16) >> CAP_NET_ADMIN & 1
 
 
 def test_memory_is_that_of_all_processes(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import dns.message
 import pytest
+from tsnameserver.compiled import COMPILED
 
 from tests.nameserver.conformance.process import Server, nameserver
 from tests.nameserver.conformance.zone import DOCUMENT
@@ -12,6 +13,19 @@ from tests.nameserver.samples import parsed
 
 Send = Callable[[bytes], bytes]
 Ask = Callable[[dns.message.Message], dns.message.Message]
+
+
+@pytest.fixture(
+    scope="session",
+    autouse=True,
+    params=["python", pytest.param("auto", marks=pytest.mark.skipif(not COMPILED, reason="no compiled loop"))],
+    ids=["python", "compiled"],
+)
+def loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have every nameserver answer by the loop in Python, and then by the compiled one."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TSNAMESERVER_UDP_LOOP", request.param)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -23,14 +37,14 @@ def records_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(records_file: Path) -> Iterator[Server]:
+def server(records_file: Path, loop: None) -> Iterator[Server]:
     """A nameserver at one address."""
     with nameserver(records_file) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def wildcard(records_file: Path) -> Iterator[Server]:
+def wildcard(records_file: Path, loop: None) -> Iterator[Server]:
     """A nameserver at every address of both families, as in a Pod."""
     with nameserver(records_file, listen=":0") as running:
         yield running

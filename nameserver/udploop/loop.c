@@ -1,0 +1,339 @@
+/* The loop: packets received, answered and sent, many at a time; and the module. */
+#include "udploop.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+enum { BATCH = 64, QUERY_SIZE = 4096, CONTROL_SIZE = 64, DRAIN_PACKETS = 1000 };
+
+typedef struct {
+    uint8_t query[QUERY_SIZE + 64];  /* a power of two would put all their starts into the same lines of the cache */
+    uint8_t response[UDP_MAXIMUM];
+    _Alignas(struct cmsghdr) uint8_t control[CONTROL_SIZE];
+    struct sockaddr_in6 client;  /* the larger of the two kinds */
+} Packet;
+
+typedef struct {
+    PyObject_HEAD
+    int socket;
+    PyObject *answer, *unsent;  /* Python's: what responds to a query, and what is told an errno */
+    Py_buffer counts;
+    Index *index;                       /* the loop's alone */
+    _Atomic(Index *) next;              /* what the loop is to take */
+    _Atomic(Index *) left;              /* what it has taken its last one for */
+    atomic_bool stopping;
+    Packet *packets;
+    struct iovec query_vectors[BATCH], response_vectors[BATCH];
+    struct mmsghdr queries[BATCH], responses[BATCH];
+    int errors[BATCH];
+    int error_count;
+} Loop;
+
+/* Take the newest index. The last one is freed when the next zone comes, in the thread that brings it. */
+static void take_index(Loop *self)
+{
+    Index *next = atomic_exchange(&self->next, NULL);
+    if (!next)
+        return;
+    Index *before = atomic_exchange(&self->left, self->index);
+    self->index = next;
+    if (before) {  /* two zones came at once */
+        PyGILState_STATE lock = PyGILState_Ensure();
+        Py_DECREF(before);
+        PyGILState_Release(lock);
+    }
+}
+
+/* The answer comes from the address that was asked; the route, not the interface, chooses its way. */
+static void prepare_source(struct msghdr *query)
+{
+    struct cmsghdr *control = CMSG_FIRSTHDR(query);
+    if (!control)
+        return;
+    if (control->cmsg_level == IPPROTO_IP && control->cmsg_type == IP_PKTINFO &&
+        control->cmsg_len == CMSG_LEN(sizeof(struct in_pktinfo)))
+        ((struct in_pktinfo *)(void *)CMSG_DATA(control))->ipi_ifindex = 0;
+    else if (control->cmsg_level == IPPROTO_IPV6 && control->cmsg_type == IPV6_PKTINFO &&
+             control->cmsg_len == CMSG_LEN(sizeof(struct in6_pktinfo)))
+        ((struct in6_pktinfo *)(void *)CMSG_DATA(control))->ipi6_ifindex = 0;
+    else
+        query->msg_controllen = 0;
+}
+
+/* Have the response in packet `from`, of `size` bytes, be the `number`th that is sent. */
+static void queue_response(Loop *self, int number, int from, size_t size)
+{
+    const struct msghdr *query = &self->queries[from].msg_hdr;
+    struct msghdr *response = &self->responses[number].msg_hdr;
+    self->response_vectors[number] = (struct iovec){self->packets[from].response, size};
+    response->msg_name = query->msg_name;
+    response->msg_namelen = query->msg_namelen;
+    response->msg_control = query->msg_controllen ? query->msg_control : NULL;
+    response->msg_controllen = query->msg_controllen;
+}
+
+/* Send `count` responses. One that can't be sent is left out, and noted. */
+static void send_responses(Loop *self, int count, int flags)
+{
+    for (int first = 0; first < count;) {
+        int sent = sendmmsg(self->socket, self->responses + first, (unsigned)(count - first), flags);
+        if (sent > 0) {
+            first += sent;
+        } else if (errno != EINTR) {
+            self->errors[self->error_count++] = errno;
+            first++;
+        }
+    }
+}
+
+/* Have Python answer the packets of `numbers`; returns how many responses are to be sent. It needs the lock. */
+static int ask_python(Loop *self, const int *numbers, int count)
+{
+    int responses = 0;
+    for (int each = 0; each < count; each++) {
+        Packet *packet = &self->packets[numbers[each]];
+        Py_ssize_t size = (Py_ssize_t)self->queries[numbers[each]].msg_len;
+        PyObject *response = PyObject_CallFunction(self->answer, "y#", (const char *)packet->query, size);
+        if (!response) {
+            PyErr_WriteUnraisable(self->answer);
+        } else if (PyBytes_Check(response) && PyBytes_GET_SIZE(response) <= UDP_MAXIMUM) {
+            memcpy(packet->response, PyBytes_AS_STRING(response), (size_t)PyBytes_GET_SIZE(response));
+            queue_response(self, responses++, numbers[each], (size_t)PyBytes_GET_SIZE(response));
+        }
+        Py_XDECREF(response);
+    }
+    return responses;
+}
+
+/* Tell Python which errors there were in sending. It needs the lock. */
+static void tell_errors(Loop *self)
+{
+    for (int each = 0; each < self->error_count; each++) {
+        PyObject *done = PyObject_CallFunction(self->unsent, "i", self->errors[each]);
+        if (!done)
+            PyErr_WriteUnraisable(self->unsent);
+        Py_XDECREF(done);
+    }
+    self->error_count = 0;
+}
+
+/* Answer `count` packets: first those that are ordinary, then those that Python answers. */
+static void answer_packets(Loop *self, int count, int flags, PyThreadState **thread)
+{
+    uint64_t *counts = self->counts.buf;
+    int responses = 0, others = 0, numbers[BATCH];
+    for (int each = 0; each < count; each++) {
+        Packet *packet = &self->packets[each];
+        int slot;
+        prepare_source(&self->queries[each].msg_hdr);
+        size_t size = respond(self->index, packet->query, self->queries[each].msg_len, packet->response, &slot);
+        if (size) {
+            counts[slot]++;
+            queue_response(self, responses++, each, size);
+        } else {
+            numbers[others++] = each;
+        }
+    }
+    send_responses(self, responses, flags);
+    if (others) {
+        PyEval_RestoreThread(*thread);
+        responses = ask_python(self, numbers, others);
+        *thread = PyEval_SaveThread();
+        send_responses(self, responses, flags);
+    }
+    if (self->error_count) {
+        PyEval_RestoreThread(*thread);
+        tell_errors(self);
+        *thread = PyEval_SaveThread();
+    }
+}
+
+static int receive(Loop *self, int flags)
+{
+    for (int each = 0; each < BATCH; each++) {
+        self->queries[each].msg_hdr.msg_namelen = sizeof self->packets[each].client;
+        self->queries[each].msg_hdr.msg_controllen = CONTROL_SIZE;
+    }
+    return recvmmsg(self->socket, self->queries, BATCH, flags, NULL);
+}
+
+static PyObject *loop_serve(Loop *self, PyObject *drain)
+{
+    int draining = PyObject_IsTrue(drain), error = 0, answered = 0;
+    if (draining < 0)
+        return NULL;
+    PyThreadState *thread = PyEval_SaveThread();
+    while (!error && (draining ? answered < DRAIN_PACKETS : !atomic_load(&self->stopping))) {
+        int count = receive(self, draining ? MSG_DONTWAIT : MSG_WAITFORONE);
+        if (count >= 0) {
+            take_index(self);
+            answer_packets(self, count, draining ? MSG_DONTWAIT : 0, &thread);
+            answered += count;
+        } else if (errno == EAGAIN && draining) {
+            break;
+        } else if (errno != EAGAIN && errno != EINTR) {
+            error = errno;
+        }
+    }
+    PyEval_RestoreThread(thread);
+    if (error) {
+        errno = error;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *loop_swap(Loop *self, PyObject *index)
+{
+    if (!Py_IS_TYPE(index, &IndexType))
+        return PyErr_Format(PyExc_TypeError, "swap takes an Index");
+    Py_XDECREF(atomic_exchange(&self->left, NULL));
+    Py_XDECREF(atomic_exchange(&self->next, (Index *)Py_NewRef(index)));
+    Py_RETURN_NONE;
+}
+
+static PyObject *loop_stop(Loop *self, PyObject *Py_UNUSED(nothing))
+{
+    atomic_store(&self->stopping, true);
+    Py_RETURN_NONE;
+}
+
+/* Loop(socket, index, answer, unsent, counts) */
+static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    int descriptor;
+    PyObject *index, *answer, *unsent, *counts;
+    if (keywords || !PyArg_ParseTuple(args, "iO!OOO", &descriptor, &IndexType, &index, &answer, &unsent, &counts))
+        return keywords ? PyErr_Format(PyExc_TypeError, "Loop takes no keywords") : NULL;
+    Loop *self = (Loop *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    self->socket = descriptor;
+    self->index = (Index *)Py_NewRef(index);
+    self->answer = Py_NewRef(answer);
+    self->unsent = Py_NewRef(unsent);
+    atomic_init(&self->next, NULL);
+    atomic_init(&self->left, NULL);
+    atomic_init(&self->stopping, false);
+    if (PyObject_GetBuffer(counts, &self->counts, PyBUF_WRITABLE) < 0)
+        goto failed;
+    if (self->counts.len != COUNTS * (Py_ssize_t)sizeof(uint64_t)) {
+        PyErr_Format(PyExc_TypeError, "Loop counts in %d numbers of 8 bytes", COUNTS);
+        goto failed;
+    }
+    if (!(self->packets = PyMem_Calloc(BATCH, sizeof *self->packets))) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    for (int each = 0; each < BATCH; each++) {
+        Packet *packet = &self->packets[each];
+        self->query_vectors[each] = (struct iovec){packet->query, QUERY_SIZE};
+        self->queries[each].msg_hdr = (struct msghdr){
+            .msg_name = &packet->client,
+            .msg_iov = &self->query_vectors[each],
+            .msg_iovlen = 1,
+            .msg_control = packet->control,
+        };
+        self->responses[each].msg_hdr = (struct msghdr){.msg_iov = &self->response_vectors[each], .msg_iovlen = 1};
+    }
+    return (PyObject *)self;
+failed:
+    Py_DECREF(self);
+    return NULL;
+}
+
+static int loop_traverse(Loop *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->answer);
+    Py_VISIT(self->unsent);
+    return 0;
+}
+
+static int loop_clear(Loop *self)
+{
+    Py_CLEAR(self->answer);
+    Py_CLEAR(self->unsent);
+    return 0;
+}
+
+static void loop_dealloc(Loop *self)
+{
+    PyObject_GC_UnTrack(self);
+    loop_clear(self);
+    Py_XDECREF(self->index);
+    Py_XDECREF(atomic_load(&self->next));
+    Py_XDECREF(atomic_load(&self->left));
+    PyBuffer_Release(&self->counts);
+    PyMem_Free(self->packets);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyMethodDef loop_methods[] = {
+    {"serve", (PyCFunction)loop_serve, METH_O, "Answer until a stop, or, to drain, what has come; raises OSError."},
+    {"swap", (PyCFunction)loop_swap, METH_O, "Answer from another Index from the next packet on."},
+    {"stop", (PyCFunction)loop_stop, METH_NOARGS, "Have serve return once it wakes."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject LoopType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "tsnameserver._udploop.Loop",
+    .tp_doc = "Answers what comes to one socket.",
+    .tp_basicsize = sizeof(Loop),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = loop_new,
+    .tp_traverse = (traverseproc)loop_traverse,
+    .tp_clear = (inquiry)loop_clear,
+    .tp_dealloc = (destructor)loop_dealloc,
+    .tp_methods = loop_methods,
+};
+
+/* ---- The module ---- */
+
+/* answer(index, query): what the loop says, and where it counts it; None: it is left to Python. The query is copied to
+ * where nothing follows it, so that AddressSanitizer sees each read past its end. */
+static PyObject *module_answer(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Index *index;
+    Py_buffer query;
+    uint8_t response[UDP_MAXIMUM];
+    int slot;
+    if (!PyArg_ParseTuple(args, "O!y*", &IndexType, &index, &query))
+        return NULL;
+    uint8_t *copy = malloc(query.len ? (size_t)query.len : 1);
+    size_t size = 0;
+    if (copy) {
+        memcpy(copy, query.buf, (size_t)query.len);
+        size = respond(index, copy, (size_t)query.len, response, &slot);
+    }
+    free(copy);
+    PyBuffer_Release(&query);
+    if (!copy)
+        return PyErr_NoMemory();
+    if (!size)
+        Py_RETURN_NONE;
+    return Py_BuildValue("y#i", (const char *)response, (Py_ssize_t)size, slot);
+}
+
+static PyMethodDef module_methods[] = {
+    {"answer", module_answer, METH_VARARGS, "Return what a Loop answers to a query and where it counts it, or None."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "tsnameserver._udploop",
+    .m_doc = "The UDP loop without the interpreter.",
+    .m_size = -1,
+    .m_methods = module_methods,
+};
+
+PyMODINIT_FUNC PyInit__udploop(void)
+{
+    PyObject *self = PyModule_Create(&module);
+    if (self && (PyModule_AddType(self, &IndexType) < 0 || PyModule_AddType(self, &LoopType) < 0))
+        Py_CLEAR(self);
+    return self;
+}

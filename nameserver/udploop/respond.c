@@ -1,0 +1,157 @@
+/* The answers to ordinary queries: the same bytes as those of answer.py. */
+#include "udploop.h"
+
+enum { HEADER = 12, MAX_LABEL = 63, MAX_LABELS = 127, TYPE_AND_CLASS = 4, OPT_SIZE = 11, NO_TYPE = -1 };
+enum { RD = 0x01, AA = 0x04, QR = 0x80, CD = 0x10, AD = 0x20, IN = 1, OPT = 41, NSID = 3, NXDOMAIN = 3, REFUSED = 5 };
+
+static unsigned number_at(const uint8_t *bytes)
+{
+    return (unsigned)bytes[0] << 8 | bytes[1];
+}
+
+static void put_number(uint8_t *bytes, unsigned number)
+{
+    bytes[0] = (uint8_t)(number >> 8);
+    bytes[1] = (uint8_t)number;
+}
+
+/* Return where a type is counted, in the order of FAST_TYPES in message.py. */
+static int slot_of(unsigned type)
+{
+    switch (type) {
+    case 1: return 0;   /* A */
+    case 28: return 1;  /* AAAA */
+    case 5: return 2;   /* CNAME */
+    case 12: return 3;  /* PTR */
+    case 15: return 4;  /* MX */
+    case 16: return 5;  /* TXT */
+    case 33: return 6;  /* SRV */
+    case 35: return 7;  /* NAPTR */
+    case 64: return 8;  /* SVCB */
+    case 65: return 9;  /* HTTPS */
+    default: return NO_TYPE;
+    }
+}
+
+/* A name as it was asked: lower-cased, and where each of its labels starts. */
+typedef struct {
+    uint8_t bytes[MAX_NAME];
+    uint8_t starts[MAX_LABELS];
+    int labels;
+    size_t size;
+} Name;
+
+/* Read the name that follows the header; false: it isn't well-formed, or is the root's. */
+static bool read_name(Name *name, const uint8_t *query, size_t size)
+{
+    size_t at = HEADER;
+    name->labels = 0;
+    while (at < size && query[at]) {
+        size_t start = at - HEADER;
+        if (query[at] > MAX_LABEL || start + query[at] + 2 > MAX_NAME)
+            return false;
+        name->starts[name->labels++] = (uint8_t)start;
+        at += query[at] + 1u;
+    }
+    if (at >= size || !name->labels)
+        return false;
+    name->size = at + 1 - HEADER;
+    for (size_t each = 0; each < name->size; each++) {
+        uint8_t byte = query[HEADER + each];
+        name->bytes[each] = byte >= 'A' && byte <= 'Z' ? byte | 0x20 : byte;  /* a label's length is below 'A' */
+    }
+    return true;
+}
+
+/* Tell whether the OPT record that fills the rest of a query is of version 0 and asks for nothing. */
+static bool is_ordinary_opt(const uint8_t *opt, size_t size)
+{
+    if (size < OPT_SIZE || opt[0] || number_at(opt + 1) != OPT)
+        return false;
+    if (opt[5] || opt[6] || opt[7] & 0x7F || opt[8] || number_at(opt + 9) != size - OPT_SIZE)
+        return false;
+    size_t at = OPT_SIZE;
+    while (at < size) {
+        if (size - at < 4 || number_at(opt + at) == NSID || number_at(opt + at + 2) > size - at - 4)
+            return false;
+        at += 4 + number_at(opt + at + 2);
+    }
+    return true;
+}
+
+/* Return the closest existing name above `name`; NULL: it is in no zone. */
+static const Entry *find_above(const Index *index, const Name *name)
+{
+    int first = name->labels - index->labels;
+    for (int label = first > 1 ? first : 1; label < name->labels; label++) {
+        size_t start = name->starts[label];
+        const Entry *entry = index_find(index, name->bytes + start, name->size - start);
+        if (entry)
+            return entry;
+    }
+    return NULL;
+}
+
+static size_t offered_size(const uint8_t *opt)
+{
+    unsigned size = number_at(opt + 3);
+    return size < UDP_MINIMUM ? UDP_MINIMUM : size > UDP_MAXIMUM ? UDP_MAXIMUM : size;
+}
+
+size_t respond(const Index *index, const uint8_t *query, size_t size, uint8_t *response, int *slot)
+{
+    static const uint8_t one_question[7] = {0, 1, 0, 0, 0, 0, 0};
+    if (!index->labels || size < HEADER || query[2] & ~RD || query[3] & ~(AD | CD) || memcmp(query + 4, one_question, 7) || query[11] > 1)
+        return 0;
+    Name name;
+    if (!read_name(&name, query, size) || size - HEADER - name.size < TYPE_AND_CLASS)
+        return 0;
+    const uint8_t *type = query + HEADER + name.size;
+    const uint8_t *opt = type + TYPE_AND_CLASS;
+    size_t left = size - (size_t)(opt - query);
+    *slot = slot_of(number_at(type));
+    if (*slot == NO_TYPE || number_at(type + 2) != IN)
+        return 0;
+    if (query[11] ? !is_ordinary_opt(opt, left) : left != 0)
+        return 0;
+
+    Records found = {NULL, 0, 0};
+    unsigned answers = 0, authority = 0, rcode = 0;
+    const Entry *entry = index_find(index, name.bytes, name.size);
+    if (entry) {
+        found = *slot == 0 ? entry->a : *slot == 1 ? entry->aaaa : found;
+        answers = found.records;
+        if (!found.start) {
+            found = index->apex[entry->apex].nodata;
+            authority = found.records;
+        }
+    } else if ((entry = find_above(index, &name))) {
+        found = index->apex[entry->apex].nxdomain;
+        authority = found.records;
+        rcode = NXDOMAIN;
+        *slot += MISS;
+    } else {
+        rcode = REFUSED;
+        *slot += REFUSAL;
+    }
+
+    size_t question = name.size + TYPE_AND_CLASS;
+    size_t total = HEADER + question + found.size + (query[11] ? OPT_SIZE : 0);
+    if (total > (query[11] ? offered_size(opt) : UDP_MINIMUM))
+        return 0;
+    memcpy(response, query, 2);
+    response[2] = (uint8_t)(QR | (rcode == REFUSED ? 0 : AA) | (query[2] & RD));
+    response[3] = (uint8_t)((query[3] & CD) | rcode);
+    put_number(response + 4, 1);
+    put_number(response + 6, answers);
+    put_number(response + 8, authority);
+    put_number(response + 10, query[11]);
+    memcpy(response + HEADER, query + HEADER, question);
+    if (found.size)
+        memcpy(response + HEADER + question, found.start, found.size);
+    if (query[11]) {
+        uint8_t said[OPT_SIZE] = {0, 0, OPT, UDP_MAXIMUM >> 8, UDP_MAXIMUM & 0xFF, 0, 0, opt[7], 0, 0, 0};
+        memcpy(response + total - OPT_SIZE, said, OPT_SIZE);
+    }
+    return total;
+}

@@ -1,0 +1,68 @@
+/* The UDP loop of the nameserver without the interpreter: ordinary queries are answered from an index over the bytes that
+ * the zone has compiled. All others go to Python's `answer`, which is the reference: what is answered here has the same
+ * bytes and the same counts.
+ *
+ * Who owns what: an Index never changes after it was made, and holds the dicts whose bytes it points to. References are
+ * counted under the interpreter's lock (GIL) only. The lock is released while packets are received, answered and sent.
+ */
+#ifndef UDPLOOP_H
+#define UDPLOOP_H
+
+#define _GNU_SOURCE
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { MAX_NAME = 255, UDP_MINIMUM = 512, UDP_MAXIMUM = 1232 };
+/* What is counted: queries by type, of names that exist, that don't, and that are in no zone. */
+enum { TYPES = 10, MISS = TYPES, REFUSAL = 2 * TYPES, COUNTS = 3 * TYPES };
+enum { BUCKETS = 256 };
+
+typedef struct {
+    const uint8_t *start;  /* NULL: there are no such records */
+    uint16_t size;
+    uint16_t records;
+} Records;
+
+typedef struct {
+    Py_hash_t hash;
+    const uint8_t *name;
+    Records a, aaaa;
+    uint32_t apex;
+    uint8_t size;  /* of the name */
+} Entry;
+
+typedef struct {
+    Records nodata, nxdomain;
+} Apex;
+
+/* The names of one of the zone's dicts. Zones that share the dict share the bucket. */
+typedef struct {
+    PyObject *dict;
+    size_t users;
+    Entry *entries;
+    int labels;        /* no name has more */
+    uint32_t mask;
+    uint32_t slots[];  /* by hash: the number of an entry, from 1 on; 0 ends a search */
+} Bucket;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *apexes;  /* as given: a tuple of (origin, body of NODATA, body of NXDOMAIN) */
+    Apex *apex;
+    int labels;        /* no name has more; 0: there are no names yet, and Python answers */
+    Bucket *buckets[BUCKETS];
+} Index;
+
+extern PyTypeObject IndexType;
+
+/* Return what is known of a lower-cased name, or NULL. */
+const Entry *index_find(const Index *index, const uint8_t *name, size_t size);
+
+/* Write the response to an ordinary query into `response` (of UDP_MAXIMUM bytes) and where it counts into `slot`; returns
+ * its size, or 0: the query is left to Python, as one whose response is too long is. */
+size_t respond(const Index *index, const uint8_t *query, size_t size, uint8_t *response, int *slot);
+
+#endif

@@ -1,0 +1,156 @@
+"""Tests of the compiled loop's answers: those of `answer`, or none. Its packets are received and sent in test_udp."""
+
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tsnameserver.answer import answer
+from tsnameserver.compiler import build_zone
+from tsnameserver.counters import Counts
+from tsnameserver.records import Records
+from tsnameserver.zone import index_of
+
+from tests.nameserver.mutations import mutated
+from tests.nameserver.random_queries import ZONES, random_query
+from tests.nameserver.samples import MANY, SETTINGS, sample_zone, wire
+
+compiled = pytest.importorskip("tsnameserver._udploop", reason="the compiled loop isn't built")
+
+ROOT = Path(__file__).resolve().parents[2]
+FUZZED = int(os.environ.get("FUZZ_PACKETS", "1000000"))
+SHARES = 4
+"""Of the packets, so that several processes share them."""
+ZONE, INDEX = ZONES[0], index_of(ZONES[0], None)
+
+
+def assert_same(packet: bytes) -> bool:
+    """Tell whether the loop answers *packet*, and if so, check what it says and counts."""
+    said = compiled.answer(INDEX, packet)
+    if said is None:
+        return False
+    counts, expected = Counts(), Counts()
+    response, slot = said
+    counts.fast[slot] += 1
+    assert response == answer(packet, ZONE, expected), packet.hex()
+    assert (counts.requests(), counts.responses()) == (expected.requests(), expected.responses()), packet.hex()
+    return True
+
+
+@given(st.integers(min_value=0))
+def test_an_answer_of_the_loop_is_that_of_python(seed: int) -> None:
+    assert_same(random_query(random.Random(seed)))
+
+
+@given(st.binary(max_size=600))
+def test_bytes_that_are_no_query_are_left_to_python(packet: bytes) -> None:
+    assert_same(packet)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("share", range(SHARES))
+def test_mutated_packets_are_answered_as_by_python_or_left_to_it(share: int) -> None:
+    answered = sum(map(assert_same, mutated(random.Random(f"{FUZZED} {share}"), FUZZED // SHARES)))
+    assert answered > FUZZED // SHARES // 10
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+def test_sanitizers_find_no_fault_in_the_loop(tmp_path: Path) -> None:
+    """Run these tests and those of the thread with AddressSanitizer and UBSan, and all memory of Python's in sight."""
+    subprocess.run([sys.executable, ROOT / "hatch_build.py", tmp_path, "--sanitized"], check=True)
+    preloaded = [
+        subprocess.check_output(["cc", f"-print-file-name={name}"], text=True).strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": ":".join(preloaded),
+        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's own
+        "PYTHONMALLOC": "malloc",
+        "SANITIZED_UDPLOOP": str(next(tmp_path.glob("_udploop*.so"))),
+        "FUZZ_PACKETS": str(FUZZED // 10),
+    }
+    tests = ["tests/nameserver/test_udp.py", "tests/nameserver/test_udploop.py"]
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.nameserver.sanitized"]
+    chosen = ["-m", "thorough or not thorough", "-k", "not sanitizers"]
+    command = [*words, *chosen, *tests]
+    done = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.returncode, "Sanitizer" in done.stderr) == (0, False), done.stdout + done.stderr
+    assert "runtime error" not in done.stderr
+
+
+ANSWERED = {
+    "a name": wire("db.tail1234.ts.net"),
+    "an unused type": wire("db.tail1234.ts.net", "HTTPS"),
+    "no such name": wire("no.tail1234.ts.net"),
+    "no such zone": wire("example.org"),
+    "an empty non-terminal": wire("tail1234.ts.net"),
+    "EDNS": wire("db.tail1234.ts.net", use_edns=0),
+    "DNSSEC": wire("db.tail1234.ts.net", want_dnssec=True),
+    "a deep name": wire("a." * 100 + "ts.net"),
+    "a long answer": wire("many.tail1234.ts.net", use_edns=0, payload=1232),
+}
+LEFT = {
+    "another type": wire("ts.net", "SOA"),
+    "another class": wire("db.tail1234.ts.net", rdclass="CH"),
+    "another version of EDNS": wire("db.tail1234.ts.net", use_edns=1),
+    "too long an answer": wire("many.tail1234.ts.net"),
+    "the root": wire("."),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("packet", ANSWERED.values(), ids=ANSWERED)
+def test_the_loop_answers_what_is_ordinary(packet: bytes) -> None:
+    assert compiled.answer(index_of(sample_zone(), None), packet)[0] == answer(packet, sample_zone())
+
+
+@pytest.mark.parametrize("packet", LEFT.values(), ids=LEFT)
+def test_the_loop_leaves_the_rest_to_python(packet: bytes) -> None:
+    assert compiled.answer(index_of(sample_zone(), None), packet) is None
+
+
+def test_the_loop_leaves_all_to_python_until_there_are_records() -> None:
+    empty = index_of(ZONES[1], None)
+    assert [compiled.answer(empty, packet) for packet in ANSWERED.values()] == [None] * len(ANSWERED)
+
+
+@pytest.mark.parametrize("origins", [("ts.net",), ("ts.net", "example.org"), ("example.org", "ts.net")], ids=str)
+def test_an_index_made_of_another_says_what_its_own_zone_does(origins: tuple[str, ...]) -> None:
+    old = index_of(sample_zone(), None)
+    names = {f"n{number}.ts.net": MANY[:1] for number in range(1000)}
+    zone = build_zone(Records(ip4={**names, "n.example.org": MANY[:2]}), replace(SETTINGS, origins=origins))
+    index = index_of(zone, index_of(zone, old))
+    for name in ("n7.ts.net", "n999.ts.net", "n.ts.net", "db.tail1234.ts.net", "n.example.org", "example.org"):
+        for qtype in ("A", "AAAA"):
+            assert compiled.answer(index, wire(name, qtype))[0] == answer(wire(name, qtype), zone)
+
+
+WRONG: dict[str, tuple[Any, ...]] = {
+    "no dicts": ((), (), None),
+    "no dict": ((1,) * 256, (), None),
+    "no name": (({1: (None, None, b"\0")},) * 256, ((b"\0", b"", b""),), None),
+    "an endless name": (({bytes(256): (None, None, b"\0")},) * 256, ((b"\0", b"", b""),), None),
+    "no node": (({b"\0": 1},) * 256, ((b"\0", b"", b""),), None),
+    "no section": (({b"\0": (1, None, b"\0")},) * 256, ((b"\0", b"", b""),), None),
+    "no bytes": (({b"\0": (({}, 1, 0, 1, 0), None, b"\0")},) * 256, ((b"\0", b"", b""),), None),
+    "no number": (({b"\0": (({}, b"", 0, "", 0), None, b"\0")},) * 256, ((b"\0", b"", b""),), None),
+    "no apex": (({},) * 256, (1,), None),
+    "another origin": (({b"\0": (None, None, b"\1a\0")},) * 256, ((b"\0", b"", b""),), None),
+    "too much": (({},) * 256, ((b"\0", bytes(65536), b""),), None),
+    "no index": (({},) * 256, (), 1),
+}
+
+
+@pytest.mark.parametrize("arguments", WRONG.values(), ids=WRONG)
+def test_an_index_of_what_is_no_zone_is_refused(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises((TypeError, SystemError)):
+        compiled.Index(*arguments)
