@@ -28,9 +28,8 @@ RUN python3 -c 'import pathlib, sysconfig; \
     && { apt-get update -qq && xargs apt-get install -qq --no-install-recommends gcc libc6-dev < /lacking; } \
     || echo "there is no compiler to be had"
 WORKDIR /src
-COPY hatch_build.py .
 COPY nameserver/udploop nameserver/udploop
-RUN mkdir /built && { python3 hatch_build.py /built || true; }
+RUN mkdir /built && { python3 nameserver/udploop/hatch_build.py /built || true; }
 
 # The operator speaks raw JSON: it needs none of the models and API classes of kubernetes, three quarters of all there is
 # here. That package loads each only when it is named, and a test watches that none is.

@@ -118,8 +118,8 @@ clean: ## Remove what these commands made
 	@touch $@
 
 # The compiled UDP loop. Without a compiler there is none, and everything works all the same.
-.venv/.udploop: .venv/.run hatch_build.py $(wildcard nameserver/udploop/*)
-	@$(BIN)/python hatch_build.py nameserver/tsnameserver || true
+.venv/.udploop: .venv/.run $(wildcard nameserver/udploop/*)
+	@$(BIN)/python nameserver/udploop/hatch_build.py nameserver/tsnameserver || true
 	@touch $@
 
 .venv/.dev: .venv/.run .venv/.udploop
