@@ -1,12 +1,19 @@
-"""Answers by TCP (RFC 7766): connections in bounds of number and time, each with as many queries as it likes."""
+"""Answers by TCP (RFC 7766): connections in bounds of number, time and memory, each with as many queries as it likes.
+
+Connections are plain sockets that the event loop watches: to make asyncio's transport for one costs more than the
+answer does. All queries that have come together are answered by one write.
+"""
 
 import asyncio
 import contextlib
 import errno
 import logging
+import math
 import socket
+import struct
+from collections import Counter
 from dataclasses import dataclass
-from functools import partial
+from enum import Enum, auto
 
 from tsnameserver.answer import answer, failure
 from tsnameserver.counters import Counts
@@ -21,7 +28,25 @@ _TRANSIENT = frozenset({
 })  # fmt: skip
 """Errors of accept that pass: of one connection, of the network, or for want of something (accept(2))."""
 _READ_AHEAD = 16 << 10
-"""Bytes; about as many again are read of a client while its answers are made."""
+"""Bytes that are read of a client at once; nothing more is read until all queries in them are answered."""
+_WRITE_AHEAD = 16 << 10
+"""Bytes of answers that a write has at least before the next query waits for the next write."""
+_RESET = struct.pack("ii", 1, 0)
+"""The struct linger of a socket whose close resets the connection, so that the kernel keeps nothing for it."""
+_ACCEPTED_AT_ONCE = 64
+"""Connections that are accepted before the others have their turn."""
+
+
+class Awaited(Enum):
+    """What a connection waits for."""
+
+    QUERY = auto()
+    REST = auto()
+    """Of a query that has come in part."""
+    ROOM = auto()
+    """The client has yet to read, or answers have yet to be made."""
+    END = auto()
+    """The client has had its last answer and has yet to close."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +66,34 @@ class TcpLimits:
     close: float = 0.2
     accept_pause: float = 0.1
 
+    def seconds(self, awaited: Awaited) -> float:
+        """Return how long a connection may wait."""
+        match awaited:
+            case Awaited.QUERY:
+                return self.idle
+            case Awaited.REST:
+                return self.read
+            case Awaited.ROOM:
+                return self.write
+            case Awaited.END:
+                return self.close
+
 
 class TcpServer:
     """Answers the connections to one listening socket."""
 
     def __init__(self, listener: socket.socket, serving: Serving, limits: TcpLimits | None = None) -> None:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections have what their listener has
         self._listener = listener
-        self._serving = serving
-        self._limits = limits or TcpLimits()
-        self._connections: dict[asyncio.StreamWriter, str] = {}
-        """Those that are open, with the client's address; the one that has been silent longest comes first."""
+        self._connections: dict[_Connection, None] = {}
+        """Those that are open; the one that has been silent longest comes first."""
+        self._shares: Counter[str] = Counter()
+        """How many connections each client has."""
+        self._next_expiry = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._all_closed = asyncio.Event()
+        self.serving = serving
+        self.limits = limits or TcpLimits()
         self.endpoint = Endpoint(*listener.getsockname()[:2])
         self.counts = Counts()
         self.accepted = 0
@@ -65,78 +108,95 @@ class TcpServer:
         return len(self._connections)
 
     async def serve(self) -> None:
-        """Accept and answer until cancelled."""
+        """Accept and answer until cancelled; raises OSError where no connection can be accepted any more."""
         loop = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as group:
+        try:
             while True:
                 try:
-                    accepted, client = await loop.sock_accept(self._listener)
+                    self._welcome(*await loop.sock_accept(self._listener))
+                    for _ in range(_ACCEPTED_AT_ONCE):
+                        self._welcome(*self._listener.accept())
+                    await asyncio.sleep(0)
+                except BlockingIOError:
+                    continue
                 except OSError as error:
                     if error.errno not in _TRANSIENT:
                         raise
                     log.warning("tcp: accepting: %s", error)
-                    await asyncio.sleep(self._limits.accept_pause)
-                    continue
-                task = group.create_task(self._converse(accepted, client[0]))
-                task.add_done_callback(partial(_close_socket, accepted))
+                    await asyncio.sleep(self.limits.accept_pause)
+        finally:
+            await self._close_all()
 
-    async def _converse(self, accepted: socket.socket, client: str) -> None:
-        """Answer one client until it goes, is silent for too long, asks what has no answer or has asked enough."""
-        try:
-            reader, writer = await asyncio.open_connection(sock=accepted, limit=_READ_AHEAD)
-        except OSError:
-            return  # it has gone already
-        self._connections[writer] = client
+    def _welcome(self, accepted: socket.socket, address: tuple[str, int]) -> None:
+        accepted.setblocking(False)
+        client = address[0]
+        connection = _Connection(self, accepted, client)
+        self._connections[connection] = None
+        self._shares[client] += 1
         self.accepted += 1
         self._make_room(client)
-        try:
-            for _ in range(self._limits.queries):
-                if not await self._exchange(reader, writer) or writer not in self._connections:
-                    break
-                self._connections[writer] = self._connections.pop(writer)
-            else:
-                await self._say_goodbye(reader, writer)
-        except (OSError, asyncio.IncompleteReadError):  # reset, ended half-way, or out of time
-            log.debug("tcp: a connection ended early")
-        finally:
-            self._connections.pop(writer, None)
-            await self._close(writer)
+        connection.start()
 
     def _make_room(self, client: str) -> None:
         """Close the most silent connection of *client* if it has more than its share, else of all if there are more."""
-        if len(self._connections) <= min(self._limits.connections, self._limits.client_connections):
-            return
-        its_own = [writer for writer, owner in self._connections.items() if owner == client]
-        if len(its_own) > self._limits.client_connections:
-            most_silent = its_own[0]
-        elif len(self._connections) > self._limits.connections:
+        if self._shares[client] > self.limits.client_connections:
+            most_silent = next(each for each in self._connections if each.client == client)
+        elif len(self._connections) > self.limits.connections:
             most_silent = next(iter(self._connections))
         else:
             return
-        del self._connections[most_silent]
         self.evicted += 1
-        most_silent.transport.abort()
+        most_silent.close()
 
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer one query; returns False where the conversation is over."""
-        async with asyncio.timeout(self._limits.idle):
-            prefix = await reader.read(1)
-        if not prefix:
-            return False
-        async with asyncio.timeout(self._limits.read):
-            length = int.from_bytes(prefix + await reader.readexactly(1), "big")
-            query = await reader.readexactly(length)
-        response = self._response(query)
-        if response is None:
-            return False
-        writer.write(len(response).to_bytes(2, "big") + response)
-        async with asyncio.timeout(self._limits.write):
-            await writer.drain()
-        return True
+    def note_answers(self, connection: "_Connection") -> None:
+        """Take note that *connection* isn't silent."""
+        self._connections[connection] = self._connections.pop(connection)
 
-    def _response(self, query: bytes) -> bytes | None:
+    def forget(self, connection: "_Connection") -> None:
+        """Take note that *connection* is closed."""
+        del self._connections[connection]
+        self._shares[connection.client] -= 1
+        if not self._shares[connection.client]:
+            del self._shares[connection.client]
+        if not self._connections:
+            self._all_closed.set()
+
+    def expire_at(self, deadline: float) -> None:
+        """See to it that connections are looked through at *deadline* at the latest."""
+        if deadline >= self._next_expiry:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_expiry = deadline
+        self._timer = asyncio.get_running_loop().call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        """Close the connections whose time is over."""
+        for connection in [each for each in self._connections if each.deadline <= self._next_expiry]:
+            connection.close()
+        self._next_expiry = math.inf
+        if self._connections:
+            self.expire_at(min(each.deadline for each in self._connections))
+
+    async def _close_all(self) -> None:
+        """Answer what has come, and close each connection once its answers have gone out or that takes too long."""
+        for connection in list(self._connections):
+            connection.finish()
+        if self._connections:
+            self._all_closed.clear()
+            with contextlib.suppress(TimeoutError):  # then they are closed without
+                async with asyncio.timeout(self.limits.close):
+                    await self._all_closed.wait()
+        for connection in list(self._connections):
+            connection.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._next_expiry = math.inf
+
+    def respond(self, query: bytes) -> bytes | None:
+        """Return the response to *query*; None where there must be none."""
         try:
-            return answer(query, self._serving.zone, self.counts, stream=True)
+            return answer(query, self.serving.zone, self.counts, stream=True)
         except Exception:
             self.failures += 1
             log.exception("tcp: on %s", query[:512].hex())
@@ -144,26 +204,138 @@ class TcpServer:
             self.counts.add_general(response)
             return response
 
-    async def _say_goodbye(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Let the client read its last answers: a close with queries unread would reset the connection."""
-        writer.write_eof()
-        async with asyncio.timeout(self._limits.close):
-            while await reader.read(_READ_AHEAD):
-                continue
 
-    async def _close(self, writer: asyncio.StreamWriter) -> None:
-        """Close after what is written has gone out, or without it where that takes too long."""
-        writer.close()
+class _Connection:
+    """One client's connection: a non-blocking socket, what has come by it and what has yet to go out."""
+
+    __slots__ = ("_awaited", "_descriptor", "_finishing", "_left", "_loop", "_more", "_received", "_server", "_socket",
+                 "_unsent", "client", "deadline")  # fmt: skip
+
+    def __init__(self, server: TcpServer, accepted: socket.socket, client: str) -> None:
+        self._server = server
+        self._socket = accepted
+        self._descriptor = accepted.fileno()
+        self._loop = asyncio.get_running_loop()
+        self._received = b""
+        """Queries without answers yet, the last perhaps in part."""
+        self._unsent = b""
+        self._left = server.limits.queries
+        """How many queries it may still ask."""
+        self._awaited = Awaited.QUERY
+        self._finishing = False
+        self._more = False
+        """Whether there are queries that wait for the next write."""
+        self.client = client
+        self.deadline = math.inf
+        """When what is awaited must have come, on the event loop's clock."""
+
+    def start(self) -> None:
+        """Begin to wait for queries."""
+        self._loop.add_reader(self._descriptor, self._go_on)
+        self._wait_for(Awaited.QUERY, afresh=True)
+        self._go_on()
+
+    def close(self) -> None:
+        """Close it now; where the client hasn't read its answers, they are lost."""
+        if self._socket.fileno() < 0:
+            return
+        self._loop.remove_reader(self._descriptor)
+        self._loop.remove_writer(self._descriptor)
+        if self._unsent:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._socket.close()
+        self._server.forget(self)
+
+    def finish(self) -> None:
+        """Answer what has come, and close once the answers have gone out."""
+        self._finishing = True
+        if self._awaited is not Awaited.ROOM:
+            self._go_on()
+        if self._awaited is not Awaited.ROOM:
+            self.close()
+
+    def _go_on(self) -> None:
+        """Read, answer and write as far as that goes without waiting."""
         try:
-            async with asyncio.timeout(self._limits.close):
-                await writer.wait_closed()
-        except TimeoutError:
-            with contextlib.suppress(AttributeError):  # asyncio's, where the last byte has just gone out after all
-                writer.transport.abort()
-        except OSError:
-            return  # reset by the client
+            if self._awaited is Awaited.ROOM:
+                self._write(self._unsent)
+            elif not self._read():
+                return
+            answered = not self._unsent and self._answer()
+            self._wait_for(self._next(), afresh=answered)
+        except OSError:  # reset
+            log.debug("tcp: a connection ended early")
+            self.close()
+        except Exception:
+            log.exception("tcp: a connection failed")
+            self.close()
 
+    def _read(self) -> bool:
+        """Take what has come, and tell whether that is to be answered."""
+        try:
+            data = self._socket.recv(_READ_AHEAD)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.close()
+            return False
+        if self._awaited is Awaited.END:
+            return False
+        self._received += data
+        return True
 
-def _close_socket(accepted: socket.socket, _: asyncio.Task[None]) -> None:
-    """Close what a conversation has left open, be it that it was cancelled before it began."""
-    accepted.close()
+    def _answer(self) -> bool:
+        """Answer the whole queries that have come, as far as one write goes; tell whether there was any."""
+        respond, received, left = self._server.respond, self._received, self._left
+        responses: list[bytes] = []
+        at = size = 0
+        while left and size < _WRITE_AHEAD:
+            start = at + 2
+            end = start + int.from_bytes(received[at:start], "big")
+            if end > len(received):
+                break
+            response = respond(received[start:end])
+            at = end
+            if response is None:
+                left = 0
+                break
+            responses += (len(response).to_bytes(2, "big"), response)
+            size += len(response)
+            left -= 1
+        self._left = left
+        self._received = received[at:]
+        self._more = size >= _WRITE_AHEAD
+        if responses:
+            self._server.note_answers(self)
+            self._write(b"".join(responses))
+        return at > 0
+
+    def _write(self, data: bytes) -> None:
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        self._unsent = data[sent:]
+
+    def _next(self) -> Awaited:
+        if self._unsent or self._more:
+            return Awaited.ROOM
+        if self._finishing or not self._left:
+            return Awaited.END
+        return Awaited.REST if self._received else Awaited.QUERY
+
+    def _wait_for(self, awaited: Awaited, *, afresh: bool) -> None:
+        """Wait for what is *awaited*: as long as that may take if it begins *afresh*, else as long as is left."""
+        if awaited is self._awaited and not afresh:
+            return
+        if awaited is Awaited.ROOM and self._awaited is not Awaited.ROOM:
+            self._loop.remove_reader(self._descriptor)
+            self._loop.add_writer(self._descriptor, self._go_on)
+        elif awaited is not Awaited.ROOM and self._awaited is Awaited.ROOM:
+            self._loop.remove_writer(self._descriptor)
+            self._loop.add_reader(self._descriptor, self._go_on)
+        if awaited is Awaited.END:
+            self._socket.shutdown(socket.SHUT_WR)
+        self._awaited = awaited
+        self.deadline = self._loop.time() + self._server.limits.seconds(awaited)
+        self._server.expire_at(self.deadline)
