@@ -1,7 +1,7 @@
 """Answers by TCP (RFC 7766): connections in bounds of number, time and memory, each with as many queries as it likes.
 
-Connections are plain sockets that the event loop watches: to make asyncio's transport for one costs more than the
-answer does. All queries that have come together are answered by one write.
+All queries that have come together are answered by one write. The connections share one selector, which the event loop
+watches: each of asyncio's own transports, and each reader added to its loop, costs about as much as a whole answer.
 """
 
 import asyncio
@@ -9,11 +9,11 @@ import contextlib
 import errno
 import logging
 import math
+import selectors
 import socket
 import struct
-from collections import Counter
 from dataclasses import dataclass
-from enum import Enum, auto
+from typing import Literal
 
 from tsnameserver.answer import answer, failure
 from tsnameserver.counters import Counts
@@ -27,26 +27,15 @@ _TRANSIENT = frozenset({
     errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOPROTOOPT, errno.EOPNOTSUPP,
 })  # fmt: skip
 """Errors of accept that pass: of one connection, of the network, or for want of something (accept(2))."""
+Awaited = Literal["query", "rest", "room", "end"]
+"""What a connection waits for: a query; the rest of one; that the client reads its answers, or the turn to make more of
+them; after its last answer, that the client closes. An Enum would be slower to compare with."""
 _READ_AHEAD = 16 << 10
-"""Bytes that are read of a client at once; nothing more is read until all queries in them are answered."""
+"""Bytes. So many are read of a client at once, and no more until all queries in them are answered."""
 _WRITE_AHEAD = 16 << 10
-"""Bytes of answers that a write has at least before the next query waits for the next write."""
+"""Bytes. Once the answers of a write are that long, the next query waits until they have gone out."""
 _RESET = struct.pack("ii", 1, 0)
 """The struct linger of a socket whose close resets the connection, so that the kernel keeps nothing for it."""
-_ACCEPTED_AT_ONCE = 64
-"""Connections that are accepted before the others have their turn."""
-
-
-class Awaited(Enum):
-    """What a connection waits for."""
-
-    QUERY = auto()
-    REST = auto()
-    """Of a query that has come in part."""
-    ROOM = auto()
-    """The client has yet to read, or answers have yet to be made."""
-    END = auto()
-    """The client has had its last answer and has yet to close."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +58,13 @@ class TcpLimits:
     def seconds(self, awaited: Awaited) -> float:
         """Return how long a connection may wait."""
         match awaited:
-            case Awaited.QUERY:
+            case "query":
                 return self.idle
-            case Awaited.REST:
+            case "rest":
                 return self.read
-            case Awaited.ROOM:
+            case "room":
                 return self.write
-            case Awaited.END:
+            case "end":
                 return self.close
 
 
@@ -87,9 +76,10 @@ class TcpServer:
         self._listener = listener
         self._connections: dict[_Connection, None] = {}
         """Those that are open; the one that has been silent longest comes first."""
-        self._shares: Counter[str] = Counter()
+        self._shares: dict[str, int] = {}
         """How many connections each client has."""
         self._next_expiry = math.inf
+        self._pause: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
         self.serving = serving
@@ -110,32 +100,48 @@ class TcpServer:
     async def serve(self) -> None:
         """Accept and answer until cancelled; raises OSError where no connection can be accepted any more."""
         loop = asyncio.get_running_loop()
-        try:
-            while True:
-                try:
-                    self._welcome(*await loop.sock_accept(self._listener))
-                    for _ in range(_ACCEPTED_AT_ONCE):
-                        self._welcome(*self._listener.accept())
-                    await asyncio.sleep(0)
-                except BlockingIOError:
-                    continue
-                except OSError as error:
-                    if error.errno not in _TRANSIENT:
-                        raise
-                    log.warning("tcp: accepting: %s", error)
-                    await asyncio.sleep(self.limits.accept_pause)
-        finally:
-            await self._close_all()
+        self._failed = loop.create_future()
+        with selectors.DefaultSelector() as self.selector:
+            self._accept_again()
+            loop.add_reader(self.selector, self._turn)
+            try:
+                await self._failed
+            finally:
+                await self._close_all()
+                loop.remove_reader(self.selector)
 
-    def _welcome(self, accepted: socket.socket, address: tuple[str, int]) -> None:
-        accepted.setblocking(False)
-        client = address[0]
+    def _turn(self) -> None:
+        """Give a turn to each connection that can be read, or written to."""
+        for key, _ in self.selector.select(0):
+            key.data()
+
+    def _accept_again(self) -> None:
+        self.selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def _accept(self) -> None:
+        """Accept one connection; others that wait are accepted in the next turns."""
+        try:
+            accepted, address = self._listener.accept()
+        except BlockingIOError:
+            return  # the client has gone already
+        except OSError as error:
+            self.selector.unregister(self._listener)
+            if error.errno not in _TRANSIENT:
+                self._failed.set_exception(error)
+                return
+            log.warning("tcp: accepting: %s", error)
+            self._pause = asyncio.get_running_loop().call_later(self.limits.accept_pause, self._accept_again)
+        else:
+            accepted.setblocking(False)
+            self._welcome(accepted, address[0])
+
+    def _welcome(self, accepted: socket.socket, client: str) -> None:
         connection = _Connection(self, accepted, client)
+        connection.start()
         self._connections[connection] = None
-        self._shares[client] += 1
+        self._shares[client] = self._shares.get(client, 0) + 1
         self.accepted += 1
         self._make_room(client)
-        connection.start()
 
     def _make_room(self, client: str) -> None:
         """Close the most silent connection of *client* if it has more than its share, else of all if there are more."""
@@ -180,6 +186,10 @@ class TcpServer:
 
     async def _close_all(self) -> None:
         """Answer what has come, and close each connection once its answers have gone out or that takes too long."""
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._listener in self.selector.get_map():
+            self.selector.unregister(self._listener)
         for connection in list(self._connections):
             connection.finish()
         if self._connections:
@@ -191,7 +201,7 @@ class TcpServer:
             connection.close()
         if self._timer is not None:
             self._timer.cancel()
-            self._next_expiry = math.inf
+        self._next_expiry = math.inf
 
     def respond(self, query: bytes) -> bytes | None:
         """Return the response to *query*; None where there must be none."""
@@ -208,20 +218,19 @@ class TcpServer:
 class _Connection:
     """One client's connection: a non-blocking socket, what has come by it and what has yet to go out."""
 
-    __slots__ = ("_awaited", "_descriptor", "_finishing", "_left", "_loop", "_more", "_received", "_server", "_socket",
+    __slots__ = ("_awaited", "_finishing", "_left", "_loop", "_more", "_received", "_server", "_socket",
                  "_unsent", "client", "deadline")  # fmt: skip
 
     def __init__(self, server: TcpServer, accepted: socket.socket, client: str) -> None:
         self._server = server
         self._socket = accepted
-        self._descriptor = accepted.fileno()
         self._loop = asyncio.get_running_loop()
         self._received = b""
         """Queries without answers yet, the last perhaps in part."""
         self._unsent = b""
         self._left = server.limits.queries
         """How many queries it may still ask."""
-        self._awaited = Awaited.QUERY
+        self._awaited: Awaited = "query"
         self._finishing = False
         self._more = False
         """Whether there are queries that wait for the next write."""
@@ -231,16 +240,18 @@ class _Connection:
 
     def start(self) -> None:
         """Begin to wait for queries."""
-        self._loop.add_reader(self._descriptor, self._go_on)
-        self._wait_for(Awaited.QUERY, afresh=True)
-        self._go_on()
+        self._server.selector.register(self._socket, selectors.EVENT_READ, self._go_on)
+        self._wait_for("query", afresh=True)
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._socket.fileno() < 0
 
     def close(self) -> None:
         """Close it now; where the client hasn't read its answers, they are lost."""
-        if self._socket.fileno() < 0:
+        if self._is_closed:
             return
-        self._loop.remove_reader(self._descriptor)
-        self._loop.remove_writer(self._descriptor)
+        self._server.selector.unregister(self._socket)
         if self._unsent:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._socket.close()
@@ -249,15 +260,17 @@ class _Connection:
     def finish(self) -> None:
         """Answer what has come, and close once the answers have gone out."""
         self._finishing = True
-        if self._awaited is not Awaited.ROOM:
+        if self._awaited != "room":
             self._go_on()
-        if self._awaited is not Awaited.ROOM:
+        if self._awaited != "room":
             self.close()
 
     def _go_on(self) -> None:
         """Read, answer and write as far as that goes without waiting."""
+        if self._is_closed:
+            return  # by another one's doing in the same turn
         try:
-            if self._awaited is Awaited.ROOM:
+            if self._awaited == "room":
                 self._write(self._unsent)
             elif not self._read():
                 return
@@ -279,7 +292,7 @@ class _Connection:
         if not data:
             self.close()
             return False
-        if self._awaited is Awaited.END:
+        if self._awaited == "end":
             return False
         self._received += data
         return True
@@ -319,22 +332,19 @@ class _Connection:
 
     def _next(self) -> Awaited:
         if self._unsent or self._more:
-            return Awaited.ROOM
+            return "room"
         if self._finishing or not self._left:
-            return Awaited.END
-        return Awaited.REST if self._received else Awaited.QUERY
+            return "end"
+        return "rest" if self._received else "query"
 
     def _wait_for(self, awaited: Awaited, *, afresh: bool) -> None:
         """Wait for what is *awaited*: as long as that may take if it begins *afresh*, else as long as is left."""
-        if awaited is self._awaited and not afresh:
+        if awaited == self._awaited and not afresh:
             return
-        if awaited is Awaited.ROOM and self._awaited is not Awaited.ROOM:
-            self._loop.remove_reader(self._descriptor)
-            self._loop.add_writer(self._descriptor, self._go_on)
-        elif awaited is not Awaited.ROOM and self._awaited is Awaited.ROOM:
-            self._loop.remove_writer(self._descriptor)
-            self._loop.add_reader(self._descriptor, self._go_on)
-        if awaited is Awaited.END:
+        if (awaited == "room") != (self._awaited == "room"):
+            event = selectors.EVENT_WRITE if awaited == "room" else selectors.EVENT_READ
+            self._server.selector.modify(self._socket, event, self._go_on)
+        if awaited == "end":
             self._socket.shutdown(socket.SHUT_WR)
         self._awaited = awaited
         self.deadline = self._loop.time() + self._server.limits.seconds(awaited)
