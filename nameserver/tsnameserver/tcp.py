@@ -1,7 +1,7 @@
 """Answers by TCP (RFC 7766): connections in bounds of number, time and memory, each with as many queries as it likes.
 
-All queries that have come together are answered by one write. The connections share one selector, which the event loop
-watches: each of asyncio's own transports, and each reader added to its loop, costs about as much as a whole answer.
+All queries that have come together are answered by one write. The event loop watches one descriptor for all connections:
+each of asyncio's own transports, and each reader added to its loop, costs about as much as a whole answer.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ import contextlib
 import errno
 import logging
 import math
-import selectors
 import socket
 import struct
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Literal
 
 from tsnameserver.answer import answer, failure
 from tsnameserver.counters import Counts
+from tsnameserver.readiness import Readiness
 from tsnameserver.sockets import Endpoint
 from tsnameserver.zone import Serving
 
@@ -78,6 +78,7 @@ class TcpServer:
         """Those that are open; the one that has been silent longest comes first."""
         self._shares: dict[str, int] = {}
         """How many connections each client has."""
+        self._listening = False
         self._next_expiry = math.inf
         self._pause: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -101,22 +102,23 @@ class TcpServer:
         """Accept and answer until cancelled; raises OSError where no connection can be accepted any more."""
         loop = asyncio.get_running_loop()
         self._failed = loop.create_future()
-        with selectors.DefaultSelector() as self.selector:
+        with contextlib.closing(Readiness()) as self.readiness:
             self._accept_again()
-            loop.add_reader(self.selector, self._turn)
+            loop.add_reader(self.readiness, self.readiness.run)
             try:
                 await self._failed
             finally:
                 await self._close_all()
-                loop.remove_reader(self.selector)
-
-    def _turn(self) -> None:
-        """Give a turn to each connection that can be read, or written to."""
-        for key, _ in self.selector.select(0):
-            key.data()
+                loop.remove_reader(self.readiness)
 
     def _accept_again(self) -> None:
-        self.selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        self.readiness.watch(self._listener.fileno(), self._accept)
+        self._listening = True
+
+    def _stop_accepting(self) -> None:
+        if self._listening:
+            self.readiness.forget(self._listener.fileno())
+        self._listening = False
 
     def _accept(self) -> None:
         """Accept one connection; others that wait are accepted in the next turns."""
@@ -125,7 +127,7 @@ class TcpServer:
         except BlockingIOError:
             return  # the client has gone already
         except OSError as error:
-            self.selector.unregister(self._listener)
+            self._stop_accepting()
             if error.errno not in _TRANSIENT:
                 self._failed.set_exception(error)
                 return
@@ -188,8 +190,7 @@ class TcpServer:
         """Answer what has come, and close each connection once its answers have gone out or that takes too long."""
         if self._pause is not None:
             self._pause.cancel()
-        if self._listener in self.selector.get_map():
-            self.selector.unregister(self._listener)
+        self._stop_accepting()
         for connection in list(self._connections):
             connection.finish()
         if self._connections:
@@ -240,7 +241,7 @@ class _Connection:
 
     def start(self) -> None:
         """Begin to wait for queries."""
-        self._server.selector.register(self._socket, selectors.EVENT_READ, self._go_on)
+        self._server.readiness.watch(self._socket.fileno(), self._go_on)
         self._wait_for("query", afresh=True)
 
     @property
@@ -251,7 +252,7 @@ class _Connection:
         """Close it now; where the client hasn't read its answers, they are lost."""
         if self._is_closed:
             return
-        self._server.selector.unregister(self._socket)
+        self._server.readiness.forget(self._socket.fileno())
         if self._unsent:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._socket.close()
@@ -342,8 +343,7 @@ class _Connection:
         if awaited == self._awaited and not afresh:
             return
         if (awaited == "room") != (self._awaited == "room"):
-            event = selectors.EVENT_WRITE if awaited == "room" else selectors.EVENT_READ
-            self._server.selector.modify(self._socket, event, self._go_on)
+            self._server.readiness.want(self._socket.fileno(), room=awaited == "room")
         if awaited == "end":
             self._socket.shutdown(socket.SHUT_WR)
         self._awaited = awaited
