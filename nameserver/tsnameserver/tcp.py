@@ -1,7 +1,7 @@
 """Answers by TCP (RFC 7766): connections in bounds of number, time and memory, each with as many queries as it likes.
 
-All queries that have come together are answered by one write. The event loop watches one descriptor for all connections:
-each of asyncio's own transports, and each reader added to its loop, costs about as much as a whole answer.
+All queries that have come together are answered by one write. The event loop watches one descriptor for all
+connections: each of asyncio's own transports, and each reader added to its loop, costs about as much as a whole answer.
 """
 
 import asyncio
@@ -244,13 +244,9 @@ class _Connection:
         self._server.readiness.watch(self._socket.fileno(), self._go_on)
         self._wait_for("query", afresh=True)
 
-    @property
-    def _is_closed(self) -> bool:
-        return self._socket.fileno() < 0
-
     def close(self) -> None:
         """Close it now; where the client hasn't read its answers, they are lost."""
-        if self._is_closed:
+        if self._socket.fileno() < 0:
             return
         self._server.readiness.forget(self._socket.fileno())
         if self._unsent:
@@ -268,8 +264,6 @@ class _Connection:
 
     def _go_on(self) -> None:
         """Read, answer and write as far as that goes without waiting."""
-        if self._is_closed:
-            return  # by another one's doing in the same turn
         try:
             if self._awaited == "room":
                 self._write(self._unsent)
@@ -277,7 +271,7 @@ class _Connection:
                 return
             answered = not self._unsent and self._answer()
             self._wait_for(self._next(), afresh=answered)
-        except OSError:  # reset
+        except OSError:  # reset, or closed in this turn to make room for another
             log.debug("tcp: a connection ended early")
             self.close()
         except Exception:
