@@ -1,16 +1,23 @@
-"""Answers by TCP (RFC 7766): connections in bounds of number and time, each with as many queries as it likes."""
+"""Answers by TCP (RFC 7766): connections in bounds of number, time and memory, each with as many queries as it likes.
+
+All queries that have come together are answered by one write. The event loop watches one descriptor for all
+connections: each of asyncio's own transports, and each reader added to its loop, costs about as much as a whole answer.
+"""
 
 import asyncio
 import contextlib
 import errno
 import logging
+import math
 import socket
+import struct
 from dataclasses import dataclass
-from functools import partial
+from typing import Literal
 
 from tsnameserver.answer import answer, failure
 from tsnameserver.counters import Counts
 from tsnameserver.message import SERVFAIL
+from tsnameserver.readiness import Readiness
 from tsnameserver.sockets import Endpoint
 from tsnameserver.zone import Serving
 
@@ -21,8 +28,15 @@ _TRANSIENT = frozenset({
     errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOPROTOOPT, errno.EOPNOTSUPP,
 })  # fmt: skip
 """Errors of accept that pass: of one connection, of the network, or for want of something (accept(2))."""
+Awaited = Literal["query", "rest", "room", "end"]
+"""What a connection waits for: a query; the rest of one; that the client reads its answers, or the turn to make more of
+them; after its last answer, that the client closes. An Enum would be slower to compare with."""
 _READ_AHEAD = 16 << 10
-"""Bytes; about as many again are read of a client while its answers are made."""
+"""Bytes. So many are read of a client at once, and no more until all queries in them are answered."""
+_WRITE_AHEAD = 16 << 10
+"""Bytes. Once the answers of a write are that long, the next query waits until they have gone out."""
+_RESET = struct.pack("ii", 1, 0)
+"""The struct linger of a socket whose close resets the connection, so that the kernel keeps nothing for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +56,36 @@ class TcpLimits:
     close: float = 0.2
     accept_pause: float = 0.1
 
+    def seconds(self, awaited: Awaited) -> float:
+        """Return how long a connection may wait."""
+        match awaited:
+            case "query":
+                return self.idle
+            case "rest":
+                return self.read
+            case "room":
+                return self.write
+            case "end":
+                return self.close
+
 
 class TcpServer:
     """Answers the connections to one listening socket."""
 
     def __init__(self, listener: socket.socket, serving: Serving, limits: TcpLimits | None = None) -> None:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections have what their listener has
         self._listener = listener
-        self._serving = serving
-        self._limits = limits or TcpLimits()
-        self._connections: dict[asyncio.StreamWriter, str] = {}
-        """Those that are open, with the client's address; the one that has been silent longest comes first."""
+        self._connections: dict[_Connection, None] = {}
+        """Those that are open; the one that has been silent longest comes first."""
+        self._shares: dict[str, int] = {}
+        """How many connections each client has."""
+        self._listening = False
+        self._next_expiry = math.inf
+        self._pause: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._all_closed = asyncio.Event()
+        self.serving = serving
+        self.limits = limits or TcpLimits()
         self.endpoint = Endpoint(*listener.getsockname()[:2])
         self.counts = Counts()
         self.accepted = 0
@@ -66,78 +100,115 @@ class TcpServer:
         return len(self._connections)
 
     async def serve(self) -> None:
-        """Accept and answer until cancelled."""
+        """Accept and answer until cancelled; raises OSError where no connection can be accepted any more."""
         loop = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as group:
-            while True:
-                try:
-                    accepted, client = await loop.sock_accept(self._listener)
-                except OSError as error:
-                    if error.errno not in _TRANSIENT:
-                        raise
-                    log.warning("tcp: accepting: %s", error)
-                    await asyncio.sleep(self._limits.accept_pause)
-                    continue
-                task = group.create_task(self._converse(accepted, client[0]))
-                task.add_done_callback(partial(_close_socket, accepted))
+        self._failed = loop.create_future()
+        with contextlib.closing(Readiness()) as self.readiness:
+            self._accept_again()
+            loop.add_reader(self.readiness, self.readiness.run)
+            try:
+                await self._failed
+            finally:
+                await self._close_all()
+                loop.remove_reader(self.readiness)
 
-    async def _converse(self, accepted: socket.socket, client: str) -> None:
-        """Answer one client until it goes, is silent for too long, asks what has no answer or has asked enough."""
+    def _accept_again(self) -> None:
+        self.readiness.watch(self._listener.fileno(), self._accept)
+        self._listening = True
+
+    def _stop_accepting(self) -> None:
+        if self._listening:
+            self.readiness.forget(self._listener.fileno())
+        self._listening = False
+
+    def _accept(self) -> None:
+        """Accept one connection; others that wait are accepted in the next turns."""
         try:
-            reader, writer = await asyncio.open_connection(sock=accepted, limit=_READ_AHEAD)
-        except OSError:
-            return  # it has gone already
-        self._connections[writer] = client
+            accepted, address = self._listener.accept()
+        except BlockingIOError:
+            return  # the client has gone already
+        except OSError as error:
+            self._stop_accepting()
+            if error.errno not in _TRANSIENT:
+                self._failed.set_exception(error)
+                return
+            log.warning("tcp: accepting: %s", error)
+            self._pause = asyncio.get_running_loop().call_later(self.limits.accept_pause, self._accept_again)
+        else:
+            accepted.setblocking(False)
+            self._welcome(accepted, address[0])
+
+    def _welcome(self, accepted: socket.socket, client: str) -> None:
+        connection = _Connection(self, accepted, client)
+        connection.start()
+        self._connections[connection] = None
+        self._shares[client] = self._shares.get(client, 0) + 1
         self.accepted += 1
         self._make_room(client)
-        try:
-            for _ in range(self._limits.queries):
-                if not await self._exchange(reader, writer) or writer not in self._connections:
-                    break
-                self._connections[writer] = self._connections.pop(writer)
-            else:
-                await self._say_goodbye(reader, writer)
-        except (OSError, asyncio.IncompleteReadError):  # reset, ended half-way, or out of time
-            log.debug("tcp: a connection ended early")
-        finally:
-            self._connections.pop(writer, None)
-            await self._close(writer)
 
     def _make_room(self, client: str) -> None:
         """Close the most silent connection of *client* if it has more than its share, else of all if there are more."""
-        if len(self._connections) <= min(self._limits.connections, self._limits.client_connections):
-            return
-        its_own = [writer for writer, owner in self._connections.items() if owner == client]
-        if len(its_own) > self._limits.client_connections:
-            most_silent = its_own[0]
-        elif len(self._connections) > self._limits.connections:
+        if self._shares[client] > self.limits.client_connections:
+            most_silent = next(each for each in self._connections if each.client == client)
+        elif len(self._connections) > self.limits.connections:
             most_silent = next(iter(self._connections))
         else:
             return
-        del self._connections[most_silent]
         self.evicted += 1
-        most_silent.transport.abort()
+        most_silent.close()
 
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer one query; returns False where the conversation is over."""
-        async with asyncio.timeout(self._limits.idle):
-            prefix = await reader.read(1)
-        if not prefix:
-            return False
-        async with asyncio.timeout(self._limits.read):
-            length = int.from_bytes(prefix + await reader.readexactly(1), "big")
-            query = await reader.readexactly(length)
-        response = self._response(query)
-        if response is None:
-            return False
-        writer.write(len(response).to_bytes(2, "big") + response)
-        async with asyncio.timeout(self._limits.write):
-            await writer.drain()
-        return True
+    def note_answers(self, connection: "_Connection") -> None:
+        """Take note that *connection* isn't silent."""
+        self._connections[connection] = self._connections.pop(connection)
 
-    def _response(self, query: bytes) -> bytes | None:
+    def forget(self, connection: "_Connection") -> None:
+        """Take note that *connection* is closed."""
+        del self._connections[connection]
+        self._shares[connection.client] -= 1
+        if not self._shares[connection.client]:
+            del self._shares[connection.client]
+        if not self._connections:
+            self._all_closed.set()
+
+    def expire_at(self, deadline: float) -> None:
+        """See to it that connections are looked through at *deadline* at the latest."""
+        if deadline >= self._next_expiry:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_expiry = deadline
+        self._timer = asyncio.get_running_loop().call_at(deadline, self._expire)
+
+    def _expire(self) -> None:
+        """Close the connections whose time is over."""
+        for connection in [each for each in self._connections if each.deadline <= self._next_expiry]:
+            connection.close()
+        self._next_expiry = math.inf
+        if self._connections:
+            self.expire_at(min(each.deadline for each in self._connections))
+
+    async def _close_all(self) -> None:
+        """Answer what has come, and close each connection once its answers have gone out or that takes too long."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._stop_accepting()
+        for connection in list(self._connections):
+            connection.finish()
+        if self._connections:
+            self._all_closed.clear()
+            with contextlib.suppress(TimeoutError):  # then they are closed without
+                async with asyncio.timeout(self.limits.close):
+                    await self._all_closed.wait()
+        for connection in list(self._connections):
+            connection.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_expiry = math.inf
+
+    def respond(self, query: bytes) -> bytes | None:
+        """Return the response to *query*; None where there must be none."""
         try:
-            return answer(query, self._serving.zone, self.counts, stream=True)
+            return answer(query, self.serving.zone, self.counts, stream=True)
         except Exception:
             self.failures += 1
             log.exception("tcp: on %s", query[:512].hex())
@@ -145,26 +216,131 @@ class TcpServer:
             self.counts.add_general(response, SERVFAIL)
             return response
 
-    async def _say_goodbye(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Let the client read its last answers: a close with queries unread would reset the connection."""
-        writer.write_eof()
-        async with asyncio.timeout(self._limits.close):
-            while await reader.read(_READ_AHEAD):
-                continue
 
-    async def _close(self, writer: asyncio.StreamWriter) -> None:
-        """Close after what is written has gone out, or without it where that takes too long."""
-        writer.close()
+class _Connection:
+    """One client's connection: a non-blocking socket, what has come by it and what has yet to go out."""
+
+    __slots__ = ("_awaited", "_finishing", "_left", "_loop", "_more", "_received", "_server", "_socket",
+                 "_unsent", "client", "deadline")  # fmt: skip
+
+    def __init__(self, server: TcpServer, accepted: socket.socket, client: str) -> None:
+        self._server = server
+        self._socket = accepted
+        self._loop = asyncio.get_running_loop()
+        self._received = b""
+        """Queries without answers yet, the last perhaps in part."""
+        self._unsent = b""
+        self._left = server.limits.queries
+        """How many queries it may still ask."""
+        self._awaited: Awaited = "query"
+        self._finishing = False
+        self._more = False
+        """Whether there are queries that wait for the next write."""
+        self.client = client
+        self.deadline = math.inf
+        """When what is awaited must have come, on the event loop's clock."""
+
+    def start(self) -> None:
+        """Begin to wait for queries."""
+        self._server.readiness.watch(self._socket.fileno(), self._go_on)
+        self._wait_for("query", afresh=True)
+
+    def close(self) -> None:
+        """Close it now; where the client hasn't read its answers, they are lost."""
+        if self._socket.fileno() < 0:
+            return
+        self._server.readiness.forget(self._socket.fileno())
+        if self._unsent:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._socket.close()
+        self._server.forget(self)
+
+    def finish(self) -> None:
+        """Answer what has come, and close once the answers have gone out."""
+        self._finishing = True
+        if self._awaited != "room":
+            self._go_on()
+        if self._awaited != "room":
+            self.close()
+
+    def _go_on(self) -> None:
+        """Read, answer and write as far as that goes without waiting."""
         try:
-            async with asyncio.timeout(self._limits.close):
-                await writer.wait_closed()
-        except TimeoutError:
-            with contextlib.suppress(AttributeError):  # asyncio's, where the last byte has just gone out after all
-                writer.transport.abort()
-        except OSError:
-            return  # reset by the client
+            if self._awaited == "room":
+                self._write(self._unsent)
+            elif not self._read():
+                return
+            answered = not self._unsent and self._answer()
+            self._wait_for(self._next(), afresh=answered)
+        except OSError:  # reset, or closed in this turn to make room for another
+            log.debug("tcp: a connection ended early")
+            self.close()
+        except Exception:
+            log.exception("tcp: a connection failed")
+            self.close()
 
+    def _read(self) -> bool:
+        """Take what has come, and tell whether that is to be answered."""
+        try:
+            data = self._socket.recv(_READ_AHEAD)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.close()
+            return False
+        if self._awaited == "end":
+            return False
+        self._received += data
+        return True
 
-def _close_socket(accepted: socket.socket, _: asyncio.Task[None]) -> None:
-    """Close what a conversation has left open, be it that it was cancelled before it began."""
-    accepted.close()
+    def _answer(self) -> bool:
+        """Answer the whole queries that have come, as far as one write goes; tell whether there was any."""
+        respond, received, left = self._server.respond, self._received, self._left
+        responses: list[bytes] = []
+        at = size = 0
+        while left and size < _WRITE_AHEAD:
+            start = at + 2
+            end = start + int.from_bytes(received[at:start], "big")
+            if end > len(received):
+                break
+            response = respond(received[start:end])
+            at = end
+            if response is None:
+                left = 0
+                break
+            responses += (len(response).to_bytes(2, "big"), response)
+            size += len(response)
+            left -= 1
+        self._left = left
+        self._received = received[at:]
+        self._more = size >= _WRITE_AHEAD
+        if responses:
+            self._server.note_answers(self)
+            self._write(b"".join(responses))
+        return at > 0
+
+    def _write(self, data: bytes) -> None:
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        self._unsent = data[sent:]
+
+    def _next(self) -> Awaited:
+        if self._unsent or self._more:
+            return "room"
+        if self._finishing or not self._left:
+            return "end"
+        return "rest" if self._received else "query"
+
+    def _wait_for(self, awaited: Awaited, *, afresh: bool) -> None:
+        """Wait for what is *awaited*: as long as that may take if it begins *afresh*, else as long as is left."""
+        if awaited == self._awaited and not afresh:
+            return
+        if (awaited == "room") != (self._awaited == "room"):
+            self._server.readiness.want(self._socket.fileno(), room=awaited == "room")
+        if awaited == "end":
+            self._socket.shutdown(socket.SHUT_WR)
+        self._awaited = awaited
+        self.deadline = self._loop.time() + self._server.limits.seconds(awaited)
+        self._server.expire_at(self.deadline)
