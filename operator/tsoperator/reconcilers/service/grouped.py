@@ -57,7 +57,8 @@ def problem(service: Object, places: Places, settings: Settings) -> tuple[Object
     if group is None or is_deleting(group):
         what = "does not exist" if group is None else "is being deleted"
         message = f"ProxyGroup {name!r} {what}: create it, or name another one in annotation {PROXY_GROUP}"
-        return _valid("Unknown", "ProxyGroupNotReady", message), [Note("Warning", "ProxyGroupNotReady", message)]
+        note = Note("Warning", "ProxyGroupNotReady", message, once=True)
+        return _valid("Unknown", "ProxyGroupNotReady", message), [note]
     if wrong := violations(service, places, settings):
         message = f"invalid egress Service: {'; '.join(wrong)}"
         return _valid(False, "EgressSvcInvalid", message), [Note("Warning", "INVALIDSERVICE", message)]
@@ -171,7 +172,7 @@ def _reported(service: Object, wanted: Object, made: Plan, places: Places, setti
     if group.obj is None or not is_available(group.obj):
         message = f"no proxy of ProxyGroup {name!r} is in the tailnet yet: the conditions of the ProxyGroup say why"
         shown = [_valid("Unknown", "ProxyGroupNotReady", message), ready]
-        notes.append(Note("Normal", "ProxyGroupNotReady", message))
+        notes.append(Note("Normal", "ProxyGroupNotReady", message, once=True))
         return replace(made, status=_status(service, shown, places), notes=notes)
     entry = group.entry(entry_name(key_of(service)))
     if entry is not None and entry == entry_of(wanted, settings.cluster_domain):

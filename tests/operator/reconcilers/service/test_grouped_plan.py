@@ -109,6 +109,7 @@ def test_the_conditions_say_how_far_the_service_is(case: Case) -> None:
     wanted = {"Valid": case.valid, "Configured": case.configured, "Ready": case.ready}
     assert told(plan) == {name: value for name, value in wanted.items() if value}
     assert reasons_of(plan) == case.events
+    assert all(note.once for note in plan.notes if note.reason == "ProxyGroupNotReady")  # it may last
 
 
 def test_proxies_that_are_not_ready_are_told_until_the_condition_says_so() -> None:
