@@ -15,7 +15,7 @@ demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
 SEED := $(shell date +%s)
 WORKERS := 4
 
-test: .venv/.dev ## Run the tests: three minutes
+test: .venv/.dev ## Run the tests: four minutes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) $(ARGS)
 
 test-all: test ## Run those too that take longer: permutations, processes, large numbers
