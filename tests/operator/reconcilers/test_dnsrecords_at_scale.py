@@ -16,7 +16,7 @@ from tsnameserver.configmaps import ApiSettings, ConfigMaps
 from tsnameserver.records import LABEL_SELECTOR, MAX_SHARDS
 from tsnameserver.source import Follower, Source
 from tsnameserver.zone import Serving, Zone, ZoneSettings
-from tsoperator.api.objects import CONFIGMAP, Key, Object, key_of
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object, key_of
 from tsoperator.desired.plan import Deletion, Plan
 from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.dnsrecords import desired
@@ -68,9 +68,10 @@ class Writer:
 
 @asynccontextmanager
 async def writer(world: World) -> AsyncIterator[Writer]:
-    """Follow the ConfigMaps, with a table of all names."""
+    """Follow the ConfigMaps and their owner, with a table of all names."""
     await world.apply(dnsconfig())
-    cache = caches.Cache([caches.Source(Selection(CONFIGMAP, NAMESPACE, LABEL_SELECTOR))])
+    selections = (Selection(CONFIGMAP, NAMESPACE, LABEL_SELECTOR), Selection(DNSCONFIG))
+    cache = caches.Cache([caches.Source(selection) for selection in selections])
     table = Table()
     for number in range(NAMES):
         table.put(Key(NAMESPACE, f"ts-db-{number}"), record(number, IPv4Address(FIRST + number)))
