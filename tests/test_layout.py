@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tsnameserver.compiled import COMPILED
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE_ROOTS = ("operator", "nameserver", "loadtest")
@@ -73,6 +74,11 @@ def test_the_udp_loop_is_left_out_where_there_is_no_compiler(tmp_path: Path) -> 
     )
     assert (result.returncode, list(tmp_path.iterdir())) == (1, [])
     assert result.stderr.startswith("the compiled UDP loop is left out: ")
+
+
+def test_ci_has_the_compiled_udp_loop() -> None:
+    """Its tests are skipped where there is no compiler, which must not happen unseen."""
+    assert COMPILED or "CI" not in os.environ
 
 
 def test_every_package_is_in_the_wheel() -> None:

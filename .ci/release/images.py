@@ -11,7 +11,7 @@ from release.commands import Word, run
 from release.statements import PROVENANCE, Build, provenance, statement
 
 IMAGES: Final = {"tsoperator": "operator", "tsnameserver": "nameserver"}
-"""What is released: the image's name → its target in the Dockerfile."""
+"""The images that a release has, by name: each with its target in the Dockerfile."""
 
 _BUILD_LIMIT: Final = 3600.0  # seconds; another platform's programs run in an emulator
 _PUSH_LIMIT: Final = 900.0
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What images are built of."""
+    """The folders and files from which images are built."""
 
     context: Path
     base: str

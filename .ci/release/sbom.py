@@ -1,4 +1,4 @@
-"""What an image is made of: its Debian and Python packages, as an SPDX document."""
+"""Lists the Debian and Python packages of an image in an SPDX document."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -125,7 +125,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What a text describes."""
+    """A picture as its text describes it: groups, boxes and arrows."""
 
     size: Rectangle
     title: str

@@ -49,7 +49,7 @@ _OPT_REPLIES = {
     struct.pack("!BBH", 0, 0, 0x8000 if dnssec_ok else 0): opt_record(dnssec_ok=dnssec_ok)
     for dnssec_ok in (False, True)
 }
-"""What follows the size in the OPT records of ordinary queries (extended rcode, version, flags), to the reply's OPT."""
+"""The OPT record of the reply, by the extended rcode, version and flags in the OPT record of an ordinary query."""
 _NO_OPTIONS = bytes(2)
 _PLAIN_OPT_REPLIES = {start + _NO_OPTIONS: reply for start, reply in _OPT_REPLIES.items()}
 _QUESTION_END = struct.pack("!H", IN) + _OPT_START

@@ -25,7 +25,7 @@ from tsnameserver.zone import Serving
 log = logging.getLogger(__name__)
 
 _Parts = list[tuple[str, Callable[[], Awaitable[None]]]]
-"""What runs beside the threads of UDP, with the names that metrics give them."""
+"""The parts of the server that run beside the UDP threads, by the names that metrics give them."""
 
 _SWITCH_SECONDS = 0.0005
 """How long a reload may hold the interpreter while a packet waits."""

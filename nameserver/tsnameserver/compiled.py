@@ -6,7 +6,7 @@ except ImportError:
     COMPILED = False
 
     class Index:  # type: ignore[no-redef]  # stands for the type; there are none
-        """What a zone has compiled, by name."""
+        """Finds the compiled records of a zone by name."""
 
     class Loop:  # type: ignore[no-redef]
         """Answers what comes to one socket."""

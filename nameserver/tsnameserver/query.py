@@ -66,8 +66,8 @@ def has_opt(data: bytes) -> bool:
             if rtype == OPT and number >= answers + authority and not data[at]:
                 return True
             at = end_of_owner + 10 + size
-    except (IndexError, struct.error):
-        pass  # it ends too soon
+    except (IndexError, struct.error):  # it ends too soon
+        return False
     return False
 
 

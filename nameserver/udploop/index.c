@@ -215,7 +215,7 @@ static void index_dealloc(Index *self)
 PyTypeObject IndexType = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "tsnameserver._udploop.Index",
-    .tp_doc = "What a zone has compiled, by name.",
+    .tp_doc = "Finds the compiled records of a zone by name.",
     .tp_basicsize = sizeof(Index),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = index_new,

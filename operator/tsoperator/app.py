@@ -88,10 +88,7 @@ A ProxyGroup is reconciled at least every half a second in a long burst. Each ti
 async def run(settings: Settings) -> None:
     """Run the operator until cancelled. Raises KubeError and ListenError, and LeadershipLost in an exception group."""
     configuration = await load_configuration(settings.kubeconfig)
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
-    GCCollector(registry=registry)
+    registry = _registry()
     to_kubernetes, to_control_server = _request_observers(registry)
     async with (
         KubeClient(
@@ -130,12 +127,7 @@ async def run(settings: Settings) -> None:
             cache,
             reconcilers(parts),
             ControllerMetrics(registry),
-            Policy(
-                workers=_WORKERS,
-                expected=(KubeError, ControlError),
-                patience=PATIENCE,
-                has_told=applier.journal.has_told,
-            ),
+            Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
             times=_GATHER,
             feeds={DEVICE: tailnets},
         )
@@ -205,6 +197,15 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
             await tailnets.carry_out(step)
 
     return run_errand
+
+
+def _registry() -> CollectorRegistry:
+    """Return a registry with the metrics of the process."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
 
 
 def _request_observers(registry: CollectorRegistry) -> list[Callable[[str, str], None]]:

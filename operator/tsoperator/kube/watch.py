@@ -114,8 +114,7 @@ async def updates(
     *slim* returns the part to keep of an object that is listed or has changed.
     """
     pace = pace or Pace()
-    failures = 0
-    version = ""
+    failures, version = 0, ""
     broken = False  # the last watch ended with an error
     served = True
     loop = asyncio.get_running_loop()
