@@ -15,6 +15,8 @@ EVERY_KIND = pytest.mark.parametrize("kind", [definition.resource.kind for defin
 
 DIFFERENT = {
     "DNSConfig spec.nameserver.pod.imagePullSecrets": "the Go operator has it from 1.103 on",
+    "DNSConfig spec.clusterDNS": "ours alone",
+    "DNSConfig status.clusterDNS": "ours alone",
 }
 """What only one of the two says, as kind and place, with the reason."""
 

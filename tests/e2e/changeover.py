@@ -23,6 +23,7 @@ from tests.e2e.waiting import eventually
 from tests.support.audit import entries
 
 _OPERATOR = f"system:serviceaccount:{NAMESPACE}:operator"
+_SILENCE = 2.0  # seconds: less than a resolver waits before it asks again
 _BESIDE = ("leases", "events", "selfsubjectaccessreviews")  # what an operator may send before it is its turn
 
 
@@ -72,10 +73,13 @@ class Changeover:
     def check_names(self) -> None:
         """Check that whoever asked got the one answer, of the nameserver itself and through the cluster's DNS.
 
+        Questions to the nameserver itself may lose an answer when its Pods change: the node then forgets which flow an
+        answer on its way belongs to. A resolver asks again, so the cluster's DNS must have an answer each time.
         Raises AssertionError.
         """
         assert {answer.rcode for answer in self.resolved} == {"NXDOMAIN"}, self.resolved
-        assert {answer.rcode for answer in self.answers} == {"NOERROR"}, self.answers
+        assert {answer.rcode for answer in self.answers} <= {"NOERROR", NO_ANSWER}, self.answers
+        assert self.silence < _SILENCE, self.answers
         assert len(self.told) == 1, self.told
 
 

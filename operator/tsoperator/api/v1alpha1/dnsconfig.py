@@ -1,6 +1,7 @@
 """DNSConfig: asks for a nameserver that resolves MagicDNS names inside the cluster (dns-crds-chart.md section 7.2)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from pydantic import Field
 
@@ -57,11 +58,39 @@ class Nameserver(WireModel):
     """The Service in front of the nameserver."""
 
 
+class ClusterDNS(WireModel):
+    """How the cluster's own DNS (CoreDNS or kube-dns) learns of the nameserver."""
+
+    mode: Literal["Manual", "Managed"] = "Manual"
+    """Managed: the operator writes the stub domain into the configuration of the cluster's DNS, puts it back if
+    somebody removes it, and takes it out when this DNSConfig goes. Manual: the operator changes nothing there, and
+    status.clusterDNS.snippet says what to write where."""
+    platform: Literal["CoreDNS", "CoreDNSCustom", "KubeDNS", "OpenShift"] | None = None
+    """What the cluster's DNS reads. CoreDNS: the Corefile in a ConfigMap. CoreDNSCustom: a ConfigMap that the Corefile
+    imports, as on K3s and AKS. KubeDNS: the stubDomains of ConfigMap kube-dns. OpenShift: the DNS operator's object.
+    Unset means that the operator finds out."""
+    ingress_names: bool = False
+    """Let Pods reach Ingresses by their names: the proxies of Ingresses then take traffic from the cluster, too."""
+
+
 class DNSConfigSpec(WireModel):
     """What the cluster's users want."""
 
     nameserver: Nameserver
     """The nameserver to run; it may be an empty object."""
+    cluster_dns: ClusterDNS = Field(default_factory=ClusterDNS, alias="clusterDNS")
+    """How the cluster's own DNS learns of the nameserver. Unset means that you tell it."""
+
+
+class ClusterDNSStatus(WireModel):
+    """What the cluster's own DNS is, and what it has to read to know the nameserver."""
+
+    platform: str | None = None
+    """What the cluster's DNS reads: CoreDNS, CoreDNSCustom, KubeDNS or OpenShift; absent while it isn't known."""
+    zones: Sequence[str] = ()
+    """The zones that the cluster's DNS has to forward."""
+    snippet: str | None = None
+    """The stub domain for this cluster, ready to paste, with a first line that says where."""
 
 
 class NameserverStatus(WireModel):
@@ -77,6 +106,8 @@ class DNSConfigStatus(WireModel):
     conditions: Conditions = ()
     """Whether the nameserver is there (NameserverReady), and what is wrong if not. While it lacks something, what that
     is (NameserverComplete); while its records don't have all names, how many are missing (RecordsComplete)."""
+    cluster_dns: ClusterDNSStatus = Field(default_factory=ClusterDNSStatus, alias="clusterDNS")
+    """What the cluster's own DNS has to read."""
     nameserver: NameserverStatus = Field(default_factory=NameserverStatus)
     """The nameserver as it runs."""
 
