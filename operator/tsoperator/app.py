@@ -95,7 +95,7 @@ async def run(settings: Settings) -> None:
         KubeClient(
             configuration, reload=lambda: load_configuration(settings.kubeconfig), observe=to_kubernetes
         ) as client,
-        aiohttp.ClientSession(trust_env=True) as session,
+        aiohttp.ClientSession() as session,
         health_session() as to_proxies,
     ):
         cache = Cache(sources(settings.namespace, settings.watch_namespaces))
