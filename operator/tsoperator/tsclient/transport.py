@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from pydantic import SecretStr, TypeAdapter, ValidationError
@@ -257,7 +257,7 @@ def environment_proxy(url: str) -> str | None:
     then refuses requests that have their own.
     """
     parts = urlsplit(url)
-    return None if proxy_bypass_environment(parts.netloc) else getproxies_environment().get(parts.scheme)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 async def _blocks(content: aiohttp.StreamReader) -> tuple[bytes, ...]:
