@@ -59,6 +59,7 @@ class Given(NamedTuple):
         Given("OPERATOR_TAKE_OVER_NAMES", "", "take_over_names", False),
         Given("OPERATOR_INGRESS_CLASS_NAME", "private", "ingress_class", "private"),
         Given("OPERATOR_NAMESERVER_IMAGE", "example.org/ns:v1", "nameserver_image", "example.org/ns:v1"),
+        Given("OPERATOR_NAMESERVER_LOG_QUERIES", "1/999999999", "nameserver_log_queries", "1/999999999"),
         Given("OPERATOR_DNS_ZONES", "ts.net, .Tail.Example.ORG.", "zones", ("ts.net", "tail.example.org")),
         Given("OPERATOR_WATCH_NAMESPACES", "", "watch_namespaces", ()),
         Given(
@@ -101,6 +102,9 @@ class Wrong(NamedTuple):
         Wrong("PROXY_TAGS", ",", '"" is not a valid tag'),
         Wrong("PROXY_IMAGE", "example.org/Tailscale", 'the repository "Tailscale" must be lowercase'),
         Wrong("OPERATOR_NAMESERVER_IMAGE", "example.org/ns: v1", "write [REGISTRY/]REPOSITORY[:TAG]"),
+        Wrong("OPERATOR_NAMESERVER_LOG_QUERIES", "1/0", "'1/0' is not a share such as 1/1000; 1/1 is all"),
+        Wrong("OPERATOR_NAMESERVER_LOG_QUERIES", "1/1000000000", "is not a share"),
+        Wrong("OPERATOR_NAMESERVER_LOG_QUERIES", "0.001", "is not a share"),
         Wrong("PROXY_DEFAULT_CLASS", "Prod", '"Prod" is not a valid name of an object'),
         Wrong("PROXY_PRIORITY_CLASS_NAME", "high priority", "is not a valid name of an object"),
         Wrong("OPERATOR_INGRESS_CLASS_NAME", "tail_scale", "is not a valid name of an object"),

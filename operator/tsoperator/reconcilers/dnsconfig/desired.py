@@ -302,6 +302,8 @@ def _our_container(settings: Settings) -> Object:
     env = [{"name": "TSNAMESERVER_SNAPSHOT", "value": f"/{_SNAPSHOT}/records"}]
     if settings.log_format != "text":
         env.append({"name": "TSNAMESERVER_LOG_FORMAT", "value": settings.log_format})
+    if settings.nameserver_log_queries:
+        env.append({"name": "TSNAMESERVER_LOG_QUERIES", "value": settings.nameserver_log_queries})
     return {
         "env": env,
         "volumeMounts": [{"name": _SNAPSHOT, "mountPath": f"/{_SNAPSHOT}"}],
