@@ -2,7 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tsoperator.api.names import LABEL_MANAGED, MANAGED
+from tsoperator.api.names import (
+    CLUSTER_DNS_CONFIGMAPS,
+    CLUSTER_DNS_NAMESPACE,
+    LABEL_MANAGED,
+    MANAGED,
+    OPENSHIFT_DNS_NAME,
+)
 from tsoperator.api.objects import (
     CONFIGMAP,
     CONNECTOR,
@@ -13,6 +19,7 @@ from tsoperator.api.objects import (
     INGRESS,
     INGRESSCLASS,
     NODE,
+    OPENSHIFT_DNS,
     POD,
     PROXYCLASS,
     PROXYGROUP,
@@ -90,11 +97,21 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         Source(Selection(NODE), slim=slim_node, optional=True),
         Source(Selection(ENDPOINTSLICE, namespace, managed), {**grouped, BY_SERVICE: by_service}),
         Source(Selection(CONFIGMAP, namespace, managed), slim=egressgroup.slim_configmap),
+        *_cluster_dns(),
         *(
             Source(Selection(resource, namespace, managed))
             for resource in (DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
         ),
     ]
+
+
+def _cluster_dns() -> Iterator[Source]:
+    """Yield what the cluster's DNS reads. An installation that was made before may lack the rights."""
+    places = [(CONFIGMAP, CLUSTER_DNS_NAMESPACE, name) for name in CLUSTER_DNS_CONFIGMAPS]
+    for resource, namespace, name in (*places, (OPENSHIFT_DNS, "", OPENSHIFT_DNS_NAME)):
+        yield Source(
+            Selection(resource, namespace, field_selector=f"metadata.name={name}"), optional=True, without=True
+        )
 
 
 def _identity(obj: Object) -> Object:

@@ -75,6 +75,8 @@ CONNECTOR = Resource("tailscale.com", "v1alpha1", "connectors", "Connector", nam
 CRD = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor", patchable=False)
 DNSCONFIG = Resource("tailscale.com", "v1alpha1", "dnsconfigs", "DNSConfig", namespaced=False, patchable=False)
+OPENSHIFT_DNS = Resource("operator.openshift.io", "v1", "dnses", "DNS", namespaced=False)
+"""How the DNS operator of OpenShift configures the cluster's DNS. There is one, called ``default``."""
 PROXYCLASS = Resource("tailscale.com", "v1alpha1", "proxyclasses", "ProxyClass", namespaced=False, patchable=False)
 PEERRELAY = Resource("tailscale.com", "v1alpha1", "peerrelays", "PeerRelay", namespaced=False, patchable=False)
 PROXYGROUP = Resource("tailscale.com", "v1alpha1", "proxygroups", "ProxyGroup", namespaced=False, patchable=False)
