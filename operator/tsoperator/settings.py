@@ -58,6 +58,8 @@ class Settings:
     proxy_class: str = ""
     firewall_mode: str = ""
     default_load_balancer: bool = False
+    manage_cluster_dns: bool = False
+    """Whether the operator has the right to write into the configuration of the cluster's DNS."""
     take_over_names: bool = False
     ingress_class: str = DEFAULT_INGRESS_CLASS
     nameserver_image: str = "tailscale/k8s-nameserver:stable"
@@ -119,6 +121,7 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         firewall_mode=_one_of(given, "PROXY_FIREWALL_MODE", _FIREWALL_MODES),
         default_load_balancer=_boolean(given, "OPERATOR_DEFAULT_LOAD_BALANCER", default=False),
         take_over_names=_boolean(given, "OPERATOR_TAKE_OVER_NAMES", default=False),
+        manage_cluster_dns=_boolean(given, "OPERATOR_MANAGE_CLUSTER_DNS", default=False),
         ingress_class=_object_name(given, "OPERATOR_INGRESS_CLASS_NAME") or defaults.ingress_class,
         nameserver_image=_image(given, "OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
         nameserver_log_queries=_share(given, "OPERATOR_NAMESERVER_LOG_QUERIES"),
