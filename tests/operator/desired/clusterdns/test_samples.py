@@ -110,7 +110,7 @@ def expected(before: str, case: Case) -> str:
     if case.kind is Kind.KUBE_DNS:
         return case.opens
     if case.kind is Kind.OPENSHIFT:
-        server = {"name": "tailnet", "zones": [ZONE], "forwardPlugin": {"upstreams": [*STUB.addresses]}}
+        server = {"name": "tailnet-managed", "zones": [ZONE], "forwardPlugin": {"upstreams": [*STUB.addresses]}}
         return json.dumps([*json.loads(before), server])
     lines = [
         BEGIN,
