@@ -60,7 +60,8 @@ class Settings:
     take_over_names: bool = False
     ingress_class: str = DEFAULT_INGRESS_CLASS
     nameserver_image: str = "tailscale/k8s-nameserver:stable"
-    zones: tuple[str, ...] = ("ts.net",)
+    zones: tuple[str, ...] = ()
+    """The zones of MagicDNS names. If there are none, they follow from what is known of the tailnets."""
     watch_namespaces: tuple[str, ...] = ()
     """The namespaces of users' objects, besides the operator's own. If there are none, we watch all namespaces."""
     cluster_domain: str = _DEFAULT_CLUSTER_DOMAIN
@@ -118,7 +119,7 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         take_over_names=_boolean(given, "OPERATOR_TAKE_OVER_NAMES", default=False),
         ingress_class=_object_name(given, "OPERATOR_INGRESS_CLASS_NAME") or defaults.ingress_class,
         nameserver_image=_image(given, "OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
-        zones=_zones(given, "OPERATOR_DNS_ZONES") or defaults.zones,
+        zones=_zones(given, "OPERATOR_DNS_ZONES"),
         watch_namespaces=_namespaces(given, "OPERATOR_WATCH_NAMESPACES"),
         cluster_domain=cluster_domain(resolv_conf(), namespace),
         kubeconfig=_kubeconfig(given, "KUBECONFIG"),

@@ -1,6 +1,6 @@
 """Looks, decides, acts and reports for one DNSConfig at a time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tsnameserver.records import CONFIGMAP_NAME
 
@@ -14,6 +14,7 @@ from tsoperator.api.objects import (
     ROLEBINDING,
     SERVICE,
     SERVICEACCOUNT,
+    SUFFIXES,
     Key,
     Object,
     Resource,
@@ -23,6 +24,7 @@ from tsoperator.api.objects import (
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import BY_OWNER, Owner, owned_keys
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT
+from tsoperator.desired.zones import Suffixes
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
@@ -36,13 +38,18 @@ class DNSConfigReconciler:
 
     name = "dnsconfig"
 
-    def __init__(self, cache: Cache, applier: Applier, settings: Settings) -> None:
+    def __init__(
+        self, cache: Cache, applier: Applier, settings: Settings, suffixes: Callable[[], Suffixes] = Suffixes
+    ) -> None:
+        """*suffixes* tells which suffixes of MagicDNS names are known."""
         self._cache = cache
         self._applier = applier
         self._settings = settings
+        self._suffixes = suffixes
         children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
+            SUFFIXES: lambda _: map(key_of, self._cache.all(DNSCONFIG)),
             **dict.fromkeys(children, self._parent_keys),
             CONFIGMAP: lambda records: (
                 self._parent_keys(records) if ANNOTATION_LEFT_OUT in annotations(records) else ()
@@ -68,6 +75,7 @@ class DNSConfigReconciler:
             records=self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME)),
             deployment=self._cache.get(DEPLOYMENT, nameserver),
             pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
+            suffixes=self._suffixes(),
         )
 
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:

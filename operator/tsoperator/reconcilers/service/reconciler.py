@@ -16,6 +16,7 @@ from tsoperator.api.objects import (
     SERVICE,
     SERVICEMONITOR,
     STATEFULSET,
+    SUFFIXES,
     Key,
     Object,
     Resource,
@@ -57,7 +58,7 @@ class ServiceReconciler:
         self._timers = Timers()
         self._cache = proxies.cache
         self._settings = proxies.settings
-        self._view = PlacesView(self._cache, self._settings, clock)
+        self._view = PlacesView(self._cache, self._settings, clock, proxies.suffixes)
         self._changes = GroupChanges(self._cache)
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._keys_of_service,
@@ -69,6 +70,7 @@ class ServiceReconciler:
             CONFIGMAP: self._changes.of_configmap,
             PROXYCLASS: self._keys_of_class,
             DEVICE: self._keys_of_device,
+            SUFFIXES: self._keys_of_suffixes,
         }
 
     async def reconcile(self, key: Key) -> Result:
@@ -180,6 +182,10 @@ class ServiceReconciler:
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_SERVICE, self._settings.namespace)
+
+    def _keys_of_suffixes(self, _suffixes: Object) -> Iterable[Key]:
+        """Map the known suffixes to the Services that may be valid or not because of them."""
+        return [key_of(service) for service in self._cache.all(SERVICE) if egress.needs_suffix(service)]
 
     def _keys_of_device(self, device: Object) -> Iterable[Key]:
         """Map a device of a tailnet to the Services whose proxies have it, and to those that lead to it."""
