@@ -2,13 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tsoperator.api.names import (
-    CLUSTER_DNS_CONFIGMAPS,
-    CLUSTER_DNS_NAMESPACE,
-    LABEL_MANAGED,
-    MANAGED,
-    OPENSHIFT_DNS_NAME,
-)
+from tsoperator.api.names import LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     CONFIGMAP,
     CONNECTOR,
@@ -20,6 +14,7 @@ from tsoperator.api.objects import (
     INGRESSCLASS,
     NODE,
     OPENSHIFT_DNS,
+    OPENSHIFT_DNS_KEY,
     POD,
     PROXYCLASS,
     PROXYGROUP,
@@ -32,6 +27,7 @@ from tsoperator.api.objects import (
     SERVICEMONITOR,
     STATEFULSET,
     TAILNET,
+    Key,
     Object,
     Resource,
 )
@@ -45,6 +41,8 @@ from tsoperator.desired.children import (
     by_owner,
     within,
 )
+from tsoperator.desired.clusterdns.platforms import CONFIGMAPS
+from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.endpoints import BY_SERVICE, by_service
 from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
@@ -107,11 +105,10 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
 
 def _cluster_dns() -> Iterator[Source]:
     """Yield what the cluster's DNS reads. An installation that was made before may lack the rights."""
-    places = [(CONFIGMAP, CLUSTER_DNS_NAMESPACE, name) for name in CLUSTER_DNS_CONFIGMAPS]
-    for resource, namespace, name in (*places, (OPENSHIFT_DNS, "", OPENSHIFT_DNS_NAME)):
-        yield Source(
-            Selection(resource, namespace, field_selector=f"metadata.name={name}"), optional=True, without=True
-        )
+    places = [(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in CONFIGMAPS]
+    for resource, key in (*places, (OPENSHIFT_DNS, OPENSHIFT_DNS_KEY)):
+        selection = Selection(resource, key.namespace, field_selector=f"metadata.name={key.name}")
+        yield Source(selection, optional=True, without=True)
 
 
 def _identity(obj: Object) -> Object:

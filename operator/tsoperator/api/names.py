@@ -159,17 +159,6 @@ HEALTH_PORT_NAME: Final = "tailscale-health-check"
 NAMESERVER: Final = "nameserver"
 
 # Condition types.
-CLUSTER_DNS_NAMESPACE: Final = "kube-system"
-CLUSTER_DNS_CONFIGMAPS: Final = (
-    "coredns",
-    "coredns-custom",
-    "kube-dns",
-    "node-local-dns",
-    "rke2-coredns-rke2-coredns",
-)
-"""The names of the ConfigMaps that the cluster's DNS may read. The operator watches them, and no others there."""
-OPENSHIFT_DNS_NAME: Final = "default"
-
 CONDITION_PROXY_READY: Final = "TailscaleProxyReady"
 CONDITION_NAMESERVER_READY: Final = "NameserverReady"
 CONDITION_CONNECTOR_READY: Final = "ConnectorReady"

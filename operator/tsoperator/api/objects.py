@@ -76,7 +76,9 @@ CRD = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "Custo
 SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor", patchable=False)
 DNSCONFIG = Resource("tailscale.com", "v1alpha1", "dnsconfigs", "DNSConfig", namespaced=False, patchable=False)
 OPENSHIFT_DNS = Resource("operator.openshift.io", "v1", "dnses", "DNS", namespaced=False)
-"""How the DNS operator of OpenShift configures the cluster's DNS. There is one, called ``default``."""
+"""What the DNS operator of OpenShift makes the cluster's DNS of."""
+OPENSHIFT_DNS_KEY = Key("", "default")
+"""The one object that OpenShift has of this kind."""
 PROXYCLASS = Resource("tailscale.com", "v1alpha1", "proxyclasses", "ProxyClass", namespaced=False, patchable=False)
 PEERRELAY = Resource("tailscale.com", "v1alpha1", "peerrelays", "PeerRelay", namespaced=False, patchable=False)
 PROXYGROUP = Resource("tailscale.com", "v1alpha1", "proxygroups", "ProxyGroup", namespaced=False, patchable=False)
