@@ -26,6 +26,7 @@ VARIABLES: Final[Mapping[str, str]] = {
         "that are rebuilt (default false)"
     ),
     "OPERATOR_DNS_ZONES": "zones of MagicDNS names, comma-separated (default ts.net)",
+    "OPERATOR_CLUSTER_DNS": "DNS servers that Pods ask, comma-separated (default: those of this Pod's resolv.conf)",
     "OPERATOR_NAMESERVER_IMAGE": "image for a DNSConfig that names none (default tailscale/k8s-nameserver:stable)",
     "OPERATOR_LEADER_ELECTION": "true or false (default true)",
     "OPERATOR_HEALTH_ADDR": "ADDRESS:PORT of probes and metrics (default :9002; set but empty: off)",
