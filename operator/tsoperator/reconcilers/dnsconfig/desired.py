@@ -46,6 +46,7 @@ from tsoperator.desired.nameserver import (
     reads_shards,
 )
 from tsoperator.desired.plan import Child, Note, Plan, Refusal
+from tsoperator.reconcilers.dnsconfig.answers import Verdict, cluster_dns_condition
 from tsoperator.settings import Settings
 
 _PORT: Final = 1053  # unprivileged; the Service forwards port 53 to it
@@ -76,6 +77,8 @@ class Observed:
     service: Object | None = None
     records: Object | None = None
     deployment: Object | None = None
+    verdicts: Sequence[Verdict] | None = None
+    """What came of asking the cluster's DNS; None if it hasn't been asked yet."""
     pods: Sequence[Object] = ()
     """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
 
@@ -125,6 +128,7 @@ def _status(obj: Object, image: NameserverImage, observed: Observed, settings: S
         return None
     generation = _generation(obj)
     conditions = [condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", generation)]
+    conditions.append(cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns))
     if image.program is not Program.OURS:
         reason = "UpstreamImage" if image.program is Program.UPSTREAM else "UnknownImage"
         message = _words_for_lacks(image, settings)

@@ -1,6 +1,6 @@
 """Looks, decides, acts and reports for one DNSConfig at a time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tsnameserver.records import CONFIGMAP_NAME
 
@@ -22,8 +22,11 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import BY_OWNER, Owner, owned_keys
-from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT
+from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, elected
 from tsoperator.reconcilers.dnsconfig import desired
+from tsoperator.reconcilers.dnsconfig.answers import Verdict
+from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
+from tsoperator.reconcilers.dnsconfig.question import Question, question_of
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
@@ -36,14 +39,16 @@ class DNSConfigReconciler:
 
     name = "dnsconfig"
 
-    def __init__(self, cache: Cache, applier: Applier, settings: Settings) -> None:
+    def __init__(self, cache: Cache, applier: Applier, prober: Prober, settings: Settings) -> None:
         self._cache = cache
         self._applier = applier
+        self._prober = prober
         self._settings = settings
         children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
             **dict.fromkeys(children, self._parent_keys),
+            VERDICT: lambda _: map(key_of, self._cache.all(DNSCONFIG)),
             CONFIGMAP: lambda records: (
                 self._parent_keys(records) if ANNOTATION_LEFT_OUT in annotations(records) else ()
             ),
@@ -51,15 +56,26 @@ class DNSConfigReconciler:
 
     async def reconcile(self, key: Key) -> Result:
         """Make the cluster match the DNSConfig named *key*."""
+        verdicts = self._prober.follow(self._question())
         obj = self._cache.get(DNSCONFIG, key)
         if obj is None:
             return DONE
-        observed = self._observe(obj)  # look
+        observed = self._observe(obj, verdicts)  # look
         plan = desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)  # decide
         stored = await self._applier.act(obj, plan, desired.failed)  # act
         return await self._applier.report(stored, plan, desired.failed)  # report
 
-    def _observe(self, obj: Object) -> desired.Observed:
+    def _question(self) -> Question | None:
+        nameserver = Key(self._settings.namespace, NAMESERVER)
+        return question_of(
+            elected(self._cache.all(DNSCONFIG)),
+            self._cache.get(SERVICE, nameserver),
+            self._cache.get(DEPLOYMENT, nameserver),
+            self._settings.zones,
+            self._settings.cluster_dns,
+        )
+
+    def _observe(self, obj: Object, verdicts: Sequence[Verdict] | None) -> desired.Observed:
         nameserver = Key(self._settings.namespace, NAMESERVER)
         owner = Owner(PARENT_NAMESERVER, Key(self._settings.namespace, key_of(obj).name))
         return desired.Observed(
@@ -67,6 +83,7 @@ class DNSConfigReconciler:
             service=self._cache.get(SERVICE, nameserver),
             records=self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME)),
             deployment=self._cache.get(DEPLOYMENT, nameserver),
+            verdicts=verdicts,
             pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
         )
 
