@@ -412,6 +412,7 @@ async def running_operator(world: World, **settings: Any) -> AsyncIterator[async
             "login_server": world.control_url,
             "leader_election": False,
             "health_address": "",
+            "manage_cluster_dns": True,
             **paths,
             "kubeconfig": str(paths["kubeconfig"]),
             **settings,
