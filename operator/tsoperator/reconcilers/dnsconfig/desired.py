@@ -49,8 +49,9 @@ from tsoperator.desired.nameserver import (
     reads_shards,
 )
 from tsoperator.desired.plan import Child, Note, Plan, Refusal
-from tsoperator.desired.zones import NO_SUFFIXES, TS_NET, Suffixes, nameserver_zones
+from tsoperator.desired.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 from tsoperator.reconcilers.dnsconfig import clusterdns
+from tsoperator.reconcilers.dnsconfig.answers import Verdict, cluster_dns_condition
 from tsoperator.reconcilers.dnsconfig.clusterdns import CONDITION_CLUSTER_DNS_CONFIGURED
 from tsoperator.settings import Settings
 
@@ -86,6 +87,8 @@ class Observed:
     deployment: Object | None = None
     dns: DNSObjects | None = None
     """What the cluster's DNS reads; None if the API server doesn't let the operator see it."""
+    verdicts: Sequence[Verdict] | None = None
+    """What came of asking the cluster's DNS; None if it hasn't been asked yet."""
     pods: Sequence[Object] = ()
     """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
     suffixes: Suffixes = NO_SUFFIXES
@@ -119,7 +122,8 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
     address = _address(observed)
     if not address:
         return Plan(hold=FINALIZER, steps=[*map(Child, children)])
-    dns = clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, address, settings)
+    zones = forwarded_zones(obj, settings.zones, observed.suffixes)
+    dns = clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, address, settings)
     conditions = _conditions(obj, image, observed, settings)
     status = _status(obj, conditions, dns) | {"nameserver": {"ip": address}}
     return Plan(hold=FINALIZER, steps=[*map(Child, children), *dns.steps], notes=_notes(dns.result), status=status)
@@ -176,6 +180,7 @@ def _conditions(obj: Object, image: NameserverImage, observed: Observed, setting
     """Return the conditions of a nameserver that is there: those that say what is incomplete only while that lasts."""
     generation = _generation(obj)
     conditions = [condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", generation)]
+    conditions.append(cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns))
     if image.program is not Program.OURS:
         reason = "UpstreamImage" if image.program is Program.UPSTREAM else "UnknownImage"
         message = _words_for_lacks(image, nameserver_zones(settings.zones, observed.suffixes), settings)
