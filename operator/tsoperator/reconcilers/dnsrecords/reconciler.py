@@ -1,7 +1,7 @@
 """Looks, decides and acts for all records at once."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -21,6 +21,7 @@ from tsoperator.api.objects import (
     ENDPOINTSLICE,
     INGRESS,
     SERVICE,
+    SUFFIXES,
     Key,
     Object,
     Resource,
@@ -33,6 +34,7 @@ from tsoperator.desired.canary import canary_name, service_addresses
 from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.desired.endpoints import BY_SERVICE
 from tsoperator.desired.nameserver import elected
+from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.records import NamedProxy, Record, in_order, record_of
 from tsoperator.reconcilers.dnsrecords.shards import Limits, document, shard_named
@@ -59,11 +61,18 @@ class DNSRecordsReconciler:
     name = "dnsrecords"
 
     def __init__(
-        self, cache: Cache, applier: Applier, settings: Settings, limits: Limits = desired.DEFAULT_LIMITS
+        self,
+        cache: Cache,
+        applier: Applier,
+        settings: Settings,
+        limits: Limits = desired.DEFAULT_LIMITS,
+        suffixes: Callable[[], Suffixes] = Suffixes,
     ) -> None:
+        """*suffixes* tells which suffixes of MagicDNS names are known."""
         self._cache = cache
         self._applier = applier
         self._settings = settings
+        self._suffixes = suffixes
         self._limits = limits
         self._key = Key(settings.namespace, CONFIGMAP_NAME)
         self._table = Table()
@@ -76,7 +85,7 @@ class DNSRecordsReconciler:
             SERVICE: self._of_service,
             ENDPOINTSLICE: self._of_slice,
             INGRESS: self._of_ingress,
-            DNSCONFIG: self._of_anything_else,
+            **dict.fromkeys((DNSCONFIG, SUFFIXES), self._of_anything_else),
             CONFIGMAP: self._of_configmap,
             DEPLOYMENT: self._of_deployment,
         }
@@ -124,8 +133,9 @@ class DNSRecordsReconciler:
     def _observe(self) -> tuple[Object | None, desired.Observed]:
         """Return the DNSConfig that the records belong to, and all records."""
         nameserver = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
-        observed = desired.Observed(self._table.buckets(), self._configmaps(), nameserver)
-        return elected(self._cache.all(DNSCONFIG)), observed
+        dnsconfig = elected(self._cache.all(DNSCONFIG))
+        suffixes = self._suffixes() if dnsconfig else NO_SUFFIXES
+        return dnsconfig, desired.Observed(self._table.buckets(), self._configmaps(), nameserver, suffixes)
 
     def _proxy(self, key: Key) -> NamedProxy | None:
         """Return the proxy whose Service is named *key*; None if there is no such proxy that can have a name."""

@@ -34,6 +34,7 @@ from tsoperator.desired.proxy import (
 from tsoperator.desired.secret import ReportedDevice
 from tsoperator.desired.statefulset import serves
 from tsoperator.desired.tailscaled import ProxyConfig
+from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import led_to
@@ -73,10 +74,12 @@ def is_leaving(service: Object, settings: Settings) -> bool:
     return mode_of(service, settings) is Mode.NOTHING
 
 
-def violations(service: Object, settings: Settings, *, is_public: bool = False) -> list[str]:
+def violations(
+    service: Object, settings: Settings, suffixes: Suffixes = NO_SUFFIXES, *, is_public: bool = False
+) -> list[str]:
     """Return what is wrong with *service*; each violation is part of a sentence, and says how to fix it (5.5).
 
-    With *is_public* its proxy has a serve config now.
+    *suffixes* are the known ones of MagicDNS names. With *is_public* its proxy has a serve config now.
     """
     exposed = exposure.asks(service, settings)
     given = annotations(service)
@@ -88,7 +91,7 @@ def violations(service: Object, settings: Settings, *, is_public: bool = False) 
         )
     if exposed:
         found += exposure.violations(service, settings, is_public=is_public)
-    found += egress.violations(service, settings.zones)
+    found += egress.violations(service, settings.zones, suffixes)
     if error := dns_label_error(hostname(service)):
         found.append(
             f"annotation {ANNOTATION_HOSTNAME}: {error}"
@@ -128,7 +131,8 @@ def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | P
     kept = upkeep(observed.places, settings)
     if mode is Mode.UNSUPPORTED:
         return replace(_unsupported(service), steps=kept)
-    if wrong := violations(service, settings, is_public=any(map(serves, observed.children.statefulsets))):
+    is_public = any(map(serves, observed.children.statefulsets))
+    if wrong := violations(service, settings, observed.places.suffixes, is_public=is_public):
         message = f"invalid Service: {'; '.join(wrong)}"
         status = not_ready(service, "ProxyInvalid", message)
         return Plan(steps=kept, status=status, notes=[Note("Warning", "INVALIDSERVICE", message)])

@@ -17,6 +17,7 @@ from tsoperator.api.objects import (
     SERVICE,
     SERVICEMONITOR,
     STATEFULSET,
+    SUFFIXES,
     Key,
     Object,
     Resource,
@@ -59,7 +60,7 @@ class ServiceReconciler:
         self._timers = Timers()
         self._cache = proxies.cache
         self._settings = proxies.settings
-        self._view = PlacesView(self._cache, self._settings, clock)
+        self._view = PlacesView(self._cache, self._settings, clock, proxies.suffixes)
         self._changes = GroupChanges(self._cache)
         self._had_dnsconfig = False
         self.watches: Mapping[Resource, Mapper] = {
@@ -73,6 +74,7 @@ class ServiceReconciler:
             PROXYCLASS: self._keys_of_class,
             DEVICE: self._keys_of_device,
             DNSCONFIG: self._keys_of_dnsconfig,
+            SUFFIXES: self._keys_of_suffixes,
         }
 
     async def reconcile(self, key: Key) -> Result:
@@ -199,6 +201,10 @@ class ServiceReconciler:
             for service in self._cache.all(SERVICE)
             if exposure.asks(service, self._settings) and exposure.cluster_naming(service, self._settings).why
         ]
+
+    def _keys_of_suffixes(self, _suffixes: Object) -> Iterable[Key]:
+        """Map the known suffixes to the Services that may be valid or not because of them."""
+        return [key_of(service) for service in self._cache.all(SERVICE) if egress.needs_suffix(service)]
 
     def _keys_of_device(self, device: Object) -> Iterable[Key]:
         """Map a device of a tailnet to the Services whose proxies have it, and to those that lead to it."""
