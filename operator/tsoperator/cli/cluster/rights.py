@@ -129,7 +129,7 @@ def questions(installed: Installed) -> list[Question]:
 def check_rights(missing: Sequence[Question]) -> Iterator[Finding]:
     """Judge the operator's rights by those that are *missing*."""
     found = [
-        (f"{', '.join(each.verb for each in of_one)} {_plural(resource)}", namespace)
+        (f"{', '.join(dict.fromkeys(each.verb for each in of_one))} {_plural(resource)}", namespace)
         for (namespace, *resource), of_one in groupby(missing, key=lambda each: (each[0], each.group, each.resource))
     ]
     cure = (
