@@ -11,7 +11,7 @@ import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 from tsnameserver import __version__
 
-from tsoperator.api.objects import DEVICE, TAILNET, Key
+from tsoperator.api.objects import DEVICE, SUFFIXES, TAILNET, Key
 from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -48,6 +48,7 @@ from tsoperator.tailnet.devices import ProxyDevices
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
 from tsoperator.tailnet.refusals import refusal_of
+from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tailnet.tailnet import Tailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
@@ -74,14 +75,15 @@ answer came from a web proxy in front of a server that was still starting.
 _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them wait for an answer of a server
 _GATHER = EnqueueTimes(
     {
-        DNSRecordsReconciler.name: Gathering(0.02),
+        DNSRecordsReconciler.name: Gathering(0.02, 0.4, quiet=0.4),
         EgressPodReconciler.name: Gathering(0.1),
         ProxyGroupReconciler.name: Gathering(0.05, 0.5),
     }
 )
 """For how many seconds each of these reconcilers gathers changes, so that it reconciles a burst of changes once.
 
-A ProxyGroup is reconciled at least every half a second in a long burst. Each time its ConfigMap is written as a whole.
+In a long burst, a ProxyGroup is reconciled every half a second, and the records a little more often. Each time their
+ConfigMaps are written as a whole.
 """
 
 
@@ -94,7 +96,7 @@ async def run(settings: Settings) -> None:
         KubeClient(
             configuration, reload=lambda: load_configuration(settings.kubeconfig), observe=to_kubernetes
         ) as client,
-        aiohttp.ClientSession(trust_env=True) as session,
+        aiohttp.ClientSession() as session,
         health_session() as to_proxies,
     ):
         cache = Cache(sources(settings.namespace, settings.watch_namespaces))
@@ -113,6 +115,7 @@ async def run(settings: Settings) -> None:
         tailnets = Tailnets(
             [Tailnet(own, client, cache, preflight)], lambda name: cache.get(TAILNET, Key("", name)) is not None
         )
+        suffixes = KnownSuffixes(cache, tailnets)
         registry.register(PreflightMetrics(tailnets.findings))
 
         def connect(url: str, credentials: ClientCredentials, secret: str) -> TailnetClient:
@@ -122,14 +125,14 @@ async def run(settings: Settings) -> None:
         prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of)
-        parts = Parts(client, cache, applier, settings, tailnets, factory, prober, node_ports)
+        parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports)
         manager = Manager(
             cache,
             reconcilers(parts),
             ControllerMetrics(registry),
             Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
             times=_GATHER,
-            feeds={DEVICE: tailnets},
+            feeds={DEVICE: tailnets, SUFFIXES: suffixes},
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             _log_start(settings, address)
@@ -151,6 +154,7 @@ class Parts(NamedTuple):
     applier: Applier
     settings: Settings
     tailnets: Tailnets
+    suffixes: KnownSuffixes
     factory: TailnetFactory
     prober: Prober
     node_ports: NodePorts
@@ -158,16 +162,16 @@ class Parts(NamedTuple):
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, factory, prober, node_ports = parts
-    proxies = Proxies(cache, applier, tailnets, settings)
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports = parts
+    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted)
     return [
         ServiceReconciler(proxies, applier, client),
         IngressReconciler(proxies, applier),
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
         ProxyGroupReconciler(proxies, applier),
-        DNSConfigReconciler(cache, applier, settings),
-        DNSRecordsReconciler(cache, applier, settings),
+        DNSConfigReconciler(cache, applier, settings, suffixes.wanted),
+        DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.wanted),
         EgressPodReconciler(cache, applier, client, prober, settings),
         TailnetReconciler(cache, applier, tailnets, factory),
         *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),

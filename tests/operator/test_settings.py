@@ -25,7 +25,7 @@ def test_the_defaults_are_the_go_operators(environ: dict[str, str], tmp_path: Pa
     assert found == Settings("tailscale", tmp_path / "id", tmp_path / "secret", cluster_domain=found.cluster_domain)
     assert (found.proxy_image, found.proxy_tags) == ("tailscale/tailscale:latest", ("tag:k8s",))
     assert (found.ingress_class, found.nameserver_image) == ("tailscale", "tailscale/k8s-nameserver:stable")
-    assert (found.zones, found.leader_election) == (("ts.net",), True)
+    assert (found.zones, found.leader_election) == ((), True)
     assert (found.log_level, found.log_format) == ("INFO", "text")
     assert found.control_url == "https://controlplane.tailscale.com"
 
@@ -61,6 +61,7 @@ class Given(NamedTuple):
         Given("OPERATOR_TAKE_OVER_NAMES", "", "take_over_names", False),
         Given("OPERATOR_INGRESS_CLASS_NAME", "private", "ingress_class", "private"),
         Given("OPERATOR_NAMESERVER_IMAGE", "example.org/ns:v1", "nameserver_image", "example.org/ns:v1"),
+        Given("OPERATOR_NAMESERVER_LOG_QUERIES", "1/999999999", "nameserver_log_queries", "1/999999999"),
         Given("OPERATOR_DNS_ZONES", "ts.net, .Tail.Example.ORG.", "zones", ("ts.net", "tail.example.org")),
         Given("OPERATOR_WATCH_NAMESPACES", "", "watch_namespaces", ()),
         Given(
@@ -103,6 +104,9 @@ class Wrong(NamedTuple):
         Wrong("PROXY_TAGS", ",", '"" is not a valid tag'),
         Wrong("PROXY_IMAGE", "example.org/Tailscale", 'the repository "Tailscale" must be lowercase'),
         Wrong("OPERATOR_NAMESERVER_IMAGE", "example.org/ns: v1", "write [REGISTRY/]REPOSITORY[:TAG]"),
+        Wrong("OPERATOR_NAMESERVER_LOG_QUERIES", "1/0", "'1/0' is not a share such as 1/1000; 1/1 is all"),
+        Wrong("OPERATOR_NAMESERVER_LOG_QUERIES", "1/1000000000", "is not a share"),
+        Wrong("OPERATOR_NAMESERVER_LOG_QUERIES", "0.001", "is not a share"),
         Wrong("PROXY_DEFAULT_CLASS", "Prod", '"Prod" is not a valid name of an object'),
         Wrong("PROXY_PRIORITY_CLASS_NAME", "high priority", "is not a valid name of an object"),
         Wrong("OPERATOR_INGRESS_CLASS_NAME", "tail_scale", "is not a valid name of an object"),

@@ -49,6 +49,7 @@ from tsoperator.desired.nameserver import (
     reads_shards,
 )
 from tsoperator.desired.plan import Child, Note, Plan, Refusal
+from tsoperator.desired.zones import NO_SUFFIXES, TS_NET, Suffixes, nameserver_zones
 from tsoperator.reconcilers.dnsconfig import clusterdns
 from tsoperator.reconcilers.dnsconfig.clusterdns import CONDITION_CLUSTER_DNS_CONFIGURED
 from tsoperator.settings import Settings
@@ -72,7 +73,6 @@ CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
 """The conditions that a DNSConfig has only while they say something."""
 
-_UPSTREAM_ZONE: Final = "ts.net"
 _SET_OURS: Final = "set spec.nameserver.image to this operator's nameserver"
 
 
@@ -88,6 +88,8 @@ class Observed:
     """What the cluster's DNS reads; None if the API server doesn't let the operator see it."""
     pods: Sequence[Object] = ()
     """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
+    suffixes: Suffixes = NO_SUFFIXES
+    """The known suffixes of MagicDNS names."""
 
 
 def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings) -> Plan:
@@ -176,7 +178,7 @@ def _conditions(obj: Object, image: NameserverImage, observed: Observed, setting
     conditions = [condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", generation)]
     if image.program is not Program.OURS:
         reason = "UpstreamImage" if image.program is Program.UPSTREAM else "UnknownImage"
-        message = _words_for_lacks(image, settings)
+        message = _words_for_lacks(image, nameserver_zones(settings.zones, observed.suffixes), settings)
         conditions.append(condition(CONDITION_NAMESERVER_COMPLETE, False, reason, message, generation))
     if left_out := annotations(observed.records).get(ANNOTATION_LEFT_OUT) if observed.records else None:
         message = _words_for(left_out, image, observed.deployment)
@@ -199,8 +201,11 @@ def _notes(result: Unwritten | Nothing | None) -> list[Note]:
     return [Note("Warning", result.reason, result.message)] if isinstance(result, Unwritten) else []
 
 
-def _words_for_lacks(image: NameserverImage, settings: Settings) -> str:
-    """Say what another nameserver than ours does worse (dns-crds-chart.md 1.5), and what to do."""
+def _words_for_lacks(image: NameserverImage, zones: Sequence[str], settings: Settings) -> str:
+    """Say what another nameserver than ours does worse (dns-crds-chart.md 1.5), and what to do.
+
+    *zones* are those that ours would answer for.
+    """
     if image.program is Program.UNKNOWN:
         return (
             f"{image.reference} may be this operator's nameserver or Tailscale's, so it runs in a way that suits both: "
@@ -213,8 +218,8 @@ def _words_for_lacks(image: NameserverImage, settings: Settings) -> str:
         "it answers questions for A and AAAA in small letters only",
         "a new version interrupts it",
     ]
-    if zones := [zone for zone in settings.zones if not f".{zone}".endswith(f".{_UPSTREAM_ZONE}")]:
-        lost.insert(0, f"it refuses names in {', '.join(zones)}")
+    if refused := [zone for zone in zones if not f".{zone}".endswith(f".{TS_NET}")]:
+        lost.insert(0, f"it refuses names in {', '.join(refused)}")
     cure = f"{_SET_OURS} and annotation {ANNOTATION_NAMESERVER} to {Program.OURS}"
     default = default_image(settings)
     if default.program is Program.OURS and default.reference != image.reference:
@@ -363,6 +368,8 @@ def _our_container(settings: Settings) -> Object:
     env = [{"name": "TSNAMESERVER_SNAPSHOT", "value": f"/{_SNAPSHOT}/records"}]
     if settings.log_format != "text":
         env.append({"name": "TSNAMESERVER_LOG_FORMAT", "value": settings.log_format})
+    if settings.nameserver_log_queries:
+        env.append({"name": "TSNAMESERVER_LOG_QUERIES", "value": settings.nameserver_log_queries})
     return {
         "env": env,
         "volumeMounts": [{"name": _SNAPSHOT, "mountPath": f"/{_SNAPSHOT}"}],

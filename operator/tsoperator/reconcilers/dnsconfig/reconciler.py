@@ -1,6 +1,6 @@
 """Looks, decides, acts and reports for one DNSConfig at a time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from tsoperator.api.objects import (
     ROLEBINDING,
     SERVICE,
     SERVICEACCOUNT,
+    SUFFIXES,
     Key,
     Object,
     Resource,
@@ -31,6 +32,7 @@ from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT
 from tsoperator.desired.plan import Child, Plan, Refusal
+from tsoperator.desired.zones import Suffixes
 from tsoperator.kube.errors import Denied
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.runtime.apply import Applier
@@ -45,13 +47,18 @@ class DNSConfigReconciler:
 
     name = "dnsconfig"
 
-    def __init__(self, cache: Cache, applier: Applier, settings: Settings) -> None:
+    def __init__(
+        self, cache: Cache, applier: Applier, settings: Settings, suffixes: Callable[[], Suffixes] = Suffixes
+    ) -> None:
+        """*suffixes* tells which suffixes of MagicDNS names are known."""
         self._cache = cache
         self._applier = applier
         self._settings = settings
+        self._suffixes = suffixes
         children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
+            SUFFIXES: lambda _: map(key_of, self._cache.all(DNSCONFIG)),
             **dict.fromkeys(children, self._parent_keys),
             CONFIGMAP: self._keys_for_configmap,
             OPENSHIFT_DNS: lambda _: self._every_key(),
@@ -89,6 +96,7 @@ class DNSConfigReconciler:
             deployment=self._cache.get(DEPLOYMENT, nameserver),
             dns=self._dns(),
             pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
+            suffixes=self._suffixes(),
         )
 
     def _dns(self) -> DNSObjects | None:
