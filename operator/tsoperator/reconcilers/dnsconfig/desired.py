@@ -126,7 +126,13 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
     dns = clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, address, settings)
     conditions = _conditions(obj, image, observed, settings)
     status = _status(obj, conditions, dns) | {"nameserver": {"ip": address}}
-    return Plan(hold=FINALIZER, steps=[*map(Child, children), *dns.steps], notes=_notes(dns.result), status=status)
+    return Plan(
+        hold=FINALIZER,
+        steps=[*map(Child, children), *dns.steps],
+        notes=_notes(dns.result),
+        status=status,
+        requeue_after=dns.again,
+    )
 
 
 def _farewell(obj: Object, observed: Observed, settings: Settings) -> Plan:
@@ -136,12 +142,11 @@ def _farewell(obj: Object, observed: Observed, settings: Settings) -> Plan:
     """
     if not has_finalizer(obj, FINALIZER) or elected(observed.dnsconfigs) is not None:
         return Plan(release=FINALIZER)
-    if observed.dns is None:
-        unseen = clusterdns.unseen_removal(obj)
-        return Plan(notes=_notes(unseen)) if unseen else Plan(release=FINALIZER)
-    dns = clusterdns.removal(observed.dns, settings)
+    dns = clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
     if dns.result is None:
         return Plan(steps=dns.steps, release=FINALIZER)
+    if observed.dns is None:  # the condition goes on saying that the operator has written something
+        return Plan(notes=_notes(dns.result), requeue_after=dns.again)
     return _unconfigured(obj, dns.result)
 
 

@@ -11,8 +11,6 @@ from tsoperator.api.objects import (
     CONFIGMAP,
     DEPLOYMENT,
     DNSCONFIG,
-    OPENSHIFT_DNS,
-    OPENSHIFT_DNS_KEY,
     POD,
     ROLE,
     ROLEBINDING,
@@ -27,7 +25,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import BY_OWNER, Owner, owned_keys
-from tsoperator.desired.clusterdns.platforms import CONFIGMAPS
+from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, OPENSHIFT_DNS, OPENSHIFT_NAME
 from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, elected
@@ -126,7 +124,7 @@ class DNSConfigReconciler:
         if not self._cache.sees(CONFIGMAP, DNS_NAMESPACE):
             return None
         found = [self._cache.get(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in CONFIGMAPS]
-        return DNSObjects([each for each in found if each], self._cache.get(OPENSHIFT_DNS, OPENSHIFT_DNS_KEY))
+        return DNSObjects([each for each in found if each], self._cache.get(OPENSHIFT_DNS, Key("", OPENSHIFT_NAME)))
 
     def _keys_for_configmap(self, configmap: Object) -> Iterable[Key]:
         key = key_of(configmap)
