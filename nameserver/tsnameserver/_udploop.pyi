@@ -22,9 +22,10 @@ class Loop:
         cls,
         socket: int,
         index: Index,
-        answer: Callable[[bytes], bytes | None],
+        answer: Callable[[bytes, bytes | None], bytes | None],
         unsent: Callable[[int], object],
         counts: array[int],
+        sample_every: int,
         /,
     ) -> Loop: ...
     def serve(self, drain: bool, /) -> None: ...

@@ -13,6 +13,7 @@ from tsnameserver.compiler import empty_zone
 from tsnameserver.configmaps import ConfigMaps
 from tsnameserver.metrics import Metrics, metrics_pages
 from tsnameserver.pages import probe_pages, serving_pages
+from tsnameserver.querylog import QueryLog
 from tsnameserver.restarts import Restarts
 from tsnameserver.settings import Settings
 from tsnameserver.snapshot import Snapshot
@@ -49,8 +50,9 @@ async def run(settings: Settings) -> None:
     async with AsyncExitStack() as stack:
         sockets = stack.enter_context(closing(bind(settings.listen, settings.health, settings.metrics)))
         compiled = COMPILED and settings.udp_loop == "auto"
-        udp = [UdpServer(pair.udp, serving, compiled=compiled) for pair in sockets.pairs]
-        tcp = [TcpServer(pair.tcp, serving) for pair in sockets.pairs]
+        queries = QueryLog(settings.log_queries)
+        udp = [UdpServer(pair.udp, serving, queries, compiled=compiled) for pair in sockets.pairs]
+        tcp = [TcpServer(pair.tcp, serving, queries=queries) for pair in sockets.pairs]
         if sockets.health is not None:
             probes = probe_pages(
                 healthy=lambda: all(server.alive for server in udp),

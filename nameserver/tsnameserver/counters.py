@@ -1,23 +1,19 @@
 """Queries and responses, counted by the one thread that answers them and read by others without a lock."""
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tsnameserver.message import (
-    ANY,
-    BADVERS,
     FAST_TYPES,
     FORMERR,
-    HEADER_SIZE,
     NOERROR,
-    NOTIMP,
-    NS,
     NXDOMAIN,
+    RCODES,
     REFUSED,
-    SERVFAIL,
-    SOA,
     TC,
+    TYPES,
+    question_of,
 )
 
 MISS = len(FAST_TYPES)
@@ -26,11 +22,9 @@ REFUSAL = 2 * MISS
 """What is added to a slot of the fast path where the name is in no zone."""
 OTHER = 0
 """Stands for every type that isn't counted by itself, and for queries without a question that can be read."""
-_TYPES = (*FAST_TYPES, NS, SOA, ANY, OTHER)
-_RCODES = (NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS)
 
 
-def _zeros(keys: tuple[int, ...]) -> dict[int, int]:
+def _zeros(keys: Iterable[int]) -> dict[int, int]:
     return dict.fromkeys(keys, 0)
 
 
@@ -40,8 +34,8 @@ class Counts:
 
     fast: "array[int]" = field(default_factory=lambda: array("Q", bytes(8 * 3 * MISS)))
     """What the fast path has answered, by slot, by slot + MISS, and by slot + REFUSAL; compiled loops count here."""
-    general_types: dict[int, int] = field(default_factory=lambda: _zeros(_TYPES))
-    general_rcodes: dict[int, int] = field(default_factory=lambda: _zeros(_RCODES))
+    general_types: dict[int, int] = field(default_factory=lambda: _zeros((*TYPES, OTHER)))
+    general_rcodes: dict[int, int] = field(default_factory=lambda: _zeros(RCODES))
     general: int = 0
     """What the fast path has left to the general one."""
     malformed: int = 0
@@ -55,7 +49,7 @@ class Counts:
             self.malformed += 1
             self.general_types[OTHER] += 1
             return
-        qtype = _question_type(response)
+        _, qtype = question_of(response)
         self.general_types[qtype if qtype in self.general_types else OTHER] += 1
         self.general_rcodes[rcode] += 1
         self.malformed += rcode == FORMERR
@@ -75,13 +69,3 @@ class Counts:
         rcodes[NXDOMAIN] += sum(self.fast[MISS:REFUSAL])
         rcodes[REFUSED] += sum(self.fast[REFUSAL:])
         return rcodes
-
-
-def _question_type(response: bytes) -> int:
-    """Return the type in a response of ours: its question, where it has one, is well-formed."""
-    if response[5] == 0:
-        return OTHER
-    at = HEADER_SIZE
-    while length := response[at]:
-        at += length + 1
-    return int.from_bytes(response[at + 1 : at + 3], "big")

@@ -17,6 +17,17 @@ IN = 1
 FAST_TYPES = (A, AAAA, 5, 12, 15, 16, 33, 35, 64, 65)
 """What the fast path answers: the types of addresses, and CNAME PTR MX TXT SRV NAPTR SVCB HTTPS, which no name has."""
 
+TYPES = {
+    A: "A", AAAA: "AAAA", 5: "CNAME", 12: "PTR", 15: "MX", 16: "TXT", 33: "SRV", 35: "NAPTR", 64: "SVCB", 65: "HTTPS",
+    NS: "NS", SOA: "SOA", ANY: "ANY",
+}  # fmt: skip
+"""The types that are counted by themselves."""
+RCODES = {
+    NOERROR: "NOERROR", FORMERR: "FORMERR", SERVFAIL: "SERVFAIL", NXDOMAIN: "NXDOMAIN", NOTIMP: "NOTIMP",
+    REFUSED: "REFUSED", BADVERS: "BADVERS",
+}  # fmt: skip
+"""All that there are in responses."""
+
 UDP_MINIMUM = 512
 """Bytes that every UDP client takes."""
 UDP_MAXIMUM = 1232
@@ -51,6 +62,16 @@ def response_heads(rcode: int, answers: int, authority: int) -> Mapping[bytes, b
         flags = bytes((QR | authoritative(rcode) | bits[0] & RD, bits[1] & CD | rcode & 0xF))
         heads[bits + struct.pack("!4H", 1, 0, 0, opt)] = flags + struct.pack("!4H", 1, answers, authority, opt)
     return heads
+
+
+def question_of(response: bytes) -> tuple[bytes, int]:
+    """Return the name and type in a *response* of ours, whose question is well-formed; without one, nothing and 0."""
+    if response[5] == 0:
+        return b"", 0
+    at = HEADER_SIZE
+    while length := response[at]:
+        at += length + 1
+    return response[HEADER_SIZE : at + 1], int.from_bytes(response[at + 1 : at + 3], "big")
 
 
 def authoritative(rcode: int) -> int:

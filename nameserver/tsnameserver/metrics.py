@@ -10,7 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from tsnameserver import __version__
-from tsnameserver.counters import OTHER
+from tsnameserver.message import RCODES, TYPES
 from tsnameserver.pages import Page, Pages
 from tsnameserver.reloads import Reloads, Watched
 from tsnameserver.snapshot import Snapshot
@@ -19,11 +19,6 @@ from tsnameserver.tcp import TcpServer
 from tsnameserver.udp import UdpServer
 
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_TYPES = {
-    1: "A", 28: "AAAA", 5: "CNAME", 12: "PTR", 15: "MX", 16: "TXT", 33: "SRV", 35: "NAPTR", 64: "SVCB", 65: "HTTPS",
-    2: "NS", 6: "SOA", 255: "ANY", OTHER: "other",
-}  # fmt: skip
-_RCODES = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED", 16: "BADVERS"}
 _USUAL_ERRORS = {errno.EINVAL, errno.EPERM, errno.ENOBUFS}
 """Errors of sending that have a series from the start, so that a rate sees the first of them."""
 _STATUS, _DESCRIPTORS = Path("/proc/self/status"), Path("/proc/self/fd")
@@ -87,9 +82,9 @@ class Metrics:
         for proto, server in servers:
             counts, values = server.counts, _server_labels(proto, server)
             for qtype, number in counts.requests().items():
-                requests.add(number, *values, _TYPES[qtype])
+                requests.add(number, *values, TYPES.get(qtype, "other"))
             for rcode, number in counts.responses().items():
-                responses.add(number, *values, _RCODES[rcode])
+                responses.add(number, *values, RCODES[rcode])
             paths.add(sum(counts.fast), *values, "fast")
             paths.add(counts.general, *values, "general")
             malformed.add(counts.malformed, *values)

@@ -1,13 +1,9 @@
-"""Records packed as they travel: once, with dnslib or after the pattern of what it packs."""
+"""Records packed as they travel (RFC 1035, 3.2.1): once, when a zone is compiled."""
 
 import struct
 from collections.abc import Callable, Iterable
-from functools import cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from socket import AF_INET, AF_INET6, inet_pton
-from typing import Any
-
-import dnslib
 
 from tsnameserver.message import AAAA, HEADER_SIZE, IN, NOERROR, NS, NXDOMAIN, SOA, A
 from tsnameserver.names import fold, wire_name
@@ -19,8 +15,8 @@ MAX_ADDRESSES = 2000
 _REFRESH, _RETRY, _EXPIRE = 3600, 600, 86400
 """Seconds; for secondaries, of which there are none."""
 _IPV4_MAPPED = IPv6Address("::ffff:0:0").packed[:12]
-_QUESTION = dnslib.DNSLabel([b"\0question"])
-"""Stands for the name in the question, which the owner of every answer points to."""
+_OWNER = 0xC000 | HEADER_SIZE
+"""A pointer to the name in the question (RFC 1035, 4.1.4)."""
 
 
 def packed_apex(origin: str, settings: ZoneSettings, serial: int) -> Apex:
@@ -29,8 +25,8 @@ def packed_apex(origin: str, settings: ZoneSettings, serial: int) -> Apex:
     mname = wire_name(settings.ns_name)
     rname = wire_name(f"hostmaster.{fold(origin)}")
     numbers = struct.pack("!5I", serial & 0xFFFFFFFF, _REFRESH, _RETRY, _EXPIRE, settings.ttl)
-    soa = _packed(SOA, dnslib.RD(mname + rname + numbers), settings.ttl)
-    ns = _packed(NS, dnslib.RD(mname), settings.ttl)
+    soa = record(SOA, settings.ttl, mname + rname + numbers)
+    ns = record(NS, settings.ttl, mname)
     authority = owner + soa[2:]  # for any question: no pointer to the owner
     return Apex(
         owner,
@@ -47,25 +43,19 @@ def packed_addresses(
     """Return the A and AAAA records of *name*; says in *problems* what is left out of them."""
     a = _valid(name, addresses[0], _ip4, problems)
     aaaa = _valid(name, addresses[1], _ip6, problems)
-    return _rrset(a_start(ttl), a), _rrset(aaaa_start(ttl), aaaa)
+    return _rrset(A, ttl, a), _rrset(AAAA, ttl, aaaa)
 
 
-@cache
-def a_start(ttl: int) -> bytes:
-    """Return what every A record begins with; its address follows."""
-    return _packed(A, dnslib.A((0, 0, 0, 0)), ttl)[:-4]
+def record(rtype: int, ttl: int, rdata: bytes) -> bytes:
+    """Return one record as it follows the question: its owner is the question's name."""
+    return struct.pack("!HHHIH", _OWNER, rtype, IN, ttl, len(rdata)) + rdata
 
 
-@cache
-def aaaa_start(ttl: int) -> bytes:
-    """Return what every AAAA record begins with; its address follows."""
-    return _packed(AAAA, dnslib.AAAA((0,) * 16), ttl)[:-16]
-
-
-def _rrset(start: bytes, addresses: list[bytes]) -> Section | None:
+def _rrset(rtype: int, ttl: int, addresses: list[bytes]) -> Section | None:
     if not addresses:
         return None
-    return section(NOERROR, start + start.join(addresses), answers=len(addresses))
+    records = [record(rtype, ttl, address) for address in addresses]
+    return section(NOERROR, b"".join(records), answers=len(addresses))
 
 
 def _valid(name: str, texts: Iterable[str], parse: Callable[[str], bytes], problems: list[str]) -> list[bytes]:
@@ -99,12 +89,3 @@ def _ip6(text: str) -> bytes:
     if packed.startswith(_IPV4_MAPPED):
         raise AddressValueError("it is an IPv4-mapped address")
     return packed
-
-
-def _packed(rtype: int, rdata: Any, ttl: int) -> bytes:
-    """Return one record as it follows the question: its owner a pointer to the question's name."""
-    buffer = dnslib.DNSBuffer(bytes(HEADER_SIZE))
-    buffer.offset = HEADER_SIZE
-    buffer.names[_QUESTION.label] = HEADER_SIZE
-    dnslib.RR(_QUESTION, rtype, IN, ttl, rdata).pack(buffer)
-    return bytes(buffer.data[HEADER_SIZE:])

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from tsnameserver.zone import ZoneSettings
 _MAX_TTL = 2**31 - 1
 _MAX_NSID = 255
 """Bytes."""
+_SHARE = re.compile(r"1/[1-9][0-9]{0,8}")
 _LEVELS = ("debug", "info", "warning", "error")
 _FORMATS = ("text", "json")
 _LOOP = "compiled UDP loop" if COMPILED else "UDP loop in Python: the compiled one was not built"
@@ -40,6 +42,8 @@ class Settings:
     log_level: int
     log_format: Literal["text", "json"]
     udp_loop: Literal["auto", "python"] = "auto"
+    log_queries: int = 0
+    """One of so many queries is logged; 0: none."""
 
 
 class _Option(NamedTuple):
@@ -130,6 +134,12 @@ def _loop(text: str) -> str:
     return text
 
 
+def _share(text: str) -> int:
+    if text and not _SHARE.fullmatch(text):
+        raise ValueError("is not 1/1, 1/2 and so on, up to 1/999999999")
+    return int(text.removeprefix("1/") or 0)
+
+
 def _level(text: str) -> int:
     if text not in _LEVELS:
         raise ValueError(f"is not one of {', '.join(_LEVELS)}")
@@ -184,6 +194,7 @@ _OPTIONS = (
     _Option("--service-account", str(SERVICE_ACCOUNT), Path, "DIR", "the files token, ca.crt and namespace"),
     _Option("--drain", "0", _seconds, "SECONDS", "how long to go on answering, not ready, after SIGTERM"),
     _Option("--udp-loop", "auto", _loop, "LOOP", "auto: compiled, where it was built; python: slower, the reference"),
+    _Option("--log-queries", "", _share, "SHARE", "log some of the queries, such as 1/1000: about one of so many"),
     _Option("--log-level", "info", _level, "LEVEL", ", ".join(_LEVELS)),
     _Option("--log-format", "text", _format, "FORMAT", "text, or json: one object a line"),
 )
@@ -211,6 +222,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         log_level=values["log_level"],
         log_format=values["log_format"],
         udp_loop=values["udp_loop"],
+        log_queries=values["log_queries"],
     )
 
 

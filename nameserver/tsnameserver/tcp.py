@@ -17,6 +17,7 @@ from typing import Literal
 from tsnameserver.answer import answer, failure
 from tsnameserver.counters import Counts
 from tsnameserver.message import SERVFAIL
+from tsnameserver.querylog import QueryLog
 from tsnameserver.readiness import Readiness
 from tsnameserver.sockets import Endpoint
 from tsnameserver.zone import Serving
@@ -72,7 +73,13 @@ class TcpLimits:
 class TcpServer:
     """Answers the connections to one listening socket."""
 
-    def __init__(self, listener: socket.socket, serving: Serving, limits: TcpLimits | None = None) -> None:
+    def __init__(
+        self,
+        listener: socket.socket,
+        serving: Serving,
+        limits: TcpLimits | None = None,
+        queries: QueryLog | None = None,
+    ) -> None:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections have what their listener has
         self._listener = listener
         self._connections: dict[_Connection, None] = {}
@@ -81,6 +88,7 @@ class TcpServer:
         """How many connections each client has."""
         self._listening = False
         self._next_expiry = math.inf
+        self._queries = queries or QueryLog()
         self._pause: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
@@ -205,8 +213,14 @@ class TcpServer:
             self._timer.cancel()
         self._next_expiry = math.inf
 
-    def respond(self, query: bytes) -> bytes | None:
-        """Return the response to *query*; None where there must be none."""
+    def respond(self, query: bytes, client: str) -> bytes | None:
+        """Return the response to the *query* of *client*; None where there must be none."""
+        response = self._response(query)
+        if self._queries.sample():
+            self._queries.note(client, "tcp", response)
+        return response
+
+    def _response(self, query: bytes) -> bytes | None:
         try:
             return answer(query, self.serving.zone, self.counts, stream=True)
         except Exception:
@@ -303,7 +317,7 @@ class _Connection:
             end = start + int.from_bytes(received[at:start], "big")
             if end > len(received):
                 break
-            response = respond(received[start:end])
+            response = respond(received[start:end], self.client)
             at = end
             if response is None:
                 left = 0

@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import struct
+import sys
 import threading
 import time
 from array import array
@@ -18,6 +19,7 @@ from tsnameserver.answer import answer, failure
 from tsnameserver.compiled import COMPILED, Loop
 from tsnameserver.counters import Counts
 from tsnameserver.message import SERVFAIL
+from tsnameserver.querylog import QueryLog
 from tsnameserver.sockets import IP_PKTINFO, Endpoint, dropped_packets
 from tsnameserver.zone import Serving
 
@@ -38,11 +40,18 @@ class UdpServer:
     """Answers what arrives at one bound socket, which may be closed once it is joined."""
 
     def __init__(
-        self, bound: socket.socket, serving: Serving, *, compiled: bool = COMPILED, log_seconds: float = 10.0
+        self,
+        bound: socket.socket,
+        serving: Serving,
+        queries: QueryLog | None = None,
+        *,
+        compiled: bool = COMPILED,
+        log_seconds: float = 10.0,
     ) -> None:
-        """Take a *bound* socket; failures are logged once in *log_seconds*."""
+        """Take a *bound* socket; samples of *queries* are logged, and failures once in *log_seconds*."""
         self._socket = bound
         self._serving = serving
+        self._queries = queries or QueryLog()
         self._stopping = threading.Event()
         self._log_seconds = log_seconds
         self._last_logged = float("-inf")
@@ -58,7 +67,8 @@ class UdpServer:
         self.counts = Counts()
         self._loop: Loop | None = None
         if compiled:
-            self._loop = Loop(bound.fileno(), serving.index(), self._response, self._not_sent, self.counts.fast)
+            called = self._respond, self._not_sent, self.counts.fast
+            self._loop = Loop(bound.fileno(), serving.index(), *called, self._queries.every)
             serving.feed(self._loop)
         self._thread = threading.Thread(target=self._run, name=f"udp {self.endpoint}", daemon=True)
 
@@ -129,6 +139,8 @@ class UdpServer:
         else:
             query, client = self._socket.recvfrom(_MAX_QUERY)
         response = self._response(query)
+        if self._queries.sample():
+            self._queries.note(client[0], "udp", response)
         if response is None:
             return
         try:
@@ -138,6 +150,13 @@ class UdpServer:
                 self._socket.sendto(response, client)
         except OSError as error:
             self._not_sent(error.errno or 0)
+
+    def _respond(self, query: bytes, client: bytes | None) -> bytes | None:
+        """Do what the compiled loop leaves to Python; of a query to be logged it gives the *client*'s sockaddr."""
+        response = self._response(query)
+        if client is not None:
+            self._queries.note(_host(client), "udp", response)
+        return response
 
     def _response(self, query: bytes) -> bytes | None:
         try:
@@ -162,6 +181,13 @@ class UdpServer:
         if now - self._last_logged >= self._log_seconds:
             self._last_logged = now
             log.error("udp %s: %s (failure %d)", self.endpoint, what, self.failures)
+
+
+def _host(address: bytes) -> str:
+    """Return the text of the address in a struct sockaddr_in or sockaddr_in6."""
+    if int.from_bytes(address[:2], sys.byteorder) == socket.AF_INET6:
+        return socket.inet_ntop(socket.AF_INET6, address[8:24])
+    return socket.inet_ntop(socket.AF_INET, address[4:8])
 
 
 def _ask_for_destinations(bound: socket.socket) -> None:

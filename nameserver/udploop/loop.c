@@ -13,12 +13,14 @@ typedef struct {
     uint8_t response[UDP_MAXIMUM];
     _Alignas(struct cmsghdr) uint8_t control[CONTROL_SIZE];
     struct sockaddr_in6 client;  /* the larger of the two kinds */
+    bool sampled;                /* Python answers and logs it */
 } Packet;
 
 typedef struct {
     PyObject_HEAD
     int socket;
     PyObject *answer, *unsent;  /* Python's: what responds to a query, and what is told an errno */
+    unsigned sample_every, until_sample, chance;  /* Python answers and logs one of so many packets; 0: none */
     Py_buffer counts;
     Index *index;                       /* the loop's alone */
     _Atomic(Index *) next;              /* what the loop is to take */
@@ -95,7 +97,9 @@ static int ask_python(Loop *self, const int *numbers, int count)
     for (int each = 0; each < count; each++) {
         Packet *packet = &self->packets[numbers[each]];
         Py_ssize_t size = (Py_ssize_t)self->queries[numbers[each]].msg_len;
-        PyObject *response = PyObject_CallFunction(self->answer, "y#", (const char *)packet->query, size);
+        const char *client = packet->sampled ? (const char *)&packet->client : NULL;  /* NULL becomes None */
+        PyObject *response = PyObject_CallFunction(
+            self->answer, "y#y#", (const char *)packet->query, size, client, (Py_ssize_t)sizeof packet->client);
         if (!response) {
             PyErr_WriteUnraisable(self->answer);
         } else if (PyBytes_Check(response) && PyBytes_GET_SIZE(response) <= UDP_MAXIMUM) {
@@ -119,6 +123,16 @@ static void tell_errors(Loop *self)
     self->error_count = 0;
 }
 
+/* Tell whether the next packet is a sample. Chance says which: of pairs of queries, a fixed step would find one kind. */
+static bool is_sample(Loop *self)
+{
+    if (!self->sample_every || --self->until_sample)
+        return false;
+    self->chance = self->chance * 1664525u + 1013904223u;
+    self->until_sample = 1 + (unsigned)((uint64_t)self->chance * (2ull * self->sample_every - 1) >> 32);
+    return true;
+}
+
 /* Answer `count` packets: first those that are ordinary, then those that Python answers. */
 static void answer_packets(Loop *self, int count, int flags, PyThreadState **thread)
 {
@@ -128,7 +142,9 @@ static void answer_packets(Loop *self, int count, int flags, PyThreadState **thr
         Packet *packet = &self->packets[each];
         int slot;
         prepare_source(&self->queries[each].msg_hdr);
-        size_t size = respond(self->index, packet->query, self->queries[each].msg_len, packet->response, &slot);
+        packet->sampled = is_sample(self);
+        size_t size = packet->sampled ? 0 :
+            respond(self->index, packet->query, self->queries[each].msg_len, packet->response, &slot);
         if (size) {
             counts[slot]++;
             queue_response(self, responses++, each, size);
@@ -200,12 +216,14 @@ static PyObject *loop_stop(Loop *self, PyObject *Py_UNUSED(nothing))
     Py_RETURN_NONE;
 }
 
-/* Loop(socket, index, answer, unsent, counts) */
+/* Loop(socket, index, answer, unsent, counts, sample_every) */
 static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     int descriptor;
+    unsigned sample_every;
     PyObject *index, *answer, *unsent, *counts;
-    if (keywords || !PyArg_ParseTuple(args, "iO!OOO", &descriptor, &IndexType, &index, &answer, &unsent, &counts))
+    if (keywords || !PyArg_ParseTuple(args, "iO!OOOI", &descriptor, &IndexType, &index, &answer, &unsent, &counts,
+                                      &sample_every))
         return keywords ? PyErr_Format(PyExc_TypeError, "Loop takes no keywords") : NULL;
     Loop *self = (Loop *)type->tp_alloc(type, 0);
     if (!self)
@@ -214,6 +232,8 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     self->index = (Index *)Py_NewRef(index);
     self->answer = Py_NewRef(answer);
     self->unsent = Py_NewRef(unsent);
+    self->sample_every = sample_every;
+    self->until_sample = 1;
     atomic_init(&self->next, NULL);
     atomic_init(&self->left, NULL);
     atomic_init(&self->stopping, false);

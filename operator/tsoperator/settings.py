@@ -20,6 +20,7 @@ _RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _RESOLV_CONF_LIMIT: Final = 10 * 1024
 _DEFAULT_CLUSTER_DOMAIN: Final = "cluster.local"
 _DNS_NAME = re.compile(r"([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_SHARE = re.compile(r"1/[1-9][0-9]{0,8}")  # as the nameserver reads it
 
 _DEV: Final = "dev"  # the Go operator's word for debug in text
 _LOG_LEVELS: Final = {"info": "INFO", "debug": "DEBUG", _DEV: "DEBUG", "warn": "WARNING", "error": "ERROR"}
@@ -57,9 +58,13 @@ class Settings:
     proxy_class: str = ""
     firewall_mode: str = ""
     default_load_balancer: bool = False
+    manage_cluster_dns: bool = False
+    """Whether the operator has the right to write into the configuration of the cluster's DNS."""
     take_over_names: bool = False
     ingress_class: str = DEFAULT_INGRESS_CLASS
     nameserver_image: str = "tailscale/k8s-nameserver:stable"
+    nameserver_log_queries: str = ""
+    """The share of the queries that the nameserver logs, such as ``1/1000``; empty: none."""
     zones: tuple[str, ...] = ()
     """The zones of MagicDNS names. If there are none, they follow from what is known of the tailnets."""
     watch_namespaces: tuple[str, ...] = ()
@@ -117,8 +122,10 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         firewall_mode=_one_of(given, "PROXY_FIREWALL_MODE", _FIREWALL_MODES),
         default_load_balancer=_boolean(given, "OPERATOR_DEFAULT_LOAD_BALANCER", default=False),
         take_over_names=_boolean(given, "OPERATOR_TAKE_OVER_NAMES", default=False),
+        manage_cluster_dns=_boolean(given, "OPERATOR_MANAGE_CLUSTER_DNS", default=False),
         ingress_class=_object_name(given, "OPERATOR_INGRESS_CLASS_NAME") or defaults.ingress_class,
         nameserver_image=_image(given, "OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
+        nameserver_log_queries=_share(given, "OPERATOR_NAMESERVER_LOG_QUERIES"),
         zones=_zones(given, "OPERATOR_DNS_ZONES"),
         watch_namespaces=_namespaces(given, "OPERATOR_WATCH_NAMESPACES"),
         cluster_domain=cluster_domain(resolv_conf(), namespace),
@@ -277,6 +284,13 @@ def _zones(given: Mapping[str, str], name: str) -> tuple[str, ...]:
                 f"{name}: {zone!r} is not a DNS zone; give a comma-separated list such as ts.net,tail.example.org"
             )
     return zones
+
+
+def _share(given: Mapping[str, str], name: str) -> str:
+    value = given.get(name, "")
+    if value and not _SHARE.fullmatch(value):
+        raise InvalidSetting(f"{name}: {value!r} is not a share such as 1/1000; 1/1 is all")
+    return value
 
 
 def _namespaces(given: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -27,6 +27,11 @@ VARIABLES: Final[Mapping[str, str]] = {
     ),
     "OPERATOR_DNS_ZONES": "zones of MagicDNS names, comma-separated (default: as the devices show)",
     "OPERATOR_NAMESERVER_IMAGE": "image for a DNSConfig that names none (default tailscale/k8s-nameserver:stable)",
+    "OPERATOR_NAMESERVER_LOG_QUERIES": "share of the queries that the nameserver logs, e.g. 1/1000 (default: none)",
+    "OPERATOR_MANAGE_CLUSTER_DNS": (
+        "true: a DNSConfig may have the stub domain written into the cluster's DNS, for which the operator has the "
+        "rights (default false)"
+    ),
     "OPERATOR_LEADER_ELECTION": "true or false (default true)",
     "OPERATOR_HEALTH_ADDR": "ADDRESS:PORT of probes and metrics (default :9002; set but empty: off)",
     "OPERATOR_SERVICE_ACCOUNT_NAME": "whose tokens Tailnets with workload identity trust (default operator)",

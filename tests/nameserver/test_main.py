@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
 
+import dns.asyncquery
+import dns.message
 import dns.rcode
 import pytest
 from tsnameserver import __version__
@@ -115,6 +117,16 @@ async def test_the_start_says_which_loop_answers(flag: str, loop: str, tmp_path:
     path.write_text(DOCUMENT)
     async with nameserver(path, "--udp-loop", flag) as running:
         assert f" the UDP loop is {loop}" in await running.says("the UDP loop")
+
+
+async def test_queries_by_either_transport_are_logged_by_wish(tmp_path: Path) -> None:
+    async with nameserver(tmp_path / "none.json", "--log-queries", "1/1") as running:
+        query = dns.message.make_query(DB, "AAAA")
+        await dns.asyncquery.tcp(query, "127.0.0.1", port=running.port, timeout=3)
+        said = f"qname={DB}. qtype=AAAA rcode=SERVFAIL\n"
+        assert (await running.says("transport=tcp")).endswith(f"client=127.0.0.1 transport=tcp {said}")
+        await dns.asyncquery.udp(query, "127.0.0.1", port=running.port, timeout=3)
+        assert (await running.says("transport=udp")).endswith(f"client=127.0.0.1 transport=udp {said}")
 
 
 async def test_a_taken_port_is_one_line_and_exit_code_1() -> None:

@@ -7,7 +7,9 @@ import dnslib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsnameserver.packing import MAX_ADDRESSES, a_start, aaaa_start, packed_addresses
+from tsnameserver.packing import MAX_ADDRESSES, packed_addresses, packed_apex, record
+
+from tests.nameserver.samples import SETTINGS
 
 OWNER = dnslib.DNSLabel("db.tail1234.ts.net")
 
@@ -20,6 +22,12 @@ def packed_by_dnslib(rdata: dnslib.RD, rtype: int, ttl: int) -> bytes:
     return bytes(record.pack()[question_ends:])
 
 
+def parsed_by_dnslib(record: bytes) -> dnslib.RR:
+    """Return what dnslib reads of a record that follows the question for the apex."""
+    question = dnslib.DNSRecord(q=dnslib.DNSQuestion("ts.net", 1)).pack()
+    return dnslib.DNSRecord.parse(question[:7] + b"\1" + question[8:] + record).rr[0]
+
+
 def packed(ip4: list[str], ip6: list[str]) -> tuple[bytes, bytes, list[str]]:
     """Return the bodies of both families, and what was said."""
     problems: list[str] = []
@@ -29,17 +37,26 @@ def packed(ip4: list[str], ip6: list[str]) -> tuple[bytes, bytes, list[str]]:
 
 @given(st.ip_addresses(v=4), st.integers(0, 2**31 - 1))
 def test_an_a_record_is_as_dnslib_packs_it(address: IPv4Address, ttl: int) -> None:
-    assert a_start(ttl) + address.packed == packed_by_dnslib(dnslib.A(str(address)), 1, ttl)
+    assert record(1, ttl, address.packed) == packed_by_dnslib(dnslib.A(str(address)), 1, ttl)
 
 
 @given(st.ip_addresses(v=6), st.integers(0, 2**31 - 1))
 def test_an_aaaa_record_is_as_dnslib_packs_it(address: IPv6Address, ttl: int) -> None:
-    assert aaaa_start(ttl) + address.packed == packed_by_dnslib(dnslib.AAAA(tuple(address.packed)), 28, ttl)
+    assert record(28, ttl, address.packed) == packed_by_dnslib(dnslib.AAAA(tuple(address.packed)), 28, ttl)
+
+
+def test_an_apex_is_as_dnslib_packs_it() -> None:
+    apex = packed_apex("TS.net.", SETTINGS, 2**32 + 7)
+    serial_and_times = (7, 3600, 600, 86400, SETTINGS.ttl)
+    soa = dnslib.SOA(SETTINGS.ns_name, "hostmaster.ts.net", serial_and_times)
+    assert parsed_by_dnslib(apex.soa.body) == dnslib.RR("ts.net", 6, ttl=SETTINGS.ttl, rdata=soa)
+    assert parsed_by_dnslib(apex.ns.body) == dnslib.RR("ts.net", 2, ttl=SETTINGS.ttl, rdata=dnslib.NS(SETTINGS.ns_name))
+    assert apex.nodata.body == apex.nxdomain.body == apex.origin + apex.soa.body[2:]
 
 
 def test_records_follow_one_another_in_order() -> None:
     a, _, _ = packed(["192.0.2.2", "192.0.2.1"], [])
-    assert a == a_start(5) + bytes([192, 0, 2, 2]) + a_start(5) + bytes([192, 0, 2, 1])
+    assert a == record(1, 5, bytes([192, 0, 2, 2])) + record(1, 5, bytes([192, 0, 2, 1]))
 
 
 def test_two_spellings_of_one_address_are_one_record() -> None:

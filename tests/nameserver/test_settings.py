@@ -46,6 +46,8 @@ def test_flags_are_read() -> None:
 def test_how_to_log_is_read() -> None:
     settings = read_settings(["--log-level", "warning", "--log-format", "json"], {"TSNAMESERVER_METRICS": ""})
     assert (settings.log_level, settings.log_format, settings.metrics) == (logging.WARNING, "json", None)
+    shares = [read_settings([f"--log-queries={text}"], {}).log_queries for text in ("", "1/1", "1/999999999")]
+    assert (shares, settings.log_queries) == ([0, 1, 999_999_999], 0)
 
 
 def test_a_variable_does_the_same_as_its_flag_and_the_last_flag_wins() -> None:
@@ -91,6 +93,11 @@ WRONG = [
     Wrong("log-level", "loud"),
     Wrong("log-format", "xml"),
     Wrong("udp-loop", "c"),
+    Wrong("log-queries", "1000"),
+    Wrong("log-queries", "2/1000"),
+    Wrong("log-queries", "1/0"),
+    Wrong("log-queries", "1/\u0661"),
+    Wrong("log-queries", "1/1000000000"),
     Wrong("metrics", "9153"),
 ]
 

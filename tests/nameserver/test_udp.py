@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import logging
 import random
 import socket
 import struct
@@ -17,6 +18,7 @@ import pytest
 from tsnameserver.answer import answer
 from tsnameserver.compiled import COMPILED
 from tsnameserver.counters import Counts
+from tsnameserver.querylog import QueryLog
 from tsnameserver.sockets import Endpoint, bind
 from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving, Zone
@@ -48,7 +50,8 @@ class Ends(NamedTuple):
 
     def send(self, *queries: bytes) -> None:
         for query in queries:
-            self.client.sendto(query, ("127.0.0.1", self.server.endpoint.port))
+            host = "::1" if self.client.family == socket.AF_INET6 else "127.0.0.1"
+            self.client.sendto(query, (host, self.server.endpoint.port))
 
     def ask(self) -> bytes:
         """Send the query, and return the response."""
@@ -57,11 +60,13 @@ class Ends(NamedTuple):
 
 
 @contextmanager
-def ends(host: str = "127.0.0.1", *, compiled: bool = COMPILED, log_seconds: float = 10.0) -> Iterator[Ends]:
+def ends(
+    host: str = "127.0.0.1", *, compiled: bool = COMPILED, log_seconds: float = 10.0, log_queries: int = 0
+) -> Iterator[Ends]:
     sockets = bind([Endpoint(host, 0)], None)
     bound, serving = sockets.pairs[0].udp, Serving(sample_zone())
-    server = UdpServer(bound, serving, compiled=compiled, log_seconds=log_seconds)
-    with contextlib.closing(sockets), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+    server = UdpServer(bound, serving, QueryLog(log_queries), compiled=compiled, log_seconds=log_seconds)
+    with contextlib.closing(sockets), socket.socket(bound.family, socket.SOCK_DGRAM) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         client.settimeout(30)
         try:
@@ -189,6 +194,26 @@ def test_a_loop_answers_and_counts_what_answer_does(host: str, compiled: bool) -
         responses = answers(both, *queries)
         assert sorted(responses) == sorted(response for response in alone if response is not None)
         assert told(both.server.counts) == told(counts)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1"])
+def test_each_query_is_logged_by_wish(host: str, compiled: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with ends(host, compiled=compiled, log_queries=1) as both:
+        assert len(answers(both, *numbered(3), MISSING)) == 4
+    client = f"client={'::1' if host == '::1' else '127.0.0.1'} transport=udp qname="
+    hit = f"{client}db.tail1234.ts.net. qtype=A rcode=NOERROR"
+    logged = [record.message for record in caplog.records if record.name == "tsnameserver.querylog"]
+    assert logged[:4] == [hit, hit, hit, f"{client}missing.tail1234.ts.net. qtype=A rcode=NXDOMAIN"]
+
+
+def test_about_so_many_queries_are_logged_and_of_pairs_both(compiled: bool, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    with ends(compiled=compiled, log_queries=10) as both:
+        assert len(answers(both, *(QUERY, MISSING) * 250)) == 500
+    hits = sum("qname=db." in record.message for record in caplog.records)
+    misses = sum("qname=missing." in record.message for record in caplog.records)
+    assert (hits > 5, misses > 5, 25 < hits + misses < 80) == (True, True, True)
 
 
 def test_packets_without_room_are_counted() -> None:

@@ -27,12 +27,13 @@ class Selection:
     def covers(self, obj: Object) -> bool:
         """Tell whether *obj*, which is of this resource, is certainly selected.
 
-        The label selector must consist of ``name=value`` terms. With a field selector, the answer is no.
+        The label selector must consist of ``name=value`` terms. With a field selector for anything but the name of the
+        object, the answer is no.
         """
         metadata = obj["metadata"]
         wanted = dict(term.partition("=")[::2] for term in self.label_selector.split(",") if term)
         return (
-            not self.field_selector
+            self.field_selector in ("", f"metadata.name={metadata['name']}")
             and self.namespace in ("", metadata.get("namespace", ""))
             and wanted.items() <= labels(obj).items()
         )

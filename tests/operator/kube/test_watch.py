@@ -515,7 +515,9 @@ class Covered(NamedTuple):
         Covered(Selection(CONFIGMAP, "default", "team=x,tier=y"), True),
         Covered(Selection(CONFIGMAP, label_selector="team=z"), False),
         Covered(Selection(CONFIGMAP, label_selector="team=x,other=x"), False),
-        Covered(Selection(CONFIGMAP, field_selector="metadata.name=a"), False),
+        Covered(Selection(CONFIGMAP, field_selector="metadata.name=a"), True),
+        Covered(Selection(CONFIGMAP, field_selector="metadata.name=b"), False),
+        Covered(Selection(CONFIGMAP, field_selector="type=a"), False),
     ],
     ids=lambda case: str(case.selection),
 )

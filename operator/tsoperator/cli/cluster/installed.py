@@ -61,6 +61,11 @@ class Installed:
         return _listed(self._env.get("OPERATOR_DNS_ZONES", "")) or ["ts.net"]
 
     @property
+    def manages_cluster_dns(self) -> bool:
+        """Whether the operator may write into the configuration of the cluster's DNS."""
+        return self._env.get("OPERATOR_MANAGE_CLUSTER_DNS") == "true"
+
+    @property
     def watched(self) -> list[str]:
         """The namespaces of users' objects, with the operator's own; empty if all are watched."""
         found = _listed(self._env.get("OPERATOR_WATCH_NAMESPACES", ""))

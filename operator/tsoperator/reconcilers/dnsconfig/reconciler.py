@@ -1,6 +1,8 @@
 """Looks, decides, acts and reports for one DNSConfig at a time."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 
 from tsnameserver.records import CONFIGMAP_NAME
 
@@ -9,6 +11,8 @@ from tsoperator.api.objects import (
     CONFIGMAP,
     DEPLOYMENT,
     DNSCONFIG,
+    OPENSHIFT_DNS,
+    OPENSHIFT_DNS_KEY,
     POD,
     ROLE,
     ROLEBINDING,
@@ -23,8 +27,13 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import BY_OWNER, Owner, owned_keys
+from tsoperator.desired.clusterdns.platforms import CONFIGMAPS
+from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
+from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT
+from tsoperator.desired.plan import Child, Plan, Refusal
 from tsoperator.desired.zones import Suffixes
+from tsoperator.kube.errors import Denied
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
@@ -49,11 +58,9 @@ class DNSConfigReconciler:
         children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
-            SUFFIXES: lambda _: map(key_of, self._cache.all(DNSCONFIG)),
             **dict.fromkeys(children, self._parent_keys),
-            CONFIGMAP: lambda records: (
-                self._parent_keys(records) if ANNOTATION_LEFT_OUT in annotations(records) else ()
-            ),
+            CONFIGMAP: self._keys_for_configmap,
+            **dict.fromkeys((OPENSHIFT_DNS, SUFFIXES), lambda _: self._every_key()),
         }
 
     async def reconcile(self, key: Key) -> Result:
@@ -63,8 +70,20 @@ class DNSConfigReconciler:
             return DONE
         observed = self._observe(obj)  # look
         plan = desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)  # decide
-        stored = await self._applier.act(obj, plan, desired.failed)  # act
+        stored = await self._act(obj, plan)  # act
         return await self._applier.report(stored, plan, desired.failed)  # report
+
+    async def _act(self, obj: Object, plan: Plan) -> Object:
+        """Carry out *plan*: first what the nameserver is made of, and then what the cluster's DNS reads.
+
+        If the API server refuses the second, that says nothing of the nameserver.
+        """
+        children = [step for step in plan.steps if isinstance(step, Child)]
+        others = [step for step in plan.steps if not isinstance(step, Child)]
+        stored = await self._applier.act(obj, replace(plan, steps=children), desired.failed)
+        if not others:
+            return stored
+        return await self._applier.act(stored, replace(plan, hold="", steps=others), partial(_not_written, plan))
 
     def _observe(self, obj: Object) -> desired.Observed:
         nameserver = Key(self._settings.namespace, NAMESERVER)
@@ -74,14 +93,35 @@ class DNSConfigReconciler:
             service=self._cache.get(SERVICE, nameserver),
             records=self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME)),
             deployment=self._cache.get(DEPLOYMENT, nameserver),
+            dns=self._dns(),
             pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
             suffixes=self._suffixes(),
         )
 
+    def _dns(self) -> DNSObjects | None:
+        """Return what the cluster's DNS reads; None if the API server doesn't let us see it."""
+        if not self._cache.sees(CONFIGMAP, DNS_NAMESPACE):
+            return None
+        found = [self._cache.get(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in CONFIGMAPS]
+        return DNSObjects([each for each in found if each], self._cache.get(OPENSHIFT_DNS, OPENSHIFT_DNS_KEY))
+
+    def _keys_for_configmap(self, configmap: Object) -> Iterable[Key]:
+        key = key_of(configmap)
+        if key.namespace == DNS_NAMESPACE and key.name in CONFIGMAPS:
+            return self._every_key()
+        return self._parent_keys(configmap) if ANNOTATION_LEFT_OUT in annotations(configmap) else ()
+
+    def _every_key(self) -> Iterable[Key]:
+        return map(key_of, self._cache.all(DNSCONFIG))
+
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:
         """Map a DNSConfig to all DNSConfigs, because whether one counts depends on the others."""
-        return {key_of(dnsconfig), *map(key_of, self._cache.all(DNSCONFIG))}
+        return {key_of(dnsconfig), *self._every_key()}
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
         """Map a child to its DNSConfig, which has no namespace: the labels of the child have the child's namespace."""
         return [Key("", key.name) for key in owned_keys(child, PARENT_NAMESERVER, self._settings.namespace)]
+
+
+def _not_written(plan: Plan, obj: Object, refusal: Refusal) -> Plan:
+    return desired.not_written(plan, obj, refusal, is_denied=isinstance(refusal.error, Denied))

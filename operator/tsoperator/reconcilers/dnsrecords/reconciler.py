@@ -30,13 +30,15 @@ from tsoperator.api.objects import (
     is_deleting,
     key_of,
     labels,
+    uid,
 )
+from tsoperator.desired.canary import canary_name, service_addresses
 from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.desired.endpoints import BY_SERVICE
-from tsoperator.desired.nameserver import elected
-from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
+from tsoperator.desired.nameserver import elected, forwarded_zones
+from tsoperator.desired.zones import NO_SUFFIXES, Suffixes, stub_zones
 from tsoperator.reconcilers.dnsrecords import desired
-from tsoperator.reconcilers.dnsrecords.records import NamedProxy, record_of
+from tsoperator.reconcilers.dnsrecords.records import NamedProxy, Record, in_order, record_of
 from tsoperator.reconcilers.dnsrecords.shards import Limits, document, shard_named
 from tsoperator.reconcilers.dnsrecords.table import Table
 from tsoperator.runtime.apply import Applier
@@ -77,6 +79,7 @@ class DNSRecordsReconciler:
         self._key = Key(settings.namespace, CONFIGMAP_NAME)
         self._table = Table()
         self._changed: set[Key] = set()
+        self._canaries: set[Key] = set()
         self._stale = True  # whether something has changed that the ConfigMaps follow from
         self._writer: asyncio.Task[object] | None = None  # while it writes ConfigMaps
         self._render = lru_cache(maxsize=2 * MAX_SHARDS)(document)
@@ -92,6 +95,7 @@ class DNSRecordsReconciler:
     async def reconcile(self, _key: Key) -> Result:
         """Make the records match the proxies that there are."""
         await self._look_at_changed()
+        self._put_canaries()
         if not self._stale:
             return DONE  # a Pod that comes up changes its Service and slices several times, and its record once
         dnsconfig, observed = self._observe()  # look
@@ -117,6 +121,21 @@ class DNSRecordsReconciler:
             looked += 1
             if looked % _AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+    def _put_canaries(self) -> None:
+        """Give each zone that the cluster's DNS has to forward its canary, once the nameserver has an address.
+
+        No proxy has a key without a namespace.
+        """
+        dnsconfig = elected(self._cache.all(DNSCONFIG))
+        addresses = in_order(service_addresses(self._cache.get(SERVICE, Key(self._settings.namespace, NAMESERVER))))
+        wanted: Mapping[Key, Record] = {}
+        if dnsconfig and any(addresses):
+            zones = stub_zones(self._settings.zones, self._suffixes(), forwarded_zones(dnsconfig))
+            wanted = {Key("", zone): Record(canary_name(uid(dnsconfig), zone), *addresses) for zone in zones}
+        for key in self._canaries | wanted.keys():
+            self._stale |= self._table.put(key, wanted.get(key))
+        self._canaries = {*wanted}
 
     def _observe(self) -> tuple[Object | None, desired.Observed]:
         """Return the DNSConfig that the records belong to, and all records."""
@@ -158,6 +177,8 @@ class DNSRecordsReconciler:
         return {shard: configmap for shard, configmap in shards if shard is not None}
 
     def _of_service(self, service: Object) -> Iterable[Key]:
+        if key_of(service) == Key(self._settings.namespace, NAMESERVER):
+            return (self._key,)
         if self._owner(service):
             return self._noting([key_of(service)])
         return self._of_parent(PARENT_SERVICE, service) if ANNOTATION_TAILNET_FQDN in annotations(service) else ()

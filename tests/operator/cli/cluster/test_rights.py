@@ -3,9 +3,11 @@
 from itertools import product
 
 import pytest
+import yaml
 from tsoperator.api.objects import Object
 from tsoperator.cli.cluster.rights import Question, check_rights, questions
 
+from tests.docs.pages import ROOT
 from tests.operator.cli.cluster.samples import installed, manifests, wrong
 
 
@@ -23,6 +25,13 @@ def granted(namespace: str, role: Object) -> set[Question]:
 def test_the_rights_are_those_of_the_charts_roles() -> None:
     everywhere, own, _proxies = (role for role in manifests() if role["kind"] in ("ClusterRole", "Role"))
     assert set(questions(installed())) == granted("", everywhere) | granted("tailscale", own)
+
+
+def test_the_rights_of_one_that_manages_the_clusters_dns_are_those_of_the_charts_roles_too() -> None:
+    more = {*questions(installed({"OPERATOR_MANAGE_CLUSTER_DNS": "true"}))} - {*questions(installed())}
+    golden = yaml.load_all((ROOT / "tests" / "charts" / "golden" / "everything.yaml").read_text(), yaml.CSafeLoader)
+    everywhere, dns = (role for role in golden if role and role["kind"] in ("ClusterRole", "Role"))
+    assert more == granted("kube-system", dns) | granted("", everywhere) - {*questions(installed())}
 
 
 def test_rights_in_watched_namespaces_are_asked_for_there() -> None:

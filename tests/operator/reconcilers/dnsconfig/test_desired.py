@@ -118,8 +118,15 @@ def test_our_image_is_told_where_its_snapshot_is_and_in_which_format_the_operato
     assert json == {**text, "env": [*text["env"], {"name": "TSNAMESERVER_LOG_FORMAT", "value": "json"}]}
 
 
-def test_the_go_image_knows_no_log_format() -> None:
-    assert deployment_spec(of=settings(log_format="json")) == deployment_spec()
+def test_our_image_is_told_which_share_of_the_queries_to_log() -> None:
+    (quiet,), (talks,) = (
+        pod_of(deployment_spec(of=replace(OURS, nameserver_log_queries=share)))["containers"] for share in ("", "1/10")
+    )
+    assert talks == {**quiet, "env": [*quiet["env"], {"name": "TSNAMESERVER_LOG_QUERIES", "value": "1/10"}]}
+
+
+def test_the_go_image_is_told_nothing_of_logs() -> None:
+    assert deployment_spec(of=settings(log_format="json", nameserver_log_queries="1/10")) == deployment_spec()
 
 
 @pytest.mark.parametrize("replicas", [0, 1, 3])

@@ -15,7 +15,8 @@ from clustersim.sim import SimOptions
 from prometheus_client import CollectorRegistry
 from tsnameserver.records import CONFIGMAP_NAME, LABEL_SELECTOR, RECORDS_KEY, merge, parse
 from tsoperator.api.names import LABEL_SERVICE_NAME, NAMESERVER
-from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, ENDPOINTSLICE, SERVICE, SUFFIXES, Key, Object, key_of
+from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, ENDPOINTSLICE, SERVICE, SUFFIXES, Key, Object, key_of, uid
+from tsoperator.desired.canary import canary_name, service_addresses
 from tsoperator.desired.children import Owner
 from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.service import headless_service
@@ -71,6 +72,25 @@ async def test_a_name_leads_to_its_proxy(world: World) -> None:
     await world.apply(dnsconfig(), egress())
     proxy = await named_proxy(world, egress())
     assert await world.records() == {FQDN: proxy.addresses}
+
+
+async def test_each_zone_has_a_canary_that_leads_to_the_nameserver(cluster: World) -> None:
+    async with running_operator(cluster, zones=(DOMAIN, "example.org")):
+        await cluster.apply(dnsconfig())
+        await cluster.becomes(lambda: canaries_lead(cluster, {DOMAIN, "example.org"}), True)
+    async with running_operator(cluster, zones=("example.org",)):
+        await cluster.becomes(lambda: canaries_lead(cluster, {"example.org"}), True)
+        await cluster.api.delete(SERVICE, Key(NAMESPACE, NAMESERVER))
+        await cluster.becomes(lambda: canaries_lead(cluster, {"example.org"}), True)
+        assert not await cluster.writes_when_left_alone()
+
+
+async def canaries_lead(world: World, zones: Iterable[str]) -> bool:
+    """Tell whether there are canaries in just these *zones*, which lead to the nameserver's Service."""
+    service = await world.find(SERVICE, NAMESERVER)
+    found = uid(await world.look(dnsconfig()))
+    wanted = {canary_name(found, zone): service_addresses(service) for zone in zones}
+    return service is not None and await world.canaries() == wanted
 
 
 async def test_without_a_dnsconfig_there_are_no_records(world: World) -> None:

@@ -1,0 +1,77 @@
+"""A line in the log for some of the queries: who asked for what by which transport, and the rcode of the response."""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+
+from tsnameserver.message import HEADER_SIZE, RCODES, TYPES, question_of
+
+log = logging.getLogger(__name__)
+
+_MOST_LINES = 100
+"""In a second. A flood must not fill the log."""
+_UNSAID = b'."\\'
+"""What stands for itself in no label: it ends one, or begins an escape (RFC 1035, 5.1), or ends a quoted text."""
+
+
+class QueryLog:
+    """Logs about one of *every* so many queries, and none if that is 0. Threads may share it."""
+
+    def __init__(self, every: int = 0, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.every = every
+        self._clock = clock
+        self._left = 1
+        self._second = 0
+        self._chosen = 0
+
+    def sample(self) -> bool:
+        """Tell whether to log the query of now.
+
+        The first is logged, and then chance decides. Clients ask for A and AAAA in pairs, and a fixed step would find
+        always the same of the two.
+        """
+        if not self.every:
+            return False
+        self._left -= 1
+        if self._left > 0:
+            return False
+        self._left = random.randint(1, 2 * self.every - 1)  # noqa: S311 - no secret
+        return True
+
+    def note(self, client: str, transport: str, response: bytes | None) -> None:
+        """Log a query by its *response*, unless this second has had its lines."""
+        second = int(self._clock())
+        if second != self._second:
+            if self._chosen > _MOST_LINES:
+                log.info("%d more were left out: a second has %d lines", self._chosen - _MOST_LINES, _MOST_LINES)
+            self._second, self._chosen = second, 0
+        self._chosen += 1
+        if self._chosen <= _MOST_LINES:
+            said = (client, transport, *_described(response))
+            log.info("client=%s transport=%s qname=%s qtype=%s rcode=%s", *said)
+
+
+def _described(response: bytes | None) -> tuple[str, str, str]:
+    """Return name, type and rcode. A query that can't be read has no name, and one without a response no rcode."""
+    if response is None:
+        return "-", "-", "-"
+    qname, qtype = question_of(response)
+    if not qname:
+        return "-", "-", RCODES[response[3] & 0xF]
+    only_opt = response[6:12] == bytes((0, 0, 0, 0, 0, 1))
+    more = response[HEADER_SIZE + len(qname) + 9] << 4 if only_opt else 0  # of the rcode, in that record
+    return _text(qname), TYPES.get(qtype, f"TYPE{qtype}"), RCODES[more | response[3] & 0xF]
+
+
+def _text(wire: bytes) -> str:
+    """Return a name as master files have it (RFC 1035, 5.1), whatever bytes are in it."""
+    labels = []
+    while wire[0]:
+        labels.append("".join(map(_character, wire[1 : wire[0] + 1])))
+        wire = wire[wire[0] + 1 :]
+    return f"{'.'.join(labels)}."
+
+
+def _character(byte: int) -> str:
+    return chr(byte) if 0x20 < byte < 0x7F and byte not in _UNSAID else f"\\{byte:03d}"
