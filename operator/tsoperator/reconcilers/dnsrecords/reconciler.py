@@ -8,7 +8,6 @@ from typing import Final
 from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 
 from tsoperator.api.names import (
-    ANNOTATION_TAILNET_FQDN,
     LABEL_SERVICE_NAME,
     NAMESERVER,
     PARENT_INGRESS,
@@ -26,7 +25,6 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
-    annotations,
     is_deleting,
     key_of,
     labels,
@@ -179,9 +177,7 @@ class DNSRecordsReconciler:
     def _of_service(self, service: Object) -> Iterable[Key]:
         if key_of(service) == Key(self._settings.namespace, NAMESERVER):
             return (self._key,)
-        if self._owner(service):
-            return self._noting([key_of(service)])
-        return self._of_parent(PARENT_SERVICE, service) if ANNOTATION_TAILNET_FQDN in annotations(service) else ()
+        return self._noting([key_of(service)]) if self._owner(service) else self._of_parent(PARENT_SERVICE, service)
 
     def _of_ingress(self, ingress: Object) -> Iterable[Key]:
         ours = ingress["spec"].get("ingressClassName") == self._settings.ingress_class

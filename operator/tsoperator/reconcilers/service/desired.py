@@ -16,6 +16,7 @@ from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finali
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired.children import Owner
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.desired.clusternames import is_opted_out, name_notes
 from tsoperator.desired.devices import OWN_TAILNET, TailnetView
 from tsoperator.desired.findings import Effect, with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
@@ -30,6 +31,7 @@ from tsoperator.desired.proxy import (
     proxy_key,
     proxy_problem,
 )
+from tsoperator.desired.secret import ReportedDevice
 from tsoperator.desired.statefulset import serves
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
@@ -49,13 +51,17 @@ _STILL_THERE = 5.0  # s until another look at a deletion that should have ended 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a Service's plan depends on besides the Service."""
+    """What a Service's plan depends on besides the Service.
+
+    *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names.
+    """
 
     children: Children
     proxy_class: Object | None = None
     tailnet: TailnetView = OWN_TAILNET
     reverts: Reverts = NO_REVERTS
     places: Places = NOWHERE
+    has_dnsconfig: bool = False
 
 
 def owner(key: Key) -> Owner:
@@ -145,9 +151,16 @@ def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | P
             hostname(service), observed.tailnet.login_url, serve_config, accept_routes=accepts_routes(chosen)
         ),
         tags=tags(service, settings),
-        magic_dns_name="" if exposed else egress.magic_dns_name(service),
+        magic_dns_name=_magic_dns_name(service, proxy_device(observed.children), settings),
         proxy_class=chosen,
     )
+
+
+def _magic_dns_name(service: Object, device: ReportedDevice | None, settings: Settings) -> str:
+    """Return the name by which Pods find a valid *service* whose proxy reports *device*; empty if they don't."""
+    if not exposure.asks(service, settings):
+        return "" if is_opted_out(service) else egress.magic_dns_name(service)
+    return device.fqdn if device and exposure.cluster_naming(service, settings).leads else ""
 
 
 def plan(
@@ -206,6 +219,8 @@ def _exposed(
         status["loadBalancer"] = exposure.load_balancer(service, shown.entries or ())
     policy = exposure.policy_notes(service, made, settings, proxy.tags)
     news = exposure.port_notices(service) if exposure.is_balanced(service, settings) else []
+    if observed.has_dnsconfig:
+        news += name_notes(exposure.cluster_naming(service, settings))
     if pending:
         return told(replace(made, status=status, notes=[*made.notes, *policy]), service, news, settings)
     complete = replace(made, status=status, notes=[*made.notes, *shown.notes, *policy])
