@@ -65,11 +65,9 @@ class DNSConfigReconciler:
         children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
-            SUFFIXES: lambda _: map(key_of, self._cache.all(DNSCONFIG)),
             **dict.fromkeys(children, self._parent_keys),
             CONFIGMAP: self._keys_for_configmap,
-            OPENSHIFT_DNS: lambda _: self._every_key(),
-            VERDICT: lambda _: self._every_key(),
+            **dict.fromkeys((OPENSHIFT_DNS, SUFFIXES, VERDICT), lambda _: self._every_key()),
         }
 
     async def reconcile(self, key: Key) -> Result:

@@ -85,6 +85,27 @@ async def test_each_zone_has_a_canary_that_leads_to_the_nameserver(cluster: Worl
         assert not await cluster.writes_when_left_alone()
 
 
+async def test_the_own_suffix_of_a_tailnet_is_forwarded_even_if_its_control_server_is_away_later(
+    cluster: World,
+) -> None:
+    cluster.peer()
+    async with running_operator(cluster):
+        await cluster.apply(dnsconfig())
+        await cluster.becomes(lambda: forwarded(cluster), [DOMAIN])
+        await cluster.becomes(lambda: canaries_lead(cluster, {DOMAIN}), True)
+    cluster.control.fail(count=10**6)
+    async with running_operator(cluster):
+        assert not await cluster.writes_when_left_alone()
+    assert await cluster.zones() == ["ts.net"]
+    assert await forwarded(cluster) == [DOMAIN]
+
+
+async def forwarded(world: World) -> list[str]:
+    """Return the zones that the cluster's DNS has to forward, as the DNSConfig says."""
+    status = (await world.look(dnsconfig())).get("status") or {}
+    return list((status.get("clusterDNS") or {}).get("zones") or ())
+
+
 async def canaries_lead(world: World, zones: Iterable[str]) -> bool:
     """Tell whether there are canaries in just these *zones*, which lead to the nameserver's Service."""
     service = await world.find(SERVICE, NAMESERVER)
