@@ -34,8 +34,9 @@ from tsoperator.desired.plan import Child, Plan, Refusal
 from tsoperator.kube.errors import Denied
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.reconcilers.dnsconfig.answers import Verdict
+from tsoperator.reconcilers.dnsconfig.clusterdns import zones
 from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
-from tsoperator.reconcilers.dnsconfig.question import Question, question_of
+from tsoperator.reconcilers.dnsconfig.question import Asked, Question, question_of
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
@@ -79,8 +80,8 @@ class DNSConfigReconciler:
             elected(self._cache.all(DNSCONFIG)),
             self._cache.get(SERVICE, nameserver),
             self._cache.get(DEPLOYMENT, nameserver),
-            self._settings.zones,
-            self._settings.cluster_dns,
+            self._dns(),
+            Asked(zones(self._settings), self._settings.cluster_dns),
         )
 
     async def _act(self, obj: Object, plan: Plan) -> Object:
