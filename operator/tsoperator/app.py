@@ -17,6 +17,8 @@ from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
+from tsoperator.reconcilers.dnsconfig import probes as dnsprobes
+from tsoperator.reconcilers.dnsconfig.asking import ask
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.egresspod.desired import Answer
@@ -122,17 +124,19 @@ async def run(settings: Settings) -> None:
             return TailnetClient(session, url, credentials, observe=to_control_server, secret=secret)
 
         factory = TailnetFactory(connect, client, cache, events, settings)
+        dns_prober = dnsprobes.Prober(ask)
+        registry.register(dns_prober)
         prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of)
-        parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports)
+        parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
         manager = Manager(
             cache,
             reconcilers(parts),
             ControllerMetrics(registry),
             Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
             times=_GATHER,
-            feeds={DEVICE: tailnets, SUFFIXES: suffixes},
+            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober},
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             _log_start(settings, address)
@@ -142,7 +146,7 @@ async def run(settings: Settings) -> None:
                 before=partial(predecessor.gone, client, Key(settings.namespace, settings.pod_name))
                 if settings.pod_name
                 else None,
-                beside=[tailnets.run, prober.run],
+                beside=[tailnets.run, prober.run, dns_prober.run],
             )
 
 
@@ -158,11 +162,12 @@ class Parts(NamedTuple):
     factory: TailnetFactory
     prober: Prober
     node_ports: NodePorts
+    dns_prober: dnsprobes.Prober
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports = parts
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober = parts
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted)
     return [
         ServiceReconciler(proxies, applier, client),
@@ -170,7 +175,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
         ProxyGroupReconciler(proxies, applier),
-        DNSConfigReconciler(cache, applier, settings, suffixes.wanted),
+        DNSConfigReconciler(cache, applier, dns_prober, settings, suffixes.wanted),
         DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.wanted),
         EgressPodReconciler(cache, applier, client, prober, settings),
         TailnetReconciler(cache, applier, tailnets, factory),

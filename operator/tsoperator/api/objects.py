@@ -75,10 +75,6 @@ CONNECTOR = Resource("tailscale.com", "v1alpha1", "connectors", "Connector", nam
 CRD = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor", patchable=False)
 DNSCONFIG = Resource("tailscale.com", "v1alpha1", "dnsconfigs", "DNSConfig", namespaced=False, patchable=False)
-OPENSHIFT_DNS = Resource("operator.openshift.io", "v1", "dnses", "DNS", namespaced=False)
-"""What the DNS operator of OpenShift makes the cluster's DNS of."""
-OPENSHIFT_DNS_KEY = Key("", "default")
-"""The one object that OpenShift has of this kind."""
 PROXYCLASS = Resource("tailscale.com", "v1alpha1", "proxyclasses", "ProxyClass", namespaced=False, patchable=False)
 PEERRELAY = Resource("tailscale.com", "v1alpha1", "peerrelays", "PeerRelay", namespaced=False, patchable=False)
 PROXYGROUP = Resource("tailscale.com", "v1alpha1", "proxygroups", "ProxyGroup", namespaced=False, patchable=False)

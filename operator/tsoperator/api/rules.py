@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import urlsplit
 
 PARENT_NAME_MAX: Final = 43
 """How many characters of a parent's name are in a child's name.
@@ -19,6 +20,7 @@ The child's name then has at most 52 characters, because StatefulSets derive lab
 DNS_LABEL_MAX: Final = 63
 DNS_NAME_MAX: Final = 253
 
+_DNS_PORT: Final = 53
 _SITES: Final = ipaddress.IPv6Network("fd7a:115c:a1e0:b1a::/64")
 """The range of 4via6: the number of a site in 32 bits comes next, then the IPv4 address."""
 _TAILNET: Final = (ipaddress.IPv4Network("100.64.0.0/10"), ipaddress.IPv6Network("fd7a:115c:a1e0::/48"))
@@ -30,6 +32,20 @@ _DNS_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_DNS_LABEL = re.compile(r"[^A-Za-z0-9-]")
 _TAG = re.compile(r"tag:[A-Za-z][A-Za-z0-9-]*")
+
+
+def server_address(server: str) -> tuple[str, int]:
+    """Return the address and the port of a DNS *server*, written as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53.
+
+    Raises ValueError if it is none of these.
+    """
+    try:
+        return str(ipaddress.ip_address(server)), _DNS_PORT
+    except ValueError:
+        parts = urlsplit(f"//{server}")
+        if parts.netloc != server:
+            raise
+        return str(ipaddress.ip_address(parts.hostname or "")), parts.port or _DNS_PORT
 
 
 def child_base_name(parent_name: str) -> str:

@@ -54,12 +54,6 @@ def elected(dnsconfigs: Sequence[Object]) -> Object | None:
     return ranked[0] if ranked else None
 
 
-def forwarded_zones(dnsconfig: Object) -> Sequence[str]:
-    """Return the zones that the cluster's DNS has to forward, as the status of *dnsconfig* says."""
-    zones: Sequence[str] = ((dnsconfig.get("status") or {}).get("clusterDNS") or {}).get("zones") or ()
-    return zones
-
-
 def nameserver_labels(dnsconfig: str, namespace: str) -> dict[str, str]:
     """Return the labels of the children of a DNSConfig; *namespace* is theirs, because a DNSConfig has none."""
     owner = Owner(PARENT_NAMESERVER, Key(namespace, dnsconfig))

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from tsoperator.api.objects import Object
 from tsoperator.api.rules import fqdn_error
 from tsoperator.desired.advice import is_tailscales
 
@@ -85,6 +86,12 @@ def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[str] =
         return tuple(given)
     kept = () if suffixes.complete else (zone for zone in served if zone != TS_NET and _is_suffix(zone))
     return tuple(sorted({*suffixes.known, *kept})) or (TS_NET,)
+
+
+def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes) -> tuple[str, ...]:
+    """Return the `stub_zones` of *dnsconfig*, whose status has those that are forwarded now."""
+    served = ((dnsconfig.get("status") or {}).get("clusterDNS") or {}).get("zones") or ()
+    return stub_zones(given, suffixes, served)
 
 
 def name_error(name: str, given: Sequence[str], suffixes: Suffixes) -> str | None:

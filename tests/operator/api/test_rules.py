@@ -16,6 +16,7 @@ from tsoperator.api.rules import (
     namespace_error,
     needs_route,
     object_name_error,
+    server_address,
     split_tags,
     tag_error,
     target_ip_error,
@@ -193,3 +194,25 @@ def test_tags_are_split_and_trimmed(value: str, tags: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(("value", "on"), [("true", True), ("True", False), ("1", False), ("", False), (None, False)])
 def test_only_true_turns_a_thing_on(value: str | None, on: bool) -> None:
     assert is_true(value) is on
+
+
+@pytest.mark.parametrize(
+    ("server", "address"),
+    [
+        ("192.0.2.1", ("192.0.2.1", 53)),
+        ("192.0.2.1:5353", ("192.0.2.1", 5353)),
+        ("192.0.2.1:", ("192.0.2.1", 53)),
+        ("2001:DB8::1", ("2001:db8::1", 53)),
+        ("[2001:db8::1]", ("2001:db8::1", 53)),
+        ("[2001:db8::1]:5353", ("2001:db8::1", 5353)),
+        ("kube-dns", None),
+        ("192.0.2.1:70000", None),
+        ("192.0.2.1/24", None),
+        ("", None),
+    ],
+)
+def test_a_dns_server_is_an_address_with_or_without_a_port(server: str, address: tuple[str, int] | None) -> None:
+    try:
+        assert server_address(server) == address
+    except ValueError:
+        assert address is None

@@ -154,7 +154,7 @@ def no_pods(installed: Installed) -> Finding:
     return failed(
         "operator",
         f"Deployment {namespace}/{name} has no Pods" + (f": {why}" if why else ""),
-        f"see why with `kubectl -n {namespace} describe deployments,replicasets`",
+        f"see why with `kubectl -n {namespace} describe deployments,replicasets --show-events`",
     )
 
 

@@ -44,7 +44,7 @@ def _nameserver(names: Names, dnsconfig: str) -> Finding:
         return failed("nameserver", f"the nameserver of DNSConfig {dnsconfig} has no Service with an address", cure)
     ready = ((names.deployment or {}).get("status") or {}).get("readyReplicas") or 0
     if not ready:
-        cure = f"see why with `{kubectl} describe pods -l app={NAMESERVER}`"
+        cure = f"see why with `{kubectl} describe pods --show-events -l app={NAMESERVER}`"
         return failed("nameserver", "the nameserver is down: none of its Pods is ready, so no name resolves", cure)
     return ok("nameserver", f"the nameserver runs, with {ready} ready Pod{'s' if ready > 1 else ''}")
 

@@ -1,9 +1,9 @@
 """Reads a Corefile: the Caddyfile's syntax, as github.com/coredns/caddy has it.
 
-Words are separated by white space; a word in double quotes may hold white space and escaped quotes; ``#`` begins a
-comment. A server block is one or more addresses, each with an optional scheme and port, and directives in braces. A
-block named ``(x)`` is a snippet, and ``import x`` puts its words in place, or those of files. ``{$X}`` and ``{%X%}``
-stand for variables of CoreDNS's environment, which nobody else knows.
+White space separates words. A word in double quotes may hold white space and escaped quotes. ``#`` begins a comment;
+one in a word ends with that word. A server block is one or more addresses, each with an optional scheme and port, and
+directives in braces. A block named ``(x)`` is a snippet, and ``import x`` puts its words in place, or those of files.
+``{$X}`` and ``{%X%}`` stand for variables of CoreDNS's environment, which nobody else knows.
 
 We take a little less than CoreDNS does. It also takes a server block without braces, and a file whose last closing
 brace is missing. Text that is added at the end of such a file would become part of that block.
@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 _SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _WORD: Final = re.compile(
     rf'[{_SPACE}]*+(?:(?P<comment>\#[^\n]*+)|"(?P<quoted>[^"\\]*+(?:\\.[^"\\]*+)*+)"|(?P<open>")'
-    rf"|(?P<plain>[^{_SPACE}#]++(?:\r(?!\n)[^{_SPACE}#]*+)*+))",
+    rf"|(?P<plain>[^{_SPACE}]++(?:\r(?!\n)[^{_SPACE}]*+)*+))",
     re.DOTALL,
 )
 _VARIABLE: Final = re.compile(r"\{\$[^{}]+\}|\{%[^{%]+%\}")
@@ -61,8 +61,8 @@ class Address(NamedTuple):
         scheme, found, rest = text.partition("://")
         if not found or scheme not in _SCHEMES:
             scheme, rest = "dns", text
-        zone, _, port = rest.rpartition(":")
-        if not re.fullmatch(r"[0-9]+", port) and not _VARIABLE.fullmatch(port):
+        zone, colon, port = rest.rpartition(":")
+        if not colon or not (re.fullmatch(r"[0-9]+", port) or _VARIABLE.fullmatch(port)):
             zone, port = rest, ""
         return cls(zone.lower().removesuffix("."), port, scheme)
 
@@ -150,7 +150,8 @@ def _split(text: str) -> tuple[list[Span], list[Span]]:
                 word = re.sub(r"\\(.)", lambda escape: '"' if escape[1] == '"' else escape[0], content, flags=re.DOTALL)
                 words.append(Span(word, line, line + content.count("\n"), start, position))
             case _:
-                words.append(Span(content.replace("\r", ""), line, line, start, position))
+                word = content.partition("#")[0].replace("\r", "")  # the comment in a word ends with the word
+                words.append(Span(word, line, line, start, position))
         line += content.count("\n")
     return words, comments
 
@@ -236,6 +237,8 @@ class _Parser:
                 return names
             if word.text == "}" or (not joined and self._opens_line()):
                 break
+            if word.text == "import" and names and self._opens_line():
+                raise CorefileError(word.line, "a zone is missing after the comma", "remove the comma")
             self.at += 1
             joined = word.text.endswith(",")
             if word.text:
@@ -291,7 +294,7 @@ class _Parser:
         line = self.words[self.at].line
         self.at += 1
         begin = self.at
-        while self.at < len(self.words) and not self._opens_line() and self.words[self.at].text != "}":
+        while self.at < len(self.words) and not self._opens_line():
             self.at += 1
         if self.at - begin != 1 or not self.words[begin].text:
             raise CorefileError(line, "import takes the name of one snippet or file", "name one")

@@ -6,13 +6,8 @@ from typing import Any, Final
 from tsoperator.api.objects import Object
 from tsoperator.desired.clusterdns.results import Refusal, StubDomain
 
-SERVER: Final = "tailnet"
-"""The name of our server, by which it is known to be ours."""
-
-
-def openshift_server(stub: StubDomain) -> Object:
-    """Return our server, as it stands in spec.servers."""
-    return {"name": SERVER, "zones": [*stub.zones], "forwardPlugin": {"upstreams": [*stub.addresses]}}
+SERVER: Final = "tailnet-managed"
+"""The name of our server, by which it is known to be ours; 15 characters are the most that it may have."""
 
 
 def with_server(servers: Sequence[Object], where: str, stub: StubDomain) -> list[Object] | Refusal:
@@ -25,7 +20,7 @@ def with_server(servers: Sequence[Object], where: str, stub: StubDomain) -> list
                 "remove that server, or set spec.clusterDNS.mode to Manual"
             )
             return Refusal("ZoneTaken", message)
-    wanted = openshift_server(stub)
+    wanted = {"name": SERVER, "zones": [*stub.zones], "forwardPlugin": {"upstreams": [*stub.addresses]}}
     if not any(server.get("name") == SERVER for server in servers):
         return [*servers, wanted]
     return [_merged(server, wanted) if server.get("name") == SERVER else server for server in servers]

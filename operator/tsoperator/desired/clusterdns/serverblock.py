@@ -37,7 +37,7 @@ class _Place(NamedTuple):
 
 
 def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
-    """Return our lines, without a final newline."""
+    """Return our server block, without a final newline."""
     names = " ".join(f"{zone}:{port}" if port else zone for zone in stub.zones for port in at.ports)
     lines = [
         f"{names} {{",
@@ -49,7 +49,7 @@ def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
         f"    forward . {' '.join(stub.addresses)}",
         "}",
     ]
-    return "\n".join([BEGIN, *lines, END])
+    return "\n".join(lines)
 
 
 def listening(corefile: Corefile) -> Listening:
@@ -68,7 +68,7 @@ def with_block(text: str, where: str, stub: StubDomain, at: Listening) -> str | 
     place = _ours(text, where, read(text, where))
     if isinstance(place, Refusal):
         return place
-    block = server_block(stub, at)
+    block = f"{BEGIN}\n{server_block(stub, at)}\n{END}"
     if place is not None:
         return text[: place.start] + block.replace("\n", place.newline) + text[place.end :]
     newline = "\r\n" if "\r\n" in text else "\n"

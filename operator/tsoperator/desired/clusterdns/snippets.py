@@ -1,9 +1,11 @@
-"""What to paste where, for people who tell the cluster's DNS of the nameserver themselves."""
+"""What to paste where, for people who tell the cluster's DNS of the nameserver themselves.
+
+The operator doesn't take a pasted stub domain for one of its own: it never changes it, nor takes it away.
+"""
 
 import json
 from textwrap import indent
 
-from tsoperator.desired.clusterdns.openshift import SERVER
 from tsoperator.desired.clusterdns.platforms import CUSTOM_KEY, Kind, Platform
 from tsoperator.desired.clusterdns.results import StubDomain
 from tsoperator.desired.clusterdns.serverblock import server_block
@@ -24,7 +26,7 @@ def snippet(platform: Platform, stub: StubDomain) -> str:
         case Kind.OPENSHIFT:
             return (
                 f"# {platform.where}: add this to the list.\n"
-                f"- name: {SERVER}\n  zones: {json.dumps(stub.zones)}\n"
+                f"- name: tailnet\n  zones: {json.dumps(stub.zones)}\n"
                 f"  forwardPlugin:\n    upstreams: {json.dumps(stub.addresses)}\n"
             )
 

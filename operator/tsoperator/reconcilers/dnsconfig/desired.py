@@ -43,15 +43,15 @@ from tsoperator.desired.nameserver import (
     Program,
     default_image,
     elected,
-    forwarded_zones,
     nameserver_image,
     nameserver_labels,
     program_error,
     reads_shards,
 )
 from tsoperator.desired.plan import Child, Note, Plan, Refusal
-from tsoperator.desired.zones import NO_SUFFIXES, TS_NET, Suffixes, nameserver_zones, stub_zones
+from tsoperator.desired.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 from tsoperator.reconcilers.dnsconfig import clusterdns
+from tsoperator.reconcilers.dnsconfig.answers import Verdict, cluster_dns_condition
 from tsoperator.reconcilers.dnsconfig.clusterdns import CONDITION_CLUSTER_DNS_CONFIGURED
 from tsoperator.settings import Settings
 
@@ -87,6 +87,8 @@ class Observed:
     deployment: Object | None = None
     dns: DNSObjects | None = None
     """What the cluster's DNS reads; None if the API server doesn't let the operator see it."""
+    verdicts: Sequence[Verdict] | None = None
+    """What came of asking the cluster's DNS; None if it hasn't been asked yet."""
     pods: Sequence[Object] = ()
     """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
     suffixes: Suffixes = NO_SUFFIXES
@@ -120,11 +122,17 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
     address = _address(observed)
     if not address:
         return Plan(hold=FINALIZER, steps=[*map(Child, children)])
-    zones = stub_zones(settings.zones, observed.suffixes, forwarded_zones(obj))
+    zones = forwarded_zones(obj, settings.zones, observed.suffixes)
     dns = clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, address, settings)
     conditions = _conditions(obj, image, observed, settings)
     status = _status(obj, conditions, dns) | {"nameserver": {"ip": address}}
-    return Plan(hold=FINALIZER, steps=[*map(Child, children), *dns.steps], notes=_notes(dns.result), status=status)
+    return Plan(
+        hold=FINALIZER,
+        steps=[*map(Child, children), *dns.steps],
+        notes=_notes(dns.result),
+        status=status,
+        requeue_after=dns.again,
+    )
 
 
 def _farewell(obj: Object, observed: Observed, settings: Settings) -> Plan:
@@ -134,12 +142,11 @@ def _farewell(obj: Object, observed: Observed, settings: Settings) -> Plan:
     """
     if not has_finalizer(obj, FINALIZER) or elected(observed.dnsconfigs) is not None:
         return Plan(release=FINALIZER)
-    if observed.dns is None:
-        unseen = clusterdns.unseen_removal(obj)
-        return Plan(notes=_notes(unseen)) if unseen else Plan(release=FINALIZER)
-    dns = clusterdns.removal(observed.dns, settings)
+    dns = clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
     if dns.result is None:
         return Plan(steps=dns.steps, release=FINALIZER)
+    if observed.dns is None:  # the condition goes on saying that the operator has written something
+        return Plan(notes=_notes(dns.result), requeue_after=dns.again)
     return _unconfigured(obj, dns.result)
 
 
@@ -178,6 +185,7 @@ def _conditions(obj: Object, image: NameserverImage, observed: Observed, setting
     """Return the conditions of a nameserver that is there: those that say what is incomplete only while that lasts."""
     generation = _generation(obj)
     conditions = [condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", generation)]
+    conditions.append(cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns))
     if image.program is not Program.OURS:
         reason = "UpstreamImage" if image.program is Program.UPSTREAM else "UnknownImage"
         message = _words_for_lacks(image, nameserver_zones(settings.zones, observed.suffixes), settings)

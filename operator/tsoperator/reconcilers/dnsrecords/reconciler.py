@@ -33,8 +33,8 @@ from tsoperator.api.objects import (
 from tsoperator.desired.canary import canary_name, service_addresses
 from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.desired.endpoints import BY_SERVICE
-from tsoperator.desired.nameserver import elected, forwarded_zones
-from tsoperator.desired.zones import NO_SUFFIXES, Suffixes, stub_zones
+from tsoperator.desired.nameserver import elected
+from tsoperator.desired.zones import NO_SUFFIXES, Suffixes, forwarded_zones
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.records import NamedProxy, Record, in_order, record_of
 from tsoperator.reconcilers.dnsrecords.shards import Limits, document, shard_named
@@ -121,16 +121,16 @@ class DNSRecordsReconciler:
                 await asyncio.sleep(0)
 
     def _put_canaries(self) -> None:
-        """Give each zone that the cluster's DNS has to forward its canary, once the nameserver has an address.
+        """Give each forwarded zone its canary, once the nameserver has an address.
 
         No proxy has a key without a namespace.
         """
+        wanted: dict[Key, Record] = {}
         dnsconfig = elected(self._cache.all(DNSCONFIG))
         addresses = in_order(service_addresses(self._cache.get(SERVICE, Key(self._settings.namespace, NAMESERVER))))
-        wanted: Mapping[Key, Record] = {}
         if dnsconfig and any(addresses):
-            zones = stub_zones(self._settings.zones, self._suffixes(), forwarded_zones(dnsconfig))
-            wanted = {Key("", zone): Record(canary_name(uid(dnsconfig), zone), *addresses) for zone in zones}
+            for zone in forwarded_zones(dnsconfig, self._settings.zones, self._suffixes()):
+                wanted[Key("", zone)] = Record(canary_name(uid(dnsconfig), zone), *addresses)
         for key in self._canaries | wanted.keys():
             self._stale |= self._table.put(key, wanted.get(key))
         self._canaries = {*wanted}

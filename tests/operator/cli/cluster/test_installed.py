@@ -84,12 +84,12 @@ class Missing(NamedTuple):
     "case",
     [
         Missing(0, [], "is scaled to 0", "kubectl -n tailscale scale deployment/operator --replicas=2"),
-        Missing(2, [], "has no Pods", "describe deployments,replicasets"),
+        Missing(2, [], "has no Pods", "describe deployments,replicasets --show-events`"),
         Missing(
             2,
             [{"type": "Available"}, {"type": "ReplicaFailure", "message": "exceeded quota"}],
             "has no Pods: exceeded quota",
-            "describe deployments,replicasets",
+            "describe deployments,replicasets --show-events`",
         ),
     ],
 )

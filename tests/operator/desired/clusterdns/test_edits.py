@@ -4,7 +4,7 @@ from tsoperator.api.objects import CONFIGMAP, Key, Object
 from tsoperator.desired.clusterdns.edits import plan_edit, plan_removal
 from tsoperator.desired.clusterdns.platforms import Platform, find_platform
 from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, StubDomain
-from tsoperator.desired.clusterdns.serverblock import server_block
+from tsoperator.desired.clusterdns.serverblock import BEGIN, END, server_block
 from tsoperator.desired.plan import Patch
 
 ROOT = ".:53 {\n    errors\n    forward . /etc/resolv.conf\n    reload\n}\n"
@@ -19,7 +19,7 @@ def test_a_corefile_gets_our_block_and_loses_it_again() -> None:
     before = DNSObjects([configmap("coredns", Corefile=ROOT)])
     platform = find_platform(before)
     assert isinstance(platform, Platform)
-    added = ROOT + server_block(STUB) + "\n"
+    added = f"{ROOT}{BEGIN}\n{server_block(STUB)}\n{END}\n"
     patch = Patch(CONFIGMAP, Key("kube-system", "coredns"), {"data": {"Corefile": added}}, "the stub domain")
     assert plan_edit(platform, before, STUB) == Change(patch)
 
