@@ -8,8 +8,8 @@ from tsoperator.api.names import NAMESERVER
 from tsoperator.api.objects import Object, key_of
 from tsoperator.cli.cluster.stubdomains import forwards_of, is_dns_config, servers_for
 from tsoperator.cli.findings import Finding, failed, ok, unseen
-from tsoperator.desired.nameserver import elected, forwarded_zones
-from tsoperator.desired.zones import TS_NET
+from tsoperator.desired.nameserver import elected
+from tsoperator.desired.zones import TS_NET, shown_zones
 
 _PAGE: Final = "coredns/README.md says how, for each platform"
 
@@ -34,7 +34,7 @@ def check_names(names: Names) -> Iterator[Finding]:
     yield _nameserver(names, key_of(dnsconfig).name)
     addresses = _addresses(names.service)
     if addresses:
-        yield from (_stub_domain(names, zone, addresses) for zone in forwarded_zones(dnsconfig) or (TS_NET,))
+        yield from (_stub_domain(names, zone, addresses) for zone in shown_zones(dnsconfig) or (TS_NET,))
 
 
 def _nameserver(names: Names, dnsconfig: str) -> Finding:
