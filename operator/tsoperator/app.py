@@ -11,7 +11,7 @@ import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 from tsnameserver import __version__
 
-from tsoperator.api.objects import DEVICE, TAILNET, Key
+from tsoperator.api.objects import DEVICE, SUFFIXES, TAILNET, Key
 from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -50,6 +50,7 @@ from tsoperator.tailnet.devices import ProxyDevices
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
 from tsoperator.tailnet.refusals import refusal_of
+from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tailnet.tailnet import Tailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
@@ -116,6 +117,7 @@ async def run(settings: Settings) -> None:
         tailnets = Tailnets(
             [Tailnet(own, client, cache, preflight)], lambda name: cache.get(TAILNET, Key("", name)) is not None
         )
+        suffixes = KnownSuffixes(cache, tailnets)
         registry.register(PreflightMetrics(tailnets.findings))
 
         def connect(url: str, credentials: ClientCredentials, secret: str) -> TailnetClient:
@@ -127,14 +129,14 @@ async def run(settings: Settings) -> None:
         prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of)
-        parts = Parts(client, cache, applier, settings, tailnets, factory, prober, node_ports, dns_prober)
+        parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
         manager = Manager(
             cache,
             reconcilers(parts),
             ControllerMetrics(registry),
             Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
             times=_GATHER,
-            feeds={DEVICE: tailnets, dnsprobes.VERDICT: dns_prober},
+            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober},
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             _log_start(settings, address)
@@ -156,6 +158,7 @@ class Parts(NamedTuple):
     applier: Applier
     settings: Settings
     tailnets: Tailnets
+    suffixes: KnownSuffixes
     factory: TailnetFactory
     prober: Prober
     node_ports: NodePorts
@@ -164,16 +167,16 @@ class Parts(NamedTuple):
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, factory, prober, node_ports, dns_prober = parts
-    proxies = Proxies(cache, applier, tailnets, settings)
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober = parts
+    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted)
     return [
         ServiceReconciler(proxies, applier, client),
         IngressReconciler(proxies, applier),
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
         ProxyGroupReconciler(proxies, applier),
-        DNSConfigReconciler(cache, applier, dns_prober, settings),
-        DNSRecordsReconciler(cache, applier, settings),
+        DNSConfigReconciler(cache, applier, dns_prober, settings, suffixes.wanted),
+        DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.wanted),
         EgressPodReconciler(cache, applier, client, prober, settings),
         TailnetReconciler(cache, applier, tailnets, factory),
         *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),

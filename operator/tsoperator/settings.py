@@ -65,7 +65,8 @@ class Settings:
     nameserver_image: str = "tailscale/k8s-nameserver:stable"
     nameserver_log_queries: str = ""
     """The share of the queries that the nameserver logs, such as ``1/1000``; empty: none."""
-    zones: tuple[str, ...] = ("ts.net",)
+    zones: tuple[str, ...] = ()
+    """The zones of MagicDNS names. If there are none, they follow from what is known of the tailnets."""
     cluster_dns: tuple[str, ...] = ()
     """The DNS servers that Pods ask, each with or without a port; none if they aren't known."""
     watch_namespaces: tuple[str, ...] = ()
@@ -127,7 +128,7 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         ingress_class=_object_name(given, "OPERATOR_INGRESS_CLASS_NAME") or defaults.ingress_class,
         nameserver_image=_image(given, "OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
         nameserver_log_queries=_share(given, "OPERATOR_NAMESERVER_LOG_QUERIES"),
-        zones=_zones(given, "OPERATOR_DNS_ZONES") or defaults.zones,
+        zones=_zones(given, "OPERATOR_DNS_ZONES"),
         cluster_dns=_servers(given, "OPERATOR_CLUSTER_DNS") or cluster_dns(resolv_conf(), namespace),
         watch_namespaces=_namespaces(given, "OPERATOR_WATCH_NAMESPACES"),
         cluster_domain=cluster_domain(resolv_conf(), namespace),

@@ -25,7 +25,7 @@ def test_the_defaults_are_the_go_operators(environ: dict[str, str], tmp_path: Pa
     assert found == Settings("tailscale", tmp_path / "id", tmp_path / "secret", cluster_domain=found.cluster_domain)
     assert (found.proxy_image, found.proxy_tags) == ("tailscale/tailscale:latest", ("tag:k8s",))
     assert (found.ingress_class, found.nameserver_image) == ("tailscale", "tailscale/k8s-nameserver:stable")
-    assert (found.zones, found.leader_election) == (("ts.net",), True)
+    assert (found.zones, found.leader_election) == ((), True)
     assert (found.log_level, found.log_format) == ("INFO", "text")
     assert found.control_url == "https://controlplane.tailscale.com"
 

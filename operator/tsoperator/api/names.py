@@ -77,6 +77,8 @@ ANNOTATION_FUNNEL: Final = "tailscale.com/funnel"
 ANNOTATION_HTTP_ENDPOINT: Final = "tailscale.com/http-endpoint"
 ANNOTATION_HTTP_REDIRECT: Final = "tailscale.com/http-redirect"
 ANNOTATION_FORWARD_CLUSTER_TRAFFIC: Final = "tailscale.com/experimental-forward-cluster-traffic-via-ingress"
+ANNOTATION_CLUSTER_DNS: Final = "tailscale.com/cluster-dns"
+"""On a Service or an Ingress: "false" if it is to have no name in the cluster's DNS."""
 
 ANNOTATION_NAMESERVER: Final = "tailscale.com/nameserver"
 """On a DNSConfig: which program the nameserver's image has."""

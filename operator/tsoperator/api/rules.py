@@ -83,22 +83,23 @@ def object_name_error(value: str) -> str | None:
     )
 
 
-def fqdn_error(value: str, zones: Iterable[str]) -> str | None:
+def fqdn_error(value: str, zones: Iterable[str], *, anywhere: bool = False) -> str | None:
     """Say why *value* is no MagicDNS name: at least one label below one of *zones*, with or without a final dot.
 
-    Below ``ts.net`` it must have exactly two, as the Go operator wants (standalone-proxies.md 5.5).
+    Below ``ts.net`` it must have exactly two, as the Go operator wants (standalone-proxies.md 5.5). With *anywhere*, a
+    name outside of *zones* is right, too, if it has a dot.
     """
     known = [zone.strip(".") for zone in zones]
     name = value.removesuffix(".")
-    zone = next((zone for zone in known if name.lower().endswith(f".{zone.lower()}")), None)
-    if zone is None:
+    zone = next((zone for zone in known if name.lower().endswith(f".{zone.lower()}")), "")
+    if not zone and not (anywhere and "." in name):
         return (
             f"{_quoted(value)} is not a MagicDNS name in the zone {' or '.join(known)}: "
             "give the device's full name, as the tailnet's admin console shows it"
         )
     if len(name) > DNS_NAME_MAX:
         return f"{_quoted(value)} is not a valid MagicDNS name: it is longer than {DNS_NAME_MAX} characters"
-    below = name[: -len(zone) - 1].split(".")
+    below = (name[: -len(zone) - 1] if zone else name).split(".")
     if zone.lower() == _TAILSCALES_ZONE and len(below) != _LABELS_BELOW:
         return (
             f"{_quoted(value)} is not a MagicDNS name: before {zone} come {_LABELS_BELOW} labels, the device's and the "

@@ -39,6 +39,10 @@ def target_error(value: str) -> str | None:
     return fqdn_error(value, ["ts.net", "VPN.example.org."])
 
 
+def name_error(value: str) -> str | None:
+    return fqdn_error(value, ["ts.net"], anywhere=True)
+
+
 @given(PARENTS, st.uuids().map(str))
 def test_a_childs_name_is_a_label_that_leaves_room_for_what_statefulsets_add(parent: str, uid: str) -> None:
     name = child_name(parent, uid)
@@ -119,6 +123,13 @@ def test_a_childs_name_starts_with_its_parents(parent: str, base: str) -> None:
         Case(target_error, "db.tail1234.ts.net..", "is not a MagicDNS name in the zone"),
         Case(target_error, "db.tail1234.ts.net\n", "is not a MagicDNS name in the zone"),
         Case(target_error, "a." * 130 + "ts.net", "longer than 253 characters"),
+        Case(name_error, "db.example.org.", ""),
+        Case(name_error, "db.lan", ""),
+        Case(name_error, "db", "is not a MagicDNS name in the zone ts.net"),
+        Case(name_error, "db.exa_mple.org", 'label "exa_mple" may only contain'),
+        Case(name_error, "db.o_g", 'label "o_g" may only contain'),
+        Case(name_error, ".example.org", 'label "" must not be empty'),
+        Case(name_error, "db.ts.net", "before ts.net come 2 labels"),
         Case(target_ip_error, "100.64.0.1", ""),
         Case(target_ip_error, "2001:db8::1", ""),
         Case(target_ip_error, "2001:db8::1%eth0", ""),

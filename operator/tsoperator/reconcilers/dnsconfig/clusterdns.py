@@ -54,22 +54,19 @@ class Outcome:
     status: Object = field(default_factory=dict)
 
 
-def zones(settings: Settings) -> Sequence[str]:
-    """Return the zones that the cluster's DNS has to ask the nameserver for."""
-    return settings.zones
-
-
-def outcome(wanted: ClusterDNS, objects: DNSObjects | None, address: str, settings: Settings) -> Outcome:
-    """Return what a DNSConfig needs of the cluster's DNS, for a nameserver at *address*.
+def outcome(
+    wanted: ClusterDNS, objects: DNSObjects | None, zones: Sequence[str], address: str, settings: Settings
+) -> Outcome:
+    """Return what a DNSConfig needs of the cluster's DNS, so that it forwards *zones* to a nameserver at *address*.
 
     *objects* is None if the API server doesn't let the operator see them.
     """
     is_managed = wanted.mode == "Managed"
-    status: Object = {"zones": [*zones(settings)]}
+    status: Object = {"zones": [*zones]}
     if objects is None:
         return Outcome(result=_UNSEEN if is_managed else None, status=status)
-    platform = find_platform(objects, wanted.platform, zones(settings))
-    stub = StubDomain.of(zones(settings), [address])
+    platform = find_platform(objects, wanted.platform, zones)
+    stub = StubDomain.of(zones, [address])
     if isinstance(platform, Platform):
         status |= {"platform": str(platform.kind)}
         if isinstance(stub, StubDomain):

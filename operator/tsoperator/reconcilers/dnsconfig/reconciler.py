@@ -1,6 +1,6 @@
 """Looks, decides, acts and reports for one DNSConfig at a time."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from tsoperator.api.objects import (
     ROLEBINDING,
     SERVICE,
     SERVICEACCOUNT,
+    SUFFIXES,
     Key,
     Object,
     Resource,
@@ -31,10 +32,10 @@ from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, elected
 from tsoperator.desired.plan import Child, Plan, Refusal
+from tsoperator.desired.zones import Suffixes, forwarded_zones
 from tsoperator.kube.errors import Denied
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.reconcilers.dnsconfig.answers import Verdict
-from tsoperator.reconcilers.dnsconfig.clusterdns import zones
 from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
 from tsoperator.reconcilers.dnsconfig.question import Asked, Question, question_of
 from tsoperator.runtime.apply import Applier
@@ -49,14 +50,24 @@ class DNSConfigReconciler:
 
     name = "dnsconfig"
 
-    def __init__(self, cache: Cache, applier: Applier, prober: Prober, settings: Settings) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        applier: Applier,
+        prober: Prober,
+        settings: Settings,
+        suffixes: Callable[[], Suffixes] = Suffixes,
+    ) -> None:
+        """*suffixes* tells which suffixes of MagicDNS names are known."""
         self._cache = cache
         self._applier = applier
         self._prober = prober
         self._settings = settings
+        self._suffixes = suffixes
         children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
+            SUFFIXES: lambda _: map(key_of, self._cache.all(DNSCONFIG)),
             **dict.fromkeys(children, self._parent_keys),
             CONFIGMAP: self._keys_for_configmap,
             OPENSHIFT_DNS: lambda _: self._every_key(),
@@ -75,13 +86,14 @@ class DNSConfigReconciler:
         return await self._applier.report(stored, plan, desired.failed)  # report
 
     def _question(self) -> Question | None:
-        nameserver = Key(self._settings.namespace, NAMESERVER)
+        nameserver, dnsconfig = Key(self._settings.namespace, NAMESERVER), elected(self._cache.all(DNSCONFIG))
+        zones = forwarded_zones(dnsconfig, self._settings.zones, self._suffixes()) if dnsconfig else ()
         return question_of(
-            elected(self._cache.all(DNSCONFIG)),
+            dnsconfig,
             self._cache.get(SERVICE, nameserver),
             self._cache.get(DEPLOYMENT, nameserver),
             self._dns(),
-            Asked(zones(self._settings), self._settings.cluster_dns),
+            Asked(zones, self._settings.cluster_dns),
         )
 
     async def _act(self, obj: Object, plan: Plan) -> Object:
@@ -107,6 +119,7 @@ class DNSConfigReconciler:
             dns=self._dns(),
             verdicts=verdicts,
             pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
+            suffixes=self._suffixes(),
         )
 
     def _dns(self) -> DNSObjects | None:

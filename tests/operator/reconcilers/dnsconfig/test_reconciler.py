@@ -16,6 +16,7 @@ from tsoperator.api.objects import (
     ROLEBINDING,
     SERVICE,
     SERVICEACCOUNT,
+    SUFFIXES,
     Key,
     Object,
     key_of,
@@ -176,9 +177,14 @@ async def test_names_that_are_left_out_are_told_until_there_is_room(cluster: Wor
 async def running_dnsconfigs(world: World) -> AsyncIterator[None]:
     """Run the reconciler of DNSConfigs alone, so that a test can be the one that writes records."""
     cache = Cache(sources(NAMESPACE))
-    prober = Prober(ask)
-    reconciler = DNSConfigReconciler(cache, applier(world.api, cache, Tailnets([])), prober, settings())
-    manager = Manager(cache, [reconciler], ControllerMetrics(CollectorRegistry()), feeds={VERDICT: prober})
+    tailnets, prober = Tailnets([]), Prober(ask)
+    reconciler = DNSConfigReconciler(cache, applier(world.api, cache, tailnets), prober, settings())
+    manager = Manager(
+        cache,
+        [reconciler],
+        ControllerMetrics(CollectorRegistry()),
+        feeds={SUFFIXES: tailnets, VERDICT: prober},
+    )
     async with running(manager.run(world.api, None)):
         yield
 
