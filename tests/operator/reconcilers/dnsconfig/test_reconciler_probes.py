@@ -13,7 +13,7 @@ from tsnameserver.answer import answer
 from tsnameserver.compiler import build_zone
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY, Records
 from tsnameserver.zone import ZoneSettings
-from tsoperator.api.objects import CONFIGMAP, Key, Object
+from tsoperator.api.objects import CONFIGMAP, SUFFIXES, Key, Object, Resource
 from tsoperator.desired.canary import CANARY_PREFIX
 from tsoperator.reconcilers.dnsconfig.answers import Reply
 from tsoperator.reconcilers.dnsconfig.asking import Query, ask
@@ -22,7 +22,7 @@ from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
-from tsoperator.runtime.manager import Manager, Reconciler
+from tsoperator.runtime.manager import Feed, Manager, Reconciler
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import Tailnets
@@ -70,7 +70,8 @@ def serving(world: World) -> Respond:
 async def asked(world: World) -> AsyncIterator[Servers]:
     """Run the reconcilers of DNSConfigs and of records, and the servers that they ask."""
     cache = Cache(sources(NAMESPACE))
-    writer = applier(world.api, cache, Tailnets([]))
+    tailnets = Tailnets([])
+    writer = applier(world.api, cache, tailnets)
     async with dns_server(serving(world)) as nameserver, dns_server(nameserver.answer) as cluster:
         servers = Servers(cluster, nameserver)
         prober = Prober(servers.ask, PACE)
@@ -79,7 +80,8 @@ async def asked(world: World) -> AsyncIterator[Servers]:
             DNSConfigReconciler(cache, writer, prober, chosen),
             DNSRecordsReconciler(cache, writer, chosen),
         ]
-        manager = Manager(cache, both, ControllerMetrics(CollectorRegistry()), feeds={VERDICT: prober})
+        feeds: dict[Resource, Feed] = {VERDICT: prober, SUFFIXES: tailnets}
+        manager = Manager(cache, both, ControllerMetrics(CollectorRegistry()), feeds=feeds)
         async with running(manager.run(world.api, None, beside=[prober.run])):
             yield servers
 
