@@ -8,9 +8,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dnsload.client import compiled_client
+from dnsload.errors import ClientError
+from tsnameserver.compiled import COMPILED
+
 from dnsbench import plot, report, soak
 from dnsbench.bench import Bench
-from dnsbench.client import Client, compile_client
+from dnsbench.client import Client
 from dnsbench.dnsperf import Dnsperf
 from dnsbench.errors import BenchError
 from dnsbench.goals import Table, Verdict, judged
@@ -103,10 +107,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run one command; returns the exit code; raises BenchError."""
     kinds = {Kind.OURS} if arguments.command == "soak" else arguments.servers
     installed = Installed.find(kinds, arguments.go_nameserver)
+    if Kind.OURS in kinds and not COMPILED:
+        print("dnsbench: the compiled UDP loop isn't built, so `ours` is the loop in Python", file=sys.stderr)
     server_core, client_core = cores()
     with tempfile.TemporaryDirectory(prefix="dnsbench-") as name:
         folder = Path(name)
-        client = Client(compile_client(folder), client_core)
+        client = Client(compiled_client(folder), client_core)
         bench = Bench(installed, client, server_core, folder, Progress(), Dnsperf.find(client_core))
         verdicts = soak_it(bench, arguments) if arguments.command == "soak" else compare(bench, arguments)
         bench.progress.say("done")
@@ -119,7 +125,7 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(words)
     try:
         return run(arguments)
-    except BenchError as problem:
+    except (BenchError, ClientError) as problem:
         print(f"dnsbench: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

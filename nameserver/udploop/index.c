@@ -1,6 +1,9 @@
 /* The index of a zone: a hash table for each of its dicts. */
 #include "udploop.h"
 
+#include <stddef.h>
+#include <stdlib.h>
+
 /* The interpreter's own hash of bytes: keyed by a secret, and the one that has put the name into its bucket. */
 static Py_hash_t hash_of(const uint8_t *name, size_t size)
 {
@@ -13,17 +16,36 @@ static uint32_t first_slot(const Bucket *bucket, Py_hash_t hash)
     return (uint32_t)((size_t)hash / BUCKETS) & bucket->mask;
 }
 
+static uint32_t upper_half(Py_hash_t hash)
+{
+    return (uint32_t)((uint64_t)hash >> 32);
+}
+
 const Entry *index_find(const Index *index, const uint8_t *name, size_t size)
 {
     Py_hash_t hash = hash_of(name, size);
     const Bucket *bucket = index->buckets[(size_t)hash % BUCKETS];
-    for (uint32_t slot = first_slot(bucket, hash);; slot = (slot + 1) & bucket->mask) {
-        if (!bucket->slots[slot])
+    for (uint32_t each = first_slot(bucket, hash);; each = (each + 1) & bucket->mask) {
+        const Slot *slot = &bucket->slots[each];
+        if (!slot->entry)
             return NULL;
-        const Entry *entry = &bucket->entries[bucket->slots[slot] - 1];
-        if (entry->hash == hash && entry->size == size && !memcmp(entry->name, name, size))
+        const Entry *entry = (const void *)((const uint8_t *)bucket + slot->entry);
+        if (slot->hash == upper_half(hash) && entry->size == size && !memcmp(entry->bytes, name, size))
             return entry;
     }
+}
+
+static size_t stored(size_t size)
+{
+    return size > UDP_MAXIMUM ? 0 : size;
+}
+
+Records entry_records(const Entry *entry, bool aaaa)
+{
+    const uint8_t *start = entry->bytes + entry->size;
+    if (!aaaa)
+        return (Records){entry->a.size ? start : NULL, entry->a.size, entry->a.records};
+    return (Records){entry->aaaa.size ? start + stored(entry->a.size) : NULL, entry->aaaa.size, entry->aaaa.records};
 }
 
 static int labels_of(const uint8_t *name, size_t size)
@@ -39,8 +61,7 @@ static void bucket_leave(Bucket *bucket)
     if (!bucket || --bucket->users)
         return;
     Py_DECREF(bucket->dict);
-    PyMem_Free(bucket->entries);
-    PyMem_Free(bucket);
+    free(bucket);
 }
 
 static int wrong(const char *what)
@@ -70,8 +91,16 @@ static int read_section(Records *records, PyObject *section)
     return PyErr_Occurred() ? -1 : read_body(records, PyTuple_GET_ITEM(section, 1), count);
 }
 
+/* What is read of a name before it is laid down as an Entry. */
+typedef struct {
+    const uint8_t *name;
+    size_t size;
+    Records a, aaaa;
+    uint32_t apex;
+} Named;
+
 /* Read a Node (a, aaaa, origin); `numbers` are those of the apexes by origin. */
-static int read_node(Entry *entry, PyObject *name, PyObject *node, PyObject *numbers)
+static int read_node(Named *named, PyObject *name, PyObject *node, PyObject *numbers)
 {
     if (!PyBytes_Check(name) || PyBytes_GET_SIZE(name) < 1 || PyBytes_GET_SIZE(name) > MAX_NAME)
         return wrong("name");
@@ -80,47 +109,94 @@ static int read_node(Entry *entry, PyObject *name, PyObject *node, PyObject *num
     PyObject *number = PyDict_GetItemWithError(numbers, PyTuple_GET_ITEM(node, 2));
     if (!number)
         return PyErr_Occurred() ? -1 : wrong("origin");
-    entry->hash = PyObject_Hash(name);
-    entry->name = (const uint8_t *)PyBytes_AS_STRING(name);
-    entry->size = (uint8_t)PyBytes_GET_SIZE(name);
-    entry->apex = (uint32_t)PyLong_AsUnsignedLong(number);
-    if (read_section(&entry->a, PyTuple_GET_ITEM(node, 0)) < 0)
+    named->name = (const uint8_t *)PyBytes_AS_STRING(name);
+    named->size = (size_t)PyBytes_GET_SIZE(name);
+    named->apex = (uint32_t)PyLong_AsUnsignedLong(number);
+    if (read_section(&named->a, PyTuple_GET_ITEM(node, 0)) < 0)
         return -1;
-    return read_section(&entry->aaaa, PyTuple_GET_ITEM(node, 1));
+    return read_section(&named->aaaa, PyTuple_GET_ITEM(node, 1));
+}
+
+/* Return where an entry goes if `end` is where the last one ends: into the next line if it would be in two. */
+static size_t place(size_t end, const Named *named, size_t *after)
+{
+    size_t size = offsetof(Entry, bytes) + named->size + stored(named->a.size) + stored(named->aaaa.size);
+    size_t start = (end + _Alignof(Entry) - 1) / _Alignof(Entry) * _Alignof(Entry);
+    if (start / LINE != (start + size - 1) / LINE)
+        start = (start + LINE - 1) / LINE * LINE;
+    *after = start + size;
+    return start;
+}
+
+/* Write the entry at `start` into its place in a bucket, and where it is into the next free slot of its hash. */
+static void lay_down(Bucket *bucket, size_t start, const Named *named)
+{
+    Entry *entry = (void *)((uint8_t *)bucket + start);
+    entry->apex = named->apex;
+    entry->a.size = named->a.size;
+    entry->a.records = named->a.records;
+    entry->aaaa.size = named->aaaa.size;
+    entry->aaaa.records = named->aaaa.records;
+    entry->size = (uint8_t)named->size;
+    uint8_t *bytes = entry->bytes;
+    memcpy(bytes, named->name, named->size);
+    bytes += named->size;
+    if (stored(named->a.size))
+        memcpy(bytes, named->a.start, named->a.size);
+    bytes += stored(named->a.size);
+    if (stored(named->aaaa.size))
+        memcpy(bytes, named->aaaa.start, named->aaaa.size);
+
+    Py_hash_t hash = hash_of(named->name, named->size);
+    uint32_t each = first_slot(bucket, hash);
+    while (bucket->slots[each].entry)
+        each = (each + 1) & bucket->mask;
+    bucket->slots[each] = (Slot){upper_half(hash), (uint32_t)start};
+    int labels = labels_of(named->name, named->size);
+    bucket->labels = labels > bucket->labels ? labels : bucket->labels;
+}
+
+/* Go through the names of a dict; returns where the last entry ends. If there is a bucket, of `size` bytes, lay them down. */
+static size_t read_dict(PyObject *dict, PyObject *numbers, Bucket *bucket, size_t end, size_t size)
+{
+    PyObject *name, *node;
+    Named named;
+    for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &name, &node);) {
+        if (read_node(&named, name, node, numbers) < 0)
+            return 0;
+        size_t start = place(end, &named, &end);
+        if (bucket && end <= size)
+            lay_down(bucket, start, &named);
+    }
+    return end;
 }
 
 static Bucket *bucket_new(PyObject *dict, PyObject *numbers)
 {
-    if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) > UINT32_MAX / 8) {
+    if (!PyDict_Check(dict)) {
         wrong("bucket");
         return NULL;
     }
     size_t slots = 2;
     while (slots < 2 * (size_t)PyDict_GET_SIZE(dict))
         slots *= 2;
-    Bucket *bucket = PyMem_Calloc(1, sizeof *bucket + slots * sizeof *bucket->slots);
-    Entry *entries = PyMem_Calloc((size_t)PyDict_GET_SIZE(dict) + 1, sizeof *entries);
-    if (!bucket || !entries) {
-        PyMem_Free(bucket);
-        PyMem_Free(entries);
+    size_t begin = sizeof(Bucket) + slots * sizeof(Slot);
+    size_t size = read_dict(dict, numbers, NULL, begin, 0);
+    if (!size)
+        return NULL;
+    size = (size + LINE - 1) / LINE * LINE;
+    Bucket *bucket = size > UINT32_MAX ? NULL : aligned_alloc(LINE, size);
+    if (!bucket) {
         PyErr_NoMemory();
         return NULL;
     }
-    *bucket = (Bucket){.dict = Py_NewRef(dict), .users = 1, .entries = entries, .mask = (uint32_t)slots - 1};
-    PyObject *name, *node;
-    uint32_t count = 0;
-    for (Py_ssize_t position = 0; PyDict_Next(dict, &position, &name, &node);) {
-        Entry *entry = &entries[count++];
-        if (read_node(entry, name, node, numbers) < 0) {
-            bucket_leave(bucket);
-            return NULL;
-        }
-        int labels = labels_of(entry->name, entry->size);
-        bucket->labels = labels > bucket->labels ? labels : bucket->labels;
-        uint32_t slot = first_slot(bucket, entry->hash);
-        while (bucket->slots[slot])
-            slot = (slot + 1) & bucket->mask;
-        bucket->slots[slot] = count;
+    memset(bucket, 0, size);
+    bucket->dict = Py_NewRef(dict);
+    bucket->users = 1;
+    bucket->mask = (uint32_t)slots - 1;
+    if (!read_dict(dict, numbers, bucket, begin, size)) {
+        bucket_leave(bucket);
+        return NULL;
     }
     return bucket;
 }

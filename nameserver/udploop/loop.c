@@ -9,11 +9,10 @@
 enum { BATCH = 64, QUERY_SIZE = 4096, CONTROL_SIZE = 64, DRAIN_PACKETS = 1000 };
 
 typedef struct {
-    uint8_t query[QUERY_SIZE + 64];  /* a power of two would put all their starts into the same lines of the cache */
-    uint8_t response[UDP_MAXIMUM];
     _Alignas(struct cmsghdr) uint8_t control[CONTROL_SIZE];
     struct sockaddr_in6 client;  /* the larger of the two kinds */
     bool sampled;                /* Python answers and logs it */
+    uint8_t bytes[QUERY_SIZE];   /* the query, and then in its place the response */
 } Packet;
 
 typedef struct {
@@ -29,6 +28,7 @@ typedef struct {
     Packet *packets;
     struct iovec query_vectors[BATCH], response_vectors[BATCH];
     struct mmsghdr queries[BATCH], responses[BATCH];
+    int received;  /* how many of them the last call used */
     int errors[BATCH];
     int error_count;
 } Loop;
@@ -36,7 +36,7 @@ typedef struct {
 /* Take the newest index. The last one is freed when the next zone comes, in the thread that brings it. */
 static void take_index(Loop *self)
 {
-    Index *next = atomic_exchange(&self->next, NULL);
+    Index *next = atomic_load(&self->next) ? atomic_exchange(&self->next, NULL) : NULL;
     if (!next)
         return;
     Index *before = atomic_exchange(&self->left, self->index);
@@ -69,7 +69,7 @@ static void queue_response(Loop *self, int number, int from, size_t size)
 {
     const struct msghdr *query = &self->queries[from].msg_hdr;
     struct msghdr *response = &self->responses[number].msg_hdr;
-    self->response_vectors[number] = (struct iovec){self->packets[from].response, size};
+    self->response_vectors[number] = (struct iovec){self->packets[from].bytes, size};
     response->msg_name = query->msg_name;
     response->msg_namelen = query->msg_namelen;
     response->msg_control = query->msg_controllen ? query->msg_control : NULL;
@@ -99,11 +99,11 @@ static int ask_python(Loop *self, const int *numbers, int count)
         Py_ssize_t size = (Py_ssize_t)self->queries[numbers[each]].msg_len;
         const char *client = packet->sampled ? (const char *)&packet->client : NULL;  /* NULL becomes None */
         PyObject *response = PyObject_CallFunction(
-            self->answer, "y#y#", (const char *)packet->query, size, client, (Py_ssize_t)sizeof packet->client);
+            self->answer, "y#y#", (const char *)packet->bytes, size, client, (Py_ssize_t)sizeof packet->client);
         if (!response) {
             PyErr_WriteUnraisable(self->answer);
         } else if (PyBytes_Check(response) && PyBytes_GET_SIZE(response) <= UDP_MAXIMUM) {
-            memcpy(packet->response, PyBytes_AS_STRING(response), (size_t)PyBytes_GET_SIZE(response));
+            memcpy(packet->bytes, PyBytes_AS_STRING(response), (size_t)PyBytes_GET_SIZE(response));
             queue_response(self, responses++, numbers[each], (size_t)PyBytes_GET_SIZE(response));
         }
         Py_XDECREF(response);
@@ -143,8 +143,8 @@ static void answer_packets(Loop *self, int count, int flags, PyThreadState **thr
         int slot;
         prepare_source(&self->queries[each].msg_hdr);
         packet->sampled = is_sample(self);
-        size_t size = packet->sampled ? 0 :
-            respond(self->index, packet->query, self->queries[each].msg_len, packet->response, &slot);
+        size_t received = self->queries[each].msg_len;
+        size_t size = packet->sampled ? 0 : respond(self->index, packet->bytes, received, packet->bytes, &slot);
         if (size) {
             counts[slot]++;
             queue_response(self, responses++, each, size);
@@ -168,11 +168,13 @@ static void answer_packets(Loop *self, int count, int flags, PyThreadState **thr
 
 static int receive(Loop *self, int flags)
 {
-    for (int each = 0; each < BATCH; each++) {
+    for (int each = 0; each < self->received; each++) {
         self->queries[each].msg_hdr.msg_namelen = sizeof self->packets[each].client;
         self->queries[each].msg_hdr.msg_controllen = CONTROL_SIZE;
     }
-    return recvmmsg(self->socket, self->queries, BATCH, flags, NULL);
+    int count = recvmmsg(self->socket, self->queries, BATCH, flags, NULL);
+    self->received = count > 0 ? count : 0;
+    return count;
 }
 
 static PyObject *loop_serve(Loop *self, PyObject *drain)
@@ -249,12 +251,14 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *keywords
     }
     for (int each = 0; each < BATCH; each++) {
         Packet *packet = &self->packets[each];
-        self->query_vectors[each] = (struct iovec){packet->query, QUERY_SIZE};
+        self->query_vectors[each] = (struct iovec){packet->bytes, QUERY_SIZE};
         self->queries[each].msg_hdr = (struct msghdr){
             .msg_name = &packet->client,
+            .msg_namelen = sizeof packet->client,
             .msg_iov = &self->query_vectors[each],
             .msg_iovlen = 1,
             .msg_control = packet->control,
+            .msg_controllen = CONTROL_SIZE,
         };
         self->responses[each].msg_hdr = (struct msghdr){.msg_iov = &self->response_vectors[each], .msg_iovlen = 1};
     }

@@ -103,6 +103,7 @@ size_t respond(const Index *index, const uint8_t *query, size_t size, uint8_t *r
     static const uint8_t one_question[7] = {0, 1, 0, 0, 0, 0, 0};
     if (!index->labels || size < HEADER || query[2] & ~RD || query[3] & ~(AD | CD) || memcmp(query + 4, one_question, 7) || query[11] > 1)
         return 0;
+    bool has_opt = query[11];
     Name name;
     if (!read_name(&name, query, size) || size - HEADER - name.size < TYPE_AND_CLASS)
         return 0;
@@ -112,14 +113,15 @@ size_t respond(const Index *index, const uint8_t *query, size_t size, uint8_t *r
     *slot = slot_of(number_at(type));
     if (*slot == NO_TYPE || number_at(type + 2) != IN)
         return 0;
-    if (query[11] ? !is_ordinary_opt(opt, left) : left != 0)
+    if (has_opt ? !is_ordinary_opt(opt, left) : left != 0)
         return 0;
 
     Records found = {NULL, 0, 0};
     unsigned answers = 0, authority = 0, rcode = 0;
     const Entry *entry = index_find(index, name.bytes, name.size);
     if (entry) {
-        found = *slot == 0 ? entry->a : *slot == 1 ? entry->aaaa : found;
+        if (*slot <= 1)
+            found = entry_records(entry, *slot == 1);
         answers = found.records;
         if (!found.start) {
             found = index->apex[entry->apex].nodata;
@@ -136,21 +138,20 @@ size_t respond(const Index *index, const uint8_t *query, size_t size, uint8_t *r
     }
 
     size_t question = name.size + TYPE_AND_CLASS;
-    size_t total = HEADER + question + found.size + (query[11] ? OPT_SIZE : 0);
-    if (total > (query[11] ? offered_size(opt) : UDP_MINIMUM))
+    size_t total = HEADER + question + found.size + (has_opt ? OPT_SIZE : 0);
+    if (total > (has_opt ? offered_size(opt) : UDP_MINIMUM))
         return 0;
-    memcpy(response, query, 2);
+    uint8_t flags = has_opt ? opt[7] : 0;
+    if (response != query)
+        memcpy(response, query, HEADER + question);
     response[2] = (uint8_t)(QR | (rcode == REFUSED ? 0 : AA) | (query[2] & RD));
     response[3] = (uint8_t)((query[3] & CD) | rcode);
-    put_number(response + 4, 1);
     put_number(response + 6, answers);
     put_number(response + 8, authority);
-    put_number(response + 10, query[11]);
-    memcpy(response + HEADER, query + HEADER, question);
     if (found.size)
         memcpy(response + HEADER + question, found.start, found.size);
-    if (query[11]) {
-        uint8_t said[OPT_SIZE] = {0, 0, OPT, UDP_MAXIMUM >> 8, UDP_MAXIMUM & 0xFF, 0, 0, opt[7], 0, 0, 0};
+    if (has_opt) {
+        uint8_t said[OPT_SIZE] = {0, 0, OPT, UDP_MAXIMUM >> 8, UDP_MAXIMUM & 0xFF, 0, 0, flags, 0, 0, 0};
         memcpy(response + total - OPT_SIZE, said, OPT_SIZE);
     }
     return total;

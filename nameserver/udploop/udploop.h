@@ -18,7 +18,7 @@
 enum { MAX_NAME = 255, UDP_MINIMUM = 512, UDP_MAXIMUM = 1232 };
 /* What is counted: queries by type, of names that exist, that don't, and that are in no zone. */
 enum { TYPES = 10, MISS = TYPES, REFUSAL = 2 * TYPES, COUNTS = 3 * TYPES };
-enum { BUCKETS = 256 };
+enum { BUCKETS = 256, LINE = 64 };
 
 typedef struct {
     const uint8_t *start;  /* NULL: there are no such records */
@@ -26,26 +26,33 @@ typedef struct {
     uint16_t records;
 } Records;
 
+/* A name and its records in one piece: nearly always one line of the cache, and so one miss. */
 typedef struct {
-    Py_hash_t hash;
-    const uint8_t *name;
-    Records a, aaaa;
     uint32_t apex;
-    uint8_t size;  /* of the name */
+    struct {
+        uint16_t size;  /* 0: there are no such records */
+        uint16_t records;
+    } a, aaaa;
+    uint8_t size;     /* of the name */
+    uint8_t bytes[];  /* the name; then the records, A before AAAA, but none that are too long for UDP */
 } Entry;
 
 typedef struct {
     Records nodata, nxdomain;
 } Apex;
 
-/* The names of one of the zone's dicts. Zones that share the dict share the bucket. */
+typedef struct {
+    uint32_t hash;   /* its upper half, so that hardly any entry is looked at in vain */
+    uint32_t entry;  /* where in its bucket; 0 ends a search */
+} Slot;
+
+/* The names of one of the zone's dicts: slots by hash, and then the entries. Zones that share the dict share the bucket. */
 typedef struct {
     PyObject *dict;
     size_t users;
-    Entry *entries;
-    int labels;        /* no name has more */
+    int labels;  /* no name has more */
     uint32_t mask;
-    uint32_t slots[];  /* by hash: the number of an entry, from 1 on; 0 ends a search */
+    Slot slots[];
 } Bucket;
 
 typedef struct {
@@ -61,8 +68,11 @@ extern PyTypeObject IndexType;
 /* Return what is known of a lower-cased name, or NULL. */
 const Entry *index_find(const Index *index, const uint8_t *name, size_t size);
 
-/* Write the response to an ordinary query into `response` (of UDP_MAXIMUM bytes) and where it counts into `slot`; returns
- * its size, or 0: the query is left to Python, as one whose response is too long is. */
+/* Return the A records of an entry, or its AAAA records. */
+Records entry_records(const Entry *entry, bool aaaa);
+
+/* Write the response to an ordinary query into `response` (of UDP_MAXIMUM bytes; it may be where the query is) and where
+ * it counts into `slot`; returns its size, or 0: the query is left to Python, as it was. */
 size_t respond(const Index *index, const uint8_t *query, size_t size, uint8_t *response, int *slot);
 
 #endif

@@ -13,8 +13,6 @@ from tsoperator.api.objects import (
     INGRESS,
     INGRESSCLASS,
     NODE,
-    OPENSHIFT_DNS,
-    OPENSHIFT_DNS_KEY,
     POD,
     PROXYCLASS,
     PROXYGROUP,
@@ -41,7 +39,7 @@ from tsoperator.desired.children import (
     by_owner,
     within,
 )
-from tsoperator.desired.clusterdns.platforms import CONFIGMAPS
+from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, OPENSHIFT_DNS, OPENSHIFT_NAME
 from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.endpoints import BY_SERVICE, by_service
 from tsoperator.kube.watch import Selection
@@ -106,7 +104,7 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
 def _cluster_dns() -> Iterator[Source]:
     """Yield what the cluster's DNS reads. An installation that was made before may lack the rights."""
     places = [(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in CONFIGMAPS]
-    for resource, key in (*places, (OPENSHIFT_DNS, OPENSHIFT_DNS_KEY)):
+    for resource, key in (*places, (OPENSHIFT_DNS, Key("", OPENSHIFT_NAME))):
         selection = Selection(resource, key.namespace, field_selector=f"metadata.name={key.name}")
         yield Source(selection, optional=True, without=True)
 

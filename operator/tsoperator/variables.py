@@ -25,7 +25,8 @@ VARIABLES: Final[Mapping[str, str]] = {
         "true: a new proxy takes the name of a device with its tags that is offline, which is deleted: for clusters "
         "that are rebuilt (default false)"
     ),
-    "OPERATOR_DNS_ZONES": "zones of MagicDNS names, comma-separated (default ts.net)",
+    "OPERATOR_DNS_ZONES": "zones of MagicDNS names, comma-separated (default: as the devices show)",
+    "OPERATOR_CLUSTER_DNS": "DNS servers that Pods ask, comma-separated (default: those of this Pod's resolv.conf)",
     "OPERATOR_NAMESERVER_IMAGE": "image for a DNSConfig that names none (default tailscale/k8s-nameserver:stable)",
     "OPERATOR_NAMESERVER_LOG_QUERIES": "share of the queries that the nameserver logs, e.g. 1/1000 (default: none)",
     "OPERATOR_MANAGE_CLUSTER_DNS": (

@@ -267,6 +267,11 @@ class World:
         ip4, ip6 = document["ip4"], document.get("ip6") or {}
         return {name: [*ip4.get(name, ()), *ip6.get(name, ())] for name in {*ip4, *ip6}}
 
+    async def zones(self) -> list[str]:
+        """Return the zones in the ConfigMap of records; none without one."""
+        configmap = await self.find(CONFIGMAP, CONFIGMAP_NAME)
+        return json.loads(configmap["data"][RECORDS_KEY])["zones"] if configmap else []
+
     def peer(self, name: str = "db", control: Control | None = None) -> Device:
         """Let a device called *name* join the tailnet of *control*, by default the operator's own."""
         control = control or self.control

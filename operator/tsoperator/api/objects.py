@@ -75,10 +75,6 @@ CONNECTOR = Resource("tailscale.com", "v1alpha1", "connectors", "Connector", nam
 CRD = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor", patchable=False)
 DNSCONFIG = Resource("tailscale.com", "v1alpha1", "dnsconfigs", "DNSConfig", namespaced=False, patchable=False)
-OPENSHIFT_DNS = Resource("operator.openshift.io", "v1", "dnses", "DNS", namespaced=False)
-"""What the DNS operator of OpenShift makes the cluster's DNS of."""
-OPENSHIFT_DNS_KEY = Key("", "default")
-"""The one object that OpenShift has of this kind."""
 PROXYCLASS = Resource("tailscale.com", "v1alpha1", "proxyclasses", "ProxyClass", namespaced=False, patchable=False)
 PEERRELAY = Resource("tailscale.com", "v1alpha1", "peerrelays", "PeerRelay", namespaced=False, patchable=False)
 PROXYGROUP = Resource("tailscale.com", "v1alpha1", "proxygroups", "ProxyGroup", namespaced=False, patchable=False)
@@ -92,6 +88,9 @@ DEVICE = Resource("", "", "devices", "Device")
 The namespace of such an object is the name of its Tailnet, and its name is the ID of the device. ``aliases`` has the
 names and addresses by which the device is found.
 """
+
+SUFFIXES = Resource("", "", "suffixes", "Suffixes")
+"""The known suffixes of MagicDNS names. They are no objects of the cluster either, and are told as a single one."""
 
 RESOURCES = {
     (resource.api_version, resource.kind): resource

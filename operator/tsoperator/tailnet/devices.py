@@ -10,7 +10,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tsoperator.api.device import Device, lookup_name, lookup_names
+from tsoperator.api.device import Device, domain_of, lookup_name, lookup_names
 from tsoperator.api.names import LABEL_PARENT_TYPE
 from tsoperator.api.objects import SECRET, labels
 from tsoperator.desired.secret import device_of
@@ -77,9 +77,12 @@ class Devices:
         self._pace = pace or Pace()
         self._by_id: dict[str, Device] = {}
         self._ids: dict[str, tuple[str, ...]] = {}  # by lookup name; if several devices share it, `at` finds the last
+        self._domains: Counter[str] = Counter()  # of the devices that are this tailnet's own
+        self._told: frozenset[str] | None = None  # the domains that the listeners know
         self._departed: OrderedDict[str, Device] = OrderedDict()  # by lookup name
         self._written: set[str] = set()  # IDs of devices that were put or dropped since the last read began
         self._listeners: list[Listener] = []
+        self._domain_listeners: list[Callable[[], None]] = []
         self._wanted = asyncio.Event()
         self._reading = asyncio.Lock()
         self._spacing = self._pace.first
@@ -89,6 +92,22 @@ class Devices:
     def listen(self, listener: Listener) -> None:
         """Call *listener* for each device that is added, is removed, or changes in a field that matters to a proxy."""
         self._listeners.append(listener)
+
+    def listen_to_domains(self, listener: Callable[[], None]) -> None:
+        """Call *listener* when `domains` returns something else."""
+        self._domain_listeners.append(listener)
+
+    def domains(self) -> frozenset[str] | None:
+        """Return the domains that the names of the devices had at the last read; None before the first one.
+
+        A device that another tailnet shares doesn't count, nor does a name without a domain.
+        """
+        return self._told
+
+    def want_domains(self) -> None:
+        """Let the list be read soon, if it has never been read."""
+        if self._told is None:
+            self._wanted.set()
 
     def get(self, node_id: str) -> Device | None:
         """Return the device. If it isn't known, or not approved yet, the list is read again soon."""
@@ -111,10 +130,7 @@ class Devices:
 
     def lacks_domains_of(self, names: Iterable[str]) -> bool:
         """Tell whether there are devices, and none of this tailnet is in the domain of one of these MagicDNS names."""
-        domains = set(map(_domain, names))
-        return bool(self._by_id) and not any(
-            _domain(each.name) in domains for each in self._by_id.values() if not each.external
-        )
+        return bool(self._by_id) and self._domains.keys().isdisjoint(map(domain_of, names))
 
     def put(self, device: Device) -> None:
         """Enter *device*, which the caller has just changed or read."""
@@ -174,6 +190,7 @@ class Devices:
             log.info("the tailnet's devices can be listed again")
         self._failure = None
         await self._update(listed)
+        self._tell_domains()
         self._not_before = self._now() + self._spacing
 
     def _fail(self, error: ControlError) -> None:
@@ -196,6 +213,13 @@ class Devices:
                 self._correct(node_id, device)
             await time_slice.pause()
 
+    def _tell_domains(self) -> None:
+        domains = frozenset(self._domains) - {""}
+        if domains != self._told:
+            self._told = domains
+            for listener in self._domain_listeners:
+                listener()
+
     def _correct(self, node_id: str, listed: Device | None) -> None:
         if node_id not in self._written:  # the list may be older than what was written
             self._replace(node_id, listed)
@@ -207,11 +231,22 @@ class Devices:
             self._by_id[node_id] = new
         if old is None and new is None:
             return
+        self._count(old, -1)
+        self._count(new, 1)
         if old is None or new is None or _named(old) != _named(new):
             self._index(node_id, old, new)
         if old is None or new is None or _relevant(old) != _relevant(new):
             for listener in self._listeners:
                 listener(old, new)
+
+    def _count(self, device: Device | None, sign: int) -> None:
+        """Count *device* among those that have its domain, or no longer."""
+        if device is None or device.external:
+            return
+        domain = domain_of(device.name)
+        self._domains[domain] += sign
+        if not self._domains[domain]:
+            del self._domains[domain]
 
     def _index(self, node_id: str, old: Device | None, new: Device | None) -> None:
         """Index the device with this ID by the names of *new*, and no longer by those of *old*."""
@@ -247,10 +282,6 @@ def _find(text: str, get: Callable[[str], Device | None]) -> Device | None:
         return device
     short = get(name.partition(".")[0])
     return short if short and short.name == short.short_name else None  # Headscale gives only the first label
-
-
-def _domain(name: str) -> str:
-    return lookup_name(name).partition(".")[2]
 
 
 def _named(device: Device) -> tuple[object, ...]:

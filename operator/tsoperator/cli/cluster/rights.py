@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from tsoperator.api.objects import OPENSHIFT_DNS, OPENSHIFT_DNS_KEY, Object
+from tsoperator.api.objects import Object
 from tsoperator.cli.cluster.installed import Installed
 from tsoperator.cli.findings import Finding, failed, ok
-from tsoperator.desired.clusterdns.platforms import CONFIGMAPS
+from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, CUSTOM, OPENSHIFT_DNS, OPENSHIFT_NAME
 from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 
 EVERYWHERE: Final = ""
@@ -51,13 +51,14 @@ CLUSTER: Final = (
     Right("", "nodes", "list watch"),
     Right("apiextensions.k8s.io", "customresourcedefinitions", "list watch", "servicemonitors.monitoring.coreos.com"),
     *(Right("", "configmaps", "list watch", name) for name in CONFIGMAPS),
-    Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "list watch", OPENSHIFT_DNS_KEY.name),
+    Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "list watch", OPENSHIFT_NAME),
 )
 """The rights on objects without a namespace, and on some wherever they are."""
 
 CLUSTER_DNS: Final = (
     *(Right("", "configmaps", "patch", name) for name in CONFIGMAPS),
     Right("", "configmaps", "create"),
+    Right("", "configmaps", "delete", CUSTOM),
 )
 """The rights in kube-system of an operator that manages the cluster's DNS, besides that on the object of OpenShift."""
 
@@ -114,9 +115,7 @@ def questions(installed: Installed) -> list[Question]:
     ]
     if installed.manages_cluster_dns:
         places.append(((DNS_NAMESPACE,), CLUSTER_DNS))
-        places.append(
-            ((EVERYWHERE,), (Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "patch", OPENSHIFT_DNS_KEY.name),))
-        )
+        places.append(((EVERYWHERE,), (Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "patch", OPENSHIFT_NAME),)))
     return [
         Question(namespace, right.group, right.resource, verb, right.named)
         for namespaces, rights in places
@@ -129,7 +128,7 @@ def questions(installed: Installed) -> list[Question]:
 def check_rights(missing: Sequence[Question]) -> Iterator[Finding]:
     """Judge the operator's rights by those that are *missing*."""
     found = [
-        (f"{', '.join(each.verb for each in of_one)} {_plural(resource)}", namespace)
+        (f"{', '.join(dict.fromkeys(each.verb for each in of_one))} {_plural(resource)}", namespace)
         for (namespace, *resource), of_one in groupby(missing, key=lambda each: (each[0], each.group, each.resource))
     ]
     cure = (

@@ -41,6 +41,9 @@ _MAY_NOT_REMOVE: Final = Refusal(
 )
 
 
+_LOOK_AGAIN: Final = 10.0  # s
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What is to be written into the cluster's DNS, and what the status says once that is done.
@@ -52,24 +55,23 @@ class Outcome:
     steps: Sequence[Patch | Creation | Deletion] = ()
     result: Refusal | Nothing | None = None
     status: Object = field(default_factory=dict)
+    again: float | None = None
+    """In how many seconds to look again. Nothing tells that the operator may see objects which aren't there."""
 
 
-def zones(settings: Settings) -> Sequence[str]:
-    """Return the zones that the cluster's DNS has to ask the nameserver for."""
-    return settings.zones
-
-
-def outcome(wanted: ClusterDNS, objects: DNSObjects | None, address: str, settings: Settings) -> Outcome:
-    """Return what a DNSConfig needs of the cluster's DNS, for a nameserver at *address*.
+def outcome(
+    wanted: ClusterDNS, objects: DNSObjects | None, zones: Sequence[str], address: str, settings: Settings
+) -> Outcome:
+    """Return what a DNSConfig needs of the cluster's DNS so that it asks the nameserver at *address* for *zones*.
 
     *objects* is None if the API server doesn't let the operator see them.
     """
     is_managed = wanted.mode == "Managed"
-    status: Object = {"zones": [*zones(settings)]}
+    status: Object = {"zones": [*zones]}
     if objects is None:
-        return Outcome(result=_UNSEEN if is_managed else None, status=status)
-    platform = find_platform(objects, wanted.platform, zones(settings))
-    stub = StubDomain.of(zones(settings), [address])
+        return Outcome(result=_UNSEEN if is_managed else None, status=status, again=_LOOK_AGAIN)
+    platform = find_platform(objects, wanted.platform, zones)
+    stub = StubDomain.of(zones, [address])
     if isinstance(platform, Platform):
         status |= {"platform": str(platform.kind)}
         if isinstance(stub, StubDomain):
@@ -124,14 +126,14 @@ def _locked(change: Change, objects: DNSObjects) -> Patch | Creation | Deletion:
     return replace(step, body={**step.body, "metadata": metadata})
 
 
-def unseen_removal(obj: Object) -> Refusal | None:
-    """Return why the DNSConfig *obj* can't go while the operator may not see the configuration of the cluster's DNS.
+def unseen_removal(obj: Object) -> Outcome:
+    """Return what keeps the DNSConfig *obj* from going while the operator may not see what the cluster's DNS reads.
 
     It can go if the operator has never written there.
     """
     conditions = (obj.get("status") or {}).get("conditions") or ()
     written = any((each["type"], each["status"]) == (CONDITION_CLUSTER_DNS_CONFIGURED, TRUE) for each in conditions)
-    return _UNSEEN if written else None
+    return Outcome(result=_UNSEEN, again=_LOOK_AGAIN) if written else Outcome()
 
 
 def condition_of(result: Refusal | Nothing, generation: int) -> Object:
@@ -140,13 +142,9 @@ def condition_of(result: Refusal | Nothing, generation: int) -> Object:
         case Refusal(reason, message):
             is_written = False
         case Nothing(""):
-            is_written, reason, message = True, "Written", _WRITTEN
+            is_written, reason, message = True, "StubDomainWritten", _WRITTEN
         case Nothing(restart):
-            is_written, reason, message = (
-                True,
-                "RestartNeeded",
-                f"{_WRITTEN}, which doesn't load it by itself: {restart}",
-            )
+            is_written, reason, message = True, "RestartNeeded", f"{_WRITTEN}. {restart}"
     return condition(CONDITION_CLUSTER_DNS_CONFIGURED, is_written, reason, message, generation)
 
 

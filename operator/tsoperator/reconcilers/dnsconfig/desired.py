@@ -49,7 +49,9 @@ from tsoperator.desired.nameserver import (
     reads_shards,
 )
 from tsoperator.desired.plan import Child, Note, Plan, Refusal
+from tsoperator.desired.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 from tsoperator.reconcilers.dnsconfig import clusterdns
+from tsoperator.reconcilers.dnsconfig.answers import Verdict, cluster_dns_condition
 from tsoperator.reconcilers.dnsconfig.clusterdns import CONDITION_CLUSTER_DNS_CONFIGURED
 from tsoperator.settings import Settings
 
@@ -72,7 +74,6 @@ CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
 """The conditions that a DNSConfig has only while they say something."""
 
-_UPSTREAM_ZONE: Final = "ts.net"
 _SET_OURS: Final = "set spec.nameserver.image to this operator's nameserver"
 
 
@@ -86,8 +87,12 @@ class Observed:
     deployment: Object | None = None
     dns: DNSObjects | None = None
     """What the cluster's DNS reads; None if the API server doesn't let the operator see it."""
+    verdicts: Sequence[Verdict] | None = None
+    """What came of asking the cluster's DNS; None if it hasn't been asked yet."""
     pods: Sequence[Object] = ()
     """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
+    suffixes: Suffixes = NO_SUFFIXES
+    """The known suffixes of MagicDNS names."""
 
 
 def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings) -> Plan:
@@ -117,10 +122,17 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
     address = _address(observed)
     if not address:
         return Plan(hold=FINALIZER, steps=[*map(Child, children)])
-    dns = clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, address, settings)
+    zones = forwarded_zones(obj, settings.zones, observed.suffixes)
+    dns = clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, address, settings)
     conditions = _conditions(obj, image, observed, settings)
     status = _status(obj, conditions, dns) | {"nameserver": {"ip": address}}
-    return Plan(hold=FINALIZER, steps=[*map(Child, children), *dns.steps], notes=_notes(dns.result), status=status)
+    return Plan(
+        hold=FINALIZER,
+        steps=[*map(Child, children), *dns.steps],
+        notes=_notes(dns.result),
+        status=status,
+        requeue_after=dns.again,
+    )
 
 
 def _farewell(obj: Object, observed: Observed, settings: Settings) -> Plan:
@@ -130,12 +142,11 @@ def _farewell(obj: Object, observed: Observed, settings: Settings) -> Plan:
     """
     if not has_finalizer(obj, FINALIZER) or elected(observed.dnsconfigs) is not None:
         return Plan(release=FINALIZER)
-    if observed.dns is None:
-        unseen = clusterdns.unseen_removal(obj)
-        return Plan(notes=_notes(unseen)) if unseen else Plan(release=FINALIZER)
-    dns = clusterdns.removal(observed.dns, settings)
+    dns = clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
     if dns.result is None:
         return Plan(steps=dns.steps, release=FINALIZER)
+    if observed.dns is None:  # the condition goes on saying that the operator has written something
+        return Plan(notes=_notes(dns.result), requeue_after=dns.again)
     return _unconfigured(obj, dns.result)
 
 
@@ -174,9 +185,10 @@ def _conditions(obj: Object, image: NameserverImage, observed: Observed, setting
     """Return the conditions of a nameserver that is there: those that say what is incomplete only while that lasts."""
     generation = _generation(obj)
     conditions = [condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", generation)]
+    conditions.append(cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns))
     if image.program is not Program.OURS:
         reason = "UpstreamImage" if image.program is Program.UPSTREAM else "UnknownImage"
-        message = _words_for_lacks(image, settings)
+        message = _words_for_lacks(image, nameserver_zones(settings.zones, observed.suffixes), settings)
         conditions.append(condition(CONDITION_NAMESERVER_COMPLETE, False, reason, message, generation))
     if left_out := annotations(observed.records).get(ANNOTATION_LEFT_OUT) if observed.records else None:
         message = _words_for(left_out, image, observed.deployment)
@@ -199,8 +211,11 @@ def _notes(result: Unwritten | Nothing | None) -> list[Note]:
     return [Note("Warning", result.reason, result.message)] if isinstance(result, Unwritten) else []
 
 
-def _words_for_lacks(image: NameserverImage, settings: Settings) -> str:
-    """Say what another nameserver than ours does worse (dns-crds-chart.md 1.5), and what to do."""
+def _words_for_lacks(image: NameserverImage, zones: Sequence[str], settings: Settings) -> str:
+    """Say what another nameserver than ours does worse (dns-crds-chart.md 1.5), and what to do.
+
+    *zones* are those that ours would answer for.
+    """
     if image.program is Program.UNKNOWN:
         return (
             f"{image.reference} may be this operator's nameserver or Tailscale's, so it runs in a way that suits both: "
@@ -213,8 +228,8 @@ def _words_for_lacks(image: NameserverImage, settings: Settings) -> str:
         "it answers questions for A and AAAA in small letters only",
         "a new version interrupts it",
     ]
-    if zones := [zone for zone in settings.zones if not f".{zone}".endswith(f".{_UPSTREAM_ZONE}")]:
-        lost.insert(0, f"it refuses names in {', '.join(zones)}")
+    if refused := [zone for zone in zones if not f".{zone}".endswith(f".{TS_NET}")]:
+        lost.insert(0, f"it refuses names in {', '.join(refused)}")
     cure = f"{_SET_OURS} and annotation {ANNOTATION_NAMESERVER} to {Program.OURS}"
     default = default_image(settings)
     if default.program is Program.OURS and default.reference != image.reference:

@@ -1,6 +1,6 @@
 """Looks, decides, acts and reports for one DNSConfig at a time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,13 +11,12 @@ from tsoperator.api.objects import (
     CONFIGMAP,
     DEPLOYMENT,
     DNSCONFIG,
-    OPENSHIFT_DNS,
-    OPENSHIFT_DNS_KEY,
     POD,
     ROLE,
     ROLEBINDING,
     SERVICE,
     SERVICEACCOUNT,
+    SUFFIXES,
     Key,
     Object,
     Resource,
@@ -26,13 +25,17 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import BY_OWNER, Owner, owned_keys
-from tsoperator.desired.clusterdns.platforms import CONFIGMAPS
+from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, OPENSHIFT_DNS, OPENSHIFT_NAME
 from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.clusterdns.results import DNSObjects
-from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT
+from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, elected
 from tsoperator.desired.plan import Child, Plan, Refusal
+from tsoperator.desired.zones import Suffixes, forwarded_zones
 from tsoperator.kube.errors import Denied
 from tsoperator.reconcilers.dnsconfig import desired
+from tsoperator.reconcilers.dnsconfig.answers import Verdict
+from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
+from tsoperator.reconcilers.dnsconfig.question import Asked, Question, question_of
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
@@ -45,27 +48,49 @@ class DNSConfigReconciler:
 
     name = "dnsconfig"
 
-    def __init__(self, cache: Cache, applier: Applier, settings: Settings) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        applier: Applier,
+        prober: Prober,
+        settings: Settings,
+        suffixes: Callable[[], Suffixes] = Suffixes,
+    ) -> None:
+        """*suffixes* tells which suffixes of MagicDNS names are known."""
         self._cache = cache
         self._applier = applier
+        self._prober = prober
         self._settings = settings
+        self._suffixes = suffixes
         children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
             **dict.fromkeys(children, self._parent_keys),
             CONFIGMAP: self._keys_for_configmap,
-            OPENSHIFT_DNS: lambda _: self._every_key(),
+            **dict.fromkeys((OPENSHIFT_DNS, SUFFIXES, VERDICT), lambda _: self._every_key()),
         }
 
     async def reconcile(self, key: Key) -> Result:
         """Make the cluster match the DNSConfig named *key*."""
+        verdicts = self._prober.follow(self._question())
         obj = self._cache.get(DNSCONFIG, key)
         if obj is None:
             return DONE
-        observed = self._observe(obj)  # look
+        observed = self._observe(obj, verdicts)  # look
         plan = desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)  # decide
         stored = await self._act(obj, plan)  # act
         return await self._applier.report(stored, plan, desired.failed)  # report
+
+    def _question(self) -> Question | None:
+        nameserver, dnsconfig = Key(self._settings.namespace, NAMESERVER), elected(self._cache.all(DNSCONFIG))
+        zones = forwarded_zones(dnsconfig, self._settings.zones, self._suffixes()) if dnsconfig else ()
+        return question_of(
+            dnsconfig,
+            self._cache.get(SERVICE, nameserver),
+            self._cache.get(DEPLOYMENT, nameserver),
+            self._dns(),
+            Asked(zones, self._settings.cluster_dns),
+        )
 
     async def _act(self, obj: Object, plan: Plan) -> Object:
         """Carry out *plan*: first what the nameserver is made of, and then what the cluster's DNS reads.
@@ -79,7 +104,7 @@ class DNSConfigReconciler:
             return stored
         return await self._applier.act(stored, replace(plan, hold="", steps=others), partial(_not_written, plan))
 
-    def _observe(self, obj: Object) -> desired.Observed:
+    def _observe(self, obj: Object, verdicts: Sequence[Verdict] | None) -> desired.Observed:
         nameserver = Key(self._settings.namespace, NAMESERVER)
         owner = Owner(PARENT_NAMESERVER, Key(self._settings.namespace, key_of(obj).name))
         return desired.Observed(
@@ -88,7 +113,9 @@ class DNSConfigReconciler:
             records=self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME)),
             deployment=self._cache.get(DEPLOYMENT, nameserver),
             dns=self._dns(),
+            verdicts=verdicts,
             pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
+            suffixes=self._suffixes(),
         )
 
     def _dns(self) -> DNSObjects | None:
@@ -96,7 +123,7 @@ class DNSConfigReconciler:
         if not self._cache.sees(CONFIGMAP, DNS_NAMESPACE):
             return None
         found = [self._cache.get(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in CONFIGMAPS]
-        return DNSObjects([each for each in found if each], self._cache.get(OPENSHIFT_DNS, OPENSHIFT_DNS_KEY))
+        return DNSObjects([each for each in found if each], self._cache.get(OPENSHIFT_DNS, Key("", OPENSHIFT_NAME)))
 
     def _keys_for_configmap(self, configmap: Object) -> Iterable[Key]:
         key = key_of(configmap)

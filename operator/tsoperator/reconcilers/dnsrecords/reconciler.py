@@ -1,14 +1,13 @@
 """Looks, decides and acts for all records at once."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
 from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 
 from tsoperator.api.names import (
-    ANNOTATION_TAILNET_FQDN,
     LABEL_SERVICE_NAME,
     NAMESERVER,
     PARENT_INGRESS,
@@ -22,10 +21,10 @@ from tsoperator.api.objects import (
     ENDPOINTSLICE,
     INGRESS,
     SERVICE,
+    SUFFIXES,
     Key,
     Object,
     Resource,
-    annotations,
     is_deleting,
     key_of,
     labels,
@@ -35,6 +34,7 @@ from tsoperator.desired.canary import canary_name, service_addresses
 from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.desired.endpoints import BY_SERVICE
 from tsoperator.desired.nameserver import elected
+from tsoperator.desired.zones import NO_SUFFIXES, Suffixes, forwarded_zones
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.records import NamedProxy, Record, in_order, record_of
 from tsoperator.reconcilers.dnsrecords.shards import Limits, document, shard_named
@@ -61,11 +61,18 @@ class DNSRecordsReconciler:
     name = "dnsrecords"
 
     def __init__(
-        self, cache: Cache, applier: Applier, settings: Settings, limits: Limits = desired.DEFAULT_LIMITS
+        self,
+        cache: Cache,
+        applier: Applier,
+        settings: Settings,
+        limits: Limits = desired.DEFAULT_LIMITS,
+        suffixes: Callable[[], Suffixes] = Suffixes,
     ) -> None:
+        """*suffixes* tells which suffixes of MagicDNS names are known."""
         self._cache = cache
         self._applier = applier
         self._settings = settings
+        self._suffixes = suffixes
         self._limits = limits
         self._key = Key(settings.namespace, CONFIGMAP_NAME)
         self._table = Table()
@@ -78,7 +85,7 @@ class DNSRecordsReconciler:
             SERVICE: self._of_service,
             ENDPOINTSLICE: self._of_slice,
             INGRESS: self._of_ingress,
-            DNSCONFIG: self._of_anything_else,
+            **dict.fromkeys((DNSCONFIG, SUFFIXES), self._of_anything_else),
             CONFIGMAP: self._of_configmap,
             DEPLOYMENT: self._of_deployment,
         }
@@ -114,11 +121,16 @@ class DNSRecordsReconciler:
                 await asyncio.sleep(0)
 
     def _put_canaries(self) -> None:
-        """Give each zone its canary, once the nameserver has an address. No proxy has a key without a namespace."""
+        """Give each forwarded zone its canary, once the nameserver has an address.
+
+        No proxy has a key without a namespace.
+        """
+        wanted: dict[Key, Record] = {}
         dnsconfig = elected(self._cache.all(DNSCONFIG))
         addresses = in_order(service_addresses(self._cache.get(SERVICE, Key(self._settings.namespace, NAMESERVER))))
-        zones = self._settings.zones if dnsconfig and any(addresses) else ()
-        wanted = {Key("", zone): Record(canary_name(uid(dnsconfig), zone), *addresses) for zone in zones if dnsconfig}
+        if dnsconfig and any(addresses):
+            for zone in forwarded_zones(dnsconfig, self._settings.zones, self._suffixes()):
+                wanted[Key("", zone)] = Record(canary_name(uid(dnsconfig), zone), *addresses)
         for key in self._canaries | wanted.keys():
             self._stale |= self._table.put(key, wanted.get(key))
         self._canaries = {*wanted}
@@ -126,8 +138,9 @@ class DNSRecordsReconciler:
     def _observe(self) -> tuple[Object | None, desired.Observed]:
         """Return the DNSConfig that the records belong to, and all records."""
         nameserver = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
-        observed = desired.Observed(self._table.buckets(), self._configmaps(), nameserver)
-        return elected(self._cache.all(DNSCONFIG)), observed
+        dnsconfig = elected(self._cache.all(DNSCONFIG))
+        suffixes = self._suffixes() if dnsconfig else NO_SUFFIXES
+        return dnsconfig, desired.Observed(self._table.buckets(), self._configmaps(), nameserver, suffixes)
 
     def _proxy(self, key: Key) -> NamedProxy | None:
         """Return the proxy whose Service is named *key*; None if there is no such proxy that can have a name."""
@@ -164,9 +177,7 @@ class DNSRecordsReconciler:
     def _of_service(self, service: Object) -> Iterable[Key]:
         if key_of(service) == Key(self._settings.namespace, NAMESERVER):
             return (self._key,)
-        if self._owner(service):
-            return self._noting([key_of(service)])
-        return self._of_parent(PARENT_SERVICE, service) if ANNOTATION_TAILNET_FQDN in annotations(service) else ()
+        return self._noting([key_of(service)]) if self._owner(service) else self._of_parent(PARENT_SERVICE, service)
 
     def _of_ingress(self, ingress: Object) -> Iterable[Key]:
         ours = ingress["spec"].get("ingressClassName") == self._settings.ingress_class

@@ -17,6 +17,7 @@ from tsoperator.desired import advice
 from tsoperator.desired.annotations import ignored
 from tsoperator.desired.children import Owner, first
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.desired.clusternames import is_opted_out
 from tsoperator.desired.devices import OWN_TAILNET, TailnetView
 from tsoperator.desired.findings import with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
@@ -48,7 +49,8 @@ class Observed:
 
     *services* are the Services of its namespace that it names. *knows_services* tells whether the operator sees the
     Services of that namespace. *certificate* is None if there is to be no certificate. *class_exists* tells whether
-    there is an IngressClass of the name that the Ingress gives.
+    there is an IngressClass of the name that the Ingress gives. *names_ingresses* tells whether Pods are to reach all
+    Ingresses by their names.
     """
 
     children: Children
@@ -58,6 +60,7 @@ class Observed:
     tailnet: TailnetView = OWN_TAILNET
     knows_services: bool = True
     class_exists: bool = False
+    names_ingresses: bool = False
 
     @property
     def has_proxy(self) -> bool:
@@ -154,7 +157,7 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
     if is_refused or isinstance(chosen, ClassProblem):
         return Plan(notes=notes)
     own = owner(key_of(ingress))
-    forward = is_true(annotations(ingress).get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC))
+    forward = _takes_cluster_traffic(ingress, names_ingresses=observed.names_ingresses)
     return Proxy(
         owner=own,
         parent_uid=uid(ingress),
@@ -164,7 +167,7 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
             identity.hostname, observed.tailnet.login_url, served.config, accept_routes=accepts_routes(chosen)
         ),
         tags=identity.tags,
-        magic_dns_name=_magic_dns_name(proxy_device(observed.children)),
+        magic_dns_name="" if is_opted_out(ingress) else _magic_dns_name(proxy_device(observed.children)),
         proxy_class=chosen,
         notes=[*notes, *served.notes],
     )
@@ -237,6 +240,12 @@ def _identity(ingress: Object, observed: Observed, settings: Settings) -> Identi
         warnings += [Note("Warning", "InvalidTags", f"annotation {ANNOTATION_TAGS}: {each}{until}") for each in wrong]
         given = device.tags if device else given
     return Identity(name, given, warnings)
+
+
+def _takes_cluster_traffic(ingress: Object, *, names_ingresses: bool) -> bool:
+    """Tell whether Pods are to reach *ingress*: as its annotation says, or else as the DNSConfig says for all."""
+    given = annotations(ingress).get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC)
+    return is_true(given) if given is not None else names_ingresses and not is_opted_out(ingress)
 
 
 def _magic_dns_name(device: ReportedDevice | None) -> str:

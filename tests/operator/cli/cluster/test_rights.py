@@ -70,6 +70,10 @@ def lacking(*resources: str) -> list[Question]:
     [
         (lacking("secrets"), ["the operator may not get, list secrets in namespace tailscale"]),
         (
+            [Question("kube-system", "", "configmaps", "get", named) for named in ("coredns", "kube-dns")],
+            ["the operator may not get configmaps in namespace kube-system"],
+        ),
+        (
             [Question("", "tailscale.com", "connectors", "watch"), *lacking("pods")],
             ["the operator may not watch connectors.tailscale.com", "the operator may not get, list pods in namespace"],
         ),

@@ -1,0 +1,109 @@
+"""The zones of MagicDNS names: those that the nameserver answers for, and those that the cluster's DNS forwards to it.
+
+If the user gives no zones, they follow from the tailnets' suffixes, which devices show. A zone is never dropped only
+because a tailnet can't be looked at now: what was decided before stays until more is known.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tsoperator.api.objects import Object
+from tsoperator.api.rules import fqdn_error
+from tsoperator.desired.advice import is_tailscales
+
+TS_NET: Final = "ts.net"
+"""The zone of all tailnets at Tailscale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suffixes:
+    """What is known of the suffixes of MagicDNS names, such as ``tail1234.ts.net``.
+
+    *known* are the suffixes, sorted. If *complete*, these are the suffixes of all tailnets. If *anywhere*, there is a
+    tailnet that may have any suffix, and only its first proxy will show which.
+    """
+
+    known: tuple[str, ...] = ()
+    complete: bool = False
+    anywhere: bool = False
+
+
+NO_SUFFIXES: Final = Suffixes()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A tailnet, whose control server is at *url*, and the domains of its devices' names; None until it is listed.
+
+    A device that another tailnet shares doesn't count. Headscale lists names without a domain.
+    """
+
+    url: str
+    domains: frozenset[str] | None = None
+
+
+class Reported(NamedTuple):
+    """The *domain* of the name that a proxy says its device has; *url* is the control server where it logs in."""
+
+    url: str
+    domain: str
+
+
+def known_suffixes(tailnets: Iterable[Listed], reported: Collection[Reported]) -> Suffixes:
+    """Return the suffixes of *tailnets*, which are all that there are."""
+    found, urls = {each.domain for each in reported}, {each.url for each in reported}
+    complete, anywhere = True, False
+    for each in tailnets:
+        found |= each.domains or set()
+        if each.domains is None:
+            complete = False
+        elif not each.domains and each.url not in urls:
+            complete, anywhere = False, anywhere or not is_tailscales(each.url)
+    return Suffixes(tuple(sorted(filter(_is_suffix, found))), complete, anywhere)
+
+
+def nameserver_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the zones that the nameserver answers for.
+
+    *given* are the zones that the user gives, and *served* those that it answers for now. Without given zones, it
+    answers for all of ts.net, because stub domains may lead all of it to the nameserver.
+    """
+    if given:
+        return tuple(given)
+    kept = () if suffixes.complete else filter(_is_suffix, served)
+    return (TS_NET, *sorted(zone for zone in {*suffixes.known, *kept} if not f".{zone}".endswith(f".{TS_NET}")))
+
+
+def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the zones that the cluster's DNS has to forward to the nameserver.
+
+    *given* are the zones that the user gives, and *served* those that are forwarded now. Without given zones, these are
+    the tailnets' own suffixes. So other names in ts.net, such as those of other people's Funnels, resolve as on the
+    Internet. While no suffix is known, it is all of ts.net.
+    """
+    if given:
+        return tuple(given)
+    kept = () if suffixes.complete else (zone for zone in served if zone != TS_NET and _is_suffix(zone))
+    return tuple(sorted({*suffixes.known, *kept})) or (TS_NET,)
+
+
+def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes) -> tuple[str, ...]:
+    """Return the `stub_zones` of *dnsconfig*, whose status has those that are forwarded now."""
+    return stub_zones(given, suffixes, shown_zones(dnsconfig))
+
+
+def shown_zones(dnsconfig: Object) -> Sequence[str]:
+    """Return the zones that the cluster's DNS has to forward, as the status of *dnsconfig* shows them."""
+    zones: Sequence[str] = ((dnsconfig.get("status") or {}).get("clusterDNS") or {}).get("zones") or ()
+    return zones
+
+
+def name_error(name: str, given: Sequence[str], suffixes: Suffixes) -> str | None:
+    """Say why *name* can't be the MagicDNS name of a device. *given* are the zones that the user gives."""
+    anywhere = suffixes.anywhere and not given
+    return fqdn_error(name, nameserver_zones(given, suffixes), anywhere=anywhere)
+
+
+def _is_suffix(domain: str) -> bool:
+    return fqdn_error(f"x.{domain}", (), anywhere=True) is None
