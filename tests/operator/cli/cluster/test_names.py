@@ -57,6 +57,13 @@ CASES = {
     "one address of two": Case(
         names(configmaps=coredns("10.96.0.53 10.96.0.99")), ["ok", "FAILED"], "asks 10.96.0.99 for", "10.96.0.53"
     ),
+    "a broken Corefile": Case(
+        names(configmaps=coredns("10.96.0.53 {")),
+        ["ok", "FAILED"],
+        "for ts.net is unknown: ConfigMap coredns in kube-system can't be read: the server block that begins here "
+        "has no closing brace, in line 1",
+        "correct the Corefile there: add }",
+    ),
     "another DNS": Case(names(configmaps=[]), ["ok", "can't look"], "for ts.net is unknown", "coredns/README.md#check"),
 }
 
