@@ -90,8 +90,13 @@ def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[str] =
 
 def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes) -> tuple[str, ...]:
     """Return the `stub_zones` of *dnsconfig*, whose status has those that are forwarded now."""
-    served = ((dnsconfig.get("status") or {}).get("clusterDNS") or {}).get("zones") or ()
-    return stub_zones(given, suffixes, served)
+    return stub_zones(given, suffixes, shown_zones(dnsconfig))
+
+
+def shown_zones(dnsconfig: Object) -> Sequence[str]:
+    """Return the zones that the cluster's DNS has to forward, as the status of *dnsconfig* shows them."""
+    zones: Sequence[str] = ((dnsconfig.get("status") or {}).get("clusterDNS") or {}).get("zones") or ()
+    return zones
 
 
 def name_error(name: str, given: Sequence[str], suffixes: Suffixes) -> str | None:

@@ -9,6 +9,7 @@ from tsoperator.api.objects import Object, key_of
 from tsoperator.cli.cluster.stubdomains import forwards_of, is_dns_config, servers_for
 from tsoperator.cli.findings import Finding, failed, ok, unseen
 from tsoperator.desired.nameserver import elected
+from tsoperator.desired.zones import TS_NET, shown_zones
 
 _PAGE: Final = "coredns/README.md says how, for each platform"
 
@@ -24,8 +25,8 @@ class Names:
     configmaps: Sequence[Object]
 
 
-def check_names(names: Names, zones: Sequence[str]) -> Iterator[Finding]:
-    """Check the nameserver, and that the cluster's DNS asks it for *zones*."""
+def check_names(names: Names) -> Iterator[Finding]:
+    """Check the nameserver, and that the cluster's DNS asks it for the zones that the DNSConfig's status names."""
     dnsconfig = elected(names.dnsconfigs)
     if dnsconfig is None:
         yield ok("nameserver", "there is no DNSConfig; make one for the cluster's Pods to resolve tailnet names")
@@ -33,7 +34,7 @@ def check_names(names: Names, zones: Sequence[str]) -> Iterator[Finding]:
     yield _nameserver(names, key_of(dnsconfig).name)
     addresses = _addresses(names.service)
     if addresses:
-        yield from (_stub_domain(names, zone, addresses) for zone in zones)
+        yield from (_stub_domain(names, zone, addresses) for zone in shown_zones(dnsconfig) or (TS_NET,))
 
 
 def _nameserver(names: Names, dnsconfig: str) -> Finding:
