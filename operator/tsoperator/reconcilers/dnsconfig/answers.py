@@ -8,6 +8,7 @@ from typing import Final
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import CONDITION_CLUSTER_DNS_READY
 from tsoperator.api.objects import Object
+from tsoperator.api.rules import server_address
 
 READY: Final = "NamesResolve"
 NOT_ASKED: Final = "NotAsked"
@@ -136,7 +137,7 @@ def _judged(seen: Seen, udp: Reply) -> tuple[str, str]:
         )
     said = f"{where} {udp.words} for a name in {zone}"
     forward = f"forward {zone} to the nameserver at {at}: {_PAGE}"
-    if seen.server in seen.targets:
+    if server_address(seen.server)[0] in seen.targets:
         return Fault.FORWARDING_LOOP, f"{said}, because it forwards {zone} to itself. Instead, {forward}"
     if udp.failure:
         return Fault.NO_ANSWER, f"{said}: {_unanswered(seen)}"
