@@ -19,7 +19,7 @@ from tsoperator.desired.clusterdns.serverblock import (
     without_block,
 )
 
-from tests.operator.desired.clusterdns.corefiles import corefiles
+from tests.operator.desired.clusterdns.corefiles import corefiles, texts
 
 STUB = StubDomain(("tail1234.ts.net",), ("10.96.0.53",))
 ROOT = ".:53 {\n    forward . /etc/resolv.conf\n}\n"
@@ -209,3 +209,13 @@ def test_taking_out_what_was_added_is_the_identity(text: str, stub: StubDomain, 
     assert (without_block(first, "here"), without_block(second, "here")) == (text, text)
     assert [*parse(second).blocks[:-1]] == [*parse(text).blocks]
     assert parse(second).blocks[-1].directives[-1].args == [".", *other.addresses]
+
+
+@given(texts())
+def test_a_text_that_can_be_edited_comes_back(text: str) -> None:
+    edited = with_block(text, "here", STUB, EVERYWHERE)
+    before = without_block(text, "here")
+    if isinstance(edited, Refusal):
+        assert before in (edited, text)
+    else:
+        assert without_block(edited, "here") == before
