@@ -70,7 +70,9 @@ class ClusterDNS(WireModel):
     imports, as on K3s and AKS. KubeDNS: the stubDomains of ConfigMap kube-dns. OpenShift: the DNS operator's object.
     Unset means that the operator finds out."""
     ingress_names: bool = False
-    """Let Pods reach Ingresses by their names: the proxies of Ingresses then take traffic from the cluster, too."""
+    """Let Pods reach all Ingresses by their names. Their proxies then run privileged and serve no metrics. A change
+    restarts these proxies. An Ingress with the annotation
+    tailscale.com/experimental-forward-cluster-traffic-via-ingress goes by that."""
 
 
 class DNSConfigSpec(WireModel):

@@ -56,11 +56,6 @@ class Installed:
         return self.account.rpartition(":")[2]
 
     @property
-    def zones(self) -> list[str]:
-        """The zones of MagicDNS names."""
-        return _listed(self._env.get("OPERATOR_DNS_ZONES", "")) or ["ts.net"]
-
-    @property
     def manages_cluster_dns(self) -> bool:
         """Whether the operator may write into the configuration of the cluster's DNS."""
         return self._env.get("OPERATOR_MANAGE_CLUSTER_DNS") == "true"

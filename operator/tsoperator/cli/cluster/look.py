@@ -67,7 +67,7 @@ async def _pod_security(target: _Target) -> Iterable[Finding]:
 
 
 async def _names(target: _Target) -> Iterable[Finding]:
-    return check_names(await target.gather.names(), target.installed.zones)
+    return check_names(await target.gather.names())
 
 
 async def _proxies(target: _Target) -> Iterable[Finding]:

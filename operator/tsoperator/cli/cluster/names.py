@@ -6,9 +6,11 @@ from typing import Final
 
 from tsoperator.api.names import NAMESERVER
 from tsoperator.api.objects import Object, key_of
-from tsoperator.cli.cluster.stubdomains import forwards_of, is_dns_config, servers_for
+from tsoperator.cli.cluster.stubdomains import is_dns_config, servers_for
 from tsoperator.cli.findings import Finding, failed, ok, unseen
+from tsoperator.desired.clusterdns.corefile import CorefileError
 from tsoperator.desired.nameserver import elected
+from tsoperator.desired.zones import TS_NET, shown_zones
 
 _PAGE: Final = "coredns/README.md says how, for each platform"
 
@@ -24,8 +26,8 @@ class Names:
     configmaps: Sequence[Object]
 
 
-def check_names(names: Names, zones: Sequence[str]) -> Iterator[Finding]:
-    """Check the nameserver, and that the cluster's DNS asks it for *zones*."""
+def check_names(names: Names) -> Iterator[Finding]:
+    """Check the nameserver, and that the cluster's DNS asks it for the zones that the DNSConfig's status names."""
     dnsconfig = elected(names.dnsconfigs)
     if dnsconfig is None:
         yield ok("nameserver", "there is no DNSConfig; make one for the cluster's Pods to resolve tailnet names")
@@ -33,7 +35,7 @@ def check_names(names: Names, zones: Sequence[str]) -> Iterator[Finding]:
     yield _nameserver(names, key_of(dnsconfig).name)
     addresses = _addresses(names.service)
     if addresses:
-        yield from (_stub_domain(names, zone, addresses) for zone in zones)
+        yield from (_stub_domain(names, zone, addresses) for zone in shown_zones(dnsconfig) or (TS_NET,))
 
 
 def _nameserver(names: Names, dnsconfig: str) -> Finding:
@@ -56,8 +58,16 @@ def _stub_domain(names: Names, zone: str, addresses: Sequence[str]) -> Finding:
             f"no ConfigMap in kube-system says how the cluster's DNS is set up: whether it asks for {zone} is unknown",
             f"try a name in a Pod: coredns/README.md#check; the nameserver is at {addresses[0]}",
         )
-    servers = servers_for(zone, [forward for config in configs for forward in forwards_of(config)])
     where = ", ".join(key_of(each).name for each in configs)
+    try:
+        servers = servers_for(zone, configs)
+    except CorefileError as error:
+        return failed(
+            "cluster-dns",
+            f"whether the cluster's DNS asks for {zone} is unknown: ConfigMap {where} in kube-system can't be read: "
+            f"{error.problem}, in line {error.line}",
+            f"correct the Corefile there: {error.cure}",
+        )
     if not servers:
         return failed(
             "cluster-dns",

@@ -35,7 +35,7 @@ from tsoperator.kube.errors import Denied
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.reconcilers.dnsconfig.answers import Verdict
 from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
-from tsoperator.reconcilers.dnsconfig.question import Question, question_of
+from tsoperator.reconcilers.dnsconfig.question import Asked, Question, question_of
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
@@ -83,12 +83,13 @@ class DNSConfigReconciler:
 
     def _question(self) -> Question | None:
         nameserver, dnsconfig = Key(self._settings.namespace, NAMESERVER), elected(self._cache.all(DNSCONFIG))
+        zones = forwarded_zones(dnsconfig, self._settings.zones, self._suffixes()) if dnsconfig else ()
         return question_of(
             dnsconfig,
             self._cache.get(SERVICE, nameserver),
             self._cache.get(DEPLOYMENT, nameserver),
-            forwarded_zones(dnsconfig, self._settings.zones, self._suffixes()) if dnsconfig else (),
-            self._settings.cluster_dns,
+            self._dns(),
+            Asked(zones, self._settings.cluster_dns),
         )
 
     async def _act(self, obj: Object, plan: Plan) -> Object:
