@@ -43,7 +43,8 @@ COREFILE = f"""\
 THEIRS = "example.org:53 {\n    whoami\n}\n"
 BROKEN = ".:53 {\n    errors\n"
 UPSTREAM = ("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
-            "--pid-file=", "--bind-interfaces", f"--listen-address={NODE}", f"--address=/{PUBLIC}/192.0.2.7")  # fmt: skip
+            "--pid-file=", "--bind-interfaces", f"--listen-address={NODE}",
+            f"--address=/{PUBLIC}/192.0.2.7")  # fmt: skip
 OPENSHIFT = Resource(
     OPENSHIFT_DNS.group, OPENSHIFT_DNS.version, OPENSHIFT_DNS.plural, OPENSHIFT_DNS.kind, namespaced=False
 )
