@@ -20,7 +20,7 @@ QUESTION = Question((SERVER,), NAMESERVER, (Canary("ts.net", CANARY),))
 RIGHT = Reply("NOERROR", frozenset({NAMESERVER}))
 SERVFAIL = Reply("SERVFAIL")
 DENIED = Reply("NXDOMAIN", authority=Authority("ts.net", "nameserver.x", "hostmaster.ts.net", 7))
-PACE = Pace(*(replace(each, jitter=lambda: 1.0) for each in (Pace().steady, Pace().backoff)))
+PACE = Pace(replace(Pace().steady, jitter=lambda: 1.0), replace(Pace().backoff, jitter=lambda: 1.0))
 
 
 class Servers:
