@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from tsoperator.api.objects import Object, Resource
-from tsoperator.reconcilers.dnsconfig.answers import Reply, Seen, Verdict, gives, is_of_ours, verdict
+from tsoperator.reconcilers.dnsconfig.answers import Reply, Seen, Verdict, gives, is_of_ours, steadied, verdict
 from tsoperator.reconcilers.dnsconfig.asking import Ask, Query
 from tsoperator.reconcilers.dnsconfig.question import Canary, Question
 from tsoperator.runtime.cache import Listener
@@ -60,6 +60,7 @@ class Prober(Collector):
         self._clock = clock
         self._question: Question | None = None
         self._verdicts: tuple[Verdict, ...] | None = None
+        self._found: tuple[Verdict, ...] = ()  # in the last round
         self._asked_at = 0.0
         self._changed = asyncio.Event()
         self._listeners: list[Listener] = []
@@ -108,14 +109,16 @@ class Prober(Collector):
         finally:
             self._question = self._verdicts = None
 
-    def _tell(self, question: Question, verdicts: tuple[Verdict, ...]) -> bool:
-        """Note *verdicts*, unless the question has become another one, and tell the listeners of new ones.
+    def _tell(self, question: Question, found: tuple[Verdict, ...]) -> bool:
+        """Note what was *found*, unless the question has become another one, and tell the listeners what is new.
 
-        Return whether they are new.
+        Return whether something is.
         """
         if not question.is_same(self._question):
             return False
         self._asked_at = self._clock()
+        verdicts = steadied(self._verdicts or (), self._found, found)
+        self._found = found
         if verdicts == self._verdicts:
             return False
         self._verdicts = verdicts
