@@ -66,9 +66,10 @@ bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API
 	TESTBED_WORK=$(WORK)-bench \
 	$(BIN)/python -m tests.e2e.operatorbench --repeat 2 --results loadtest/results $(ARGS)
 
-soak: .venv/.dev ## Run the nameserver under load, reloads and malformed packets for MINUTES (10), and Hypothesis on 2,000 examples a test
+soak: .venv/.dev ## Run the nameserver under load, reloads and hostile packets for MINUTES (10), fuzz its loops for FUZZ_MINUTES (10), and Hypothesis on 2,000 examples a test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) --hypothesis-profile=soak -m hypothesis
-	FUZZ_PACKETS=100000000 $(BIN)/python -m pytest -n $(WORKERS) -m thorough tests/nameserver/test_udploop.py
+	$(BIN)/python -m tests.nameserver.fuzz --minutes $(or $(FUZZ_MINUTES),10)
+	FUZZ_PACKETS=10000000 $(BIN)/python -m pytest -m thorough -k sanitizers tests/nameserver/test_udploop.py
 	$(BIN)/python -m dnsbench soak --minutes $(or $(MINUTES),10) --results loadtest/results $(ARGS)
 
 lint: .venv/.dev ## Check style, types, import contracts and the Dockerfile
