@@ -11,7 +11,7 @@ import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 from tsnameserver import __version__
 
-from tsoperator.api.objects import DEVICE, SUFFIXES, TAILNET, Key
+from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, TAILNET, Key
 from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -30,6 +30,7 @@ from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
 from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
+from tsoperator.reconcilers.service.egress import BY_DESTINATION
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.reconcilers.tailnet.reconciler import TailnetReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
@@ -117,7 +118,7 @@ async def run(settings: Settings) -> None:
         tailnets = Tailnets(
             [Tailnet(own, client, cache, preflight)], lambda name: cache.get(TAILNET, Key("", name)) is not None
         )
-        suffixes = KnownSuffixes(cache, tailnets)
+        suffixes = KnownSuffixes(cache, tailnets, lambda name: bool(cache.indexed(SERVICE, BY_DESTINATION, name)))
         registry.register(PreflightMetrics(tailnets.findings))
 
         def connect(url: str, credentials: ClientCredentials, secret: str) -> TailnetClient:

@@ -4,7 +4,7 @@ If the user gives no zones, they follow from the tailnets' suffixes, which devic
 because a tailnet can't be looked at now: what was decided before stays until more is known.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -21,12 +21,14 @@ class Suffixes:
     """What is known of the suffixes of MagicDNS names, such as ``tail1234.ts.net``.
 
     *known* are the suffixes, sorted. If *complete*, these are the suffixes of all tailnets. If *anywhere*, there is a
-    tailnet that may have any suffix, and only its first proxy will show which.
+    tailnet that may have any suffix, and only its first proxy will show which. *shared* are the names of devices of
+    other tailnets that are shared with ours, and to which Services lead, sorted.
     """
 
     known: tuple[str, ...] = ()
     complete: bool = False
     anywhere: bool = False
+    shared: tuple[str, ...] = ()
 
 
 NO_SUFFIXES: Final = Suffixes()
@@ -36,11 +38,13 @@ NO_SUFFIXES: Final = Suffixes()
 class Listed:
     """A tailnet, whose control server is at *url*, and the domains of its devices' names; None until it is listed.
 
-    A device that another tailnet shares doesn't count. Headscale lists names without a domain.
+    *shared* are the names of the devices that other tailnets share with it, which don't count among the others.
+    Headscale lists names without a domain.
     """
 
     url: str
     domains: frozenset[str] | None = None
+    shared: frozenset[str] = frozenset()
 
 
 class Reported(NamedTuple):
@@ -50,17 +54,25 @@ class Reported(NamedTuple):
     domain: str
 
 
-def known_suffixes(tailnets: Iterable[Listed], reported: Collection[Reported]) -> Suffixes:
-    """Return the suffixes of *tailnets*, which are all that there are."""
+def known_suffixes(
+    tailnets: Iterable[Listed], reported: Collection[Reported], leads_to: Callable[[str], bool] = lambda name: False
+) -> Suffixes:
+    """Return the suffixes of *tailnets*, which are all that there are.
+
+    *leads_to* tells whether a Service leads to the device with a name.
+    """
+    shared: set[str] = set()
     found, urls = {each.domain for each in reported}, {each.url for each in reported}
     complete, anywhere = True, False
     for each in tailnets:
         found |= each.domains or set()
+        shared |= each.shared
         if each.domains is None:
             complete = False
         elif not each.domains and each.url not in urls:
             complete, anywhere = False, anywhere or not is_tailscales(each.url)
-    return Suffixes(tuple(sorted(filter(_is_suffix, found))), complete, anywhere)
+    led_to = (name for name in shared if _is_suffix(name) and leads_to(name))
+    return Suffixes(tuple(sorted(filter(_is_suffix, found))), complete, anywhere, tuple(sorted(led_to)))
 
 
 def nameserver_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[str] = ()) -> tuple[str, ...]:
@@ -79,13 +91,14 @@ def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[str] =
     """Return the zones that the cluster's DNS has to forward to the nameserver.
 
     *given* are the zones that the user gives, and *served* those that are forwarded now. Without given zones, these are
-    the tailnets' own suffixes. So other names in ts.net, such as those of other people's Funnels, resolve as on the
-    Internet. While no suffix is known, it is all of ts.net.
+    the tailnets' own suffixes, and the names of single devices of other tailnets. So other names in ts.net, such as
+    those of other people's Funnels, resolve as on the Internet. While no suffix is known, it is all of ts.net.
     """
     if given:
         return tuple(given)
     kept = () if suffixes.complete else (zone for zone in served if zone != TS_NET and _is_suffix(zone))
-    return tuple(sorted({*suffixes.known, *kept})) or (TS_NET,)
+    own = {*suffixes.known, *kept}
+    return tuple(sorted({*own, *suffixes.shared})) if own else (TS_NET,)
 
 
 def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes) -> tuple[str, ...]:

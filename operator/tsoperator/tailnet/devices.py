@@ -5,6 +5,7 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -45,6 +46,13 @@ class Pace:
     jitter: Callable[[], float] = nine_to_ten_tenths
 
 
+class Names(NamedTuple):
+    """The *domains* of the devices' names, but for names without one, and the names of devices *shared* by others."""
+
+    domains: frozenset[str]
+    shared: frozenset[str]
+
+
 class ProxyDevices(Collector):
     """Counts the devices of proxies that have written their device's ID to their Secret."""
 
@@ -78,11 +86,12 @@ class Devices:
         self._by_id: dict[str, Device] = {}
         self._ids: dict[str, tuple[str, ...]] = {}  # by lookup name; if several devices share it, `at` finds the last
         self._domains: Counter[str] = Counter()  # of the devices that are this tailnet's own
-        self._told: frozenset[str] | None = None  # the domains that the listeners know
+        self._shared: Counter[str] = Counter()  # the lookup names of devices that other tailnets share with it
+        self._told: Names | None = None  # the names that the listeners know
+        self._name_listeners: list[Callable[[], None]] = []
         self._departed: OrderedDict[str, Device] = OrderedDict()  # by lookup name
         self._written: set[str] = set()  # IDs of devices that were put or dropped since the last read began
         self._listeners: list[Listener] = []
-        self._domain_listeners: list[Callable[[], None]] = []
         self._wanted = asyncio.Event()
         self._reading = asyncio.Lock()
         self._spacing = self._pace.first
@@ -93,18 +102,15 @@ class Devices:
         """Call *listener* for each device that is added, is removed, or changes in a field that matters to a proxy."""
         self._listeners.append(listener)
 
-    def listen_to_domains(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when `domains` returns something else."""
-        self._domain_listeners.append(listener)
+    def listen_to_names(self, listener: Callable[[], None]) -> None:
+        """Call *listener* when `names` returns something else."""
+        self._name_listeners.append(listener)
 
-    def domains(self) -> frozenset[str] | None:
-        """Return the domains that the names of the devices had at the last read; None before the first one.
-
-        A device that another tailnet shares doesn't count, nor does a name without a domain.
-        """
+    def names(self) -> "Names | None":
+        """Return what the names of the devices were at the last read; None before the first one."""
         return self._told
 
-    def want_domains(self) -> None:
+    def want_names(self) -> None:
         """Let the list be read soon, if it has never been read."""
         if self._told is None:
             self._wanted.set()
@@ -190,7 +196,7 @@ class Devices:
             log.info("the tailnet's devices can be listed again")
         self._failure = None
         await self._update(listed)
-        self._tell_domains()
+        self._tell_names()
         self._not_before = self._now() + self._spacing
 
     def _fail(self, error: ControlError) -> None:
@@ -213,11 +219,11 @@ class Devices:
                 self._correct(node_id, device)
             await time_slice.pause()
 
-    def _tell_domains(self) -> None:
-        domains = frozenset(self._domains) - {""}
-        if domains != self._told:
-            self._told = domains
-            for listener in self._domain_listeners:
+    def _tell_names(self) -> None:
+        names = Names(frozenset(self._domains) - {""}, frozenset(self._shared))
+        if names != self._told:
+            self._told = names
+            for listener in self._name_listeners:
                 listener()
 
     def _correct(self, node_id: str, listed: Device | None) -> None:
@@ -240,13 +246,14 @@ class Devices:
                 listener(old, new)
 
     def _count(self, device: Device | None, sign: int) -> None:
-        """Count *device* among those that have its domain, or no longer."""
-        if device is None or device.external:
+        """Count *device* among those that have its domain or its name, or no longer."""
+        if device is None:
             return
-        domain = domain_of(device.name)
-        self._domains[domain] += sign
-        if not self._domains[domain]:
-            del self._domains[domain]
+        counts = self._shared if device.external else self._domains
+        counted = lookup_name(device.name) if device.external else domain_of(device.name)
+        counts[counted] += sign
+        if not counts[counted]:
+            del counts[counted]
 
     def _index(self, node_id: str, old: Device | None, new: Device | None) -> None:
         """Index the device with this ID by the names of *new*, and no longer by those of *old*."""

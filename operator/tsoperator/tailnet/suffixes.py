@@ -5,10 +5,12 @@ have reported is in the cluster, and so it is known while a control server can't
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
-from tsoperator.api.device import domain_of
-from tsoperator.api.objects import SECRET, SUFFIXES, TAILNET, Object, Resource, key_of
+from tsoperator.api.device import domain_of, lookup_name
+from tsoperator.api.names import ANNOTATION_TAILNET_FQDN
+from tsoperator.api.objects import SECRET, SERVICE, SUFFIXES, TAILNET, Object, Resource, annotations, key_of
 from tsoperator.desired.secret import device_of, login_url_of
 from tsoperator.desired.zones import Listed, Reported, Suffixes, known_suffixes
 from tsoperator.runtime.cache import Cache, Listener
@@ -20,7 +22,9 @@ _EVENT: Final[Object] = {"kind": SUFFIXES.kind, "metadata": {"name": ""}}
 class KnownSuffixes:
     """Knows the suffixes; a change of them is a watch event of `SUFFIXES`."""
 
-    def __init__(self, cache: Cache, tailnets: Tailnets) -> None:
+    def __init__(self, cache: Cache, tailnets: Tailnets, leads_to: Callable[[str], bool] = lambda name: False) -> None:
+        """*leads_to* tells whether a Service leads to the device with a name."""
+        self._leads_to = leads_to
         self._cache = cache
         self._tailnets = tailnets
         self._reported: Counter[Reported] = Counter()
@@ -28,12 +32,13 @@ class KnownSuffixes:
         self._told = Suffixes()
         cache.listen(SECRET, self._count)
         cache.listen(TAILNET, lambda *_: self._tell())
-        tailnets.listen_to_domains(self._tell)
+        cache.listen(SERVICE, self._look_for_shared)
+        tailnets.listen_to_names(self._tell)
 
     def wanted(self) -> Suffixes:
         """Return what is known now, and let the lists of devices be read soon that have never been read."""
         for each in self._tailnets.all_registered():
-            each.devices.want_domains()
+            each.devices.want_names()
         return self._known()
 
     def listen(self, resource: Resource, listener: Listener) -> None:
@@ -48,12 +53,21 @@ class KnownSuffixes:
 
     def _known(self) -> Suffixes:
         names = [OWN, *(key_of(each).name for each in self._cache.all(TAILNET))]
-        return known_suffixes(map(self._listed, names), self._reported)
+        return known_suffixes(map(self._listed, names), self._reported, self._leads_to)
 
     def _listed(self, name: str) -> Listed:
         """Return what the tailnet called *name* lists; nothing if it can't be used."""
         tailnet = self._tailnets.registered(name)
-        return Listed(tailnet.client.url, tailnet.devices.domains()) if tailnet else Listed("")
+        if tailnet is None:
+            return Listed("")
+        return Listed(tailnet.client.url, *(tailnet.devices.names() or ()))
+
+    def _look_for_shared(self, old: Object | None, new: Object | None) -> None:
+        """Tell of a change if the Service led, or leads now, to a device that another tailnet shares."""
+        led_to = {lookup_name(annotations(each).get(ANNOTATION_TAILNET_FQDN, "")) for each in (old, new) if each}
+        known = (each.devices.names() for each in self._tailnets.all_registered())
+        if any(names.shared & led_to for names in known if names):
+            self._tell()
 
     def _count(self, old: Object | None, new: Object | None) -> None:
         """Count what the proxy's Secret *new* reports, and no longer what *old* did."""

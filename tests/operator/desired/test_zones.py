@@ -47,6 +47,11 @@ SEEN = {
         [listed(HEADSCALE), listed(TAILSCALE, OURS)], [], Suffixes((OURS,), anywhere=True)
     ),
     "a server that is away, with a proxy": Seen([Listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
+    "devices of others, of which a Service leads to one": Seen(
+        [Listed(TAILSCALE, frozenset({OURS}), frozenset({f"web.{OTHER}", f"db.{OTHER}", "db.a b"}))],
+        [],
+        Suffixes((OURS,), complete=True, shared=(f"db.{OTHER}",)),
+    ),
     "a domain that is no zone": Seen(
         [listed(TAILSCALE, "a_b.ts.net", "x.{}", "a..b")], [Reported("", "c d")], Suffixes(complete=True)
     ),
@@ -55,7 +60,7 @@ SEEN = {
 
 @pytest.mark.parametrize("seen", SEEN.values(), ids=SEEN)
 def test_a_suffix_is_known_from_devices_and_from_proxies(seen: Seen) -> None:
-    assert known_suffixes(seen.tailnets, seen.reported) == seen.wanted
+    assert known_suffixes(seen.tailnets, seen.reported, lambda name: name.startswith("db.")) == seen.wanted
 
 
 class Case(NamedTuple):
@@ -79,6 +84,10 @@ CASES = {
         ("ts.net", "lists.net", "ts.net.org"),
         ("lists.net", "ts.net.org"),
     ),
+    "a device of others": Case(
+        Suffixes((OURS,), complete=True, shared=(f"db.{OTHER}",)), ("ts.net",), (f"db.{OTHER}", OURS)
+    ),
+    "a device of others alone": Case(Suffixes(shared=(f"db.{OTHER}",)), ("ts.net",), ("ts.net",)),
     "given": Case(ALL, ("b.example.org", "ts.net"), ("b.example.org", "ts.net"), given=("b.example.org", "ts.net")),
     "what was served stays while nothing is known": Case(
         Suffixes(), ("ts.net", HEADSCALES), (HEADSCALES, OURS), served=(OURS, HEADSCALES, "ts.net")

@@ -4,15 +4,17 @@ import json
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 from clustersim import objects as kinds
 from clustersim.control import Control
 from clustersim.sim import ClusterSim
 from clustersim.tailnet import NewKey
-from tsoperator.api.objects import DEVICE, SUFFIXES, Object
+from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, Object, key_of
 from tsoperator.desired.zones import Suffixes
 from tsoperator.kube.client import KubeClient
+from tsoperator.reconcilers.service.egress import BY_DESTINATION
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
 from tsoperator.tailnet.devices import Pace
@@ -20,10 +22,12 @@ from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running, until
+from tests.support.manifests import egress
 from tests.support.objects import OPERATOR_NAMESPACE, settings
 from tests.support.tailnets import running_tailnets, tailnet_client, tailnet_of
 
 OWN, OTHER = "tail1234.ts.net", "tail5678.ts.net"
+LIST = "/api/v2/tailnet/-/devices"
 QUICK = Pace(first=0.01, longest=0.01, interval=0.01)
 
 
@@ -38,9 +42,11 @@ class Scene:
     suffixes: KnownSuffixes
     told: int = 0
 
-    async def knows(self, *known: str, complete: bool = True, anywhere: bool = False) -> None:
+    async def knows(
+        self, *known: str, complete: bool = True, anywhere: bool = False, shared: tuple[str, ...] = ()
+    ) -> None:
         """Wait until just this is known."""
-        wanted = Suffixes(known, complete, anywhere)
+        wanted = Suffixes(known, complete, anywhere, shared)
         await until(lambda: self.suffixes.wanted() == wanted)
 
     def tell(self, old: Object | None, new: Object | None) -> None:
@@ -57,7 +63,8 @@ async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
         running(cache.follow(client)),
     ):
         await cache.synced()
-        made = Scene(sim, cache, client, tailnets, KnownSuffixes(cache, tailnets))
+        led_to = partial(cache.indexed, SERVICE, BY_DESTINATION)
+        made = Scene(sim, cache, client, tailnets, KnownSuffixes(cache, tailnets, lambda name: bool(led_to(name))))
         made.suffixes.listen(SUFFIXES, made.tell)
         made.suffixes.listen(DEVICE, lambda *_: pytest.fail("told as a device"))
         yield made
@@ -90,7 +97,7 @@ async def test_a_list_is_read_only_when_the_suffix_is_asked_for(scene: Scene) ->
     join(scene.sim.control)
     report(scene, "a", "a.tail1234.ts.net.")
     await until(lambda: scene.told)
-    assert scene.tailnets.at("").devices.domains() is None
+    assert scene.tailnets.at("").devices.names() is None
     await scene.knows(OWN)
     assert scene.told == 2
 
@@ -142,3 +149,19 @@ async def test_a_tailnet_counts_from_its_object_to_its_end(scene: Scene) -> None
         scene.tailnets.unregister("lab")
         assert scene.told == told + 1
         await scene.knows(OWN, complete=False)
+
+
+async def test_a_device_that_is_shared_is_known_while_a_service_leads_to_it(scene: Scene) -> None:
+    join(scene.sim.control)
+    shared = {"id": "7", "nodeId": "n7", "name": f"Db.{OTHER}", "isExternal": True}
+    own = {"id": "8", "nodeId": "n8", "name": f"web.{OWN}"}
+    text = json.dumps({"devices": [shared, own]}, separators=(",", ":"))
+    for _ in range(1000):
+        scene.sim.control.answer(text, path=LIST)
+    await scene.knows(OWN)
+    service = egress(target=f"DB.{OTHER}.")
+    scene.sim.store.create(kinds.SERVICE, service)
+    await scene.knows(OWN, shared=(f"db.{OTHER}",))
+    scene.sim.store.delete(kinds.SERVICE, *key_of(service))
+    await scene.knows(OWN)
+    assert scene.told == 3
