@@ -7,15 +7,15 @@ import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 from pydantic import BaseModel, Field
 
 from tsnameserver.errors import ApiError, DeniedError, ExpiredError
+from tsnameserver.httpget import HttpGet, Response
 from tsnameserver.records import CONFIGMAP_NAME, LABEL_SELECTOR, RECORDS_KEY
 from tsnameserver.reloads import Watched
 
@@ -136,7 +136,7 @@ class ConfigMaps:
                 )
                 delay = backoff.denied
                 await self._stop_following()
-            except (ApiError, aiohttp.ClientError, OSError, ValueError) as error:
+            except (ApiError, OSError, ValueError) as error:
                 self._failures += 1
                 reason = str(error) or "no answer in time"
                 self._complain(f"the API server can't be followed: {type(error).__name__}: {reason}")
@@ -157,23 +157,21 @@ class ConfigMaps:
     async def _list_and_watch(self) -> None:
         """List once and watch from there; ends by an exception only."""
         loop = asyncio.get_running_loop()
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
-        connector = aiohttp.TCPConnector(ssl=self._tls())
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-            version = await self._list(session)
+        with closing(HttpGet(self._settings.server, self._tls(), connect_seconds=_CONNECT_SECONDS)) as client:
+            version = await self._list(client)
             while True:
                 started = loop.time()
-                version = await self._watch(session, version)
+                version = await self._watch(client, version)
                 if loop.time() - started < 1:  # a server that ends each watch at once must not be flooded
                     await asyncio.sleep(self._settings.backoff.first)
 
-    async def _list(self, session: aiohttp.ClientSession) -> str:
+    async def _list(self, client: HttpGet) -> str:
         """Note what there is, in pages that are soon parsed; returns the version to watch from."""
         texts: dict[str, str | None] = {}
         parameters = {"limit": _PAGE_ITEMS}
         async with asyncio.timeout(_LIST_SECONDS):
             while True:
-                async with self._get(session, **parameters) as response:
+                async with self._get(client, **parameters) as response:
                     page = _ConfigMapList.model_validate_json(await response.read())
                 texts.update((each.metadata.name, _text(each)) for each in page.items or () if _has_records(each))
                 if not page.metadata.more:
@@ -185,7 +183,7 @@ class ConfigMaps:
         self._changed.set()
         return page.metadata.resource_version
 
-    async def _watch(self, session: aiohttp.ClientSession, version: str) -> str:
+    async def _watch(self, client: HttpGet, version: str) -> str:
         """Note every change after *version* until the server ends the watch; returns the version to go on from."""
         parameters = {
             "watch": "true",
@@ -194,7 +192,7 @@ class ConfigMaps:
             "timeoutSeconds": str(self._settings.watch_seconds),
         }
         most = self._settings.watch_seconds + self._settings.grace_seconds
-        async with asyncio.timeout(most), self._get(session, **parameters) as response:
+        async with asyncio.timeout(most), self._get(client, **parameters) as response:
             self.watched.heard = time.time()
             async for line in _lines(response):
                 event = _Event.model_validate_json(line)
@@ -216,21 +214,25 @@ class ConfigMaps:
         self._changed.set()
 
     @asynccontextmanager
-    async def _get(self, session: aiohttp.ClientSession, **parameters: str) -> AsyncIterator[aiohttp.ClientResponse]:
-        url = f"{self._settings.server.rstrip('/')}/api/v1/namespaces/{self._settings.namespace}/configmaps"
+    async def _get(self, client: HttpGet, **parameters: str) -> AsyncIterator[Response]:
+        path = f"/api/v1/namespaces/{self._settings.namespace}/configmaps"
         selected = {"labelSelector": LABEL_SELECTOR, **parameters}
-        async with session.get(url, params=selected, headers=self._credentials()) as response:
+        async with client.get(path, selected, self._credentials()) as response:
             if response.status != 200:
-                raise _error(response.status, f"HTTP status {response.status}: {(await response.text())[:200]}")
+                said = (await response.read())[:200].decode(errors="replace").strip()
+                raise _error(response.status, f"HTTP status {response.status}: {said}")
             yield response
 
     def _credentials(self) -> Mapping[str, str]:
         token = self._settings.service_account / "token"
         return {"Authorization": f"Bearer {token.read_text().strip()}"} if token.exists() else {}
 
-    def _tls(self) -> ssl.SSLContext | bool:
+    def _tls(self) -> ssl.SSLContext | None:
+        """Return how to speak https: if the cluster's authority is known, only with servers that it certifies."""
+        if not self._settings.server.startswith("https"):
+            return None
         authority = self._settings.service_account / "ca.crt"
-        return ssl.create_default_context(cafile=authority) if authority.exists() else True
+        return ssl.create_default_context(cafile=authority if authority.exists() else None)
 
 
 def _error(status: int, message: str) -> ApiError:
@@ -251,11 +253,11 @@ def _text(configmap: _ConfigMap) -> str | None:
     return (configmap.data or {}).get(RECORDS_KEY)
 
 
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Yield each line, however long: aiohttp's own limit is less than a ConfigMap."""
+async def _lines(response: Response) -> AsyncIterator[bytes]:
+    """Yield each line, however long."""
     partial = bytearray()
-    async for chunk in response.content.iter_any():
-        first, *rest = chunk.split(b"\n")
+    async for part in response.parts():
+        first, *rest = part.split(b"\n")
         partial += first
         for following in rest:
             if partial:

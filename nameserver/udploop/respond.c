@@ -116,20 +116,20 @@ size_t respond(const Index *index, const uint8_t *query, size_t size, uint8_t *r
     if (has_opt ? !is_ordinary_opt(opt, left) : left != 0)
         return 0;
 
-    Records found = {NULL, 0, 0};
+    Records found = {NULL, 0};
     unsigned answers = 0, authority = 0, rcode = 0;
     const Entry *entry = index_find(index, name.bytes, name.size);
     if (entry) {
         if (*slot <= 1)
             found = entry_records(entry, *slot == 1);
-        answers = found.records;
-        if (!found.start) {
+        answers = found.size / (*slot == 1 ? AAAA_SIZE : A_SIZE);
+        if (!answers) {
             found = index->apex[entry->apex].nodata;
-            authority = found.records;
+            authority = 1;
         }
     } else if ((entry = find_above(index, &name))) {
         found = index->apex[entry->apex].nxdomain;
-        authority = found.records;
+        authority = 1;
         rcode = NXDOMAIN;
         *slot += MISS;
     } else {

@@ -19,22 +19,20 @@ enum { MAX_NAME = 255, UDP_MINIMUM = 512, UDP_MAXIMUM = 1232 };
 /* What is counted: queries by type, of names that exist, that don't, and that are in no zone. */
 enum { TYPES = 10, MISS = TYPES, REFUSAL = 2 * TYPES, COUNTS = 3 * TYPES };
 enum { BUCKETS = 256, LINE = 64 };
+enum { A_SIZE = 16, AAAA_SIZE = 28 };  /* of a compiled record */
 
+/* Compiled records of one type. */
 typedef struct {
-    const uint8_t *start;  /* NULL: there are no such records */
-    uint16_t size;
-    uint16_t records;
+    const uint8_t *start;
+    uint16_t size;  /* 0: there are none */
 } Records;
 
 /* A name and its records in one piece: nearly always one line of the cache, and so one miss. */
 typedef struct {
     uint32_t apex;
-    struct {
-        uint16_t size;  /* 0: there are no such records */
-        uint16_t records;
-    } a, aaaa;
-    uint8_t size;     /* of the name */
-    uint8_t bytes[];  /* the name; then the records, A before AAAA, but none that are too long for UDP */
+    uint16_t a_size, aaaa_size;  /* of the records */
+    uint8_t size;                /* of the name */
+    uint8_t bytes[];             /* the name; then the records, A before AAAA, but none that are too long for UDP */
 } Entry;
 
 typedef struct {

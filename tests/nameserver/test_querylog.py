@@ -40,7 +40,7 @@ def test_a_line_says_who_asked_for_what_and_the_rcode(case: Case, caplog: pytest
     assert caplog.messages == [f"client=192.0.2.1 transport=tcp {case.said}"]
 
 
-def test_whatever_is_answered_can_be_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_response_can_be_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     chance, queries = random.Random(7), QueryLog(1, clock=itertools.count().__next__)
     for _ in range(2000):

@@ -41,4 +41,4 @@ def report_on(*arguments: str, seconds: int = 3, **counts: int) -> Report:
     session = make_session(settings)
     record(session.recording, seconds, **counts)
     exchanges = [session.exchange(target) for target in settings.targets]
-    return make_report(settings, session, exchanges, About("2026-01-02T03:04:05+00:00", "mmsg", interrupted=False))
+    return make_report(settings, session, exchanges, About("2026-01-02T03:04:05+00:00", "compiled", interrupted=False))

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from dnsload.app import choose_engine, every_target, make_session, make_workload
+from dnsload.app import choose_engine, every_target, make_session, make_workload, run
 from dnsload.checking import Fate
 from dnsload.errors import InputError
 from dnsload.settings import Settings, read_settings
@@ -19,15 +19,34 @@ def settings(*arguments: str) -> Settings:
     ("arguments", "engine"),
     [
         ("--rate 3000", "asyncio"),
-        ("--rate 10..3001", "mmsg"),
-        ("--concurrency 1", "mmsg"),
-        ("--tcp --rate 5000", "asyncio"),
+        ("--rate 10..3001", "compiled"),
+        ("--concurrency 1", "compiled"),
+        ("--rate 5 --workers 2", "compiled"),
+        ("--tcp --rate 5000", "compiled"),
+        ("--tcp --rate 5000 --malformed 0.1", "asyncio"),
         ("--rate 5000 --engine asyncio", "asyncio"),
-        ("--rate 5 --engine mmsg", "mmsg"),
+        ("--rate 5 --engine compiled", "compiled"),
     ],
 )
 def test_the_engine_is_chosen_by_rate_unless_it_is_named(arguments: str, engine: str) -> None:
     assert choose_engine(settings("--name", "a.ts.net", *arguments.split())) == engine
+
+
+def test_without_a_compiler_the_engine_is_asyncio_and_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    named = ("--name", "a.ts.net", "--concurrency", "1", "--duration", "0.01", "--timeout", "0.01")
+    assert run(settings(*named)).engine == "asyncio"
+    assert "the engine is asyncio: there is no C compiler (cc) for the faster one" in capsys.readouterr().err
+    with pytest.raises(InputError, match="--engine compiled needs a C compiler"):
+        choose_engine(settings(*named, "--engine", "compiled"))
+
+
+def test_malformed_packets_by_tcp_are_not_for_the_compiled_engine() -> None:
+    words = ("--name", "a.ts.net", "--tcp", "--malformed", "0.1", "--engine", "compiled")
+    with pytest.raises(InputError, match="needs --engine asyncio"):
+        choose_engine(settings(*words))
 
 
 def test_a_run_has_as_many_sockets_as_ids_are_needed() -> None:

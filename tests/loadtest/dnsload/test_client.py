@@ -31,11 +31,6 @@ def packet(name: bytes = NAME, qtype: int = 1) -> bytes:
 RIGHT = Query(packet(), addresses=(ADDRESS,))
 
 
-@pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled_client(tmp_path_factory.mktemp("client"))
-
-
 async def asked(program: Path, target: Target, load: Load, *queries: Query) -> list[Seen]:
     """Run the client to its end; returns its reports."""
     words = [str(program), *load.words(*target)]

@@ -10,7 +10,7 @@ brace is missing. Text that is added at the end of such a file would become part
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
@@ -66,14 +66,15 @@ class Address(NamedTuple):
             zone, port = rest, ""
         return cls(zone.lower().removesuffix("."), port, scheme)
 
-    def may_be(self, zone: str, port: str = "") -> bool:
-        """Tell whether ordinary queries for exactly *zone* arrive here; a variable may stand for everything."""
-        if self.scheme != "dns":
-            return False
-        same_port = _VARIABLE.search(self.port + port) or (self.port or "53") == (port or "53")
+    def may_be(self, zone: str, ports: Container[str] | None) -> bool:
+        """Tell whether ordinary queries for exactly *zone* arrive here, at one of *ports*, or at any if that is None.
+
+        A variable may stand for everything.
+        """
         first, *others = _VARIABLE.split(self.zone)
-        same_zone = zone.startswith(first) and zone.endswith(others[-1]) if others else zone == first
-        return bool(same_port) and same_zone
+        is_zone = zone.startswith(first) and zone.endswith(others[-1]) if others else zone == first
+        is_port = ports is None or has_variable(self.port) or (self.port or "53") in ports
+        return self.scheme == "dns" and is_zone and is_port
 
 
 class Directive(NamedTuple):
@@ -96,10 +97,6 @@ class Block(NamedTuple):
     def named(self, plugin: str) -> Iterator[Directive]:
         """Yield the directives of *plugin*."""
         return (each for each in self.directives if each.name == plugin)
-
-    def answers(self, zone: str, port: str = "") -> bool:
-        """Tell whether ordinary queries for exactly *zone* arrive here, or may."""
-        return any(address.may_be(zone, port) for address in self.addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +126,11 @@ def parse_plugins(text: str) -> Sequence[Directive]:
     return _Parser(_split(text)[0]).directives()
 
 
+def has_variable(text: str) -> bool:
+    """Tell whether *text* names a variable of CoreDNS's environment."""
+    return _VARIABLE.search(text) is not None
+
+
 def _split(text: str) -> tuple[list[Span], list[Span]]:
     """Return the words and the comments of *text*."""
     words: list[Span] = []
@@ -150,8 +152,8 @@ def _split(text: str) -> tuple[list[Span], list[Span]]:
                 word = re.sub(r"\\(.)", lambda escape: '"' if escape[1] == '"' else escape[0], content, flags=re.DOTALL)
                 words.append(Span(word, line, line + content.count("\n"), start, position))
             case _:
-                word = content.partition("#")[0].replace("\r", "")  # the comment in a word ends with the word
-                words.append(Span(word, line, line, start, position))
+                word = content.partition("#")[0].rstrip("\r")  # the comment in a word ends with the word
+                words.append(Span(word.replace("\r", ""), line, line, start, start + len(word)))
         line += content.count("\n")
     return words, comments
 
@@ -204,7 +206,7 @@ class _Parser:
             if snippet := self._snippet(name):
                 found += snippet.directives()
             else:
-                found.append(Directive("import", (name.text,), word.line))
+                found.append(Directive("import", [name.text], word.line))
         if opened is not None:
             raise CorefileError(opened, "the server block that begins here has no closing brace", "add }")
         return found
@@ -220,7 +222,7 @@ class _Parser:
         addresses = [*map(Address.parse, names)]
         if wrong := next((each for each in addresses if each.zone.endswith(":")), None):
             raise CorefileError(
-                first.line, f"{wrong.zone} has no port after the colon", "add the port, or remove the colon"
+                first.line, f"{_short(wrong.zone)} has no port after the colon", "add the port, or remove the colon"
             )
         self.blocks.append(Block(addresses, directives, first.line, first.start, self.words[self.at - 1].end))
 
@@ -246,12 +248,14 @@ class _Parser:
         word = self.words[first]
         if word.text == "}":
             raise CorefileError(word.line, "there is a closing brace too many", "remove it")
-        raise CorefileError(word.line, f"{word.text} begins no server block", "put the block's plugins in braces")
+        raise CorefileError(
+            word.line, f"{_short(word.text)} begins no server block", "put the block's plugins in braces"
+        )
 
     def _define(self, name: str, line: int) -> None:
         """Read the words of a snippet."""
         if name in self.snippets.words:
-            raise CorefileError(line, f"snippet {name} is there twice", "remove one")
+            raise CorefileError(line, f"snippet {_short(name)} is there twice", "remove one")
         begin, depth = self.at, 1
         while self.at < len(self.words):
             text = self.words[self.at].text
@@ -260,7 +264,7 @@ class _Parser:
             if not depth:
                 self.snippets.words[name] = self.words[begin : self.at - 1]
                 return
-        raise CorefileError(line, f"snippet {name} has no closing brace", "add }")
+        raise CorefileError(line, f"snippet {_short(name)} has no closing brace", "add }")
 
     def _directive(self) -> Directive:
         word = self.words[self.at]
@@ -277,7 +281,9 @@ class _Parser:
                 break
             elif text == "}":
                 if not depth:
-                    raise CorefileError(word.line, f"there is a }} behind {word.text}", "put it in a line of its own")
+                    raise CorefileError(
+                        word.line, f"there is a }} behind {_short(word.text)}", "put it in a line of its own"
+                    )
                 depth -= 1
             elif text == "import" and self._opens_line():
                 self._imported()
@@ -286,7 +292,7 @@ class _Parser:
                 args.append(text)
             self.at += 1
         if depth:
-            raise CorefileError(word.line, f"the options of {word.text} have no closing brace", "add }")
+            raise CorefileError(word.line, f"the options of {_short(word.text)} have no closing brace", "add }")
         return Directive(word.text, args, word.line)
 
     def _imported(self) -> Span:
@@ -307,8 +313,13 @@ class _Parser:
             return None
         self.snippets.left -= len(words) + 1
         if name.text in self.importing or len(self.importing) == _MAX_DEPTH or self.snippets.left < 0:
-            raise CorefileError(name.line, f"snippet {name.text} leads to too many imports", "import less")
+            raise CorefileError(name.line, f"snippet {_short(name.text)} leads to too many imports", "import less")
         return replace(self, words=words, importing=(*self.importing, name.text), at=0)
 
     def _opens_line(self) -> bool:
         return self.at == 0 or self.words[self.at - 1].end_line < self.words[self.at].line
+
+
+def _short(word: str) -> str:
+    """Return as much of *word* as suits a message."""
+    return word if len(word) <= 80 else f"{word[:80]}..."

@@ -6,7 +6,7 @@ file with our block has none either, and the newline before our block is ours.
 
 from typing import Final, NamedTuple
 
-from tsoperator.desired.clusterdns.corefile import Block, Corefile, CorefileError, Span, parse
+from tsoperator.desired.clusterdns.corefile import Block, Corefile, CorefileError, Span, has_variable, parse
 from tsoperator.desired.clusterdns.results import Refusal, StubDomain
 
 BEGIN: Final = "# BEGIN tailnet stub domain (the operator rewrites these lines)"
@@ -98,11 +98,12 @@ def taken_by(text: str, where: str, stub: StubDomain, at: Listening) -> Refusal 
         return corefile
     if isinstance(place, Refusal):
         return place
+    ports = None if any(map(has_variable, at.ports)) else {port or "53" for port in at.ports}
     for block in corefile.blocks:
         if place is not None and _within(block, place):
             continue
         for zone in stub.zones:
-            if any(block.answers(zone, port) for port in at.ports):
+            if any(address.may_be(zone, ports) for address in block.addresses):
                 message = (
                     f"line {block.line} of {where}, begins a server block that answers for {zone}, or may because of a "
                     "variable, and it isn't the operator's: remove it, or set spec.clusterDNS.mode to Manual"

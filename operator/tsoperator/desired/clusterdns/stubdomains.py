@@ -121,8 +121,9 @@ def _members(text: str) -> list[_Member]:
         if text[at : at + 1] == "}":
             break
         at = _after(text, at, ",")
-    if _space(text, at + 1) != len(text):
-        raise ValueError(f"there is more behind its end, at character {at + 2}")
+    rest = _space(text, at + 1)
+    if rest != len(text):
+        raise ValueError(f"there is more behind its end, at character {rest + 1}")
     return members
 
 

@@ -19,7 +19,7 @@ _NO_SERVER: Final = (
     "cluster's DNS: set OPERATOR_CLUSTER_DNS to the address"
 )
 _NAMED: Final = 3  # how many faults the condition names
-_PAGE: Final = "status.clusterDNS.snippet has what to write, and docs/dns.md says where"
+_SNIPPET: Final = "status.clusterDNS.snippet has what to write and where (docs/dns.md)"
 _OTHER_SERVER: Final = "if Pods ask another server, set OPERATOR_CLUSTER_DNS to its address"
 
 
@@ -77,8 +77,8 @@ class Seen:
 
     *direct* is what the nameserver, at the address *nameserver*, says of the canary when it is asked itself. *udp* and
     *tcp* are what the server says of it; None where it wasn't asked. *fresh* and *fresh_direct* are what the server and
-    the nameserver say of a name that nobody has asked for before. *targets* are the addresses to which the server's
-    configuration forwards the zone, where that is known.
+    the nameserver say of a name that nobody has asked for before. *targets* are where the configuration of the
+    cluster's DNS forwards the zone; None if that isn't known.
     """
 
     zone: str
@@ -89,7 +89,12 @@ class Seen:
     tcp: Reply | None = None
     fresh: Reply | None = None
     fresh_direct: Reply | None = None
-    targets: Sequence[str] = ()
+    targets: Sequence[str] | None = None
+
+    @property
+    def loops(self) -> bool:
+        """Tell whether the server forwards the zone to itself. One question may then use up its memory."""
+        return server_address(self.server)[0] in (self.targets or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,75 +120,90 @@ def is_of_ours(reply: Reply) -> bool:
 
 def verdict(seen: Seen) -> Verdict:
     """Judge what was *seen*."""
-    fault, message = _records_missing(seen) if seen.udp is None else _judged(seen, seen.udp)
+    fault, message = _judged(seen, seen.udp)
     return Verdict(seen.zone, seen.server, fault, message)
 
 
-def _records_missing(seen: Seen) -> tuple[str, str]:
-    return Fault.RECORDS_MISSING, (
-        f"the nameserver at {seen.nameserver} {seen.direct.words} for the name that the operator wrote into its "
-        f"records for {seen.zone}: see whether its Pods read ConfigMap dnsrecords, and whether it serves that zone"
+def _judged(seen: Seen, udp: Reply | None) -> tuple[str, str]:
+    where, at = f"the cluster's DNS at {seen.server}", seen.nameserver
+    if seen.loops:
+        return Fault.FORWARDING_LOOP, f"{where} isn't asked, because a question would go round in it: {_cure(seen)}"
+    if udp is None:
+        return Fault.RECORDS_MISSING, (
+            f"the nameserver at {at} {seen.direct.words} for the name that the operator wrote into its records for "
+            f"{seen.zone}: see whether its Pods read ConfigMap dnsrecords, and whether it serves that zone"
+        )
+    if not gives(udp, at):
+        said = f"{where} {udp.words} for a name in {seen.zone} that leads to the nameserver, {at}"
+        return _fault_of(seen, udp), f"{said}: {_cause(seen, udp)}"
+    if seen.tcp is None or gives(seen.tcp, at):
+        return "", ""
+    return Fault.NO_ANSWER_OVER_TCP, (
+        f"{where} resolves names in {seen.zone} over UDP, but over TCP it {seen.tcp.words}: let TCP port 53 through to "
+        f"it, and from it to the nameserver at {at}, in firewalls and NetworkPolicies"
     )
 
 
-def _judged(seen: Seen, udp: Reply) -> tuple[str, str]:
-    zone, where, at = seen.zone, f"the cluster's DNS at {seen.server}", seen.nameserver
-    if gives(udp, at):
-        if seen.tcp is None or gives(seen.tcp, at):
-            return "", ""
-        return Fault.NO_ANSWER_OVER_TCP, (
-            f"{where} resolves names in {zone} over UDP, but over TCP it {seen.tcp.words}: let TCP port 53 through to "
-            f"it, and from it to the nameserver at {at}, in firewalls and NetworkPolicies"
-        )
-    said = f"{where} {udp.words} for a name in {zone}"
-    forward = f"forward {zone} to the nameserver at {at}: {_PAGE}"
-    if server_address(seen.server)[0] in seen.targets:
-        return Fault.FORWARDING_LOOP, f"{said}, because it forwards {zone} to itself. Instead, {forward}"
+def _fault_of(seen: Seen, udp: Reply) -> Fault:
     if udp.failure:
-        return Fault.NO_ANSWER, f"{said}: {_unanswered(seen)}"
+        return Fault.NO_ANSWER
     if udp.addresses:
-        return Fault.WRONG_ADDRESS, (
-            f"{said} that should lead to {at}: another server answers for {zone}. To mend that, {forward}"
-        )
-    if udp.denies:
-        return _denied(seen, udp)
-    if udp.rcode == "SERVFAIL":
-        return Fault.SERVER_FAILURE, f"{said}: {_unanswered(seen)}"
-    return Fault.QUESTION_REFUSED, f"{said}: no server that it asks serves {zone}. To mend that, {forward}"
+        return Fault.WRONG_ADDRESS
+    if udp.denies and is_of_ours(udp):
+        is_cached = _serial(seen.fresh) is not None and _serial(seen.fresh) == _serial(seen.fresh_direct)
+        return Fault.CACHED_NEGATIVE if is_cached else Fault.WRONG_ADDRESS
+    if udp.denies or (seen.targets is not None and not seen.targets):
+        return Fault.NOT_FORWARDED
+    return Fault.SERVER_FAILURE if udp.rcode == "SERVFAIL" else Fault.QUESTION_REFUSED
 
 
-def _denied(seen: Seen, udp: Reply) -> tuple[str, str]:
-    """Judge the answer *udp* that there is no such name, by who says so."""
-    zone, at = seen.zone, seen.nameserver
-    said = f"the cluster's DNS at {seen.server} {udp.words} for a name in {zone} that the nameserver at {at} knows"
-    forward = f"forward {zone} to {at}: {_PAGE}"
-    if not is_of_ours(udp):
-        return Fault.NOT_FORWARDED, f"{said}, because it doesn't ask the nameserver: {forward}; {_OTHER_SERVER}"
-    if _serial(seen.fresh) is not None and _serial(seen.fresh) == _serial(seen.fresh_direct):
-        return Fault.CACHED_NEGATIVE, (
-            f"{said}. It does ask the nameserver for new names, so it keeps answers that there is no such name for too "
-            f"long: write a short `denial` into its cache for {zone}: {_PAGE}"
+def _cause(seen: Seen, udp: Reply) -> str:
+    """Say why the answer is *udp*, and what to do."""
+    match _fault_of(seen, udp):
+        case Fault.CACHED_NEGATIVE:
+            return (
+                "it asks the nameserver for new names, but keeps answers that there is no such name for too long. "
+                f"Write a short `denial` into its cache for {seen.zone}: {_SNIPPET}"
+            )
+        case Fault.SERVER_FAILURE | Fault.NO_ANSWER if not gives(seen.direct, seen.nameserver):
+            return (
+                f"the nameserver {seen.direct.words} when the operator asks it, too. See whether its Pods are ready, "
+                "and whether a NetworkPolicy keeps questions from them"
+            )
+        case Fault.SERVER_FAILURE | Fault.NO_ANSWER:
+            return (
+                "the nameserver answers the operator, so the cluster's DNS can't reach it (a NetworkPolicy), or asks "
+                f"an address where nobody answers, or itself. {_capital(_cure(seen))}"
+            )
+        case Fault.WRONG_ADDRESS:
+            return f"another server answers for the zone. {_capital(_cure(seen))}"
+        case Fault.QUESTION_REFUSED:
+            return f"no server that it asks serves the zone. {_capital(_cure(seen))}"
+    return f"it doesn't ask the nameserver. {_capital(_cure(seen))}; {_OTHER_SERVER}"
+
+
+def _cure(seen: Seen) -> str:
+    """Say where the cluster's DNS forwards the zone, if that is known, and where it should."""
+    forward = f"forward {seen.zone} to {seen.nameserver}: {_SNIPPET}"
+    if seen.targets is None:
+        return forward
+    if not seen.targets:
+        return f"its configuration doesn't forward {seen.zone}: {forward}"
+    to = "itself" if seen.loops else ", ".join(seen.targets)
+    if {*seen.targets} == {seen.nameserver}:
+        return (
+            f"its configuration forwards {seen.zone} to {to}, as it should: wait until it has loaded that, or restart "
+            "it. NodeLocal DNSCache has a configuration of its own"
         )
-    return Fault.WRONG_ADDRESS, f"{said}, because it asks another nameserver: {forward}"
+    return f"its configuration forwards {seen.zone} to {to}: {forward}"
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def _serial(reply: Reply | None) -> int | None:
     return reply.authority.serial if reply is not None and reply.authority is not None else None
-
-
-def _unanswered(seen: Seen) -> str:
-    """Say why a server may have no answer, from what the nameserver itself says."""
-    zone, at = seen.zone, seen.nameserver
-    if not gives(seen.direct, at):
-        return (
-            f"the nameserver at {at} {seen.direct.words} when the operator asks it, too. See whether its Pods are "
-            "ready, and whether a NetworkPolicy keeps questions from them"
-        )
-    return (
-        f"the nameserver at {at} answers the operator, so a NetworkPolicy keeps the cluster's DNS from it, or the "
-        f"cluster's DNS forwards {zone} to an address where nobody answers, or back to itself. Forward {zone} to {at}: "
-        f"{_PAGE}; {_OTHER_SERVER}"
-    )
 
 
 def cluster_dns_condition(dnsconfig: Object, verdicts: Sequence[Verdict] | None, servers: Sequence[str]) -> Object:

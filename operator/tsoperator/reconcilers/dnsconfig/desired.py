@@ -11,6 +11,7 @@ from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import (
     ANNOTATION_NAMESERVER,
+    CONDITION_CLUSTER_DNS_CONFIGURED,
     CONDITION_NAMESERVER_READY,
     FINALIZER,
     LABEL_APP,
@@ -52,7 +53,6 @@ from tsoperator.desired.plan import Child, Note, Plan, Refusal
 from tsoperator.desired.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 from tsoperator.reconcilers.dnsconfig import clusterdns
 from tsoperator.reconcilers.dnsconfig.answers import Verdict, cluster_dns_condition
-from tsoperator.reconcilers.dnsconfig.clusterdns import CONDITION_CLUSTER_DNS_CONFIGURED
 from tsoperator.settings import Settings
 
 _PORT: Final = 1053  # unprivileged; the Service forwards port 53 to it

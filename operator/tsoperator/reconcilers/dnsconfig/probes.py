@@ -130,11 +130,11 @@ class Prober(Collector):
     async def _look(self, question: Question, canary: Canary) -> list[Seen]:
         """Ask the nameserver itself first. If it doesn't know the canary, the cluster's DNS must not learn that."""
         direct = await self._answer(question.nameserver, canary.name, question)
-        blank = Seen(canary.zone, "", question.nameserver, direct, targets=question.targets.get(canary.zone, ()))
+        blank = Seen(canary.zone, "", question.nameserver, direct, targets=question.targets.get(canary.zone))
         found = [replace(blank, server=server) for server in question.servers]
         if direct.denies or direct.rcode == "REFUSED":
             return found
-        return [await self._look_at(seen, canary, question) for seen in found]
+        return [seen if seen.loops else await self._look_at(seen, canary, question) for seen in found]
 
     async def _look_at(self, seen: Seen, canary: Canary, question: Question) -> Seen:
         udp = await self._answer(seen.server, canary.name, question)

@@ -30,7 +30,7 @@ class Question:
     nameserver: str
     canaries: tuple[Canary, ...]
     seen: tuple[object, ...] = ()
-    targets: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    targets: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
 
     def is_same(self, other: "Question | None") -> bool:
         """Tell whether the answers to *other* are answers to this question."""

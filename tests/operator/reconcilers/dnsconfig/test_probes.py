@@ -159,13 +159,14 @@ async def test_every_server_and_zone_is_asked_a_few_at_a_time() -> None:
 
 
 @in_virtual_time
-async def test_a_loop_is_seen_where_the_configuration_is_known() -> None:
+async def test_a_server_that_is_known_to_ask_itself_is_spared() -> None:
     servers = Servers(failing)
-    looped = replace(QUESTION, targets={"ts.net": [SERVER]})
+    looped = replace(QUESTION, servers=(SERVER, "10.96.0.11"), targets={"ts.net": [SERVER]})
     async with servers.running() as prober:
         prober.follow(looped)
         await asyncio.sleep(0.1)
-        assert [each.fault for each in prober.follow(looped) or ()] == ["ForwardingLoop"]
+        assert [each.fault for each in prober.follow(looped) or ()] == ["ForwardingLoop", "ServerFailure"]
+    assert {query.server for query in servers.asked} == {NAMESERVER, "10.96.0.11"}
 
 
 @in_virtual_time

@@ -33,7 +33,7 @@ from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.operator.reconcilers.service.played import running_services
 from tests.support.cluster import running
-from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
+from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress, load_balancer
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, Proxy, World, new_world, running_operator
 from tests.support.tailnets import applier
@@ -416,6 +416,18 @@ async def sharded(world: World, count: int) -> dict[str, Object]:
 
 def versions(found: dict[str, Object]) -> dict[str, str]:
     return {name: configmap["metadata"]["resourceVersion"] for name, configmap in found.items()}
+
+
+async def test_a_change_of_a_users_service_alone_reaches_the_record(cluster: World) -> None:
+    service = load_balancer()
+    key, owner = Key(NAMESPACE, "ts-lb"), Owner("svc", key_of(service))
+    await cluster.apply(dnsconfig(), nameserver(), service)
+    address = (await cluster.look(service))["spec"]["clusterIP"]
+    await cluster.apply(headless_service(key, owner, "uid", FQDN, address))
+    async with following_records(cluster):
+        await cluster.becomes(lambda: whole(cluster), {FQDN: [address]})
+        await cluster.annotate(service, {"tailscale.com/cluster-dns": "false"})
+        await cluster.becomes(lambda: whole(cluster), {})
 
 
 @pytest.mark.full
