@@ -10,9 +10,9 @@ A text has one shape a line; ``#`` begins a comment, and `` | `` separates the l
     dashed pod.bottom+20 -> proxy.bottom left: control
 
 A `box` is something that you have; the operator makes what is `made`. An arrow leads from the side of one shape to the
-side of another; ``a <-> b`` has a tip at both ends. Without sides it takes those that face each other. ``+20`` moves its
-end along the side. A label stands above a horizontal line, and to the right of a vertical one; `below` or `left` puts
-it on the other side.
+side of another; ``a <-> b`` has a tip at both ends. Without sides it takes those that face each other. ``+20`` moves
+its end along the side. A label stands above a horizontal line, and to the right of a vertical one; `below` or `left`
+puts it on the other side.
 
 A text that doesn't fit, and shapes or labels that overlap, are errors.
 """

@@ -33,6 +33,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl apply -f - <<END apiVersion: tailscale.com/v1alpha1 kind: DNSConfig …": WALK,
     "kubectl wait dnsconfig/ts-dns --for=condition=NameserverReady": WALK,
     "kubectl wait dnsconfig/ts-dns --for=condition=NameserverReady --timeout=2m": WALK,
+    "kubectl get dnsconfig ts-dns -o jsonpath='{.status.clusterDNS.snippet}'": WALK,
     "ip=$(kubectl get dnsconfig ts-dns -o jsonpath='{.status.nameserver.ip}')": WALK,
     'sed "s/NAMESERVER_IP/$ip/" coredns/coredns-custom.yaml | kubectl apply --server-side …': WALK,
     "kubectl -n kube-system rollout restart deployment coredns": WALK,

@@ -212,7 +212,7 @@ KINDS: Sequence[Kind] = [
         },
         bad={
             **_BAD_SERVICE,
-            "zone": Bad(annotated(tailnet_fqdn="db.example.org"), "ProxyInvalid", "ts.net", "INVALIDSERVICE"),
+            "zone": Bad(annotated(tailnet_fqdn="db"), "ProxyInvalid", "ts.net", "INVALIDSERVICE"),
             "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "ProxyInvalid", "only one of", "INVALIDSERVICE"),
         },
         making=_MAKING | {"patch services", "update services", "patch configmaps", "update statefulsets"},
@@ -419,9 +419,7 @@ KINDS: Sequence[Kind] = [
             "port": Edit({"spec": {"ports": [{"name": "port-8443", "port": 8443}]}}, "port-8443"),
         },
         bad={
-            "zone": Bad(
-                annotated(tailnet_fqdn="db.example.org"), "EgressSvcInvalid", "not a MagicDNS name", "INVALIDSERVICE"
-            ),
+            "zone": Bad(annotated(tailnet_fqdn="db"), "EgressSvcInvalid", "not a MagicDNS name", "INVALIDSERVICE"),
             "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "EgressSvcInvalid", "only one of", "INVALIDSERVICE"),
         },
         keeps_others_labels=True,
