@@ -174,12 +174,17 @@ def test_where_corefiles_import_others_the_stub_domain_has_a_configmap(cluster: 
     write(cluster, COREFILE)
 
 
+def _made(cluster: Cluster, obj: Object) -> bool:
+    cluster.apply(obj)
+    return True
+
+
 def test_on_openshift_the_dns_operator_is_told(cluster: Cluster) -> None:
     crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **definition(OPENSHIFT)}
     del crd["metadata"]["finalizers"]
     dns = {"apiVersion": OPENSHIFT_DNS.api_version, "kind": OPENSHIFT_DNS.kind, "metadata": {"name": "default"}}
     cluster.apply(crd)
-    eventually(lambda: cluster.apply(dns) is None, "an object of the new kind")
+    eventually(partial(_made, cluster, dns), "an object of the new kind")
 
     def servers(cluster: Cluster) -> int:
         found = cluster.get(str(OPENSHIFT_DNS), "default") or {}
