@@ -102,6 +102,14 @@ async def test_a_list_is_read_only_when_the_suffix_is_asked_for(scene: Scene) ->
     assert scene.told == 2
 
 
+async def test_a_tailnet_that_was_empty_is_looked_at_again(scene: Scene) -> None:
+    slow = tailnet_of(scene.tailnets.at("").client, scene.kube, scene.cache, settings(), pace=Pace(first=0.01))
+    scene.tailnets.register(slow)
+    await until(lambda: not scene.suffixes.wanted().known and slow.devices.names())
+    join(scene.sim.control)
+    await scene.knows(OWN)
+
+
 async def test_a_tailnet_that_is_renamed_has_its_new_suffix_alone(scene: Scene) -> None:
     join(scene.sim.control)
     await scene.knows(OWN)
