@@ -83,7 +83,8 @@ def compare(bench: Bench, arguments: argparse.Namespace) -> list[Verdict]:
         kept = report.document(facts(bench.installed.programs, command_line(sys.argv[1:])), rows, verdicts)
         _write(arguments.results / "nameserver.json", kept)
         plot.draw(arguments.results / "nameserver.svg", scenarios, rows)
-        bench.progress.say(f"written: {arguments.results}/nameserver.json and .svg")
+        bench.progress.say(f"written: {arguments.results}/nameserver.json and .svg; README's table is")
+        print(report.summary(kept))
     return verdicts
 
 

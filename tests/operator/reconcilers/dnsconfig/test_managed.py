@@ -7,9 +7,9 @@ from clustersim import objects
 from clustersim.faults import Ban, Failure
 from clustersim.furniture import COREFILE
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import Object
+from tsoperator.api.objects import SERVICE, Object
 
-from tests.support.manifests import dnsconfig
+from tests.support.manifests import backend, dnsconfig
 from tests.support.operator import World, running_operator
 
 pytestmark = pytest.mark.simulated
@@ -113,14 +113,34 @@ async def is_writing(world: World) -> bool:
     return bool(world.sim.writes["tsoperator", "patch", "configmaps"])
 
 
-async def test_the_stub_domain_follows_the_nameserver(world: World) -> None:
+async def test_the_nameserver_keeps_its_address_and_else_the_stub_domain_follows(world: World) -> None:
     await world.apply(managed())
-    _, before = await configured(world)
+    text, before = await configured(world)
     old = await address(world)
+    await world.delete(managed())
+    await world.eventually(lambda: world.gone(managed()))
+    await world.becomes(lambda: world.find(SERVICE, "nameserver"), None)
+    await world.apply(managed())
+    assert (await configured(world))[0] == text
     world.sim.store.delete(objects.SERVICE, "tailscale", "nameserver")
+    world.sim.store.create(objects.SERVICE, backend("taker", clusterIP=old))
     await world.eventually(lambda: moved(world, old))
     _, after = await configured(world)
     assert after == before.replace(old, await address(world))
+
+
+@pytest.mark.parametrize("given", [True, False])
+async def test_a_new_nameserver_has_the_address_that_the_clusters_dns_asks_if_it_can(
+    cluster: World, given: bool
+) -> None:
+    await write(cluster, f"{COREFILE}ts.net {{\n    forward . 10.96.4.3\n}}\n")
+    if not given:
+        cluster.sim.faults.fail(Failure(422, verb="create", plural="services"))
+    async with running_operator(cluster):
+        await cluster.apply(dnsconfig())
+        await cluster.eventually(lambda: snippet(cluster))
+        assert (await address(cluster) == "10.96.4.3") is given
+        assert not {"NameserverCreationFailed"} & {*await cluster.events(dnsconfig())}
 
 
 async def moved(world: World, old: str) -> bool:
