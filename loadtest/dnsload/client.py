@@ -4,6 +4,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields
@@ -16,7 +17,8 @@ from dnsload.errors import ClientError
 from dnsload.tally import Tally
 
 SOURCES = Path(__file__).with_name("cclient")
-_PROGRAM = "client"
+BUILT = SOURCES / "client"
+"""The program, where an image has it."""
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 ASKED, JUNK, PORTLESS = range(3)
 """Kinds of packets: queries; what no answer is awaited to; and such packets from source port 0, by a raw socket."""
@@ -156,19 +158,14 @@ class Seen:
         self.examples += later.examples
 
 
-def is_available() -> bool:
-    """Tell whether the client is built, or can be."""
-    return (SOURCES / _PROGRAM).exists() or shutil.which("cc") is not None
-
-
-def compiled_client(folder: Path, sources: Path = SOURCES) -> Path:
-    """Return the program: images have it beside the *sources*; else compile it into *folder*; raises ClientError."""
-    if (built := sources / _PROGRAM).exists():
-        return built
+def compile_client(folder: Path, sources: Path = SOURCES) -> Path:
+    """Compile *sources* into *folder*; raises ClientError."""
+    if sys.platform != "linux":
+        raise ClientError("the client in C is for Linux")
     compiler = shutil.which("cc")
     if compiler is None:
         raise ClientError("there is no C compiler: apt-get install gcc libc6-dev")
-    program = folder / _PROGRAM
+    program = folder / BUILT.name
     command = [compiler, *_FLAGS, "-o", str(program), *map(str, sorted(sources.glob("*.c"))), "-lm"]
     environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(  # noqa: S603 - our own words

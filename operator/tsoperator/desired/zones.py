@@ -97,7 +97,8 @@ def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[str] =
         return tuple(given)
     kept = () if suffixes.complete else (zone for zone in served if zone != TS_NET and _is_suffix(zone))
     own = {*suffixes.known, *kept}
-    return tuple(sorted({*own, *suffixes.shared})) if own else (TS_NET,)
+    shared = {name for name in suffixes.shared if not any(name.endswith(f".{zone}") for zone in own)}
+    return tuple(sorted(own | shared)) if own else (TS_NET,)
 
 
 def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes) -> tuple[str, ...]:

@@ -111,8 +111,8 @@ class Devices:
         return self._told
 
     def want_names(self) -> None:
-        """Let the list be read soon, if it has never been read."""
-        if self._told is None:
+        """Let the list be read soon, if it has shown no device of this tailnet yet."""
+        if self._told is None or not self._told.domains:
             self._wanted.set()
 
     def get(self, node_id: str) -> Device | None:

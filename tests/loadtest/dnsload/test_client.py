@@ -14,7 +14,7 @@ import dns.flags
 import dns.rcode
 import dns.rrset
 import pytest
-from dnsload.client import JUNK, PORTLESS, Load, Query, Seen, compiled_client, encoded, steady
+from dnsload.client import JUNK, PORTLESS, Load, Query, Seen, compile_client, encoded, steady
 from dnsload.errors import ClientError
 from dnsload.targets import Target
 
@@ -258,17 +258,11 @@ def test_reports_add_up() -> None:
 def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClientError, match="apt-get install gcc"):
-        compiled_client(tmp_path)
+        compile_client(tmp_path)
 
 
 def test_a_source_that_does_not_compile_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.c").write_text("int main(void) { return nothing; }")
     with pytest.raises(ClientError, match=r"doesn't compile \(.*\): /.*bad.c:1.*'nothing' undeclared") as failure:
-        compiled_client(tmp_path, tmp_path)
+        compile_client(tmp_path, tmp_path)
     assert "\n" not in str(failure.value)
-
-
-def test_a_program_that_is_built_is_taken(tmp_path: Path) -> None:
-    built = tmp_path / "client"
-    built.touch()
-    assert compiled_client(tmp_path / "nowhere", tmp_path) == built

@@ -88,6 +88,9 @@ CASES = {
     "a device of others": Case(
         Suffixes((OURS,), complete=True, shared=(f"db.{OTHER}",)), ("ts.net",), (f"db.{OTHER}", OURS)
     ),
+    "a device that one tailnet of ours shares with another": Case(
+        Suffixes((OURS, OTHER), complete=True, shared=(f"db.{OTHER}",)), ("ts.net",), (OURS, OTHER)
+    ),
     "a device of others alone": Case(Suffixes(shared=(f"db.{OTHER}",)), ("ts.net",), ("ts.net",)),
     "given": Case(ALL, ("b.example.org", "ts.net"), ("b.example.org", "ts.net"), given=("b.example.org", "ts.net")),
     "what was served stays while nothing is known": Case(
