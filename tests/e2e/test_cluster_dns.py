@@ -15,10 +15,12 @@ from tests.e2e.cluster import Cluster, Object, condition, dig
 from tests.e2e.dnsprobe import Probe, Seen
 from tests.e2e.product import TREE
 from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.control import DOMAIN
 from tests.e2e.testbed.network import DNS_SERVICE, NODE
 from tests.e2e.testbed.peer import GREETING, WEB_PORT
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
+from tests.e2e.workloads import client as client_pod
 
 DNSCONFIG = yaml.safe_load((TREE / "docs" / "examples" / "dnsconfig.yaml").read_text())
 NAME = DNSCONFIG["metadata"]["name"]
@@ -108,6 +110,16 @@ def test_a_pod_reaches_a_device_by_its_name(cluster: Cluster, client: Object, sh
     page = partial(cluster.curl, client, f"http://{PEER_NAME}:{WEB_PORT}/")
     eventually(lambda: page() == GREETING, "the page of the device")
     assert reason(cluster) == "StubDomainWritten"
+
+
+def test_a_pod_with_the_tailnets_domain_in_its_search_list_says_short_names(
+    cluster: Cluster, managed: str, shared_namespace: str
+) -> None:
+    pod = client_pod(shared_namespace)
+    pod["spec"]["dnsConfig"] = {"searches": [DOMAIN]}
+    cluster.apply(pod)
+    url = f"http://{PEER_NAME.removesuffix(f'.{DOMAIN}')}:{WEB_PORT}/"
+    eventually(lambda: cluster.curl(pod, url) == GREETING, "the page of the device by its short name")
 
 
 def test_a_public_name_in_the_same_domain_is_asked_of_the_upstream(bed: Bed, managed: str) -> None:
