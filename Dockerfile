@@ -20,8 +20,9 @@ FROM build AS nameserver-dependencies
 RUN python3 -m pip install --quiet --no-compile --target /app --requirement nameserver.txt \
     && python3 -m compileall -q -o 2 --invalidation-mode unchecked-hash /app
 
-# The nameserver's compiled UDP loop. This stage alone has a compiler; where none is to be had, the loop is Python's.
-FROM ${BASE} AS udploop
+# The nameserver's compiled UDP loop and dnsload's compiled client. This stage alone has a compiler; where none is to be
+# had, both are Python's.
+FROM ${BASE} AS compiled
 # hadolint ignore=DL3008
 RUN python3 -c 'import pathlib, sysconfig; \
     print("" if pathlib.Path(sysconfig.get_path("include"), "Python.h").exists() else "python3-dev")' > /lacking \
@@ -30,6 +31,8 @@ RUN python3 -c 'import pathlib, sysconfig; \
 WORKDIR /src
 COPY nameserver/udploop nameserver/udploop
 RUN mkdir /built && { python3 nameserver/udploop/hatch_build.py /built || true; }
+COPY loadtest/dnsload/cclient cclient
+RUN mkdir /client && { cc -std=gnu11 -O2 -o /client/client cclient/*.c -lm || true; }
 
 # The operator speaks raw JSON: it needs none of the models and API classes of kubernetes, three quarters of all there is
 # here. That package loads each only when it is named, and a test watches that none is.
@@ -56,7 +59,7 @@ LABEL org.opencontainers.image.title="tsnameserver" \
       org.opencontainers.image.licenses="BSD-3-Clause"
 COPY --from=nameserver-dependencies /app /app
 COPY --from=programs /nameserver /app
-COPY --from=udploop /built /app/tsnameserver
+COPY --from=compiled /built /app/tsnameserver
 ENV PYTHONPATH=/app PYTHONOPTIMIZE=2 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 65532:65532
 EXPOSE 1053/udp 1053/tcp 9002/tcp 9153/tcp
@@ -70,6 +73,7 @@ LABEL org.opencontainers.image.title="dnsload" \
       org.opencontainers.image.licenses="BSD-3-Clause"
 COPY --from=dnsload-dependencies /app /app
 COPY --from=programs /nameserver /loadtest /app/
+COPY --from=compiled /client /app/dnsload/cclient
 ENV PYTHONPATH=/app PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MPLCONFIGDIR=/tmp
 USER 65532:65532
 ENTRYPOINT ["python3", "-m", "dnsload"]

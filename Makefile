@@ -58,7 +58,7 @@ e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built her
 e2e-full: ## Run those too that take longer
 	@$(MAKE) --no-print-directory e2e FULL=1
 
-bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root, Go, cc; six minutes)
+bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root, Go, cc; nine minutes)
 	peers=$$($(BIN)/python -m tests.e2e.testbed peers) && \
 	$(BIN)/python -m dnsbench --go-nameserver "$$peers" --results loadtest/results $(ARGS)
 
@@ -66,9 +66,10 @@ bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API
 	TESTBED_WORK=$(WORK)-bench \
 	$(BIN)/python -m tests.e2e.operatorbench --repeat 2 --results loadtest/results $(ARGS)
 
-soak: .venv/.dev ## Run the nameserver under load, reloads and malformed packets for MINUTES (10), and Hypothesis on 2,000 examples a test
+soak: .venv/.dev ## Run the nameserver under load, reloads and hostile packets for MINUTES (10), fuzz its loops for FUZZ_MINUTES (10), and Hypothesis on 2,000 examples a test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) --hypothesis-profile=soak -m hypothesis
-	FUZZ_PACKETS=100000000 $(BIN)/python -m pytest -n $(WORKERS) -m thorough tests/nameserver/test_udploop.py
+	$(BIN)/python -m tests.nameserver.fuzz --minutes $(or $(FUZZ_MINUTES),10)
+	FUZZ_PACKETS=10000000 $(BIN)/python -m pytest -m thorough -k sanitizers tests/nameserver/test_udploop.py
 	$(BIN)/python -m dnsbench soak --minutes $(or $(MINUTES),10) --results loadtest/results $(ARGS)
 
 lint: .venv/.dev ## Check style, types, import contracts and the Dockerfile
@@ -89,6 +90,9 @@ manifests: .venv/.dev ## Write the static manifests from the chart, its schema, 
 	$(BIN)/python -m tests.charts.nearest
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
 	$$helm template operator charts/tailscale-operator --namespace tailscale --skip-tests > charts/manifests/operator.yaml
+	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
+	$$helm template operator charts/tailscale-operator --namespace tailscale --set operatorConfig.manageClusterDNS=true \
+		--show-only templates/rbac-cluster-dns.yaml > charts/manifests/cluster-dns.yaml
 	$(BIN)/python -m tests.charts.golden
 
 pictures: .venv/.run ## Draw the pictures of docs/ from their texts

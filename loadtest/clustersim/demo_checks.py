@@ -12,12 +12,16 @@ from clustersim.demo_stage import OPERATOR_NAMESPACE
 from clustersim.dnsclient import Answer, ask_tcp, ask_udp
 from clustersim.objects import ENDPOINTSLICE, INGRESS, POD, PROXYGROUP, SERVICE, Object, Resource, name_of, namespace_of
 
+CLASS = "tailscale"
+FUNNEL = "tailscale.com/funnel"
 TAILNET_FQDN = "tailscale.com/tailnet-fqdn"
 TAILNET_IP = "tailscale.com/tailnet-ip"
 PROXY_GROUP = "tailscale.com/proxy-group"
 PARENT_TYPES = {SERVICE: "svc", INGRESS: "ingress"}
 FAMILIES = {"A": 4, "AAAA": 6}
 PROBE_SECONDS = 0.001
+QUIET_SECONDS = 0.5
+"""How long nothing changes before a move. The operator gathers the changes of a burst for up to 0.4 s."""
 
 
 class NotYet(Exception):
@@ -39,12 +43,16 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """An object that leads to the tailnet or is shown to it, by proxies of its own or by those of a ProxyGroup."""
+    """An object that leads to the tailnet or is shown to it, by proxies of its own or by those of a ProxyGroup.
+
+    The name of a load balancer is *direct*: it leads Pods to the object itself.
+    """
 
     resource: Resource
     namespace: str
     name: str
     group: str = ""
+    direct: bool = False
 
     @property
     def labels(self) -> dict[str, str]:
@@ -61,13 +69,15 @@ class Exposed:
 
 
 def exposed(objects: Iterable[Object]) -> list[Exposed]:
-    """Return those of *objects* that the operator makes proxies for."""
+    """Return those of *objects* that the operator makes proxies for, and that Pods reach by them or by their names."""
     found = []
     for obj in objects:
         if obj["kind"] == INGRESS.kind:
             found.append(Exposed(INGRESS, namespace_of(obj), name_of(obj)))
         elif obj["kind"] == SERVICE.kind and {TAILNET_FQDN, TAILNET_IP} & (given := _annotations(obj)).keys():
             found.append(Exposed(SERVICE, namespace_of(obj), name_of(obj), given.get(PROXY_GROUP, "")))
+        elif obj["kind"] == SERVICE.kind and obj["spec"].get("loadBalancerClass") == CLASS and FUNNEL not in given:
+            found.append(Exposed(SERVICE, namespace_of(obj), name_of(obj), direct=True))
     return found
 
 
@@ -87,6 +97,9 @@ class Checks:
         addresses = _ready_addresses(slices)
         if not addresses:
             raise NotYet("has no ready proxy")
+        if target.direct:
+            spec = (await self.api.get(target.resource, target.namespace, target.name))["spec"]
+            addresses = _ordered(spec["clusterIPs"])
         if target.group:
             addresses = await self._cluster_ips(target, slices)
         if not qname:
@@ -100,7 +113,7 @@ class Checks:
     async def qname(self, target: Exposed) -> str:
         """Return the name of *target* in the tailnet, empty if it has none; raises NotYet."""
         obj = await self.api.get(target.resource, target.namespace, target.name)
-        if target.resource == SERVICE:
+        if target.resource == SERVICE and not target.direct:
             fqdn: str = obj["metadata"]["annotations"].get(TAILNET_FQDN, "")
             return fqdn
         entries = obj.get("status", {}).get("loadBalancer", {}).get("ingress") or [{}]
@@ -127,6 +140,7 @@ class Checks:
                 if len(measured) == rounds:
                     break
                 seen |= new
+                await asyncio.sleep(QUIET_SECONDS)
                 await self._delete_pods(target)
         return measured
 

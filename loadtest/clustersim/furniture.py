@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from clustersim.kinds import Kinds
 from clustersim.objects import (
     BUILTIN_RESOURCES,
+    CONFIGMAP,
     CRD,
     CRD_FINALIZER,
     INGRESSCLASS,
@@ -23,11 +24,40 @@ _API_SERVER: Object = {
     "metadata": {"name": "kubernetes", "namespace": "default"},
     "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
 }
+COREFILE = """\
+.:53 {
+    errors
+    health {
+       lameduck 5s
+    }
+    ready
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+       pods insecure
+       fallthrough in-addr.arpa ip6.arpa
+       ttl 30
+    }
+    prometheus :9153
+    forward . /etc/resolv.conf {
+       max_concurrent 1000
+    }
+    cache 30 {
+       disable success cluster.local
+       disable denial cluster.local
+    }
+    loop
+    reload
+    loadbalance
+}
+"""
+"""What kubeadm has CoreDNS read."""
 
 
 def furnish(store: Store, kinds: Kinds, operator_namespace: str) -> None:
     """Create it all, as far as its namespaces and kinds exist."""
     store.create(SERVICE, _API_SERVER)
+    store.create(
+        CONFIGMAP, {"metadata": {"name": "coredns", "namespace": "kube-system"}, "data": {"Corefile": COREFILE}}
+    )
     for resource, obj in chart(operator_namespace):
         store.create(resource, obj)
     for resource in kinds.all():

@@ -8,9 +8,13 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from dnsload.client import compile_client
+from dnsload.errors import ClientError
+from tsnameserver.compiled import COMPILED
+
 from dnsbench import plot, report, soak
 from dnsbench.bench import Bench
-from dnsbench.client import Client, compile_client
+from dnsbench.client import Client
 from dnsbench.dnsperf import Dnsperf
 from dnsbench.errors import BenchError
 from dnsbench.goals import Table, Verdict, judged
@@ -79,7 +83,8 @@ def compare(bench: Bench, arguments: argparse.Namespace) -> list[Verdict]:
         kept = report.document(facts(bench.installed.programs, command_line(sys.argv[1:])), rows, verdicts)
         _write(arguments.results / "nameserver.json", kept)
         plot.draw(arguments.results / "nameserver.svg", scenarios, rows)
-        bench.progress.say(f"written: {arguments.results}/nameserver.json and .svg")
+        bench.progress.say(f"written: {arguments.results}/nameserver.json and .svg; README's table is")
+        print(report.summary(kept))
     return verdicts
 
 
@@ -103,6 +108,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run one command; returns the exit code; raises BenchError."""
     kinds = {Kind.OURS} if arguments.command == "soak" else arguments.servers
     installed = Installed.find(kinds, arguments.go_nameserver)
+    if Kind.OURS in kinds and not COMPILED:
+        print("dnsbench: the compiled UDP loop isn't built, so `ours` is the loop in Python", file=sys.stderr)
     server_core, client_core = cores()
     with tempfile.TemporaryDirectory(prefix="dnsbench-") as name:
         folder = Path(name)
@@ -119,7 +126,7 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = parser().parse_args(words)
     try:
         return run(arguments)
-    except BenchError as problem:
+    except (BenchError, ClientError) as problem:
         print(f"dnsbench: {problem}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

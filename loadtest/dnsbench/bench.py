@@ -7,18 +7,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dnsload.client import encoded
+
 from dnsbench.client import Client
 from dnsbench.dnsperf import Dnsperf
 from dnsbench.errors import BenchError
 from dnsbench.measure import Row, Sample, best, sample
 from dnsbench.process import Server
 from dnsbench.progress import Progress
-from dnsbench.queries import Mix, addresses, encoded, make, text
+from dnsbench.queries import Mix, addresses, make, text
 from dnsbench.records import Changes
 from dnsbench.scenarios import Contestant, Scenario, Writes
 from dnsbench.servers import Installed, Kind, answers
 
 _SETTLE_SECONDS = 10
+_PLAIN = str.maketrans("", "", " /(),<>:'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Bench:
 
     def queries(self, mix: Mix) -> Path:
         """Return the client's file of *mix*, written when it is first needed."""
-        path = self.folder / f"{mix.names}-{mix.misses}-{mix.junk}.queries"
+        path = self.folder / f"{'-'.join(map(str, mix))}.queries".translate(_PLAIN)
         if not path.exists():
             path.write_bytes(b"".join(encoded(make(mix))))
         return path
@@ -51,7 +54,7 @@ class Bench:
     @contextmanager
     def serve(self, kind: Kind, names: int) -> Iterator[tuple[Server, Path]]:
         """Run a server; yields its folder too."""
-        folder = self.folder / f"{kind}-{names}".lower()
+        folder = self.folder / f"{kind}-{names}".lower().replace("/", "-")
         folder.mkdir()
         with self.installed.serve(kind, names, folder, self.core) as server:
             yield server, folder

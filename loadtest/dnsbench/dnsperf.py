@@ -7,7 +7,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from dnsbench.client import Answers, Load
+from dnsload.client import Load, Seen
+from dnsload.tally import Tally
+
 from dnsbench.errors import BenchError
 
 _SPARE_SECONDS = 10
@@ -32,7 +34,7 @@ class Dnsperf:
         program = shutil.which("dnsperf")
         return cls(program, core) if program else None
 
-    def run(self, names: Path, port: int, load: Load) -> Answers:
+    def run(self, names: Path, port: int, load: Load) -> Seen:
         """Ask for *names* as fast as they are answered; raises BenchError."""
         where = ["-s", "127.0.0.1", "-p", str(port), "-d", str(names)]
         how = ["-l", str(load.seconds), "-q", str(load.outstanding), "-c", "1", "-T", "1", "-t", "1"]
@@ -49,29 +51,17 @@ def _children_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def parse(said: str, cpu_seconds: float) -> Answers:
+def parse(said: str, cpu_seconds: float) -> Seen:
     """Read what dnsperf prints; it says nothing of percentiles and stalls; raises BenchError."""
     found = {name: re.search(pattern, said) for name, pattern in _COUNTS.items()}
     counts = {name: float(match[1]) for name, match in found.items() if match}
     if counts.keys() != _COUNTS.keys():
         raise BenchError(f"dnsperf's output isn't understood: {said[-500:]}")
-    hits, misses = (_of_code(code, said) for code in ("NOERROR", "NXDOMAIN"))
-    return Answers(
-        seconds=counts["seconds"],
-        sent=int(counts["sent"]),
-        junk=0,
-        hits=hits,
-        misses=misses,
-        wrong=int(counts["completed"]) - hits - misses,
-        lost=int(counts["lost"]),
-        stray=0,
-        resets=0,
-        dropped=0,
-        cpu_seconds=cpu_seconds,
-        idle_seconds=max(0.0, counts["seconds"] - cpu_seconds),
-        gap_ns=0,
-        own_gap_ns=0,
-    )
+    right = sum(_of_code(code, said) for code in ("NOERROR", "NXDOMAIN"))
+    completed = int(counts["completed"])
+    tally = Tally(sent=int(counts["sent"]), right=right, wrong=completed - right, lost=int(counts["lost"]))
+    idle = max(0.0, counts["seconds"] - cpu_seconds)
+    return Seen(True, counts["seconds"], counts["seconds"], cpu_seconds, idle, tally=tally)
 
 
 def _of_code(code: str, said: str) -> int:

@@ -1,9 +1,10 @@
 """The goals, judged by a table of measurements (pure)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dnsbench.measure import Row, Sample
+from dnsbench.queries import Hostile
 from dnsbench.scenarios import LARGE, SMALL
 from dnsbench.servers import Kind
 
@@ -41,6 +42,8 @@ class Verdict:
     limit: float
     unit: str
     figure: float | None
+    rounds: Sequence[float] = ()
+    """The figure of each round by itself, so that one sees how far it can be trusted."""
 
     @property
     def missed(self) -> bool:
@@ -79,10 +82,32 @@ def memory(label: str) -> Judge:
     return judge
 
 
+def lost_percent(scenario: str, label: str) -> Judge:
+    """Return how many of a hundred queries had no answer."""
+
+    def judge(table: Table) -> float | None:
+        found = table.get(scenario, label)
+        return found.lost_percent if found else None
+
+    return judge
+
+
 def wrong(table: Table) -> float | None:
-    """Count our wrong answers in all scenarios."""
+    """Count our wrong answers in all scenarios, whichever loop gave them."""
     ours = [row.best.wrong for row in table.rows if row.label.startswith(Kind.OURS)]
     return sum(ours) if ours else None
+
+
+def _sorts(kind: Kind, *limits: tuple[str, float]) -> Iterator[Goal]:
+    for sort, limit in limits:
+        judge = ratio("flood", f"{kind}, {sort}", f"{kind}, hits")
+        yield Goal(f"CPU a query, saturated, {kind}: {sort} / hits", limit, "x", judge)
+
+
+def _floods(kind: Kind) -> Iterator[Goal]:
+    for sort in Hostile:
+        judge = lost_percent("hostile", f"{kind}, {sort}")
+        yield Goal(f"answers lost among hostile packets, {kind}: {sort}", 0, "%", judge)
 
 
 _SMALL, _LARGE = f"ours, {SMALL:,} names", f"ours, {LARGE:,} names"
@@ -93,16 +118,35 @@ GOALS = (
     Goal("CPU a query at 10,000 q/s: ours / Go", 0.40, "x", ratio("paced", "ours", "Go")),
     Goal("median latency at 10,000 q/s: ours / Go", 1.5, "x", ratio("paced", "ours", "Go", "p50_us")),
     Goal(f"CPU a query, saturated: {LARGE:,} names / {SMALL:,}", 1.1, "x", ratio("sizes", _LARGE, _SMALL)),
-    Goal("CPU a query, saturated: random names / hits", 1.1, "x", ratio("flood", "ours, misses", "ours, hits")),
+    *_sorts(Kind.OURS, ("misses", 1.1), ("deep names", 2), ("cookies", 1.2), ("names outside", 2)),
     Goal("CPU a query by TCP, saturated: ours / Go", 0.6, "x", ratio("tcp", "ours", "Go")),
+    Goal("CPU a query by TCP, a connection each: ours / Go", 1.0, "x", ratio("tcp-new", "ours", "Go")),
+    *_floods(Kind.OURS),
     Goal(f"memory with {SMALL:,} names", 40, "MB", memory(_SMALL)),
     Goal(f"memory with {LARGE:,} names", 110, "MB", memory(_LARGE)),
     Goal("what changes add to p99.99", 10, "ms", added_ms(*_CHANGES, "p9999_us")),
     Goal("what changes add to the longest stall", 1, "ms", added_ms(*_CHANGES, "stall_us")),
+    Goal("CPU a query, saturated: ours/Python / Go", 1.0, "x", ratio("saturated", Kind.PYTHON, "Go")),
+    Goal("CPU a query at 10,000 q/s: ours/Python / Go", 1.0, "x", ratio("paced", Kind.PYTHON, "Go")),
+    *_sorts(Kind.PYTHON, ("misses", 1.2), ("deep names", 2), ("cookies", 1.5), ("names outside", 2)),
+    *_floods(Kind.PYTHON),
     Goal("wrong answers of ours", 0, "", wrong),
 )
 
 
 def judged(table: Table, goals: Sequence[Goal] = GOALS) -> list[Verdict]:
-    """Return the verdict on each goal."""
-    return [Verdict(goal.text, goal.limit, goal.unit, goal.judge(table)) for goal in goals]
+    """Return the verdict on each goal: on the best of all rounds, and besides on each round by itself."""
+    most = max((len(row.rounds) for row in table.rows), default=0)
+    tables = [
+        Table([_of_round(row, number) for row in table.rows if number < len(row.rounds)]) for number in range(most)
+    ]
+    verdicts = []
+    for goal in goals:
+        figures = (goal.judge(each) for each in tables)
+        rounds = tuple(figure for figure in figures if figure is not None)
+        verdicts.append(Verdict(goal.text, goal.limit, goal.unit, goal.judge(table), rounds))
+    return verdicts
+
+
+def _of_round(row: Row, number: int) -> Row:
+    return row.model_copy(update={"best": row.rounds[number]})

@@ -7,14 +7,18 @@ import re
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 
 from dnsbench.errors import BenchError
 from dnsbench.servers import Kind
 
 _ASK_SECONDS = 10
-_VERSION_FLAGS = {Kind.NSD: "-v", Kind.KNOT: "--version"}
+_VERSION_WORDS = {
+    Kind.OURS: ("-m", "tsnameserver", "--version"),
+    Kind.GO: (),
+    Kind.NSD: ("-v",),
+    Kind.KNOT: ("--version",),
+}
 
 
 def cores() -> tuple[int, int]:
@@ -39,7 +43,10 @@ def facts(programs: Mapping[Kind, str], command: str) -> dict[str, object]:
         "cores": os.cpu_count(),
         "cpu": _cpu_model(),
         "kernel": platform.release(),
-        "versions": {str(kind): _version(kind, program) for kind, program in programs.items()},
+        "python": platform.python_version(),
+        "versions": {
+            str(kind): _version(kind, program) for kind, program in programs.items() if kind in _VERSION_WORDS
+        },
     }
 
 
@@ -50,9 +57,7 @@ def _cpu_model() -> str:
 
 def _version(kind: Kind, program: str) -> str:
     """Return the first line of what the program says of itself; of Go's the module's version."""
-    if kind is Kind.OURS:
-        return f"tsnameserver {metadata.version('tsoperator')}, Python {platform.python_version()}"
-    command = ["go", "version", "-m", program] if kind is Kind.GO else [program, _VERSION_FLAGS[kind]]
+    command = ["go", "version", "-m", program] if kind is Kind.GO else [program, *_VERSION_WORDS[kind]]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS, check=False)  # noqa: S603 - our own words
     except (OSError, subprocess.TimeoutExpired):

@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from dnsload.client import Seen
 from pydantic import BaseModel, ConfigDict
-
-from dnsbench.client import Answers
-from dnsbench.histogram import percentile
 
 
 class Sample(BaseModel):
@@ -14,7 +12,7 @@ class Sample(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     cpu_us: float
-    """CPU of the server, user and system, microseconds an answered query."""
+    """CPU of the server, user and system, microseconds a packet: an answered query, or a hostile packet."""
     qps: float
     p50_us: float
     p99_us: float
@@ -26,15 +24,22 @@ class Sample(BaseModel):
     sent: int
     lost: int
     wrong: int
+    hostile: int
+    """Packets that nobody waited for an answer to."""
     rss_mb: float
     client_cpu_us: float
-    """CPU of the client a query."""
+    """CPU of the client a packet."""
     client_busy: float
     """The share of its time in which the client had something to do: near 1 it was the limit."""
     client_stall_us: float
     """The longest time that the client itself didn't run."""
     changes: int = 0
     """Changes of a name that were made, and seen to be served."""
+
+    @property
+    def lost_percent(self) -> float:
+        """Queries without an answer, of a hundred."""
+        return 100 * self.lost / self.sent if self.sent else 0.0
 
 
 class Row(BaseModel):
@@ -48,30 +53,33 @@ class Row(BaseModel):
     rounds: list[Sample]
 
 
-def sample(answers: Answers, cpu_seconds: float, rss_bytes: int, changes: int = 0) -> Sample:
+def sample(seen: Seen, cpu_seconds: float, rss_bytes: int, changes: int = 0) -> Sample:
     """Return the figures of one round."""
-    answered = max(1, answers.answered)
-    shares = [percentile(answers.histogram, share) for share in (0.5, 0.99, 0.999, 0.9999, 1.0)]
+    tally = seen.tally
+    packets = max(1, tally.answered + tally.malformed_sent)
+    p50, p99, p999, p9999, longest = (each / 1000 for each in tally.latency.percentiles(PERCENTS))
     return Sample(
-        cpu_us=1e6 * cpu_seconds / answered,
-        qps=answers.answered / answers.seconds,
-        p50_us=shares[0],
-        p99_us=shares[1],
-        p999_us=shares[2],
-        p9999_us=shares[3],
-        longest_us=shares[4],
-        stall_us=answers.gap_ns / 1000,
-        sent=answers.sent,
-        lost=answers.lost,
-        wrong=answers.wrong,
+        cpu_us=1e6 * cpu_seconds / packets,
+        qps=tally.answered / seen.seconds,
+        p50_us=p50,
+        p99_us=p99,
+        p999_us=p999,
+        p9999_us=p9999,
+        longest_us=longest,
+        stall_us=seen.gap_ns / 1000,
+        sent=tally.sent,
+        lost=tally.lost,
+        wrong=tally.wrong,
+        hostile=tally.malformed_sent,
         rss_mb=rss_bytes / 1e6,
-        client_cpu_us=1e6 * answers.cpu_seconds / answered,
-        client_busy=1 - answers.idle_seconds / answers.seconds,
-        client_stall_us=answers.own_gap_ns / 1000,
+        client_cpu_us=1e6 * seen.cpu_seconds / packets,
+        client_busy=1 - seen.idle_seconds / seen.seconds,
+        client_stall_us=seen.own_gap_ns / 1000,
         changes=changes,
     )
 
 
+PERCENTS = (50.0, 99.0, 99.9, 99.99, 100.0)
 _LEAST = (
     "cpu_us",
     "p50_us",
@@ -84,7 +92,7 @@ _LEAST = (
     "client_stall_us",
 )
 _MOST = ("qps", "rss_mb", "client_busy")
-_ALL = ("sent", "lost", "wrong", "changes")
+_ALL = ("sent", "lost", "wrong", "hostile", "changes")
 
 
 def best(rounds: Sequence[Sample]) -> Sample:

@@ -1,35 +1,35 @@
-"""Names, and the queries for them with the answers they are owed, as the client's file holds them (pure)."""
+"""Names, and the queries for them with the answers they are owed (pure)."""
 
 import random
+import string
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from ipaddress import IPv4Address
 from typing import NamedTuple
+
+from dnsload.client import JUNK, PORTLESS, Query
 
 ZONE = "ts.net"
 DOMAIN = f"tail1234.{ZONE}"
 CHANGING = f"changing.{DOMAIN}"
 """A name that no client asks for: reloads are seen by it."""
-NOERROR, NXDOMAIN = 0, 3
-HIT, MISS, JUNK = range(3)
+NXDOMAIN, REFUSED = 3, 5
 FEWEST = 10_000
 """Queries in a file: with fewer names they come round again, misses never soon."""
 _FIRST_ADDRESS = int(IPv4Address("100.64.0.1"))
 _JUNK_ID = b"\xff\xff"
+_DEEP_LABELS = 120 - DOMAIN.count(".") - 1
+"""Of one letter each, before the domain."""
 
 
-class Query(NamedTuple):
-    """A packet, and what is to come back."""
+class Hostile(StrEnum):
+    """Packets that nobody waits for an answer to."""
 
-    packet: bytes
-    kind: int
-    rcode: int = NOERROR
-    rdata: bytes = b""
-
-    def encode(self) -> bytes:
-        """Return the record of the client's file."""
-        head = struct.pack("!HBBH", len(self.packet), self.kind, self.rcode, len(self.rdata))
-        return head + self.packet + self.rdata
+    MALFORMED = "malformed"
+    PORTLESS = "source port 0"
+    DEEP = "deep names"
+    COOKIES = "cookies"
 
 
 class Mix(NamedTuple):
@@ -37,7 +37,15 @@ class Mix(NamedTuple):
 
     names: int
     misses: float = 0.1
-    junk: float = 0.0
+    deep: float = 0.0
+    """Misses of 120 labels."""
+    cookies: float = 0.0
+    """Hits with a cookie (RFC 7873), as BIND sends it."""
+    outside: float = 0.0
+    """Names outside the zone."""
+    hostile: tuple[Hostile, ...] = ()
+    hostility: float = 0.0
+    """The share of the hostile packets, of each sort as many."""
 
 
 def addresses(count: int) -> dict[str, str]:
@@ -45,24 +53,32 @@ def addresses(count: int) -> dict[str, str]:
     return {f"name-{number:06d}.{DOMAIN}": str(IPv4Address(_FIRST_ADDRESS + number)) for number in range(count)}
 
 
-def packet(name: str, qtype: int = 1) -> bytes:
-    """Return a plain query with RD set and the ID 0."""
+def packet(name: str, *, cookie: bytes = b"") -> bytes:
+    """Return a query for an address, with RD set and the ID 0; with EDNS where there is a *cookie*."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
-    return struct.pack("!6H", 0, 0x0100, 1, 0, 0, 0) + labels + struct.pack("!BHH", 0, qtype, 1)
+    plain = struct.pack("!6H", 0, 0x0100, 1, 0, 0, bool(cookie)) + labels + struct.pack("!BHH", 0, 1, 1)
+    if not cookie:
+        return plain
+    return plain + struct.pack("!BHHIHHH", 0, 41, 1232, 0, 4 + len(cookie), 10, len(cookie)) + cookie
 
 
-def hit(name: str, address: str) -> Query:
+def hit(name: str, address: str, *, cookie: bytes = b"") -> Query:
     """Return a query for *name*, which has *address*."""
-    return Query(packet(name), HIT, NOERROR, IPv4Address(address).packed)
+    return Query(packet(name, cookie=cookie), addresses=(IPv4Address(address).packed,))
 
 
-def miss(name: str) -> Query:
+def miss(name: str, rcode: int = NXDOMAIN) -> Query:
     """Return a query for *name*, which doesn't exist."""
-    return Query(packet(name), MISS, NXDOMAIN)
+    return Query(packet(name), rcode=rcode)
+
+
+def deep_name(chance: random.Random) -> str:
+    """Return a name of 120 labels."""
+    return ".".join(chance.choices(string.ascii_lowercase, k=_DEEP_LABELS)) + f".{DOMAIN}"
 
 
 def junk(chance: random.Random) -> Query:
-    """Return a malformed packet: cut short, with bytes changed, or noise; no answer to it is looked at."""
+    """Return a malformed packet: cut short, with bytes changed, or noise."""
     whole = packet(f"junk-{chance.randrange(10**6)}.{DOMAIN}")
     kind = chance.randrange(3)
     if kind == 0:
@@ -77,15 +93,39 @@ def junk(chance: random.Random) -> Query:
     return Query(_JUNK_ID + rest, JUNK)
 
 
+def _unawaited(query: Query, kind: int = JUNK) -> Query:
+    """Return *query* as one that nobody waits for an answer to."""
+    return Query(_JUNK_ID + query.packet[2:], kind)
+
+
+_HOSTILE: Mapping[Hostile, Callable[[random.Random, str], Query]] = {
+    Hostile.MALFORMED: lambda chance, _: junk(chance),
+    Hostile.PORTLESS: lambda _, name: _unawaited(miss(name), PORTLESS),
+    Hostile.DEEP: lambda chance, _: _unawaited(miss(deep_name(chance))),
+    Hostile.COOKIES: lambda chance, name: Query(_JUNK_ID + packet(name, cookie=chance.randbytes(8))[2:], JUNK),
+}
+"""Each is made of chance and a name that exists."""
+
+
 def make(mix: Mix) -> list[Query]:
     """Return the shuffled queries of *mix*, the same for everyone: each name equally often, every miss another name."""
     chance = random.Random(20_000 + mix.names)  # noqa: S311 - the same queries in every run
     known = list(addresses(mix.names).items())
     total = max(mix.names, FEWEST)
-    misses, rubbish = round(total * mix.misses), round(total * mix.junk)
-    queries = [hit(*known[number % len(known)]) for number in range(total - misses - rubbish)]
+    misses, deep, cookies, outside, hostile = (
+        round(total * share) for share in (mix.misses, mix.deep, mix.cookies, mix.outside, mix.hostility)
+    )
+    hits = total - misses - deep - outside - hostile
+    queries = [
+        hit(*known[number % len(known)], cookie=chance.randbytes(8) if number < cookies else b"")
+        for number in range(hits)
+    ]
     queries += [miss(f"missing-{chance.randrange(16**8):08x}.{DOMAIN}") for _ in range(misses)]
-    queries += [junk(chance) for _ in range(rubbish)]
+    queries += [miss(deep_name(chance)) for _ in range(deep)]
+    queries += [miss(f"name-{number:06d}.example.org", REFUSED) for number in range(outside)]
+    for number in range(hostile):
+        sort = mix.hostile[number % len(mix.hostile)]
+        queries.append(_HOSTILE[sort](chance, known[number % len(known)][0]))
     chance.shuffle(queries)
     return queries
 
@@ -97,8 +137,3 @@ def text(query: Query) -> str:
         labels.append(query.packet[at + 1 : at + 1 + length].decode())
         at += 1 + length
     return f"{'.'.join(labels)} A\n"
-
-
-def encoded(queries: Sequence[Query]) -> Iterator[bytes]:
-    """Yield the client's file in pieces."""
-    return (query.encode() for query in queries)

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dnsload.client import Query
 from tsnameserver.records import Records, render
 
-from dnsbench.queries import CHANGING, ZONE, Query, hit
+from dnsbench.queries import CHANGING, ZONE, hit
 
 NAMES_IN_SHARD = 5000
 """So that a shard stays under 256 KiB."""

@@ -1,17 +1,34 @@
 """What is said of a run: tables in Markdown, and the JSON that is kept (pure)."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from dnsbench.goals import Verdict
-from dnsbench.histogram import percentile
-from dnsbench.measure import Row, Sample
+from dnsbench.measure import PERCENTS, Row, Sample
 from dnsbench.scenarios import Scenario
+from dnsbench.servers import Kind
 from dnsbench.soak import Soaked
 
+_SUMMARY = (
+    ("saturated", "saturated, 1,000 names", "{}"),
+    ("sizes", "saturated, 100,000 names", "{}, 100,000 names"),
+    ("paced", "10,000 queries a second", "{}"),
+    ("flood", "saturated, names that don't exist", "{}, misses"),
+    ("tcp", "TCP, saturated", "{}"),
+    ("tcp-new", "TCP, saturated, a connection a query", "{}"),
+)
+"""The rows of README's table: a scenario, what it is called there, and the contestants of it."""
+_HEADS = {
+    "ours": "ours",
+    "ours/Python": "ours, its loop in Python",
+    "Go": "Go (`k8s-nameserver`)",
+    "NSD": "NSD",
+    "Knot": "Knot",
+}
 BUSY = 0.97
 """Above this the client was the limit, and rates say nothing of the server."""
-_COLUMNS = ("", "CPU µs", "q/s", "p50 ms", "p99 ms", "p99.9 ms", "p99.99 ms", "longest ms", "stall ms")
-_MORE_COLUMNS = ("lost", "wrong", "RSS MB", "client µs", "client busy", "client stall ms")
+_COLUMNS = ("", "CPU µs", "worst", "q/s", "p50 ms", "p99 ms", "p99.9 ms", "p99.99 ms", "longest ms", "stall ms")
+_MORE_COLUMNS = ("answered %", "wrong", "RSS MB", "client µs", "client busy", "client stall ms")
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -31,22 +48,24 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 def measurements(scenario: Scenario, rows: Sequence[Row]) -> str:
     """Return the table of one scenario."""
-    lines = [(row.label, *_cells(row.best)) for row in rows if row.scenario == scenario.name]
+    lines = [(row.label, *_cells(row)) for row in rows if row.scenario == scenario.name]
     text = f"### {scenario.title}\n\n{table((*_COLUMNS, *_MORE_COLUMNS), lines)}"
     limited = [row.label for row in rows if row.scenario == scenario.name and row.best.client_busy > BUSY]
-    if limited and not scenario.load.rate:
+    if limited and not scenario.load.rates:
         text += f"\n\nThe client was the limit with {', '.join(limited)}: CPU a query stands, q/s is at least that."
     changes = sum(row.best.changes for row in rows if row.scenario == scenario.name)
     return f"{text}\n\nChanges seen to be served within a second: {changes}." if changes else text
 
 
-def _cells(best: Sample) -> tuple[str, ...]:
+def _cells(row: Row) -> tuple[str, ...]:
+    best = row.best
     times = (best.p50_us, best.p99_us, best.p999_us, best.p9999_us, best.longest_us, best.stall_us)
     return (
         f"{best.cpu_us:.2f}",
+        f"{max(each.cpu_us for each in row.rounds):.2f}",
         f"{best.qps:,.0f}",
         *map(_milliseconds, times),
-        f"{best.lost:,}",
+        f"{100 - best.lost_percent:.{2 if best.lost else 0}f}",
         f"{best.wrong:,}",
         f"{best.rss_mb:.0f}",
         f"{best.client_cpu_us:.2f}",
@@ -62,8 +81,16 @@ def _milliseconds(microseconds: float) -> str:
 
 def verdicts(all_: Sequence[Verdict]) -> str:
     """Return the table of goals."""
-    lines = [(each.text, f"≤ {each.limit:g} {each.unit}".strip(), _figure(each), _word(each)) for each in all_]
-    return f"### Goals\n\n{table(('', 'goal', 'measured', ''), lines)}"
+    lines = [
+        (each.text, f"≤ {each.limit:g} {each.unit}".strip(), _figure(each), _spread_of(each), _word(each))
+        for each in all_
+    ]
+    return f"### Goals\n\n{table(('', 'goal', 'measured', 'rounds', ''), lines)}"
+
+
+def _spread_of(verdict: Verdict) -> str:
+    """Return the least and the most of all rounds."""
+    return f"{min(verdict.rounds):.2f} to {max(verdict.rounds):.2f}" if len(verdict.rounds) > 1 else ""
 
 
 def _figure(verdict: Verdict) -> str:
@@ -80,23 +107,23 @@ def _word(verdict: Verdict) -> str:
 
 def soaked(all_: Soaked) -> str:
     """Return the table of a long run."""
-    seen = all_.answers
-    times = ((f"p{100 * share:g}", percentile(seen.histogram, share)) for share in (0.5, 0.99, 0.999, 0.9999, 1.0))
+    seen = all_.seen.tally
+    times = zip(PERCENTS, seen.latency.percentiles(PERCENTS), strict=True)
     lines = [
         ("queries", f"{seen.sent:,}"),
-        ("malformed packets besides", f"{seen.junk:,}"),
-        ("answered rightly: hits, misses", f"{seen.hits:,}, {seen.misses:,}"),
+        ("hostile packets besides", f"{seen.malformed_sent:,}"),
+        ("answered: NOERROR, NXDOMAIN", f"{seen.rcodes[0]:,}, {seen.rcodes[3]:,}"),
         ("answered wrongly", f"{seen.wrong:,}"),
-        ("lost, of which dropped by the client's socket", f"{seen.lost:,}, {seen.dropped:,}"),
-        ("answers that nobody waited for", f"{seen.stray:,}"),
+        ("lost, of which dropped by the client's socket", f"{seen.lost:,}, {seen.client_drops:,}"),
+        ("answers that nobody waited for", f"{seen.unexpected + seen.late:,}"),
         ("changes made, seen within a second", f"{all_.changes:,}, {all_.served:,}"),
-        ("CPU, µs a query", f"{all_.cpu_us:.2f}"),
-        *((f"latency {name}, ms", f"{time / 1000:.2f}") for name, time in times),
-        ("longest time without an answer, ms", f"{seen.gap_ns / 1e6:.2f}"),
-        ("longest time that the client didn't run, ms", f"{seen.own_gap_ns / 1e6:.2f}"),
+        ("CPU, µs a packet", f"{all_.cpu_us:.2f}"),
+        *((f"latency p{percent:g}, ms", f"{time / 1e6:.2f}") for percent, time in times),
+        ("longest time without an answer, ms", f"{all_.seen.gap_ns / 1e6:.2f}"),
+        ("longest time that the client didn't run, ms", f"{all_.seen.own_gap_ns / 1e6:.2f}"),
         ("memory: first, last, most, MB", _memory(all_.memory)),
     ]
-    return f"### Soak: {seen.seconds / 60:.1f} minutes\n\n{table(('', ''), lines)}"
+    return f"### Soak: {all_.seen.seconds / 60:.1f} minutes\n\n{table(('', ''), lines)}"
 
 
 def _memory(memory: Sequence[float]) -> str:
@@ -116,12 +143,28 @@ def document(facts: Mapping[str, object], rows: Sequence[Row], all_: Sequence[Ve
     }
 
 
+def summary(document: Mapping[str, Any]) -> str:
+    """Return README's table of a document: CPU a query by scenario and server, of those that were measured."""
+    found = {(each["scenario"], each["server"]): each["best"]["cpu_us"] for each in document["measurements"]}
+    rows = [row for row in _SUMMARY if (row[0], row[2].format(Kind.OURS)) in found]
+    kinds = [kind for kind in _HEADS if ("saturated", kind) in found]
+    lines = [f"| | {' | '.join(_HEADS[kind] for kind in kinds)} |", f"|---|{'---:|' * len(kinds)}"]
+    for scenario, title, label in rows:
+        figures = (found.get((scenario, label.format(kind))) for kind in kinds)
+        cells = ("" if figure is None else f"{figure:.1f}" for figure in figures)
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def soak_document(facts: Mapping[str, object], all_: Soaked, verdicts: Sequence[Verdict]) -> dict[str, object]:
     """Return what is kept of a long run."""
     return {
         "machine": dict(facts),
         "goals": [_goal(each) for each in verdicts],
-        "client": all_.answers.model_dump(exclude={"histogram"}),
+        "client": {
+            "seconds": round(all_.seen.seconds, 3),
+            **all_.seen.tally.counted(),
+        },
         "changes": all_.changes,
         "changes_served": all_.served,
         "cpu_us": round(all_.cpu_us, 3),
@@ -136,6 +179,7 @@ def _goal(verdict: Verdict) -> dict[str, object]:
         "limit": verdict.limit,
         "unit": verdict.unit,
         "measured": None if figure is None else round(figure, 3),
+        "rounds": [round(each, 3) for each in verdict.rounds],
         "met": None if figure is None else not verdict.missed,
     }
 

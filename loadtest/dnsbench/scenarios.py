@@ -4,13 +4,16 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from dnsbench.client import Load
-from dnsbench.queries import Mix
+from dnsload.client import Load, steady
+
+from dnsbench.queries import Hostile, Mix
 from dnsbench.servers import Kind
 
 SMALL, MIDDLE, LARGE = 1_000, 10_000, 100_000
 RATE = 10_000
 CONNECTIONS = 10
+CLIENT_RATE, HOSTILE_RATE = 1_000, 20_000
+PEERS = (Kind.OURS, Kind.GO, Kind.NSD, Kind.KNOT)
 
 
 class Writes(Enum):
@@ -54,39 +57,86 @@ class Scenario:
         return replace(self, contestants=tuple(each for each in self.contestants if each.kind in kinds))
 
 
-def _all(names: int) -> tuple[Contestant, ...]:
-    return tuple(Contestant(kind, kind, Mix(names)) for kind in Kind)
+def _each(*kinds: Kind) -> tuple[Contestant, ...]:
+    return tuple(Contestant(kind, kind, Mix(SMALL)) for kind in kinds)
 
 
 def _sized(kind: Kind, *sizes: int) -> tuple[Contestant, ...]:
     return tuple(Contestant(f"{kind}, {size:,} names", kind, Mix(size)) for size in sizes)
 
 
-def _floods() -> tuple[Contestant, ...]:
-    """Make one contestant of hits alone and one of misses alone for each server."""
+_SORTS = {
+    "hits": Mix(SMALL, 0.0),
+    "misses": Mix(SMALL, 1.0),
+    "deep names": Mix(SMALL, 0.0, deep=1.0),
+    "cookies": Mix(SMALL, 0.0, cookies=1.0),
+    "names outside": Mix(SMALL, 0.0, outside=1.0),
+}
+
+
+def _sorts() -> tuple[Contestant, ...]:
+    """Make contestants of each sort of queries alone: hits and misses for each server, the others for ours."""
+    ours = tuple(
+        Contestant(f"{kind}, {sort}", kind, mix) for kind in (Kind.OURS, Kind.PYTHON) for sort, mix in _SORTS.items()
+    )
+    peers = tuple(
+        Contestant(f"{kind}, {sort}", kind, _SORTS[sort]) for kind in PEERS[1:] for sort in ("hits", "misses")
+    )
+    return ours + peers
+
+
+def _hostile() -> tuple[Contestant, ...]:
+    """Make one contestant of each sort of hostile packets, for the servers that they are compared by."""
+    share = HOSTILE_RATE / (HOSTILE_RATE + CLIENT_RATE)
     return tuple(
-        Contestant(f"{kind}, {what}", kind, Mix(SMALL, misses))
-        for kind in Kind
-        for what, misses in (("hits", 0.0), ("misses", 1.0))
+        Contestant(f"{kind}, {sort}", kind, Mix(SMALL, 0.0, hostile=(sort,), hostility=share))
+        for kind in (Kind.OURS, Kind.PYTHON, Kind.GO)
+        for sort in Hostile
     )
 
 
 SCENARIOS = (
-    Scenario("saturated", f"Saturated, {SMALL:,} names", Load(2.0), 5, _all(SMALL)),
+    Scenario("saturated", f"Saturated, {SMALL:,} names", Load(2.0), 5, _each(*PEERS, Kind.PYTHON)),
     Scenario(
         "sizes",
         "Saturated, by the number of names",
         Load(2.0),
         4,
-        _sized(Kind.OURS, SMALL, MIDDLE, LARGE) + tuple(_sized(kind, LARGE)[0] for kind in Kind if kind != Kind.OURS),
+        _sized(Kind.OURS, SMALL, MIDDLE, LARGE) + tuple(_sized(kind, LARGE)[0] for kind in PEERS[1:]),
     ),
-    Scenario("paced", f"{RATE:,} queries a second, {SMALL:,} names", Load(4.0, rate=RATE), 4, _all(SMALL)),
-    Scenario("flood", "Saturated, hits alone and random names alone", Load(1.5), 4, _floods()),
-    Scenario("tcp", f"TCP saturated, {CONNECTIONS} connections", Load(1.5, connections=CONNECTIONS), 3, _all(SMALL)),
+    Scenario(
+        "paced",
+        f"{RATE:,} queries a second, {SMALL:,} names",
+        Load(4.0, rates=steady(RATE)),
+        4,
+        _each(*PEERS, Kind.PYTHON),
+    ),
+    Scenario("flood", "Saturated, by the sort of queries", Load(1.5), 4, _sorts()),
+    Scenario(
+        "hostile",
+        f"{CLIENT_RATE:,} queries a second among {HOSTILE_RATE:,} hostile packets a second",
+        Load(3.0, rates=steady(CLIENT_RATE + HOSTILE_RATE)),
+        2,
+        _hostile(),
+    ),
+    Scenario(
+        "tcp",
+        f"TCP saturated, {CONNECTIONS} connections",
+        Load(1.5, connections=CONNECTIONS, each=100),
+        3,
+        _each(*PEERS),
+    ),
+    Scenario(
+        "tcp-new",
+        f"TCP saturated, a connection a query, {CONNECTIONS} at a time",
+        Load(1.5, connections=CONNECTIONS, outstanding=CONNECTIONS, each=1),
+        3,
+        _each(*PEERS),
+    ),
     Scenario(
         "reload",
         f"{RATE:,} queries a second, {LARGE:,} names in shards, a name changing every second",
-        Load(10.0, rate=RATE),
+        Load(10.0, rates=steady(RATE)),
         3,
         (
             Contestant("ours, no changes", Kind.OURS, Mix(LARGE), Writes.ASIDE),
@@ -98,7 +148,7 @@ SCENARIOS = (
         f"Saturated by dnsperf, {SMALL:,} names",
         Load(2.0),
         3,
-        tuple(each for each in _all(SMALL) if each.kind in {Kind.OURS, Kind.GO}),
+        _each(Kind.OURS, Kind.GO),
         by_dnsperf=True,
     ),
 )

@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from dnsload.client import Query
+
 from dnsbench import records
 from dnsbench.errors import BenchError
 from dnsbench.process import Server, running
-from dnsbench.queries import ZONE, Query, addresses, hit
+from dnsbench.queries import ZONE, addresses, hit
 
 _GO_PORT = 1053
 _PORTS = range(20_000, 32_000)
@@ -29,6 +31,8 @@ class Kind(StrEnum):
     GO = "Go"
     NSD = "NSD"
     KNOT = "Knot"
+    PYTHON = "ours/Python"
+    """Ours without the compiled UDP loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,13 @@ class Installed:
     """Where the servers' programs lie."""
 
     programs: Mapping[Kind, str]
-    """Ours is the interpreter that runs this."""
+    """Of ours it is the interpreter that runs this."""
 
     @classmethod
     def find(cls, kinds: set[Kind], go: Path | None) -> "Installed":
         """Find the programs of *kinds*; raises BenchError with what is to be installed."""
-        found = {Kind.OURS: sys.executable, Kind.NSD: shutil.which("nsd"), Kind.KNOT: shutil.which("knotd")}
+        found = {Kind.NSD: shutil.which("nsd"), Kind.KNOT: shutil.which("knotd")}
+        found |= dict.fromkeys((Kind.OURS, Kind.PYTHON), sys.executable)
         found[Kind.GO] = str(go.resolve()) if go and go.exists() else None
         lacking = {
             Kind.NSD: "apt-get install nsd",
@@ -98,7 +103,7 @@ def answers(port: int, query: Query) -> bool:
             response = asking.recv(4096)
         except OSError:
             return False
-    return response[3] & 15 == query.rcode and query.rdata in response
+    return response[3] & 15 == query.rcode and all(address in response for address in query.addresses or ())
 
 
 def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
@@ -132,6 +137,10 @@ def _prepare_go(program: str, names: Mapping[str, str], folder: Path, port: int)
     shutil.copy(program, folder / "nameserver")
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
     return ["unshare", *user, "--root", str(folder), "/nameserver"]
+
+
+def _prepare_python(python: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
+    return [*_prepare_ours(python, names, folder, port), "--udp-loop", "python"]
 
 
 def _prepare_nsd(program: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
@@ -182,4 +191,10 @@ zone:
     return [program, "-c", str(folder / "knot.conf")]
 
 
-_PREPARE = {Kind.OURS: _prepare_ours, Kind.GO: _prepare_go, Kind.NSD: _prepare_nsd, Kind.KNOT: _prepare_knot}
+_PREPARE = {
+    Kind.OURS: _prepare_ours,
+    Kind.GO: _prepare_go,
+    Kind.NSD: _prepare_nsd,
+    Kind.KNOT: _prepare_knot,
+    Kind.PYTHON: _prepare_python,
+}

@@ -1,21 +1,24 @@
-"""A long run of our server under load, reloads and malformed packets: it must lose nothing and leak nothing."""
+"""A long run of our server under load, reloads and hostile packets: it must lose nothing and leak nothing."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dnsload.client import Load, Seen, steady
+
 from dnsbench.bench import Bench, Writer
-from dnsbench.client import Answers, Load, read_reports
+from dnsbench.client import read_reports
 from dnsbench.goals import Verdict
 from dnsbench.process import Server
 from dnsbench.progress import Progress
-from dnsbench.queries import Mix, addresses
+from dnsbench.queries import Hostile, Mix, addresses
 from dnsbench.records import Changes
 from dnsbench.scenarios import SMALL
 from dnsbench.servers import Kind
 
 RATE = 20_000
-MIX = Mix(SMALL, misses=0.1, junk=0.01)
+HOSTILITY = 0.05
 _SAY_SECONDS = 30
 _SETTLED_SECONDS = 10
 """Memory counts from then on: before it, what is used once is still being loaded."""
@@ -37,20 +40,18 @@ class Watch:
         self.writer.write()
         self.memory.append(self.server.rss_bytes / 1e6)
         if len(self.memory) % _SAY_SECONDS == 0:
-            seen = read_reports(reports)
-            if seen:
-                last = seen[-1]
-                self.progress.say(
-                    f"  {last.sent:,} sent, {last.lost} lost, {last.wrong} wrong, {last.junk:,} malformed,"
-                    f" {self.writer.served} changes served, {self.memory[-1]:.1f} MB"
-                )
+            seen = read_reports(reports).tally
+            self.progress.say(
+                f"  {seen.sent:,} sent, {seen.lost} lost, {seen.wrong} wrong, {seen.malformed_sent:,} hostile,"
+                f" {self.writer.served} changes served, {self.memory[-1]:.1f} MB"
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Soaked:
     """What a long run came to."""
 
-    answers: Answers
+    seen: Seen
     changes: int
     served: int
     """Changes that were seen to be served within a second."""
@@ -58,27 +59,35 @@ class Soaked:
     memory: Sequence[float]
 
 
+def mix(*, raw: bool) -> Mix:
+    """Return what is sent: hits, misses, and hostile packets of each sort; without raw sockets none from port 0."""
+    sorts = tuple(sort for sort in Hostile if raw or sort is not Hostile.PORTLESS)
+    return Mix(SMALL, misses=0.1, hostile=sorts, hostility=HOSTILITY)
+
+
 def soak(bench: Bench, minutes: float, rate: int = RATE) -> Soaked:
     """Run our server for so many minutes; raises BenchError."""
-    load = Load(60 * minutes, rate=rate, every=5)
+    load = Load(60 * minutes, rates=steady(rate), every=5)
+    sent = mix(raw=os.geteuid() == 0)
     bench.progress.say(
-        f"soak: {rate:,} queries a second for {minutes:g} minutes, a change a second, 1 % malformed packets"
+        f"soak: {rate:,} packets a second for {minutes:g} minutes, a change a second,"
+        f" {sent.hostility:.0%} hostile packets: {', '.join(sent.hostile)}"
     )
-    with bench.serve(Kind.OURS, MIX.names) as (server, folder):
-        watch = Watch(Writer(Changes.of(folder, addresses(MIX.names)), server.port), server, bench.progress)
+    with bench.serve(Kind.OURS, sent.names) as (server, folder):
+        watch = Watch(Writer(Changes.of(folder, addresses(sent.names)), server.port), server, bench.progress)
         before = server.cpu_seconds
-        seen = bench.client.run(bench.queries(MIX), server.port, load, watch.tick)
+        seen = bench.client.run(bench.queries(sent), server.port, load, watch.tick)
         spent = server.cpu_seconds - before
     changes = watch.writer.changes.made
-    return Soaked(seen, changes, watch.writer.served, 1e6 * spent / max(1, seen.answered), watch.memory)
+    packets = max(1, seen.tally.answered + seen.tally.malformed_sent)
+    return Soaked(seen, changes, watch.writer.served, 1e6 * spent / packets, watch.memory)
 
 
 def verdicts(soaked: Soaked) -> list[Verdict]:
     """Judge it (pure): the answers that the client's own socket dropped aren't the server's loss."""
-    seen = soaked.answers
-    lost = max(0, seen.lost - seen.dropped)
+    seen = soaked.seen.tally
     return [
-        Verdict("queries lost by the server, of a million", 1.0, "", 1e6 * lost / max(1, seen.sent)),
+        Verdict("queries lost by the server, of a million", 1.0, "", 1e6 * seen.loss),
         Verdict("wrong answers", 0, "", seen.wrong),
         Verdict("changes not served within a second, of a hundred", 1.0, "", _unserved(soaked)),
         Verdict("memory gained from the first minute to the last", _MOST_GROWTH_MB, "MB", growth(soaked.memory)),

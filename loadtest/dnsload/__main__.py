@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dnsload.app import run
-from dnsload.errors import InputError
+from dnsload.errors import DnsloadError, InputError
 from dnsload.settings import Settings, read_settings
 from dnsload.text import table
 
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = read_settings(sys.argv[1:] if arguments is None else arguments)
         _check_writable(settings)
         report = run(settings)
-    except InputError as error:
+    except DnsloadError as error:
         print(f"dnsload: {error}", file=sys.stderr)
         return 2
     print(table(report))

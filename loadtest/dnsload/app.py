@@ -5,28 +5,32 @@ import contextlib
 import math
 import signal
 import sys
-import threading
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
-from dnsload.batched import BatchedEngine
-from dnsload.channels import Connection, Datagrams
+from dnsload.channels import Alone, Connection, Datagrams
 from dnsload.checking import Checker
-from dnsload.errors import InputError
-from dnsload.exchange import IDS, Exchange
+from dnsload.client import BUILT, Load, compile_client
+from dnsload.compiled import CompiledEngine, shared
+from dnsload.errors import ClientError, InputError
+from dnsload.exchange import IDS
 from dnsload.expectations import read_records
 from dnsload.looped import LoopedEngine, fine_loop
-from dnsload.mmsg import available
 from dnsload.recording import Recording, Row, Steps
-from dnsload.report import About, Report, make_report
+from dnsload.report import About, Asker, Report, make_report
 from dnsload.schedule import ClosedLoop, OpenLoop, Pacing, Schedule
 from dnsload.session import Session
 from dnsload.settings import Settings, Speed
-from dnsload.targets import Target
+from dnsload.targets import Target, udp_socket
 from dnsload.text import progress_line
 from dnsload.workload import Question, Workload, parse_questions, read_questions
 
 _ASYNCIO_RATE = 3000
+_MOST_CONNECTIONS = 500
+_QUERIES_OF_CONNECTION = 100
+"""Servers end connections after some number of queries; NSD after so many, unless it is told otherwise."""
 _SOAK_WINDOW = 10
 _FINE_SECONDS = 3600
 """A run up to this long has windows of a second."""
@@ -34,34 +38,64 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(settings: Settings) -> Report:
-    """Do the run and return what it found; Ctrl-C or SIGTERM ends it early. Raises InputError."""
+    """Do the run and return what it found; Ctrl-C or SIGTERM ends it early. Raises InputError and ClientError."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    engine = choose_engine(settings)
     session = make_session(settings)
-    conduct = _run_batched if engine == "mmsg" else _run_looped
-    exchanges, interrupted = conduct(session, every_target(settings), settings)
-    return make_report(settings, session, exchanges, About(started, engine, interrupted))
+    for target in settings.targets:
+        udp_socket(target).close()  # a target that can't be reached is told before all else
+    with contextlib.ExitStack() as stack:
+        program, engine = choose_engine(settings, stack)
+        if not settings.quiet:
+            sys.stderr.write(f"dnsload: the engine is {engine}\n")
+        if program:
+            askers, interrupted = _run_compiled(session, settings, program)
+        else:
+            askers, interrupted = _run_looped(session, settings)
+    return make_report(settings, session, askers, About(started, "compiled" if program else "asyncio", interrupted))
 
 
 def make_session(settings: Settings) -> Session:
     """Read the names and prepare the run; raises InputError."""
     workload = make_workload(settings)
     checker = Checker(workload.pool, stream=settings.tcp, authoritative=not settings.form.recursion_desired)
-    return Session(workload, checker, _pacing(settings.speed), _recording(settings), settings.timeout)
+    recording = _recording(settings)
+    return Session(workload, checker, _pacing(settings.speed), recording, settings.timeout, settings.retry)
 
 
-def choose_engine(settings: Settings) -> str:
-    """Return `asyncio` or `mmsg`; raises InputError where the chosen one doesn't work here."""
-    if settings.engine == "mmsg" and not available():
-        raise InputError("--engine mmsg needs Linux on a 64-bit machine")
+def choose_engine(settings: Settings, stack: contextlib.ExitStack, built: Path = BUILT) -> tuple[Path | None, str]:
+    """Return the compiled client, where it is to run, and words on the engine; raises InputError and ClientError.
+
+    The client is *built*, or compiled into a folder that *stack* removes.
+    """
+    if not _wants_compiled(settings):
+        return None, "asyncio"
+    try:
+        program = built if built.exists() else compile_client(_folder(stack))
+    except ClientError as error:
+        if settings.engine == "compiled":
+            raise
+        return None, f"asyncio: {error}"
+    return program, f"compiled, with {settings.workers} worker{'s' if settings.workers > 1 else ''}"
+
+
+def _wants_compiled(settings: Settings) -> bool:
+    apart = settings.tcp and settings.mix.malformed > 0
+    if settings.engine == "compiled" and apart:
+        raise InputError("--malformed with --tcp needs --engine asyncio")
     if settings.engine != "auto":
-        return settings.engine
-    fast = settings.speed.fastest > _ASYNCIO_RATE
-    return "mmsg" if fast and not settings.tcp and available() else "asyncio"
+        return settings.engine == "compiled"
+    return not apart and (settings.speed.fastest > _ASYNCIO_RATE or settings.workers > 1)
+
+
+def _folder(stack: contextlib.ExitStack) -> Path:
+    try:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dnsload-")))
+    except OSError as error:
+        raise ClientError(f"there is no folder to compile the client in: {error}") from error
 
 
 def every_target(settings: Settings) -> Sequence[Target]:
-    """Return the target of each socket: as many as asked for, or more where IDs would run out within a time-out."""
+    """Return the target of each socket of the asyncio engine: more than asked for where IDs would run out."""
     each = settings.sockets
     if not settings.tcp and not math.isinf(settings.speed.fastest):
         outstanding = settings.speed.fastest * settings.timeout / len(settings.targets)
@@ -108,12 +142,32 @@ def _silent(row: Row) -> None:
     """Say nothing of *row*."""
 
 
-def _run_batched(session: Session, targets: Sequence[Target], settings: Settings) -> tuple[Sequence[Exchange], bool]:
-    stop = threading.Event()
-    engine = BatchedEngine(session, targets, stop)
-    with _on_signals(stop.set):
+def _run_compiled(session: Session, settings: Settings, program: Path) -> tuple[Sequence[Asker], bool]:
+    loads = shared(client_load(settings), settings.workers * len(settings.targets))
+    engine = CompiledEngine(session, settings.targets, loads, program)
+    with _on_signals(engine.stop):
         engine.run()
-    return engine.exchanges, stop.is_set()
+    return engine.exchanges, engine.stopped
+
+
+def client_load(settings: Settings) -> Load:
+    """Return the load of all compiled clients together, but with the sockets and connections of each."""
+    speed, tcp = settings.speed, settings.tcp
+    sockets = max(1, settings.sockets // settings.workers)
+    if settings.new_connections:
+        sockets = min(_MOST_CONNECTIONS, speed.concurrency or _MOST_CONNECTIONS)
+    return Load(
+        speed.seconds,
+        tuple((segment.first, segment.last) for segment in speed.segments),
+        outstanding=speed.concurrency or 0,
+        sockets=1 if tcp else sockets,
+        connections=sockets if tcp else 0,
+        each=1 if settings.new_connections else _QUERIES_OF_CONNECTION,
+        patience=settings.timeout,
+        every=1,
+        authoritative=not settings.form.recursion_desired,
+        retry=settings.retry,
+    )
 
 
 @contextlib.contextmanager
@@ -126,8 +180,9 @@ def _on_signals(act: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _run_looped(session: Session, targets: Sequence[Target], settings: Settings) -> tuple[Sequence[Exchange], bool]:
-    engine = LoopedEngine(session, targets, Connection if settings.tcp else Datagrams)
+def _run_looped(session: Session, settings: Settings) -> tuple[Sequence[Asker], bool]:
+    tcp = Alone if settings.new_connections else Connection
+    engine = LoopedEngine(session, every_target(settings), tcp if settings.tcp else Datagrams)
     with asyncio.Runner(loop_factory=fine_loop) as runner:
         return engine.exchanges, runner.run(_until_signal(engine))
 

@@ -1,4 +1,4 @@
-"""What the asyncio engine sends on: UDP by asyncio-dgram, and TCP connections that are reused and pipelined."""
+"""What the asyncio engine sends on: UDP by asyncio-dgram, and TCP connections, reused and pipelined or one a query."""
 
 import asyncio
 import contextlib
@@ -34,11 +34,78 @@ class Channel(Protocol):
         """Return how many answers the kernel has dropped since the last call."""
 
 
-class Datagrams:
-    """A connected UDP socket."""
+class Alone:
+    """TCP connections of which each is for one query."""
 
     def __init__(self, session: Session, target: Target, wake: Callable[[], None]) -> None:
         self.exchange = session.exchange(target)
+        self.ready = asyncio.Event()
+        self._session = session
+        self._wake = wake
+        self._asking: set[asyncio.Task[None]] = set()
+
+    async def serve(self) -> None:
+        """Let queries be sent, until cancelled."""
+        self.ready.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.end_all()
+
+    async def end_all(self) -> None:
+        """Give up the queries that are being asked."""
+        for asking in self._asking:
+            asking.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
+
+    async def send(self, message: bytes) -> None:
+        """Begin to ask one query."""
+        self.ask(message, again=False)
+
+    def ask(self, message: bytes, *, again: bool) -> None:
+        """Begin to ask by a connection of its own; *again* if it was asked by UDP before."""
+        asking = asyncio.create_task(self._ask(message, again))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
+
+    async def _ask(self, message: bytes, again: bool) -> None:
+        try:
+            async with asyncio.timeout(self._session.timeout):
+                answer = await _asked(self.exchange.target, message)
+        except TimeoutError:  # it is lost
+            return
+        except (OSError, asyncio.IncompleteReadError):
+            self._session.recording.tally.connections_failed += 1
+            return
+        if len(answer) >= 2:
+            tally = self._session.recording.tally
+            self.exchange.close(tally, _ID.unpack_from(answer)[0], answer[2:], clock(), again=again)
+            self._wake()
+
+    def new_drops(self) -> int:
+        """Return 0: TCP drops nothing."""
+        return 0
+
+
+async def _asked(target: Target, message: bytes) -> bytes:
+    """Ask by a connection of its own; raises OSError and IncompleteReadError."""
+    reader, writer = await asyncio.open_connection(*target)
+    try:
+        writer.write(_ID.pack(len(message)) + message)
+        (length,) = _ID.unpack(await reader.readexactly(2))
+        return await reader.readexactly(length)
+    finally:
+        writer.close()
+
+
+class Datagrams:
+    """A connected UDP socket; truncated answers are asked for again by TCP, if they are to be."""
+
+    def __init__(self, session: Session, target: Target, wake: Callable[[], None]) -> None:
+        self._alone = Alone(session, target, wake)
+        self.exchange = self._alone.exchange
+        if session.retry:
+            self.exchange.retry = lambda number, query: self._alone.ask(_ID.pack(number) + query, again=True)
         self.ready = asyncio.Event()
         self._recording = session.recording
         self._wake = wake
@@ -60,6 +127,7 @@ class Datagrams:
                     self._take(answer)
         finally:
             self._stream.close()
+            await self._alone.end_all()
             await asyncio.sleep(0)  # the socket is closed by the loop's next turn
 
     def _take(self, answer: bytes) -> None:

@@ -7,3 +7,7 @@ class DnsloadError(Exception):
 
 class InputError(DnsloadError):
     """What was asked for can't be run; the text says why."""
+
+
+class ClientError(DnsloadError):
+    """The compiled client can't be built, or it failed; the text says why."""

@@ -5,7 +5,7 @@ Each is freed by its answer or its time-out; from the oldest on, so the IDs in u
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dnsload.checking import Checker, Fate
 from dnsload.tally import Counts, Tally
@@ -24,6 +24,8 @@ class Exchange:
         self.target = target
         self.totals = Counts()
         self.outstanding = 0
+        self.retry: Callable[[int, bytes], None] | None = None
+        """Asks again by TCP where an answer is truncated: the ID, and the query without it."""
         self._pool = pool
         self._checker = checker
         self._timeout = timeout_ns
@@ -60,8 +62,8 @@ class Exchange:
             counts.malformed_sent += malformed
             counts.sent += len(places) - malformed
 
-    def close(self, tally: Tally, number: int, answer: bytes, received: int) -> None:
-        """Take the *answer* to query *number*, without its ID, *received* at that time."""
+    def close(self, tally: Tally, number: int, answer: bytes, received: int, *, again: bool = False) -> None:
+        """Take the *answer* to query *number*, without its ID, *received* at that time; *again* if it was a retry."""
         state = self._states[number]
         place = self._places[number]
         if state == _FREE:
@@ -78,6 +80,14 @@ class Exchange:
         if state == _WAITING and received - self._sent[number] > self._timeout:
             self._lose(number, tally)
             state = self._states[number] = _EXPIRED
+        fate = verdict.fate
+        if fate is Fate.TRUNCATED and state == _WAITING and self.retry and not again:
+            tally.retried += 1
+            self.retry(number, self._pool[place].packet)
+            return
+        if fate is Fate.TRUNCATED and again:
+            self._checker.reasons["truncated"] += 1
+            fate = Fate.WRONG
         self._free(number)
         if state == _EXPIRED:
             tally.late += 1
@@ -85,10 +95,10 @@ class Exchange:
             return
         tally.rcodes[verdict.rcode] += 1
         tally.latencies.append(max(received, self._sent[number]) - self._intended[number])
-        if verdict.fate is Fate.RIGHT:
+        if fate is Fate.RIGHT:
             tally.right += 1
             self.totals.right += 1
-        elif verdict.fate is Fate.TRUNCATED:
+        elif fate is Fate.TRUNCATED:
             tally.truncated += 1
             self.totals.truncated += 1
         else:

@@ -1,15 +1,16 @@
 """A histogram of durations: fixed memory, whatever is recorded.
 
-Log-linear, as HdrHistogram's: below 2048 ns each value has its bucket, above it every doubling has 1024, so that a
-percentile is within 0.05 % of what was recorded.
+Log-linear, as HdrHistogram's: below 512 ns each value has its bucket, above it every doubling has 256, so that a
+percentile is within 0.2 % of what was recorded. The compiled client (cclient/report.c) has the same buckets.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import ceil
 
 import numpy as np
 import numpy.typing as npt
 
-_LINEAR_BITS = 11
+_LINEAR_BITS = 9
 _HALF = 1 << (_LINEAR_BITS - 1)
 _MAX_BITS = 40
 _LARGEST = (1 << _MAX_BITS) - 1
@@ -41,6 +42,15 @@ class Histogram:
         self.count += len(values)
         self._sum += int(values.sum())
         self.largest = max(self.largest, int(values.max()))
+
+    def record_buckets(self, buckets: Iterable[tuple[int, int]]) -> None:
+        """Count durations that are known by their bucket: its number, and how many there were."""
+        for bucket, count in buckets:
+            middle = _middle(bucket)
+            self._counts[bucket] += count
+            self.count += count
+            self._sum += round(count * middle)
+            self.largest = max(self.largest, ceil(middle))
 
     def add(self, other: "Histogram") -> None:
         """Count all that *other* has counted."""

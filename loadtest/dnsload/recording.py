@@ -55,6 +55,8 @@ class Recording:
         self._window_seconds = window_seconds
         self._layout = layout
         self._watch = watch
+        self.cpu_seconds: Callable[[], float] = time.process_time
+        """What the client has used so far."""
         self._cpu_began = 0.0
         self._start = 0
         self._second = self._window = _Stretch(0, 0.0, Tally())
@@ -68,7 +70,7 @@ class Recording:
 
     def begin(self, now: int) -> None:
         """Start the clock."""
-        cpu = time.process_time()
+        cpu = self.cpu_seconds()
         self._start, self._cpu_began = now, cpu
         self._second, self._window = _Stretch(now, cpu, self.tally), _Stretch(now, cpu, Tally())
 
@@ -91,7 +93,7 @@ class Recording:
         self._window.tally.add(self._second.tally)
         self._add_to_steps(self._second.tally)
         self.seconds += 1
-        self._second = _Stretch(now, time.process_time(), Tally())
+        self._second = _Stretch(now, self.cpu_seconds(), Tally())
         self.tally = self._second.tally
 
     def end(self, now: int) -> None:
@@ -124,13 +126,13 @@ class Recording:
     @property
     def cpu(self) -> float:
         """Return the cores that the client used on average."""
-        return (time.process_time() - self._cpu_began) / self.elapsed if self.elapsed else 0.0
+        return (self.cpu_seconds() - self._cpu_began) / self.elapsed if self.elapsed else 0.0
 
     def _end_window(self, now: int) -> None:
         row = self._row(self._window, now)
         self.total.add(self._window.tally)
         self.rows.append(row)
-        self._window = _Stretch(now, time.process_time(), Tally())
+        self._window = _Stretch(now, self.cpu_seconds(), Tally())
 
     def _row(self, stretch: _Stretch, now: int) -> Row:
         stretch.tally.flush()
@@ -143,7 +145,7 @@ class Recording:
             percentiles=tuple(latency.percentiles(PERCENTS)),
             largest=float(latency.largest),
             lag=stretch.tally.lag.percentiles([99.0])[0],
-            cpu=(time.process_time() - stretch.cpu) / seconds,
+            cpu=(self.cpu_seconds() - stretch.cpu) / seconds,
             memory=resident_bytes(),
         )
 

@@ -3,18 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Protocol
 
 import dns.rcode
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from dnsload.exchange import Exchange
 from dnsload.histogram import Histogram
 from dnsload.recording import PERCENTS, Recording, Row
 from dnsload.schedule import Schedule
 from dnsload.session import Session
 from dnsload.settings import Settings
 from dnsload.tally import Counts, Tally
+from dnsload.targets import Target
 
 _MS = 1e6
 _LAG_LIMIT_MS = 10.0
@@ -32,6 +33,18 @@ class About:
     started: str
     engine: str
     interrupted: bool
+
+
+class Asker(Protocol):
+    """What asked a target: a socket, a connection or a compiled client."""
+
+    @property
+    def target(self) -> Target:
+        """Whom."""
+
+    @property
+    def totals(self) -> Counts:
+        """What came of it."""
 
 
 class _Model(BaseModel):
@@ -62,6 +75,7 @@ class Totals(_Model):
     late: int
     """Of the lost: an answer came after the time-out."""
     truncated: int
+    retried: int
     unexpected: int
     malformed_sent: int
     malformed_answered: int
@@ -155,14 +169,14 @@ class Report(_Model):
     wrong_reasons: dict[str, int]
     wrong_examples: list[str]
     client_cpu: float
-    """Cores, on average."""
+    """Cores, on average; of several compiled clients, of the busiest."""
     client_limits: list[str]
     """Why the client, not the server, may be what was measured; empty if it isn't."""
     failures: list[str]
     """Why the exit code is 1; empty if it is 0."""
 
 
-def make_report(settings: Settings, session: Session, exchanges: Sequence[Exchange], about: About) -> Report:
+def make_report(settings: Settings, session: Session, askers: Sequence[Asker], about: About) -> Report:
     """Put the report together."""
     recording, checker = session.recording, session.checker
     total = recording.total
@@ -181,7 +195,7 @@ def make_report(settings: Settings, session: Session, exchanges: Sequence[Exchan
         curve=_curve(total.latency),
         windows=windows,
         steps=_steps(settings, recording.steps),
-        targets=_targets(exchanges),
+        targets=_targets(askers),
         soak=_soak(windows) if settings.soak else None,
         wrong_reasons=dict(checker.reasons),
         wrong_examples=checker.examples,
@@ -194,7 +208,9 @@ def make_report(settings: Settings, session: Session, exchanges: Sequence[Exchan
 def described(settings: Settings) -> dict[str, str]:
     """Return the settings in words."""
     mix, form = settings.mix, settings.form
-    transport = "TCP connections" if settings.tcp else "UDP sockets"
+    transport = f"{settings.sockets} {'TCP connections' if settings.tcp else 'UDP sockets'} for each target"
+    if settings.new_connections:
+        transport = "a TCP connection for each query"
     if settings.names_file or settings.names:
         names = ", ".join([*([str(settings.names_file)] if settings.names_file else []), *settings.names[:5]])
     else:
@@ -203,7 +219,7 @@ def described(settings: Settings) -> dict[str, str]:
         "targets": ", ".join(map(str, settings.targets)),
         "load": str(settings.speed),
         "duration": f"{settings.speed.seconds:g} s",
-        "transport": f"{settings.sockets} {transport} for each target",
+        "transport": f"{transport}{', truncated answers asked again by TCP' if settings.retry else ''}",
         "names": names,
         "records": ", ".join(map(str, settings.records)) or "none: addresses are not checked",
         "types": ", ".join(settings.types),
@@ -245,6 +261,7 @@ def _totals(counts: Counts) -> Totals:
         loss=counts.loss,
         late=counts.late,
         truncated=counts.truncated,
+        retried=counts.retried,
         unexpected=counts.unexpected,
         malformed_sent=counts.malformed_sent,
         malformed_answered=counts.malformed_answered,
@@ -296,10 +313,10 @@ def _steps(settings: Settings, steps: Sequence[Tally]) -> list[Step]:
     ]
 
 
-def _targets(exchanges: Sequence[Exchange]) -> list[TargetTotals]:
+def _targets(askers: Sequence[Asker]) -> list[TargetTotals]:
     by_target: dict[str, Counts] = {}
-    for exchange in exchanges:
-        by_target.setdefault(str(exchange.target), Counts()).accumulate(exchange.totals)
+    for asker in askers:
+        by_target.setdefault(str(asker.target), Counts()).accumulate(asker.totals)
     return [
         TargetTotals(
             target=target,

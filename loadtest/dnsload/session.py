@@ -27,6 +27,8 @@ class Session:
     recording: Recording
     timeout: float
     """Seconds."""
+    retry: bool = False
+    """Whether truncated answers are asked for again by TCP."""
 
     @property
     def timeout_ns(self) -> int:

@@ -36,7 +36,9 @@ examples:
 
   as fast as it goes with 100 queries outstanding; by TCP:
     dnsload --target 192.0.2.53 --records records.json --concurrency 100
+    dnsload --target 192.0.2.53 --records records.json --concurrency 1000 --workers 4
     dnsload --target 192.0.2.53 --records records.json --concurrency 100 --tcp --connections 8
+    dnsload --target 192.0.2.53 --records records.json --concurrency 100 --tcp --new-connections
 
   one in ten for a name that doesn't exist, one in a hundred malformed, A and AAAA, EDNS:
     dnsload --target 192.0.2.53 --records records.json --miss 0.1 --malformed 0.01 --types A,AAAA --edns 1232
@@ -94,7 +96,12 @@ class Settings:
     tcp: bool
     sockets: int
     """UDP sockets or TCP connections for each target."""
+    new_connections: bool
+    """A TCP connection for each query."""
+    retry: bool
+    """Truncated answers are asked for again by TCP."""
     engine: str
+    workers: int
     timeout: float
     """Seconds."""
     soak: bool
@@ -121,8 +128,12 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         options.edns = 1232
     if options.miss + options.malformed > 1:
         raise InputError("--miss and --malformed are more than all queries together")
-    if options.tcp and options.engine == "mmsg":
-        raise InputError("--engine mmsg is for UDP: leave it out with --tcp")
+    if options.new_connections and not options.tcp:
+        raise InputError("--new-connections goes with --tcp")
+    if options.tcp_retry and options.tcp:
+        raise InputError("--tcp-retry is for UDP: leave it out with --tcp")
+    if options.workers > 1 and options.engine == "asyncio":
+        raise InputError("--workers is for the compiled engine: leave it out with --engine asyncio")
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     return Settings(
         targets=tuple(parse_target(text) for text in options.target),
@@ -135,7 +146,10 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         speed=_speed(options),
         tcp=options.tcp,
         sockets=options.connections if options.tcp else options.sockets,
+        new_connections=options.new_connections,
+        retry=options.tcp_retry,
         engine=options.engine,
+        workers=options.workers,
         timeout=options.timeout,
         soak=options.soak,
         max_loss=options.max_loss,
@@ -338,6 +352,8 @@ def _add_transport(parser: argparse.ArgumentParser) -> None:
     transport = parser.add_argument_group("transport")
     add = transport.add_argument
     add("--tcp", action="store_true", help="ask by TCP: connections are reused, queries pipelined")
+    add("--new-connections", action="store_true", help="with --tcp: open a new connection for each query")
+    add("--tcp-retry", action="store_true", help="if a UDP answer is truncated (TC), ask again by TCP")
     add(
         "--connections",
         type=_whole(1, _MAX_CONNECTIONS),
@@ -348,7 +364,15 @@ def _add_transport(parser: argparse.ArgumentParser) -> None:
     add("--sockets", type=_whole(1, 64), default=4, metavar="N", help="UDP sockets for each target (default 4)")
     add(
         "--engine",
-        choices=("auto", "asyncio", "mmsg"),
+        choices=("auto", "asyncio", "compiled"),
         default="auto",
-        help="mmsg sends many datagrams a system call; auto takes it above 3,000 queries/s and for --concurrency",
+        help="compiled is a client in C, and needs a C compiler; auto takes it, if there is one, above 3,000 queries/s"
+        " and for --concurrency",
+    )
+    add(
+        "--workers",
+        type=_whole(1, 64),
+        default=1,
+        metavar="N",
+        help="compiled clients, with a core each (default 1)",
     )

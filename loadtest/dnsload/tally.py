@@ -34,6 +34,8 @@ class Counts:
     """Answers that the client's kernel dropped because the client read too slowly."""
     unsent: int = 0
     """Queries that were due and that the client never got to send."""
+    retried: int = 0
+    """Truncated answers that were asked for again by TCP; the answer to that is the one that counts."""
     rcodes: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -45,6 +47,10 @@ class Counts:
     def loss(self) -> float:
         """Return the share of queries that were lost, without the answers that the client itself dropped."""
         return max(self.lost - self.client_drops, 0) / self.sent if self.sent else 0.0
+
+    def counted(self) -> dict[str, int]:
+        """Return the counts by name, without the rcodes."""
+        return {count: getattr(self, count) for count in _COUNTS}
 
     def accumulate(self, other: "Counts") -> Self:
         """Add the counts of *other*; returns itself."""

@@ -72,7 +72,8 @@ def _counts(totals: Totals, seconds: float) -> Iterable[tuple[str, ...]]:
         "lost", totals.lost, f"{totals.loss:.4%}" + (f"; {totals.late:,} answered too late" if totals.late else "")
     )
     optional = (
-        ("truncated", totals.truncated, "TC set: ask again by TCP"),
+        ("truncated", totals.truncated, "TC set; --tcp-retry asks again by TCP"),
+        ("retried", totals.retried, "truncated, and asked again by TCP"),
         ("unexpected", totals.unexpected, "answers to nothing that was outstanding"),
         ("malformed", totals.malformed_sent, f"{totals.malformed_answered:,} answered; not counted above"),
         ("refused", totals.refused, "times that the port was unreachable"),

@@ -11,12 +11,14 @@ import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 from tsnameserver import __version__
 
-from tsoperator.api.objects import DEVICE, TAILNET, Key
+from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, TAILNET, Key
 from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.connector.reconciler import ConnectorReconciler
+from tsoperator.reconcilers.dnsconfig import probes as dnsprobes
+from tsoperator.reconcilers.dnsconfig.asking import ask
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.reconcilers.egresspod.desired import Answer
@@ -28,6 +30,7 @@ from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.reconcilers.proxyclass.reconciler import ProxyClassReconciler
 from tsoperator.reconcilers.proxygroup.reconciler import ProxyGroupReconciler
+from tsoperator.reconcilers.service.egress import BY_DESTINATION
 from tsoperator.reconcilers.service.reconciler import ServiceReconciler
 from tsoperator.reconcilers.tailnet.reconciler import TailnetReconciler
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS as UNSUPPORTED
@@ -48,6 +51,7 @@ from tsoperator.tailnet.devices import ProxyDevices
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
 from tsoperator.tailnet.refusals import refusal_of
+from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tailnet.tailnet import Tailnet, Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NotSupported
@@ -94,7 +98,7 @@ async def run(settings: Settings) -> None:
         KubeClient(
             configuration, reload=lambda: load_configuration(settings.kubeconfig), observe=to_kubernetes
         ) as client,
-        aiohttp.ClientSession(trust_env=True) as session,
+        aiohttp.ClientSession() as session,
         health_session() as to_proxies,
     ):
         cache = Cache(sources(settings.namespace, settings.watch_namespaces))
@@ -113,23 +117,26 @@ async def run(settings: Settings) -> None:
         tailnets = Tailnets(
             [Tailnet(own, client, cache, preflight)], lambda name: cache.get(TAILNET, Key("", name)) is not None
         )
+        suffixes = KnownSuffixes(cache, tailnets, lambda name: bool(cache.indexed(SERVICE, BY_DESTINATION, name)))
         registry.register(PreflightMetrics(tailnets.findings))
 
         def connect(url: str, credentials: ClientCredentials, secret: str) -> TailnetClient:
             return TailnetClient(session, url, credentials, observe=to_control_server, secret=secret)
 
         factory = TailnetFactory(connect, client, cache, events, settings)
+        dns_prober = dnsprobes.Prober(ask)
+        registry.register(dns_prober)
         prober = Prober(partial(ask_by_http, to_proxies), _probe_observer(registry))
         node_ports = NodePorts(client, settings.namespace)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of)
-        parts = Parts(client, cache, applier, settings, tailnets, factory, prober, node_ports)
+        parts = Parts(client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober)
         manager = Manager(
             cache,
             reconcilers(parts),
             ControllerMetrics(registry),
             Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
             times=_GATHER,
-            feeds={DEVICE: tailnets},
+            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober},
         )
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
             _log_start(settings, address)
@@ -139,7 +146,7 @@ async def run(settings: Settings) -> None:
                 before=partial(predecessor.gone, client, Key(settings.namespace, settings.pod_name))
                 if settings.pod_name
                 else None,
-                beside=[tailnets.run, prober.run],
+                beside=[tailnets.run, prober.run, dns_prober.run],
             )
 
 
@@ -151,23 +158,25 @@ class Parts(NamedTuple):
     applier: Applier
     settings: Settings
     tailnets: Tailnets
+    suffixes: KnownSuffixes
     factory: TailnetFactory
     prober: Prober
     node_ports: NodePorts
+    dns_prober: dnsprobes.Prober
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, factory, prober, node_ports = parts
-    proxies = Proxies(cache, applier, tailnets, settings)
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober = parts
+    proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.wanted)
     return [
         ServiceReconciler(proxies, applier, client),
         IngressReconciler(proxies, applier),
         ConnectorReconciler(proxies, applier),
         ProxyClassReconciler(cache, applier, node_ports),
         ProxyGroupReconciler(proxies, applier),
-        DNSConfigReconciler(cache, applier, settings),
-        DNSRecordsReconciler(cache, applier, settings),
+        DNSConfigReconciler(cache, applier, dns_prober, settings, suffixes.wanted),
+        DNSRecordsReconciler(cache, applier, settings, suffixes=suffixes.wanted),
         EgressPodReconciler(cache, applier, client, prober, settings),
         TailnetReconciler(cache, applier, tailnets, factory),
         *(UnsupportedReconciler(cache, applier, resource) for resource in UNSUPPORTED),

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tsoperator.api.images import image_error
 from tsoperator.api.names import DEFAULT_CONTROL_URL, DEFAULT_INGRESS_CLASS
-from tsoperator.api.rules import namespace_error, object_name_error, split_tags, tag_error
+from tsoperator.api.rules import namespace_error, object_name_error, server_address, split_tags, tag_error
 from tsoperator.variables import VARIABLES
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -58,12 +58,17 @@ class Settings:
     proxy_class: str = ""
     firewall_mode: str = ""
     default_load_balancer: bool = False
+    manage_cluster_dns: bool = False
+    """Whether the operator has the right to write into the configuration of the cluster's DNS."""
     take_over_names: bool = False
     ingress_class: str = DEFAULT_INGRESS_CLASS
     nameserver_image: str = "tailscale/k8s-nameserver:stable"
     nameserver_log_queries: str = ""
     """The share of the queries that the nameserver logs, such as ``1/1000``; empty: none."""
-    zones: tuple[str, ...] = ("ts.net",)
+    zones: tuple[str, ...] = ()
+    """The zones of MagicDNS names. If there are none, they follow from what is known of the tailnets."""
+    cluster_dns: tuple[str, ...] = ()
+    """The DNS servers that Pods ask, each with or without a port; none if they aren't known."""
     watch_namespaces: tuple[str, ...] = ()
     """The namespaces of users' objects, besides the operator's own. If there are none, we watch all namespaces."""
     cluster_domain: str = _DEFAULT_CLUSTER_DOMAIN
@@ -119,10 +124,12 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         firewall_mode=_one_of(given, "PROXY_FIREWALL_MODE", _FIREWALL_MODES),
         default_load_balancer=_boolean(given, "OPERATOR_DEFAULT_LOAD_BALANCER", default=False),
         take_over_names=_boolean(given, "OPERATOR_TAKE_OVER_NAMES", default=False),
+        manage_cluster_dns=_boolean(given, "OPERATOR_MANAGE_CLUSTER_DNS", default=False),
         ingress_class=_object_name(given, "OPERATOR_INGRESS_CLASS_NAME") or defaults.ingress_class,
         nameserver_image=_image(given, "OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
         nameserver_log_queries=_share(given, "OPERATOR_NAMESERVER_LOG_QUERIES"),
-        zones=_zones(given, "OPERATOR_DNS_ZONES") or defaults.zones,
+        zones=_zones(given, "OPERATOR_DNS_ZONES"),
+        cluster_dns=_servers(given, "OPERATOR_CLUSTER_DNS") or cluster_dns(resolv_conf(), namespace),
         watch_namespaces=_namespaces(given, "OPERATOR_WATCH_NAMESPACES"),
         cluster_domain=cluster_domain(resolv_conf(), namespace),
         kubeconfig=_kubeconfig(given, "KUBECONFIG"),
@@ -154,6 +161,14 @@ def cluster_domain(resolv_conf: str, namespace: str) -> str:
             if domain and domain.lower() == third.lower():
                 return domain
     return _DEFAULT_CLUSTER_DOMAIN
+
+
+def cluster_dns(resolv_conf: str, namespace: str) -> tuple[str, ...]:
+    """Return the DNS servers in a Pod's ``resolv.conf``; none if it isn't that of a Pod that asks the cluster's DNS."""
+    lines = [line.partition("#")[0].split() for line in resolv_conf.splitlines()]
+    asks_cluster = any(line[0] == "search" and line[1].startswith(f"{namespace}.svc.") for line in lines if line[1:])
+    servers = (line[1] for line in lines if line[1:] and line[0] == "nameserver")
+    return tuple(filter(_is_server, servers)) if asks_cluster else ()
 
 
 def _read(path: Path) -> str:
@@ -287,6 +302,25 @@ def _share(given: Mapping[str, str], name: str) -> str:
     if value and not _SHARE.fullmatch(value):
         raise InvalidSetting(f"{name}: {value!r} is not a share such as 1/1000; 1/1 is all")
     return value
+
+
+def _servers(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    servers = tuple(each.strip() for each in given[name].split(",")) if name in given else ()
+    for server in servers:
+        if not _is_server(server):
+            raise InvalidSetting(
+                f"{name}: {server!r} is not the address of a DNS server; give a comma-separated list such as "
+                "10.96.0.10 or 192.0.2.1:5353,[2001:db8::1]:53"
+            )
+    return servers
+
+
+def _is_server(text: str) -> bool:
+    try:
+        server_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _namespaces(given: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from tsoperator.api.objects import (
     SERVICEMONITOR,
     STATEFULSET,
     TAILNET,
+    Key,
     Object,
     Resource,
 )
@@ -38,6 +39,8 @@ from tsoperator.desired.children import (
     by_owner,
     within,
 )
+from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, OPENSHIFT_DNS, OPENSHIFT_NAME
+from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.desired.endpoints import BY_SERVICE, by_service
 from tsoperator.kube.watch import Selection
 from tsoperator.reconcilers.ingress.reconciler import BY_BACKEND, by_backend
@@ -90,11 +93,20 @@ def sources(namespace: str, watched: Sequence[str] = ()) -> list[Source]:
         Source(Selection(NODE), slim=slim_node, optional=True),
         Source(Selection(ENDPOINTSLICE, namespace, managed), {**grouped, BY_SERVICE: by_service}),
         Source(Selection(CONFIGMAP, namespace, managed), slim=egressgroup.slim_configmap),
+        *_cluster_dns(),
         *(
             Source(Selection(resource, namespace, managed))
             for resource in (DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
         ),
     ]
+
+
+def _cluster_dns() -> Iterator[Source]:
+    """Yield what the cluster's DNS reads. An installation that was made before may lack the rights."""
+    places = [(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in CONFIGMAPS]
+    for resource, key in (*places, (OPENSHIFT_DNS, Key("", OPENSHIFT_NAME))):
+        selection = Selection(resource, key.namespace, field_selector=f"metadata.name={key.name}")
+        yield Source(selection, optional=True, without=True)
 
 
 def _identity(obj: Object) -> Object:

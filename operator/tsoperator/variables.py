@@ -25,9 +25,14 @@ VARIABLES: Final[Mapping[str, str]] = {
         "true: a new proxy takes the name of a device with its tags that is offline, which is deleted: for clusters "
         "that are rebuilt (default false)"
     ),
-    "OPERATOR_DNS_ZONES": "zones of MagicDNS names, comma-separated (default ts.net)",
+    "OPERATOR_DNS_ZONES": "zones of MagicDNS names, comma-separated (default: as the devices show)",
+    "OPERATOR_CLUSTER_DNS": "DNS servers that Pods ask, comma-separated (default: those of this Pod's resolv.conf)",
     "OPERATOR_NAMESERVER_IMAGE": "image for a DNSConfig that names none (default tailscale/k8s-nameserver:stable)",
     "OPERATOR_NAMESERVER_LOG_QUERIES": "share of the queries that the nameserver logs, e.g. 1/1000 (default: none)",
+    "OPERATOR_MANAGE_CLUSTER_DNS": (
+        "true: a DNSConfig may have the stub domain written into the cluster's DNS, for which the operator has the "
+        "rights (default false)"
+    ),
     "OPERATOR_LEADER_ELECTION": "true or false (default true)",
     "OPERATOR_HEALTH_ADDR": "ADDRESS:PORT of probes and metrics (default :9002; set but empty: off)",
     "OPERATOR_SERVICE_ACCOUNT_NAME": "whose tokens Tailnets with workload identity trust (default operator)",
@@ -43,7 +48,7 @@ VARIABLES: Final[Mapping[str, str]] = {
 }
 """What each variable means, in at most two lines."""
 
-_INDENT: Final = 33
+_INDENT: Final = 35
 _WIDTH: Final = 116
 
 

@@ -119,7 +119,7 @@ def test_the_operator_takes_the_environment_that_the_chart_gives_it(
 ) -> None:
     settings = pod_of(render(values), tmp_path).settings()
     given = yaml.safe_load(values)
-    config = {"nameserverImage": {"repository": "tsnameserver"}, "zones": ["ts.net"]} | given["operatorConfig"]
+    config = {"nameserverImage": {"repository": "tsnameserver"}, "zones": []} | given["operatorConfig"]
     assert settings.namespace == NAMESPACE
     assert settings.login_server == given.get("loginServer", "")
     assert settings.nameserver_image == f"{config['nameserverImage']['repository']}:{__version__}"

@@ -11,7 +11,15 @@ FOLDER = Path(__file__).parents[2] / "coredns"
 PAGES = sorted(FOLDER.glob("*.md"))
 DATA = sorted({*FOLDER.iterdir()} - {*PAGES})
 PLACEHOLDER = "NAMESERVER_IP"
-BLOCK = "ts.net:53 {\n    errors\n    cache 30\n    forward . NAMESERVER_IP\n}\n"
+BLOCK = """\
+ts.net:53 {
+    errors
+    cache 30 {
+        denial 9984 1
+    }
+    forward . NAMESERVER_IP
+}
+"""
 
 
 def read(name: str) -> str:

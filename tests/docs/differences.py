@@ -47,6 +47,10 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/reconcilers/dnsrecords/test_records.py a_name_whose_proxies_are_all_down_has_no_address_but_exists",
         "nameserver/test_settings.py the_defaults_suit_upstreams_deployment",
     ],
+    "Load balancers and other exposed Services have names": [
+        f"{_SERVICE}/test_reconciler_exposed.py the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips",
+        "operator/desired/test_clusternames.py an_object_has_no_name_if_its_annotation_says_so",
+    ],
     "`helm uninstall` leaves": [
         f"{_CHART} every_kind_is_defined_and_kept_when_the_release_goes",
         "e2e/test_uninstall.py objects_stay_and_proxies_run_on",

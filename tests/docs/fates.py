@@ -25,6 +25,7 @@ _BACK = "tests/e2e/test_upgrade.py::test_a_way_back_leaves_everything_as_it_is_b
 _JOB = "tests/e2e/test_dnsload.py::test_the_job_finds_the_clusters_dns_right"
 _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_reports_each_second_and_at_the_end"
 _CHECK = "tests/e2e/test_check.py::test_nothing_is_found_where_all_is_well"
+_PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_what_the_tailnet_lacks"
 _STANZA = "tests/e2e/test_nameserver.py::test_coredns_says_what_the_nameserver_says"
 
 RUN_BY: Final[Mapping[str, str]] = {
@@ -32,6 +33,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl apply -f - <<END apiVersion: tailscale.com/v1alpha1 kind: DNSConfig …": WALK,
     "kubectl wait dnsconfig/ts-dns --for=condition=NameserverReady": WALK,
     "kubectl wait dnsconfig/ts-dns --for=condition=NameserverReady --timeout=2m": WALK,
+    "kubectl get dnsconfig ts-dns -o jsonpath='{.status.clusterDNS.snippet}'": WALK,
     "ip=$(kubectl get dnsconfig ts-dns -o jsonpath='{.status.nameserver.ip}')": WALK,
     'sed "s/NAMESERVER_IP/$ip/" coredns/coredns-custom.yaml | kubectl apply --server-side …': WALK,
     "kubectl -n kube-system rollout restart deployment coredns": WALK,
@@ -44,6 +46,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl -n kube-system get configmap kube-dns -o jsonpath='{.data.stubDomains}'": WALK,
     "kubectl -n kube-system patch configmap kube-dns --type=merge …": WALK,
     "dnsload --target 127.0.0.1:5353 --records records.json …": _DNSLOAD,
+    "docker build --target dnsload -t registry.example.org/dnsload:0.1.0 .": _JOB,
     "kubectl apply -f loadtest/dnsload/job.yaml": _JOB,
     "kubectl -n tailscale logs -f job/dnsload": _JOB,
     "kubectl get service db -o yaml --show-managed-fields": WALK,
@@ -77,6 +80,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl annotate service <name> tailscale.com/expose=true": WALK,
     "kubectl wait service/<name> --for=condition=TailscaleProxyReady": WALK,
     "kubectl -n tailscale get pods -l tailscale.com/parent-resource=<name>": WALK,
+    "kubectl -n tailscale rollout status statefulset -l tailscale.com/parent-resource=…": WALK,
     "kubectl annotate service db tailscale.com/proxy-group=egress": WALK,
     "kubectl annotate service db tailscale.com/proxy-group=other --overwrite": WALK,
     "kubectl annotate service db tailscale.com/proxy-group-": WALK,
@@ -92,17 +96,21 @@ RUN_BY: Final[Mapping[str, str]] = {
     """kubectl -n tailscale logs -l app=operator --tail=-1 | grep '"namespace":"default","name":"db"'""": BED,
     "tsoperator check --namespace tailscale": _CHECK,
     "kubectl apply --server-side --force-conflicts --filename charts/tailscale-operator/files/crds": WALK,
-    "kubectl -n tailscale describe pod -l app=operator": BED,
+    "kubectl -n tailscale get events --field-selector reason=PreflightFailed": _PREFLIGHT,
     "kubectl -n tailscale get pods -l tailscale.com/parent-resource=db": WALK,
-    "kubectl -n tailscale logs -l tailscale.com/parent-resource=db --all-containers": BED,
+    "kubectl -n tailscale logs -l tailscale.com/parent-resource=db --all-containers --tail=-1": BED,
     "kubectl -n tailscale delete secret -l tailscale.com/parent-resource-type=svc,…": WALK,
     "kubectl edit service db": WALK,
     "kubectl -n tailscale delete statefulset,service,secret -l …": WALK,
 }
 
+_FROM_PYPI = "it installs packages from PyPI: `make` does that, and all tests start from there"
 _CLOUD = "it needs a cluster of that cloud"
 _ALL_OTHERS = "it takes away what all other tests of the cluster need"
 RUN_BY_NONE: Final[Mapping[str, str]] = {
+    "docker push registry.example.org/tsoperator:0.1.0": "no engine is there: the bed pushes what buildah made",
+    "docker push registry.example.org/dnsload:0.1.0": "no engine is there: the bed pushes what buildah made",
+    "docker push registry.example.org/tsnameserver:0.1.0": "no engine is there: the bed pushes what buildah made",
     "docker run --rm --network host …": f"no engine is there to run images: {_CHECK} runs the program in it",
     "make test": "it runs all tests, and so this one",
     "kubectl run dns-check --image=busybox:1.36 …": f"no registry with that image is in reach: {_STANZA} asks instead",
@@ -111,7 +119,11 @@ RUN_BY_NONE: Final[Mapping[str, str]] = {
     "aws eks wait addon-active …": _CLOUD,
     "jq -Rs '{corefile: .}' Corefile > values.json": "it makes the file for a command that needs a cluster of a cloud",
     "gcloud container clusters describe …": _CLOUD,
-    "pip install 'tsoperator[loadtest]'": "the package isn't published: `make` installs it from the checkout",
+    "python3 -m venv build/check": _FROM_PYPI,
+    "build/check/bin/pip install '.[operator]'": _FROM_PYPI,
+    "build/check/bin/tsoperator check --namespace tailscale": f"{_CHECK} runs it where it is installed already",
+    "python3 -m venv build/load": _FROM_PYPI,
+    "build/load/bin/pip install '.[loadtest]'": _FROM_PYPI,
     "headscale oauth-clients create …": "no Headscale is in reach that has OAuth clients",
     "kubectl delete --filename charts/tailscale-operator/files/crds": _ALL_OTHERS,
     "kubectl delete namespace tailscale": _ALL_OTHERS,

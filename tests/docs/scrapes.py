@@ -12,15 +12,15 @@ from tsnameserver.sockets import Endpoint
 
 from tests.nameserver.conftest import running_server
 from tests.nameserver.samples import wire
-from tests.support.manifests import connector, group_egress, proxy_group
+from tests.support.manifests import connector, dnsconfig, group_egress, proxy_group
 from tests.support.operator import new_world, running_operator
 
-LATE = ("preflight", "devices", "egress_entries", "egress_probes_total")
+LATE = ("preflight", "devices", "egress_entries", "egress_probes_total", "cluster_dns_ready")
 """The metrics of the operator that show nothing before something has happened."""
 
 
 async def operator_metrics() -> str:
-    """Return the page of an operator that has made proxies, one of them for a ProxyGroup, and looked at its tailnet."""
+    """Return the page of an operator that has made proxies, one of them for a ProxyGroup, and a nameserver."""
     address = f"127.0.0.1:{free_port()}"
 
     async def page() -> str:
@@ -28,8 +28,10 @@ async def operator_metrics() -> str:
             text = await response.text()
         return text if all(f"tsoperator_{name}{{" in text for name in LATE) else ""
 
-    async with new_world() as world, running_operator(world, health_address=address):
-        await world.apply(connector(), proxy_group(), group_egress())
+    servers = ("127.0.0.1:9",)  # where nobody listens
+    async with new_world() as world, running_operator(world, health_address=address, cluster_dns=servers):
+        nameserver = dnsconfig(service={"clusterIP": "127.0.0.1"})
+        await world.apply(connector(), proxy_group(), group_egress(), nameserver)
         return await world.eventually(page)
 
 

@@ -1,4 +1,4 @@
-"""The chart's alerts ask for metrics and labels that the nameserver has, and docs/metrics.md says what to do."""
+"""The chart's alerts ask for metrics and labels that the two programs have, and docs/metrics.md says what to do."""
 
 import re
 from typing import Any, Final
@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.docs.pages import ROOT, rows, sections
-from tests.docs.scrapes import nameserver_metrics, series
+from tests.docs.scrapes import nameserver_metrics, operator_metrics, series
 
 GROUPS: Final = yaml.safe_load((ROOT / "charts/tailscale-operator/files/alerts.yaml").read_text())["groups"]
 ALERTS: Final[list[dict[str, Any]]] = [rule for group in GROUPS for rule in group["rules"]]
@@ -21,8 +21,8 @@ def test_every_alert_has_a_row_that_says_what_to_do() -> None:
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
 async def test_an_alert_asks_for_series_and_labels_that_there_are(rule: dict[str, Any]) -> None:
-    there = series(await nameserver_metrics())
-    asked = re.findall(r"\b((?:tsnameserver|process)_\w+)(?:\{(\w+)[!=])?", rule["expr"])
+    there = series(await (operator_metrics() if "tsoperator_" in rule["expr"] else nameserver_metrics()))
+    asked = re.findall(r"\b((?:tsoperator|tsnameserver|process)_\w+)(?:\{(\w+)[!=])?", rule["expr"])
     assert asked
     assert {name for name, _ in asked} <= {*there}
     assert all(label in there[name] for name, label in asked if label)

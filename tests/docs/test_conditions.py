@@ -22,6 +22,8 @@ OTHERS = {
     ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NodePort PartialObjectMetadata PreferDualStack
     RoleBinding RollingUpdate RuntimeDefault ServiceAccount ServiceMonitor StatefulSet
 
+    CoreDNS CoreDNSCustom KubeDNS OpenShift
+
     IsAppConnector IsExitNode NameserverIP PeerRelay ProxyClass ProxyGroup ProxyGroupPolicy SubnetRoutes
 
     AdvertiseRoutes AllowFunnel AppConnector AuthKey NoStatefulFiltering NodeID ServerURL StaticEndpoints

@@ -83,9 +83,9 @@ def wait_ready(bed: Bed, seconds: int = 60) -> None:
 
 
 def image_values(images: ProductImages) -> dict[str, Any]:
-    """Return the chart's values that name the images; proxies have the chart's default."""
+    """Return the chart's values that name the images, and turn on every right; proxies have the chart's default."""
     operator, nameserver = (_image(name) for name in (images.operator, images.nameserver))
-    return {"operatorConfig": {"image": operator, "nameserverImage": nameserver}}
+    return {"operatorConfig": {"image": operator, "nameserverImage": nameserver, "manageClusterDNS": True}}
 
 
 def _image(name: str) -> dict[str, str]:

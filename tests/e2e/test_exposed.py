@@ -1,8 +1,11 @@
-"""Exposed Services: devices of the tailnet reach a Service of the cluster, or what it names, through a proxy."""
+"""Exposed Services: devices of the tailnet reach a Service of the cluster, or what it names, through a proxy.
+
+Pods use the same name, which leads them to the Service itself.
+"""
 
 import pytest
 
-from tests.e2e.cluster import Cluster, Object, shown_hostnames
+from tests.e2e.cluster import Answer, Cluster, Object, dig, shown_hostnames
 from tests.e2e.testbed import control
 from tests.e2e.testbed.peer import Peer
 from tests.e2e.waiting import eventually
@@ -40,6 +43,31 @@ def test_a_device_reaches_a_service_with_the_annotation(cluster: Cluster, outsid
     service = exposed_service(pages, "plain", TO_WEB, expose="true")
     cluster.apply(service)
     assert reached(cluster, outside, service)
+
+
+@pytest.mark.parametrize(("name", "spec", "given"), [("lb", BALANCED, {}), ("plain", TO_WEB, {"expose": "true"})])
+def test_a_pod_reaches_a_service_by_the_name_of_its_device(
+    cluster: Cluster, client: Object, nameserver: str, pages: str, name: str, spec: Object, given: dict[str, str]
+) -> None:
+    service = exposed_service(pages, name, spec, **given)
+    cluster.apply(service)
+    host = device_name(service)
+    address = Answer("NOERROR", (cluster.look(service)["spec"]["clusterIP"],))
+    eventually(lambda: dig(cluster.bed, nameserver, host) == address, f"{host} is {address}")
+    eventually(lambda: cluster.curl(client, f"http://{host}/").strip() == PAGE, f"the page of {host}")
+
+
+def test_a_service_without_a_cluster_ip_says_that_it_has_no_name(cluster: Cluster, nameserver: str, pages: str) -> None:
+    service = exposed_service(pages, "cloud", {"type": "ExternalName", "externalName": "db.example.org"}, expose="true")
+    cluster.apply(service)
+    cluster.device_proxy(service)
+
+    def told() -> list[str]:
+        said = (event["message"] for event in cluster.listed("events", pages) if event["reason"] == "NoClusterName")
+        return [message for message in said if "let them use db.example.org" in message]
+
+    eventually(told, "an Event that says why")
+    assert dig(cluster.bed, nameserver, device_name(service)) == Answer("NXDOMAIN")
 
 
 def test_a_device_reaches_what_an_external_name_names(cluster: Cluster, outside: Peer, pages: str) -> None:

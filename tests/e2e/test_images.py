@@ -65,6 +65,18 @@ def test_an_image_is_small(image: Image, capsys: pytest.CaptureFixture[str]) -> 
     assert 0 < size <= LIMITS[image.target]
 
 
+def test_an_image_adds_its_program_alone(image: Image) -> None:
+    """What builds it, such as the compiler, stays in the stages before."""
+    assert [entry.name for entry in image.added if entry.name.partition("/")[0] not in ("", ".", "app")] == []
+
+
+def test_only_the_nameserver_has_the_compiled_loop_which_is_small(image: Image) -> None:
+    found = {Path(entry.name).name: entry.size for entry in image.added if "_udploop" in entry.name}
+    modules = {name: size for name, size in found.items() if name.endswith(".so")}
+    assert len(modules) == (image.target == "nameserver")
+    assert sum(found.values()) < MEGABYTE
+
+
 def test_an_image_says_of_itself_which_program_it_is(image: Image) -> None:
     labels = {name.removeprefix("org.opencontainers.image."): text for name, text in image.config["Labels"].items()}
     assert labels["title"] == f"ts{image.target}"

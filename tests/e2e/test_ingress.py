@@ -1,5 +1,6 @@
 """Ingress: devices of the tailnet, and Pods, reach a Service of the cluster through a proxy that serves HTTPS."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,14 +45,40 @@ def test_plain_http_from_a_device_leads_to_the_page(shop: Object, outside: Peer,
     eventually(lambda: outside.curl(*fetch).split("\n") == [PAGE, "1"], "the page after one redirect")
 
 
-def test_a_pod_gets_the_page_by_the_ingresss_name(
-    cluster: Cluster, client: Object, shop: Object, acme_root: Path
-) -> None:
+@pytest.fixture(scope="module")
+def trusting(cluster: Cluster, client: Object, acme_root: Path) -> Object:
+    """A Pod that has the root of the certificates."""
     metadata = client["metadata"]
     write = ["exec", "-i", metadata["name"], "-n", metadata["namespace"], "--", "sh", "-c", f"cat > {ROOT_IN_POD}"]
     cluster.bed.kubectl(*write, stdin=acme_root.read_text())
-    fetch = ["--cacert", ROOT_IN_POD, f"https://{NAME}/"]
-    eventually(lambda: cluster.curl(client, *fetch).strip() == PAGE, "the page over HTTPS")
+    return client
+
+
+def gets_the_page(cluster: Cluster, trusting: Object, name: str) -> bool:
+    fetch = ["--cacert", ROOT_IN_POD, f"https://{name}/"]
+    return eventually(lambda: cluster.curl(trusting, *fetch).strip() == PAGE, "the page over HTTPS")
+
+
+def test_a_pod_gets_the_page_by_the_ingresss_name(cluster: Cluster, trusting: Object, shop: Object) -> None:
+    assert gets_the_page(cluster, trusting, NAME)
+
+
+@pytest.fixture
+def ingress_names(cluster: Cluster, nameserver: str) -> Iterator[None]:
+    """The DNSConfig lets Pods reach all Ingresses."""
+    (dnsconfig,) = cluster.listed("dnsconfigs")
+    cluster.patch(dnsconfig, {"spec": {"clusterDNS": {"ingressNames": True}}})
+    yield
+    cluster.patch(dnsconfig, {"spec": {"clusterDNS": {"ingressNames": None}}})
+
+
+def test_a_pod_gets_the_page_of_any_ingress_if_the_dnsconfig_says_so(
+    cluster: Cluster, trusting: Object, shop: Object, ingress_names: None
+) -> None:
+    shown = ingress(shop["metadata"]["namespace"], "tea")
+    cluster.apply(shown)
+    cluster.device_proxy(shown)
+    assert gets_the_page(cluster, trusting, f"tea.{control.DOMAIN}")
 
 
 def test_the_status_names_the_device(cluster: Cluster, shop: Object) -> None:

@@ -1,6 +1,7 @@
 """The nameserver: right answers to real clients, at once, and whatever happens to the operator and the API server."""
 
 import asyncio
+import json
 import random
 import statistics
 import sys
@@ -13,6 +14,8 @@ from typing import NamedTuple
 import pytest
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY, Records, parse, render
 from tsoperator.api.objects import CONFIGMAP, Key
+from tsoperator.desired.clusterdns.results import StubDomain
+from tsoperator.desired.clusterdns.stubdomains import Edited, with_zones
 from tsoperator.kube.client import KubeClient
 
 from tests.e2e.cluster import Answer, Cluster, dig
@@ -27,6 +30,7 @@ from tests.e2e.waiting import eventually
 
 DNSMASQ = ("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
            "--pid-file=", "--bind-interfaces")  # fmt: skip
+KUBE_DNS = ("--cache-size=1000", "--no-negcache", "--dns-loop-detect")  # how kube-dns starts dnsmasq
 COREFILE = """
 ts.net:53 {{
     bind {address}
@@ -56,7 +60,7 @@ def servers(bed: Bed, nameserver: str, tmp_path_factory: pytest.TempPathFactory)
     corefile = tmp_path_factory.mktemp("coredns") / "Corefile"
     corefile.write_text(COREFILE.format(address=found["CoreDNS by TCP"], nameserver=nameserver))
     coredns: list[Word] = [program(bed.paths, "coredns"), "-conf", corefile]
-    words = [*DNSMASQ, f"--listen-address={found['dnsmasq']}", f"--server=/ts.net/{nameserver}"]
+    words = [*DNSMASQ, *KUBE_DNS, f"--listen-address={found['dnsmasq']}", *stub_domain_flags(nameserver)]
     bed.daemons.start("coredns-by-tcp", coredns, bed.machines["node"])
     bed.daemons.start("dnsmasq", words, bed.machines["node"])
     for name, address in found.items():
@@ -64,6 +68,15 @@ def servers(bed: Bed, nameserver: str, tmp_path_factory: pytest.TempPathFactory)
     yield found
     for daemon in ("coredns-by-tcp", "dnsmasq"):
         bed.daemons.stop(daemon)
+
+
+def stub_domain_flags(nameserver: str) -> Iterator[str]:
+    """Yield the flags that kube-dns starts dnsmasq with for the stub domains that the operator writes."""
+    edited = with_zones(None, None, "stubDomains", StubDomain(("ts.net",), (nameserver,)))
+    assert isinstance(edited, Edited)
+    for zone, addresses in json.loads(edited.text or "").items():
+        for address in addresses:
+            yield from ("--server", f"/{zone}/{address}")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ import asyncio
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tsoperator.api.objects import STATEFULSET, Object
@@ -12,9 +11,10 @@ from tsoperator.kube.client import KubeClient, WatchTimes
 
 from tests.e2e import product
 from tests.e2e.cluster import Answer, Cluster, dig, is_ready, pod_ip
+from tests.e2e.containers import process_of
 from tests.e2e.product import NAMESPACE
 from tests.e2e.testbed.management import Management
-from tests.e2e.testbed.processes import Process, command_of
+from tests.e2e.testbed.processes import Process
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
@@ -30,31 +30,12 @@ def leading_pod(cluster: Cluster) -> Object:
     return pod
 
 
-def leader(cluster: Cluster) -> Process:
-    """Return the process that leads, as this machine knows it."""
-    container = leading_pod(cluster)["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
-    return next(process for process in _in_container(container) if "tsoperator" in command_of(process.pid))
-
-
-def _in_container(container: str) -> Iterator[Process]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and container in _cgroup(entry) and (process := Process.of(int(entry.name))):
-            yield process
-
-
-def _cgroup(entry: Path) -> str:
-    try:
-        return (entry / "cgroup").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-
-
 @pytest.mark.full
 async def test_a_killed_operator_leaves_a_burst_of_services_right(
     cluster: Cluster, nameserver: str, namespace: str, management: Management, api: KubeClient
 ) -> None:
     services = [egress_service(namespace, f"db{number}", tailnet_fqdn=PEER_NAME) for number in range(BURST)]
-    victim = leader(cluster)
+    victim = process_of(leading_pod(cluster), "tsoperator")
     async with asyncio.TaskGroup() as group:
         killing = group.create_task(kill_after(api, victim, BURST // 4))
         await asyncio.to_thread(cluster.apply, *services)

@@ -1,16 +1,19 @@
 """The nameserver while the API server is away: last, with no other test's fixtures about."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Answer, Cluster, dig, pod_ip
+from tests.e2e.cluster import Answer, Cluster, dig, identity, pod_ip
+from tests.e2e.containers import process_of
 from tests.e2e.dnsprobe import Probe
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.processes import wait_until
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
+TO_THE_POD = ("-p", "1053")
 OUTAGE = 20.0  # seconds; an operator loses its Lease, and all back off: the end takes as long again
 
 
@@ -34,3 +37,28 @@ def test_the_nameserver_answers_while_the_api_server_is_away(
         assert [(seen.rcode, tuple(seen.addresses)) for seen in probe.seen()] == [(right.rcode, right.data)]
     cluster.delete("service", "db", namespace_left)
     eventually(lambda: dig(bed, nameserver, PEER_NAME).rcode == "NXDOMAIN", "records are followed again", 90)
+
+
+@pytest.mark.last
+def test_a_nameserver_that_starts_while_the_api_server_is_away_has_the_records_of_before(
+    cluster: Cluster, nameserver: str, bed: Bed
+) -> None:
+    pod = cluster.listed("pods", labels={"app": "nameserver"})[0]
+    before, process = zone(bed, pod_ip(pod)), process_of(pod, "tsnameserver")
+    with bed.plane.away():
+        process.send(signal.SIGKILL)
+        assert wait_until(lambda: not process.alive, 10)
+        eventually(lambda: zone(bed, pod_ip(pod)) == before, "the zone as it was", 30)
+        assert server_of(bed, pod_ip(pod)) == pod["metadata"]["name"]
+    eventually(lambda: identity(cluster.listed("pods", labels={"app": "nameserver"})[0])[1], "a restart", 60)
+
+
+def zone(bed: Bed, address: str) -> Answer:
+    """Return the SOA of a nameserver's Pod, whose serial is that of its records."""
+    return dig(bed, address, "ts.net", "SOA", *TO_THE_POD)
+
+
+def server_of(bed: Bed, address: str) -> str:
+    """Return which server says that it answers (RFC 5001)."""
+    words = ["dig", "+time=1", "+tries=1", "+noall", "+comments", "+nsid", *TO_THE_POD, f"@{address}", "ts.net", "SOA"]
+    return bed.machines["node"].run(words, timeout=10).partition("NSID: ")[2].partition('("')[2].partition('")')[0]

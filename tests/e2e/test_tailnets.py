@@ -10,7 +10,7 @@ from tests.e2e.cluster import Cluster, Object, condition, identity
 from tests.e2e.groups import await_group, await_served, devices
 from tests.e2e.load import Load
 from tests.e2e.product import NAMESPACE
-from tests.e2e.testbed.control import SECOND
+from tests.e2e.testbed.control import DOMAIN, SECOND
 from tests.e2e.testbed.control import Tailnet as BedTailnet
 from tests.e2e.testbed.management import Management, replace_client
 from tests.e2e.testbed.network import SERVICE_CIDR
@@ -82,6 +82,13 @@ def test_proxies_join_the_tailnet_that_they_name_and_no_other(
         f"{name}.{SECOND.domain}" for name in joined
     ]
     assert [name for prefix in ("abroad-", "bridge-") for name in devices(management, prefix)] == []
+
+
+def test_the_clusters_dns_is_to_forward_the_suffixes_of_both_tailnets(cluster: Cluster, abroad: Object) -> None:
+    def zones() -> list[str]:
+        return list(((cluster.get("dnsconfig", "ts-dns") or {})["status"].get("clusterDNS") or {})["zones"])
+
+    eventually(lambda: zones() == [DOMAIN, SECOND.domain], f"{DOMAIN} and {SECOND.domain}")
 
 
 def test_a_device_of_another_tailnet_reaches_a_service_by_a_connector(

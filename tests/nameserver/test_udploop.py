@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tsnameserver.answer import answer
 from tsnameserver.compiler import build_zone
-from tsnameserver.counters import Counts
 from tsnameserver.records import Records
 from tsnameserver.zone import index_of
 
@@ -22,43 +22,44 @@ from tests.nameserver.random_queries import ZONES, random_query
 from tests.nameserver.samples import MANY, SETTINGS, sample_zone, wire
 
 compiled = pytest.importorskip("tsnameserver._udploop", reason="the compiled loop isn't built")
+fuzz = pytest.importorskip("tests.nameserver.fuzz")
 
 ROOT = Path(__file__).resolve().parents[2]
 FUZZED = int(os.environ.get("FUZZ_PACKETS", "1000000"))
 SHARES = 4
 """Of the packets, so that several processes share them."""
-ZONE, INDEX = ZONES[0], index_of(ZONES[0], None)
-
-
-def assert_same(packet: bytes) -> bool:
-    """Tell whether the loop answers *packet*, and if so, check what it says and counts."""
-    said = compiled.answer(INDEX, packet)
-    if said is None:
-        return False
-    counts, expected = Counts(), Counts()
-    response, slot = said
-    counts.fast[slot] += 1
-    assert response == answer(packet, ZONE, expected), packet.hex()
-    assert (counts.requests(), counts.responses()) == (expected.requests(), expected.responses()), packet.hex()
-    return True
 
 
 @given(st.integers(min_value=0))
 def test_an_answer_of_the_loop_is_that_of_python(seed: int) -> None:
-    assert_same(random_query(random.Random(seed)))
+    assert fuzz.is_same(random_query(random.Random(seed))) is not False
 
 
 @given(st.binary(max_size=600))
 def test_bytes_that_are_no_query_are_left_to_python(packet: bytes) -> None:
-    assert_same(packet)
+    assert fuzz.is_same(packet) is not False
 
 
 @pytest.mark.thorough
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("share", range(SHARES))
 def test_mutated_packets_are_answered_as_by_python_or_left_to_it(share: int) -> None:
-    answered = sum(map(assert_same, mutated(random.Random(f"{FUZZED} {share}"), FUZZED // SHARES)))
-    assert answered > FUZZED // SHARES // 10
+    compared = fuzz.compared(mutated(random.Random(f"{FUZZED} {share}"), FUZZED // SHARES))
+    assert compared.answered > FUZZED // SHARES // 10
+    assert compared.differing == []
+
+
+def test_a_fuzz_says_how_many_packets_were_compared_and_ends_in_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert fuzz.main(["--packets", "2000", "--seed", "7"]) == 0
+    said = capsys.readouterr().out
+    assert re.match(r"fuzz: 2,000 packets, \d\d\d answered by both loops, 0 differences in .* \(--seed 7\)\n", said)
+    assert fuzz.fuzz("7", seconds=0, packets=10) == (0, 0, [])
+
+
+def test_a_packet_that_is_answered_otherwise_is_a_difference() -> None:
+    other = index_of(build_zone(Records(ip4={"db.tail1234.ts.net": MANY[:1]}), SETTINGS), None)
+    packets = [wire("db.tail1234.ts.net"), wire("no.example.org"), b""]
+    assert fuzz.compared(packets, other) == (3, 2, [packets[0].hex()])
 
 
 @pytest.mark.thorough

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tsoperator.settings import InvalidSetting, Settings, cluster_domain, read_settings
+from tsoperator.settings import InvalidSetting, Settings, cluster_dns, cluster_domain, read_settings
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_the_defaults_are_the_go_operators(environ: dict[str, str], tmp_path: Pa
     assert found == Settings("tailscale", tmp_path / "id", tmp_path / "secret", cluster_domain=found.cluster_domain)
     assert (found.proxy_image, found.proxy_tags) == ("tailscale/tailscale:latest", ("tag:k8s",))
     assert (found.ingress_class, found.nameserver_image) == ("tailscale", "tailscale/k8s-nameserver:stable")
-    assert (found.zones, found.leader_election) == (("ts.net",), True)
+    assert (found.zones, found.leader_election) == ((), True)
     assert (found.log_level, found.log_format) == ("INFO", "text")
     assert found.control_url == "https://controlplane.tailscale.com"
 
@@ -55,10 +55,16 @@ class Given(NamedTuple):
         Given("OPERATOR_DEFAULT_LOAD_BALANCER", "false", "default_load_balancer", False),
         Given("OPERATOR_DEFAULT_LOAD_BALANCER", "1", "default_load_balancer", True),
         Given("OPERATOR_DEFAULT_LOAD_BALANCER", "F", "default_load_balancer", False),
+        Given("OPERATOR_MANAGE_CLUSTER_DNS", "true", "manage_cluster_dns", True),
+        Given("OPERATOR_MANAGE_CLUSTER_DNS", "", "manage_cluster_dns", False),
         Given("OPERATOR_TAKE_OVER_NAMES", "true", "take_over_names", True),
         Given("OPERATOR_TAKE_OVER_NAMES", "", "take_over_names", False),
         Given("OPERATOR_INGRESS_CLASS_NAME", "private", "ingress_class", "private"),
         Given("OPERATOR_NAMESERVER_IMAGE", "example.org/ns:v1", "nameserver_image", "example.org/ns:v1"),
+        Given(
+            "OPERATOR_CLUSTER_DNS", "10.96.0.10, [2001:db8::1]:53", "cluster_dns", ("10.96.0.10", "[2001:db8::1]:53")
+        ),
+        Given("OPERATOR_CLUSTER_DNS", "", "cluster_dns", ()),
         Given("OPERATOR_NAMESERVER_LOG_QUERIES", "1/999999999", "nameserver_log_queries", "1/999999999"),
         Given("OPERATOR_DNS_ZONES", "ts.net, .Tail.Example.ORG.", "zones", ("ts.net", "tail.example.org")),
         Given("OPERATOR_WATCH_NAMESPACES", "", "watch_namespaces", ()),
@@ -116,9 +122,11 @@ class Wrong(NamedTuple):
         Wrong("AUTH_PROXY", "1", "this operator has no API server proxy yet"),
         Wrong("AUTH_PROXY", "noauth", "'noauth' is not one of true, false"),
         Wrong("OPERATOR_DEFAULT_LOAD_BALANCER", "yes", "'yes' is not one of true, false"),
+        Wrong("OPERATOR_MANAGE_CLUSTER_DNS", "yes", "'yes' is not one of true, false"),
         Wrong("OPERATOR_TAKE_OVER_NAMES", "1", "'1' is not one of true, false"),
         Wrong("KUBECONFIG", "/nonexistent", "there is no file /nonexistent"),
         Wrong("PROXY_FIREWALL_MODE", "ipfw", "'ipfw' is not one of auto, iptables, nftables"),
+        Wrong("OPERATOR_CLUSTER_DNS", "10.96.0.10,kube-dns", "'kube-dns' is not the address of a DNS server"),
         Wrong("OPERATOR_DNS_ZONES", "ts.net,", "'' is not a DNS zone"),
         Wrong("OPERATOR_DNS_ZONES", "tail_net", "'tail_net' is not a DNS zone"),
         Wrong("OPERATOR_WATCH_NAMESPACES", "team-a,", '"" is not a valid DNS label'),
@@ -231,3 +239,22 @@ class Search(NamedTuple):
 )
 def test_the_clusters_domain_is_read_from_the_search_path(case: Search) -> None:
     assert cluster_domain(case.resolv_conf, "tailscale") == case.domain
+
+
+SEARCH = "search tailscale.svc.cluster.local svc.cluster.local cluster.local\n"
+
+
+@pytest.mark.parametrize(
+    ("resolv_conf", "servers"),
+    [
+        (f"{SEARCH}nameserver 10.96.0.10\noptions ndots:5\n", ("10.96.0.10",)),
+        (f"nameserver 169.254.20.10 # local\nnameserver\tfd00::a\n{SEARCH}", ("169.254.20.10", "fd00::a")),
+        (f"#nameserver 10.96.0.9\nnameserver\nnameserver dns\n{SEARCH}", ()),
+        ("search other.svc.cluster.local\nnameserver 10.96.0.10\n", ()),
+        ("search example.org\nnameserver 192.0.2.1\n", ()),
+        ("search\nnameserver 192.0.2.1\n", ()),
+        ("", ()),
+    ],
+)
+def test_the_clusters_dns_is_read_in_a_pod_that_asks_it(resolv_conf: str, servers: tuple[str, ...]) -> None:
+    assert cluster_dns(resolv_conf, "tailscale") == servers

@@ -41,6 +41,7 @@ from tsoperator.api.objects import (
     uid,
 )
 from tsoperator.app import run
+from tsoperator.desired.canary import CANARY_PREFIX
 from tsoperator.kube.client import USER_AGENT, KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import NotFound
@@ -251,13 +252,25 @@ class World:
         return {event["reason"]: event["message"] for event in ours if _involves(event["involvedObject"], obj)}
 
     async def records(self) -> dict[str, list[str]]:
-        """Return the addresses by name in the ConfigMap of records, IPv4 first; empty without one."""
+        """Return the addresses by name in the ConfigMap of records, IPv4 first, without the canaries."""
+        return {name: found for name, found in (await self._recorded()).items() if not name.startswith(CANARY_PREFIX)}
+
+    async def canaries(self) -> dict[str, list[str]]:
+        """Return the addresses by name of the names that show whether the cluster's DNS asks the nameserver."""
+        return {name: found for name, found in (await self._recorded()).items() if name.startswith(CANARY_PREFIX)}
+
+    async def _recorded(self) -> dict[str, list[str]]:
         configmap = await self.find(CONFIGMAP, CONFIGMAP_NAME)
         if configmap is None:
             return {}
         document = json.loads(configmap["data"][RECORDS_KEY])
         ip4, ip6 = document["ip4"], document.get("ip6") or {}
         return {name: [*ip4.get(name, ()), *ip6.get(name, ())] for name in {*ip4, *ip6}}
+
+    async def zones(self) -> list[str]:
+        """Return the zones in the ConfigMap of records; none without one."""
+        configmap = await self.find(CONFIGMAP, CONFIGMAP_NAME)
+        return json.loads(configmap["data"][RECORDS_KEY])["zones"] if configmap else []
 
     def peer(self, name: str = "db", control: Control | None = None) -> Device:
         """Let a device called *name* join the tailnet of *control*, by default the operator's own."""
@@ -404,6 +417,7 @@ async def running_operator(world: World, **settings: Any) -> AsyncIterator[async
             "login_server": world.control_url,
             "leader_election": False,
             "health_address": "",
+            "manage_cluster_dns": True,
             **paths,
             "kubeconfig": str(paths["kubeconfig"]),
             **settings,

@@ -101,7 +101,7 @@ ingressClass.enabled may be missing because they were set to null: then topology
 to set to null.
 */}}
 {{- define "operator.values" -}}
-{{- $config := dict "logFormat" "json" "replicas" 2 "topologySpread" true "zones" (list "ts.net") "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" (dict "repository" (include "operator.own" (list . "tsnameserver"))) -}}
+{{- $config := dict "logFormat" "json" "replicas" 2 "topologySpread" true "zones" (list) "manageClusterDNS" false "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" (dict "repository" (include "operator.own" (list . "tsnameserver"))) -}}
 {{- $metrics := dict "service" true "serviceMonitor" (dict "enabled" false "labels" (dict) "interval" "30s") "prometheusRule" (dict "enabled" false "labels" (dict)) "dashboard" (dict "enabled" false) -}}
 {{- $class := dict "name" "tailscale" -}}
 {{- if not (hasKey .Values.operatorConfig "topologySpread") -}}

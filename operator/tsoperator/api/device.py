@@ -50,6 +50,11 @@ def lookup_name(text: str) -> str:
     return text.lower().removesuffix(".")
 
 
+def domain_of(name: str) -> str:
+    """Return the domain of a MagicDNS name, in lower case; empty if the name is a short one."""
+    return lookup_name(name).partition(".")[2]
+
+
 def lookup_names(device: Device) -> frozenset[str]:
     """Return all names by which *device* is looked up.
 

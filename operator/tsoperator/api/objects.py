@@ -89,6 +89,9 @@ The namespace of such an object is the name of its Tailnet, and its name is the 
 names and addresses by which the device is found.
 """
 
+SUFFIXES = Resource("", "", "suffixes", "Suffixes")
+"""The known suffixes of MagicDNS names. They are no objects of the cluster either, and are told as a single one."""
+
 RESOURCES = {
     (resource.api_version, resource.kind): resource
     for resource in (

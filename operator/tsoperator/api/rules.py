@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import urlsplit
 
 PARENT_NAME_MAX: Final = 43
 """How many characters of a parent's name are in a child's name.
@@ -19,6 +20,7 @@ The child's name then has at most 52 characters, because StatefulSets derive lab
 DNS_LABEL_MAX: Final = 63
 DNS_NAME_MAX: Final = 253
 
+_DNS_PORT: Final = 53
 _SITES: Final = ipaddress.IPv6Network("fd7a:115c:a1e0:b1a::/64")
 """The range of 4via6: the number of a site in 32 bits comes next, then the IPv4 address."""
 _TAILNET: Final = (ipaddress.IPv4Network("100.64.0.0/10"), ipaddress.IPv6Network("fd7a:115c:a1e0::/48"))
@@ -30,6 +32,20 @@ _DNS_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_DNS_LABEL = re.compile(r"[^A-Za-z0-9-]")
 _TAG = re.compile(r"tag:[A-Za-z][A-Za-z0-9-]*")
+
+
+def server_address(server: str) -> tuple[str, int]:
+    """Return the address and the port of a DNS *server*, written as 192.0.2.1, 192.0.2.1:53 or [2001:db8::1]:53.
+
+    Raises ValueError if it is none of these.
+    """
+    try:
+        return str(ipaddress.ip_address(server)), _DNS_PORT
+    except ValueError:
+        parts = urlsplit(f"//{server}")
+        if parts.netloc != server:
+            raise
+        return str(ipaddress.ip_address(parts.hostname or "")), parts.port or _DNS_PORT
 
 
 def child_base_name(parent_name: str) -> str:
@@ -67,22 +83,23 @@ def object_name_error(value: str) -> str | None:
     )
 
 
-def fqdn_error(value: str, zones: Iterable[str]) -> str | None:
+def fqdn_error(value: str, zones: Iterable[str], *, anywhere: bool = False) -> str | None:
     """Say why *value* is no MagicDNS name: at least one label below one of *zones*, with or without a final dot.
 
-    Below ``ts.net`` it must have exactly two, as the Go operator wants (standalone-proxies.md 5.5).
+    Below ``ts.net`` it must have exactly two, as the Go operator wants (standalone-proxies.md 5.5). With *anywhere*, a
+    name outside of *zones* is right, too, if it has a dot.
     """
     known = [zone.strip(".") for zone in zones]
     name = value.removesuffix(".")
-    zone = next((zone for zone in known if name.lower().endswith(f".{zone.lower()}")), None)
-    if zone is None:
+    zone = next((zone for zone in known if name.lower().endswith(f".{zone.lower()}")), "")
+    if not zone and not (anywhere and "." in name):
         return (
             f"{_quoted(value)} is not a MagicDNS name in the zone {' or '.join(known)}: "
             "give the device's full name, as the tailnet's admin console shows it"
         )
     if len(name) > DNS_NAME_MAX:
         return f"{_quoted(value)} is not a valid MagicDNS name: it is longer than {DNS_NAME_MAX} characters"
-    below = name[: -len(zone) - 1].split(".")
+    below = (name[: -len(zone) - 1] if zone else name).split(".")
     if zone.lower() == _TAILSCALES_ZONE and len(below) != _LABELS_BELOW:
         return (
             f"{_quoted(value)} is not a MagicDNS name: before {zone} come {_LABELS_BELOW} labels, the device's and the "

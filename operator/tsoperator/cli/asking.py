@@ -91,7 +91,8 @@ def _ask_operator(installation: Installation, resolve: Resolve) -> Iterator[Find
             cure = "see whether the cluster's DNS works, and what network policies allow"
         else:
             words = f"the operator has no Pod {why}"
-            cure = f"see why with `{installation.kubectl} describe deployments,replicasets,pods -l {OUR_PODS}`"
+            kinds = "deployments,replicasets,pods"
+            cure = f"see why with `{installation.kubectl} describe {kinds} --show-events -l {OUR_PODS}`"
         yield failed("operator", words, cure)
         return
     port = installation.operator.port
@@ -133,7 +134,7 @@ def _ask_nameserver(installation: Installation) -> Finding:
     try:
         rcode, answers = _ask_soa(server, zone)
     except OSError as error:
-        cure = f"see `{kubectl} describe pods -l app=nameserver`, and what network policies allow"
+        cure = f"see `{kubectl} describe pods --show-events -l app=nameserver`, and what network policies allow"
         return failed("nameserver", f"{at} doesn't answer ({_words(error)})", cure)
     if rcode == _NOTIMP or (rcode == _NOERROR and answers):
         return ok("nameserver", f"{at} answers for {zone}")

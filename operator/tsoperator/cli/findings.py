@@ -54,8 +54,8 @@ def exit_code(findings: Iterable[Finding]) -> int:
 
 
 def as_text(findings: Iterable[Finding]) -> str:
-    """Return the findings for people."""
-    return "\n".join(map(str, findings))
+    """Return the findings for people, each once: the metrics and the cluster may say the same."""
+    return "\n".join(dict.fromkeys(map(str, findings)))
 
 
 def as_json(findings: Iterable[Finding]) -> str:

@@ -150,7 +150,7 @@ def _preflight_cure(namespace: str, check: str, tailnet: str) -> str:
     if tailnet:
         return f"`kubectl describe tailnet {tailnet}` says what to do"
     cure = _CURES.get(check, "see docs/tailnet-policy.md")
-    return f"{cure}; Events of `kubectl -n {namespace} describe pods -l {OUR_PODS}` say more"
+    return f"{cure}; `kubectl -n {namespace} get events --field-selector reason=PreflightFailed` says more"
 
 
 def _watches(leader: Replica) -> Iterator[Finding]:

@@ -19,14 +19,16 @@ _SHOWN: Final = 40  # characters of a value that are quoted
 class Vocabulary:
     """The annotations under ``tailscale.com/`` that the operator reads on one *kind* of object.
 
-    Of the *known* ones, the *switches* are on if they are "true", and off if they are "false" or missing. *elsewhere*
-    has the annotations that are for other kinds, each with a sentence that says what to do on this kind instead. Users
-    may write those in *as_labels* as labels, too.
+    Of the *known* ones, the *switches* are on if they are "true", and off if they are "false" or missing. What the
+    *opt_outs* are about is off if they are "false", and on otherwise. *elsewhere* has the annotations that are for
+    other kinds, each with a sentence that says what to do on this kind instead. Users may write those in *as_labels*
+    as labels, too.
     """
 
     kind: str
     known: Collection[str]
     switches: Collection[str] = ()
+    opt_outs: Collection[str] = ()
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     as_labels: Collection[str] = (PROXY_CLASS,)
 
@@ -48,6 +50,8 @@ def _without_effect(key: str, value: str, vocabulary: Vocabulary) -> str:
         return ""
     if key in vocabulary.switches and value not in ("true", "false"):
         return f'annotation {key} is {_quoted(value)}, which turns nothing on: write "true", or remove it'
+    if key in vocabulary.opt_outs and value not in ("true", "false"):
+        return f'annotation {key} is {_quoted(value)}, which turns nothing off: write "false", or remove it'
     if key in vocabulary.known:
         return ""
     if key in vocabulary.elsewhere:

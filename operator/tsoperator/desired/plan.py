@@ -4,13 +4,21 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME, DNS_FINALIZER
+from tsoperator.api.names import (
+    ANNOTATION_DIGEST,
+    ANNOTATION_LAST_CLUSTER_IP,
+    ANNOTATION_MAGIC_DNSNAME,
+    DNS_FINALIZER,
+)
 from tsoperator.api.objects import Key, Object, Resource, annotations, is_deleting
 from tsoperator.api.quantities import amount
 from tsoperator.desired.children import Owner
 from tsoperator.desired.given import given_names, without_given
+
+_NAME_NOTES: Final = (ANNOTATION_MAGIC_DNSNAME, ANNOTATION_LAST_CLUSTER_IP)
+"""The annotations of children that go when they are no longer wanted, because they say where a name leads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +258,7 @@ def _holds(live: Object, desired: Object) -> bool:
     return (
         all(contains(live.get(name), value) for name, value in desired.items() if name != "metadata")
         and all(contains(theirs.get(name) or {}, ours.get(name) or {}) for name in ("labels", "annotations"))
-        and (ANNOTATION_MAGIC_DNSNAME in annotations(desired) or ANNOTATION_MAGIC_DNSNAME not in annotations(live))
+        and all(name in annotations(desired) or name not in annotations(live) for name in _NAME_NOTES)
         and set(ours.get("finalizers") or ()) <= set(theirs.get("finalizers") or ())
         and all(
             any(contains(owner, wanted) for owner in theirs.get("ownerReferences") or ())
@@ -277,7 +285,7 @@ def _with_fields_of(live: Object, desired: Object) -> Object:
 
 def _replacement(desired: Object, live: Object, digest: str) -> Object:
     theirs, ours = live["metadata"], desired["metadata"]
-    gone = {("annotations", ANNOTATION_MAGIC_DNSNAME), *_no_longer_given(live, desired)}
+    gone = {*(("annotations", name) for name in _NAME_NOTES), *_no_longer_given(live, desired)}
     others = {
         field: {key: value for key, value in (theirs.get(field) or {}).items() if (field, key) not in gone}
         for field in ("labels", "annotations")

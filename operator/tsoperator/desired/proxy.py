@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tsoperator.api.names import DNS_FINALIZER, FINALIZER
+from tsoperator.api.names import ANNOTATION_LAST_CLUSTER_IP, DNS_FINALIZER, FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, is_deleting, key_of, resource_of
 from tsoperator.api.rules import child_name
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
@@ -218,7 +218,7 @@ def plan_proxy(
         hold=FINALIZER,
         steps=[
             *devices.before,
-            Child(headless_service(proxy.key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name)),
+            Child(_headless_service(proxy)),
             *_secret_steps(proxy, children, keys),
             *_statefulset_steps(proxy, children, settings, statefulset, service),
             *map(Child, measured),
@@ -295,6 +295,11 @@ def replica_devices(proxy: Proxy, children: Children) -> list[ReportedDevice]:
     states = (children.secrets_of(each).state for each in proxy.replicas)
     devices = [device_of(state, None) for state in states if state]
     return [device for device in devices if device.id]
+
+
+def _headless_service(proxy: Proxy) -> Object:
+    cluster_ip = proxy.pod.annotations.get(ANNOTATION_LAST_CLUSTER_IP, "")
+    return headless_service(proxy.key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name, cluster_ip)
 
 
 def _secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:

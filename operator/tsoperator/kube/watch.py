@@ -27,12 +27,13 @@ class Selection:
     def covers(self, obj: Object) -> bool:
         """Tell whether *obj*, which is of this resource, is certainly selected.
 
-        The label selector must consist of ``name=value`` terms. With a field selector, the answer is no.
+        The label selector must consist of ``name=value`` terms. With a field selector for anything but the name of the
+        object, the answer is no.
         """
         metadata = obj["metadata"]
         wanted = dict(term.partition("=")[::2] for term in self.label_selector.split(",") if term)
         return (
-            not self.field_selector
+            self.field_selector in ("", f"metadata.name={metadata['name']}")
             and self.namespace in ("", metadata.get("namespace", ""))
             and wanted.items() <= labels(obj).items()
         )
@@ -217,8 +218,9 @@ def _delay(selection: Selection, pace: Pace, failures: int, error: KubeError) ->
     # A server that is starting may deny for a moment what RBAC allows. A denial that lasts is intended.
     longest = pace.refused if denied else pace.last_retry
     delay: float = min(pace.first_retry * 2 ** min(failures - 1, 16), longest) * (0.5 + pace.jitter() / 2)
+    # Kinds whose CRD is new, and servers that are starting, refuse a watch or two: that is worth no warning.
     told = denied or isinstance(error, Unreachable)  # the cache tells of one, and the client of the other
-    loud = not told and (failures in (1, 10) or failures % 100 == 0)
+    loud = not told and (failures in (3, 10) or failures % 100 == 0)
     level = logging.WARNING if loud else logging.DEBUG
     log.log(level, "%s: watch failed (%d in a row), again in %.1f s: %s", selection, failures, delay, error)
     return delay

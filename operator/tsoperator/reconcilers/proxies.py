@@ -23,6 +23,7 @@ from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Plan, Refusal
 from tsoperator.desired.proxy import NO_CHILDREN, Children, Proxy, plan_removal, proxy_login
 from tsoperator.desired.secret import BY_DEVICE, device_of, login_url_of
+from tsoperator.desired.zones import Suffixes
 from tsoperator.runtime.apply import Applier, Failed
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import DONE, Result
@@ -47,10 +48,12 @@ class Proxies:
         tailnets: Tailnets,
         settings: Settings,
         clock: Callable[[], float] = time.monotonic,
+        suffixes: Callable[[], Suffixes] = Suffixes,
     ) -> None:
-        """*clock* is monotonic."""
+        """*clock* is monotonic. *suffixes* tells which suffixes of MagicDNS names are known."""
         self.cache = cache
         self.settings = settings
+        self.suffixes = suffixes
         self._applier = applier
         self._tailnets = tailnets
         self._clock = clock

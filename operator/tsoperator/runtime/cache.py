@@ -47,13 +47,15 @@ class Source:
     """What the cache keeps of one kind: which objects, which part of each object, and in which indexes.
 
     Several Sources of one kind may select the same object. An index of one Source finds the objects of all of them.
-    Nobody waits for an *optional* Source while the API server does not let us see its objects.
+    Nobody waits for an *optional* Source while the API server does not let us see its objects. If the rest of the work
+    goes on *without* them, the log has no warning then.
     """
 
     selection: Selection
     indexes: Mapping[str, Index] = field(default_factory=dict)
     slim: Callable[[Object], Object] = without_managed_fields
     optional: bool = False
+    without: bool = False
 
 
 class Cache:
@@ -262,7 +264,9 @@ class _Part:
                 self._hold_only([])
 
     def _note_refused(self, why: str) -> None:
-        if not self.refused:
+        if not self.refused and self.source.without:
+            log.info("%s: the operator may not see them, and works without: %s", self.source.selection, why)
+        elif not self.refused:
             log.warning(
                 "%s: the operator may not see them, so what is there stays as it is and nobody looks after it: %s",
                 self.source.selection,

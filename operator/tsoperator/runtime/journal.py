@@ -36,7 +36,7 @@ log = logging.getLogger("tsoperator")
 
 _WORKLOADS: Final = frozenset({STATEFULSET, DEPLOYMENT})
 _ROUTINE: Final = frozenset({CONFIGMAP, ENDPOINTSLICE, POD})
-"""Kinds that change whenever a Pod comes or goes: their changes are logged at DEBUG."""
+"""Kinds that change whenever a Pod comes or goes: changes of which nothing is told are logged at DEBUG."""
 
 _First = Literal["made", "seen"] | None
 """Whether the proxy of an object was made now, or the object is seen for the first time; None if neither is so."""
@@ -68,7 +68,7 @@ class Write(NamedTuple):
     def is_routine(self) -> bool:
         """Whether the write comes with every Pod or every login, or has changed nothing but metadata."""
         if self.resource in _ROUTINE:
-            return True
+            return not self.about
         return self.verb == "changed" and not self.about and (self.resource == SECRET or not self.fields)
 
     @property

@@ -5,12 +5,13 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tsoperator.api.device import Device, lookup_name, lookup_names
+from tsoperator.api.device import Device, domain_of, lookup_name, lookup_names
 from tsoperator.api.names import LABEL_PARENT_TYPE
 from tsoperator.api.objects import SECRET, labels
 from tsoperator.desired.secret import device_of
@@ -45,6 +46,13 @@ class Pace:
     jitter: Callable[[], float] = nine_to_ten_tenths
 
 
+class Names(NamedTuple):
+    """The *domains* of the devices' names, empty where a name has none, and the names of devices *shared* by others."""
+
+    domains: frozenset[str]
+    shared: frozenset[str]
+
+
 class ProxyDevices(Collector):
     """Counts the devices of proxies that have written their device's ID to their Secret."""
 
@@ -77,6 +85,10 @@ class Devices:
         self._pace = pace or Pace()
         self._by_id: dict[str, Device] = {}
         self._ids: dict[str, tuple[str, ...]] = {}  # by lookup name; if several devices share it, `at` finds the last
+        self._domains: Counter[str] = Counter()  # of the devices that are this tailnet's own
+        self._shared: Counter[str] = Counter()  # the lookup names of devices that other tailnets share with it
+        self._told: Names | None = None  # the names that the listeners know
+        self._name_listeners: list[Callable[[], None]] = []
         self._departed: OrderedDict[str, Device] = OrderedDict()  # by lookup name
         self._written: set[str] = set()  # IDs of devices that were put or dropped since the last read began
         self._listeners: list[Listener] = []
@@ -89,6 +101,19 @@ class Devices:
     def listen(self, listener: Listener) -> None:
         """Call *listener* for each device that is added, is removed, or changes in a field that matters to a proxy."""
         self._listeners.append(listener)
+
+    def listen_to_names(self, listener: Callable[[], None]) -> None:
+        """Call *listener* when `names` returns something else."""
+        self._name_listeners.append(listener)
+
+    def names(self) -> "Names | None":
+        """Return what the names of the devices were at the last read; None before the first one."""
+        return self._told
+
+    def want_names(self) -> None:
+        """Let the list be read soon, if it has shown no device of this tailnet yet."""
+        if self._told is None or not self._told.domains:
+            self._wanted.set()
 
     def get(self, node_id: str) -> Device | None:
         """Return the device. If it isn't known, or not approved yet, the list is read again soon."""
@@ -111,10 +136,7 @@ class Devices:
 
     def lacks_domains_of(self, names: Iterable[str]) -> bool:
         """Tell whether there are devices, and none of this tailnet is in the domain of one of these MagicDNS names."""
-        domains = set(map(_domain, names))
-        return bool(self._by_id) and not any(
-            _domain(each.name) in domains for each in self._by_id.values() if not each.external
-        )
+        return bool(self._by_id) and self._domains.keys().isdisjoint(map(domain_of, names))
 
     def put(self, device: Device) -> None:
         """Enter *device*, which the caller has just changed or read."""
@@ -174,6 +196,7 @@ class Devices:
             log.info("the tailnet's devices can be listed again")
         self._failure = None
         await self._update(listed)
+        self._tell_names()
         self._not_before = self._now() + self._spacing
 
     def _fail(self, error: ControlError) -> None:
@@ -196,6 +219,13 @@ class Devices:
                 self._correct(node_id, device)
             await time_slice.pause()
 
+    def _tell_names(self) -> None:
+        names = Names(frozenset(self._domains), frozenset(self._shared))
+        if names != self._told:
+            self._told = names
+            for listener in self._name_listeners:
+                listener()
+
     def _correct(self, node_id: str, listed: Device | None) -> None:
         if node_id not in self._written:  # the list may be older than what was written
             self._replace(node_id, listed)
@@ -207,11 +237,23 @@ class Devices:
             self._by_id[node_id] = new
         if old is None and new is None:
             return
+        self._count(old, -1)
+        self._count(new, 1)
         if old is None or new is None or _named(old) != _named(new):
             self._index(node_id, old, new)
         if old is None or new is None or _relevant(old) != _relevant(new):
             for listener in self._listeners:
                 listener(old, new)
+
+    def _count(self, device: Device | None, sign: int) -> None:
+        """Count *device* among those that have its domain or its name, or no longer."""
+        if device is None:
+            return
+        counts = self._shared if device.external else self._domains
+        counted = lookup_name(device.name) if device.external else domain_of(device.name)
+        counts[counted] += sign
+        if not counts[counted]:
+            del counts[counted]
 
     def _index(self, node_id: str, old: Device | None, new: Device | None) -> None:
         """Index the device with this ID by the names of *new*, and no longer by those of *old*."""
@@ -247,10 +289,6 @@ def _find(text: str, get: Callable[[str], Device | None]) -> Device | None:
         return device
     short = get(name.partition(".")[0])
     return short if short and short.name == short.short_name else None  # Headscale gives only the first label
-
-
-def _domain(name: str) -> str:
-    return lookup_name(name).partition(".")[2]
 
 
 def _named(device: Device) -> tuple[object, ...]:

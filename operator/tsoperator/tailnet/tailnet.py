@@ -129,6 +129,7 @@ class Tailnets:
         self._refusals: dict[str, str] = {}
         self._awaited: dict[str, asyncio.Future[None]] = {}
         self._listeners: list[Listener] = []
+        self._name_listeners: list[Callable[[], None]] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[str, asyncio.Task[Any]] = {}
 
@@ -199,6 +200,9 @@ class Tailnets:
         self._tailnets[tailnet.name] = tailnet
         for listener in self._listeners:
             tailnet.devices.listen(_telling(tailnet.name, listener))
+        for tell in self._name_listeners:
+            tailnet.devices.listen_to_names(tell)
+            tell()
         self._start(tailnet)
 
     def refuse(self, name: str, why: str) -> None:
@@ -210,6 +214,8 @@ class Tailnets:
     def unregister(self, name: str) -> None:
         """Forget the tailnet called *name*, and end what follows it."""
         self._end(name)
+        for tell in self._name_listeners:
+            tell()
         self.refuse(name, "")  # nobody waits for it any more
         del self._refusals[name]
 
@@ -265,6 +271,12 @@ class Tailnets:
         self._listeners.append(listener)
         for each in self._tailnets.values():
             each.devices.listen(_telling(each.name, listener))
+
+    def listen_to_names(self, listener: Callable[[], None]) -> None:
+        """Call *listener* when a tailnet comes or goes, and when the names of a tailnet's devices change."""
+        self._name_listeners.append(listener)
+        for each in self._tailnets.values():
+            each.devices.listen_to_names(listener)
 
     def all(self, resource: Resource) -> list[Object]:
         """Return nothing. A resync enqueues the objects that devices concern by their own kinds."""

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from pydantic import SecretStr, TypeAdapter, ValidationError
@@ -194,6 +196,7 @@ class Transport:
         """
         self._session = session
         self._base_url = base_url
+        self._proxy = environment_proxy(base_url)
         self._retry = retry
         self._observe = observe
         self._secret = secret
@@ -226,6 +229,7 @@ class Transport:
                 headers={"User-Agent": USER_AGENT, "Accept": "application/json", **request.headers},
                 # A redirect would send the credentials elsewhere.
                 allow_redirects=False,
+                proxy=self._proxy,
                 timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=self._retry.silence),
             ) as response:
                 answer = Answer(where, response.status, await _blocks(response.content), request.secret, call)
@@ -244,6 +248,16 @@ class Transport:
         if answer.status >= 500:
             return _Failure(Unavailable(str(answer.refusal())), retry_after)
         return answer
+
+
+def environment_proxy(url: str) -> str | None:
+    """Return the HTTP proxy through which the environment (HTTPS_PROXY, NO_PROXY) sends requests to *url*, if any.
+
+    aiohttp's own `trust_env` asks a thread for it before each request. It also takes credentials from ~/.netrc, and
+    then refuses requests that have their own.
+    """
+    parts = urlsplit(url)
+    return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 async def _blocks(content: aiohttp.StreamReader) -> tuple[bytes, ...]:

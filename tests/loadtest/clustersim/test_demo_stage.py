@@ -14,6 +14,7 @@ async def test_every_example_is_accepted() -> None:
         assert all(obj["metadata"]["uid"] for obj in objects)
         assert [str(target) for target in exposed(objects)] == [
             "service/db", "service/directory by proxygroup/egress", "service/printer", "ingress/shop", "ingress/web",
+            "service/orders",
         ]  # fmt: skip
         assert [str(target) for target in shown(objects)] == [
             "service/cloud-db", "service/stock", "service/front", "service/orders",

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dnsbench.client import Client, compile_client
+from dnsbench.client import Client
 from dnsbench.process import Server
 from dnsbench.servers import Installed, Kind
+from dnsload.client import compile_client
 
 NAMES = 50
 SERVER_CORE, CLIENT_CORE = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))

@@ -2,26 +2,26 @@
 
 from typing import Any
 
-from dnsbench.client import Answers
 from dnsbench.measure import Row, Sample, sample
+from dnsload.client import Seen
+from dnsload.tally import Tally
 
 
-def answers(**changes: Any) -> Answers:
+def seen(**counts: int) -> Seen:
     """Return what a client saw in two seconds: 100 queries, 2 of them lost."""
-    seen = {
-        "seconds": 2.0, "sent": 100, "junk": 0, "hits": 88, "misses": 9, "wrong": 1, "lost": 2, "stray": 0, "resets": 0,
-        "dropped": 0, "cpu_seconds": 1.96, "idle_seconds": 0.5, "gap_ns": 3_000_000, "own_gap_ns": 2_000_000,
-        "histogram": [(1000, 97), (50_000, 1)],
-    }  # fmt: skip
-    return Answers.model_validate(seen | changes)
+    tally = Tally(latencies=[400] * 97 + [500])
+    for name, count in ({"sent": 100, "right": 97, "wrong": 1, "lost": 2} | counts).items():
+        setattr(tally, name, count)
+    tally.flush()
+    return Seen(True, 2.0, 2.0, 1.96, 0.5, gap_ns=3_000_000, own_gap_ns=2_000_000, tally=tally)
 
 
 def figures(**changes: Any) -> Sample:
     """Return the figures of one round."""
-    return sample(answers(), cpu_seconds=0.00098, rss_bytes=40_000_000).model_copy(update=changes)
+    return sample(seen(), cpu_seconds=0.00098, rss_bytes=40_000_000).model_copy(update=changes)
 
 
 def row(scenario: str, label: str, **changes: Any) -> Row:
     """Return the row of a contestant with a single round."""
-    seen = figures(**changes)
-    return Row(scenario=scenario, label=label, best=seen, rounds=[seen])
+    best = figures(**changes)
+    return Row(scenario=scenario, label=label, best=best, rounds=[best])

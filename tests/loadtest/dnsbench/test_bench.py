@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from dnsbench.bench import Bench, Writer
-from dnsbench.client import Client, Load
+from dnsbench.client import Client
 from dnsbench.dnsperf import Dnsperf
 from dnsbench.process import Server
 from dnsbench.progress import Progress
@@ -13,6 +13,7 @@ from dnsbench.queries import Mix, addresses
 from dnsbench.records import Changes
 from dnsbench.scenarios import Contestant, Scenario, Writes
 from dnsbench.servers import Installed, Kind, answers
+from dnsload.client import Load, steady
 
 from tests.loadtest.dnsbench.conftest import NAMES, SERVER_CORE
 from tests.loadtest.dnsbench.fake import dnsperf_program
@@ -53,7 +54,7 @@ def test_dnsperf_asks_where_it_is_told_to(bench: Bench, tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_changes_are_made_and_seen_to_be_served_unless_they_are_aside(bench: Bench) -> None:
     measuring = replace(bench, client=replace(bench.client, tick_seconds=0.5))
-    rows = measuring.run(Scenario("reload", "Reload", Load(1.7, rate=200), 1, (CHANGES, ASIDE)))
+    rows = measuring.run(Scenario("reload", "Reload", Load(1.7, rates=steady(200)), 1, (CHANGES, ASIDE)))
     assert rows[0].best.changes > 0
     assert rows[1].best.changes == 0
     assert (bench.folder / "records.json").exists()

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from dnsbench.client import Load
 from dnsbench.dnsperf import Dnsperf, parse
 from dnsbench.errors import BenchError
+from dnsload.client import Load
 
 from tests.loadtest.dnsbench.conftest import SERVER_CORE
 from tests.loadtest.dnsbench.fake import SAID, dnsperf_program
@@ -13,9 +13,10 @@ from tests.loadtest.dnsbench.fake import SAID, dnsperf_program
 
 def test_the_counts_that_dnsperf_prints_are_read() -> None:
     seen = parse(SAID, cpu_seconds=1.0)
-    assert (seen.sent, seen.answered, seen.lost, seen.hits, seen.misses, seen.wrong) == (1010, 1000, 10, 890, 103, 7)
+    tally = seen.tally
+    assert (tally.sent, tally.answered, tally.lost, tally.right, tally.wrong) == (1010, 1000, 10, 993, 7)
     assert (seen.seconds, seen.cpu_seconds, seen.idle_seconds) == (2.5, 1.0, 1.5)
-    assert parse(SAID.replace("NXDOMAIN 103", "REFUSED 103"), 1.0).misses == 0
+    assert parse(SAID.replace("NXDOMAIN 103", "REFUSED 103"), 1.0).tally.wrong == 110
 
 
 def test_output_that_is_not_understood_is_an_error() -> None:
@@ -25,7 +26,7 @@ def test_output_that_is_not_understood_is_an_error() -> None:
 
 def test_dnsperf_is_told_where_and_how_fast_to_ask(tmp_path: Path) -> None:
     dnsperf = Dnsperf(dnsperf_program(tmp_path), SERVER_CORE)
-    assert dnsperf.run(tmp_path / "names", 1053, Load(2.0, outstanding=50)).sent == 1010
+    assert dnsperf.run(tmp_path / "names", 1053, Load(2.0, outstanding=50)).tally.sent == 1010
     words = (tmp_path / "words").read_text().split()
     told = dict(zip(words[::2], words[1::2], strict=True))
     assert (told["-s"], told["-d"]) == ("127.0.0.1", str(tmp_path / "names"))

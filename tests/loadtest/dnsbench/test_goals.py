@@ -4,8 +4,10 @@ from typing import NamedTuple
 
 import pytest
 from dnsbench.goals import GOALS, Table, Verdict, judged
+from dnsbench.measure import Row
+from dnsbench.queries import Hostile
 
-from tests.loadtest.dnsbench.figures import row
+from tests.loadtest.dnsbench.figures import figures, row
 
 MET = Table([
     row("saturated", "ours", cpu_us=3.8, wrong=0), row("saturated", "Go", cpu_us=10.0),
@@ -13,8 +15,13 @@ MET = Table([
     row("paced", "ours", cpu_us=8.0, p50_us=60.0, wrong=0), row("paced", "Go", cpu_us=20.0, p50_us=40.0),
     row("sizes", "ours, 1,000 names", cpu_us=5.0, rss_mb=40.0, wrong=0),
     row("sizes", "ours, 100,000 names", cpu_us=5.5, rss_mb=110.0, wrong=0),
-    row("flood", "ours, hits", cpu_us=5.0, wrong=0), row("flood", "ours, misses", cpu_us=5.5, wrong=0),
+    row("saturated", "ours/Python", cpu_us=10.0, wrong=0), row("paced", "ours/Python", cpu_us=20.0, wrong=0),
+    *(row("flood", f"{kind}, {sort}", cpu_us=cpu, wrong=0)
+      for kind, limits in (("ours", (5.5, 10, 6, 10)), ("ours/Python", (6, 10, 7.5, 10)))
+      for sort, cpu in zip(("hits", "misses", "deep names", "cookies", "names outside"), (5, *limits), strict=True)),
+    *(row("hostile", f"{kind}, {sort}", lost=0, wrong=0) for kind in ("ours", "ours/Python") for sort in Hostile),
     row("tcp", "ours", cpu_us=6.0, wrong=0), row("tcp", "Go", cpu_us=10.0),
+    row("tcp-new", "ours", cpu_us=10.0, wrong=0), row("tcp-new", "Go", cpu_us=10.0),
     row("reload", "ours, no changes", p9999_us=1000.0, stall_us=2000.0, wrong=0),
     row("reload", "ours, changes", p9999_us=11_000.0, stall_us=3000.0, wrong=0),
 ])  # fmt: skip
@@ -44,10 +51,23 @@ class Case(NamedTuple):
         Case("sizes", "ours, 100,000 names", "rss_mb", 110.1, 1),
         Case("sizes", "ours, 1,000 names", "rss_mb", 40.1, 1),
         Case("flood", "ours, misses", "cpu_us", 5.6, 1),
+        Case("flood", "ours, deep names", "cpu_us", 10.1, 1),
+        Case("flood", "ours, cookies", "cpu_us", 6.1, 1),
+        Case("flood", "ours, names outside", "cpu_us", 10.1, 1),
+        Case("flood", "ours/Python, misses", "cpu_us", 6.1, 1),
+        Case("flood", "ours/Python, deep names", "cpu_us", 10.1, 1),
+        Case("flood", "ours/Python, cookies", "cpu_us", 7.6, 1),
+        Case("flood", "ours/Python, names outside", "cpu_us", 10.1, 1),
+        Case("hostile", "ours, source port 0", "lost", 1, 1),
+        Case("hostile", "ours/Python, cookies", "lost", 1, 1),
+        Case("saturated", "ours/Python", "cpu_us", 10.1, 1),
+        Case("paced", "ours/Python", "cpu_us", 20.1, 1),
+        Case("tcp-new", "ours", "cpu_us", 10.1, 1),
         Case("tcp", "ours", "cpu_us", 6.1, 1),
         Case("reload", "ours, changes", "p9999_us", 11_100, 1),
         Case("reload", "ours, changes", "stall_us", 3100, 1),
         Case("paced", "ours", "wrong", 1, 1),
+        Case("paced", "ours/Python", "wrong", 1, 1),
         Case("paced", "Go", "wrong", 1, 0),
     ],
 )
@@ -61,6 +81,16 @@ def _figures_of(case: Case) -> dict[str, object]:
     found = MET.get(case.scenario, case.label)
     assert found is not None
     return found.model_dump()
+
+
+def test_a_verdict_has_the_figure_of_each_round_that_measured_it() -> None:
+    ours, theirs = (figures(cpu_us=cpu) for cpu in (3.0, 6.0)), figures(cpu_us=10.0)
+    rows = [
+        Row(scenario="saturated", label="ours", best=figures(cpu_us=3.0), rounds=list(ours)),
+        Row(scenario="saturated", label="Go", best=theirs, rounds=[theirs]),
+    ]
+    rows[1] = rows[1].model_copy(update={"rounds": [theirs, theirs]})
+    assert [(verdict.figure, verdict.rounds) for verdict in judged(Table(rows), GOALS[:1])] == [(0.3, (0.3, 0.6))]
 
 
 def test_a_goal_that_was_not_measured_is_not_missed() -> None:

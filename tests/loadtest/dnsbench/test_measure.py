@@ -3,19 +3,25 @@
 import pytest
 from dnsbench.measure import best, sample
 
-from tests.loadtest.dnsbench.figures import answers, figures
+from tests.loadtest.dnsbench.figures import figures
+from tests.loadtest.dnsbench.figures import seen as counted
 
 
 def test_figures_are_rates_microseconds_and_megabytes() -> None:
-    seen = sample(answers(), cpu_seconds=0.00098, rss_bytes=40_000_000, changes=3)
+    seen = sample(counted(), cpu_seconds=0.00098, rss_bytes=40_000_000, changes=3)
     assert (seen.cpu_us, seen.qps, seen.rss_mb, seen.changes) == pytest.approx((10.0, 49.0, 40.0, 3))
-    assert (seen.p50_us, seen.p999_us, seen.longest_us, seen.stall_us) == (1.0, 50.0, 50.0, 3000.0)
+    assert (seen.p50_us, seen.p999_us, seen.longest_us, seen.stall_us) == (0.4, 0.5, 0.5, 3000.0)
     assert (seen.client_busy, seen.client_cpu_us, seen.client_stall_us) == pytest.approx((0.75, 20_000, 2000))
 
 
 def test_a_server_that_answers_nothing_has_figures_too() -> None:
-    seen = sample(answers(hits=0, misses=0, wrong=0, lost=100, histogram=[]), 0.0, 1)
-    assert (seen.qps, seen.p99_us, seen.lost) == (0, 0, 100)
+    seen = sample(counted(right=0, wrong=0, lost=100), 0.0, 1)
+    assert (seen.qps, seen.cpu_us, seen.lost_percent) == (0, 0, 100)
+
+
+def test_hostile_packets_are_work_too() -> None:
+    seen = sample(counted(malformed_sent=392), 0.00098, 1)
+    assert (seen.cpu_us, seen.client_cpu_us, seen.hostile) == pytest.approx((2.0, 4000, 392))
 
 
 def test_the_best_of_several_rounds_has_the_least_time_the_highest_rate_and_every_loss() -> None:

@@ -1,11 +1,24 @@
 """Tests of the queries that servers are measured by."""
 
-import struct
 from collections import Counter
 
 import dns.message
 import pytest
-from dnsbench.queries import DOMAIN, FEWEST, HIT, JUNK, MISS, NXDOMAIN, Mix, addresses, hit, make, miss, packet, text
+from dnsbench.queries import (
+    DOMAIN,
+    FEWEST,
+    NXDOMAIN,
+    REFUSED,
+    Hostile,
+    Mix,
+    addresses,
+    hit,
+    make,
+    miss,
+    packet,
+    text,
+)
+from dnsload.client import ASKED, JUNK, PORTLESS
 
 
 def test_a_packet_is_a_plain_query_for_an_address() -> None:
@@ -15,14 +28,8 @@ def test_a_packet_is_a_plain_query_for_an_address() -> None:
 
 
 def test_a_hit_is_owed_its_address_and_a_miss_nxdomain() -> None:
-    assert hit(f"db.{DOMAIN}", "100.64.0.7") == (packet(f"db.{DOMAIN}"), HIT, 0, b"\x64\x40\x00\x07")
-    assert miss(f"db.{DOMAIN}") == (packet(f"db.{DOMAIN}"), MISS, NXDOMAIN, b"")
-
-
-def test_the_clients_record_says_how_long_each_part_is() -> None:
-    query = hit(f"db.{DOMAIN}", "100.64.0.7")
-    head = struct.pack("!HBBH", len(query.packet), HIT, 0, 4)
-    assert query.encode() == head + query.packet + b"\x64\x40\x00\x07"
+    assert hit(f"db.{DOMAIN}", "100.64.0.7") == (packet(f"db.{DOMAIN}"), ASKED, 0, (b"\x64\x40\x00\x07",))
+    assert miss(f"db.{DOMAIN}") == (packet(f"db.{DOMAIN}"), ASKED, NXDOMAIN, ())
 
 
 def test_names_have_addresses_of_their_own() -> None:
@@ -32,9 +39,33 @@ def test_names_have_addresses_of_their_own() -> None:
 
 @pytest.mark.parametrize("names", [1, 20_000])
 def test_a_mix_has_the_shares_that_were_asked_for(names: int) -> None:
-    kinds = Counter(query.kind for query in make(Mix(names, misses=0.1, junk=0.01)))
+    shares = {"misses": 0.1, "deep": 0.2, "outside": 0.05, "hostility": 0.04}
+    queries = make(Mix(names, cookies=0.3, hostile=tuple(Hostile), **shares))
     total = max(names, FEWEST)
-    assert (kinds[MISS], kinds[JUNK], kinds.total()) == (total * 0.1, total * 0.01, total)
+    kinds = Counter((query.kind, query.rcode) for query in queries)
+    assert [kinds[each] for each in ((ASKED, NXDOMAIN), (ASKED, REFUSED), (PORTLESS, 0), (JUNK, 0))] == [
+        0.3 * total, 0.05 * total, 0.01 * total, 0.03 * total,
+    ]  # fmt: skip
+    assert sum(bool(query.addresses) and query.packet[11] for query in queries) == 0.3 * total
+    assert len(queries) == total
+
+
+@pytest.mark.parametrize("sort", Hostile)
+def test_hostile_packets_are_of_their_sort(sort: Hostile) -> None:
+    hostile = [query for query in make(Mix(10, 0.0, hostile=(sort,), hostility=0.01)) if query.kind >= JUNK]
+    assert len(hostile) == FEWEST // 100
+    assert {query.packet[:2] for query in hostile} == {b"\xff\xff"}
+    if sort is Hostile.MALFORMED:
+        return
+    assert {query.kind for query in hostile} == {PORTLESS if sort is Hostile.PORTLESS else JUNK}
+    queries = [dns.message.from_wire(query.packet) for query in hostile]
+    assert {len(query.question[0].name) - 1 for query in queries} == {120 if sort is Hostile.DEEP else 4}
+    assert {len(query.options) for query in queries} == {sort is Hostile.COOKIES}
+
+
+def test_a_cookie_is_that_of_a_client() -> None:
+    query = dns.message.from_wire(packet(f"db.{DOMAIN}", cookie=b"12345678"))
+    assert (query.edns, query.payload, query.options[0].to_wire()) == (0, 1232, b"12345678")
 
 
 def test_every_name_is_asked_for_equally_often() -> None:
@@ -47,15 +78,10 @@ def test_misses_are_all_different() -> None:
 
 
 def test_everyone_gets_the_same_queries_shuffled() -> None:
-    queries = make(Mix(10, junk=0.1))
-    assert queries == make(Mix(10, junk=0.1))
-    assert {query.kind for query in queries[:100]} == {HIT, MISS, JUNK}
-
-
-def test_junk_has_an_id_that_no_query_gets() -> None:
-    rubbish = [query for query in make(Mix(10, misses=0, junk=1.0)) if query.kind == JUNK]
-    assert len(rubbish) == FEWEST
-    assert {query.packet[:2] for query in rubbish} == {b"\xff\xff"}
+    some = Mix(10, hostile=(Hostile.MALFORMED,), hostility=0.1)
+    queries = make(some)
+    assert queries == make(some)
+    assert {(query.kind, query.rcode) for query in queries[:100]} == {(ASKED, 0), (ASKED, NXDOMAIN), (JUNK, 0)}
 
 
 def test_dnsperfs_file_has_the_same_names() -> None:

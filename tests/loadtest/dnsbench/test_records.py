@@ -45,5 +45,5 @@ def test_a_change_replaces_the_last_shard_and_leaves_the_other_names(tmp_path: P
     records = parse((tmp_path / "records-1.json").read_bytes())
     assert (records.serial, records.shard, records.shards) == (3, 1, 2)
     assert records.ip4 == {**before, CHANGING: ["198.51.100.3"]}
-    assert changes.owed.rdata == bytes([198, 51, 100, 3])
+    assert changes.owed.addresses == (bytes([198, 51, 100, 3]),)
     assert [path.name for path in tmp_path.iterdir()] == ["records-1.json"]

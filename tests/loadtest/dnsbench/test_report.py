@@ -1,16 +1,21 @@
 """Tests of what is said of a run."""
 
 import json
+from pathlib import Path
 
 from dnsbench.goals import Verdict
-from dnsbench.report import document, measurements, soak_document, soaked, table, verdicts
+from dnsbench.report import document, measurements, soak_document, soaked, summary, table, verdicts
 from dnsbench.scenarios import SCENARIOS
 from dnsbench.soak import Soaked
 
-from tests.loadtest.dnsbench.figures import answers, row
+from tests.loadtest.dnsbench.figures import figures, row, seen
 
 SATURATED = SCENARIOS[0]
-MET, MISSED, UNMEASURED = Verdict("a", 1.4, "x", 1.2), Verdict("b", 10, "ms", 10.5), Verdict("c", 0, "", None)
+MET, MISSED, UNMEASURED = (
+    Verdict("a", 1.4, "x", 1.2, (1.5, 1.2)),
+    Verdict("b", 10, "ms", 10.5),
+    Verdict("c", 0, "", None),
+)
 
 
 def test_a_table_is_markdown_with_even_columns() -> None:
@@ -24,7 +29,7 @@ def test_a_table_is_markdown_with_even_columns() -> None:
 
 def test_a_scenarios_table_has_its_own_rows_alone() -> None:
     text = measurements(SATURATED, [row("saturated", "ours", cpu_us=4.126), row("tcp", "Knot")])
-    assert "| ours |   4.13 |" in text
+    assert "| ours |   4.13 |  4.13 |" in text
     assert "Knot" not in text
 
 
@@ -36,7 +41,14 @@ def test_a_client_at_its_limit_is_told() -> None:
 
 def test_a_figure_that_is_not_known_is_a_dash() -> None:
     line = measurements(SATURATED, [row("saturated", "ours", p50_us=0.0)]).splitlines()[-1]
-    assert line.split("|")[4].strip() == "-"
+    assert line.split("|")[5].strip() == "-"
+
+
+def test_the_share_of_answers_is_told_and_the_worst_of_all_rounds() -> None:
+    two = row("saturated", "ours", sent=300, lost=1)
+    two = two.model_copy(update={"rounds": [*two.rounds, figures(cpu_us=99.5)]})
+    cells = [cell.strip() for cell in measurements(SATURATED, [two]).splitlines()[-1].split("|")]
+    assert (cells[3], cells[11]) == ("99.50", "99.67")
 
 
 def test_changes_are_told_where_there_were_any() -> None:
@@ -47,9 +59,9 @@ def test_changes_are_told_where_there_were_any() -> None:
 def test_verdicts_say_whether_each_goal_is_met() -> None:
     lines = verdicts([MET, MISSED, UNMEASURED]).splitlines()[-3:]
     assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines] == [
-        ["a", "≤ 1.4 x", "1.20 x", "met"],
-        ["b", "≤ 10 ms", "10.50 ms", "MISSED"],
-        ["c", "≤ 0", "not measured", "-"],
+        ["a", "≤ 1.4 x", "1.20 x", "1.20 to 1.50", "met"],
+        ["b", "≤ 10 ms", "10.50 ms", "", "MISSED"],
+        ["c", "≤ 0", "not measured", "", "-"],
     ]
 
 
@@ -58,18 +70,39 @@ def test_the_document_is_json_with_goals_and_figures() -> None:
         json.dumps(document({"cores": 2}, [row("saturated", "ours", cpu_us=4.12345)], [MET, MISSED, UNMEASURED]))
     )
     assert [goal["met"] for goal in kept["goals"]] == [True, False, None]
+    assert kept["goals"][0]["rounds"] == [1.5, 1.2]
     assert kept["machine"] == {"cores": 2}
     assert kept["measurements"][0]["best"]["cpu_us"] == 4.123
     assert kept["measurements"][0]["rounds"]["cpu_us"] == [4.123]
 
 
+def test_readmes_table_is_that_of_the_results() -> None:
+    root = Path(__file__).resolve().parents[3]
+    results = json.loads((root / "loadtest" / "results" / "nameserver.json").read_text())
+    assert summary(results) in (root / "README.md").read_text()
+
+
+def test_readmes_table_has_what_was_measured() -> None:
+    rows = [
+        row("saturated", "ours", cpu_us=3.36),
+        row("saturated", "ours/Python", cpu_us=7),
+        row("tcp", "ours", cpu_us=2),
+    ]
+    assert summary(document({}, rows, [])).splitlines() == [
+        "| | ours | ours, its loop in Python |",
+        "|---|---:|---:|",
+        "| saturated, 1,000 names | 3.4 | 7.0 |",
+        "| TCP, saturated | 2.0 |  |",
+    ]
+
+
 def test_a_soaks_document_is_json_with_memory_by_the_minute() -> None:
-    kept = json.loads(json.dumps(soak_document({}, Soaked(answers(), 10, 9, 20.0, [50.0] * 121), [MET])))
+    kept = json.loads(json.dumps(soak_document({}, Soaked(seen(), 10, 9, 20.0, [50.0] * 121), [MET])))
     assert (kept["memory_mb_each_minute"], kept["client"]["lost"], kept["goals"][0]["met"]) == ([50.0] * 3, 2, True)
 
 
 def test_a_soak_is_told_with_its_losses() -> None:
-    text = soaked(Soaked(answers(), changes=10, served=9, cpu_us=20.0, memory=[50.0, 52.0, 51.0]))
+    text = soaked(Soaked(seen(), changes=10, served=9, cpu_us=20.0, memory=[50.0, 52.0, 51.0]))
     lines = {cells[1].strip(): cells[2].strip() for line in text.splitlines()[2:] if (cells := line.split("|"))}
     assert lines["lost, of which dropped by the client's socket"] == "2, 0"
     assert lines["memory: first, last, most, MB"] == "50.0, 51.0, 52.0"

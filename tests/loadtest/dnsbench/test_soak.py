@@ -8,11 +8,12 @@ from dnsbench import soak
 from dnsbench.bench import Bench
 from dnsbench.client import Client
 from dnsbench.progress import Progress
+from dnsbench.queries import Hostile
 from dnsbench.servers import Installed, Kind
 from dnsbench.soak import Soaked, growth, slope, verdicts
 
 from tests.loadtest.dnsbench.conftest import SERVER_CORE
-from tests.loadtest.dnsbench.figures import answers
+from tests.loadtest.dnsbench.figures import seen
 
 FLAT = [50.0] * 600
 
@@ -32,8 +33,7 @@ def test_a_leak_is_growth_and_slope(memory: list[float], gained: float | None, a
 
 
 def soaked(served: int = 599, memory: list[float] = FLAT, **changes: int) -> Soaked:
-    fine = answers(sent=10_000_000, lost=0, wrong=0)
-    return Soaked(fine.model_copy(update=changes), 600, served, 20.0, memory)
+    return Soaked(seen(**({"sent": 10_000_000, "lost": 0, "wrong": 0} | changes)), 600, served, 20.0, memory)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def soaked(served: int = 599, memory: list[float] = FLAT, **changes: int) -> Soa
         (soaked(), []),
         (soaked(lost=10), []),
         (soaked(lost=11), ["queries lost by the server, of a million"]),
-        (soaked(lost=500, dropped=500), []),
+        (soaked(lost=500, client_drops=500), []),
         (soaked(wrong=1), ["wrong answers"]),
         (soaked(served=590), ["changes not served within a second, of a hundred"]),
         (soaked(memory=FLAT[:300] + [54.0] * 300), ["memory gained from the first minute to the last"]),
@@ -59,14 +59,18 @@ def test_a_soak_is_judged_by_loss_wrong_answers_changes_and_memory(run: Soaked, 
     assert [verdict.text for verdict in verdicts(run) if verdict.missed] == missed
 
 
+def test_packets_from_port_0_are_left_out_where_they_cannot_be_sent() -> None:
+    assert set(soak.mix(raw=True).hostile) - set(soak.mix(raw=False).hostile) == {Hostile.PORTLESS}
+
+
 @pytest.mark.thorough
 def test_a_short_soak_loses_nothing_and_serves_its_changes(client: Client, tmp_path: Path) -> None:
     often = replace(client, tick_seconds=0.5)
     bench = Bench(Installed.find({Kind.OURS}, None), often, SERVER_CORE, tmp_path, Progress())
     run = soak.soak(bench, minutes=1.7 / 60, rate=1000)
-    seen = run.answers
-    assert seen.hits + seen.misses + seen.lost == seen.sent
-    assert seen.junk > 0
+    tally = run.seen.tally
+    assert tally.right + tally.lost == tally.sent
+    assert tally.malformed_sent == pytest.approx(0.05 * (tally.malformed_sent + tally.sent), rel=0.5)
     assert run.changes == len(run.memory) >= 3
     assert all(10 < each < 500 for each in run.memory)
     assert run.served > 0

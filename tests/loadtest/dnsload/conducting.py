@@ -1,18 +1,18 @@
 """Runs of both engines inside a test."""
 
 import asyncio
-import threading
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from dnsload.app import every_target, make_session
-from dnsload.batched import BatchedEngine
-from dnsload.channels import Connection, Datagrams
-from dnsload.exchange import Exchange
+from dnsload.app import client_load, every_target, make_session
+from dnsload.channels import Alone, Connection, Datagrams
+from dnsload.client import compile_client
+from dnsload.compiled import CompiledEngine, shared
 from dnsload.looped import LoopedEngine
-from dnsload.report import About, Report, make_report
+from dnsload.report import About, Asker, Report, make_report
 from dnsload.session import Session
 from dnsload.settings import Settings, read_settings
 from dnsload.targets import Target
@@ -56,26 +56,27 @@ async def conduct(engine: str, target: Target, folder: Path, *arguments: str) ->
     A run in which the client fell behind its schedule says something of the machine: it is made again, a few times.
     """
     settings = run_settings(target, folder, *arguments, "--engine", engine)
-    targets = every_target(settings)
     runs = 0
     while True:
         runs += 1
         session = make_session(settings)
-        exchanges = await _run(engine, session, targets, settings)
-        report = make_report(settings, session, exchanges, About("now", engine, False))
+        askers = await _run(engine, session, settings)
+        report = make_report(settings, session, askers, About("now", engine, False))
         if not report.totals.unsent or runs == _RUNS:
             return Ran(report, runs)
 
 
-async def _run(engine: str, session: Session, targets: Sequence[Target], settings: Settings) -> Sequence[Exchange]:
-    if engine == "mmsg":
-        stop = threading.Event()
-        batched = BatchedEngine(session, targets, stop)
-        try:
-            await asyncio.to_thread(batched.run)
-        finally:
-            stop.set()
-        return batched.exchanges
-    looped = LoopedEngine(session, targets, Connection if settings.tcp else Datagrams)
+async def _run(engine: str, session: Session, settings: Settings) -> Sequence[Asker]:
+    if engine == "compiled":
+        loads = shared(client_load(settings), settings.workers * len(settings.targets))
+        with tempfile.TemporaryDirectory() as folder:
+            compiled = CompiledEngine(session, settings.targets, loads, compile_client(Path(folder)))
+            try:
+                await asyncio.to_thread(compiled.run)
+            finally:
+                compiled.stop()
+        return compiled.exchanges
+    tcp = Alone if settings.new_connections else Connection
+    looped = LoopedEngine(session, every_target(settings), tcp if settings.tcp else Datagrams)
     await looped.run()
     return looped.exchanges

@@ -66,10 +66,12 @@ class _Datagrams(asyncio.DatagramProtocol):
 
 
 @asynccontextmanager
-async def udp_responder(respond: Respond = answer_well, delay: float = 0, copies: int = 1) -> AsyncIterator[Target]:
+async def udp_responder(
+    respond: Respond = answer_well, delay: float = 0, copies: int = 1, port: int = 0
+) -> AsyncIterator[Target]:
     """Answer by UDP."""
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: _Datagrams(respond, delay, copies), local_addr=("127.0.0.1", 0)
+        lambda: _Datagrams(respond, delay, copies), local_addr=("127.0.0.1", port)
     )
     try:
         yield Target(*transport.get_extra_info("sockname"))
@@ -116,12 +118,15 @@ async def relay_of_tens() -> AsyncIterator[Tens]:
 
 
 @asynccontextmanager
-async def tcp_responder(respond: Respond = answer_well, close_after: int | None = None) -> AsyncIterator[Target]:
-    """Answer by TCP; a connection ends after so many queries."""
+async def tcp_responder(
+    respond: Respond = answer_well, close_after: int | None = None, connected: Callable[[int], object] = id
+) -> AsyncIterator[Target]:
+    """Answer by TCP; a connection ends after so many queries, and *connected* is told how many came before it."""
     count = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal count
+        connected(count)
         answered = 0
         try:
             while close_after is None or answered < close_after:

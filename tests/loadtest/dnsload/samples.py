@@ -1,4 +1,4 @@
-"""A made-up run, for the tests of what is written about it."""
+"""What a client prints, and a made-up run, for the tests of what is written about it."""
 
 from collections import Counter
 
@@ -7,6 +7,13 @@ from dnsload.recording import Recording
 from dnsload.report import About, Report, make_report
 from dnsload.schedule import SECOND
 from dnsload.settings import Settings, read_settings
+
+LINE = (
+    b'{"last":true,"elapsed":0.5,"seconds":0.5,"cpu_seconds":0.4,"idle_seconds":0.1,"gap_ns":5,"own_gap_ns":7,'
+    b'"counts":{"sent":3,"right":2,"wrong":1},"rcodes":{"0":2,"3":1},"reasons":{"rcode":1},'
+    b'"latency":[[500,2],[511,1]],"lag":[[1,3]],"examples":[[4,"00ff"]]}\n'
+)
+"""What a client prints."""
 
 
 def settings_for(*arguments: str) -> Settings:
@@ -34,4 +41,4 @@ def report_on(*arguments: str, seconds: int = 3, **counts: int) -> Report:
     session = make_session(settings)
     record(session.recording, seconds, **counts)
     exchanges = [session.exchange(target) for target in settings.targets]
-    return make_report(settings, session, exchanges, About("2026-01-02T03:04:05+00:00", "mmsg", interrupted=False))
+    return make_report(settings, session, exchanges, About("2026-01-02T03:04:05+00:00", "compiled", interrupted=False))

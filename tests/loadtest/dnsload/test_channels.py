@@ -2,10 +2,27 @@
 
 from pathlib import Path
 
+import dns.flags
+import pytest
+
 from tests.loadtest.dnsload.conducting import conduct
-from tests.loadtest.dnsload.responder import answer_well, relay_of_tens, tcp_responder
+from tests.loadtest.dnsload.responder import (
+    Respond,
+    answer_well,
+    relay_of_tens,
+    response,
+    tcp_responder,
+    udp_responder,
+)
 
 TCP = ("--tcp", "--connections", "2", "--timeout", "1")
+
+
+def truncated(number: int, query: bytes) -> bytes:
+    del number
+    reply = response(query)
+    reply.flags |= dns.flags.TC
+    return reply.to_wire()
 
 
 async def test_connections_are_reused_and_pipelined(tmp_path: Path) -> None:
@@ -13,6 +30,38 @@ async def test_connections_are_reused_and_pipelined(tmp_path: Path) -> None:
         ran = await conduct("asyncio", relay.target, tmp_path, *TCP)
     totals = ran.report.totals
     assert (totals.answered, totals.wrong, relay.connections) == (100, 0, 2 * ran.runs)
+
+
+async def test_a_connection_may_be_for_one_query(tmp_path: Path) -> None:
+    made: list[int] = []
+    async with tcp_responder(connected=made.append) as target:
+        ran = await conduct("asyncio", target, tmp_path, *TCP, "--new-connections")
+    assert ran.report.totals.answered == 100
+    assert len(made) == 100 * ran.runs
+
+
+@pytest.mark.parametrize("respond", [lambda *_: None, lambda *_: b""], ids=["silent", "nothing in it"])
+async def test_queries_of_connections_of_their_own_may_be_lost(tmp_path: Path, respond: Respond) -> None:
+    pace = ("--rate", "50", "--duration", "0.2", "--new-connections")
+    async with tcp_responder(respond) as target:
+        lost = (await conduct("asyncio", target, tmp_path, *TCP, *pace)).report.totals
+    refused = (await conduct("asyncio", target, tmp_path, *TCP, *pace)).report.totals
+    assert (lost.lost, lost.connections_failed) == (10, 0)
+    assert (refused.lost, refused.connections_failed) == (10, 10)
+
+
+@pytest.mark.parametrize("engine", ["asyncio", "compiled"])
+async def test_a_truncated_answer_is_asked_for_again_by_tcp(tmp_path: Path, engine: str) -> None:
+    async with tcp_responder() as target, udp_responder(truncated, port=target.port) as same:
+        totals = (await conduct(engine, same, tmp_path, "--tcp-retry")).report.totals
+    assert (totals.answered, totals.retried, totals.truncated, totals.wrong) == (100, 100, 0, 0)
+
+
+@pytest.mark.parametrize("engine", ["asyncio", "compiled"])
+async def test_an_answer_that_is_truncated_by_tcp_too_is_wrong(tmp_path: Path, engine: str) -> None:
+    async with tcp_responder(truncated) as target, udp_responder(truncated, port=target.port) as same:
+        report = (await conduct(engine, same, tmp_path, "--tcp-retry")).report
+    assert (report.totals.wrong, report.wrong_reasons, report.totals.retried) == (100, {"truncated": 100}, 100)
 
 
 async def test_a_connection_that_ends_is_made_again(tmp_path: Path) -> None:

@@ -16,26 +16,26 @@ def lognormal(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).lognormal(12, 2, 20_003).astype(np.int64)
 
 
-def test_percentiles_are_numpys_within_a_tenth_of_a_percent() -> None:
+def test_percentiles_are_numpys_within_a_fifth_of_a_percent() -> None:
     values = lognormal(0)
     histogram = Histogram()
     histogram.record(values)
-    assert histogram.percentiles(PERCENTS) == pytest.approx(exact(values), rel=1e-3)
+    assert histogram.percentiles(PERCENTS) == pytest.approx(exact(values), rel=2e-3)
     assert histogram.mean == pytest.approx(values.mean())
     assert (histogram.count, histogram.largest) == (len(values), values.max())
 
 
 def test_small_values_are_exact() -> None:
     histogram = Histogram()
-    histogram.record([0, 1, 2, 3, 2047])
-    assert histogram.percentiles([20.0, 40.0, 80.0, 100.0]) == [0, 1, 3, 2047]
+    histogram.record([0, 1, 2, 3, 511])
+    assert histogram.percentiles([20.0, 40.0, 80.0, 100.0]) == [0, 1, 3, 511]
 
 
 def test_every_power_of_two_is_in_its_own_bucket() -> None:
     for bits in range(40):
         histogram = Histogram()
         histogram.record([1 << bits, 1 << 39])
-        assert histogram.percentiles([50.0]) == pytest.approx([1 << bits], rel=1e-3)
+        assert histogram.percentiles([50.0]) == pytest.approx([1 << bits], rel=2e-3)
 
 
 def test_histograms_add_up() -> None:
@@ -46,6 +46,15 @@ def test_histograms_add_up() -> None:
     first.add(second)
     assert first.percentiles(PERCENTS) == both.percentiles(PERCENTS)
     assert (first.count, first.mean, first.largest) == (both.count, both.mean, both.largest)
+
+
+def test_buckets_count_as_the_durations_in_them() -> None:
+    histogram, recorded = Histogram(), Histogram()
+    histogram.record_buckets([(3, 2), (700, 1)])
+    recorded.record([3, 3, 889])
+    assert histogram.percentiles(PERCENTS) == recorded.percentiles(PERCENTS)
+    assert (histogram.count, histogram.largest) == (3, 889)
+    assert histogram.mean == pytest.approx((6 + 888) / 3, rel=1e-2)
 
 
 def test_a_value_that_is_negative_or_too_long_counts_as_the_nearest() -> None:

@@ -9,7 +9,7 @@ from tests.loadtest.dnsload.conducting import conduct
 from tests.loadtest.dnsload.responder import ADDRESS, answer_well, response, udp_responder
 
 
-@pytest.fixture(params=["asyncio", "mmsg"])
+@pytest.fixture(params=["asyncio", "compiled"])
 def engine(request: pytest.FixtureRequest) -> str:
     """Each engine in turn."""
     name: str = request.param

@@ -16,6 +16,7 @@ from tsoperator.api.rules import (
     namespace_error,
     needs_route,
     object_name_error,
+    server_address,
     split_tags,
     tag_error,
     target_ip_error,
@@ -36,6 +37,10 @@ class Case(NamedTuple):
 
 def target_error(value: str) -> str | None:
     return fqdn_error(value, ["ts.net", "VPN.example.org."])
+
+
+def name_error(value: str) -> str | None:
+    return fqdn_error(value, ["ts.net"], anywhere=True)
 
 
 @given(PARENTS, st.uuids().map(str))
@@ -118,6 +123,13 @@ def test_a_childs_name_starts_with_its_parents(parent: str, base: str) -> None:
         Case(target_error, "db.tail1234.ts.net..", "is not a MagicDNS name in the zone"),
         Case(target_error, "db.tail1234.ts.net\n", "is not a MagicDNS name in the zone"),
         Case(target_error, "a." * 130 + "ts.net", "longer than 253 characters"),
+        Case(name_error, "db.example.org.", ""),
+        Case(name_error, "db.lan", ""),
+        Case(name_error, "db", "is not a MagicDNS name in the zone ts.net"),
+        Case(name_error, "db.exa_mple.org", 'label "exa_mple" may only contain'),
+        Case(name_error, "db.o_g", 'label "o_g" may only contain'),
+        Case(name_error, ".example.org", 'label "" must not be empty'),
+        Case(name_error, "db.ts.net", "before ts.net come 2 labels"),
         Case(target_ip_error, "100.64.0.1", ""),
         Case(target_ip_error, "2001:db8::1", ""),
         Case(target_ip_error, "2001:db8::1%eth0", ""),
@@ -182,3 +194,25 @@ def test_tags_are_split_and_trimmed(value: str, tags: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(("value", "on"), [("true", True), ("True", False), ("1", False), ("", False), (None, False)])
 def test_only_true_turns_a_thing_on(value: str | None, on: bool) -> None:
     assert is_true(value) is on
+
+
+@pytest.mark.parametrize(
+    ("server", "address"),
+    [
+        ("192.0.2.1", ("192.0.2.1", 53)),
+        ("192.0.2.1:5353", ("192.0.2.1", 5353)),
+        ("192.0.2.1:", ("192.0.2.1", 53)),
+        ("2001:DB8::1", ("2001:db8::1", 53)),
+        ("[2001:db8::1]", ("2001:db8::1", 53)),
+        ("[2001:db8::1]:5353", ("2001:db8::1", 5353)),
+        ("kube-dns", None),
+        ("192.0.2.1:70000", None),
+        ("192.0.2.1/24", None),
+        ("", None),
+    ],
+)
+def test_a_dns_server_is_an_address_with_or_without_a_port(server: str, address: tuple[str, int] | None) -> None:
+    try:
+        assert server_address(server) == address
+    except ValueError:
+        assert address is None

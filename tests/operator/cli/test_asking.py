@@ -122,7 +122,11 @@ class Lookup(NamedTuple):
 @pytest.mark.parametrize(
     "case",
     [
-        Lookup(socket.EAI_NONAME, "the operator has no Pod", "see why with `kubectl -n tailscale describe deployments"),
+        Lookup(
+            socket.EAI_NONAME,
+            "the operator has no Pod",
+            "see why with `kubectl -n tailscale describe deployments,replicasets,pods --show-events",
+        ),
         Lookup(socket.EAI_AGAIN, "the cluster's DNS doesn't answer this Pod", "see whether the cluster's DNS works"),
     ],
 )
@@ -158,7 +162,7 @@ async def test_a_nameserver_without_records_or_zone_says_so(operator: Operator) 
 async def test_a_nameserver_that_is_away_is_told(operator: Operator) -> None:
     (*_, found) = await findings(operator.at, Endpoint("127.0.0.1", free_port()))
     assert found.words.endswith("doesn't answer (Connection refused)")
-    assert found.cure.startswith("see `kubectl -n tailscale describe pods -l app=nameserver`")
+    assert found.cure.startswith("see `kubectl -n tailscale describe pods --show-events -l app=nameserver`")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def test_the_exit_code_is_that_of_the_worst_finding(findings: list[Finding], cod
 
 
 def test_people_get_the_cure_below_the_words() -> None:
-    assert as_text([WELL, WRONG, BLIND]).splitlines() == [
+    assert as_text([WELL, WRONG, BLIND, WELL]).splitlines() == [
         "ok: it leads",
         "FAILED: none leads",
         "    To do: look at the log",

@@ -58,7 +58,9 @@ CASES = {
     ),
     "no keys": Case(failed_look("auth_keys"), "preflight/auth_keys", "may not make auth keys", "scope Auth Keys"),
     "no devices": Case(failed_look("devices"), "preflight/devices", "may not see and change", "scope Devices Core"),
-    "no tag": Case(failed_look("tags"), "preflight/tags", "may not give tags", "tag:k8s-operator"),
+    "no tag": Case(
+        failed_look("tags"), "preflight/tags", "may not give tags", "get events --field-selector reason=Preflight"
+    ),
     "a new check": Case(failed_look("moon"), "preflight/moon", "the check 'moon'", "docs/tailnet-policy.md"),
     "a Tailnet": Case(
         failed_look("tags", "b"), "preflight/tags", "Tailnet b: the OAuth client", "`kubectl describe tailnet b`"

@@ -19,6 +19,7 @@ from tsoperator.api.objects import (
     SERVICE,
     SERVICEACCOUNT,
     STATEFULSET,
+    Key,
     Object,
     Resource,
     key_of,
@@ -86,6 +87,8 @@ class Kind:
     """Returns the name of the first child of a kind, for the object as it is stored."""
     early: Resource | None = None
     """The kind of a child that there is even if the object is bad."""
+    shared: Sequence[tuple[Resource, Key]] = ()
+    """The objects of others that the operator writes into, and leaves as they were when the object goes."""
     devices: int = 0
     """How many devices it has in the tailnet."""
     edits: Mapping[str, Edit] = field(default_factory=dict)
@@ -209,7 +212,7 @@ KINDS: Sequence[Kind] = [
         },
         bad={
             **_BAD_SERVICE,
-            "zone": Bad(annotated(tailnet_fqdn="db.example.org"), "ProxyInvalid", "ts.net", "INVALIDSERVICE"),
+            "zone": Bad(annotated(tailnet_fqdn="db"), "ProxyInvalid", "ts.net", "INVALIDSERVICE"),
             "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "ProxyInvalid", "only one of", "INVALIDSERVICE"),
         },
         making=_MAKING | {"patch services", "update services", "patch configmaps", "update statefulsets"},
@@ -306,7 +309,7 @@ KINDS: Sequence[Kind] = [
         ending=_ENDING | {"update connectors"},
     ),
     Kind(
-        dnsconfig("kind-dns"),
+        {**dnsconfig("kind-dns"), "spec": {"nameserver": {}, "clusterDNS": {"mode": "Managed"}}},
         has_reason("NameserverReady", "NameserverCreated"),
         children={
             SERVICEACCOUNT: [{"metadata": {"ownerReferences": None}}],
@@ -318,6 +321,7 @@ KINDS: Sequence[Kind] = [
         },
         child_name=nameserver_child,
         early=CONFIGMAP,
+        shared=[(CONFIGMAP, Key("kube-system", "coredns"))],
         edits={
             "image": Edit(
                 {"spec": {"nameserver": {"image": {"repo": "tailscale/k8s-nameserver", "tag": "kind-dns"}}}},
@@ -337,10 +341,16 @@ KINDS: Sequence[Kind] = [
         making=frozenset(
             {
                 *(f"create {kind}" for kind in ("serviceaccounts", "roles", "rolebindings", "deployments", "services")),
-                *("create configmaps", "update dnsconfigs", "update deployments", "update services"),
+                *(
+                    "create configmaps",
+                    "patch configmaps",
+                    "update dnsconfigs",
+                    "update deployments",
+                    "update services",
+                ),
             }
         ),
-        ending=frozenset({"update dnsconfigs"}),
+        ending=frozenset({"update dnsconfigs", "patch configmaps"}),
     ),
     Kind(
         proxy_class("kind-class", statefulSet={"labels": {"team": "web"}}),
@@ -409,9 +419,7 @@ KINDS: Sequence[Kind] = [
             "port": Edit({"spec": {"ports": [{"name": "port-8443", "port": 8443}]}}, "port-8443"),
         },
         bad={
-            "zone": Bad(
-                annotated(tailnet_fqdn="db.example.org"), "EgressSvcInvalid", "not a MagicDNS name", "INVALIDSERVICE"
-            ),
+            "zone": Bad(annotated(tailnet_fqdn="db"), "EgressSvcInvalid", "not a MagicDNS name", "INVALIDSERVICE"),
             "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "EgressSvcInvalid", "only one of", "INVALIDSERVICE"),
         },
         keeps_others_labels=True,

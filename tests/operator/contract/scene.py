@@ -10,7 +10,7 @@ from typing import Any
 from clustersim.objects import RESOURCES
 from clustersim.objects import Resource as SimResource
 from clustersim.tailnet import Device
-from tsoperator.api.names import ANNOTATION_DIGEST, CONDITION_PROXYGROUP_READY
+from tsoperator.api.names import ANNOTATION_DIGEST, CONDITION_CLUSTER_DNS_READY, CONDITION_PROXYGROUP_READY
 from tsoperator.api.objects import EVENT, POD, PROXYGROUP, SECRET, Key, Object, Resource, key_of, uid
 
 from tests.operator.contract.kinds import Kind
@@ -24,6 +24,7 @@ _OWN = {  # what differs between two worlds that are alike
 _ADDRESS = re.compile(r"\b(\d+\.\d+\.\d+\.\d+|[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7})\b")
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GROUP_PORT = re.compile(r'(?<=ort": )10\d{3}\b')
+_CANARY = re.compile(r"_nameserver-[0-9a-f]+")
 _SERIAL = re.compile(r'\\"serial\\": ?\d+')
 
 
@@ -34,10 +35,12 @@ class Scene:
     world: World
     kind: Kind
     furniture: set[tuple[str, Key]] = field(init=False)
+    shared: list[str] = field(init=False)
     keys_before: int = 0
 
     def __post_init__(self) -> None:
         self.furniture = {(obj["kind"], key_of(obj)) for obj in self._everything()}
+        self.shared = self._shared()
 
     @property
     def obj(self) -> Object:
@@ -171,7 +174,8 @@ class Scene:
     async def left(self) -> list[str]:
         """Return what of the object is left: everything that has its name, and its devices."""
         there = [f"{obj['kind']} {key_of(obj)}" for obj in self._everything() if self.kind.name in json.dumps(obj)]
-        return [*there, *(device.name for device in self.devices)]
+        changed = [text for text in self._shared() if text not in self.shared]
+        return [*there, *(device.name for device in self.devices), *changed]
 
     def live(self) -> Object | None:
         """Return the object as it is now."""
@@ -189,11 +193,18 @@ class Scene:
         await self.world.becomes(self.is_current, True)
 
     async def is_current(self) -> bool:
-        """Tell whether our condition is of the generation that there is; those of Kubernetes' own kinds have none."""
+        """Tell whether our condition is of the generation that there is; those of Kubernetes' own kinds have none.
+
+        Whether the cluster's DNS asks the nameserver is of the generation that was last good.
+        """
         live = self.live() or {"metadata": {}}
         wanted = live["metadata"].get("generation") if self.kind.resource.is_custom else None
         conditions = (live.get("status") or {}).get("conditions") or ()
-        ours = [each for each in conditions if each["type"].endswith("Ready")]
+        ours = [
+            each
+            for each in conditions
+            if each["type"].endswith("Ready") and each["type"] != CONDITION_CLUSTER_DNS_READY
+        ]
         return [each.get("observedGeneration") for each in ours] == [wanted] * len(ours)
 
     def child(self, resource: Resource) -> Object:
@@ -234,6 +245,7 @@ class Scene:
         text = re.sub(rf"ts-{self.kind.name}-[a-z0-9]{{5}}", "PROXY", text)
         text = text.replace(self.world.control_url, "CONTROL")
         text = _GROUP_PORT.sub("PORT", text)
+        text = _CANARY.sub("CANARY", text)
         return _SERIAL.sub("", _ADDRESS.sub("ADDRESS", _UID.sub("ANOTHER", text)))
 
     def running(self) -> str:
@@ -249,7 +261,13 @@ class Scene:
         lines += [
             f"device {each.name} {each.tags} {each.advertised_routes} {each.app_connector}" for each in self.devices
         ]
+        lines += self._shared()
         return "\n".join(sorted(lines))
+
+    def _shared(self) -> list[str]:
+        """Return what is in the objects of others that the operator writes into."""
+        wanted = {(resource.kind, key) for resource, key in self.kind.shared}
+        return [json.dumps(obj["data"]) for obj in self._everything() if (obj["kind"], key_of(obj)) in wanted]
 
     def _made(self) -> list[Object]:
         """Return what the operator has made, or should have made."""

@@ -9,11 +9,13 @@ from tsoperator.desired.plan import Note
 
 from tests.support.objects import egress_service
 
-KNOWN = [f"tailscale.com/{name}" for name in ("expose", "funnel", "hostname", "proxy-class", "tags", "tailnet-fqdn")]
+NAMES = ("cluster-dns", "expose", "funnel", "hostname", "proxy-class", "tags", "tailnet-fqdn")
+KNOWN = [f"tailscale.com/{name}" for name in NAMES]
 VOCABULARY = Vocabulary(
     "Service",
     KNOWN,
     switches=["tailscale.com/expose", "tailscale.com/funnel"],
+    opt_outs=["tailscale.com/cluster-dns"],
     elsewhere={"tailscale.com/http-redirect": "it works on an Ingress only"},
 )
 
@@ -41,6 +43,11 @@ class Case(NamedTuple):
         Case("expose", "yes\n", r'is "yes\n", which'),
         Case("expose", "x" * 40, f'is "{"x" * 40}", which'),
         Case("expose", "x" * 41, f'is "{"x" * 40}…", which'),
+        Case("cluster-dns", "true", ""),
+        Case("cluster-dns", "false", ""),
+        Case(
+            "cluster-dns", "no", 'annotation tailscale.com/cluster-dns is "no", which turns nothing off: write "false"'
+        ),
         Case("hostname", "yes", ""),
         Case("http-redirect", "true", "no effect on this Service: it works on an Ingress only"),
         Case("exposed", "true", "if you mean tailscale.com/expose, write that"),

@@ -5,7 +5,12 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME, DNS_FINALIZER
+from tsoperator.api.names import (
+    ANNOTATION_DIGEST,
+    ANNOTATION_LAST_CLUSTER_IP,
+    ANNOTATION_MAGIC_DNSNAME,
+    DNS_FINALIZER,
+)
 from tsoperator.api.objects import SERVICE, Object, annotations
 from tsoperator.desired.plan import Deletion, Plan, contains, digest_of, earliest, write_for
 
@@ -216,7 +221,7 @@ def test_a_replaced_child_keeps_what_others_put_on_its_metadata() -> None:
 
 @pytest.mark.parametrize("spec", [{"clusterIP": "None"}, {"clusterIP": "1"}])
 def test_a_magic_dns_name_that_we_no_longer_want_goes_with_its_finalizer(spec: Object) -> None:
-    notes = {ANNOTATION_MAGIC_DNSNAME: "old.tail1234.ts.net", "note": "x"}
+    notes = {ANNOTATION_MAGIC_DNSNAME: "old.tail1234.ts.net", ANNOTATION_LAST_CLUSTER_IP: "192.0.2.4", "note": "x"}
     made = written(desired(), live(spec, annotations=notes, finalizers=[DNS_FINALIZER, "their/own"]))
     assert annotations(made) == {"note": "x", ANNOTATION_DIGEST: digest_of(desired())}
     assert made["metadata"]["finalizers"] == ["their/own"]

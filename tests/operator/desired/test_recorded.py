@@ -124,7 +124,7 @@ def only_marked(plan: Plan, made: dict[str, Object]) -> list[str]:
     return [obj["kind"] for obj in adopted]
 
 
-@pytest.mark.parametrize("name", ["egress", "exposed", "connector"])
+@pytest.mark.parametrize("name", ["egress", "connector"])
 def test_a_recorded_proxy_only_gets_the_digest(name: str) -> None:
     made = recorded(name)
     assert only_marked(PLANS[name](made, None), made) == ["Service", "StatefulSet"]
@@ -139,7 +139,16 @@ def placed(recorded: Object) -> Object:
     return stored({**recorded, "metadata": {**recorded["metadata"], "namespace": "tailscale"}})
 
 
-@pytest.mark.parametrize(("name", "what"), [("ingress", "statefulset"), ("class", "statefulset"), ("class", "metrics")])
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("exposed", "service"),
+        ("exposed", "statefulset"),
+        ("ingress", "statefulset"),
+        ("class", "statefulset"),
+        ("class", "metrics"),
+    ],
+)
 def test_a_recorded_spec_stays_where_metadata_is_added(name: str, what: str) -> None:
     live, statefulset = (placed(recorded(name)[each]) for each in (what, "statefulset"))
     written = write_for(ours(name, statefulset)[what], live)

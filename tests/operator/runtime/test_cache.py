@@ -392,6 +392,17 @@ async def test_a_namespace_that_is_shut_holds_up_no_other(
     assert 'in the namespace "tailscale"' in said.getMessage()
 
 
+async def test_objects_without_which_the_work_goes_on_are_no_cause_for_a_warning(
+    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tsoperator")
+    sim.faults.forbid(SHUT)
+    async with followed(client, Source(Selection(CONFIGMAP, "tailscale"), optional=True, without=True)) as cache:
+        await until(cache.refused)
+    (said,) = caplog.records
+    assert (said.levelname, "and works without" in said.getMessage()) == ("INFO", True)
+
+
 async def test_a_source_that_is_not_optional_is_waited_for(sim: ClusterSim, client: KubeClient) -> None:
     cache = Cache([CONFIGMAPS, *TWO[1:]])
     sim.faults.forbid(Ban("configmaps", "default"))

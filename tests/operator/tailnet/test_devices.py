@@ -6,7 +6,7 @@ import pytest
 from clustersim.control import Control
 from clustersim.tailnet import Device, NewKey
 from tsoperator.api.device import Device as Known
-from tsoperator.tailnet.devices import DEPARTED, Devices, Pace
+from tsoperator.tailnet.devices import DEPARTED, Devices, Names, Pace
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import Forbidden, Unavailable
 from tsoperator.tsclient.transport import Retry
@@ -66,6 +66,17 @@ async def test_a_device_is_found_by_its_id_name_label_and_addresses(control: Con
     assert devices.at("other") is None
 
 
+@both_servers
+async def test_only_tailscales_list_shows_the_domain_of_its_devices(control: Control, client: TailnetClient) -> None:
+    devices = Devices(client, Pace(first=0))
+    assert devices.names() is None
+    for name in ("db", "web"):
+        join(control, name)
+        await devices.refresh()
+        domains = [""] if control.headscale else ["tail.example.org"]
+        assert devices.names() == Names(frozenset(domains), frozenset())
+
+
 async def test_a_name_of_another_tailnet_is_not_the_device_with_that_label() -> None:
     control = Control()
     join(control)
@@ -83,6 +94,7 @@ async def test_a_device_shared_by_another_tailnet_has_no_label_here(control: Con
     await devices.refresh()
     assert devices.at("db.tail9999.ts.net") is not None
     assert devices.at("db") is None
+    assert devices.names() == Names(frozenset(), frozenset({"db.tail9999.ts.net"}))
 
 
 async def test_the_list_is_read_when_it_is_first_asked_for_and_then_what_is_new(

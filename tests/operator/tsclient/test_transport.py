@@ -16,7 +16,7 @@ from tsoperator.tsclient.errors import (
     Unavailable,
     UnexpectedAnswer,
 )
-from tsoperator.tsclient.transport import Answer, Request, Retry, Transport
+from tsoperator.tsclient.transport import Answer, Request, Retry, Transport, environment_proxy
 
 from tests.support.virtual_time import Pauses
 
@@ -182,6 +182,29 @@ async def test_a_final_answer_is_not_tried_again(transport: Transport, control: 
     control.answer("{}", status=status)
     assert (await transport.send(ASKED)).status == status
     assert control.requests.total() == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [
+        ("https://control.example.org", "http://proxy.example.org:3128"),
+        ("http://control.example.org", None),
+        ("https://inside.example.org:8443", None),
+    ],
+)
+def test_the_environment_chooses_the_proxy(monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
+    monkeypatch.setenv("NO_PROXY", "localhost,inside.example.org")
+    assert environment_proxy(url) == proxy
+
+
+async def test_requests_go_through_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, session: aiohttp.ClientSession, url: str, control: Control
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", url)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    await Transport(session, "http://control.example.org", Retry(tries=1)).send(ASKED)
+    assert control.user_agents == {"tailscale-k8s-operator"}
 
 
 async def test_a_redirect_is_not_followed(transport: Transport, control: Control) -> None:

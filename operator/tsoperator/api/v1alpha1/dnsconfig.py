@@ -70,7 +70,9 @@ class ClusterDNS(WireModel):
     imports, as on K3s and AKS. KubeDNS: the stubDomains of ConfigMap kube-dns. OpenShift: the DNS operator's object.
     Unset means that the operator finds out."""
     ingress_names: bool = False
-    """Let Pods reach Ingresses by their names: the proxies of Ingresses then take traffic from the cluster, too."""
+    """Let Pods reach all Ingresses by their names. Their proxies then run privileged and serve no metrics. A change
+    restarts these proxies. An Ingress with the annotation
+    tailscale.com/experimental-forward-cluster-traffic-via-ingress goes by that."""
 
 
 class DNSConfigSpec(WireModel):
@@ -104,8 +106,9 @@ class DNSConfigStatus(WireModel):
     """What the operator has done; it writes this, nobody else."""
 
     conditions: Conditions = ()
-    """Whether the nameserver is there (NameserverReady), and what is wrong if not. While it lacks something, what that
-    is (NameserverComplete); while its records don't have all names, how many are missing (RecordsComplete)."""
+    """Whether the nameserver is there (NameserverReady), and whether the cluster's own DNS asks it (ClusterDNSReady);
+    what is wrong if not. While it lacks something, what that is (NameserverComplete); while its records don't have all
+    names, how many are missing (RecordsComplete)."""
     cluster_dns: ClusterDNSStatus = Field(default_factory=ClusterDNSStatus, alias="clusterDNS")
     """What the cluster's own DNS has to read."""
     nameserver: NameserverStatus = Field(default_factory=NameserverStatus)

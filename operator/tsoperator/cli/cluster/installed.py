@@ -56,9 +56,9 @@ class Installed:
         return self.account.rpartition(":")[2]
 
     @property
-    def zones(self) -> list[str]:
-        """The zones of MagicDNS names."""
-        return _listed(self._env.get("OPERATOR_DNS_ZONES", "")) or ["ts.net"]
+    def manages_cluster_dns(self) -> bool:
+        """Whether the operator may write into the configuration of the cluster's DNS."""
+        return self._env.get("OPERATOR_MANAGE_CLUSTER_DNS") == "true"
 
     @property
     def watched(self) -> list[str]:
@@ -154,7 +154,7 @@ def no_pods(installed: Installed) -> Finding:
     return failed(
         "operator",
         f"Deployment {namespace}/{name} has no Pods" + (f": {why}" if why else ""),
-        f"see why with `kubectl -n {namespace} describe deployments,replicasets`",
+        f"see why with `kubectl -n {namespace} describe deployments,replicasets --show-events`",
     )
 
 

@@ -79,7 +79,8 @@ def check_webhooks(webhooks: Webhooks) -> Iterator[Finding]:
                 wrong.append(_unanswered(configuration, webhook["name"], service, concerned))
     yield from wrong
     if not wrong:
-        yield ok("webhooks", f"no webhook stops what the operator writes; the API server asks {asked} about it")
+        count = f"; the API server asks {asked} about it" if asked else ""
+        yield ok("webhooks", f"no webhook stops what the operator writes{count}")
 
 
 def webhook_services(configurations: Iterable[Object]) -> set[Key]:

@@ -67,7 +67,7 @@ async def _pod_security(target: _Target) -> Iterable[Finding]:
 
 
 async def _names(target: _Target) -> Iterable[Finding]:
-    return check_names(await target.gather.names(), target.installed.zones)
+    return check_names(await target.gather.names())
 
 
 async def _proxies(target: _Target) -> Iterable[Finding]:
@@ -103,7 +103,7 @@ _PARTS: Final = {
 async def look(kubeconfig: str, namespace: str, progress: Progress) -> list[Finding]:
     """Look at the operator in *namespace* of the cluster that *kubeconfig* leads to, and return the findings."""
     try:
-        async with _reached(kubeconfig) as client, aiohttp.ClientSession(trust_env=True) as session:
+        async with _reached(kubeconfig) as client, aiohttp.ClientSession() as session:
             progress("the operator's Deployment")
             installed = find_installed(namespace, await deployments(client, namespace))
             if installed is None:

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tsoperator.api.names import NAMESERVER
+from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED, NAMESERVER
 from tsoperator.api.objects import Object, key_of
-from tsoperator.cli.cluster.stubdomains import forwards_of, is_dns_config, servers_for
+from tsoperator.cli.cluster.stubdomains import is_dns_config, servers_for
 from tsoperator.cli.findings import Finding, failed, ok, unseen
+from tsoperator.desired.clusterdns.corefile import CorefileError
 from tsoperator.desired.nameserver import elected
+from tsoperator.desired.zones import TS_NET, shown_zones
 
-_PAGE: Final = "coredns/README.md says how, for each platform"
+_PAGE: Final = "coredns/README.md has it for each platform"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,8 @@ class Names:
     configmaps: Sequence[Object]
 
 
-def check_names(names: Names, zones: Sequence[str]) -> Iterator[Finding]:
-    """Check the nameserver, and that the cluster's DNS asks it for *zones*."""
+def check_names(names: Names) -> Iterator[Finding]:
+    """Check the nameserver, and that the cluster's DNS asks it for the zones that the DNSConfig's status names."""
     dnsconfig = elected(names.dnsconfigs)
     if dnsconfig is None:
         yield ok("nameserver", "there is no DNSConfig; make one for the cluster's Pods to resolve tailnet names")
@@ -33,7 +35,8 @@ def check_names(names: Names, zones: Sequence[str]) -> Iterator[Finding]:
     yield _nameserver(names, key_of(dnsconfig).name)
     addresses = _addresses(names.service)
     if addresses:
-        yield from (_stub_domain(names, zone, addresses) for zone in zones)
+        cure = _cure(dnsconfig)
+        yield from (_stub_domain(names, zone, addresses, cure) for zone in shown_zones(dnsconfig) or (TS_NET,))
 
 
 def _nameserver(names: Names, dnsconfig: str) -> Finding:
@@ -43,12 +46,21 @@ def _nameserver(names: Names, dnsconfig: str) -> Finding:
         return failed("nameserver", f"the nameserver of DNSConfig {dnsconfig} has no Service with an address", cure)
     ready = ((names.deployment or {}).get("status") or {}).get("readyReplicas") or 0
     if not ready:
-        cure = f"see why with `{kubectl} describe pods -l app={NAMESERVER}`"
+        cure = f"see why with `{kubectl} describe pods --show-events -l app={NAMESERVER}`"
         return failed("nameserver", "the nameserver is down: none of its Pods is ready, so no name resolves", cure)
     return ok("nameserver", f"the nameserver runs, with {ready} ready Pod{'s' if ready > 1 else ''}")
 
 
-def _stub_domain(names: Names, zone: str, addresses: Sequence[str]) -> Finding:
+def _cure(dnsconfig: Object) -> str:
+    """Say how the stub domain gets right: by the operator, if it manages the cluster's DNS, or by hand."""
+    name = key_of(dnsconfig).name
+    if ((dnsconfig.get("spec") or {}).get("clusterDNS") or {}).get("mode") == "Managed":
+        return f"the operator writes it: its condition {CONDITION_CLUSTER_DNS_CONFIGURED} says why it hasn't"
+    show = f"kubectl get dnsconfig {name} -o jsonpath='{{.status.clusterDNS.snippet}}'"
+    return f"`{show}` prints what to write, and its first line says where: {_PAGE}"
+
+
+def _stub_domain(names: Names, zone: str, addresses: Sequence[str], cure: str) -> Finding:
     configs = [each for each in names.configmaps if is_dns_config(each)]
     if not configs:
         return unseen(
@@ -56,21 +68,29 @@ def _stub_domain(names: Names, zone: str, addresses: Sequence[str]) -> Finding:
             f"no ConfigMap in kube-system says how the cluster's DNS is set up: whether it asks for {zone} is unknown",
             f"try a name in a Pod: coredns/README.md#check; the nameserver is at {addresses[0]}",
         )
-    servers = servers_for(zone, [forward for config in configs for forward in forwards_of(config)])
     where = ", ".join(key_of(each).name for each in configs)
+    try:
+        servers = servers_for(zone, configs)
+    except CorefileError as error:
+        return failed(
+            "cluster-dns",
+            f"whether the cluster's DNS asks for {zone} is unknown: ConfigMap {where} in kube-system can't be read: "
+            f"{error.problem}, in line {error.line}",
+            f"correct the Corefile there: {error.cure}",
+        )
     if not servers:
         return failed(
             "cluster-dns",
             f"the cluster's DNS has no stub domain for {zone} (ConfigMap {where} in kube-system), so Pods can't "
             "resolve names of the tailnet",
-            f"forward {zone} to {addresses[0]}: {_PAGE}",
+            f"forward {zone} to {addresses[0]}: {cure}",
         )
     wrong = [server for server in servers if server not in addresses]
     if wrong:
         return failed(
             "cluster-dns",
             f"the cluster's DNS asks {', '.join(wrong)} for {zone}, but the nameserver is at {', '.join(addresses)}",
-            f"write {addresses[0]} there, in ConfigMap {where} of kube-system: {_PAGE}",
+            f"write {addresses[0]} there, in ConfigMap {where} of kube-system: {cure}",
         )
     return ok("cluster-dns", f"the cluster's DNS asks the nameserver at {servers[0]} for {zone}")
 

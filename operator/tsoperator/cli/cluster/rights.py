@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 from tsoperator.api.objects import Object
 from tsoperator.cli.cluster.installed import Installed
 from tsoperator.cli.findings import Finding, failed, ok
+from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, CUSTOM, OPENSHIFT_DNS, OPENSHIFT_NAME
+from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 
 EVERYWHERE: Final = ""
 """The namespace of a right that holds in all namespaces, or for objects without one."""
@@ -48,8 +50,17 @@ CLUSTER: Final = (
     *(Right(_TAILSCALE, plural, "list watch") for plural in ("peerrelays", "recorders")),
     Right("", "nodes", "list watch"),
     Right("apiextensions.k8s.io", "customresourcedefinitions", "list watch", "servicemonitors.monitoring.coreos.com"),
+    *(Right("", "configmaps", "list watch", name) for name in CONFIGMAPS),
+    Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "list watch", OPENSHIFT_NAME),
 )
-"""The rights on objects without a namespace."""
+"""The rights on objects without a namespace, and on some wherever they are."""
+
+CLUSTER_DNS: Final = (
+    *(Right("", "configmaps", "patch", name) for name in CONFIGMAPS),
+    Right("", "configmaps", "create"),
+    Right("", "configmaps", "delete", CUSTOM),
+)
+"""The rights in kube-system of an operator that manages the cluster's DNS, besides that on the object of OpenShift."""
 
 OWN: Final = (
     *(Right("apps", plural, _ALL) for plural in ("statefulsets", "deployments")),
@@ -102,6 +113,9 @@ def questions(installed: Installed) -> list[Question]:
         ((EVERYWHERE,), CLUSTER),
         ((installed.namespace,), (*OWN, token)),
     ]
+    if installed.manages_cluster_dns:
+        places.append(((DNS_NAMESPACE,), CLUSTER_DNS))
+        places.append(((EVERYWHERE,), (Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "patch", OPENSHIFT_NAME),)))
     return [
         Question(namespace, right.group, right.resource, verb, right.named)
         for namespaces, rights in places
@@ -114,7 +128,7 @@ def questions(installed: Installed) -> list[Question]:
 def check_rights(missing: Sequence[Question]) -> Iterator[Finding]:
     """Judge the operator's rights by those that are *missing*."""
     found = [
-        (f"{', '.join(each.verb for each in of_one)} {_plural(resource)}", namespace)
+        (f"{', '.join(dict.fromkeys(each.verb for each in of_one))} {_plural(resource)}", namespace)
         for (namespace, *resource), of_one in groupby(missing, key=lambda each: (each[0], each.group, each.resource))
     ]
     cure = (

@@ -11,6 +11,7 @@ from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import (
     ANNOTATION_NAMESERVER,
+    CONDITION_CLUSTER_DNS_CONFIGURED,
     CONDITION_NAMESERVER_READY,
     FINALIZER,
     LABEL_APP,
@@ -28,12 +29,15 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     annotations,
+    has_finalizer,
     is_deleting,
     labels,
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.desired.children import owner_reference
+from tsoperator.desired.clusterdns.results import DNSObjects, Nothing
+from tsoperator.desired.clusterdns.results import Refusal as Unwritten
 from tsoperator.desired.nameserver import (
     ANNOTATION_LEFT_OUT,
     NameserverImage,
@@ -46,6 +50,10 @@ from tsoperator.desired.nameserver import (
     reads_shards,
 )
 from tsoperator.desired.plan import Child, Note, Plan, Refusal
+from tsoperator.desired.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
+from tsoperator.reconcilers.dnsconfig import clusterdns
+from tsoperator.reconcilers.dnsconfig.address import address_of
+from tsoperator.reconcilers.dnsconfig.answers import Verdict, cluster_dns_condition
 from tsoperator.settings import Settings
 
 _PORT: Final = 1053  # unprivileged; the Service forwards port 53 to it
@@ -64,7 +72,9 @@ _SETTLE: Final = 5
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """The condition of a DNSConfig whose nameserver doesn't know all names; it is False or absent."""
 
-_UPSTREAM_ZONE: Final = "ts.net"
+_PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
+"""The conditions that a DNSConfig has only while they say something."""
+
 _SET_OURS: Final = "set spec.nameserver.image to this operator's nameserver"
 
 
@@ -76,14 +86,22 @@ class Observed:
     service: Object | None = None
     records: Object | None = None
     deployment: Object | None = None
+    dns: DNSObjects | None = None
+    """What the cluster's DNS reads; None if the API server doesn't let the operator see it."""
+    verdicts: Sequence[Verdict] | None = None
+    """What came of asking the cluster's DNS; None if it hasn't been asked yet."""
     pods: Sequence[Object] = ()
     """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
+    suffixes: Suffixes = NO_SUFFIXES
+    """The known suffixes of MagicDNS names."""
+    address: str = ""
+    """The address that a new Service gets if the DNSConfig doesn't name one; empty for any."""
 
 
 def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings) -> Plan:
     """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs."""
     if is_deleting(obj):
-        return Plan(release=FINALIZER)  # the children are deleted by their owner references
+        return _farewell(obj, observed, settings)
     if isinstance(dnsconfig, Invalid):
         return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}")
     if error := program_error(obj):
@@ -104,8 +122,50 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
         _deployment(dnsconfig, image, settings),
         _service(dnsconfig, settings, observed),
     ]
-    status = _status(obj, image, observed, settings)
-    return Plan(hold=FINALIZER, steps=[*map(Child, children)], status=status)
+    address = _address(observed)
+    if not address:
+        return Plan(hold=FINALIZER, steps=[*map(Child, children)])
+    zones = forwarded_zones(obj, settings.zones, observed.suffixes)
+    dns = clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, address, settings)
+    conditions = _conditions(obj, image, observed, settings)
+    status = _status(obj, conditions, dns) | {"nameserver": {"ip": address}}
+    return Plan(
+        hold=FINALIZER,
+        steps=[*map(Child, children), *dns.steps],
+        notes=_notes(dns.result),
+        status=status,
+        requeue_after=dns.again,
+    )
+
+
+def _farewell(obj: Object, observed: Observed, settings: Settings) -> Plan:
+    """Return what ends a DNSConfig: our stub domain goes, unless another DNSConfig takes it over.
+
+    The children are deleted by their owner references.
+    """
+    if not has_finalizer(obj, FINALIZER) or elected(observed.dnsconfigs) is not None:
+        return Plan(release=FINALIZER)
+    dns = clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
+    if dns.result is None:
+        return Plan(steps=dns.steps, release=FINALIZER)
+    if observed.dns is None:  # the condition goes on saying that the operator has written something
+        return Plan(notes=_notes(dns.result), requeue_after=dns.again)
+    return _unconfigured(obj, dns.result)
+
+
+def not_written(plan: Plan, obj: Object, refusal: Refusal, *, is_denied: bool) -> Plan:
+    """Return the plan that says on the DNSConfig *obj* that the API server refused the writes into the cluster's DNS.
+
+    The rest of *plan* has been carried out.
+    """
+    whole = {**obj, "status": plan.status or obj.get("status") or {}}
+    result = clusterdns.refused(refusal.message, is_denied=is_denied)
+    return replace(_unconfigured(whole, result), error=refusal.error)
+
+
+def _unconfigured(obj: Object, result: Unwritten | Nothing) -> Plan:
+    """Return the plan that says on the DNSConfig *obj* what is wrong with the configuration of the cluster's DNS."""
+    return Plan(notes=_notes(result), status=_with_condition(obj, clusterdns.condition_of(result, _generation(obj))))
 
 
 def failed(obj: Object, refusal: Refusal) -> Plan:
@@ -118,28 +178,46 @@ def _refused(obj: Object, reason: str, message: str) -> Plan:
     return Plan(status=status, notes=[Note("Warning", reason, message)])
 
 
-def _status(obj: Object, image: NameserverImage, observed: Observed, settings: Settings) -> Object | None:
-    """Return the status once the Service has its address; it says what is incomplete only while that lasts."""
-    cluster_ip = (observed.service or {}).get("spec", {}).get("clusterIP")
-    if not cluster_ip or cluster_ip == "None":
-        return None
+def _address(observed: Observed) -> str:
+    """Return the address of the nameserver's Service; empty while it has none."""
+    return address_of(observed.service) if observed.service else ""
+
+
+def _conditions(obj: Object, image: NameserverImage, observed: Observed, settings: Settings) -> list[Object]:
+    """Return the conditions of a nameserver that is there: those that say what is incomplete only while that lasts."""
     generation = _generation(obj)
     conditions = [condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", generation)]
+    conditions.append(cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns))
     if image.program is not Program.OURS:
         reason = "UpstreamImage" if image.program is Program.UPSTREAM else "UnknownImage"
-        message = _words_for_lacks(image, settings)
+        message = _words_for_lacks(image, nameserver_zones(settings.zones, observed.suffixes), settings)
         conditions.append(condition(CONDITION_NAMESERVER_COMPLETE, False, reason, message, generation))
     if left_out := annotations(observed.records).get(ANNOTATION_LEFT_OUT) if observed.records else None:
         message = _words_for(left_out, image, observed.deployment)
         conditions.append(condition(CONDITION_RECORDS_COMPLETE, False, "TooManyNames", message, generation))
+    return conditions
+
+
+def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.Outcome) -> Object:
+    """Return the status of *obj* with these *conditions*, and with what is said of the cluster's DNS."""
     status = obj.get("status") or {}
-    resolved = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE} - {each["type"] for each in conditions}
+    if dns.result is not None:
+        conditions = [*conditions, clusterdns.condition_of(dns.result, _generation(obj))]
+    resolved = _PASSING - {each["type"] for each in conditions}
     kept = [each for each in status.get("conditions") or [] if each["type"] not in resolved]
-    return {**status, "conditions": set_condition(kept, conditions, now=""), "nameserver": {"ip": cluster_ip}}
+    return {**status, "conditions": set_condition(kept, conditions, now=""), "clusterDNS": dns.status}
 
 
-def _words_for_lacks(image: NameserverImage, settings: Settings) -> str:
-    """Say what another nameserver than ours does worse (dns-crds-chart.md 1.5), and what to do."""
+def _notes(result: Unwritten | Nothing | None) -> list[Note]:
+    """Return the Event that says what is wrong with the configuration of the cluster's DNS, if something is."""
+    return [Note("Warning", result.reason, result.message)] if isinstance(result, Unwritten) else []
+
+
+def _words_for_lacks(image: NameserverImage, zones: Sequence[str], settings: Settings) -> str:
+    """Say what another nameserver than ours does worse (dns-crds-chart.md 1.5), and what to do.
+
+    *zones* are those that ours would answer for.
+    """
     if image.program is Program.UNKNOWN:
         return (
             f"{image.reference} may be this operator's nameserver or Tailscale's, so it runs in a way that suits both: "
@@ -152,8 +230,8 @@ def _words_for_lacks(image: NameserverImage, settings: Settings) -> str:
         "it answers questions for A and AAAA in small letters only",
         "a new version interrupts it",
     ]
-    if zones := [zone for zone in settings.zones if not f".{zone}".endswith(f".{_UPSTREAM_ZONE}")]:
-        lost.insert(0, f"it refuses names in {', '.join(zones)}")
+    if refused := [zone for zone in zones if not f".{zone}".endswith(f".{TS_NET}")]:
+        lost.insert(0, f"it refuses names in {', '.join(refused)}")
     cure = f"{_SET_OURS} and annotation {ANNOTATION_NAMESERVER} to {Program.OURS}"
     default = default_image(settings)
     if default.program is Program.OURS and default.reference != image.reference:
@@ -225,7 +303,7 @@ def _service(dnsconfig: DNSConfig, settings: Settings, observed: Observed) -> Ob
             {"name": "tcp", "port": 53, "targetPort": _PORT, "protocol": "TCP"},
         ],
     }
-    asked = dnsconfig.spec.nameserver.service.cluster_ip
+    asked = dnsconfig.spec.nameserver.service.cluster_ip or observed.address
     if cluster_ip := live["spec"].get("clusterIP") if live else asked:
         spec["clusterIP"] = cluster_ip
     return _child(dnsconfig, settings, SERVICE, {"spec": spec})

@@ -1,6 +1,8 @@
 """Looks, decides, acts and reports for one DNSConfig at a time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 from tsnameserver.records import CONFIGMAP_NAME
 
@@ -14,6 +16,7 @@ from tsoperator.api.objects import (
     ROLEBINDING,
     SERVICE,
     SERVICEACCOUNT,
+    SUFFIXES,
     Key,
     Object,
     Resource,
@@ -22,8 +25,18 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import BY_OWNER, Owner, owned_keys
-from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT
+from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, OPENSHIFT_DNS, OPENSHIFT_NAME
+from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
+from tsoperator.desired.clusterdns.results import DNSObjects
+from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, elected
+from tsoperator.desired.plan import Child, Plan, Refusal
+from tsoperator.desired.zones import Suffixes, forwarded_zones
+from tsoperator.kube.errors import Denied
 from tsoperator.reconcilers.dnsconfig import desired
+from tsoperator.reconcilers.dnsconfig.address import Addresses
+from tsoperator.reconcilers.dnsconfig.answers import Verdict
+from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
+from tsoperator.reconcilers.dnsconfig.question import Asked, Question, question_of
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
@@ -36,44 +49,117 @@ class DNSConfigReconciler:
 
     name = "dnsconfig"
 
-    def __init__(self, cache: Cache, applier: Applier, settings: Settings) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        applier: Applier,
+        prober: Prober,
+        settings: Settings,
+        suffixes: Callable[[], Suffixes] = Suffixes,
+    ) -> None:
+        """*suffixes* tells which suffixes of MagicDNS names are known."""
         self._cache = cache
         self._applier = applier
+        self._prober = prober
         self._settings = settings
+        self._suffixes = suffixes
+        self._addresses = Addresses()
         children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
             **dict.fromkeys(children, self._parent_keys),
-            CONFIGMAP: lambda records: (
-                self._parent_keys(records) if ANNOTATION_LEFT_OUT in annotations(records) else ()
-            ),
+            CONFIGMAP: self._keys_for_configmap,
+            **dict.fromkeys((OPENSHIFT_DNS, SUFFIXES, VERDICT), lambda _: self._every_key()),
         }
 
     async def reconcile(self, key: Key) -> Result:
         """Make the cluster match the DNSConfig named *key*."""
+        verdicts = self._prober.follow(self._question())
         obj = self._cache.get(DNSCONFIG, key)
         if obj is None:
             return DONE
-        observed = self._observe(obj)  # look
+        observed = self._observe(obj, verdicts)  # look
         plan = desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)  # decide
-        stored = await self._applier.act(obj, plan, desired.failed)  # act
+        stored = await self._act(obj, plan, observed.address)  # act
         return await self._applier.report(stored, plan, desired.failed)  # report
 
-    def _observe(self, obj: Object) -> desired.Observed:
+    def _question(self) -> Question | None:
+        nameserver, dnsconfig = Key(self._settings.namespace, NAMESERVER), elected(self._cache.all(DNSCONFIG))
+        zones = forwarded_zones(dnsconfig, self._settings.zones, self._suffixes()) if dnsconfig else ()
+        return question_of(
+            dnsconfig,
+            self._cache.get(SERVICE, nameserver),
+            self._cache.get(DEPLOYMENT, nameserver),
+            self._dns(),
+            Asked(zones, self._settings.cluster_dns),
+        )
+
+    async def _act(self, obj: Object, plan: Plan, address: str) -> Object:
+        """Carry out *plan*: first what the nameserver is made of, and then what the cluster's DNS reads.
+
+        If the API server refuses the second, that says nothing of the nameserver. If it refuses the first, that may be
+        because of the *address* that a new Service was to have, so the next try does without.
+        """
+        children = [step for step in plan.steps if isinstance(step, Child)]
+        others = [step for step in plan.steps if not isinstance(step, Child)]
+        failed = partial(self._without, address) if address else desired.failed
+        stored = await self._applier.act(obj, replace(plan, steps=children), failed)
+        if not others:
+            return stored
+        return await self._applier.act(stored, replace(plan, hold="", steps=others), partial(_not_written, plan))
+
+    def _without(self, address: str, _: Object, __: Refusal) -> Plan:
+        self._addresses.refuse(address)
+        return Plan()
+
+    def _observe(self, obj: Object, verdicts: Sequence[Verdict] | None) -> desired.Observed:
         nameserver = Key(self._settings.namespace, NAMESERVER)
         owner = Owner(PARENT_NAMESERVER, Key(self._settings.namespace, key_of(obj).name))
+        service, dns = self._cache.get(SERVICE, nameserver), self._dns()
         return desired.Observed(
             dnsconfigs=self._cache.all(DNSCONFIG),
-            service=self._cache.get(SERVICE, nameserver),
+            service=service,
+            address=self._address(obj, service, dns),
             records=self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME)),
             deployment=self._cache.get(DEPLOYMENT, nameserver),
+            dns=dns,
+            verdicts=verdicts,
             pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
+            suffixes=self._suffixes(),
         )
+
+    def _address(self, obj: Object, service: Object | None, dns: DNSObjects | None) -> str:
+        """Return the address that a new Service should have; empty if it is there."""
+        if service is not None:
+            self._addresses.note(service)
+            return ""
+        zones = forwarded_zones(obj, self._settings.zones, self._suffixes())
+        return self._addresses.choose(dns, zones, self._cache.all(SERVICE))
+
+    def _dns(self) -> DNSObjects | None:
+        """Return what the cluster's DNS reads; None if the API server doesn't let us see it."""
+        if not self._cache.sees(CONFIGMAP, DNS_NAMESPACE):
+            return None
+        found = [self._cache.get(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in CONFIGMAPS]
+        return DNSObjects([each for each in found if each], self._cache.get(OPENSHIFT_DNS, Key("", OPENSHIFT_NAME)))
+
+    def _keys_for_configmap(self, configmap: Object) -> Iterable[Key]:
+        key = key_of(configmap)
+        if key.namespace == DNS_NAMESPACE and key.name in CONFIGMAPS:
+            return self._every_key()
+        return self._parent_keys(configmap) if ANNOTATION_LEFT_OUT in annotations(configmap) else ()
+
+    def _every_key(self) -> Iterable[Key]:
+        return map(key_of, self._cache.all(DNSCONFIG))
 
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:
         """Map a DNSConfig to all DNSConfigs, because whether one counts depends on the others."""
-        return {key_of(dnsconfig), *map(key_of, self._cache.all(DNSCONFIG))}
+        return {key_of(dnsconfig), *self._every_key()}
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
         """Map a child to its DNSConfig, which has no namespace: the labels of the child have the child's namespace."""
         return [Key("", key.name) for key in owned_keys(child, PARENT_NAMESERVER, self._settings.namespace)]
+
+
+def _not_written(plan: Plan, obj: Object, refusal: Refusal) -> Plan:
+    return desired.not_written(plan, obj, refusal, is_denied=isinstance(refusal.error, Denied))

@@ -31,6 +31,7 @@ from tsoperator.desired.nameserver import (
     reads_shards,
 )
 from tsoperator.desired.plan import Child, Deletion, Note, Patch, Plan, Refusal, contains
+from tsoperator.desired.zones import NO_SUFFIXES, Suffixes, nameserver_zones
 from tsoperator.reconcilers.dnsrecords.shards import (
     SERIALS,
     Limits,
@@ -43,6 +44,7 @@ from tsoperator.reconcilers.dnsrecords.shards import (
     parts_of,
     trailer_of,
     with_serial,
+    zones_of,
 )
 from tsoperator.reconcilers.dnsrecords.table import Bucket
 from tsoperator.settings import Settings
@@ -55,11 +57,12 @@ Render = Callable[[Part], str]
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All records, the ConfigMaps that hold them, by shard, and the Deployment that serves them."""
+    """All records, the ConfigMaps that hold them, by shard, the Deployment that serves them, and known suffixes."""
 
     buckets: tuple[Bucket, ...]
     configmaps: Mapping[int, Object] = field(default_factory=dict)
     nameserver: Object | None = None
+    suffixes: Suffixes = NO_SUFFIXES
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,11 @@ class _Live:
     def serial(self) -> int:
         """The newest serial; 0 if there is none."""
         return max((trailer.serial for text in self.texts.values() if (trailer := trailer_of(text))), default=0)
+
+    @property
+    def zones(self) -> list[str]:
+        """The zones that the records name."""
+        return zones_of(self.texts.get(0, ""))
 
     def names(self, shard: int) -> Collection[str]:
         """Return the names in one document; there are none if it can't be read."""
@@ -100,7 +108,8 @@ def plan(
     found = observed.configmaps
     live = _Live({shard: _text(configmap) for shard, configmap in found.items()})
     most = MAX_SHARDS if _may_split(dnsconfig, observed.nameserver, settings, live) else 1
-    parts, left_out = _parts(observed.buckets, live, settings.zones, limits, most)
+    zones = nameserver_zones(settings.zones, observed.suffixes, live.zones)
+    parts, left_out = _parts(observed.buckets, live, zones, limits, most)
     if any(is_deleting(configmap) for shard, configmap in found.items() if shard < len(parts)):
         return Plan()  # the end of the deletion queues the records again
     configmaps = [

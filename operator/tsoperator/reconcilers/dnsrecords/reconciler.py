@@ -1,14 +1,14 @@
 """Looks, decides and acts for all records at once."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from math import inf
 from typing import Final
 
 from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 
 from tsoperator.api.names import (
-    ANNOTATION_TAILNET_FQDN,
     LABEL_SERVICE_NAME,
     NAMESERVER,
     PARENT_INGRESS,
@@ -22,19 +22,22 @@ from tsoperator.api.objects import (
     ENDPOINTSLICE,
     INGRESS,
     SERVICE,
+    SUFFIXES,
     Key,
     Object,
     Resource,
-    annotations,
     is_deleting,
     key_of,
     labels,
+    uid,
 )
+from tsoperator.desired.canary import canary_name, service_addresses
 from tsoperator.desired.children import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.desired.endpoints import BY_SERVICE
 from tsoperator.desired.nameserver import elected
+from tsoperator.desired.zones import NO_SUFFIXES, Suffixes, forwarded_zones
 from tsoperator.reconcilers.dnsrecords import desired
-from tsoperator.reconcilers.dnsrecords.records import NamedProxy, record_of
+from tsoperator.reconcilers.dnsrecords.records import NamedProxy, Record, in_order, record_of
 from tsoperator.reconcilers.dnsrecords.shards import Limits, document, shard_named
 from tsoperator.reconcilers.dnsrecords.table import Table
 from tsoperator.runtime.apply import Applier
@@ -45,6 +48,9 @@ from tsoperator.settings import Settings
 
 _AT_ONCE: Final = 500
 """The number of proxies to look at before other tasks get their turn: about 20 ms."""
+
+_NAME_ALONE: Final = 1.0
+"""For how many seconds a new name without an address may wait to be written. Pods can't use it before it has one."""
 
 _PARENTS: Final = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
 
@@ -59,23 +65,32 @@ class DNSRecordsReconciler:
     name = "dnsrecords"
 
     def __init__(
-        self, cache: Cache, applier: Applier, settings: Settings, limits: Limits = desired.DEFAULT_LIMITS
+        self,
+        cache: Cache,
+        applier: Applier,
+        settings: Settings,
+        limits: Limits = desired.DEFAULT_LIMITS,
+        suffixes: Callable[[], Suffixes] = Suffixes,
     ) -> None:
+        """*suffixes* tells which suffixes of MagicDNS names are known."""
         self._cache = cache
         self._applier = applier
         self._settings = settings
+        self._suffixes = suffixes
         self._limits = limits
         self._key = Key(settings.namespace, CONFIGMAP_NAME)
         self._table = Table()
         self._changed: set[Key] = set()
+        self._canaries: set[Key] = set()
         self._stale = True  # whether something has changed that the ConfigMaps follow from
+        self._due = inf  # when to write what may wait, by the loop's clock
         self._writer: asyncio.Task[object] | None = None  # while it writes ConfigMaps
         self._render = lru_cache(maxsize=2 * MAX_SHARDS)(document)
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._of_service,
             ENDPOINTSLICE: self._of_slice,
             INGRESS: self._of_ingress,
-            DNSCONFIG: self._of_anything_else,
+            **dict.fromkeys((DNSCONFIG, SUFFIXES), self._of_anything_else),
             CONFIGMAP: self._of_configmap,
             DEPLOYMENT: self._of_deployment,
         }
@@ -83,11 +98,14 @@ class DNSRecordsReconciler:
     async def reconcile(self, _key: Key) -> Result:
         """Make the records match the proxies that there are."""
         await self._look_at_changed()
-        if not self._stale:
-            return DONE  # a Pod that comes up changes its Service and slices several times, and its record once
+        self._put_canaries()
+        if not self._stale:  # a Pod that comes up changes its Service and slices several times, and its record once
+            wait = self._due - asyncio.get_running_loop().time()
+            if wait > 0:
+                return Result(wait) if self._due < inf else DONE
         dnsconfig, observed = self._observe()  # look
         plan = desired.plan(dnsconfig, observed, self._settings, self._limits, self._render)  # decide
-        self._stale, self._writer = False, asyncio.current_task()
+        self._stale, self._due, self._writer = False, inf, asyncio.current_task()
         try:
             stored = await self._applier.act(dnsconfig or {}, plan, desired.failed)  # act
             return await self._applier.report(stored, plan, desired.failed)  # report
@@ -102,18 +120,44 @@ class DNSRecordsReconciler:
         looked = 0
         while self._changed:
             key = next(iter(self._changed))
-            proxy = self._proxy(key)
-            self._stale |= self._table.put(key, record_of(proxy, self._settings) if proxy else None)
+            self._look_at(key)
             self._changed.remove(key)
             looked += 1
             if looked % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
+    def _look_at(self, key: Key) -> None:
+        """Put the record of the proxy whose Service is named *key* into the table."""
+        proxy, is_new = self._proxy(key), key not in self._table
+        record = record_of(proxy, self._settings) if proxy else None
+        if not self._table.put(key, record):
+            return
+        if is_new and record is not None and not record.has_addresses:
+            self._due = min(self._due, asyncio.get_running_loop().time() + _NAME_ALONE)
+        else:
+            self._stale = True
+
+    def _put_canaries(self) -> None:
+        """Give each forwarded zone its canary, once the nameserver has an address.
+
+        No proxy has a key without a namespace.
+        """
+        wanted: dict[Key, Record] = {}
+        dnsconfig = elected(self._cache.all(DNSCONFIG))
+        addresses = in_order(service_addresses(self._cache.get(SERVICE, Key(self._settings.namespace, NAMESERVER))))
+        if dnsconfig and any(addresses):
+            for zone in forwarded_zones(dnsconfig, self._settings.zones, self._suffixes()):
+                wanted[Key("", zone)] = Record(canary_name(uid(dnsconfig), zone), *addresses)
+        for key in self._canaries | wanted.keys():
+            self._stale |= self._table.put(key, wanted.get(key))
+        self._canaries = {*wanted}
+
     def _observe(self) -> tuple[Object | None, desired.Observed]:
         """Return the DNSConfig that the records belong to, and all records."""
         nameserver = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
-        observed = desired.Observed(self._table.buckets(), self._configmaps(), nameserver)
-        return elected(self._cache.all(DNSCONFIG)), observed
+        dnsconfig = elected(self._cache.all(DNSCONFIG))
+        suffixes = self._suffixes() if dnsconfig else NO_SUFFIXES
+        return dnsconfig, desired.Observed(self._table.buckets(), self._configmaps(), nameserver, suffixes)
 
     def _proxy(self, key: Key) -> NamedProxy | None:
         """Return the proxy whose Service is named *key*; None if there is no such proxy that can have a name."""
@@ -148,9 +192,9 @@ class DNSRecordsReconciler:
         return {shard: configmap for shard, configmap in shards if shard is not None}
 
     def _of_service(self, service: Object) -> Iterable[Key]:
-        if self._owner(service):
-            return self._noting([key_of(service)])
-        return self._of_parent(PARENT_SERVICE, service) if ANNOTATION_TAILNET_FQDN in annotations(service) else ()
+        if key_of(service) == Key(self._settings.namespace, NAMESERVER):
+            return (self._key,)
+        return self._noting([key_of(service)]) if self._owner(service) else self._of_parent(PARENT_SERVICE, service)
 
     def _of_ingress(self, ingress: Object) -> Iterable[Key]:
         ours = ingress["spec"].get("ingressClassName") == self._settings.ingress_class

@@ -1,7 +1,6 @@
-"""Which name a proxy answers to, and at which addresses, from live objects (dns-crds-chart.md 1.4).
+"""Which name a proxy has in the cluster, and its addresses, from live objects (dns-crds-chart.md 1.4).
 
-A name that the proxies of a ProxyGroup lead to gets the cluster IPs of its Service, because this Service maps its ports
-to those of the proxies.
+`clusternames` decides whether the name leads to the proxy itself.
 """
 
 import ipaddress
@@ -9,14 +8,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tsoperator.api.names import (
+    ANNOTATION_LAST_CLUSTER_IP,
     ANNOTATION_MAGIC_DNSNAME,
     ANNOTATION_TAILNET_FQDN,
+    LABEL_PARENT_TYPE,
     LABEL_SERVICE_TYPE,
+    PARENT_INGRESS,
     PROXY_GROUP,
     SERVICE_TYPE_EGRESS,
 )
-from tsoperator.api.objects import INGRESS, Object, annotations, is_deleting, labels, resource_of
-from tsoperator.desired.children import grouped_owner_of
+from tsoperator.api.objects import Object, annotations, is_deleting, labels
+from tsoperator.desired.clusternames import Leads, Way, naming
 from tsoperator.desired.endpoints import ready_addresses
 from tsoperator.settings import Settings
 
@@ -46,17 +48,40 @@ class Record:
     ip4: tuple[str, ...]
     ip6: tuple[str, ...]
 
+    @property
+    def has_addresses(self) -> bool:
+        """Tell whether the name leads anywhere now."""
+        return bool(self.ip4 or self.ip6)
+
 
 def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
     """Return the record of *proxy*; None if it has no name. A proxy that is down keeps its name, without addresses."""
-    name = _name(proxy, settings)
-    if not name:
+    way = _way_of(proxy.service)
+    name = _name(proxy, way, settings)
+    parent = proxy.parent or _noted_parent(proxy.service)
+    leads = naming(parent, way).leads if name else None
+    if leads is None:
         return None
-    grouped = grouped_owner_of(proxy.service) is not None
-    return Record(name, *in_order(_cluster_ips(proxy.service) if grouped else ready_addresses(proxy.slices)))
+    if leads is Leads.PROXY:
+        return Record(name, *in_order(ready_addresses(proxy.slices)))
+    return Record(name, *in_order(_cluster_ips(parent if leads is Leads.BACKEND else proxy.service)))
 
 
-def _name(proxy: NamedProxy, settings: Settings) -> str:
+def _way_of(service: Object) -> Way:
+    """Return how the proxies behind *service* connect the cluster and the tailnet."""
+    if labels(service).get(PROXY_GROUP):
+        return Way.EGRESS_GROUP
+    if ANNOTATION_LAST_CLUSTER_IP in annotations(service):
+        return Way.FORWARDED
+    return Way.INGRESS if labels(service).get(LABEL_PARENT_TYPE) == PARENT_INGRESS else Way.EGRESS
+
+
+def _noted_parent(service: Object) -> Object:
+    """Return what *service*, which is in front of a proxy, tells of a parent that isn't seen."""
+    return {"metadata": {}, "spec": {"clusterIP": annotations(service).get(ANNOTATION_LAST_CLUSTER_IP, "")}}
+
+
+def _name(proxy: NamedProxy, way: Way, settings: Settings) -> str:
     """Return the name that *proxy* answers to, folded; empty if it has none, or if its parent is being deleted.
 
     While nothing is known of the parent, this is the name that was last noted on the Service. While the parent moves
@@ -65,7 +90,7 @@ def _name(proxy: NamedProxy, settings: Settings) -> str:
     parent = proxy.parent
     if is_deleting(proxy.service) or (parent is not None and is_deleting(parent)):
         return ""
-    grouped = grouped_owner_of(proxy.service) is not None
+    grouped = way is Way.EGRESS_GROUP
     noted = annotations(proxy.service).get(ANNOTATION_MAGIC_DNSNAME, "")
     if parent is None:
         stays = not proxy.watched and (_is_grouped_egress(proxy.service) or not grouped)
@@ -77,7 +102,9 @@ def _name(proxy: NamedProxy, settings: Settings) -> str:
         asks = _is_grouped_egress(proxy.service) and bool(proxy.leads or given.get(PROXY_GROUP))
         fqdn = given.get(ANNOTATION_TAILNET_FQDN, "")
         return _folded(noted or fqdn) if asks and fqdn else ""  # noted: where the proxies were last told to lead
-    if resource_of(parent) == INGRESS:
+    if way is Way.FORWARDED:
+        asks = True  # the name goes with the proxy's Service; until then it leads to the right place
+    elif way is Way.INGRESS:
         asks = parent["spec"].get("ingressClassName") == settings.ingress_class
     else:
         asks = bool(given.get(ANNOTATION_TAILNET_FQDN)) and (bool(proxy.leads) or PROXY_GROUP not in given)

@@ -23,6 +23,7 @@ Value = TypeVar("Value")
 _COUNTS: Final = tuple(1 << power for power in range(MAX_SHARDS.bit_length()))
 _NAME: Final = re.compile(rf"{CONFIGMAP_NAME}(?:-([1-9][0-9]{{0,3}}))?")
 _TAIL: Final = re.compile(r'"serial":([0-9]{1,10})(?:,"shard":[0-9]{1,2},"shards":([0-9]{1,2}))?\}$')
+_ZONES: Final = re.compile(r'"zones":\[("[^"]*"(?:,"[^"]*")*)\](?:,"[a-z]+":[0-9]+)*\}')
 _TAIL_MOST: Final = 80  # characters
 
 
@@ -78,6 +79,13 @@ def trailer_of(document: str) -> Trailer | None:
     if match is None or int(match[2] or 1) not in _COUNTS:
         return None
     return Trailer(int(match[1]) % SERIALS, int(match[2] or 1))
+
+
+def zones_of(document: str) -> list[str]:
+    """Return the zones that the end of *document* states, without reading the rest."""
+    start = document.rfind('"zones":[')
+    match = _ZONES.fullmatch(document, start) if start >= 0 else None
+    return [zone.strip('"') for zone in match[1].split(",")] if match else []
 
 
 def with_serial(document: str, serial: int) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from tsoperator.api.names import (
     ANNOTATION_DEFAULT_INGRESS_CLASS,
@@ -17,6 +18,7 @@ from tsoperator.desired import advice
 from tsoperator.desired.annotations import ignored
 from tsoperator.desired.children import Owner, first
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.desired.clusternames import is_opted_out
 from tsoperator.desired.devices import OWN_TAILNET, TailnetView
 from tsoperator.desired.findings import with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
@@ -35,9 +37,10 @@ from tsoperator.desired.secret import ReportedDevice, hostname_of
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.ingress.certificate import News, Seen, news
 from tsoperator.reconcilers.ingress.notices import VOCABULARY, class_notes, group_notes
-from tsoperator.reconcilers.ingress.serve import funnels, redirects, serving, tls_host
+from tsoperator.reconcilers.ingress.serve import backend_names, funnels, redirects, serving, tls_host
 from tsoperator.settings import Settings
 
+_TOGETHER = 2.0  # s until a new Ingress misses its Services: they may be applied with it, and seen after it
 _UNSEEN = 60.0  # s until another look at an Ingress whose backends the operator could not see
 _LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
 
@@ -48,7 +51,8 @@ class Observed:
 
     *services* are the Services of its namespace that it names. *knows_services* tells whether the operator sees the
     Services of that namespace. *certificate* is None if there is to be no certificate. *class_exists* tells whether
-    there is an IngressClass of the name that the Ingress gives.
+    there is an IngressClass of the name that the Ingress gives. *names_ingresses* tells whether Pods are to reach all
+    Ingresses by their names. *age* is that of the Ingress in seconds, below 0 if the clocks differ.
     """
 
     children: Children
@@ -58,6 +62,8 @@ class Observed:
     tailnet: TailnetView = OWN_TAILNET
     knows_services: bool = True
     class_exists: bool = False
+    names_ingresses: bool = False
+    age: float = inf
 
     @property
     def has_proxy(self) -> bool:
@@ -140,6 +146,9 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
         return replace(plan_deletion(ingress, observed), notes=grouped)
     if not observed.knows_services:
         return Plan(requeue_after=_UNSEEN)
+    missing = {*backend_names(ingress)} - observed.services.keys()
+    if missing and 0 <= observed.age < _TOGETHER and not observed.has_proxy:
+        return Plan(requeue_after=_TOGETHER)
     identity = _identity(ingress, observed, settings)
     too_long = _too_long(ingress)
     notes = [*grouped, *too_long, *identity.warnings, *ignored(ingress, VOCABULARY)]
@@ -154,7 +163,7 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
     if is_refused or isinstance(chosen, ClassProblem):
         return Plan(notes=notes)
     own = owner(key_of(ingress))
-    forward = is_true(annotations(ingress).get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC))
+    forward = _takes_cluster_traffic(ingress, names_ingresses=observed.names_ingresses)
     return Proxy(
         owner=own,
         parent_uid=uid(ingress),
@@ -164,7 +173,7 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
             identity.hostname, observed.tailnet.login_url, served.config, accept_routes=accepts_routes(chosen)
         ),
         tags=identity.tags,
-        magic_dns_name=_magic_dns_name(proxy_device(observed.children)),
+        magic_dns_name="" if is_opted_out(ingress) else _magic_dns_name(proxy_device(observed.children)),
         proxy_class=chosen,
         notes=[*notes, *served.notes],
     )
@@ -237,6 +246,12 @@ def _identity(ingress: Object, observed: Observed, settings: Settings) -> Identi
         warnings += [Note("Warning", "InvalidTags", f"annotation {ANNOTATION_TAGS}: {each}{until}") for each in wrong]
         given = device.tags if device else given
     return Identity(name, given, warnings)
+
+
+def _takes_cluster_traffic(ingress: Object, *, names_ingresses: bool) -> bool:
+    """Tell whether Pods are to reach *ingress*: as its annotation says, or else as the DNSConfig says for all."""
+    given = annotations(ingress).get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC)
+    return is_true(given) if given is not None else names_ingresses and not is_opted_out(ingress)
 
 
 def _magic_dns_name(device: ReportedDevice | None) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tsoperator.api.names import (
+    ANNOTATION_CLUSTER_DNS,
     ANNOTATION_EXPOSE,
     ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
     ANNOTATION_FUNNEL,
@@ -26,6 +27,7 @@ from tsoperator.settings import Settings
 VOCABULARY: Final = Vocabulary(
     "Ingress",
     known=(
+        ANNOTATION_CLUSTER_DNS,
         ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
         ANNOTATION_FUNNEL,
         ANNOTATION_HTTP_REDIRECT,
@@ -34,6 +36,7 @@ VOCABULARY: Final = Vocabulary(
         PROXY_GROUP,
     ),
     switches=(ANNOTATION_FORWARD_CLUSTER_TRAFFIC, ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT),
+    opt_outs=(ANNOTATION_CLUSTER_DNS,),
     elsewhere={
         ANNOTATION_HOSTNAME: "write the hostname in spec.tls[0].hosts[0] instead",
         ANNOTATION_EXPOSE: "its class alone exposes it, so remove the annotation",

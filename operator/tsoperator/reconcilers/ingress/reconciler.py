@@ -8,6 +8,7 @@ from datetime import datetime
 from tsoperator.api.names import PARENT_INGRESS
 from tsoperator.api.objects import (
     DEVICE,
+    DNSCONFIG,
     INGRESS,
     INGRESSCLASS,
     POD,
@@ -23,6 +24,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.desired.children import first, is_child, owned_keys
 from tsoperator.desired.classref import class_name
+from tsoperator.desired.clusternames import names_ingresses
 from tsoperator.desired.proxy import Children, proxy_device
 from tsoperator.desired.secret import certificate_of
 from tsoperator.reconcilers.ingress import desired
@@ -65,12 +67,14 @@ class IngressReconciler:
         self._now = now
         self._missed = Missed(clock)
         self._class_warning = ""
+        self._named = False  # as the DNSConfig said when it last changed
         self.watches: Mapping[Resource, Mapper] = {
             INGRESS: lambda ingress: (key_of(ingress),),
             **dict.fromkeys((SECRET, STATEFULSET, POD, SERVICEMONITOR), self._parent_keys),
             SERVICE: self._keys_of_service,
             PROXYCLASS: self._keys_of_class,
             DEVICE: lambda device: proxies.parents_of_device(device, PARENT_INGRESS),
+            DNSCONFIG: self._keys_of_dnsconfig,
         }
 
     async def reconcile(self, key: Key) -> Result:
@@ -108,7 +112,13 @@ class IngressReconciler:
             self._proxies.tailnet(OWN, owner, children),
             self._cache.knows(SERVICE, key.namespace),
             class_exists=self._class_of(ingress) is not None,
+            names_ingresses=self._names_ingresses(),
+            age=self._age(ingress),
         )
+
+    def _age(self, ingress: Object) -> float:
+        made = datetime.fromisoformat(ingress["metadata"]["creationTimestamp"])
+        return (self._now() - made).total_seconds()
 
     def _certificate(self, key: Key, children: Children) -> Seen | None:
         """Return what is known of the certificate; None if there is to be none."""
@@ -146,6 +156,16 @@ class IngressReconciler:
             for ingress in self._cache.all(INGRESS)
             if desired.is_ours(ingress, self._settings) and class_name(ingress, self._settings.proxy_class) == name
         ]
+
+    def _names_ingresses(self) -> bool:
+        return names_ingresses(self._cache.all(DNSCONFIG))
+
+    def _keys_of_dnsconfig(self, _dnsconfig: Object) -> Iterable[Key]:
+        """Map a DNSConfig to all Ingresses if Pods are to reach them from now on, or no longer."""
+        named, self._named = self._named, self._names_ingresses()
+        if named == self._named:
+            return ()
+        return [key_of(each) for each in self._cache.all(INGRESS) if desired.is_ours(each, self._settings)]
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_INGRESS, self._settings.namespace)

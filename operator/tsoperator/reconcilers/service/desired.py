@@ -16,6 +16,7 @@ from tsoperator.api.objects import SERVICE, Key, Object, annotations, has_finali
 from tsoperator.api.rules import dns_label_error, split_tags, tag_error
 from tsoperator.desired.children import Owner
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
+from tsoperator.desired.clusternames import is_opted_out, name_notes
 from tsoperator.desired.devices import OWN_TAILNET, TailnetView
 from tsoperator.desired.findings import Effect, with_findings
 from tsoperator.desired.login import NO_KEYS, Keys
@@ -30,8 +31,10 @@ from tsoperator.desired.proxy import (
     proxy_key,
     proxy_problem,
 )
+from tsoperator.desired.secret import ReportedDevice
 from tsoperator.desired.statefulset import serves
 from tsoperator.desired.tailscaled import ProxyConfig
+from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
 from tsoperator.reconcilers.service import egress, exposure, grouped
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import led_to
@@ -48,13 +51,17 @@ _STILL_THERE = 5.0  # s until another look at a deletion that should have ended 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a Service's plan depends on besides the Service."""
+    """What a Service's plan depends on besides the Service.
+
+    *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names.
+    """
 
     children: Children
     proxy_class: Object | None = None
     tailnet: TailnetView = OWN_TAILNET
     reverts: Reverts = NO_REVERTS
     places: Places = NOWHERE
+    has_dnsconfig: bool = False
 
 
 def owner(key: Key) -> Owner:
@@ -67,10 +74,12 @@ def is_leaving(service: Object, settings: Settings) -> bool:
     return mode_of(service, settings) is Mode.NOTHING
 
 
-def violations(service: Object, settings: Settings, *, is_public: bool = False) -> list[str]:
+def violations(
+    service: Object, settings: Settings, suffixes: Suffixes = NO_SUFFIXES, *, is_public: bool = False
+) -> list[str]:
     """Return what is wrong with *service*; each violation is part of a sentence, and says how to fix it (5.5).
 
-    With *is_public* its proxy has a serve config now.
+    *suffixes* are the known ones of MagicDNS names. With *is_public* its proxy has a serve config now.
     """
     exposed = exposure.asks(service, settings)
     given = annotations(service)
@@ -82,7 +91,7 @@ def violations(service: Object, settings: Settings, *, is_public: bool = False) 
         )
     if exposed:
         found += exposure.violations(service, settings, is_public=is_public)
-    found += egress.violations(service, settings.zones)
+    found += egress.violations(service, settings.zones, suffixes)
     if error := dns_label_error(hostname(service)):
         found.append(
             f"annotation {ANNOTATION_HOSTNAME}: {error}"
@@ -122,7 +131,8 @@ def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | P
     kept = upkeep(observed.places, settings)
     if mode is Mode.UNSUPPORTED:
         return replace(_unsupported(service), steps=kept)
-    if wrong := violations(service, settings, is_public=any(map(serves, observed.children.statefulsets))):
+    is_public = any(map(serves, observed.children.statefulsets))
+    if wrong := violations(service, settings, observed.places.suffixes, is_public=is_public):
         message = f"invalid Service: {'; '.join(wrong)}"
         status = not_ready(service, "ProxyInvalid", message)
         return Plan(steps=kept, status=status, notes=[Note("Warning", "INVALIDSERVICE", message)])
@@ -141,9 +151,16 @@ def wanted(service: Object, observed: Observed, settings: Settings) -> Proxy | P
             hostname(service), observed.tailnet.login_url, serve_config, accept_routes=accepts_routes(chosen)
         ),
         tags=tags(service, settings),
-        magic_dns_name="" if exposed else egress.magic_dns_name(service),
+        magic_dns_name=_magic_dns_name(service, proxy_device(observed.children), settings),
         proxy_class=chosen,
     )
+
+
+def _magic_dns_name(service: Object, device: ReportedDevice | None, settings: Settings) -> str:
+    """Return the name by which Pods find a valid *service* whose proxy reports *device*; empty if they don't."""
+    if not exposure.asks(service, settings):
+        return "" if is_opted_out(service) else egress.magic_dns_name(service)
+    return device.fqdn if device and exposure.cluster_naming(service, settings).leads else ""
 
 
 def plan(
@@ -202,6 +219,8 @@ def _exposed(
         status["loadBalancer"] = exposure.load_balancer(service, shown.entries or ())
     policy = exposure.policy_notes(service, made, settings, proxy.tags)
     news = exposure.port_notices(service) if exposure.is_balanced(service, settings) else []
+    if observed.has_dnsconfig:
+        news += name_notes(exposure.cluster_naming(service, settings))
     if pending:
         return told(replace(made, status=status, notes=[*made.notes, *policy]), service, news, settings)
     complete = replace(made, status=status, notes=[*made.notes, *shown.notes, *policy])

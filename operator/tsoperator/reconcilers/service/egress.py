@@ -15,6 +15,7 @@ from tsoperator.api.objects import SERVICE, Object, annotations, key_of
 from tsoperator.api.rules import child_base_name, fqdn_error, needs_route, target_ip_error
 from tsoperator.desired.plan import Patch
 from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
+from tsoperator.desired.zones import TS_NET, Suffixes, name_error
 from tsoperator.reconcilers.service.rewrites import Reverts
 from tsoperator.settings import Settings
 
@@ -27,18 +28,24 @@ def asks(service: Object) -> bool:
     return bool(_target_ip(service) or annotations(service).get(ANNOTATION_TAILNET_FQDN))
 
 
-def violations(service: Object, zones: Sequence[str]) -> list[str]:
-    """Return what is wrong with how *service* names its device (5.5)."""
+def violations(service: Object, zones: Sequence[str], suffixes: Suffixes) -> list[str]:
+    """Return what is wrong with how *service* names its device (5.5); *zones* are those that the user gives."""
     fqdn = annotations(service).get(ANNOTATION_TAILNET_FQDN, "")
     ip, ip_annotation = _target_ip(service), _ip_annotation(service)
     found: list[str] = []
     if fqdn and ip and not outranks_name(service):
         found.append(f"only one of {ip_annotation} and {ANNOTATION_TAILNET_FQDN} may be set: remove one of them")
-    if fqdn and (error := fqdn_error(fqdn, zones)):
+    if fqdn and (error := name_error(fqdn, zones, suffixes)):
         found.append(f"annotation {ANNOTATION_TAILNET_FQDN}: {error}")
     if ip and (error := target_ip_error(ip)):
         found.append(f"annotation {ip_annotation}: {error}")
     return found
+
+
+def needs_suffix(service: Object) -> bool:
+    """Tell whether *service* names a device by a name outside of ts.net, which is right only with a known suffix."""
+    fqdn = annotations(service).get(ANNOTATION_TAILNET_FQDN, "")
+    return bool(fqdn) and fqdn_error(fqdn, [TS_NET]) is not None
 
 
 def given(service: Object) -> list[str]:

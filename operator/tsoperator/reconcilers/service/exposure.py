@@ -12,6 +12,7 @@ from tsoperator.api.names import ANNOTATION_EXPOSE, CONDITION_PROXY_READY, LOAD_
 from tsoperator.api.objects import Object, annotations
 from tsoperator.api.rules import is_true
 from tsoperator.desired import advice
+from tsoperator.desired.clusternames import Naming, Way, naming
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.desired.proxypod import ProxyPod, exposed_ip, exposed_name, served_service
 from tsoperator.desired.secret import ReportedDevice
@@ -72,6 +73,11 @@ def pod(service: Object, settings: Settings) -> ProxyPod:
 def serve_config(service: Object, settings: Settings) -> Object | None:
     """Return what the proxy is told to serve; None if it forwards everything."""
     return funnel.serve_config(service) if _is_public(service, settings) else None
+
+
+def cluster_naming(service: Object, settings: Settings) -> Naming:
+    """Return where the name of a valid *service* leads in the cluster."""
+    return naming(service, Way.TLS_SERVICE if _is_public(service, settings) else Way.FORWARDED)
 
 
 def shown(service: Object, device: ReportedDevice | None, settings: Settings) -> Shown:

@@ -32,7 +32,7 @@ def violations(service: Object, places: Places, settings: Settings) -> list[str]
     spec, name = service["spec"], group_name(service)
     if spec.get("clusterIP") == "None":
         found.append("headless Services are not supported: use a Service of type ExternalName")
-    found += egress.violations(service, settings.zones)
+    found += egress.violations(service, settings.zones, places.suffixes)
     given = annotations(service).get(ANNOTATION_TAGS)
     found += [
         f"annotation {ANNOTATION_TAGS}: {error}"

@@ -6,6 +6,7 @@ from typing import Final
 
 from tsoperator.api.conditions import set_condition
 from tsoperator.api.names import (
+    ANNOTATION_CLUSTER_DNS,
     ANNOTATION_EXPOSE,
     ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
     ANNOTATION_FUNNEL,
@@ -32,6 +33,7 @@ from tsoperator.settings import Settings
 VOCABULARY: Final = Vocabulary(
     "Service",
     known=(
+        ANNOTATION_CLUSTER_DNS,
         ANNOTATION_EXPOSE,
         ANNOTATION_FUNNEL,
         ANNOTATION_HOSTNAME,
@@ -43,6 +45,7 @@ VOCABULARY: Final = Vocabulary(
         PROXY_GROUP,
     ),
     switches=(ANNOTATION_EXPOSE, ANNOTATION_FUNNEL),
+    opt_outs=(ANNOTATION_CLUSTER_DNS,),
     elsewhere=dict.fromkeys(
         (ANNOTATION_FORWARD_CLUSTER_TRAFFIC, ANNOTATION_HTTP_ENDPOINT, ANNOTATION_HTTP_REDIRECT),
         "move it to an Ingress that leads to this Service, or remove it",

@@ -11,6 +11,7 @@ from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_delet
 from tsoperator.desired.children import first
 from tsoperator.desired.egressgroup import entries_of, entry_name, entry_of, served_service
 from tsoperator.desired.plan import Child, Deletion, Plan, Step, earliest
+from tsoperator.desired.zones import NO_SUFFIXES, Suffixes
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.clusterip import Wanted
 from tsoperator.reconcilers.service.moves import Place, is_over
@@ -38,7 +39,7 @@ class Places:
     *ports* are the proxies' ports that are allocated to its ports; None if there are not enough, or if the Service
     can't be served as it is. *rival* is a Service that already has the name of its entry. *ages* are for how many
     seconds facts have been so: `FRESH`, or that the old place of some name isn't needed any more. *own* is the place of
-    its own proxy, if it has one.
+    its own proxy, if it has one. *suffixes* are the known ones of MagicDNS names.
     """
 
     services: Sequence[Object] = ()
@@ -50,6 +51,7 @@ class Places:
     own: Place | None = None
     ages: Mapping[str, float] = field(default_factory=dict)
     reverts: Reverts = NO_REVERTS
+    suffixes: Suffixes = NO_SUFFIXES
 
     @property
     def is_empty(self) -> bool:

@@ -8,6 +8,7 @@ from tsoperator.api.names import PARENT_SERVICE
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
+    DNSCONFIG,
     ENDPOINTSLICE,
     POD,
     PROXYCLASS,
@@ -16,6 +17,7 @@ from tsoperator.api.objects import (
     SERVICE,
     SERVICEMONITOR,
     STATEFULSET,
+    SUFFIXES,
     Key,
     Object,
     Resource,
@@ -24,6 +26,7 @@ from tsoperator.api.objects import (
 from tsoperator.desired.children import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
 from tsoperator.desired.classref import class_name
 from tsoperator.desired.egressgroup import by_group, by_serving_group, entry_name, served_service
+from tsoperator.desired.nameserver import elected
 from tsoperator.desired.plan import Plan
 from tsoperator.desired.proxy import Children
 from tsoperator.kube.client import KubeClient
@@ -57,8 +60,9 @@ class ServiceReconciler:
         self._timers = Timers()
         self._cache = proxies.cache
         self._settings = proxies.settings
-        self._view = PlacesView(self._cache, self._settings, clock)
+        self._view = PlacesView(self._cache, self._settings, clock, proxies.suffixes)
         self._changes = GroupChanges(self._cache)
+        self._had_dnsconfig = False
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._keys_of_service,
             **dict.fromkeys((STATEFULSET, SERVICEMONITOR), self._parent_keys),
@@ -69,6 +73,8 @@ class ServiceReconciler:
             CONFIGMAP: self._changes.of_configmap,
             PROXYCLASS: self._keys_of_class,
             DEVICE: self._keys_of_device,
+            DNSCONFIG: self._keys_of_dnsconfig,
+            SUFFIXES: self._keys_of_suffixes,
         }
 
     async def reconcile(self, key: Key) -> Result:
@@ -96,6 +102,7 @@ class ServiceReconciler:
             self._proxies.proxy_class(class_name(service, self._settings.proxy_class)),
             self._proxies.tailnet(OWN, owner, children, leads),
             places=self._places(service, owner, mode, children),
+            has_dnsconfig=self._has_dnsconfig(),
         )
         reverts = await self._reverts(service, observed)
         return replace(observed, reverts=reverts, places=replace(observed.places, reverts=reverts))
@@ -180,6 +187,24 @@ class ServiceReconciler:
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_SERVICE, self._settings.namespace)
+
+    def _has_dnsconfig(self) -> bool:
+        return elected(self._cache.all(DNSCONFIG)) is not None
+
+    def _keys_of_dnsconfig(self, _dnsconfig: Object) -> Iterable[Key]:
+        """Map the first DNSConfig, and the end of the last one, to the Services that say why they have no name."""
+        had, self._had_dnsconfig = self._had_dnsconfig, self._has_dnsconfig()
+        if had == self._had_dnsconfig:
+            return ()
+        return [
+            key_of(service)
+            for service in self._cache.all(SERVICE)
+            if exposure.asks(service, self._settings) and exposure.cluster_naming(service, self._settings).why
+        ]
+
+    def _keys_of_suffixes(self, _suffixes: Object) -> Iterable[Key]:
+        """Map the known suffixes to the Services that may be valid or not because of them."""
+        return [key_of(service) for service in self._cache.all(SERVICE) if egress.needs_suffix(service)]
 
     def _keys_of_device(self, device: Object) -> Iterable[Key]:
         """Map a device of a tailnet to the Services whose proxies have it, and to those that lead to it."""

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from tsoperator.api.names import FINALIZER, PROXY_GROUP
+from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import (
     CONFIGMAP,
     ENDPOINTSLICE,
@@ -14,6 +14,7 @@ from tsoperator.api.objects import (
     SERVICE,
     Key,
     Object,
+    annotations,
     has_finalizer,
     is_deleting,
     key_of,
@@ -36,6 +37,7 @@ from tsoperator.desired.egressgroup import (
 from tsoperator.desired.endpoints import BY_SERVICE, ready_addresses
 from tsoperator.desired.proxy import Children, proxy_device
 from tsoperator.desired.secret import egress_report_of
+from tsoperator.desired.zones import Suffixes
 from tsoperator.reconcilers.service.clusterip import Wanted, allocate, allocated, is_place, used_ports, wanted_ports
 from tsoperator.reconcilers.service.grouprules import group_name, violations
 from tsoperator.reconcilers.service.mode import Mode, mode_of
@@ -50,12 +52,19 @@ from tsoperator.settings import Settings
 class PlacesView:
     """Shows from the cache what a Service has at ProxyGroups."""
 
-    def __init__(self, cache: Cache, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
-        """*clock* is monotonic."""
+    def __init__(
+        self,
+        cache: Cache,
+        settings: Settings,
+        clock: Callable[[], float] = time.monotonic,
+        suffixes: Callable[[], Suffixes] = Suffixes,
+    ) -> None:
+        """*clock* is monotonic. *suffixes* tells which suffixes of MagicDNS names are known."""
         self._cache = cache
         self._clock = clock
         self._timers = Timers()
         self._settings = settings
+        self._suffixes = suffixes
         self._reservations = Reservations()
         self._starved: dict[Key, str] = {}  # the Services that get no ports at their ProxyGroup
 
@@ -68,6 +77,8 @@ class PlacesView:
     def of(self, service: Object, owner: Owner) -> Places:
         """Return what *service* has at ProxyGroups, and the ports that it gets at the one that is to serve it."""
         made, mode = self.made_for(owner), mode_of(service, self._settings)
+        if annotations(service).get(ANNOTATION_TAILNET_FQDN):
+            made = replace(made, suffixes=self._suffixes())
         names = {labels(each)[PROXY_GROUP] for each in made.services}
         if mode is not Mode.GROUP:
             self.forget(owner.key)

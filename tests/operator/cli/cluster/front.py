@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import yaml
 from aiohttp import web
-from tsoperator.api.objects import CONFIGMAP, SECRET, Object
+from tsoperator.api.objects import SECRET, Object
 from tsoperator.cli.cluster.look import look
 from tsoperator.cli.findings import Finding
 
@@ -89,11 +89,9 @@ async def running_front(world: World, folder: Path) -> AsyncIterator[Front]:
     data = {"client_id": world.control.client_id, "client_secret": world.control.client_secret}
     encoded = {name: base64.b64encode(value.encode()).decode() for name, value in data.items()}
     metadata = {"namespace": NAMESPACE, "name": "operator-oauth"}
-    corefile = {"namespace": "kube-system", "name": "coredns"}
     await world.apply(
         deployment({"OPERATOR_LOGIN_SERVER": world.control_url}),
         {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata, "data": encoded},
-        {"apiVersion": CONFIGMAP.api_version, "kind": CONFIGMAP.kind, "metadata": corefile, "data": {"Corefile": ""}},
     )
     front = Front(world)
     async with serving(front.answer) as url:

@@ -30,7 +30,7 @@ def test_settings_are_those_of_the_chart() -> None:
     found = installed()
     assert (found.name, found.replicas, found.service_account) == ("operator", 2, "operator")
     assert (found.account, found.health_port) == ("system:serviceaccount:tailscale:operator", 9002)
-    assert (found.zones, found.watched, found.control_url) == (["ts.net"], [], "https://controlplane.tailscale.com")
+    assert (found.watched, found.control_url) == ([], "https://controlplane.tailscale.com")
     assert (found.has_default_class, found.identity) == (False, None)
     assert found.secret_key("CLIENT_ID_FILE") == SecretKey(Key(NAMESPACE, "operator-oauth"), "client_id")
 
@@ -38,7 +38,6 @@ def test_settings_are_those_of_the_chart() -> None:
 def test_settings_of_ones_own_are_read() -> None:
     found = installed(
         {
-            "OPERATOR_DNS_ZONES": "tail.example.org., ts.net",
             "OPERATOR_WATCH_NAMESPACES": "team-a,tailscale",
             "OPERATOR_LOGIN_SERVER": "https://headscale.example.org/",
             "PROXY_DEFAULT_CLASS": "small",
@@ -46,7 +45,7 @@ def test_settings_of_ones_own_are_read() -> None:
         },
         serviceAccountName="other",
     )
-    assert (found.zones, found.watched) == (["tail.example.org", "ts.net"], ["tailscale", "team-a"])
+    assert found.watched == ["tailscale", "team-a"]
     assert (found.control_url, found.has_default_class) == ("https://headscale.example.org", True)
     assert (found.service_account, found.secret_key("CLIENT_ID_FILE")) == ("other", None)
 
@@ -85,12 +84,12 @@ class Missing(NamedTuple):
     "case",
     [
         Missing(0, [], "is scaled to 0", "kubectl -n tailscale scale deployment/operator --replicas=2"),
-        Missing(2, [], "has no Pods", "describe deployments,replicasets"),
+        Missing(2, [], "has no Pods", "describe deployments,replicasets --show-events`"),
         Missing(
             2,
             [{"type": "Available"}, {"type": "ReplicaFailure", "message": "exceeded quota"}],
             "has no Pods: exceeded quota",
-            "describe deployments,replicasets",
+            "describe deployments,replicasets --show-events`",
         ),
     ],
 )

@@ -96,6 +96,11 @@ def test_a_webhook_without_a_pod_stops_what_it_is_asked_about(case: Case) -> Non
     assert (well.verdict.value, well.words.startswith("no webhook stops what the operator writes")) == ("ok", True)
 
 
+def test_no_webhook_is_mentioned_where_none_is_asked() -> None:
+    (well,) = check_webhooks(Webhooks([], {}, []))
+    assert well.words == "no webhook stops what the operator writes"
+
+
 def test_a_webhook_is_told_with_what_it_stops() -> None:
     hook = webhook(rule("services services/status"), rule("statefulsets", "apps"))
     (found,) = wrong([*check_webhooks(Webhooks([configuration(hook)], {}, []))])

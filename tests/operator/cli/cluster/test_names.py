@@ -1,5 +1,6 @@
 """Whether Pods can resolve names of the tailnet, as far as a cluster's objects tell."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -45,7 +46,7 @@ CASES = {
         names(configmaps=coredns("")),
         ["ok", "FAILED"],
         "has no stub domain for ts.net (ConfigMap coredns in kube-system)",
-        "forward ts.net to 10.96.0.53: coredns/README.md",
+        "forward ts.net to 10.96.0.53: `kubectl get dnsconfig ts-dns -o jsonpath='{.status.clusterDNS.snippet}'`",
     ),
     "another address": Case(
         names(configmaps=coredns("10.96.0.99")),
@@ -56,24 +57,40 @@ CASES = {
     "one address of two": Case(
         names(configmaps=coredns("10.96.0.53 10.96.0.99")), ["ok", "FAILED"], "asks 10.96.0.99 for", "10.96.0.53"
     ),
+    "a broken Corefile": Case(
+        names(configmaps=coredns("10.96.0.53 {")),
+        ["ok", "FAILED"],
+        "for ts.net is unknown: ConfigMap coredns in kube-system can't be read: the server block that begins here "
+        "has no closing brace, in line 1",
+        "correct the Corefile there: add }",
+    ),
     "another DNS": Case(names(configmaps=[]), ["ok", "can't look"], "for ts.net is unknown", "coredns/README.md#check"),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_names_resolve_if_nameserver_and_stub_domain_are_right(case: Case) -> None:
-    found = [*check_names(case.names, ["ts.net"])]
+    found = [*check_names(case.names)]
     assert [each.verdict.value for each in found] == case.verdicts
     assert case.words in "\n".join(each.words for each in found)
     assert case.cure in "\n".join(each.cure for each in found)
 
 
 def test_each_zone_needs_a_stub_domain() -> None:
-    found = [*check_names(names(), ["ts.net", "example.org"])]
+    zoned = {**DNSCONFIG, "status": {"clusterDNS": {"zones": ["tail1234.ts.net", "example.org"]}}}
+    found = [*check_names(replace(names(), dnsconfigs=[zoned]))]
     assert [each.verdict.value for each in found] == ["ok", "ok", "FAILED"]
+
+
+def test_the_stub_domain_is_the_operators_work_if_it_manages_the_clusters_dns() -> None:
+    managed = {**DNSCONFIG, "spec": {"clusterDNS": {"mode": "Managed"}}}
+    _, found = check_names(replace(names(configmaps=coredns("")), dnsconfigs=[managed]))
+    assert found.cure == (
+        "forward ts.net to 10.96.0.53: the operator writes it: its condition ClusterDNSConfigured says why it hasn't"
+    )
 
 
 def test_a_dnsconfig_that_goes_counts_for_nothing() -> None:
     going = {"metadata": {**DNSCONFIG["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
-    (found,) = check_names(Names("tailscale", [going], None, None, []), ["ts.net"])
+    (found,) = check_names(Names("tailscale", [going], None, None, []))
     assert found.verdict == "ok"

@@ -3,9 +3,11 @@
 from itertools import product
 
 import pytest
+import yaml
 from tsoperator.api.objects import Object
 from tsoperator.cli.cluster.rights import Question, check_rights, questions
 
+from tests.docs.pages import ROOT
 from tests.operator.cli.cluster.samples import installed, manifests, wrong
 
 
@@ -23,6 +25,13 @@ def granted(namespace: str, role: Object) -> set[Question]:
 def test_the_rights_are_those_of_the_charts_roles() -> None:
     everywhere, own, _proxies = (role for role in manifests() if role["kind"] in ("ClusterRole", "Role"))
     assert set(questions(installed())) == granted("", everywhere) | granted("tailscale", own)
+
+
+def test_the_rights_of_one_that_manages_the_clusters_dns_are_those_of_the_charts_roles_too() -> None:
+    more = {*questions(installed({"OPERATOR_MANAGE_CLUSTER_DNS": "true"}))} - {*questions(installed())}
+    manifests = yaml.load_all((ROOT / "charts" / "manifests" / "cluster-dns.yaml").read_text(), yaml.CSafeLoader)
+    everywhere, there = (role for role in manifests if role["kind"] in ("Role", "ClusterRole"))
+    assert more == granted("kube-system", there) | granted("", everywhere)
 
 
 def test_rights_in_watched_namespaces_are_asked_for_there() -> None:
@@ -60,6 +69,10 @@ def lacking(*resources: str) -> list[Question]:
     ("missing", "words"),
     [
         (lacking("secrets"), ["the operator may not get, list secrets in namespace tailscale"]),
+        (
+            [Question("kube-system", "", "configmaps", "get", named) for named in ("coredns", "kube-dns")],
+            ["the operator may not get configmaps in namespace kube-system"],
+        ),
         (
             [Question("", "tailscale.com", "connectors", "watch"), *lacking("pods")],
             ["the operator may not watch connectors.tailscale.com", "the operator may not get, list pods in namespace"],

@@ -1,82 +1,42 @@
 """What the cluster's DNS forwards, by its ConfigMaps."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.cli.cluster.stubdomains import forwards_of, is_dns_config, servers_for
-
-ROOT = """\
-.:53 {
-    errors
-    kubernetes cluster.local in-addr.arpa ip6.arpa {
-        pods insecure
-    }
-    forward . /etc/resolv.conf {
-        max_concurrent 1000
-    }
-    cache 30
-}
-"""
+from tsoperator.cli.cluster.stubdomains import is_dns_config, servers_for
+from tsoperator.desired.clusterdns.corefile import CorefileError
 
 
 def configmap(name: str, **data: str) -> Object:
     return {"metadata": {"namespace": "kube-system", "name": name}, "data": data}
 
 
-def stanza(zones: str, to: str) -> str:
-    return f"{zones} {{\n    errors\n    forward . {to}\n}}\n"
-
-
-class Case(NamedTuple):
-    corefile: str
-    servers: list[str]
-
-
-CASES = {
-    "none": Case("", []),
-    "by port": Case(stanza("ts.net:53", "10.96.0.53"), ["10.96.0.53"]),
-    "without a port": Case(stanza("ts.net", "10.96.0.53:53"), ["10.96.0.53"]),
-    "with scheme and dot": Case(stanza("dns://TS.net.:53", "dns://10.96.0.53"), ["10.96.0.53"]),
-    "IPv6": Case(stanza("ts.net", "[fd00:0::53]:53 fd00::54"), ["fd00::53", "fd00::54"]),
-    "several zones": Case(stanza("example.org, ts.net", "10.0.0.1"), ["10.0.0.1"]),
-    "a zone above": Case(stanza("net", "10.0.0.1"), ["10.0.0.1"]),
-    "the nearest zone": Case(stanza("ts.net", "10.0.0.1") + stanza("net", "10.0.0.2"), ["10.0.0.1"]),
-    "a zone below": Case(stanza("tail1234.ts.net", "10.0.0.1"), []),
-    "a zone that ends alike": Case(stanza("bits.net.ts", "10.0.0.1") + stanza("s.net", "10.0.0.2"), []),
-    "a comment": Case("# " + stanza("ts.net", "10.0.0.1").replace("\n", "\n# "), []),
-    "a comment behind": Case("ts.net { # ours\nforward . 10.0.0.1 # the nameserver\n}\n", ["10.0.0.1"]),
-    "in the root's block": Case(".:53 {\n  forward ts.net 10.0.0.1\n  forward . 8.8.8.8\n}", ["10.0.0.1"]),
-    "with options": Case("ts.net {\n forward . 10.0.0.1 {\n  force_tcp\n }\n}\n", ["10.0.0.1"]),
-    "a name": Case(stanza("ts.net", "nameserver"), ["nameserver"]),
-    "another plugin": Case("ts.net {\n template ts.net 10.0.0.9\n}\n", []),
-    "no server": Case("ts.net {\n forward .\n}\n", []),
+ROOT = configmap("coredns", Corefile=".:53 {\n forward . 9.9.9.9\n}\n", NodeHosts="192.0.2.1 node-1 {\n")
+FOUND = {
+    "nowhere": ([ROOT], []),
+    "in the Corefile": ([configmap("x", Corefile="ts.net {\n forward . 10.0.0.1\n}\n")], ["10.0.0.1"]),
+    "in a file with blocks": (
+        [ROOT, configmap("x", **{"a.server": "ts.net {\n forward . 10.0.0.1\n}\n"})],
+        ["10.0.0.1"],
+    ),
+    "in a file without": ([ROOT, configmap("x", **{"a.override": "log\nforward ts.net 10.0.0.1\n"})], ["10.0.0.1"]),
+    "in stub domains": ([configmap("x", stubDomains='{"ts.net": ["10.0.0.1"]}')], ["10.0.0.1"]),
+    "in another key": ([configmap("x", other='{"ts.net": ["10.0.0.1"]}')], []),
+    "without data": ([{"metadata": {"name": "x"}}], []),
+    "in two": (
+        [configmap("x", stubDomains='{"ts.net": ["10.0.0.1"]}'), configmap("y", stubDomains='{"net": ["10.0.0.2"]}')],
+        ["10.0.0.1"],
+    ),
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-@pytest.mark.parametrize("before", ["", ROOT])
-def test_the_servers_for_a_zone_are_found_in_a_corefile(case: Case, before: str) -> None:
-    found = forwards_of(configmap("coredns", Corefile=before + case.corefile))
-    assert servers_for("ts.net", found) == case.servers
+@pytest.mark.parametrize(("configmaps", "expected"), FOUND.values(), ids=FOUND)
+def test_the_servers_for_a_zone_are_found_in_all_configmaps(configmaps: list[Object], expected: list[str]) -> None:
+    assert [*servers_for("TS.net.", configmaps)] == expected
 
 
-def test_an_imported_file_may_forward_without_a_block() -> None:
-    custom = configmap("coredns-custom", **{"ts.override": "forward ts.net 10.0.0.1", "log.override": "log"})
-    assert servers_for("TS.net.", forwards_of(custom)) == ["10.0.0.1"]
-
-
-@pytest.mark.parametrize(
-    ("text", "servers"),
-    [
-        ('{"ts.net": ["10.0.0.1", "10.0.0.2:53"]}', ["10.0.0.1", "10.0.0.2"]),
-        ('{"example.org": ["10.0.0.1"], "ts.net": "x"}', []),
-        ("[]", []),
-        ("{", []),
-    ],
-)
-def test_kube_dns_has_stub_domains_as_json(text: str, servers: list[str]) -> None:
-    assert servers_for("ts.net", forwards_of(configmap("kube-dns", stubDomains=text))) == servers
+def test_a_corefile_that_cant_be_read_says_so() -> None:
+    with pytest.raises(CorefileError):
+        servers_for("ts.net", [configmap("coredns", Corefile="{")])
 
 
 @pytest.mark.parametrize(

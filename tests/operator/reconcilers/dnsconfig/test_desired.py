@@ -216,7 +216,8 @@ def test_the_cluster_ip_counts_at_creation_only() -> None:
 def test_once_the_service_has_its_address_the_dnsconfig_is_ready() -> None:
     found = live_dnsconfig(generation=4)
     made = plan(found, service=live_service(clusterIP="192.0.2.53"), of=OURS)
-    assert condition_of(made) == condition("NameserverReady", True, "NameserverCreated", "NameserverCreated", 4)
+    (ready, _), wanted = status_of(made)["conditions"], ("NameserverReady", "True", "NameserverCreated", 4)
+    assert tuple(ready[name] for name in ("type", "status", "reason", "observedGeneration")) == wanted
     assert status_of(made)["nameserver"] == {"ip": "192.0.2.53"}
 
 
@@ -280,7 +281,10 @@ def test_names_that_are_left_out_are_counted_in_a_condition(case: LeftOut) -> No
 )
 def test_the_condition_goes_when_nothing_lacks_any_more(kind: str, left_out: str | None) -> None:
     old = condition(kind, False, "Old", "12") | {"lastTransitionTime": "2026-01-02T03:04:05Z"}
-    assert [left["type"] for left in status_with(left_out, OURS, old=old)["conditions"]] == ["NameserverReady"]
+    assert [left["type"] for left in status_with(left_out, OURS, old=old)["conditions"]] == [
+        "NameserverReady",
+        "ClusterDNSReady",
+    ]
 
 
 class Lost(NamedTuple):
@@ -311,7 +315,7 @@ class Lost(NamedTuple):
 def test_the_lacks_of_the_go_nameserver_are_said_in_a_condition(case: Lost) -> None:
     found = live_dnsconfig(nameserver={"image": case.image}, generation=4)
     observed = Observed([found], live_service(clusterIP="192.0.2.53"))
-    ready, lost = status_of(desired.plan(found, DNSConfig.parse(found), observed, settings(**case.settings)))[
+    ready, *_, lost = status_of(desired.plan(found, DNSConfig.parse(found), observed, settings(**case.settings)))[
         "conditions"
     ]
     assert (ready["type"], ready["status"]) == ("NameserverReady", "True")
@@ -326,7 +330,7 @@ def test_an_image_of_which_nothing_is_known_runs_as_the_go_operators_and_the_use
     made = plan(found, service=live_service(clusterIP="192.0.2.53"), of=OURS)
     said = live_dnsconfig(nameserver=found["spec"]["nameserver"], annotations={NAMESERVER: "k8s-nameserver"})
     assert child(made, "Deployment") == child(plan(said, of=OURS), "Deployment")
-    _, lost = status_of(made)["conditions"]
+    *_, lost = status_of(made)["conditions"]
     assert (lost["status"], lost["reason"]) == ("False", "UnknownImage")
     assert lost["message"].startswith("mirror.org/ns:stable may be this operator's nameserver or Tailscale's")
     assert lost["message"].endswith(
@@ -336,7 +340,7 @@ def test_an_image_of_which_nothing_is_known_runs_as_the_go_operators_and_the_use
 
 def test_the_default_that_is_said_to_be_tailscales_is_not_recommended() -> None:
     said = live_dnsconfig(annotations={NAMESERVER: "k8s-nameserver"})
-    _, lost = status_of(plan(said, service=live_service(clusterIP="192.0.2.53"), of=OURS))["conditions"]
+    *_, lost = status_of(plan(said, service=live_service(clusterIP="192.0.2.53"), of=OURS))["conditions"]
     assert lost["message"].startswith("example.org/tsnameserver:v1 is Tailscale's nameserver: ")
     assert lost["message"].endswith(
         "set spec.nameserver.image to this operator's nameserver and annotation "
@@ -350,7 +354,7 @@ def test_an_image_that_is_said_to_be_ours_is_probed() -> None:
     spec = child(made, "Deployment")["spec"]
     (container,) = pod_of(spec)["containers"]
     assert (container["image"], "readinessProbe" in container) == ("mirror.org/ns:v1", True)
-    assert [each["type"] for each in status_of(made)["conditions"]] == ["NameserverReady"]
+    assert [each["type"] for each in status_of(made)["conditions"]] == ["NameserverReady", "ClusterDNSReady"]
 
 
 def refused(found: Object, *others: Object) -> Object:

@@ -16,10 +16,13 @@ from tsoperator.api.objects import (
     ROLEBINDING,
     SERVICE,
     SERVICEACCOUNT,
+    SUFFIXES,
     Key,
     Object,
     key_of,
 )
+from tsoperator.reconcilers.dnsconfig.asking import ask
+from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
@@ -174,8 +177,15 @@ async def test_names_that_are_left_out_are_told_until_there_is_room(cluster: Wor
 async def running_dnsconfigs(world: World) -> AsyncIterator[None]:
     """Run the reconciler of DNSConfigs alone, so that a test can be the one that writes records."""
     cache = Cache(sources(NAMESPACE))
-    reconciler = DNSConfigReconciler(cache, applier(world.api, cache, Tailnets([])), settings())
-    async with running(Manager(cache, [reconciler], ControllerMetrics(CollectorRegistry())).run(world.api, None)):
+    tailnets, prober = Tailnets([]), Prober(ask)
+    reconciler = DNSConfigReconciler(cache, applier(world.api, cache, tailnets), prober, settings())
+    manager = Manager(
+        cache,
+        [reconciler],
+        ControllerMetrics(CollectorRegistry()),
+        feeds={SUFFIXES: tailnets, VERDICT: prober},
+    )
+    async with running(manager.run(world.api, None)):
         yield
 
 

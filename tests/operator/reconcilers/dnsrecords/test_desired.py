@@ -13,6 +13,7 @@ from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, Key, Object
 from tsoperator.desired.children import owner_reference
 from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, nameserver_labels
 from tsoperator.desired.plan import Child, Deletion, Note, Patch, Plan, Refusal, Step
+from tsoperator.desired.zones import Suffixes
 from tsoperator.reconcilers.dnsrecords import desired
 from tsoperator.reconcilers.dnsrecords.desired import Observed
 from tsoperator.reconcilers.dnsrecords.records import Record
@@ -145,6 +146,20 @@ def test_other_keys_and_labels_of_the_configmap_are_not_ours_to_change() -> None
 def test_the_records_name_their_zones() -> None:
     made = desired.plan(DNSCONFIG_OBJ, Observed(buckets(())), settings(zones=("ts.net", "tail.example.org")))
     assert document_of(made)["zones"] == ["ts.net", "tail.example.org"]
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "zones"),
+    [
+        (Suffixes(), ["ts.net", "old.example.org"]),
+        (Suffixes(("tail.example.org",)), ["ts.net", "old.example.org", "tail.example.org"]),
+        (Suffixes(("tail.example.org",), complete=True), ["ts.net", "tail.example.org"]),
+    ],
+)
+def test_a_zone_of_the_records_stays_until_all_suffixes_are_known(suffixes: Suffixes, zones: list[str]) -> None:
+    live = configmap(SERVED.replace('"zones":["ts.net"]', '"zones":["ts.net","old.example.org"]'))
+    made = desired.plan(DNSCONFIG_OBJ, Observed(buckets((BOTH,)), {0: live}, suffixes=suffixes), SETTINGS)
+    assert document_of(made)["zones"] == zones
 
 
 LIMITS = Limits(split=1000, full=2000)

@@ -4,16 +4,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import NamedTuple
 
 import pytest
 from clustersim.faults import Failure
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
+from clustersim.sim import SimOptions
 from prometheus_client import CollectorRegistry
 from tsnameserver.records import CONFIGMAP_NAME, LABEL_SELECTOR, RECORDS_KEY, merge, parse
 from tsoperator.api.names import LABEL_SERVICE_NAME, NAMESERVER
-from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, ENDPOINTSLICE, SERVICE, Key, Object, key_of
+from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, ENDPOINTSLICE, SERVICE, SUFFIXES, Key, Object, key_of, uid
+from tsoperator.desired.canary import canary_name, service_addresses
 from tsoperator.desired.children import Owner
 from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.service import headless_service
@@ -25,12 +28,14 @@ from tsoperator.runtime.controller import ControllerMetrics
 from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.manager import EnqueueTimes, Manager
 from tsoperator.sources import sources
+from tsoperator.tailnet.devices import Pace
 from tsoperator.tailnet.tailnet import Tailnets
 
+from tests.operator.reconcilers.service.played import running_services
 from tests.support.cluster import running
-from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
+from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress, load_balancer
 from tests.support.objects import settings
-from tests.support.operator import NAMESPACE, Proxy, World, running_operator
+from tests.support.operator import NAMESPACE, Proxy, World, new_world, running_operator
 from tests.support.tailnets import applier
 
 SECOND = f"second.{DOMAIN}"
@@ -67,6 +72,55 @@ async def test_a_name_leads_to_its_proxy(world: World) -> None:
     await world.apply(dnsconfig(), egress())
     proxy = await named_proxy(world, egress())
     assert await world.records() == {FQDN: proxy.addresses}
+
+
+async def test_each_zone_has_a_canary_that_leads_to_the_nameserver(cluster: World) -> None:
+    async with running_operator(cluster, zones=(DOMAIN, "example.org")):
+        await cluster.apply(dnsconfig())
+        await cluster.becomes(lambda: canaries_lead(cluster, {DOMAIN, "example.org"}), True)
+    async with running_operator(cluster, zones=("example.org",)):
+        await cluster.becomes(lambda: canaries_lead(cluster, {"example.org"}), True)
+        await cluster.api.delete(SERVICE, Key(NAMESPACE, NAMESERVER))
+        await cluster.becomes(lambda: canaries_lead(cluster, {"example.org"}), True)
+        assert not await cluster.writes_when_left_alone()
+
+
+async def test_the_own_suffix_of_a_tailnet_is_forwarded_even_if_its_control_server_is_away_later(
+    cluster: World,
+) -> None:
+    cluster.peer()
+    async with running_operator(cluster):
+        await cluster.apply(dnsconfig())
+        await cluster.becomes(lambda: forwarded(cluster), [DOMAIN])
+        await cluster.becomes(lambda: canaries_lead(cluster, {DOMAIN}), True)
+    cluster.control.fail(count=10**6)
+    async with running_operator(cluster):
+        assert not await cluster.writes_when_left_alone()
+    assert await cluster.zones() == ["ts.net"]
+    assert await forwarded(cluster) == [DOMAIN]
+
+
+async def forwarded(world: World) -> list[str]:
+    """Return the zones that the cluster's DNS has to forward, as the DNSConfig says."""
+    status = (await world.look(dnsconfig())).get("status") or {}
+    return list((status.get("clusterDNS") or {}).get("zones") or ())
+
+
+async def canaries_lead(world: World, zones: Iterable[str]) -> bool:
+    """Tell whether there are canaries in just these *zones*, which lead to the nameserver's Service."""
+    service = await world.find(SERVICE, NAMESERVER)
+    found = uid(await world.look(dnsconfig()))
+    wanted = {canary_name(found, zone): service_addresses(service) for zone in zones}
+    return service is not None and await world.canaries() == wanted
+
+
+async def test_a_new_name_is_written_once_with_its_address(world: World) -> None:
+    await world.apply(dnsconfig())
+    await world.settled()
+    async with every_version(world) as seen:
+        await world.apply(egress())
+        await named_proxy(world, egress())
+    assert {len(records[FQDN]) for records in seen if FQDN in records} == {1}
 
 
 async def test_without_a_dnsconfig_there_are_no_records(world: World) -> None:
@@ -237,6 +291,46 @@ async def test_a_headless_service_that_goes_loses_our_finalizer(world: World) ->
     assert after.pod_uid == proxy.pod_uid
 
 
+FOREIGN = egress(target="db.tail.example.org")
+BOTH_ZONES = ["ts.net", "tail.example.org"]
+SOON = Pace(first=0.01, longest=0.01, interval=0.01)
+
+
+@pytest.fixture
+async def outside() -> AsyncIterator[World]:
+    """A cluster with a DNSConfig, whose tailnet has a suffix outside of ts.net and one device."""
+    async with new_world(SimOptions(tailnet_domain="tail.example.org")) as world:
+        world.peer()
+        await world.apply(dnsconfig())
+        yield world
+
+
+async def test_a_service_in_a_zone_that_is_not_known_yet_is_refused_until_it_is(outside: World) -> None:
+    outside.control.fail(count=10**6)
+    async with running_services(outside, SOON):
+        await outside.apply(FOREIGN)
+        await outside.becomes(lambda: outside.reason(FOREIGN), "ProxyInvalid")
+        assert await outside.zones() == ["ts.net"]
+        outside.control.heal()
+        await outside.becomes(lambda: outside.reason(FOREIGN), "ProxyCreated")
+        await outside.becomes(outside.zones, BOTH_ZONES)
+
+
+async def test_a_zone_outlives_a_control_server_that_is_away_and_goes_when_its_tailnet_has_another(
+    outside: World,
+) -> None:
+    async with running_services(outside, SOON):
+        await outside.becomes(outside.zones, BOTH_ZONES)
+    outside.control.fail(count=10**6)
+    async with running_services(outside, SOON):
+        assert not await outside.writes_when_left_alone()
+        assert await outside.zones() == BOTH_ZONES
+        for device in [*outside.control.devices.values()]:
+            outside.control.update(replace(device, name=FQDN))
+        outside.control.heal()
+        await outside.becomes(outside.zones, ["ts.net"])
+
+
 SHARDED = settings(nameserver_image="example.org/tsnameserver:v1")
 SMALL = Limits(split=2048, full=8192)
 
@@ -245,11 +339,13 @@ SMALL = Limits(split=2048, full=8192)
 async def following_records(world: World) -> AsyncIterator[None]:
     """Run the records' reconciler alone, with small shards, so that a test can be the one that makes proxies."""
     cache = Cache(sources(NAMESPACE))
-    reconciler = DNSRecordsReconciler(cache, applier(world.api, cache, Tailnets([])), SHARDED, SMALL)
+    tailnets = Tailnets([])
+    reconciler = DNSRecordsReconciler(cache, applier(world.api, cache, tailnets), SHARDED, SMALL)
     manager = Manager(
         cache,
         [reconciler],
         ControllerMetrics(CollectorRegistry()),
+        feeds={SUFFIXES: tailnets},
         times=EnqueueTimes({reconciler.name: Gathering(0.02)}),
     )
     async with running(manager.run(world.api, None)):
@@ -329,6 +425,27 @@ async def sharded(world: World, count: int) -> dict[str, Object]:
 
 def versions(found: dict[str, Object]) -> dict[str, str]:
     return {name: configmap["metadata"]["resourceVersion"] for name, configmap in found.items()}
+
+
+async def test_a_new_name_that_gets_no_address_is_written_a_moment_later(cluster: World) -> None:
+    parent, service, _ = proxy_of(1)
+    await cluster.apply(dnsconfig(), nameserver())
+    async with following_records(cluster):
+        await cluster.becomes(lambda: whole(cluster), {})
+        await cluster.apply(parent, service)
+        await cluster.becomes(lambda: whole(cluster), {f"db-1.{DOMAIN}": []})
+
+
+async def test_a_change_of_a_users_service_alone_reaches_the_record(cluster: World) -> None:
+    service = load_balancer()
+    key, owner = Key(NAMESPACE, "ts-lb"), Owner("svc", key_of(service))
+    await cluster.apply(dnsconfig(), nameserver(), service)
+    address = (await cluster.look(service))["spec"]["clusterIP"]
+    await cluster.apply(headless_service(key, owner, "uid", FQDN, address))
+    async with following_records(cluster):
+        await cluster.becomes(lambda: whole(cluster), {FQDN: [address]})
+        await cluster.annotate(service, {"tailscale.com/cluster-dns": "false"})
+        await cluster.becomes(lambda: whole(cluster), {})
 
 
 @pytest.mark.full

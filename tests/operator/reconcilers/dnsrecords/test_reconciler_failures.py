@@ -8,7 +8,7 @@ from clustersim import objects as kinds
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from prometheus_client import CollectorRegistry
 from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY, parse
-from tsoperator.api.objects import ENDPOINTSLICE, Key, key_of
+from tsoperator.api.objects import ENDPOINTSLICE, SUFFIXES, Key, key_of
 from tsoperator.desired.children import Owner
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
 from tsoperator.runtime.cache import Cache
@@ -54,8 +54,9 @@ async def test_a_proxy_that_could_not_be_looked_at_is_looked_at_again(caplog: py
     cache = Cache([replace(each, slim=slims.get(each.selection.resource, each.slim)) for each in watched])
     async with cluster_sim(SimOptions(controllers=False)) as sim, kube_client(sim.api_url) as client:
         put_proxy(sim)
-        reconciler = DNSRecordsReconciler(cache, applier(client, cache, Tailnets([])), settings())
-        manager = Manager(cache, [reconciler], ControllerMetrics(CollectorRegistry()))
+        tailnets = Tailnets([])
+        reconciler = DNSRecordsReconciler(cache, applier(client, cache, tailnets), settings())
+        manager = Manager(cache, [reconciler], ControllerMetrics(CollectorRegistry()), feeds={SUFFIXES: tailnets})
         async with running(manager.run(client, None)):
             await until(lambda: sim.store.find(kinds.CONFIGMAP, *RECORDS))
         document = sim.store.get(kinds.CONFIGMAP, *RECORDS)["data"][RECORDS_KEY]

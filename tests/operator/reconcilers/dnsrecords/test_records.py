@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import Object, key_of
+from tsoperator.api.objects import Key, Object, key_of
 from tsoperator.desired.children import Owner
+from tsoperator.desired.service import headless_service
 from tsoperator.reconcilers.dnsrecords.records import NamedProxy, Record, record_of
 
 from tests.support.objects import (
@@ -17,6 +18,7 @@ from tests.support.objects import (
     headless,
     live_ingress,
     settings,
+    stored,
 )
 
 UP = endpoint_slice("ts-db", endpoint("192.0.2.1"))
@@ -58,6 +60,18 @@ def unknown(proxy: NamedProxy) -> NamedProxy:
 
 
 WEB = "web.tail1234.ts.net"
+LB = "default-db.tail1234.ts.net"
+OPT_OUT = {"tailscale.com/cluster-dns": "false"}
+
+
+def exposed(parent: Object | None = None, *slices: Object, name: str = LB, **metadata: str) -> NamedProxy:
+    """The proxy of *parent*, a Service with a cluster IP in each family, which forwards to the first."""
+    user_object = parent or egress_service({}, spec={"type": "ClusterIP", **IPS})
+    owner = Owner("svc", key_of(user_object))
+    service = headless_service(Key("tailscale", "ts-db"), owner, "uid", name, "192.0.2.50")
+    return NamedProxy(stored(service, **metadata), user_object, slices)
+
+
 LEFT = "2026-01-02T03:04:05Z"
 TO_GROUP = {"tailscale.com/proxy-group": "g"}
 
@@ -110,6 +124,25 @@ SERVED = {
     "group, not its egress": Case(grouped(labels=TO_GROUP), {}),
     "group, external": Case(grouped(type="ExternalName"), {}),
     "group, a leaving parent": Case(grouped(deleting(GROUPED)), {}),
+    "group, not wanted": Case(grouped(egress_service({"tailscale.com/tailnet-fqdn": FQDN, **TO_GROUP, **OPT_OUT})), {}),
+    "egress, not wanted": Case(proxy(UP, parent=egress_service({"tailscale.com/tailnet-fqdn": FQDN, **OPT_OUT})), {}),
+    "Ingress, not wanted": Case(proxy(UP, parent=live_ingress(OPT_OUT), name=WEB), {}),
+    "exposed, down": Case(exposed(), {LB: ["192.0.2.50"]}, {LB: ["2001:db8::50"]}),
+    "exposed, up": Case(exposed(None, UP, UP6), {LB: ["192.0.2.50"]}, {LB: ["2001:db8::50"]}),
+    "exposed, not wanted": Case(exposed(egress_service(OPT_OUT, spec=IPS)), {}),
+    "exposed, no name yet": Case(exposed(name=""), {}),
+    "exposed, another address": Case(exposed(egress_service({}, spec={"clusterIP": "192.0.2.9"})), {LB: ["192.0.2.9"]}),
+    "exposed, an egress name": Case(exposed(egress_service(spec=IPS)), {LB: ["192.0.2.50"]}, {LB: ["2001:db8::50"]}),
+    "exposed, headless": Case(exposed(egress_service({}, spec={"clusterIP": "None"})), {}),
+    "exposed, external": Case(exposed(egress_service({}, spec={"type": "ExternalName", "externalName": "x"})), {}),
+    "exposed, by TLS": Case(proxy(UP, parent=egress_service({}, spec=IPS), name=""), {}),
+    "exposed, to a group": Case(
+        exposed(egress_service(TO_GROUP, spec={"clusterIP": "192.0.2.9"})), {LB: ["192.0.2.9"]}
+    ),
+    "exposed, a leaving parent": Case(exposed(deleting(egress_service({}, spec=IPS))), {}),
+    "exposed, a leaving proxy": Case(exposed(deletionTimestamp=LEFT), {}),
+    "exposed, no parent": Case(replace(exposed(), parent=None), {}),
+    "unknown, exposed": Case(unknown(exposed(None, UP)), {LB: ["192.0.2.50"]}),
     "unknown": Case(unknown(proxy(UP, name=f"{FQDN.upper()}.")), {FQDN: ["192.0.2.1"]}),
     "unknown Ingress": Case(unknown(proxy(UP, parent=live_ingress(), name=WEB)), {WEB: ["192.0.2.1"]}),
     "unknown, down": Case(unknown(proxy(EMPTY)), {FQDN: []}),

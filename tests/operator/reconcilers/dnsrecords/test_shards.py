@@ -109,6 +109,29 @@ def test_the_one_shard_of_one_has_the_go_operators_form() -> None:
     assert shards.with_serial(shards.document(part), 7) == text
 
 
+@pytest.mark.parametrize(
+    ("end", "zones"),
+    [
+        ('"zones":["ts.net","tail.example.org"],"serial":7}', ["ts.net", "tail.example.org"]),
+        ('"zones":["ts.net"],"serial":7,"shard":0,"shards":2}', ["ts.net"]),
+        ('"zones":["ts.net"]}', ["ts.net"]),
+        ('"serial":7}', []),
+        ('"zones":[],"serial":7}', []),
+        ('"zones":[7],"serial":7}', []),
+        ('"zones":["ts.net"],"more":{"zones":["a.b"]},"serial":7}', []),
+    ],
+)
+def test_the_zones_of_a_document_are_read_from_its_end(end: str, zones: list[str]) -> None:
+    names = '{"version":"v1alpha1","ip4":{"zones":["192.0.2.1"]},'
+    assert shards.zones_of(f"{names}{end}") == zones
+    assert shards.zones_of(f"{names[:-1]}}}") == shards.zones_of("") == []
+
+
+def test_the_zones_that_are_written_are_read() -> None:
+    (part,) = shards.parts_of(buckets(numbered_names(9)), 1, ("ts.net", "tail.example.org"))
+    assert tuple(shards.zones_of(shards.document(part))) == part.zones
+
+
 def test_each_of_several_shards_says_which_it_is() -> None:
     part = shards.parts_of(buckets(numbered_names(9)), 4, ZONES)[3]
     read = json.loads(shards.with_serial(shards.document(part), 7))

@@ -52,6 +52,7 @@ NEW = Observed(Children(), WEB)
 NAME = child_name("web", "web-uid")
 STAGING = "useLetsEncryptStagingEnvironment"
 FORWARD = {"tailscale.com/experimental-forward-cluster-traffic-via-ingress": "true"}
+OPT_OUT = {"tailscale.com/cluster-dns": "false"}
 OWNER = desired.owner(Key("default", "web"))
 DEVICE = {"device_id": "n1", "device_fqdn": "web.tail1234.ts.net."}
 CURRENT = {**DEVICE, "tailscale_capver": "110", "pod_uid": "P"}
@@ -169,13 +170,41 @@ def test_without_a_usable_backend_what_runs_stays() -> None:
     assert plan == Plan(notes=plan.notes)
 
 
+@pytest.mark.parametrize(
+    ("found", "waits"),
+    [
+        (replace(NEW, age=0), True),
+        (replace(NEW, age=1.9), True),
+        (replace(NEW, age=2), False),
+        (replace(NEW, age=-1), False),
+        (replace(logged_in(CURRENT), age=0), False),
+    ],
+)
+def test_a_new_ingress_waits_quietly_for_services_that_were_applied_with_it(found: Observed, waits: bool) -> None:
+    plan = planned(live_ingress(spec=missing()), found)
+    assert (plan == Plan(requeue_after=2.0)) is waits
+    assert bool(plan.notes) is not waits
+    assert planned(live_ingress(), replace(NEW, age=0), KEY).steps
+
+
 def missing() -> Object:
     return {"defaultBackend": to_service("missing")}
 
 
-@pytest.mark.parametrize(("annotations", "forward"), [({}, False), (FORWARD, True)])
-def test_the_proxy_serves_and_forwards_only_if_asked(annotations: dict[str, str], forward: bool) -> None:
-    made = proxy(live_ingress(annotations))
+@pytest.mark.parametrize(
+    ("annotations", "named", "forward"),
+    [
+        ({}, False, False),
+        (FORWARD, False, True),
+        ({}, True, True),
+        (OPT_OUT, True, False),
+        ({**OPT_OUT, **FORWARD}, True, True),
+        (dict.fromkeys(FORWARD, "false"), True, False),
+        (dict.fromkeys(FORWARD, "yes"), True, False),
+    ],
+)
+def test_the_proxy_serves_and_forwards_only_if_asked(annotations: dict[str, str], named: bool, forward: bool) -> None:
+    made = proxy(live_ingress(annotations), replace(NEW, names_ingresses=named))
     assert (str(made.owner), made.parent_uid) == ("ingress:default/web", "web-uid")
     assert made.pod == served_ingress(forward_cluster_traffic=forward)
     assert made.config.serve_config is not None
@@ -218,6 +247,7 @@ def test_status_and_name_are_what_the_device_reports(case: Reported) -> None:
     wanted = [{"hostname": case.shown, "ports": [HTTPS]}] if case.shown else []
     assert shown(plan) == wanted
     assert proxy(live_ingress(), logged_in(case.data)).magic_dns_name == case.name
+    assert proxy(live_ingress(OPT_OUT), logged_in(case.data)).magic_dns_name == ""
     assert reasons_of(plan) == [*case.notes]
 
 
@@ -291,7 +321,9 @@ def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: 
     assert (reasons_of(plan), plan.requeue_after) == (told, again)
 
 
-@pytest.mark.parametrize("name", ["funnel", "http-redirect", "experimental-forward-cluster-traffic-via-ingress"])
+@pytest.mark.parametrize(
+    "name", ["cluster-dns", "funnel", "http-redirect", "experimental-forward-cluster-traffic-via-ingress"]
+)
 @pytest.mark.parametrize(
     ("value", "told"), [("true", []), ("false", []), ("True", ["IgnoredAnnotation"]), ("", ["IgnoredAnnotation"])]
 )

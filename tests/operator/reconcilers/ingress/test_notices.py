@@ -36,6 +36,7 @@ def test_an_annotation_for_something_else_is_told(name: str, cure: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "cluster-dns",
         "experimental-forward-cluster-traffic-via-ingress",
         "funnel",
         "http-redirect",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tsoperator.api.names import FINALIZER, INGRESS_CONTROLLER
-from tsoperator.api.objects import INGRESSCLASS, SECRET, STATEFULSET
+from tsoperator.api.objects import INGRESSCLASS, SECRET, SERVICE, STATEFULSET
 
 from tests.support.certificates import certificate_for
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
@@ -136,10 +136,43 @@ async def test_cluster_traffic_is_forwarded_by_a_proxy_in_the_kernel(world: Worl
     assert proxy.env["EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS"] == "true"
 
 
+async def test_a_dnsconfig_lets_pods_reach_all_ingresses_but_those_that_say_otherwise(world: World) -> None:
+    off = ingress("off", "off", experimental_forward_cluster_traffic_via_ingress="false")
+    await world.apply(backend(), ingress(), off, dnsconfig())
+    before = [await world.joined(each) for each in (ingress(), off)]
+    await world.change(dnsconfig(), {"spec": {"clusterDNS": {"ingressNames": True}}})
+    await world.becomes(lambda: in_kernel(world), True)
+    after = [await world.joined(each) for each in (ingress(), off)]
+    assert [old.pod_uid == new.pod_uid for old, new in zip(before, after, strict=True)] == [False, True]
+    await world.annotate(dnsconfig(), {"example.org/note": "x"})
+    assert not await world.writes_when_left_alone()
+    await world.delete(dnsconfig())
+    await world.becomes(lambda: in_kernel(world), False)
+
+
+async def in_kernel(world: World) -> bool:
+    """Tell whether the proxy of the Ingress runs, and takes connections from the cluster."""
+    proxy = await world.proxy(ingress())
+    return proxy is not None and "EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS" in proxy.env
+
+
+async def test_an_ingress_has_no_name_in_the_cluster_if_it_says_so(world: World) -> None:
+    await world.apply(backend(), ingress(), dnsconfig())
+    proxy = await world.joined(ingress())
+    await world.becomes(world.records, {WEB: proxy.addresses})
+    await world.annotate(ingress(), {"tailscale.com/cluster-dns": "false"})
+    await world.becomes(world.records, {})
+    await world.settled()
+    assert "finalizers" not in (await world.children(SERVICE, ingress()))[0]["metadata"]
+
+
+async def has_told(world: World, reason: str) -> bool:
+    return reason in await world.events(ingress())
+
+
 async def test_a_backend_that_comes_later_is_served(world: World) -> None:
     await world.apply(ingress())
-    await world.settled()
-    assert "NoValidBackends" in await world.events(ingress())
+    await world.becomes(lambda: has_told(world, "NoValidBackends"), True)
     assert await world.leftovers(ingress()) == []
     await world.apply(backend())
     await world.joined(ingress())

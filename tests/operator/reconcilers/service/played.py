@@ -18,6 +18,7 @@ from tsoperator.api.objects import (
     PROXYGROUP,
     SECRET,
     SERVICE,
+    SUFFIXES,
     Key,
     Object,
     Resource,
@@ -40,6 +41,8 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.manager import Manager, Reconciler
 from tsoperator.sources import sources
+from tsoperator.tailnet.devices import Pace
+from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tsclient.errors import ControlError
 
 from tests.support.cluster import running
@@ -69,24 +72,28 @@ async def make_namespaces(world: World, *names: str) -> None:
 
 
 @asynccontextmanager
-async def running_services(world: World, **changes: Any) -> AsyncIterator[None]:
-    """Run the reconcilers of Services and of records on the cluster of *world* until the end of the block."""
+async def running_services(world: World, pace: Pace | None = None, **changes: Any) -> AsyncIterator[None]:
+    """Run the reconcilers of Services and of records on the cluster of *world* until the end of the block.
+
+    Devices are listed at this *pace*.
+    """
     chosen = settings(**{"login_server": world.control_url, "move_grace": GRACE, "newcomer_wait": GRACE, **changes})
     cache = Cache(sources(NAMESPACE))
     async with (
         world.operators_client() as client,
         tailnet_client(world.control, world.control_url) as tailnet,
-        running_tailnets(tailnet, client, cache, chosen) as tailnets,
+        running_tailnets(tailnet, client, cache, chosen, pace) as tailnets,
     ):
         acting = applier(client, cache, tailnets)
-        proxies = Proxies(cache, acting, tailnets, chosen)
+        suffixes = KnownSuffixes(cache, tailnets)
+        proxies = Proxies(cache, acting, tailnets, chosen, suffixes=suffixes.wanted)
         reconcilers: list[Reconciler] = [
             ServiceReconciler(proxies, acting, client),
-            DNSRecordsReconciler(cache, acting, chosen),
+            DNSRecordsReconciler(cache, acting, chosen, suffixes=suffixes.wanted),
         ]
         metrics = ControllerMetrics(CollectorRegistry())
         policy = Policy(expected=(KubeError, ControlError))
-        manager = Manager(cache, reconcilers, metrics, policy, feeds={DEVICE: tailnets})
+        manager = Manager(cache, reconcilers, metrics, policy, feeds={DEVICE: tailnets, SUFFIXES: suffixes})
         async with running(manager.run(client, None)):
             yield
 

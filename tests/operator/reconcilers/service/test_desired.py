@@ -1,5 +1,6 @@
 """What a Service needs that leaves the cluster or is exposed."""
 
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import SECRET, SERVICE, Key, Object
+from tsoperator.api.objects import SECRET, SERVICE, Key, Object, annotations
 from tsoperator.api.rules import child_name
 from tsoperator.desired.devices import Destination, TailnetView
 from tsoperator.desired.findings import Effect, Finding
@@ -112,9 +113,47 @@ def test_a_service_asks_for_one_proxy_or_none(case: Asks) -> None:
         assert (made.pod, made.config.serve_config is not None) == (case.pod, case.pod == served_service())
 
 
-def test_only_an_egress_service_has_a_name_of_the_tailnet() -> None:
-    names = [proxy(egress_service(given, spec=CLUSTER_IP)).magic_dns_name for given in (None, EXPOSED)]
-    assert names == [FQDN, ""]
+OPT_OUT = {"tailscale.com/cluster-dns": "false"}
+LB_NAME = "lb.tail1234.ts.net"
+
+
+class Named(NamedTuple):
+    annotations: dict[str, str]
+    spec: Object
+    notes: dict[str, str]
+    """Of the Service in front of the proxy, without the digest."""
+    words: str = ""
+    """What the user is told, if there is a DNSConfig."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Named({FQDN_KEY: FQDN}, BY_NAME, {"magic-dnsname": FQDN}),
+        Named({FQDN_KEY: FQDN, **OPT_OUT}, BY_NAME, {}),
+        Named({IP_KEY: "100.64.0.9"}, BY_NAME, {}),
+        Named({}, LOAD_BALANCER, {"magic-dnsname": LB_NAME, "operator-last-set-cluster-ip": "192.0.2.4"}),
+        Named(EXPOSED, CLUSTER_IP, {"magic-dnsname": LB_NAME, "operator-last-set-cluster-ip": "192.0.2.4"}),
+        Named(OPT_OUT, LOAD_BALANCER, {}),
+        Named(FUNNEL, PUBLIC, {}, "because TLS ends at its proxy"),
+        Named({**FUNNEL, **OPT_OUT}, PUBLIC, {}),
+        Named(EXPOSE, BY_NAME, {}, "let them use db.example.org"),
+    ],
+)
+def test_a_name_in_the_cluster_is_noted_or_told_to_be_missing_where_names_are_served(case: Named) -> None:
+    service = egress_service(case.annotations, spec=case.spec)
+    observed = logged_in()
+    for has_dnsconfig in (False, True):
+        plan = planned(service, replace(observed, has_dnsconfig=has_dnsconfig))
+        words = [note.message for note in plan.notes if note.reason == "NoClusterName"]
+        assert [case.words in each for each in words] == ([True] if case.words and has_dnsconfig else [])
+        assert [each in condition_of(plan)["message"] for each in words] == [True for _ in words]
+        noted = annotations(children_of(plan)[0])
+        assert noted == {f"tailscale.com/{name}": value for name, value in case.notes.items()}
+
+
+def test_an_exposed_service_has_no_name_before_its_device_has_one() -> None:
+    assert annotations(children_of(planned(egress_service({}, spec=LOAD_BALANCER), keys=KEY))[0]) == {}
 
 
 def test_a_service_that_is_being_deleted_is_leaving() -> None:

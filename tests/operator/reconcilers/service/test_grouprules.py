@@ -5,6 +5,7 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.names import PROXY_GROUP
 from tsoperator.api.objects import Key, Object
+from tsoperator.desired.zones import Suffixes
 from tsoperator.reconcilers.service.clusterip import Target
 from tsoperator.reconcilers.service.grouprules import group_name, target, violations
 from tsoperator.reconcilers.service.places import Places
@@ -36,6 +37,10 @@ CASES = {
     "both targets": Case(user_service({**BY_NAME, "tailscale.com/tailnet-ip": "100.64.0.1"}), "only one of"),
     "another zone": Case(
         user_service({**NAMED, "tailscale.com/tailnet-fqdn": "db.example.org"}), "not a MagicDNS name"
+    ),
+    "another zone, which is known": Case(
+        user_service({**NAMED, "tailscale.com/tailnet-fqdn": "db.example.org"}),
+        places=Places(groups={GROUP: group()}, suffixes=Suffixes(("example.org",))),
     ),
     "no address": Case(user_service({**NAMED, "tailscale.com/tailnet-ip": "db"}), "not an IP address"),
     "a tag": Case(user_service({**BY_NAME, "tailscale.com/tags": "db"}), "annotation tailscale.com/tags: "),

@@ -38,6 +38,8 @@ CASES = {
     "all that is read": Case({f"tailscale.com/{name}": "" for name in KNOWN}, []),
     "expose": Case({"tailscale.com/expose": "True"}, ['tailscale.com/expose is "True", which turns nothing on']),
     "funnel": Case({"tailscale.com/funnel": "yes"}, ['tailscale.com/funnel is "yes", which turns nothing on']),
+    "cluster DNS": Case({"tailscale.com/cluster-dns": "no"}, ["which turns nothing off"]),
+    "no cluster DNS": Case({"tailscale.com/cluster-dns": "false"}, []),
     "funnel without a load balancer": Case({"tailscale.com/funnel": "true"}, ["Funnel works on Services of type"]),
     "unknown": Case({"tailscale.com/fqdn": FQDN}, [f"if you mean {FQDN_KEY}, write that"]),
     "an Ingress's": Case({"tailscale.com/http-redirect": "true"}, ["on this Service: move it to an Ingress"]),

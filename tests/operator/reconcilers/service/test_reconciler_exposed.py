@@ -14,6 +14,7 @@ NAME = f"default-lb.{DOMAIN}"
 CLOUD = "db.example.org"
 DEST_IP, DEST_NAME, TARGET = "TS_DEST_IP", "TS_EXPERIMENTAL_DEST_DNS_NAME", "TS_TAILNET_TARGET_FQDN"
 EXPOSE, FUNNEL, FQDN_KEY = "tailscale.com/expose", "tailscale.com/funnel", "tailscale.com/tailnet-fqdn"
+OPT_OUT = "tailscale.com/cluster-dns"
 PORTS = [{"name": "http", "port": 80}]
 LB = load_balancer()
 """The Service of every test, if only by its name."""
@@ -55,6 +56,10 @@ async def test_a_service_with_the_annotation_leads_to_its_cluster_ip(world: Worl
     ]
 
 
+async def names(world: World) -> list[str]:
+    return list(await world.records())
+
+
 async def rolled(world: World, before: Proxy) -> bool:
     """Tell whether another Pod is ready."""
     proxy = await world.proxy(LB)
@@ -69,12 +74,60 @@ async def test_a_status_that_somebody_else_writes_is_put_right(world: World) -> 
     await world.becomes(lambda: balanced(world), shown(proxy))
 
 
-async def test_exposed_services_have_no_records(world: World) -> None:
-    await world.apply(dnsconfig(), LB, egress())
+async def cluster_ips(world: World) -> list[str]:
+    """Return the cluster IPs of the Service, IPv4 first."""
+    return sorted((await world.look(LB))["spec"]["clusterIPs"], key=lambda address: ":" in address)
+
+
+async def test_the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips(world: World) -> None:
+    dual = load_balancer()
+    dual["spec"]["ipFamilyPolicy"] = "PreferDualStack"
+    await world.apply(dnsconfig(), dual)
     await world.joined(LB)
-    await world.eventually(lambda: world.proxy(egress()))
-    await world.settled()
-    assert list(await world.records()) == [FQDN]
+    await world.becomes(world.records, {NAME: await cluster_ips(world)})
+    assert not await world.writes_when_left_alone()
+    await world.annotate(LB, {"tailscale.com/hostname": "shop"})
+    await world.becomes(world.records, {f"shop.{DOMAIN}": await cluster_ips(world)})
+    await world.annotate(LB, {OPT_OUT: "false"})
+    await world.becomes(world.records, {})
+    await world.annotate(LB, {OPT_OUT: None})
+    await world.eventually(world.records)
+    await world.delete(LB)
+    await world.becomes(world.records, {})
+
+
+async def test_a_name_follows_the_cluster_ip_and_goes_with_it(world: World) -> None:
+    await world.apply(dnsconfig(), exposed())
+    await world.joined(LB)
+    await world.becomes(world.records, {NAME: [await address(world)]})
+    await world.change(LB, {"spec": {"type": "ExternalName", "externalName": CLOUD, "selector": None}})
+    await world.becomes(world.records, {})
+    assert f"let them use {CLOUD}" in await world.eventually(lambda: event(world, "NoClusterName"))
+    await world.change(LB, {"spec": {"type": "ClusterIP", "externalName": None, "clusterIP": "10.96.77.7"}})
+    await world.becomes(world.records, {NAME: ["10.96.77.7"]})
+
+
+@pytest.mark.parametrize(
+    "service", [load_balancer("lb", 443, funnel="true"), exposed(external_name=CLOUD)], ids=["TLS", "external"]
+)
+async def test_what_has_no_name_in_the_cluster_is_told_while_there_is_a_dnsconfig(
+    world: World, service: Object
+) -> None:
+    await world.apply(service)
+    await world.joined(LB)
+    assert "NoClusterName" not in await world.events(LB)
+    await world.apply(dnsconfig())
+    told = await world.eventually(lambda: event(world, "NoClusterName"))
+    await world.becomes(lambda: says(world, told), True)
+    assert not await world.writes_when_left_alone()
+    assert await world.records() == {}
+    await world.delete(dnsconfig())
+    await world.becomes(lambda: says(world, told), False)
+
+
+async def says(world: World, words: str) -> bool:
+    """Tell whether the condition of the Service ends with these words."""
+    return (await message(world)).endswith(f"; {words}")
 
 
 async def test_without_a_class_a_load_balancer_is_ours_by_setting_only(cluster: World) -> None:
@@ -222,7 +275,7 @@ async def test_a_service_that_turns_into_another_keeps_its_device(world: World, 
     assert {name: after.env.get(name) for name in targets} == {**dict.fromkeys(targets), case.env: targets[case.env]}
     assert (after.name, after.pod_uid == before.pod_uid) == (before.name, case.same_pod)
     assert (await balanced(world), await world.device_names()) == (shown(after) if case.balanced else [], [NAME])
-    assert list(await world.records()) == ([FQDN] if case.env == TARGET else [])
+    await world.becomes(lambda: names(world), [FQDN if case.env == TARGET else NAME])
     assert len(world.control.keys) == 1
 
 

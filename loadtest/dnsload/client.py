@@ -1,0 +1,177 @@
+"""The compiled client (its sources are in cclient): what it is told, what it says, and how it is found or compiled."""
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from pydantic import BaseModel
+
+from dnsload.errors import ClientError
+from dnsload.tally import Tally
+
+SOURCES = Path(__file__).with_name("cclient")
+BUILT = SOURCES / "client"
+"""The program, where an image has it."""
+_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
+ASKED, JUNK, PORTLESS = range(3)
+"""Kinds of packets: queries; what no answer is awaited to; and such packets from source port 0, by a raw socket."""
+IDS = 1023 * 64
+"""Queries that a socket can have under way."""
+_ANY = 255
+_COMPILE_SECONDS = 60
+
+Rates = tuple[tuple[float, float], ...]
+"""Queries a second at the start and at the end of each stretch of time."""
+
+
+class Query(NamedTuple):
+    """A packet, whose ID the client sets, and what is to come back."""
+
+    packet: bytes
+    kind: int = ASKED
+    rcode: int | None = 0
+    """None is NOERROR or NXDOMAIN."""
+    addresses: Collection[bytes] | None = ()
+    """None is any."""
+
+    def encode(self) -> bytes:
+        """Return the record that the client reads."""
+        addresses = self.addresses if self.addresses is None or len(self.addresses) < _ANY else None
+        size = len(next(iter(addresses))) if addresses else 0
+        count = _ANY if addresses is None else len(addresses)
+        rcode = _ANY if self.rcode is None else self.rcode
+        head = struct.pack("!HBBBB", len(self.packet), self.kind, rcode, size, count)
+        return head + self.packet + b"".join(addresses or ())
+
+
+def encoded(queries: Iterable[Query]) -> Iterator[bytes]:
+    """Yield the client's input in pieces."""
+    return (query.encode() for query in queries)
+
+
+def steady(rate: float) -> Rates:
+    """Return one rate from the start to the end."""
+    return ((rate, rate),)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How queries are sent; by UDP unless there are connections."""
+
+    seconds: float
+    rates: Rates = ()
+    """Queries a second, whatever the answers do, in stretches of equal length; without them as many as are answered."""
+    outstanding: int = 100
+    """Queries under way at any time where there are no rates."""
+    sockets: int = 1
+    connections: int = 0
+    """TCP connections at a time."""
+    each: int = 0
+    """Queries of a connection, after which it is made anew; 0 is no end."""
+    patience: float = 1.0
+    """Seconds; a query that isn't answered by then is lost."""
+    every: float = 0.0
+    """Seconds between reports; 0 is one at the end."""
+    authoritative: bool = False
+    """Whether an answer without AA is wrong."""
+    retry: bool = False
+    """Whether truncated answers are asked for again by TCP."""
+
+    def words(self, host: str, port: int) -> list[str]:
+        """Return the client's arguments."""
+        numbers = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "rates"}
+        rates = ",".join(f"{first:g}-{last:g}" for first, last in self.rates)
+        return [f"host={host}", f"port={port}", f"rates={rates}"] + [
+            f"{name}={+number}" for name, number in numbers.items()
+        ]
+
+
+class _Line(BaseModel):
+    """A line that the client prints: what was counted since the one before."""
+
+    last: bool
+    elapsed: float
+    seconds: float
+    cpu_seconds: float
+    idle_seconds: float
+    gap_ns: int
+    own_gap_ns: int
+    counts: dict[str, int]
+    rcodes: dict[int, int]
+    reasons: dict[str, int]
+    latency: list[tuple[int, int]]
+    lag: list[tuple[int, int]]
+    examples: list[tuple[int, str]]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a client saw from one report to the next, or in several of them."""
+
+    last: bool = False
+    """Whether the client ends with it."""
+    elapsed: float = 0.0
+    """Seconds since the start."""
+    seconds: float = 0.0
+    """Seconds since the start in which queries were sent."""
+    cpu_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    """How long the client found nothing to do: what it had in reserve."""
+    gap_ns: int = 0
+    """The longest time without an answer."""
+    own_gap_ns: int = 0
+    """The longest time that the client itself didn't run: what it can't tell apart from a slow server."""
+    tally: Tally = field(default_factory=Tally)
+    reasons: Counter[str] = field(default_factory=Counter)
+    """Why answers were wrong."""
+    examples: list[tuple[int, bytes]] = field(default_factory=list)
+    """The first few wrong answers: the number of the query, and the answer."""
+
+    @classmethod
+    def parse(cls, text: bytes) -> Self:
+        """Read a line of the client."""
+        line = _Line.model_validate_json(text)
+        tally = Tally(rcodes=Counter(line.rcodes))
+        for name, count in line.counts.items():
+            setattr(tally, name, count)
+        tally.latency.record_buckets(line.latency)
+        tally.lag.record_buckets(line.lag)
+        times = line.seconds, line.cpu_seconds, line.idle_seconds, line.gap_ns, line.own_gap_ns
+        examples = [(place, bytes.fromhex(answer)) for place, answer in line.examples]
+        return cls(line.last, line.elapsed, *times, tally, Counter(line.reasons), examples)
+
+    def add(self, later: "Seen") -> None:
+        """Add what the same client saw afterwards."""
+        self.last, self.elapsed, self.seconds = later.last, later.elapsed, later.seconds
+        self.cpu_seconds += later.cpu_seconds
+        self.idle_seconds += later.idle_seconds
+        self.gap_ns, self.own_gap_ns = max(self.gap_ns, later.gap_ns), max(self.own_gap_ns, later.own_gap_ns)
+        self.tally.add(later.tally)
+        self.reasons.update(later.reasons)
+        self.examples += later.examples
+
+
+def compile_client(folder: Path, sources: Path = SOURCES) -> Path:
+    """Compile *sources* into *folder*; raises ClientError."""
+    if sys.platform != "linux":
+        raise ClientError("the client in C is for Linux")
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise ClientError("there is no C compiler: apt-get install gcc libc6-dev")
+    program = folder / BUILT.name
+    command = [compiler, *_FLAGS, "-o", str(program), *map(str, sorted(sources.glob("*.c"))), "-lm"]
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(  # noqa: S603 - our own words
+        command, env=environment, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False
+    )
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if "error" in line] or ["no error was named"]
+        raise ClientError(f"the client in C doesn't compile (apt-get install gcc libc6-dev): {lines[0]}")
+    return program

@@ -1,0 +1,144 @@
+"""The engine for high rates: compiled clients, each a process of its own, whose reports are gathered every second."""
+
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from pathlib import Path
+
+from dnsload.client import IDS, JUNK, Load, Query, Seen, encoded
+from dnsload.errors import ClientError
+from dnsload.schedule import SECOND
+from dnsload.session import Session, clock
+from dnsload.tally import Counts
+from dnsload.targets import Target
+from dnsload.workload import Asked
+
+_FEWEST = 1 << 14
+_ROUNDS = 3
+"""A client asks as many queries as are in the pool so many times, chosen at random; then it begins anew."""
+_FULL = 0.75
+"""Of the IDs of a socket."""
+
+
+def query(asked: Asked) -> Query:
+    """Return what a client is told of *asked*."""
+    if asked.question is None:
+        return Query(b"\xff\xff" + asked.packet, JUNK)
+    addresses = asked.expected.addresses
+    packed = None if addresses is None else [ip_address(address).packed for address in addresses]
+    return Query(b"\0\0" + asked.packet, rcode=asked.expected.rcode, addresses=packed)
+
+
+def shared(load: Load, count: int) -> list[Load]:
+    """Return the shares of *count* clients in *load*, with as many sockets as IDs are needed."""
+    rates = tuple((first / count, last / count) for first, last in load.rates)
+    fastest = max((max(pair) for pair in rates), default=0.0)
+    shares = []
+    for number in range(count):
+        outstanding = load.outstanding // count + (number < load.outstanding % count)
+        under_way = fastest * load.patience if rates else outstanding
+        sockets = max(load.sockets, -int(-under_way // (IDS * _FULL)))
+        if rates or outstanding:
+            shares.append(replace(load, rates=rates, outstanding=outstanding, sockets=sockets))
+    return shares
+
+
+@dataclass(slots=True)
+class _Worker:
+    """A client that runs."""
+
+    target: Target
+    places: Sequence[int]
+    """In the pool, of the queries that it was given."""
+    process: "subprocess.Popen[bytes]"
+    totals: Counts = field(default_factory=Counts)
+    ended: bool = False
+    sending_seconds: float = 0.0
+    busy_seconds: float = 0.0
+    """Of the last report."""
+
+    def report(self) -> Seen:
+        """Wait for the next report; raises ClientError."""
+        line = self.process.stdout.readline() if self.process.stdout else b""
+        if not line.endswith(b"\n"):
+            said = self.process.stderr.read().decode().strip() if self.process.stderr else ""
+            raise ClientError(f"the compiled client ended with code {self.process.wait()}: {said}")
+        seen = Seen.parse(line)
+        self.ended = seen.last
+        self.busy_seconds = seen.seconds - self.sending_seconds - seen.idle_seconds
+        self.sending_seconds = seen.seconds
+        self.totals.accumulate(seen.tally)
+        return seen
+
+
+class CompiledEngine:
+    """Runs clients until all is over, or until it is told to stop."""
+
+    def __init__(self, session: Session, targets: Sequence[Target], loads: Sequence[Load], program: Path) -> None:
+        """Give each of *loads* to a client of the next of *targets*."""
+        self._session = session
+        self._recording = session.recording
+        self._program = program
+        self.stopped = False
+        self._asked = [(targets[number % len(targets)], load) for number, load in enumerate(loads)]
+        self.exchanges: list[_Worker] = []
+        self._busy = 0.0
+        self._reasons: Counter[str] = Counter()
+
+    def run(self) -> None:
+        """Do it; this takes as long as the run; raises ClientError."""
+        with ExitStack() as stack:
+            self.exchanges += [stack.enter_context(self._client(target, load)) for target, load in self._asked]
+            start = now = clock()
+            self._recording.cpu_seconds = lambda: self._busy
+            self._recording.begin(start)
+            if self.stopped:
+                self.stop()
+            while running := [worker for worker in self.exchanges if not worker.ended]:
+                reports = [worker.report() for worker in running]
+                now = start + round(max(seen.elapsed for seen in reports) * SECOND)
+                self._gather(running, reports)
+                if not all(worker.ended for worker in self.exchanges):
+                    self._recording.turn(now)
+            self._recording.end(now)
+        self._session.checker.reasons = self._reasons
+
+    def stop(self) -> None:
+        """End the run early; what came before is recorded."""
+        self.stopped = True
+        for worker in self.exchanges:
+            worker.process.send_signal(signal.SIGTERM)
+
+    @contextmanager
+    def _client(self, target: Target, load: Load) -> Iterator[_Worker]:
+        """Run a client; it begins once it has its queries."""
+        workload = self._session.workload
+        places = workload.choose(max(_FEWEST, _ROUNDS * len(workload.pool)))
+        pipe = subprocess.PIPE
+        words = [str(self._program), *load.words(*target)]
+        with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe) as process:  # noqa: S603 - our own words
+            try:
+                _tell(process, encoded(query(workload.pool[place]) for place in places))
+                yield _Worker(target, places, process)
+            finally:
+                process.kill()
+
+    def _gather(self, workers: Sequence[_Worker], reports: Sequence[Seen]) -> None:
+        """Add up what *workers* report of a second; the busiest of them tells how much was in reserve."""
+        for worker, seen in zip(workers, reports, strict=True):
+            self._recording.tally.add(seen.tally)
+            self._reasons.update(seen.reasons)
+            for number, answer in seen.examples:
+                self._session.checker.judge(worker.places[number], answer[2:])
+        self._busy += max(worker.busy_seconds for worker in workers)
+
+
+def _tell(process: "subprocess.Popen[bytes]", pieces: Iterable[bytes]) -> None:
+    """Write what *process* reads to the end before it begins."""
+    if process.stdin:
+        with suppress(BrokenPipeError), process.stdin:  # it has ended, and its report says why
+            process.stdin.write(b"".join(pieces))

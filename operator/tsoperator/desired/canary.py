@@ -1,0 +1,28 @@
+"""The canary: a name in each zone that only the nameserver of one DNSConfig knows.
+
+The operator writes it among the records and asks the cluster's DNS for it. The right answer shows that the question
+went to this nameserver. Its address is that of the nameserver's Service. No device has such a name, because names in a
+tailnet have no underscore.
+"""
+
+import hashlib
+from typing import Final
+
+from tsoperator.api.objects import Object
+
+CANARY_PREFIX: Final = "_nameserver-"
+"""What the name of every canary starts with."""
+
+_DIGITS: Final = 10
+
+
+def canary_name(uid: str, zone: str) -> str:
+    """Return the canary in *zone* of the DNSConfig with this *uid*, so that another cluster's nameserver has none."""
+    return f"{CANARY_PREFIX}{hashlib.sha256(uid.encode()).hexdigest()[:_DIGITS]}.{zone}"
+
+
+def service_addresses(service: Object | None) -> list[str]:
+    """Return the cluster IPs of the nameserver's Service; none while it has none."""
+    spec = (service or {}).get("spec") or {}
+    found = spec.get("clusterIPs") or [spec.get("clusterIP", "")]
+    return [each for each in found if each and each != "None"]

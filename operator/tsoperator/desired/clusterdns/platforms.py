@@ -1,0 +1,191 @@
+"""Finds out what the cluster's DNS is, and which object tells it of stub domains."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Final
+
+from tsoperator.api.objects import CONFIGMAP, Key, Object, Resource, key_of
+from tsoperator.desired.clusterdns.corefile import Corefile, CorefileError, Directive, parse_plugins
+from tsoperator.desired.clusterdns.nodecache import bypass
+from tsoperator.desired.clusterdns.results import DNSObjects, Refusal
+from tsoperator.desired.clusterdns.serverblock import EVERYWHERE, Listening, listening, read
+
+NAMESPACE: Final = "kube-system"
+COREFILES: Final = ("coredns", "rke2-coredns-rke2-coredns")
+CUSTOM: Final = "coredns-custom"
+KUBE_DNS: Final = "kube-dns"
+NODE_CACHE: Final = "node-local-dns"
+CONFIGMAPS: Final = (*COREFILES, CUSTOM, KUBE_DNS, NODE_CACHE)
+"""The ConfigMaps of NAMESPACE that say what the cluster's DNS is."""
+OPENSHIFT_DNS: Final = Resource("operator.openshift.io", "v1", "dnses", "DNS", namespaced=False)
+OPENSHIFT_NAME: Final = "default"
+
+COREFILE: Final = "Corefile"
+CUSTOM_KEY: Final = "tailnet.server"
+"""The key of CUSTOM that is ours alone."""
+STUB_DOMAINS: Final = "stubDomains"
+SERVERS: Final = "spec.servers"
+
+
+class Kind(StrEnum):
+    """What the cluster's DNS reads, as spec.clusterDNS.platform of a DNSConfig calls it."""
+
+    CORE_DNS = "CoreDNS"
+    CORE_DNS_CUSTOM = "CoreDNSCustom"
+    KUBE_DNS = "KubeDNS"
+    OPENSHIFT = "OpenShift"
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What the cluster's DNS is."""
+
+    kind: Kind
+    resource: Resource
+    key: Key
+    """The object to write. For CoreDNSCustom it may not be there yet."""
+    entry: str
+    """The key in the ConfigMap's data, or the field."""
+    at: Listening = EVERYWHERE
+    """Where CoreDNS takes queries."""
+    restart: str = ""
+    """What somebody has to do before CoreDNS knows a change; empty if it finds out by itself."""
+    node_cache: str = ""
+    """Why Pods that ask NodeLocal DNSCache don't get to the stub domain, and the cure; empty if they do."""
+
+    @property
+    def where(self) -> str:
+        """Say where the stub domain belongs, in words."""
+        return place(self.resource, self.key, self.entry)
+
+
+def place(resource: Resource, key: Key, entry: str) -> str:
+    """Say where a piece of an object is, in words."""
+    return f"{resource.kind} {key}, {'key ' if resource is CONFIGMAP else ''}{entry}"
+
+
+def find_platform(objects: DNSObjects, wanted: str | None = None, zones: Sequence[str] = ()) -> Platform | Refusal:
+    """Return what the cluster's DNS is, or what spec.clusterDNS.platform says, *wanted*, if that is there.
+
+    *zones* are those of the stub domain, for what NodeLocal DNSCache means for them.
+    """
+    kind = Kind(wanted) if wanted else _kind(objects)
+    if isinstance(kind, Refusal):
+        return kind
+    match kind:
+        case Kind.OPENSHIFT:
+            if objects.openshift is None:
+                return _missing(kind, f"{OPENSHIFT_DNS.kind} {OPENSHIFT_NAME} of {OPENSHIFT_DNS.group} isn't there")
+            return Platform(kind, OPENSHIFT_DNS, Key("", OPENSHIFT_NAME), SERVERS)
+        case Kind.KUBE_DNS:
+            if configmap(objects, KUBE_DNS) is None:
+                return _missing(kind, f"ConfigMap {NAMESPACE}/{KUBE_DNS} isn't there")
+            return Platform(kind, CONFIGMAP, Key(NAMESPACE, KUBE_DNS), STUB_DOMAINS)
+    return _coredns(objects, kind, zones)
+
+
+def configmap(objects: DNSObjects, name: str) -> Object | None:
+    """Return the ConfigMap of kube-system that is called *name*."""
+    return next((each for each in objects.configmaps if key_of(each) == Key(NAMESPACE, name)), None)
+
+
+def data_of(found: Object | None) -> Mapping[str, str]:
+    """Return the data of a ConfigMap, empty if it isn't there."""
+    return (found or {}).get("data") or {}
+
+
+def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
+    """Say what somebody has to do before a change of the Corefile in the ConfigMap *name* counts."""
+    if corefile.has("reload") or any(each.name == "reload" for each in _overrides(objects)):
+        return ""
+    return f"CoreDNS has no reload plugin, so restart it: kubectl -n {NAMESPACE} rollout restart deployment {name}"
+
+
+def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Refusal:
+    """Return the name of CoreDNS's ConfigMap, and what the Corefile in it says."""
+    found = next(filter(None, (configmap(objects, name) for name in COREFILES)), None)
+    if found is None:
+        return Refusal("PlatformMissing", f"{NAMESPACE} has no ConfigMap {' or '.join(COREFILES)}")
+    where = place(CONFIGMAP, key_of(found), COREFILE)
+    if COREFILE not in data_of(found):
+        return Refusal("CorefileMissing", f"{where}, isn't there: put it back")
+    corefile = read(data_of(found)[COREFILE], where)
+    return corefile if isinstance(corefile, Refusal) else (key_of(found).name, corefile)
+
+
+def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
+    """Yield the texts that CoreDNS reads server blocks from, after where each is: the Corefile, and what it imports."""
+    main = corefile_of(objects)
+    if isinstance(main, Refusal):
+        return
+    name, corefile = main
+    yield place(CONFIGMAP, Key(NAMESPACE, name), COREFILE), data_of(configmap(objects, name))[COREFILE]
+    if _imports(objects, corefile):
+        for key, text in data_of(configmap(objects, CUSTOM)).items():
+            if key.endswith(".server"):
+                yield place(CONFIGMAP, Key(NAMESPACE, CUSTOM), key), text
+
+
+def _kind(objects: DNSObjects) -> Kind | Refusal:
+    """Return what the objects look like."""
+    if objects.openshift is not None:
+        return Kind.OPENSHIFT
+    if any(configmap(objects, name) is not None for name in COREFILES):
+        found = corefile_of(objects)
+        if isinstance(found, Refusal):
+            return found
+        return Kind.CORE_DNS_CUSTOM if _imports(objects, found[1]) else Kind.CORE_DNS
+    if configmap(objects, KUBE_DNS) is not None:
+        return Kind.KUBE_DNS
+    message = (
+        f"the cluster's DNS isn't known: {NAMESPACE} has none of the ConfigMaps {', '.join((*COREFILES, KUBE_DNS))}; "
+        "write the stub domain into your DNS yourself, or set spec.clusterDNS.platform"
+    )
+    return Refusal("PlatformUnknown", message)
+
+
+def _missing(kind: Kind, problem: str) -> Refusal:
+    message = f"spec.clusterDNS.platform is {kind}, but {problem}: correct the platform, or leave it out"
+    return Refusal("PlatformMissing", message)
+
+
+def _coredns(objects: DNSObjects, kind: Kind, zones: Sequence[str]) -> Platform | Refusal:
+    found = corefile_of(objects)
+    if isinstance(found, Refusal):
+        return _missing(kind, found.message) if found.reason == "PlatformMissing" else found
+    name, corefile = found
+    key, entry = Key(NAMESPACE, name), COREFILE
+    if kind is Kind.CORE_DNS_CUSTOM:
+        if not _imports(objects, corefile):
+            return _missing(
+                kind, f"{place(CONFIGMAP, key, entry)}, imports no *.server files outside of its server blocks"
+            )
+        key, entry = Key(NAMESPACE, CUSTOM), CUSTOM_KEY
+    restart = restart_of(objects, name, corefile)
+    return Platform(kind, CONFIGMAP, key, entry, listening(corefile), restart, _node_cache(objects, zones))
+
+
+def _imports(objects: DNSObjects, corefile: Corefile) -> bool:
+    """Tell whether our key of coredns-custom would be imported as server blocks."""
+    for pattern in map(PurePosixPath, corefile.imports):
+        likely = pattern.parent.name == "custom" or configmap(objects, CUSTOM) is not None
+        if likely and fnmatchcase(CUSTOM_KEY, pattern.name):
+            return True
+    return False
+
+
+def _overrides(objects: DNSObjects) -> Iterator[Directive]:
+    for key, text in data_of(configmap(objects, CUSTOM)).items():
+        if key.endswith(".override"):
+            try:
+                yield from parse_plugins(text)
+            except CorefileError:
+                continue
+
+
+def _node_cache(objects: DNSObjects, zones: Sequence[str]) -> str:
+    text = data_of(configmap(objects, NODE_CACHE)).get(COREFILE)
+    return "" if text is None else bypass(text, data_of(configmap(objects, KUBE_DNS)).get(STUB_DOMAINS, "{}"), zones)

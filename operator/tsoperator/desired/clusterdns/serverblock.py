@@ -1,0 +1,148 @@
+"""Puts our server block into a Corefile, between two comment lines, and takes it out again.
+
+What is added can be removed exactly. Our block is added as the end of the file. If the file had no final newline, the
+file with our block has none either, and the newline before our block is ours.
+"""
+
+from typing import Final, NamedTuple
+
+from tsoperator.desired.clusterdns.corefile import Block, Corefile, CorefileError, Span, has_variable, parse
+from tsoperator.desired.clusterdns.results import Refusal, StubDomain
+
+BEGIN: Final = "# BEGIN tailnet stub domain (the operator rewrites these lines)"
+END: Final = "# END tailnet stub domain"
+_MARKERS: Final = ("# BEGIN tailnet stub domain", END)
+_DENIAL_SECONDS: Final = 1
+"""How long CoreDNS may remember that a name doesn't exist. It does so for 5 s if nothing is said, and for as long a new
+name that somebody has asked for too early would be out of reach.
+"""
+
+
+class Listening(NamedTuple):
+    """Where the cluster's DNS takes queries: ports, empty where none is written, and the arguments of bind."""
+
+    ports: tuple[str, ...] = ("53",)
+    bind: tuple[str, ...] = ()
+
+
+EVERYWHERE: Final = Listening()
+
+
+class _Place(NamedTuple):
+    """Where our lines are: from the first character of BEGIN to the last one of END, and how they end."""
+
+    start: int
+    end: int
+    newline: str
+
+
+def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
+    """Return our server block, without a final newline."""
+    names = " ".join(f"{zone}:{port}" if port else zone for zone in stub.zones for port in at.ports)
+    lines = [
+        f"{names} {{",
+        *([f"    bind {' '.join(at.bind)}"] if at.bind else []),
+        "    errors",
+        "    cache 30 {",
+        f"        denial 9984 {_DENIAL_SECONDS}",
+        "    }",
+        f"    forward . {' '.join(stub.addresses)}",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def listening(corefile: Corefile) -> Listening:
+    """Return where queries for all names arrive: our block gets those for its zones only if it listens there, too."""
+    ports: dict[str, None] = {}
+    bind: dict[str, None] = {}
+    for block in corefile.blocks:
+        if found := [each.port for each in block.addresses if each.scheme == "dns" and not each.zone]:
+            ports |= dict.fromkeys(found)
+            bind |= dict.fromkeys(arg for each in block.named("bind") for arg in each.args)
+    return Listening(tuple(ports), tuple(bind)) if ports else EVERYWHERE
+
+
+def with_block(text: str, where: str, stub: StubDomain, at: Listening) -> str | Refusal:
+    """Return the Corefile *text*, which is in *where*, with our block for *stub*."""
+    place = _ours(text, where, read(text, where))
+    if isinstance(place, Refusal):
+        return place
+    block = f"{BEGIN}\n{server_block(stub, at)}\n{END}"
+    if place is not None:
+        return text[: place.start] + block.replace("\n", place.newline) + text[place.end :]
+    newline = "\r\n" if "\r\n" in text else "\n"
+    block = block.replace("\n", newline)
+    return text + block + newline if not text or text.endswith("\n") else text + newline + block
+
+
+def without_block(text: str, where: str) -> str | Refusal:
+    """Return the Corefile *text*, which is in *where*, as it is without our block."""
+    if not any(marker in text for marker in _MARKERS):
+        return text  # it need not be readable for that
+    place = _ours(text, where, read(text, where))
+    if place is None or isinstance(place, Refusal):
+        return place or text
+    before, after = text[: place.start], text[place.end :]
+    return before + after.removeprefix(place.newline) if after else before.removesuffix(place.newline)
+
+
+def taken_by(text: str, where: str, stub: StubDomain, at: Listening) -> Refusal | None:
+    """Return why the Corefile *text* in *where* rules our block out, here or in another file, if it does.
+
+    CoreDNS takes no two blocks for a zone and port. A block for a zone above or below ours is no obstacle.
+    """
+    corefile = read(text, where)
+    place = _ours(text, where, corefile)
+    if isinstance(corefile, Refusal):
+        return corefile
+    if isinstance(place, Refusal):
+        return place
+    ports = None if any(map(has_variable, at.ports)) else {port or "53" for port in at.ports}
+    for block in corefile.blocks:
+        if place is not None and _within(block, place):
+            continue
+        for zone in stub.zones:
+            if any(address.may_be(zone, ports) for address in block.addresses):
+                message = (
+                    f"line {block.line} of {where}, begins a server block that answers for {zone}, or may because of a "
+                    "variable, and it isn't the operator's: remove it, or set spec.clusterDNS.mode to Manual"
+                )
+                return Refusal("ZoneTaken", message)
+    return None
+
+
+def read(text: str, where: str) -> Corefile | Refusal:
+    """Return what the Corefile *text* in *where* says, or why it can't be read."""
+    try:
+        return parse(text)
+    except CorefileError as error:
+        return Refusal("CorefileUnreadable", f"{where} can't be read, so it stays as it is: {error}")
+
+
+def _ours(text: str, where: str, corefile: Corefile | Refusal) -> _Place | Refusal | None:
+    """Return where our lines are, if they are there and nobody has damaged them."""
+    if isinstance(corefile, Refusal):
+        return corefile
+    marks = [comment for comment in corefile.comments if comment.text.startswith(_MARKERS)]
+    if not marks:
+        return None
+    if [mark.text for mark in marks] == [BEGIN, END] and all(_begins_line(mark, text) for mark in marks):
+        first, last = marks
+        newline = "\r\n" if text.startswith("\r\n", first.end) else "\n"
+        place = _Place(first.start, last.end, newline)
+        if sum(_within(block, place) for block in corefile.blocks) == 1:
+            return place
+    message = (
+        f"somebody has changed the lines that the operator wrote into {where}, at line {marks[0].line}: remove them "
+        f"all, from {BEGIN!r} to {END!r}, and the operator writes them anew"
+    )
+    return Refusal("BlockDamaged", message)
+
+
+def _begins_line(mark: Span, text: str) -> bool:
+    return mark.start == 0 or text[mark.start - 1] == "\n"
+
+
+def _within(block: Block, place: _Place) -> bool:
+    return place.start < block.start and block.end < place.end

@@ -1,0 +1,241 @@
+"""Decides from answers whether the cluster's DNS asks the nameserver, and if not, what is wrong (pure)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from tsoperator.api.conditions import condition
+from tsoperator.api.names import CONDITION_CLUSTER_DNS_READY
+from tsoperator.api.objects import Object
+from tsoperator.api.rules import server_address
+
+READY: Final = "NamesResolve"
+NOT_ASKED: Final = "NotAsked"
+
+_NOT_YET: Final = "the operator hasn't asked the cluster's DNS yet"
+_NO_SERVER: Final = (
+    "the operator doesn't know which DNS server Pods ask, because its own resolv.conf isn't that of a Pod with the "
+    "cluster's DNS: set OPERATOR_CLUSTER_DNS to the address"
+)
+_NAMED: Final = 3  # how many faults the condition names
+_SNIPPET: Final = "status.clusterDNS.snippet has what to write and where (docs/dns.md)"
+_OTHER_SERVER: Final = "if Pods ask another server, set OPERATOR_CLUSTER_DNS to its address"
+
+
+class Fault(StrEnum):
+    """Why names don't resolve: the reasons of the condition."""
+
+    NOT_FORWARDED = "NotForwarded"
+    WRONG_ADDRESS = "WrongAddress"
+    QUESTION_REFUSED = "QuestionRefused"
+    SERVER_FAILURE = "ServerFailure"
+    NO_ANSWER = "NoAnswer"
+    FORWARDING_LOOP = "ForwardingLoop"
+    NO_ANSWER_OVER_TCP = "NoAnswerOverTCP"
+    CACHED_NEGATIVE = "CachedNegativeAnswer"
+    RECORDS_MISSING = "RecordsMissing"
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """The SOA record that a negative answer came with: the zone, who serves it, and the version of its records."""
+
+    zone: str
+    mname: str
+    rname: str
+    serial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back: an *rcode* with *addresses* or an *authority*; or a *failure*, in words, if no message did."""
+
+    rcode: str = ""
+    addresses: frozenset[str] = frozenset()
+    authority: Authority | None = None
+    failure: str = ""
+
+    @property
+    def denies(self) -> bool:
+        """Tell whether this says that the name doesn't exist, or has no address."""
+        return self.rcode == "NXDOMAIN" or (self.rcode == "NOERROR" and not self.addresses)
+
+    @property
+    def words(self) -> str:
+        """What came back, as a verb and its object."""
+        if self.failure:
+            return self.failure
+        if self.addresses:
+            return f"answered {', '.join(sorted(self.addresses))}"
+        return "answered without an address" if self.rcode == "NOERROR" else f"answered {self.rcode}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that is known of one *zone* at one *server* of the cluster's DNS.
+
+    *direct* is what the nameserver, at the address *nameserver*, says of the canary when it is asked itself. *udp* and
+    *tcp* are what the server says of it; None where it wasn't asked. *fresh* and *fresh_direct* are what the server and
+    the nameserver say of a name that nobody has asked for before. *targets* are where the configuration of the
+    cluster's DNS forwards the zone; None if that isn't known.
+    """
+
+    zone: str
+    server: str
+    nameserver: str
+    direct: Reply
+    udp: Reply | None = None
+    tcp: Reply | None = None
+    fresh: Reply | None = None
+    fresh_direct: Reply | None = None
+    targets: Sequence[str] | None = None
+
+    @property
+    def loops(self) -> bool:
+        """Tell whether the server forwards the zone to itself. One question may then use up its memory."""
+        return server_address(self.server)[0] in (self.targets or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether one *server* resolves names in one *zone*: *fault* is empty if it does, and *message* says why not."""
+
+    zone: str
+    server: str
+    fault: str = ""
+    message: str = ""
+
+
+def gives(reply: Reply | None, address: str) -> bool:
+    """Tell whether *reply* is the canary's address."""
+    return reply is not None and address in reply.addresses
+
+
+def is_of_ours(reply: Reply) -> bool:
+    """Tell whether a negative *reply* is from a nameserver of this project: its SOA says so."""
+    said = reply.authority
+    return said is not None and said.rname == f"hostmaster.{said.zone}" and said.mname.startswith("nameserver.")
+
+
+def verdict(seen: Seen) -> Verdict:
+    """Judge what was *seen*."""
+    fault, message = _judged(seen, seen.udp)
+    return Verdict(seen.zone, seen.server, fault, message)
+
+
+def _judged(seen: Seen, udp: Reply | None) -> tuple[str, str]:
+    where, at = f"the cluster's DNS at {seen.server}", seen.nameserver
+    if seen.loops:
+        return Fault.FORWARDING_LOOP, f"{where} isn't asked, because a question would go round in it: {_cure(seen)}"
+    if udp is None:
+        return Fault.RECORDS_MISSING, (
+            f"the nameserver at {at} {seen.direct.words} for the name that the operator wrote into its records for "
+            f"{seen.zone}: see whether its Pods read ConfigMap dnsrecords, and whether it serves that zone"
+        )
+    if not gives(udp, at):
+        said = f"{where} {udp.words} for a name in {seen.zone} that leads to the nameserver, {at}"
+        return _fault_of(seen, udp), f"{said}: {_cause(seen, udp)}"
+    if seen.tcp is None or gives(seen.tcp, at):
+        return "", ""
+    return Fault.NO_ANSWER_OVER_TCP, (
+        f"{where} resolves names in {seen.zone} over UDP, but over TCP it {seen.tcp.words}: let TCP port 53 through to "
+        f"it, and from it to the nameserver at {at}, in firewalls and NetworkPolicies"
+    )
+
+
+def _fault_of(seen: Seen, udp: Reply) -> Fault:
+    if udp.failure:
+        return Fault.NO_ANSWER
+    if udp.addresses:
+        return Fault.WRONG_ADDRESS
+    if udp.denies and is_of_ours(udp):
+        is_cached = _serial(seen.fresh) is not None and _serial(seen.fresh) == _serial(seen.fresh_direct)
+        return Fault.CACHED_NEGATIVE if is_cached else Fault.WRONG_ADDRESS
+    if udp.denies or (seen.targets is not None and not seen.targets):
+        return Fault.NOT_FORWARDED
+    return Fault.SERVER_FAILURE if udp.rcode == "SERVFAIL" else Fault.QUESTION_REFUSED
+
+
+def _cause(seen: Seen, udp: Reply) -> str:
+    """Say why the answer is *udp*, and what to do."""
+    match _fault_of(seen, udp):
+        case Fault.CACHED_NEGATIVE:
+            return (
+                "it asks the nameserver for new names, but keeps answers that there is no such name for too long. "
+                f"Write a short `denial` into its cache for {seen.zone}: {_SNIPPET}"
+            )
+        case Fault.SERVER_FAILURE | Fault.NO_ANSWER if not gives(seen.direct, seen.nameserver):
+            return (
+                f"the nameserver {seen.direct.words} when the operator asks it, too. See whether its Pods are ready, "
+                "and whether a NetworkPolicy keeps questions from them"
+            )
+        case Fault.SERVER_FAILURE | Fault.NO_ANSWER:
+            return (
+                "the nameserver answers the operator, so the cluster's DNS can't reach it (a NetworkPolicy), or asks "
+                f"an address where nobody answers, or itself. {_capital(_cure(seen))}"
+            )
+        case Fault.WRONG_ADDRESS:
+            return f"another server answers for the zone. {_capital(_cure(seen))}"
+        case Fault.QUESTION_REFUSED:
+            return f"no server that it asks serves the zone. {_capital(_cure(seen))}"
+    return f"it doesn't ask the nameserver. {_capital(_cure(seen))}; {_OTHER_SERVER}"
+
+
+def _cure(seen: Seen) -> str:
+    """Say where the cluster's DNS forwards the zone, if that is known, and where it should."""
+    forward = f"forward {seen.zone} to {seen.nameserver}: {_SNIPPET}"
+    if seen.targets is None:
+        return forward
+    if not seen.targets:
+        return f"its configuration doesn't forward {seen.zone}: {forward}"
+    to = "itself" if seen.loops else ", ".join(seen.targets)
+    if {*seen.targets} == {seen.nameserver}:
+        return (
+            f"its configuration forwards {seen.zone} to {to}, as it should: wait until it has loaded that, or restart "
+            "it. NodeLocal DNSCache has a configuration of its own"
+        )
+    return f"its configuration forwards {seen.zone} to {to}: {forward}"
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
+def _serial(reply: Reply | None) -> int | None:
+    return reply.authority.serial if reply is not None and reply.authority is not None else None
+
+
+def steadied(shown: Iterable[Verdict], last: Iterable[Verdict], found: Iterable[Verdict]) -> tuple[Verdict, ...]:
+    """Return the verdicts to show after those *shown*, when a round has *found* these and the round before it *last*.
+
+    Some faults show in several ways by turns. So one that turns into another one has to be found twice in a row.
+    """
+    before = {(each.zone, each.server): each for each in shown if each.fault}
+    twice = {*last}
+    return tuple(
+        each if not each.fault or each in twice else before.get((each.zone, each.server), each) for each in found
+    )
+
+
+def cluster_dns_condition(dnsconfig: Object, verdicts: Sequence[Verdict] | None, servers: Sequence[str]) -> Object:
+    """Return the condition of *dnsconfig* that *verdicts* on *servers* lead to.
+
+    While there are none, the condition stays as the operator's Pod that led before has left it.
+    """
+    generation = int(dnsconfig["metadata"].get("generation", 0))
+    if not servers:
+        return condition(CONDITION_CLUSTER_DNS_READY, "Unknown", NOT_ASKED, _NO_SERVER, generation)
+    if not verdicts:
+        before = (dnsconfig.get("status") or {}).get("conditions") or ()
+        unknown = condition(CONDITION_CLUSTER_DNS_READY, "Unknown", NOT_ASKED, _NOT_YET, generation)
+        return next((each for each in before if each["type"] == CONDITION_CLUSTER_DNS_READY), unknown)
+    wrong = sorted((each for each in verdicts if each.fault), key=lambda each: (each.zone, each.server))
+    if wrong:
+        message = "; ".join(each.message for each in wrong[:_NAMED])
+        if wrong[_NAMED:]:
+            message += f"; and {len(wrong) - _NAMED} more"
+        return condition(CONDITION_CLUSTER_DNS_READY, False, wrong[0].fault, message, generation)
+    zones = ", ".join(sorted({each.zone for each in verdicts}))
+    message = f"the cluster's DNS asks the nameserver for names in {zones}"
+    return condition(CONDITION_CLUSTER_DNS_READY, True, READY, message, generation)

@@ -1,0 +1,152 @@
+"""Decides what becomes of the configuration of the cluster's DNS, and what the status of a DNSConfig says of it.
+
+In mode Managed, our stub domain has to be there. In mode Manual, and when the last DNSConfig goes, the operator takes
+out what it has written in mode Managed. It writes nothing else.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tsoperator.api.conditions import TRUE, condition
+from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED
+from tsoperator.api.objects import Object, key_of
+from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
+from tsoperator.desired.clusterdns.edits import plan_edit, plan_removal
+from tsoperator.desired.clusterdns.platforms import Platform, find_platform
+from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, Refusal, StubDomain
+from tsoperator.desired.clusterdns.snippets import snippet
+from tsoperator.desired.plan import Creation, Deletion, Patch
+from tsoperator.settings import Settings
+
+_WRITTEN: Final = "the stub domain is in the configuration of the cluster's DNS"
+_VALUE: Final = "set operatorConfig.manageClusterDNS of the chart to true"
+_UNSEEN: Final = Refusal(
+    "NotPermitted",
+    "the operator may not read the configuration of the cluster's DNS: upgrade the operator's chart, or without Helm "
+    "apply its newest charts/manifests/operator.yaml",
+)
+_MAY_NOT_WRITE: Final = Refusal(
+    "NotPermitted",
+    f"the operator may not write into the configuration of the cluster's DNS: {_VALUE}. Or write "
+    "status.clusterDNS.snippet there yourself, and set spec.clusterDNS.mode to Manual",
+)
+_MAY_NOT_REMOVE: Final = Refusal(
+    "NotPermitted",
+    f"the operator may not take its stub domain out of the configuration of the cluster's DNS: {_VALUE}, or take the "
+    "stub domain out yourself",
+)
+
+
+_LOOK_AGAIN: Final = 10.0  # s
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is to be written into the cluster's DNS, and what the status says once that is done.
+
+    *result* is what the condition says; without one, the DNSConfig has no such condition. *status* is the field
+    ``clusterDNS``.
+    """
+
+    steps: Sequence[Patch | Creation | Deletion] = ()
+    result: Refusal | Nothing | None = None
+    status: Object = field(default_factory=dict)
+    again: float | None = None
+    """In how many seconds to look again. Nothing tells that the operator may see objects which aren't there."""
+
+
+def outcome(
+    wanted: ClusterDNS, objects: DNSObjects | None, zones: Sequence[str], address: str, settings: Settings
+) -> Outcome:
+    """Return what a DNSConfig needs of the cluster's DNS so that it asks the nameserver at *address* for *zones*.
+
+    *objects* is None if the API server doesn't let the operator see them.
+    """
+    is_managed = wanted.mode == "Managed"
+    status: Object = {"zones": [*zones]}
+    if objects is None:
+        return Outcome(result=_UNSEEN if is_managed else None, status=status, again=_LOOK_AGAIN)
+    platform = find_platform(objects, wanted.platform, zones)
+    stub = StubDomain.of(zones, [address])
+    if isinstance(platform, Platform):
+        status |= {"platform": str(platform.kind)}
+        if isinstance(stub, StubDomain):
+            status |= {"snippet": snippet(platform, stub)}
+    if not is_managed:
+        return replace(removal(objects, settings), status=status)
+    return replace(_managed(platform, stub, objects, settings), status=status)
+
+
+def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = None) -> Outcome:
+    """Return how our stub domain gets out of the cluster's DNS, but for the object of *keep*."""
+    found = plan_removal(objects, keep)
+    for each in found:
+        if isinstance(each, Refusal):
+            return Outcome(result=each)
+    if found and not settings.manage_cluster_dns:
+        return Outcome(result=_MAY_NOT_REMOVE)
+    return Outcome([_locked(each, objects) for each in found if isinstance(each, Change)])
+
+
+def _managed(
+    platform: Platform | Refusal, stub: StubDomain | Refusal, objects: DNSObjects, settings: Settings
+) -> Outcome:
+    """Return how our stub domain gets into the cluster's DNS, and out of where else it was."""
+    if isinstance(platform, Refusal):
+        return Outcome(result=platform)
+    if isinstance(stub, Refusal):
+        return Outcome(result=stub)
+    found = plan_edit(platform, objects, stub)
+    if isinstance(found, Refusal):
+        return Outcome(result=found)
+    if isinstance(found, Change) and not settings.manage_cluster_dns:
+        return Outcome(result=_MAY_NOT_WRITE)
+    elsewhere = removal(objects, settings, platform)
+    steps = [] if isinstance(found, Nothing) else [_locked(found, objects)]
+    cache = Refusal("NodeCacheInFront", platform.node_cache) if platform.node_cache else None
+    return Outcome([*steps, *elsewhere.steps], elsewhere.result or cache or Nothing(found.restart))
+
+
+def _locked(change: Change, objects: DNSObjects) -> Patch | Creation | Deletion:
+    """Return the step of *change*, which fails with a Conflict if somebody else has edited the object meanwhile."""
+    step = change.step
+    if not isinstance(step, Patch):
+        return step
+    live = [*objects.configmaps, *([objects.openshift] if objects.openshift else [])]
+    (version,) = (
+        each["metadata"]["resourceVersion"]
+        for each in live
+        if (each["kind"], key_of(each)) == (step.resource.kind, step.key)
+    )
+    metadata = {**step.body.get("metadata", {}), "resourceVersion": version}
+    return replace(step, body={**step.body, "metadata": metadata})
+
+
+def unseen_removal(obj: Object) -> Outcome:
+    """Return what keeps the DNSConfig *obj* from going while the operator may not see what the cluster's DNS reads.
+
+    It can go if the operator has never written there.
+    """
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    written = any((each["type"], each["status"]) == (CONDITION_CLUSTER_DNS_CONFIGURED, TRUE) for each in conditions)
+    return Outcome(result=_UNSEEN, again=_LOOK_AGAIN) if written else Outcome()
+
+
+def condition_of(result: Refusal | Nothing, generation: int) -> Object:
+    """Return the condition that tells *result*."""
+    match result:
+        case Refusal(reason, message):
+            is_written = False
+        case Nothing(""):
+            is_written, reason, message = True, "StubDomainWritten", _WRITTEN
+        case Nothing(restart):
+            is_written, reason, message = True, "RestartNeeded", f"{_WRITTEN}. {restart}"
+    return condition(CONDITION_CLUSTER_DNS_CONFIGURED, is_written, reason, message, generation)
+
+
+def refused(message: str, *, is_denied: bool) -> Refusal:
+    """Return what to tell of a write that the API server refused."""
+    if is_denied:
+        return Refusal("NotPermitted", f"{message}. If the operator lacks a right, {_VALUE}")
+    return Refusal("NotWritten", message)

@@ -1,0 +1,87 @@
+"""The known suffixes of MagicDNS names, from the devices of each tailnet and from what proxies report.
+
+Headscale lists devices by their short names, so there only the proxies say which suffix their names have. What proxies
+have reported is in the cluster, and so it is known while a control server can't be reached, too.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from tsoperator.api.device import domain_of, lookup_name
+from tsoperator.api.names import ANNOTATION_TAILNET_FQDN
+from tsoperator.api.objects import SECRET, SERVICE, SUFFIXES, TAILNET, Object, Resource, annotations, key_of
+from tsoperator.desired.secret import device_of, login_url_of
+from tsoperator.desired.zones import Listed, Reported, Suffixes, known_suffixes
+from tsoperator.runtime.cache import Cache, Listener
+from tsoperator.tailnet.tailnet import OWN, Tailnets
+
+_EVENT: Final[Object] = {"kind": SUFFIXES.kind, "metadata": {"name": ""}}
+
+
+class KnownSuffixes:
+    """Knows the suffixes; a change of them is a watch event of `SUFFIXES`."""
+
+    def __init__(self, cache: Cache, tailnets: Tailnets, leads_to: Callable[[str], bool] = lambda name: False) -> None:
+        """*leads_to* tells whether a Service leads to the device with a name."""
+        self._leads_to = leads_to
+        self._cache = cache
+        self._tailnets = tailnets
+        self._reported: Counter[Reported] = Counter()
+        self._listeners: list[Listener] = []
+        self._told = Suffixes()
+        cache.listen(SECRET, self._count)
+        cache.listen(TAILNET, lambda *_: self._tell())
+        cache.listen(SERVICE, self._look_for_shared)
+        tailnets.listen_to_names(self._tell)
+
+    def wanted(self) -> Suffixes:
+        """Return what is known now, and let the lists be read soon that have shown no device yet."""
+        for each in self._tailnets.all_registered():
+            each.devices.want_names()
+        return self._known()
+
+    def listen(self, resource: Resource, listener: Listener) -> None:
+        """Call *listener* when what is known has changed."""
+        if resource == SUFFIXES:
+            self._listeners.append(listener)
+
+    def all(self, resource: Resource) -> list[Object]:
+        """Return nothing. A resync enqueues the objects that suffixes concern by their own kinds."""
+        del resource
+        return []
+
+    def _known(self) -> Suffixes:
+        names = [OWN, *(key_of(each).name for each in self._cache.all(TAILNET))]
+        return known_suffixes(map(self._listed, names), self._reported, self._leads_to)
+
+    def _listed(self, name: str) -> Listed:
+        """Return what the tailnet called *name* lists; nothing if it can't be used."""
+        tailnet = self._tailnets.registered(name)
+        if tailnet is None:
+            return Listed("")
+        return Listed(tailnet.client.url, *(tailnet.devices.names() or ()))
+
+    def _look_for_shared(self, old: Object | None, new: Object | None) -> None:
+        """Tell of a change if the Service led, or leads now, to a device that another tailnet shares."""
+        led_to = {lookup_name(annotations(each).get(ANNOTATION_TAILNET_FQDN, "")) for each in (old, new) if each}
+        known = (each.devices.names() for each in self._tailnets.all_registered())
+        if any(names.shared & led_to for names in known if names):
+            self._tell()
+
+    def _count(self, old: Object | None, new: Object | None) -> None:
+        """Count what the proxy's Secret *new* reports, and no longer what *old* did."""
+        before = set(self._reported)
+        for secret, sign in ((old, -1), (new, 1)):
+            if secret is not None and (domain := domain_of(device_of(secret, None).fqdn)):
+                self._reported[Reported(login_url_of(secret), domain)] += sign
+        self._reported = +self._reported
+        if before != set(self._reported):
+            self._tell()
+
+    def _tell(self) -> None:
+        known = self._known()
+        if known != self._told:
+            self._told = known
+            for listener in self._listeners:
+                listener(None, _EVENT)

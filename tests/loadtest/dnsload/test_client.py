@@ -1,0 +1,268 @@
+"""Tests of the compiled client: against a server that is wrong on purpose, and what it is told and says."""
+
+import asyncio
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import dns.flags
+import dns.rcode
+import dns.rrset
+import pytest
+from dnsload.client import JUNK, PORTLESS, Load, Query, Seen, compile_client, encoded, steady
+from dnsload.errors import ClientError
+from dnsload.targets import Target
+
+from tests.loadtest.dnsload.responder import answer_well, response, tcp_responder, udp_responder
+from tests.loadtest.dnsload.samples import LINE
+
+NAME = b"\x01a\x02ts\x03net\x00"
+LONG = 20.0
+"""Seconds: no busy machine takes so long."""
+ADDRESS, OTHER = bytes((100, 64, 0, 1)), bytes((100, 64, 0, 2))
+
+
+def packet(name: bytes = NAME, qtype: int = 1) -> bytes:
+    return bytes((0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0)) + name + bytes((0, qtype, 0, 1))
+
+
+RIGHT = Query(packet(), addresses=(ADDRESS,))
+
+
+async def asked(program: Path, target: Target, load: Load, *queries: Query) -> list[Seen]:
+    """Run the client to its end; returns its reports."""
+    words = [str(program), *load.words(*target)]
+    process = await asyncio.create_subprocess_exec(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    output, _ = await asyncio.wait_for(process.communicate(b"".join(encoded(queries))), 30)
+    assert process.returncode == 0
+    return list(map(Seen.parse, output.splitlines()))
+
+
+def changed(change: Callable[..., object]) -> Callable[[int, bytes], bytes]:
+    """Return a responder whose answers are right but for a *change*."""
+
+    def respond(number: int, query: bytes) -> bytes:
+        reply = response(query)
+        reply.answer.append(dns.rrset.from_text(reply.question[0].name, 5, "IN", "A", "100.64.0.1"))
+        change(reply)
+        return reply.to_wire()
+
+    return respond
+
+
+def add(kind: str, text: str) -> Callable[..., object]:
+    return lambda reply: reply.answer.append(dns.rrset.from_text("b.ts.net.", 5, "IN", kind, text))
+
+
+def flip(flag: int) -> Callable[..., object]:
+    return lambda reply: setattr(reply, "flags", reply.flags ^ flag)
+
+
+def malformed(number: int, query: bytes) -> bytes | None:
+    answer = answer_well(number, query)
+    return answer and answer[:-1]
+
+
+class Case(NamedTuple):
+    respond: Callable[[int, bytes], bytes | None]
+    reason: str | None
+    query: Query = RIGHT
+    authoritative: bool = True
+
+
+CASES = {
+    "right": Case(answer_well, None),
+    "another address": Case(answer_well, "addresses", RIGHT._replace(addresses=(OTHER,))),
+    "an address too few": Case(answer_well, "addresses", RIGHT._replace(addresses=(ADDRESS, OTHER))),
+    "an address of two": Case(changed(add("A", "100.64.0.2")), None, RIGHT._replace(addresses=(OTHER, ADDRESS))),
+    "an address too many": Case(changed(add("A", "100.64.0.2")), "addresses"),
+    "an address that isn't to be there": Case(answer_well, "addresses", Query(packet())),
+    "any addresses": Case(answer_well, None, Query(packet(), addresses=None)),
+    "addresses as of six": Case(answer_well, "addresses", RIGHT._replace(addresses=(bytes(16),))),
+    "an alias": Case(changed(add("CNAME", "c.ts.net.")), None),
+    "another type": Case(changed(add("TXT", "x")), "addresses"),
+    "another rcode": Case(answer_well, "rcode", RIGHT._replace(rcode=3)),
+    "any rcode": Case(answer_well, None, Query(packet(), rcode=None, addresses=None)),
+    "neither rcode": Case(changed(lambda reply: reply.set_rcode(2)), "rcode", Query(packet(), rcode=None)),
+    "no AA": Case(changed(flip(dns.flags.AA)), "not authoritative"),
+    "no AA of a resolver": Case(changed(flip(dns.flags.AA)), None, authoritative=False),
+    "no response": Case(changed(flip(dns.flags.QR)), "not a response"),
+    "another question": Case(lambda _, query: (answer_well(0, query) or b"").replace(b"\x01a", b"\x01b"), "question"),
+    "malformed": Case(malformed, "malformed"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+async def test_an_answer_is_held_against_what_is_expected(program: Path, case: Case) -> None:
+    load = Load(0.02, steady(200), authoritative=case.authoritative, patience=LONG)
+    async with udp_responder(case.respond) as target:
+        (seen,) = await asked(program, target, load, case.query)
+    assert seen.tally.sent == seen.tally.answered == 4
+    assert seen.tally.wrong == (4 if case.reason else 0)
+    assert dict(seen.reasons) == ({case.reason: 4} if case.reason else {})
+    assert [place for place, _ in seen.examples] == [0] * seen.tally.wrong
+
+
+async def test_truncated_answers_are_counted_or_asked_for_again_by_tcp(program: Path) -> None:
+    truncate = changed(flip(dns.flags.TC))
+    async with tcp_responder() as target, udp_responder(truncate, port=target.port) as same:
+        (plain,) = await asked(program, same, Load(0.02, steady(200), patience=LONG), RIGHT)
+        (again,) = await asked(program, same, Load(0.02, steady(200), retry=True, patience=LONG), RIGHT)
+    assert (plain.tally.truncated, plain.tally.right, plain.tally.retried) == (4, 0, 0)
+    assert (again.tally.truncated, again.tally.right, again.tally.retried) == (0, 4, 4)
+
+
+async def test_a_truncated_answer_by_tcp_is_wrong(program: Path) -> None:
+    async with tcp_responder(changed(flip(dns.flags.TC))) as target:
+        (seen,) = await asked(program, target, Load(0.02, steady(200), connections=1, patience=LONG), RIGHT)
+    assert (seen.tally.wrong, dict(seen.reasons)) == (4, {"truncated": 4})
+
+
+async def test_unanswered_queries_are_lost_and_late_answers_late(program: Path) -> None:
+    async with udp_responder(lambda number, query: answer_well(number, query) if number % 2 else None) as target:
+        (seen,) = await asked(program, target, Load(0.02, steady(200), patience=0.1), RIGHT)
+    assert (seen.tally.right, seen.tally.lost) == (2, 2)
+    async with udp_responder(delay=0.2) as target:
+        (seen,) = await asked(program, target, Load(0.3, steady(10), patience=0.1), RIGHT)
+    assert (seen.tally.lost, seen.tally.unexpected) == (3, 0)
+    assert seen.tally.late >= 1
+
+
+async def test_second_answers_are_unexpected_and_those_to_junk_are_nobodys(program: Path) -> None:
+    junk = Query(b"\xff\xff" + packet()[2:], JUNK)
+    async with udp_responder(copies=2) as target:
+        (seen,) = await asked(program, target, Load(0.04, steady(200), patience=LONG), RIGHT, junk)
+    tally = seen.tally
+    assert (tally.sent, tally.right, tally.malformed_sent) == (4, 4, 4)
+    assert tally.unexpected >= 3
+    assert tally.malformed_answered >= 6
+
+
+async def test_queries_go_out_at_their_rates_in_stretches_and_ramps(program: Path) -> None:
+    async with udp_responder() as target:
+        reports = await asked(program, target, Load(0.4, ((100, 100), (400, 600)), every=0.2, patience=LONG), RIGHT)
+    assert sum(seen.tally.sent for seen in reports) == 20 + 100
+    assert reports[0].tally.sent == pytest.approx(20, abs=2)
+    assert [seen.last for seen in reports[-2:]] == [False, True]
+
+
+@pytest.mark.parametrize("load", [Load(0.1, outstanding=3), Load(0.1, outstanding=3, sockets=3)], ids=str)
+async def test_without_a_rate_some_are_under_way_at_any_time(program: Path, load: Load) -> None:
+    async with udp_responder(delay=0.02) as target:
+        (seen,) = await asked(program, target, load, RIGHT)
+    assert 3 * 2 <= seen.tally.sent <= 3 * 6
+    assert seen.tally.right == seen.tally.sent
+    assert seen.tally.latency.percentiles([1.0])[0] >= 0.019e9
+
+
+async def test_sockets_take_turns_and_their_answers_are_told_apart(program: Path) -> None:
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as silent:
+        silent.bind(("127.0.0.1", 0))
+        load = Load(0.08, steady(3000), sockets=4, patience=0.1)
+        await asked(program, Target(*silent.getsockname()), load, RIGHT)
+        ports = [silent.recvfrom(512)[1][1] for _ in range(240)]
+    assert len(set(ports)) == 4
+    async with udp_responder() as target:
+        (seen,) = await asked(program, target, replace(load, patience=LONG), RIGHT)
+    assert seen.tally.right == 240
+
+
+class Connections(NamedTuple):
+    each: int
+    made: int
+
+
+@pytest.mark.parametrize("case", [Connections(0, 2), Connections(1, 20), Connections(5, 4)], ids=str)
+async def test_a_connection_is_for_so_many_queries(program: Path, case: Connections) -> None:
+    made: list[int] = []
+    async with tcp_responder(connected=made.append) as target:
+        load = Load(0.1, steady(200), connections=2, each=case.each, patience=LONG)
+        (seen,) = await asked(program, target, load, RIGHT)
+    assert (seen.tally.right, seen.tally.connections_failed) == (20, 0)
+    assert len(made) == pytest.approx(case.made, abs=1)
+
+
+async def test_connections_that_fail_are_said_and_tried_again(program: Path) -> None:
+    async with tcp_responder(close_after=0) as target:
+        (ended,) = await asked(program, target, Load(0.2, steady(100), connections=1, patience=0.1), RIGHT)
+    (refused,) = await asked(program, target, Load(0.2, steady(100), connections=1, patience=0.1), RIGHT)
+    for seen in (ended, refused):
+        assert seen.tally.lost == seen.tally.sent > 0
+        assert 2 <= seen.tally.connections_failed < 10
+
+
+async def test_a_connection_without_answers_is_given_up(program: Path) -> None:
+    async with tcp_responder(lambda number, query: answer_well(number, query) if number > 2 else None) as target:
+        (seen,) = await asked(program, target, Load(0.5, outstanding=1, connections=1, each=1, patience=0.1), RIGHT)
+    assert (seen.tally.lost, seen.tally.connections_failed) == (2, 2)
+    assert seen.tally.right > 2
+
+
+async def test_an_address_of_six_is_asked(program: Path) -> None:
+    with closing(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) as bound:
+        bound.bind(("::1", 0))
+        await asked(program, Target(*bound.getsockname()[:2]), Load(0.02, steady(100), patience=0.01), RIGHT)
+        assert bound.recvfrom(512)[0][2:] == packet()[2:]
+
+
+async def test_a_closed_port_is_loss_and_said_to_be_closed(program: Path) -> None:
+    async with udp_responder() as target:
+        pass
+    (seen,) = await asked(program, target, Load(0.1, steady(100), patience=0.1), RIGHT)
+    assert seen.tally.lost == 10
+    assert seen.tally.refused > 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="raw sockets need root")
+async def test_queries_without_a_port_leave_from_port_0(program: Path) -> None:
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as bound:
+        bound.bind(("127.0.0.1", 0))
+        portless = Query(packet(), PORTLESS)
+        (seen,) = await asked(program, Target(*bound.getsockname()), Load(0.02, steady(100)), portless)
+        assert bound.recvfrom(512) == (packet(), ("127.0.0.1", 0))
+    assert (seen.tally.sent, seen.tally.malformed_sent) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "queries"),
+    [
+        (["sockets=0"], RIGHT.encode()),
+        (["speed=1"], RIGHT.encode()),
+        (["rates=fast"], RIGHT.encode()),
+        (["host=localhost"], RIGHT.encode()),
+        ([], RIGHT.encode()[:-1]),
+        ([], Query(packet()[:-1]).encode()),
+        ([], b""),
+    ],
+)
+def test_what_is_not_understood_is_one_line(program: Path, words: Sequence[str], queries: bytes) -> None:
+    ended = subprocess.run([program, *words], input=queries, capture_output=True, timeout=10, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr.count(b"malformed\n")) == (1, b"", 1)
+
+
+def test_reports_add_up() -> None:
+    seen = Seen()
+    for _ in range(2):
+        seen.add(Seen.parse(LINE))
+    assert (seen.last, seen.elapsed, seen.cpu_seconds, seen.own_gap_ns) == (True, 0.5, 0.8, 7)
+    assert (seen.tally.sent, seen.tally.rcodes, seen.reasons) == (6, {0: 4, 3: 2}, {"rcode": 2})
+    assert (seen.tally.latency.percentiles([50.0]), seen.tally.lag.count) == ([500], 6)
+    assert seen.examples == [(4, b"\x00\xff")] * 2
+
+
+def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ClientError, match="apt-get install gcc"):
+        compile_client(tmp_path)
+
+
+def test_a_source_that_does_not_compile_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "bad.c").write_text("int main(void) { return nothing; }")
+    with pytest.raises(ClientError, match=r"doesn't compile \(.*\): /.*bad.c:1.*'nothing' undeclared") as failure:
+        compile_client(tmp_path, tmp_path)
+    assert "\n" not in str(failure.value)

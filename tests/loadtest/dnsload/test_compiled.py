@@ -1,0 +1,124 @@
+"""Tests of what is special to the engine of compiled clients."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from dnsload.app import client_load, make_session
+from dnsload.client import IDS, JUNK, Load, Query, steady
+from dnsload.compiled import CompiledEngine, query, shared
+from dnsload.errors import ClientError
+from dnsload.expectations import ABSENT, UNKNOWN, Expectation
+from dnsload.targets import Target
+from dnsload.workload import Asked, Question
+
+from tests.loadtest.dnsload.conducting import conduct, run_settings
+from tests.loadtest.dnsload.responder import answer_well, udp_responder
+
+A = Question("a.ts.net", "A")
+
+
+@pytest.mark.parametrize(
+    ("question", "expected", "told"),
+    [
+        (A, UNKNOWN, Query(b"\0\0rest", rcode=None, addresses=None)),
+        (A, ABSENT, Query(b"\0\0rest", rcode=3, addresses=[])),
+        (A, Expectation(0, frozenset({"192.0.2.1"})), Query(b"\0\0rest", addresses=[bytes((192, 0, 2, 1))])),
+        (A, Expectation(0, frozenset({"::1"})), Query(b"\0\0rest", addresses=[bytes(15) + b"\1"])),
+        (None, UNKNOWN, Query(b"\xff\xffrest", JUNK)),
+    ],
+)
+def test_a_client_is_told_what_is_asked_and_expected(
+    question: Question | None, expected: Expectation, told: Query
+) -> None:
+    assert query(Asked(b"rest", question, b"", expected)) == told
+
+
+class Case(NamedTuple):
+    load: Load
+    clients: int
+    rates: float
+    outstanding: Sequence[int]
+    sockets: int
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(Load(1, steady(90), outstanding=0), 3, 30, [0, 0, 0], 1),
+        Case(Load(1, outstanding=5), 2, 0, [3, 2], 1),
+        Case(Load(1, outstanding=1), 2, 0, [1], 1),
+        Case(Load(1, steady(2 * IDS), outstanding=0, patience=2), 2, IDS, [0, 0], 3),
+        Case(Load(1, outstanding=3 * IDS), 2, 0, [98208, 98208], 2),
+        Case(Load(1, outstanding=5, sockets=4), 1, 0, [5], 4),
+    ],
+    ids=str,
+)
+def test_clients_share_a_load_and_have_sockets_for_it(case: Case) -> None:
+    loads = shared(case.load, case.clients)
+    assert [load.outstanding for load in loads] == case.outstanding
+    assert {load.rates for load in loads} == {steady(case.rates) if case.rates else ()}
+    assert {load.sockets for load in loads} == {case.sockets}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "load"),
+    [
+        ("--steps 10,20 --step-seconds 3", Load(6, ((10, 10), (20, 20)), 0, sockets=4, each=100, patience=2)),
+        ("--rate 1..9 --sockets 6 --workers 2", Load(10, ((1, 9),), 0, sockets=3, each=100, patience=2)),
+        ("--concurrency 7 --tcp", Load(10, (), 7, connections=4, each=100, patience=2)),
+        ("--concurrency 7 --tcp --new-connections", Load(10, (), 7, connections=7, each=1, patience=2)),
+        ("--rate 9 --tcp --new-connections", Load(10, steady(9), 0, connections=500, each=1, patience=2)),
+        ("--concurrency 7 --tcp-retry", Load(10, (), 7, sockets=4, each=100, patience=2, retry=True)),
+    ],
+)
+def test_the_load_is_that_of_the_command_line(tmp_path: Path, arguments: str, load: Load) -> None:
+    settings = run_settings(Target("127.0.0.1", 53), tmp_path, *arguments.split())
+    told = client_load(settings)
+    assert (told.every, told.authoritative) == (1, True)
+    assert replace(told, every=0, authoritative=False) == load
+
+
+async def test_several_clients_are_one_run(tmp_path: Path) -> None:
+    async with udp_responder() as target:
+        pace = ("--rate", "300", "--duration", "1.7", "--workers", "3")
+        report = (await conduct("compiled", target, tmp_path, *pace)).report
+    assert (report.totals.sent, report.totals.answered, report.totals.rcodes) == (510, 510, {"NOERROR": 510})
+    assert [each.sent for each in report.targets] == [510]
+    assert [window.end for window in report.windows] == pytest.approx([1, 1.7], abs=0.2)
+    assert 0 <= report.client_cpu < 0.9  # a client that only waits isn't busy
+
+
+async def test_wrong_answers_are_told_in_words(tmp_path: Path) -> None:
+    async with udp_responder(lambda number, asked: answer_well(number, asked, "192.0.2.9")) as target:
+        report = (await conduct("compiled", target, tmp_path, "--workers", "2")).report
+    assert (report.totals.wrong, report.wrong_reasons) == (100, {"addresses": 100})
+    assert len(report.wrong_examples) == 10
+    assert report.wrong_examples[0].endswith("tail1234.ts.net A: 192.0.2.9 instead of 100.64.0.1")
+
+
+async def test_a_run_that_is_stopped_has_recorded_what_came_before(program: Path, tmp_path: Path) -> None:
+    async with udp_responder() as target:
+        settings = run_settings(target, tmp_path, "--rate", "200", "--duration", "60")
+        session = make_session(settings)
+        engine = CompiledEngine(session, [target], [client_load(settings)], program)
+        running = asyncio.create_task(asyncio.to_thread(engine.run))
+        while not engine.exchanges or not engine.exchanges[0].totals.right:  # noqa: ASYNC110 - a thread counts
+            await asyncio.sleep(0)
+        engine.stop()
+        await running
+    assert 100 < session.recording.total.right <= session.recording.total.sent < 2000
+    assert (engine.stopped, session.recording.total.lost) == (True, 0)
+
+
+def test_a_client_that_fails_says_why(tmp_path: Path) -> None:
+    failing = tmp_path / "client"
+    failing.write_text("#!/bin/sh\necho why >&2\nexit 3\n")
+    failing.chmod(0o755)
+    settings = run_settings(Target("127.0.0.1", 9), tmp_path)
+    engine = CompiledEngine(make_session(settings), settings.targets, [client_load(settings)], failing)
+    with pytest.raises(ClientError, match="ended with code 3: why"):
+        engine.run()

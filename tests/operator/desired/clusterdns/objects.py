@@ -1,0 +1,54 @@
+"""Objects of the cluster's DNS for tests: made up, or as clusters have them, and what a write makes of them."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from clustersim.merge import merge_patch
+from tsoperator.api.objects import CONFIGMAP, Object, key_of
+from tsoperator.desired.clusterdns.results import Change, DNSObjects
+from tsoperator.desired.plan import Creation, Deletion, Patch
+
+SAMPLES = Path(__file__).parent / "samples"
+
+
+def configmap(name: str, **data: str) -> Object:
+    return {"kind": "ConfigMap", "metadata": {"namespace": "kube-system", "name": name}, "data": data}
+
+
+def sample(name: str) -> DNSObjects:
+    """Return the objects of a cluster as `samples/NAME` has them: a folder a ConfigMap, a file a key."""
+    maps = []
+    for folder in sorted(path for path in (SAMPLES / name).iterdir() if path.is_dir()):
+        files = [file for file in sorted(folder.iterdir()) if not file.name.startswith(".")]
+        maps.append(configmap(folder.name, **{file.name: file.read_bytes().decode() for file in files}))
+    openshift = SAMPLES / name / "dns.json"
+    return DNSObjects(maps, json.loads(openshift.read_text()) if openshift.exists() else None)
+
+
+def applied(objects: DNSObjects, changes: Iterable[object]) -> DNSObjects:
+    """Return *objects* as they are after the *changes*."""
+    for change in changes:
+        assert isinstance(change, Change)
+        match change.step:
+            case Creation(wanted):
+                objects = DNSObjects([*objects.configmaps, wanted], objects.openshift)
+            case Deletion(obj=gone):
+                objects = DNSObjects([each for each in objects.configmaps if each is not gone], objects.openshift)
+            case Patch(resource, key, body):
+                if resource is CONFIGMAP:
+                    maps = [merge_patch(each, body) if key_of(each) == key else each for each in objects.configmaps]
+                    objects = DNSObjects(maps, objects.openshift)
+                else:
+                    objects = DNSObjects(objects.configmaps, merge_patch(objects.openshift, body))
+    return objects
+
+
+def stored(objects: DNSObjects) -> object:
+    """Return *objects* as the API server keeps them: without what is empty."""
+    return [_stored(each) for each in (*objects.configmaps, objects.openshift or {})]
+
+
+def _stored(obj: Object) -> Object:
+    metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if value}
+    return {name: value for name, value in {**obj, "metadata": metadata}.items() if value}

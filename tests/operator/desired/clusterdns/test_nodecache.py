@@ -1,0 +1,57 @@
+"""What NodeLocal DNSCache, in front of the cluster's DNS, means for our zones."""
+
+from typing import NamedTuple
+
+import pytest
+from tsoperator.desired.clusterdns.nodecache import bypass
+
+CLUSTER = "__PILLAR__CLUSTER__DNS__"
+INSIDE = f"cluster.local:53 in-addr.arpa:53 {{\n    forward . {CLUSTER} {{\n        force_tcp\n    }}\n}}\n"
+WAY_OUT = (
+    "Pods that use NodeLocal DNSCache don't get to the cluster's DNS for names in ts.net: the cache {}. Add ts.net "
+    "with the nameserver's address to stubDomains in ConfigMap kube-system/kube-dns, which the cache reads, too"
+)
+UNREADABLE = (
+    "the Corefile of NodeLocal DNSCache can't be read, so whether it forwards the zone is unknown: line 1: "
+    "the server block that begins here has no closing brace; add }"
+)
+
+
+def root(to: str) -> str:
+    return f"{INSIDE}.:53 {{\n    forward . {to}\n}}\n"
+
+
+class Case(NamedTuple):
+    text: str
+    says: str
+    stub_domains: str = "{}"
+
+
+CASES = {
+    "all goes to the cluster's DNS": Case(root(CLUSTER), ""),
+    "by address": Case(root("10.96.0.11").replace(CLUSTER, "10.96.0.11:53"), ""),
+    "by its domain": Case(".:53 cluster.local:53 {\n forward . 10.96.0.11\n}\n", ""),
+    "by its reverse zone": Case(".:53 in-addr.arpa:53 {\n forward . 10.96.0.11\n}\n", ""),
+    "all else goes upstream": Case(root("/etc/resolv.conf"), WAY_OUT.format("asks /etc/resolv.conf")),
+    "some goes upstream": Case(root(f"{CLUSTER} 9.9.9.9"), WAY_OUT.format(f"asks {CLUSTER}, 9.9.9.9")),
+    "all else is refused": Case(INSIDE, WAY_OUT.format("asks nobody")),
+    "the root only": Case(".:53 {\n forward . 10.96.0.11\n}\n", WAY_OUT.format("asks 10.96.0.11")),
+    "a block of its own": Case(root("9.9.9.9") + "ts.net:53 {\n forward . 10.96.0.53\n}\n", ""),
+    "a stub domain": Case(root("9.9.9.9"), "", '{"ts.net": ["10.96.0.53"]}'),
+    "a stub domain above": Case(root("9.9.9.9"), "", '{"net": ["10.96.0.53"]}'),
+    "a stub domain below": Case(root("9.9.9.9"), WAY_OUT.format("asks 9.9.9.9"), '{"a.ts.net": ["10.96.0.53"]}'),
+    "no stub domains": Case(root("9.9.9.9"), WAY_OUT.format("asks 9.9.9.9"), "{"),
+    "broken": Case("{", UNREADABLE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_cache_passes_our_zone_on_or_not(case: Case) -> None:
+    assert bypass(case.text, case.stub_domains, ["ts.net"]) == case.says
+
+
+def test_each_zone_counts() -> None:
+    stub_domains = '{"a.ts.net": ["10.96.0.53"]}'
+    assert bypass(root("9.9.9.9"), stub_domains, []) == ""
+    assert bypass(root("9.9.9.9"), stub_domains, ["a.ts.net"]) == ""
+    assert "names in b.ts.net" in bypass(root("9.9.9.9"), stub_domains, ["a.ts.net", "b.ts.net"])

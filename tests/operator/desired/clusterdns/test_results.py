@@ -1,0 +1,69 @@
+"""The stub domain that is wanted."""
+
+from typing import NamedTuple
+
+import pytest
+from tsoperator.desired.clusterdns.results import Refusal, StubDomain
+
+
+def test_zones_and_addresses_get_their_usual_form() -> None:
+    stub = StubDomain.of(["TS.net.", "ts.net", "_a.b-c.example.org"], ["fd00:0::53", "10.0.0.1", "10.0.0.1"])
+    assert stub == StubDomain(("_a.b-c.example.org", "ts.net"), ("fd00::53", "10.0.0.1"))
+
+
+class Bad(NamedTuple):
+    zones: list[str]
+    addresses: list[str]
+    reason: str
+    message: str
+
+
+BAD = {
+    "no zone": Bad(
+        [], ["10.0.0.1"], "NoZone", "no zone of the tailnet is known yet: wait until a device of it is there"
+    ),
+    "no address": Bad(
+        ["ts.net"], [], "NoAddress", "the nameserver has no address yet: wait until its Service has a cluster IP"
+    ),
+    "a name for an address": Bad(
+        ["ts.net"], ["None"], "InvalidAddress", "'None' does not appear to be an IPv4 or IPv6 address"
+    ),
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_a_stub_domain_needs_a_zone_and_an_address(bad: Bad) -> None:
+    refusal = StubDomain.of(bad.zones, bad.addresses)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == bad.reason
+    assert bad.message in refusal.message
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [
+        "",
+        ".",
+        "a..b",
+        "a b",
+        "a{",
+        "a\n}",
+        "a#b",
+        'a"',
+        "a:53",
+        "-a",
+        "a-",
+        "*.a",
+        "ä.org",
+        f"{'a' * 64}.b",
+        "a." * 126 + "bb",
+    ],
+)
+def test_text_from_outside_that_is_no_domain_name_is_refused(zone: str) -> None:
+    message = f"{zone.strip('.').lower()!r} isn't a domain name: correct operatorConfig.zones"
+    assert StubDomain.of(["ts.net", zone], ["10.0.0.1"]) == Refusal("InvalidZone", message)
+
+
+def test_a_domain_name_may_be_long() -> None:
+    longest = f"{'a.' * 95}{'b' * 63}"
+    assert StubDomain.of([longest], ["10.0.0.1"]) == StubDomain((longest,), ("10.0.0.1",))

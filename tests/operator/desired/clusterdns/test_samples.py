@@ -1,0 +1,181 @@
+"""Clusters as there are: what their DNS is, and that the stub domain gets in and out without a trace."""
+
+import json
+from typing import NamedTuple
+
+import pytest
+from tsoperator.desired.clusterdns.edits import plan_edit, plan_removal
+from tsoperator.desired.clusterdns.platforms import Kind, Platform, configmap, find_platform
+from tsoperator.desired.clusterdns.results import DNSObjects, Nothing, Refusal, StubDomain
+from tsoperator.desired.clusterdns.serverblock import BEGIN, END
+
+from tests.operator.desired.clusterdns.objects import SAMPLES, applied, sample, stored
+
+ZONE = "tail1234.ts.net"
+STUB = StubDomain((ZONE,), ("10.96.0.53", "fd00::53"))
+MOVED = StubDomain((ZONE, "tail5678.ts.net"), ("10.96.0.54",))
+LINES = '"acme.local" : [\n    "1.2.3.4"\n  ],\n  "widget.local": ["2.2.2.2:10053",\n' + " " * 19 + '"3.3.3.3"]'
+DOMAINS = '"acme.local": ["1.2.3.4"], "corp.example.org": ["10.20.0.2:5353", "10.20.0.3"]'
+UPSTREAM = "asks __PILLAR__UPSTREAM__SERVERS__"
+
+
+class Case(NamedTuple):
+    kind: Kind = Kind.CORE_DNS
+    opens: str = f"{ZONE}:53 {{"
+    restart: bool = False
+    node_cache: str = ""
+    newline: str = "\n"
+    final_newline: bool = True
+    name: str = "coredns"
+
+
+def kube_dns(before: str, after: str) -> Case:
+    return Case(Kind.KUBE_DNS, f'{before}"{ZONE}": ["10.96.0.53", "fd00::53"]{after}', name="kube-dns")
+
+
+CUSTOM = Case(Kind.CORE_DNS_CUSTOM, name="coredns-custom")
+OPENSHIFT = Case(Kind.OPENSHIFT, name="default")
+CASES = {
+    "aks": CUSTOM,
+    "aks-custom": CUSTOM,
+    "crlf": Case(newline="\r\n"),
+    "crlf-no-end": Case(newline="\r\n", final_newline=False, restart=True),
+    "digitalocean": CUSTOM,
+    "eks": Case(),
+    "eks-stub-domains": Case(),
+    "external-names": Case(),
+    "gardener": CUSTOM._replace(opens=f"{ZONE}:8053 {{"),
+    "gke": kube_dns("{", "}"),
+    "gke-consul": kube_dns("{", ', "consul":["10.0.12.34"]}'),
+    "gke-crlf": kube_dns("\r\n{\r\n\t", ', "acme.local": ["1.2.3.4"]\r\n}\r\n'),
+    "gke-empty": kube_dns(" {", "\n }\n"),
+    "gke-lines": kube_dns("{\n  ", f', {LINES}\n}}\n'),
+    "gke-node-cache": kube_dns("{ ", ', "acme.local": [ "1.2.3.4" ] }\n'),
+    "gke-stub-domains": kube_dns("{", f", {DOMAINS}}}\n"),
+    "helm-chart": Case(opens=f"{ZONE}:5353 {{"),
+    "k3s": CUSTOM,
+    "k3s-1.20": Case(),
+    "k3s-1.22": CUSTOM,
+    "k3s-custom": CUSTOM,
+    "kind": Case(),
+    "kops-node-cache": Case(),
+    "kubeadm-1.11": Case(),
+    "kubeadm-1.19": Case(),
+    "kubeadm-1.31": Case(),
+    "kubeadm-node-cache-stub": Case(),
+    "kubespray": Case(),  # it calls the ConfigMap of its cache nodelocaldns
+    "minikube": Case(),
+    "openshift": OPENSHIFT,
+    "openshift-servers": OPENSHIFT,
+    "quoted": Case(),
+    "rke2": Case(name="rke2-coredns-rke2-coredns", final_newline=False),
+    "rke2-node-cache": Case(name="rke2-coredns-rke2-coredns", final_newline=False, node_cache=UPSTREAM),
+    "scaleway": Case(),
+    "snippets": Case(opens=f"{ZONE} {{\n    bind lo eth0"),
+    "talos": Case(),
+    "variables": Case(opens=f"{ZONE}:{{$DNS_PORT}} {{"),
+    "without-reload": Case(restart=True),
+}  # fmt: skip
+
+
+def test_every_sample_has_its_case() -> None:
+    assert {path.name for path in SAMPLES.iterdir() if path.is_dir()} == CASES.keys()
+
+
+def platform_of(objects: DNSObjects) -> Platform:
+    platform = find_platform(objects, zones=[ZONE])
+    assert isinstance(platform, Platform), platform
+    return platform
+
+
+@pytest.mark.parametrize(("name", "case"), CASES.items(), ids=CASES)
+def test_the_platform_is_known(name: str, case: Case) -> None:
+    platform = platform_of(sample(name))
+    assert (platform.kind, platform.key.name) == (case.kind, case.name)
+    assert bool(platform.restart) is case.restart
+    assert case.node_cache in platform.node_cache
+    assert bool(platform.node_cache) is bool(case.node_cache)
+
+
+def entry(objects: DNSObjects, platform: Platform) -> str:
+    """Return what *platform* reads, as text."""
+    if platform.kind is Kind.OPENSHIFT:
+        return json.dumps((objects.openshift or {})["spec"].get("servers", []))
+    found = configmap(objects, platform.key.name) or {}
+    return str(found.get("data", {}).get(platform.entry, ""))
+
+
+def expected(before: str, case: Case) -> str:
+    """Return the text *before* with the stub domain."""
+    if case.kind is Kind.KUBE_DNS:
+        return case.opens
+    if case.kind is Kind.OPENSHIFT:
+        server = {"name": "tailnet-managed", "zones": [ZONE], "forwardPlugin": {"upstreams": [*STUB.addresses]}}
+        return json.dumps([*json.loads(before), server])
+    lines = [
+        BEGIN,
+        case.opens,
+        "    errors\n    cache 30 {\n        denial 9984 1\n    }\n    forward . 10.96.0.53 fd00::53\n}",
+        END,
+    ]
+    text = "\n".join([*lines, ""] if case.final_newline else ["", *lines])
+    return before + text.replace("\n", case.newline)
+
+
+@pytest.mark.parametrize(("name", "case"), CASES.items(), ids=CASES)
+def test_the_stub_domain_is_all_that_is_added(name: str, case: Case) -> None:
+    before = sample(name)
+    platform = platform_of(before)
+    after = applied(before, [plan_edit(platform, before, STUB)])
+    assert entry(after, platform) == expected(entry(before, platform), case)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_stub_domain_stays_as_it_is(name: str) -> None:
+    before = sample(name)
+    platform = platform_of(before)
+    after = applied(before, [plan_edit(platform, before, STUB)])
+    assert platform_of(after) == platform
+    assert plan_edit(platform, after, STUB) == Nothing(platform.restart)
+    assert plan_removal(after, keep=platform) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_moved_nameserver_and_another_zone_replace_ours_only(name: str) -> None:
+    before = sample(name)
+    platform = platform_of(before)
+    moved = applied(before, [plan_edit(platform, before, MOVED)])
+    after = applied(before, [plan_edit(platform, before, STUB)])
+    assert applied(after, [plan_edit(platform, after, MOVED)]) == moved
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_stub_domain_that_is_taken_out_leaves_no_trace(name: str) -> None:
+    before = sample(name)
+    assert plan_removal(before) == []
+    after = applied(before, [plan_edit(platform_of(before), before, STUB)])
+    assert stored(applied(after, plan_removal(after))) == stored(before)
+
+
+TAKEN = {
+    "eks-stub-domains": "ts.net",
+    "aks-custom": "puglife.local",
+    "k3s-custom": "example.org",
+    "digitalocean": "example.org",
+    "gke-lines": "acme.local",
+    "gke-consul": "Consul.",
+    "openshift-servers": "Example.com.",
+    "snippets": "in-addr.arpa",
+    "variables": "cluster.internal",
+}
+
+
+@pytest.mark.parametrize(("name", "zone"), TAKEN.items(), ids=TAKEN)
+def test_a_zone_that_is_somebody_elses_is_left_to_them(name: str, zone: str) -> None:
+    objects = sample(name)
+    stub = StubDomain.of([ZONE, zone], STUB.addresses)
+    assert isinstance(stub, StubDomain)
+    refusal = plan_edit(platform_of(objects), objects, stub)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == "ZoneTaken"
+    assert zone.lower().removesuffix(".") in refusal.message.lower()

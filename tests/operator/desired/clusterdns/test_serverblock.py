@@ -1,0 +1,226 @@
+"""Our server block: what it says, and how it gets into a Corefile and out of it."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tsoperator.desired.clusterdns.corefile import parse
+from tsoperator.desired.clusterdns.results import Refusal, StubDomain
+from tsoperator.desired.clusterdns.serverblock import (
+    BEGIN,
+    END,
+    EVERYWHERE,
+    Listening,
+    listening,
+    server_block,
+    taken_by,
+    with_block,
+    without_block,
+)
+
+from tests.operator.desired.clusterdns.corefiles import corefiles, texts
+
+STUB = StubDomain(("tail1234.ts.net",), ("10.96.0.53",))
+ROOT = ".:53 {\n    forward . /etc/resolv.conf\n}\n"
+OURS = f"{BEGIN}\n{server_block(STUB)}\n{END}\n"
+
+
+def test_the_block_says_all_that_coredns_needs() -> None:
+    stub = StubDomain(("a.ts.net", "b.ts.net"), ("10.96.0.53", "fd00::53"))
+    assert server_block(stub, Listening(("53", "5353", ""), ("lo", "10.0.0.1"))).splitlines() == [
+        "a.ts.net:53 a.ts.net:5353 a.ts.net b.ts.net:53 b.ts.net:5353 b.ts.net {",
+        "    bind lo 10.0.0.1",
+        "    errors",
+        "    cache 30 {",
+        "        denial 9984 1",  # seconds that a name may be missing after it is made; 5 if nothing is said
+        "    }",
+        "    forward . 10.96.0.53 fd00::53",
+        "}",
+    ]
+
+
+LISTENING = {
+    "": EVERYWHERE,
+    ROOT: EVERYWHERE,
+    "example.org:5353 {\n bind lo\n}\n": EVERYWHERE,
+    "tls://. {\n}\n": EVERYWHERE,
+    ". {\n bind lo\n}\n": Listening(("",), ("lo",)),
+    ".:53 .:54 tls://.:853 {\n bind lo 10.0.0.1\n}\n.:55 a:56 {\n bind lo\n bind eth0\n}\n": Listening(
+        ("53", "54", "55"), ("lo", "10.0.0.1", "eth0")
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), LISTENING.items())
+def test_our_block_listens_where_queries_for_all_names_arrive(text: str, expected: Listening) -> None:
+    assert listening(parse(text)) == expected
+
+
+class Change(NamedTuple):
+    before: str
+    after: str
+
+
+CHANGES = {
+    "empty": Change("", OURS),
+    "at the end": Change(ROOT, ROOT + OURS),
+    "no final newline": Change(ROOT[:-1], f"{ROOT}{OURS[:-1]}"),
+    "only a comment": Change("# x", f"# x\n{OURS[:-1]}"),
+    "CRLF": Change(ROOT.replace("\n", "\r\n"), (ROOT + OURS).replace("\n", "\r\n")),
+    "one CRLF": Change("\r\n\n", "\r\n\n" + OURS.replace("\n", "\r\n")),
+    "a carriage return at the end": Change("\r", f"\r\n{OURS[:-1]}"),
+    "a marker in a word": Change(f'. {{\n log "{BEGIN}"\n}}\n', f'. {{\n log "{BEGIN}"\n}}\n{OURS}'),
+    "a marker in a comment": Change(f"# {BEGIN}\n", f"# {BEGIN}\n{OURS}"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_our_lines_are_added_and_taken_out(change: Change) -> None:
+    assert with_block(change.before, "here", STUB, EVERYWHERE) == change.after
+    assert without_block(change.after, "here") == change.before
+
+
+REPLACED = {
+    "same": OURS,
+    "other zone": OURS.replace("tail1234", "tail5678"),
+    "other address": OURS.replace("10.96.0.53", "fd00::53"),
+    "edited": OURS.replace("errors", "errors\n    log # who asks?"),
+    "an earlier form": f"{BEGIN}\nts.net {{\n}}\n{END}\n",
+}
+
+
+@pytest.mark.parametrize("lines", REPLACED.values(), ids=REPLACED)
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_our_lines_are_replaced_where_they_are(lines: str, newline: str) -> None:
+    text = (lines + ROOT).replace("\n", newline)
+    assert with_block(text, "here", STUB, EVERYWHERE) == (OURS + ROOT).replace("\n", newline)
+    assert without_block(text, "here") == ROOT.replace("\n", newline)
+
+
+def test_our_lines_may_be_all_of_a_file_without_a_final_newline() -> None:
+    assert with_block(OURS[:-1], "here", STUB, EVERYWHERE) == OURS[:-1]
+    assert without_block(OURS[:-1], "here") == ""
+
+
+def test_our_lines_keep_the_newlines_that_they_have() -> None:
+    assert with_block("\r\n" + OURS, "here", STUB, EVERYWHERE) == "\r\n" + OURS
+    assert without_block("\r\n" + OURS, "here") == "\r\n"
+
+
+DAMAGED = {
+    "no end": OURS.replace(END, ""),
+    "no beginning": OURS.replace(BEGIN, ""),
+    "another beginning": OURS.replace(BEGIN, f"{BEGIN} "),
+    "a word behind the end": OURS.replace(END, f"{END}s"),
+    "twice": OURS + OURS,
+    "the wrong way round": f"{END}\n{BEGIN}\n",
+    "indented": f" {OURS}",
+    "an indented end": OURS.replace(END, f" {END}"),
+    "nothing between": f"{BEGIN}\n{END}\n",
+    "two blocks between": OURS.replace(END, f"a {{\n}}\n{END}"),
+    "in a block": f". {{\n{OURS}}}\n",
+    "half in a block": f"{BEGIN}\n. {{\n{END}\n}}\n",
+}
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
+def test_damaged_lines_are_left_alone(text: str) -> None:
+    refusal = with_block(text, "here", STUB, EVERYWHERE)
+    assert isinstance(refusal, Refusal)
+    assert (without_block(text, "here"), taken_by(text, "here", STUB, EVERYWHERE)) == (refusal, refusal)
+    assert refusal.reason == "BlockDamaged"
+    assert BEGIN in refusal.message
+
+
+def test_a_refusal_says_where_damaged_lines_begin() -> None:
+    refusal = without_block(f"{ROOT}{BEGIN}\n", "ConfigMap a, key b")
+    assert isinstance(refusal, Refusal)
+    assert refusal.message == (
+        "somebody has changed the lines that the operator wrote into ConfigMap a, key b, at line 4: remove them all, "
+        f"from {BEGIN!r} to {END!r}, and the operator writes them anew"
+    )
+
+
+def test_a_file_that_cant_be_read_stays_as_it_is() -> None:
+    text = f"{OURS}example.org {{\n"
+    message = "line 10: the server block that begins here has no closing brace; add }"
+    refusal = Refusal("CorefileUnreadable", f"here can't be read, so it stays as it is: {message}")
+    assert with_block(text, "here", STUB, EVERYWHERE) == refusal
+    assert without_block(text, "here") == refusal
+    assert taken_by(text, "here", STUB, EVERYWHERE) == refusal
+
+
+def test_a_file_without_our_lines_need_not_be_read() -> None:
+    assert without_block("{{{", "here") == "{{{"
+
+
+class Taken(NamedTuple):
+    text: str
+    expected: bool
+    at: Listening = EVERYWHERE
+
+
+TAKEN = {
+    "the zone": Taken("Tail1234.ts.net. {\n}\n", True),
+    "among others": Taken("a b tail1234.ts.net:53 {\n}\n", True),
+    "at our port": Taken("tail1234.ts.net:5353 {\n}\n", True, Listening(("53", "5353"))),
+    "at a port in a variable": Taken("tail1234.ts.net:{$P} {\n}\n", True),
+    "our port is a variable": Taken("tail1234.ts.net:5353 {\n}\n", True, Listening(("{$P}",))),
+    "by a snippet": Taken("(s) {\n tail1234.ts.net {\n }\n}\nimport s\n", True),
+    "after ours": Taken(OURS + "tail1234.ts.net {\n}\n", True),
+    "before ours": Taken("tail1234.ts.net {\n}\n" + OURS, True),
+    "no port is ours": Taken("tail1234.ts.net:53 {\n}\n", True, Listening(("",))),
+    "at another port": Taken("tail1234.ts.net:5353 {\n}\n", False),
+    "by TLS": Taken("tls://tail1234.ts.net {\n}\n", False),
+    "a zone above": Taken("ts.net {\n}\n", False),
+    "a zone below": Taken("db.tail1234.ts.net {\n}\n", False),
+    "ours": Taken(ROOT + OURS, False),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN.values(), ids=TAKEN)
+def test_a_zone_is_taken_by_somebody_elses_block_only(case: Taken) -> None:
+    refusal = taken_by(case.text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), case.at)
+    assert (refusal is not None) is case.expected
+    assert refusal is None or refusal.reason == "ZoneTaken"
+
+
+def test_a_refusal_names_the_line_and_the_zone() -> None:
+    refusal = taken_by(ROOT + "\ntail1234.ts.net {\n}\n", "ConfigMap a, key b", STUB, EVERYWHERE)
+    assert refusal is not None
+    assert refusal.message == (
+        "line 5 of ConfigMap a, key b, begins a server block that answers for tail1234.ts.net, or may because of a "
+        "variable, and it isn't the operator's: remove it, or set spec.clusterDNS.mode to Manual"
+    )
+
+
+STUBS = st.builds(
+    StubDomain,
+    st.sampled_from([("ts.net",), ("a.ts.net", "b.ts.net")]),
+    st.sampled_from([("10.0.0.1",), ("fd00::1", "10.0.0.2")]),
+)
+
+
+@given(corefiles(), STUBS, STUBS)
+def test_taking_out_what_was_added_is_the_identity(text: str, stub: StubDomain, other: StubDomain) -> None:
+    at = listening(parse(text))
+    first = with_block(text, "here", stub, at)
+    assert isinstance(first, str)
+    assert with_block(first, "here", stub, at) == first
+    second = with_block(first, "here", other, at)
+    assert isinstance(second, str)
+    assert second == with_block(text, "here", other, at)
+    assert (without_block(first, "here"), without_block(second, "here")) == (text, text)
+    assert [*parse(second).blocks[:-1]] == [*parse(text).blocks]
+    assert parse(second).blocks[-1].directives[-1].args == [".", *other.addresses]
+
+
+@given(texts())
+def test_a_text_that_can_be_edited_comes_back(text: str) -> None:
+    edited = with_block(text, "here", STUB, EVERYWHERE)
+    before = without_block(text, "here")
+    if isinstance(edited, Refusal):
+        assert before in (edited, text)
+    else:
+        assert without_block(edited, "here") == before

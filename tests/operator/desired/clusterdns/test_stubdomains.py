@@ -1,0 +1,130 @@
+"""Our entries in kube-dns's stub domains."""
+
+import json
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tsoperator.desired.clusterdns.results import Refusal, StubDomain
+from tsoperator.desired.clusterdns.stubdomains import Edited, with_zones, without_zones
+
+STUB = StubDomain(("ts.net",), ("10.96.0.53",))
+OURS = '"ts.net": ["10.96.0.53"]'
+MADE = '{"zones": {"ts.net": ["10.96.0.53"]}, "made": true}'
+ADDED = '{"zones": {"ts.net": ["10.96.0.53"]}, "made": false}'
+
+
+class Change(NamedTuple):
+    before: str | None
+    after: str
+    annotation: str = ADDED
+
+
+CHANGES = {
+    "no key": Change(None, f"{{{OURS}}}", MADE),
+    "empty": Change("{}", f"{{{OURS}}}"),
+    "empty, with spaces": Change(" { }\n", f" {{{OURS} }}\n"),
+    "before others": Change('{ "a": ["1"], "b":[] }', f'{{ {OURS}, "a": ["1"], "b":[] }}'),
+    "lines": Change('\r\n{\r\n\t"a" :["1"]\r\n}\r\n', f'\r\n{{\r\n\t{OURS}, "a" :["1"]\r\n}}\r\n'),
+    "odd entries": Change('{"a":1,"a":{"ts.net":[]},"":"}"}', f'{{{OURS}, "a":1,"a":{{"ts.net":[]}},"":"}}"}}'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_our_entry_is_added_and_taken_out(change: Change) -> None:
+    added = with_zones(change.before, None, "here", STUB)
+    assert added == Edited(change.after, change.annotation)
+    assert with_zones(*added, "here", STUB) == added
+    assert without_zones(*added, "here") == Edited(change.before, None)
+
+
+def test_another_stub_domain_replaces_ours() -> None:
+    stub = StubDomain(("a.ts.net", "b.ts.net"), ("10.96.0.54", "fd00::54"))
+    entries = '"a.ts.net": ["10.96.0.54", "fd00::54"], "b.ts.net": ["10.96.0.54", "fd00::54"]'
+    replaced = with_zones(f'{{{OURS}, "a":["1"]}}', ADDED, "here", stub)
+    assert isinstance(replaced, Edited)
+    assert replaced.text == f'{{{entries}, "a":["1"]}}'
+    assert without_zones(*replaced, "here") == Edited('{"a":["1"]}', None)
+
+
+class Seen(NamedTuple):
+    text: str | None
+    annotation: str | None
+    left: str | None
+
+
+SEEN = {
+    "the key is gone": Seen(None, ADDED, None),
+    "our entry is gone": Seen('{"a":["1"]}', ADDED, '{"a":["1"]}'),
+    "all is gone from the key that we made": Seen("{}", MADE, None),
+    "others came into the key that we made": Seen(f'{{{OURS}, "a":["1"]}}', MADE, '{"a":["1"]}'),
+    "last": Seen(f'{{"a":["1"] , {OURS} }}', ADDED, '{"a":["1"] }'),
+    "in the middle": Seen(f'{{"a":["1"],\n {OURS},\n "b":[]}}', ADDED, '{"a":["1"],\n "b":[]}'),
+    "twice": Seen(f'{{{OURS},"b":[],{OURS}}}', ADDED, '{"b":[]}'),
+    "laid out anew": Seen('{\n "ts.net" : [\n  "10.96.0.53"\n ]\n}', ADDED, "{\n \n}"),
+    "edited": Seen('{"ts.net":["10.0.0.1"]}', ADDED, '{"ts.net":["10.0.0.1"]}'),
+    "no annotation": Seen(f"{{{OURS}}}", None, f"{{{OURS}}}"),
+    "no annotation, no JSON": Seen("{{", None, "{{"),
+}
+
+
+@pytest.mark.parametrize("seen", SEEN.values(), ids=SEEN)
+def test_our_entry_only_is_taken_out(seen: Seen) -> None:
+    assert without_zones(seen.text, seen.annotation, "here") == Edited(seen.left, None)
+
+
+@pytest.mark.parametrize("annotation", ["", "{", "[]", "{}", '{"zones": []}', '{"zones": {"ts.net": ["10.96.0.53"]}}',
+                                        '{"zones": {"ts.net": 1}, "made": true}', "[" * 99999])  # fmt: skip
+def test_without_a_readable_annotation_an_entry_is_somebody_elses(annotation: str) -> None:
+    text = f"{{{OURS}}}"
+    assert without_zones(text, annotation, "here") == Edited(text, None)
+
+
+@pytest.mark.parametrize("zone", ["ts.net", "TS.net", "ts.net."])
+def test_somebody_elses_entry_is_left_alone(zone: str) -> None:
+    message = (
+        f"here has an entry for {zone}, and it isn't the operator's: remove that entry, or set "
+        "spec.clusterDNS.mode to Manual"
+    )
+    assert with_zones(f'{{"a":[],"{zone}":["1"]}}', None, "here", STUB) == Refusal("ZoneTaken", message)
+
+
+UNREADABLE = {
+    "": "{ is missing at character 1",
+    "[]": "{ is missing at character 1",
+    '{"a":1': ", is missing at character 7",
+    '{"a" 1}': ": is missing at character 6",
+    '{"a":1,}': "Expecting value: line 1 column 8 (char 7)",
+    "{1:2}": "a name in quotes is missing at character 2",
+    "{} {}": "there is more behind its end, at character 4",
+    '{"a":}': "Expecting value: line 1 column 6 (char 5)",
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), UNREADABLE.items())
+def test_text_that_is_no_json_object_stays_as_it_is(text: str, problem: str) -> None:
+    message = f"here isn't a JSON object, so it stays as it is: {problem}; correct it"
+    for annotation in (None, ADDED):
+        assert with_zones(text, annotation, "here", STUB) == Refusal("StubDomainsUnreadable", message)
+    assert without_zones(text, ADDED, "here") == Refusal("StubDomainsUnreadable", message)
+
+
+def test_deep_json_is_an_error_like_others() -> None:
+    refusal = with_zones('{"a":' + "[" * 99999, None, "here", STUB)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == "StubDomainsUnreadable"
+
+
+ENTRIES = st.dictionaries(st.text(max_size=4), st.lists(st.text(max_size=4), max_size=2), max_size=4)
+LAYOUT = st.sampled_from([{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False}])
+
+
+@given(st.none() | st.builds(lambda entries, layout: json.dumps(entries, **layout), ENTRIES, LAYOUT))
+def test_taking_out_what_was_added_is_the_identity(text: str | None) -> None:
+    first = with_zones(text, None, "here", STUB)
+    assert isinstance(first, Edited)
+    assert json.loads(first.text or "") == {"ts.net": ["10.96.0.53"], **json.loads(text or "{}")}
+    second = with_zones(*first, "here", StubDomain(("a.ts.net", "b.ts.net"), ("10.0.0.1",)))
+    assert isinstance(second, Edited)
+    assert without_zones(*first, "here") == without_zones(*second, "here") == Edited(text, None)

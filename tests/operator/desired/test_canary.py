@@ -1,0 +1,27 @@
+"""The name by which a nameserver is recognised."""
+
+from collections.abc import Sequence
+
+import pytest
+from tsoperator.api.objects import Object
+from tsoperator.desired.canary import canary_name, service_addresses
+
+
+def test_every_dnsconfig_has_a_canary_of_its_own_in_each_zone() -> None:
+    assert canary_name("uid-1", "ts.net") == "_nameserver-4a49acf8a6.ts.net"
+    assert len({canary_name(uid, zone) for uid in ("uid-1", "uid-2") for zone in ("ts.net", "example.org")}) == 4
+
+
+@pytest.mark.parametrize(
+    ("service", "addresses"),
+    [
+        (None, []),
+        ({"spec": {}}, []),
+        ({"spec": {"clusterIP": ""}}, []),
+        ({"spec": {"clusterIP": "None", "clusterIPs": ["None"]}}, []),
+        ({"spec": {"clusterIP": "10.96.0.5"}}, ["10.96.0.5"]),
+        ({"spec": {"clusterIP": "10.96.0.5", "clusterIPs": ["10.96.0.5", "fd00::5"]}}, ["10.96.0.5", "fd00::5"]),
+    ],
+)
+def test_the_addresses_are_the_cluster_ips(service: Object | None, addresses: Sequence[str]) -> None:
+    assert service_addresses(service) == addresses

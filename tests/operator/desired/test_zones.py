@@ -1,0 +1,135 @@
+"""The zones of MagicDNS names, which follow from the suffixes that devices show."""
+
+from typing import NamedTuple
+
+import pytest
+from tsoperator.desired.zones import (
+    Listed,
+    Reported,
+    Suffixes,
+    known_suffixes,
+    name_error,
+    nameserver_zones,
+    stub_zones,
+)
+
+OURS, OTHER, HEADSCALES = "tail1234.ts.net", "tail5678.ts.net", "tail.example.org"
+TAILSCALE, HEADSCALE = "https://controlplane.tailscale.com", "https://headscale.example.org"
+
+
+class Seen(NamedTuple):
+    tailnets: list[Listed]
+    reported: list[Reported]
+    wanted: Suffixes
+
+
+def listed(url: str, *domains: str) -> Listed:
+    return Listed(url, frozenset(domains))
+
+
+SEEN = {
+    "nothing yet": Seen([Listed(TAILSCALE)], [], Suffixes()),
+    "no tailnet at all": Seen([], [], Suffixes(complete=True)),
+    "one": Seen([listed(TAILSCALE, OURS)], [], Suffixes((OURS,), complete=True)),
+    "two": Seen([listed(TAILSCALE, OTHER), listed(TAILSCALE, OURS)], [], Suffixes((OURS, OTHER), complete=True)),
+    "while it is renamed": Seen([listed(TAILSCALE, OURS, OTHER)], [], Suffixes((OURS, OTHER), complete=True)),
+    "one of two": Seen([listed(TAILSCALE, OURS), Listed("")], [], Suffixes((OURS,))),
+    "no devices": Seen([listed(TAILSCALE)], [], Suffixes()),
+    "no devices, but a proxy that was there": Seen([listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
+    "Headscale": Seen([listed(HEADSCALE, "")], [], Suffixes(anywhere=True)),
+    "Headscale that isn't listed yet": Seen([Listed(HEADSCALE)], [], Suffixes()),
+    "Headscale with a proxy": Seen(
+        [listed(HEADSCALE, "")], [Reported(HEADSCALE, HEADSCALES)], Suffixes((HEADSCALES,), complete=True)
+    ),
+    "Headscale with a proxy that is elsewhere": Seen(
+        [listed(HEADSCALE, "")], [Reported(TAILSCALE, OURS)], Suffixes((OURS,), anywhere=True)
+    ),
+    "Headscale beside a tailnet that is known": Seen(
+        [listed(HEADSCALE, ""), listed(TAILSCALE, OURS)], [], Suffixes((OURS,), anywhere=True)
+    ),
+    "a server that is away, with a proxy": Seen([Listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
+    "devices of others, of which a Service leads to one": Seen(
+        [Listed(TAILSCALE, frozenset({OURS}), frozenset({f"web.{OTHER}", f"db.{OTHER}", "db.a b"}))],
+        [],
+        Suffixes((OURS,), complete=True, shared=(f"db.{OTHER}",)),
+    ),
+    "a domain that is no zone": Seen(
+        [listed(TAILSCALE, "a_b.ts.net", "x.{}", "a..b")], [Reported("", "c d")], Suffixes(complete=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("seen", SEEN.values(), ids=SEEN)
+def test_a_suffix_is_known_from_devices_and_from_proxies(seen: Seen) -> None:
+    assert known_suffixes(seen.tailnets, seen.reported, lambda name: name.startswith("db.")) == seen.wanted
+
+
+class Case(NamedTuple):
+    suffixes: Suffixes
+    nameserver: tuple[str, ...]
+    stubs: tuple[str, ...]
+    given: tuple[str, ...] = ()
+    served: tuple[str, ...] = ()
+
+
+ALL = Suffixes((OURS, HEADSCALES), complete=True)
+CASES = {
+    "nothing is known": Case(Suffixes(), ("ts.net",), ("ts.net",)),
+    "a tailnet at Tailscale": Case(Suffixes((OURS,), complete=True), ("ts.net",), (OURS,)),
+    "Headscale": Case(Suffixes((HEADSCALES,), complete=True), ("ts.net", HEADSCALES), (HEADSCALES,)),
+    "several": Case(
+        Suffixes((HEADSCALES, OURS, OTHER), complete=True), ("ts.net", HEADSCALES), (HEADSCALES, OURS, OTHER)
+    ),
+    "outside, but alike": Case(
+        Suffixes(("lists.net", "ts.net.org"), complete=True),
+        ("ts.net", "lists.net", "ts.net.org"),
+        ("lists.net", "ts.net.org"),
+    ),
+    "a device of others": Case(
+        Suffixes((OURS,), complete=True, shared=(f"db.{OTHER}",)), ("ts.net",), (f"db.{OTHER}", OURS)
+    ),
+    "a device that one tailnet of ours shares with another": Case(
+        Suffixes((OURS, OTHER), complete=True, shared=(f"db.{OTHER}",)), ("ts.net",), (OURS, OTHER)
+    ),
+    "a device of others alone": Case(Suffixes(shared=(f"db.{OTHER}",)), ("ts.net",), ("ts.net",)),
+    "given": Case(ALL, ("b.example.org", "ts.net"), ("b.example.org", "ts.net"), given=("b.example.org", "ts.net")),
+    "what was served stays while nothing is known": Case(
+        Suffixes(), ("ts.net", HEADSCALES), (HEADSCALES, OURS), served=(OURS, HEADSCALES, "ts.net")
+    ),
+    "and beside what is known": Case(
+        Suffixes((OTHER,)), ("ts.net", HEADSCALES), (HEADSCALES, OTHER), served=(HEADSCALES, "ts.net")
+    ),
+    "what was served goes once all is known": Case(
+        Suffixes((OTHER,), complete=True), ("ts.net",), (OTHER,), served=(OURS, HEADSCALES)
+    ),
+    "and when others are given": Case(Suffixes(), ("ts.net",), ("ts.net",), given=("ts.net",), served=(HEADSCALES,)),
+    "what was served but is no zone": Case(Suffixes(), ("ts.net",), ("ts.net",), served=("a_b", "x {", "")),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_zones_follow_from_what_is_known(case: Case) -> None:
+    assert nameserver_zones(case.given, case.suffixes, case.served) == case.nameserver
+    assert stub_zones(case.given, case.suffixes, case.served) == case.stubs
+
+
+class Name(NamedTuple):
+    name: str
+    is_right: bool
+    suffixes: Suffixes = Suffixes()
+    given: tuple[str, ...] = ()
+
+
+NAMES = [
+    Name("db.tail9.ts.net", True),
+    Name("db.tail.example.org", False),
+    Name("db.tail.example.org", True, ALL),
+    Name("db.tail.example.org", False, ALL, given=("ts.net",)),
+    Name("db.tail.example.org", True, Suffixes(anywhere=True)),
+    Name("db.tail.example.org", False, Suffixes(anywhere=True), given=("ts.net",)),
+]
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_a_name_must_be_in_a_known_zone_or_a_tailnet_may_have_any(case: Name) -> None:
+    assert (name_error(case.name, case.given, case.suffixes) is None) == case.is_right

@@ -1,0 +1,265 @@
+"""The cluster's DNS of a simulated cluster, while a DNSConfig asks for it to be managed."""
+
+from typing import NamedTuple
+
+import pytest
+from clustersim import objects
+from clustersim.faults import Ban, Failure
+from clustersim.furniture import COREFILE
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import SERVICE, Object
+
+from tests.support.manifests import backend, dnsconfig
+from tests.support.operator import World, running_operator
+
+pytestmark = pytest.mark.simulated
+
+CONFIGURED = "ClusterDNSConfigured"
+COREDNS: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "kube-system", "name": "coredns"}}
+MANUAL = {"spec": {"clusterDNS": {"mode": "Manual"}}}
+THEIRS = "example.org {\n    whoami\n}\n"
+DNS = "dns.example.org"
+
+
+def managed(name: str = "dns", mode: str = "Managed") -> Object:
+    """Return a DNSConfig that asks for the cluster's DNS to be managed."""
+    asked = dnsconfig(name)
+    return {**asked, "spec": {**asked["spec"], "clusterDNS": {"mode": mode}}}
+
+
+async def corefile(world: World) -> str:
+    """Return what CoreDNS reads."""
+    return str((await world.look(COREDNS))["data"]["Corefile"])
+
+
+async def write(world: World, text: str) -> None:
+    """Write the Corefile as somebody else."""
+    await world.change(COREDNS, {"data": {"Corefile": text}})
+
+
+async def configured(world: World) -> tuple[str, str]:
+    """Wait until our stub domain is there, and return what CoreDNS reads, and the part that is ours."""
+    await world.becomes(lambda: world.reason(managed(), CONFIGURED), "StubDomainWritten")
+    text = await corefile(world)
+    return text, text.removeprefix(COREFILE)
+
+
+async def address(world: World) -> str:
+    """Return the nameserver's address."""
+    return str((await world.look(managed()))["status"]["nameserver"]["ip"])
+
+
+async def test_the_corefile_asks_the_nameserver_until_the_mode_is_manual(world: World) -> None:
+    await world.apply(managed())
+    text, ours = await configured(world)
+    assert text == COREFILE + ours
+    assert f"forward . {await address(world)}\n" in ours
+    assert not await world.writes_when_left_alone()
+    await world.change(managed(), MANUAL)
+    await world.becomes(lambda: corefile(world), COREFILE)
+    await world.becomes(lambda: world.condition(managed(), CONFIGURED), None)
+
+
+async def test_the_corefile_is_as_it_was_when_the_dnsconfig_is_gone(world: World) -> None:
+    await world.apply(managed())
+    await configured(world)
+    await world.delete(managed())
+    await world.eventually(lambda: world.gone(managed()))
+    assert await corefile(world) == COREFILE
+
+
+async def test_in_mode_manual_the_status_says_what_to_write_and_nothing_is_written(world: World) -> None:
+    await world.apply(dnsconfig())
+    await world.eventually(lambda: snippet(world))
+    assert f"forward . {await address(world)}\n" in await snippet(world)
+    assert (await corefile(world), await world.condition(dnsconfig(), CONFIGURED)) == (COREFILE, None)
+    status = (await world.look(dnsconfig()))["status"]["clusterDNS"]
+    assert (status["platform"], status["zones"]) == ("CoreDNS", ["ts.net"])
+
+
+async def snippet(world: World) -> str:
+    """Return what the status says is to be written."""
+    status = (await world.look(dnsconfig())).get("status") or {}
+    return str(status.get("clusterDNS", {}).get("snippet", ""))
+
+
+async def test_a_stub_domain_that_is_removed_is_put_back_and_edits_of_others_stay(world: World) -> None:
+    await world.apply(managed())
+    text, ours = await configured(world)
+    await write(world, COREFILE)
+    await world.becomes(lambda: corefile(world), text)
+    await write(world, THEIRS + text)
+    await world.settled()
+    assert await corefile(world) == THEIRS + text
+    await write(world, THEIRS)
+    await world.becomes(lambda: corefile(world), THEIRS + ours)
+    await world.delete(managed())
+    await world.eventually(lambda: world.gone(managed()))
+    assert await corefile(world) == THEIRS
+
+
+async def test_an_edit_at_the_same_time_is_kept(world: World) -> None:
+    world.sim.faults.latency = 0.1  # a write is counted before it waits that long, and is carried out after it
+    await world.apply(managed())
+    await world.eventually(lambda: is_writing(world))
+    world.sim.store.merge(objects.CONFIGMAP, "kube-system", "coredns", {"data": {"Corefile": THEIRS + COREFILE}})
+    world.sim.faults.clear()
+    text, _ = await configured(world)
+    assert text.startswith(THEIRS)
+
+
+async def is_writing(world: World) -> bool:
+    """Tell whether the operator has sent a patch of a ConfigMap."""
+    return bool(world.sim.writes["tsoperator", "patch", "configmaps"])
+
+
+async def test_the_nameserver_keeps_its_address_and_else_the_stub_domain_follows(world: World) -> None:
+    await world.apply(managed())
+    text, before = await configured(world)
+    old = await address(world)
+    await world.delete(managed())
+    await world.eventually(lambda: world.gone(managed()))
+    await world.becomes(lambda: world.find(SERVICE, "nameserver"), None)
+    await world.apply(managed())
+    assert (await configured(world))[0] == text
+    world.sim.store.delete(objects.SERVICE, "tailscale", "nameserver")
+    world.sim.store.create(objects.SERVICE, backend("taker", clusterIP=old))
+    await world.eventually(lambda: moved(world, old))
+    _, after = await configured(world)
+    assert after == before.replace(old, await address(world))
+
+
+@pytest.mark.parametrize("given", [True, False])
+async def test_a_new_nameserver_has_the_address_that_the_clusters_dns_asks_if_it_can(
+    cluster: World, given: bool
+) -> None:
+    await write(cluster, f"{COREFILE}ts.net {{\n    forward . 10.96.4.3\n}}\n")
+    if not given:
+        cluster.sim.faults.fail(Failure(422, verb="create", plural="services"))
+    async with running_operator(cluster):
+        await cluster.apply(dnsconfig())
+        await cluster.eventually(lambda: snippet(cluster))
+        assert (await address(cluster) == "10.96.4.3") is given
+        assert not {"NameserverCreationFailed"} & {*await cluster.events(dnsconfig())}
+
+
+async def moved(world: World, old: str) -> bool:
+    """Tell whether the Corefile has another address than *old*."""
+    return await address(world) != old and await address(world) in await corefile(world)
+
+
+class Wrong(NamedTuple):
+    """What is wrong with a Corefile, and for which reason it is left alone."""
+
+    text: str
+    reason: str
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Wrong(".:53 {\n    errors\n", "CorefileUnreadable"),
+        Wrong(f"{COREFILE}ts.net {{\n    forward . 192.0.2.1\n}}\n", "ZoneTaken"),
+    ],
+    ids=lambda case: case.reason,
+)
+async def test_a_corefile_with_a_fault_is_left_alone_until_it_is_mended(cluster: World, case: Wrong) -> None:
+    await write(cluster, case.text)
+    async with running_operator(cluster):
+        await cluster.apply(managed())
+        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), case.reason)
+        told = await cluster.condition(managed(), CONFIGURED)
+        assert told is not None
+        assert (told.status, (await cluster.events(managed()))[case.reason]) == ("False", told.message)
+        assert not await cluster.writes_when_left_alone()
+        assert await corefile(cluster) == case.text
+        await write(cluster, COREFILE)
+        await configured(cluster)
+
+
+async def test_without_the_setting_the_condition_says_which_value_to_set(cluster: World) -> None:
+    async with running_operator(cluster, manage_cluster_dns=False):
+        await cluster.apply(managed())
+        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "NotPermitted")
+        told = await cluster.condition(managed(), CONFIGURED)
+        assert told is not None
+        assert "operatorConfig.manageClusterDNS" in told.message
+        assert await corefile(cluster) == COREFILE
+    async with running_operator(cluster):
+        await configured(cluster)
+
+
+async def test_a_stub_domain_that_may_not_be_removed_holds_the_dnsconfig(cluster: World) -> None:
+    async with running_operator(cluster):
+        await cluster.apply(managed())
+        await configured(cluster)
+    async with running_operator(cluster, manage_cluster_dns=False):
+        await cluster.delete(managed())
+        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "NotPermitted")
+        assert FINALIZER in (await cluster.look(managed()))["metadata"]["finalizers"]
+        await write(cluster, COREFILE)
+        await cluster.eventually(lambda: cluster.gone(managed()))
+
+
+WRITING, READING = Ban("configmaps", "kube-system", "patch"), Ban("configmaps", "kube-system", "list")
+
+
+async def test_a_write_that_is_denied_is_told_and_the_nameserver_is_ready(world: World) -> None:
+    world.sim.faults.forbid(WRITING)
+    await world.apply(managed())
+    await world.becomes(lambda: world.reason(managed(), CONFIGURED), "NotPermitted")
+    told = await world.condition(managed(), CONFIGURED)
+    assert told is not None
+    assert 'cannot patch resource "configmaps"' in told.message
+    assert await world.reason(managed(), "NameserverReady") == "NameserverCreated"
+    assert "CoreDNS" in str((await world.look(managed()))["status"]["clusterDNS"])
+    world.sim.faults.clear()
+    await configured(world)
+
+
+async def test_a_write_that_is_refused_is_told(world: World) -> None:
+    world.sim.faults.fail(Failure(422, times=10**6, verb="patch", plural="configmaps"))
+    await world.apply(managed())
+    await world.becomes(lambda: world.reason(managed(), CONFIGURED), "NotWritten")
+    world.sim.faults.clear()
+    await configured(world)
+
+
+async def test_what_may_not_be_seen_is_told_and_holds_nothing(cluster: World) -> None:
+    cluster.sim.faults.forbid(READING)
+    async with running_operator(cluster):
+        await cluster.apply(managed())
+        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "NotPermitted")
+        status = (await cluster.look(managed()))["status"]
+        assert status["clusterDNS"] == {"zones": ["ts.net"]}
+        await cluster.delete(managed())
+        await cluster.eventually(lambda: cluster.gone(managed()))
+
+
+async def test_a_stub_domain_that_can_no_longer_be_seen_holds_the_dnsconfig(cluster: World) -> None:
+    async with running_operator(cluster):
+        await cluster.apply(managed())
+        await configured(cluster)
+    cluster.sim.faults.forbid(READING)
+    async with running_operator(cluster):
+        await cluster.delete(managed())
+        await cluster.eventually(lambda: is_told(cluster))
+        await cluster.settled()
+        assert not await cluster.gone(managed())
+    cluster.sim.faults.clear()
+    async with running_operator(cluster):
+        await cluster.eventually(lambda: cluster.gone(managed()))
+    assert await corefile(cluster) == COREFILE
+
+
+async def is_told(world: World) -> bool:
+    """Tell whether an Event says that a right is missing."""
+    return "NotPermitted" in await world.events(managed())
+
+
+async def test_the_second_dnsconfig_takes_over_the_stub_domain(world: World) -> None:
+    await world.apply(managed(), managed("second"))
+    text, _ = await configured(world)
+    await world.delete(managed("second"))
+    await world.eventually(lambda: world.gone(managed("second")))
+    assert await corefile(world) == text

@@ -1,0 +1,186 @@
+"""The known suffixes of MagicDNS names: where they come from, and who is told when they change."""
+
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pytest
+from clustersim import objects as kinds
+from clustersim.control import Control
+from clustersim.sim import ClusterSim
+from clustersim.tailnet import NewKey
+from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, Object, key_of
+from tsoperator.desired.zones import Suffixes
+from tsoperator.kube.client import KubeClient
+from tsoperator.reconcilers.service.egress import BY_DESTINATION
+from tsoperator.runtime.cache import Cache
+from tsoperator.sources import sources
+from tsoperator.tailnet.devices import Pace
+from tsoperator.tailnet.suffixes import KnownSuffixes
+from tsoperator.tailnet.tailnet import Tailnets
+
+from tests.support.cluster import running, until
+from tests.support.manifests import egress
+from tests.support.objects import OPERATOR_NAMESPACE, settings
+from tests.support.tailnets import running_tailnets, tailnet_client, tailnet_of
+
+OWN, OTHER = "tail1234.ts.net", "tail5678.ts.net"
+LIST = "/api/v2/tailnet/-/devices"
+QUICK = Pace(first=0.01, longest=0.01, interval=0.01)
+
+
+@dataclass
+class Scene:
+    """A cluster, its tailnets, what is known of their suffixes, and how often a change of that was told."""
+
+    sim: ClusterSim
+    cache: Cache
+    kube: KubeClient
+    tailnets: Tailnets
+    suffixes: KnownSuffixes
+    told: int = 0
+
+    async def knows(
+        self, *known: str, complete: bool = True, anywhere: bool = False, shared: tuple[str, ...] = ()
+    ) -> None:
+        """Wait until just this is known."""
+        wanted = Suffixes(known, complete, anywhere, shared)
+        await until(lambda: self.suffixes.wanted() == wanted)
+
+    def tell(self, old: Object | None, new: Object | None) -> None:
+        assert (old, new) == (None, {"kind": "Suffixes", "metadata": {"name": ""}})
+        self.told += 1
+
+
+@pytest.fixture
+async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
+    cache = Cache(sources(OPERATOR_NAMESPACE))
+    async with (
+        tailnet_client(sim.control, sim.control_url) as opened,
+        running_tailnets(opened, client, cache, settings(), QUICK) as tailnets,
+        running(cache.follow(client)),
+    ):
+        await cache.synced()
+        led_to = partial(cache.indexed, SERVICE, BY_DESTINATION)
+        made = Scene(sim, cache, client, tailnets, KnownSuffixes(cache, tailnets, lambda name: bool(led_to(name))))
+        made.suffixes.listen(SUFFIXES, made.tell)
+        made.suffixes.listen(DEVICE, lambda *_: pytest.fail("told as a device"))
+        yield made
+
+
+def join(control: Control, hostname: str = "db") -> None:
+    control.register(control.create_key(NewKey(("tag:k8s",))).key, hostname)
+
+
+def report(scene: Scene, name: str, fqdn: str, url: str = "") -> None:
+    """Let a proxy report the name of its device."""
+    config = json.dumps({"ServerURL": url or scene.sim.control_url})
+    data = {"device_id": name, "device_fqdn": fqdn, "cap-107.hujson": config}
+    labels = {"tailscale.com/managed": "true"}
+    metadata = {"namespace": OPERATOR_NAMESPACE, "name": name, "labels": labels}
+    encoded = {key: b64encode(value.encode()).decode() for key, value in data.items()}
+    scene.sim.store.create(kinds.SECRET, {"metadata": metadata, "data": encoded})
+
+
+async def test_the_suffix_is_that_of_the_devices_and_is_told_once(scene: Scene) -> None:
+    join(scene.sim.control)
+    await scene.knows(OWN)
+    join(scene.sim.control, "web")
+    await until(lambda: scene.tailnets.at("").devices.at("web"))
+    assert scene.told == 1
+    assert scene.suffixes.all(SUFFIXES) == []
+
+
+async def test_a_list_is_read_only_when_the_suffix_is_asked_for(scene: Scene) -> None:
+    join(scene.sim.control)
+    report(scene, "a", "a.tail1234.ts.net.")
+    await until(lambda: scene.told)
+    assert scene.tailnets.at("").devices.names() is None
+    await scene.knows(OWN)
+    assert scene.told == 2
+
+
+async def test_a_tailnet_that_was_empty_is_looked_at_again(scene: Scene) -> None:
+    slow = tailnet_of(scene.tailnets.at("").client, scene.kube, scene.cache, settings(), pace=Pace(first=0.01))
+    scene.tailnets.register(slow)
+    await until(lambda: not scene.suffixes.wanted().known and slow.devices.names())
+    join(scene.sim.control)
+    await scene.knows(OWN)
+
+
+async def test_a_tailnet_that_is_made_anew_is_unknown_until_it_is_listed(scene: Scene) -> None:
+    join(scene.sim.control)
+    await scene.knows(OWN)
+    twin = tailnet_of(scene.tailnets.at("").client, scene.kube, scene.cache, settings(), pace=QUICK)
+    scene.tailnets.register(twin)
+    assert scene.told == 2
+    await scene.knows(OWN)
+    assert scene.told == 3
+
+
+async def test_a_tailnet_that_is_renamed_has_its_new_suffix_alone(scene: Scene) -> None:
+    join(scene.sim.control)
+    await scene.knows(OWN)
+    for device in [*scene.sim.control.devices.values()]:
+        scene.sim.control.update(replace(device, name=f"db.{OTHER}"))
+    await scene.knows(OTHER)
+    assert scene.told == 2
+
+
+async def test_what_proxies_report_is_known_while_they_are_there(scene: Scene) -> None:
+    scene.sim.control.fail(503, count=10**6)
+    report(scene, "a", f"A.{OTHER}.")
+    report(scene, "b", f"b.{OTHER}")
+    report(scene, "c", "short")
+    await scene.knows(OTHER, complete=False)
+    scene.sim.store.delete(kinds.SECRET, OPERATOR_NAMESPACE, "a")
+    report(scene, "d", f"d.{OWN}")
+    await scene.knows(OWN, OTHER, complete=False)
+    scene.sim.store.delete(kinds.SECRET, OPERATOR_NAMESPACE, "b")
+    await scene.knows(OWN, complete=False)
+    assert scene.told == 3
+
+
+async def test_headscales_suffix_is_the_one_that_a_proxy_there_reports(scene: Scene) -> None:
+    scene.sim.control.headscale = True
+    join(scene.sim.control)
+    await scene.knows(complete=False, anywhere=True)
+    report(scene, "elsewhere", f"db.{OTHER}", "https://controlplane.tailscale.com")
+    await scene.knows(OTHER, complete=False, anywhere=True)
+    report(scene, "here", "db.tail.example.org")
+    await scene.knows("tail.example.org", OTHER)
+
+
+async def test_a_tailnet_counts_from_its_object_to_its_end(scene: Scene) -> None:
+    join(scene.sim.control)
+    await scene.knows(OWN)
+    scene.sim.store.create(kinds.TAILNET, {"metadata": {"name": "lab"}, "spec": {}})
+    await until(lambda: scene.told == 2)
+    await scene.knows(OWN, complete=False)
+    other = Control(OTHER)
+    join(other)
+    async with other.serve() as url, tailnet_client(other, url) as opened:
+        scene.tailnets.register(tailnet_of(opened, scene.kube, scene.cache, settings(), "lab", QUICK))
+        await scene.knows(OWN, OTHER)
+        told = scene.told
+        scene.tailnets.unregister("lab")
+        assert scene.told == told + 1
+        await scene.knows(OWN, complete=False)
+
+
+async def test_a_device_that_is_shared_is_known_while_a_service_leads_to_it(scene: Scene) -> None:
+    join(scene.sim.control)
+    shared = {"id": "7", "nodeId": "n7", "name": f"Db.{OTHER}", "isExternal": True}
+    own = {"id": "8", "nodeId": "n8", "name": f"web.{OWN}"}
+    text = json.dumps({"devices": [shared, own]}, separators=(",", ":"))
+    for _ in range(1000):
+        scene.sim.control.answer(text, path=LIST)
+    await scene.knows(OWN)
+    service = egress(target=f"DB.{OTHER}.")
+    scene.sim.store.create(kinds.SERVICE, service)
+    await scene.knows(OWN, shared=(f"db.{OTHER}",))
+    scene.sim.store.delete(kinds.SERVICE, *key_of(service))
+    await scene.knows(OWN)
+    assert scene.told == 3

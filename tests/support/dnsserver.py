@@ -1,0 +1,66 @@
+"""A DNS server on loopback that answers as a test says."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import asyncio_dgram
+
+Respond = Callable[[bytes, str], bytes | None]
+"""Returns the response to a query that came by ``udp`` or ``tcp``; None stays silent."""
+
+
+@dataclass(slots=True)
+class DNSServer:
+    """Answers as *respond* does, which a test may replace, and keeps how it was asked."""
+
+    respond: Respond
+    port: int = 0
+    asked: list[str] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        """The address and port of the server."""
+        return f"127.0.0.1:{self.port}"
+
+    def answer(self, query: bytes, transport: str) -> bytes | None:
+        """Return the response to one query."""
+        self.asked.append(transport)
+        return self.respond(query, transport)
+
+
+@asynccontextmanager
+async def dns_server(respond: Respond) -> AsyncIterator[DNSServer]:
+    """Serve at one port over UDP and TCP until the block is left."""
+    served = DNSServer(respond)
+    connections: set[asyncio.Task[None] | None] = set()
+
+    async def serve_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.add(asyncio.current_task())
+        (length,) = struct.unpack("!H", await reader.readexactly(2))
+        if (response := served.answer(await reader.readexactly(length), "tcp")) is not None:
+            writer.write(struct.pack("!H", len(response)) + response)
+        await reader.read()  # until the client closes
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    async def serve_datagrams() -> None:
+        while True:
+            query, client = await datagrams.recv()
+            if (response := served.answer(query, "udp")) is not None:
+                await datagrams.send(response, client)
+
+    streams = await asyncio.start_server(serve_stream, "127.0.0.1", 0)
+    served.port = streams.sockets[0].getsockname()[1]
+    datagrams = await asyncio_dgram.bind(("127.0.0.1", served.port))
+    task = asyncio.create_task(serve_datagrams())
+    try:
+        async with streams:
+            yield served
+    finally:
+        task.cancel()
+        datagrams.close()
+        await asyncio.gather(*filter(None, connections))
