@@ -192,8 +192,8 @@ async def prepare(kubeconfig: Path) -> None:
     async with _client(kubeconfig) as client:
         await _create(client, objects.NAMESPACE, namespace)
         await _create(client, objects.NODE, kubelet.node())
-        for resource, obj in chart(NAMESPACE):
-            await _create(client, resource, obj)
+        for furniture, obj in chart(NAMESPACE):
+            await _create(client, furniture, obj)
         for definition in definitions:
             await _define(client, definition)
         for right in _rights():

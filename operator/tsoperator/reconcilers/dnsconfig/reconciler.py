@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from tsnameserver.records import CONFIGMAP_NAME
 
@@ -32,7 +33,7 @@ from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, elected
 from tsoperator.desired.plan import Child, Plan, Refusal
 from tsoperator.desired.zones import Suffixes, forwarded_zones
 from tsoperator.kube.errors import Denied
-from tsoperator.reconcilers.dnsconfig import desired
+from tsoperator.reconcilers.dnsconfig import clusterdns, desired
 from tsoperator.reconcilers.dnsconfig.address import Addresses
 from tsoperator.reconcilers.dnsconfig.answers import Verdict
 from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
@@ -42,6 +43,9 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
 from tsoperator.settings import Settings
+
+_NO_DNSCONFIG: Final = Key("", "")
+"""The key under which the cluster's DNS is looked at while there is no DNSConfig."""
 
 
 class DNSConfigReconciler:
@@ -69,7 +73,8 @@ class DNSConfigReconciler:
             DNSCONFIG: self._all_keys,
             **dict.fromkeys(children, self._parent_keys),
             CONFIGMAP: self._keys_for_configmap,
-            **dict.fromkeys((OPENSHIFT_DNS, SUFFIXES, VERDICT), lambda _: self._every_key()),
+            OPENSHIFT_DNS: lambda _: [*self._every_key()] or [_NO_DNSCONFIG],
+            **dict.fromkeys((SUFFIXES, VERDICT), lambda _: self._every_key()),
         }
 
     async def reconcile(self, key: Key) -> Result:
@@ -77,11 +82,18 @@ class DNSConfigReconciler:
         verdicts = self._prober.follow(self._question())
         obj = self._cache.get(DNSCONFIG, key)
         if obj is None:
-            return DONE
+            return await self._forget()
         observed = self._observe(obj, verdicts)  # look
         plan = desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)  # decide
         stored = await self._act(obj, plan, observed.address)  # act
         return await self._applier.report(stored, plan, desired.failed)  # report
+
+    async def _forget(self) -> Result:
+        """Take our stub domain out of the cluster's DNS if the last DNSConfig went without waiting for that."""
+        dns = self._dns() if self._cache.sees(DNSCONFIG, "") and not self._cache.all(DNSCONFIG) else None
+        if dns is not None:
+            await self._applier.apply({}, Plan(steps=clusterdns.removal(dns, self._settings).steps))
+        return DONE
 
     def _question(self) -> Question | None:
         nameserver, dnsconfig = Key(self._settings.namespace, NAMESERVER), elected(self._cache.all(DNSCONFIG))
@@ -146,7 +158,7 @@ class DNSConfigReconciler:
     def _keys_for_configmap(self, configmap: Object) -> Iterable[Key]:
         key = key_of(configmap)
         if key.namespace == DNS_NAMESPACE and key.name in CONFIGMAPS:
-            return self._every_key()
+            return [*self._every_key()] or [_NO_DNSCONFIG]
         return self._parent_keys(configmap) if ANNOTATION_LEFT_OUT in annotations(configmap) else ()
 
     def _every_key(self) -> Iterable[Key]:
