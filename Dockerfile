@@ -31,8 +31,8 @@ RUN python3 -c 'import pathlib, sysconfig; \
 WORKDIR /src
 COPY nameserver/udploop nameserver/udploop
 RUN mkdir /built && { python3 nameserver/udploop/hatch_build.py /built || true; }
-COPY loadtest/dnsload/client.c client.c
-RUN mkdir /client && { cc -std=gnu11 -O2 -o /client/client client.c -lm || true; }
+COPY loadtest/dnsload/cclient cclient
+RUN mkdir /client && { cc -std=gnu11 -O2 -o /client/client cclient/*.c -lm || true; }
 
 # The operator speaks raw JSON: it needs none of the models and API classes of kubernetes, three quarters of all there is
 # here. That package loads each only when it is named, and a test watches that none is.
@@ -73,7 +73,7 @@ LABEL org.opencontainers.image.title="dnsload" \
       org.opencontainers.image.licenses="BSD-3-Clause"
 COPY --from=dnsload-dependencies /app /app
 COPY --from=programs /nameserver /loadtest /app/
-COPY --from=compiled /client /app/dnsload
+COPY --from=compiled /client /app/dnsload/cclient
 ENV PYTHONPATH=/app PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MPLCONFIGDIR=/tmp
 USER 65532:65532
 ENTRYPOINT ["python3", "-m", "dnsload"]

@@ -10,8 +10,9 @@ A text has one shape a line; ``#`` begins a comment, and `` | `` separates the l
     dashed pod.bottom+20 -> proxy.bottom left: control
 
 A `box` is something that you have; the operator makes what is `made`. An arrow leads from the side of one shape to the
-side of another; ``a <-> b`` has a tip at both ends. Without sides it takes those that face each other. ``+20`` moves its end along the side. A label stands
-above a horizontal line, and to the right of a vertical one; `below` or `left` puts it on the other side.
+side of another; ``a <-> b`` has a tip at both ends. Without sides it takes those that face each other. ``+20`` moves
+its end along the side. A label stands above a horizontal line, and to the right of a vertical one; `below` or `left`
+puts it on the other side.
 
 A text that doesn't fit, and shapes or labels that overlap, are errors.
 """
@@ -170,8 +171,8 @@ def render(picture: Picture) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">',
         f"<title>{escape(picture.title)}</title>",
         f"<style>{STYLE}</style>",
-        '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto-start-reverse" '
-        'markerUnits="userSpaceOnUse"><path class="tip" d="M0 0 8 4 0 8z"/></marker>',
+        '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+        'orient="auto-start-reverse" markerUnits="userSpaceOnUse"><path class="tip" d="M0 0 8 4 0 8z"/></marker>',
     ]
     for shape in picture.shapes.values():
         x, y, wide, high = shape.place.x, shape.place.y, shape.place.width, shape.place.height

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from dnsload.client import compiled_client
+from dnsload.client import compile_client
 from dnsload.errors import ClientError
 from tsnameserver.compiled import COMPILED
 
@@ -83,7 +83,8 @@ def compare(bench: Bench, arguments: argparse.Namespace) -> list[Verdict]:
         kept = report.document(facts(bench.installed.programs, command_line(sys.argv[1:])), rows, verdicts)
         _write(arguments.results / "nameserver.json", kept)
         plot.draw(arguments.results / "nameserver.svg", scenarios, rows)
-        bench.progress.say(f"written: {arguments.results}/nameserver.json and .svg")
+        bench.progress.say(f"written: {arguments.results}/nameserver.json and .svg; README's table is")
+        print(report.summary(kept))
     return verdicts
 
 
@@ -112,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     server_core, client_core = cores()
     with tempfile.TemporaryDirectory(prefix="dnsbench-") as name:
         folder = Path(name)
-        client = Client(compiled_client(folder), client_core)
+        client = Client(compile_client(folder), client_core)
         bench = Bench(installed, client, server_core, folder, Progress(), Dnsperf.find(client_core))
         verdicts = soak_it(bench, arguments) if arguments.command == "soak" else compare(bench, arguments)
         bench.progress.say("done")

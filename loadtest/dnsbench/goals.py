@@ -100,7 +100,7 @@ def wrong(table: Table) -> float | None:
 
 def _sorts(kind: Kind, *limits: tuple[str, float]) -> Iterator[Goal]:
     for sort, limit in limits:
-        judge = ratio("sorts", f"{kind}, {sort}", f"{kind}, hits")
+        judge = ratio("flood", f"{kind}, {sort}", f"{kind}, hits")
         yield Goal(f"CPU a query, saturated, {kind}: {sort} / hits", limit, "x", judge)
 
 

@@ -1,12 +1,30 @@
 """What is said of a run: tables in Markdown, and the JSON that is kept (pure)."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from dnsbench.goals import Verdict
 from dnsbench.measure import PERCENTS, Row, Sample
 from dnsbench.scenarios import Scenario
+from dnsbench.servers import Kind
 from dnsbench.soak import Soaked
 
+_SUMMARY = (
+    ("saturated", "saturated, 1,000 names", "{}"),
+    ("sizes", "saturated, 100,000 names", "{}, 100,000 names"),
+    ("paced", "10,000 queries a second", "{}"),
+    ("flood", "saturated, names that don't exist", "{}, misses"),
+    ("tcp", "TCP, saturated", "{}"),
+    ("tcp-new", "TCP, saturated, a connection a query", "{}"),
+)
+"""The rows of README's table: a scenario, what it is called there, and the contestants of it."""
+_HEADS = {
+    "ours": "ours",
+    "ours/Python": "ours, its loop in Python",
+    "Go": "Go (`k8s-nameserver`)",
+    "NSD": "NSD",
+    "Knot": "Knot",
+}
 BUSY = 0.97
 """Above this the client was the limit, and rates say nothing of the server."""
 _COLUMNS = ("", "CPU µs", "worst", "q/s", "p50 ms", "p99 ms", "p99.9 ms", "p99.99 ms", "longest ms", "stall ms")
@@ -123,6 +141,19 @@ def document(facts: Mapping[str, object], rows: Sequence[Row], all_: Sequence[Ve
             for row in rows
         ],
     }
+
+
+def summary(document: Mapping[str, Any]) -> str:
+    """Return README's table of a document: CPU a query by scenario and server, of those that were measured."""
+    found = {(each["scenario"], each["server"]): each["best"]["cpu_us"] for each in document["measurements"]}
+    rows = [row for row in _SUMMARY if (row[0], row[2].format(Kind.OURS)) in found]
+    kinds = [kind for kind in _HEADS if ("saturated", kind) in found]
+    lines = [f"| | {' | '.join(_HEADS[kind] for kind in kinds)} |", f"|---|{'---:|' * len(kinds)}"]
+    for scenario, title, label in rows:
+        figures = (found.get((scenario, label.format(kind))) for kind in kinds)
+        cells = ("" if figure is None else f"{figure:.1f}" for figure in figures)
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def soak_document(facts: Mapping[str, object], all_: Soaked, verdicts: Sequence[Verdict]) -> dict[str, object]:

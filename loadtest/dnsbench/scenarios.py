@@ -111,7 +111,7 @@ SCENARIOS = (
         4,
         _each(*PEERS, Kind.PYTHON),
     ),
-    Scenario("sorts", "Saturated, by the sort of queries", Load(1.5), 4, _sorts()),
+    Scenario("flood", "Saturated, by the sort of queries", Load(1.5), 4, _sorts()),
     Scenario(
         "hostile",
         f"{CLIENT_RATE:,} queries a second among {HOSTILE_RATE:,} hostile packets a second",

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from dnsload.channels import Alone, Connection, Datagrams
 from dnsload.checking import Checker
-from dnsload.client import Load, compiled_client, is_available
+from dnsload.client import BUILT, Load, compile_client
 from dnsload.compiled import CompiledEngine, shared
-from dnsload.errors import InputError
+from dnsload.errors import ClientError, InputError
 from dnsload.exchange import IDS
 from dnsload.expectations import read_records
 from dnsload.looped import LoopedEngine, fine_loop
@@ -38,17 +38,20 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(settings: Settings) -> Report:
-    """Do the run and return what it found; Ctrl-C or SIGTERM ends it early. Raises InputError."""
+    """Do the run and return what it found; Ctrl-C or SIGTERM ends it early. Raises InputError and ClientError."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    engine = choose_engine(settings)
     session = make_session(settings)
     for target in settings.targets:
         udp_socket(target).close()  # a target that can't be reached is told before all else
-    if not settings.quiet:
-        sys.stderr.write(f"dnsload: {_told(engine, settings)}\n")
-    conduct = _run_compiled if engine == "compiled" else _run_looped
-    askers, interrupted = conduct(session, settings)
-    return make_report(settings, session, askers, About(started, engine, interrupted))
+    with contextlib.ExitStack() as stack:
+        program, engine = choose_engine(settings, stack)
+        if not settings.quiet:
+            sys.stderr.write(f"dnsload: the engine is {engine}\n")
+        if program:
+            askers, interrupted = _run_compiled(session, settings, program)
+        else:
+            askers, interrupted = _run_looped(session, settings)
+    return make_report(settings, session, askers, About(started, "compiled" if program else "asyncio", interrupted))
 
 
 def make_session(settings: Settings) -> Session:
@@ -59,25 +62,36 @@ def make_session(settings: Settings) -> Session:
     return Session(workload, checker, _pacing(settings.speed), recording, settings.timeout, settings.retry)
 
 
-def choose_engine(settings: Settings) -> str:
-    """Return `asyncio` or `compiled`; raises InputError where the chosen one doesn't work here."""
+def choose_engine(settings: Settings, stack: contextlib.ExitStack, built: Path = BUILT) -> tuple[Path | None, str]:
+    """Return the compiled client, where it is to run, and words on the engine; raises InputError and ClientError.
+
+    The client is *built*, or compiled into a folder that *stack* removes.
+    """
+    if not _wants_compiled(settings):
+        return None, "asyncio"
+    try:
+        program = built if built.exists() else compile_client(_folder(stack))
+    except ClientError as error:
+        if settings.engine == "compiled":
+            raise
+        return None, f"asyncio: {error}"
+    return program, f"compiled, with {settings.workers} worker{'s' if settings.workers > 1 else ''}"
+
+
+def _wants_compiled(settings: Settings) -> bool:
     apart = settings.tcp and settings.mix.malformed > 0
     if settings.engine == "compiled" and apart:
         raise InputError("--malformed with --tcp needs --engine asyncio")
-    if settings.engine == "compiled" and not is_available():
-        raise InputError("--engine compiled needs a C compiler: apt-get install gcc libc6-dev")
     if settings.engine != "auto":
-        return settings.engine
-    fast = settings.speed.fastest > _ASYNCIO_RATE or settings.workers > 1
-    return "compiled" if fast and not apart and is_available() else "asyncio"
+        return settings.engine == "compiled"
+    return not apart and (settings.speed.fastest > _ASYNCIO_RATE or settings.workers > 1)
 
 
-def _told(engine: str, settings: Settings) -> str:
-    """Return a line on the engine, and why it isn't the fast one where that would have been better."""
-    if engine == "compiled":
-        return f"the engine is compiled, with {settings.workers} worker{'s' if settings.workers > 1 else ''}"
-    slow = settings.engine == "auto" and settings.speed.fastest > _ASYNCIO_RATE and not is_available()
-    return "the engine is asyncio" + (": there is no C compiler (cc) for the faster one" if slow else "")
+def _folder(stack: contextlib.ExitStack) -> Path:
+    try:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dnsload-")))
+    except OSError as error:
+        raise ClientError(f"there is no folder to compile the client in: {error}") from error
 
 
 def every_target(settings: Settings) -> Sequence[Target]:
@@ -128,13 +142,11 @@ def _silent(row: Row) -> None:
     """Say nothing of *row*."""
 
 
-def _run_compiled(session: Session, settings: Settings) -> tuple[Sequence[Asker], bool]:
-    count = settings.workers * len(settings.targets)
-    with tempfile.TemporaryDirectory(prefix="dnsload-") as folder:
-        program = compiled_client(Path(folder))
-        engine = CompiledEngine(session, settings.targets, shared(client_load(settings), count), program)
-        with _on_signals(engine.stop):
-            engine.run()
+def _run_compiled(session: Session, settings: Settings, program: Path) -> tuple[Sequence[Asker], bool]:
+    loads = shared(client_load(settings), settings.workers * len(settings.targets))
+    engine = CompiledEngine(session, settings.targets, loads, program)
+    with _on_signals(engine.stop):
+        engine.run()
     return engine.exchanges, engine.stopped
 
 

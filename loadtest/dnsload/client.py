@@ -1,9 +1,10 @@
-"""The compiled client, client.c: what it is told, what it says, and where it is found or compiled."""
+"""The compiled client (its sources are in cclient): what it is told, what it says, and how it is found or compiled."""
 
 import os
 import shutil
 import struct
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, fields
@@ -15,9 +16,10 @@ from pydantic import BaseModel
 from dnsload.errors import ClientError
 from dnsload.tally import Tally
 
-SOURCE = Path(__file__).with_name("client.c")
-BUILT = SOURCE.with_suffix("")
-"""Where images have it."""
+SOURCES = Path(__file__).with_name("cclient")
+BUILT = SOURCES / "client"
+"""The program, where an image has it."""
+_FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 ASKED, JUNK, PORTLESS = range(3)
 """Kinds of packets: queries; what no answer is awaited to; and such packets from source port 0, by a raw socket."""
 IDS = 1023 * 64
@@ -156,25 +158,20 @@ class Seen:
         self.examples += later.examples
 
 
-def is_available() -> bool:
-    """Tell whether the client is built, or can be."""
-    return BUILT.exists() or shutil.which("cc") is not None
-
-
-def compiled_client(folder: Path, source: Path = SOURCE) -> Path:
-    """Return the program: the one that an image has, or *source* compiled into *folder*; raises ClientError."""
-    if (built := source.with_suffix("")).exists():
-        return built
+def compile_client(folder: Path, sources: Path = SOURCES) -> Path:
+    """Compile *sources* into *folder*; raises ClientError."""
+    if sys.platform != "linux":
+        raise ClientError("the client in C is for Linux")
     compiler = shutil.which("cc")
     if compiler is None:
         raise ClientError("there is no C compiler: apt-get install gcc libc6-dev")
-    program = folder / source.stem
-    command = [compiler, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-o", str(program), str(source), "-lm"]
+    program = folder / BUILT.name
+    command = [compiler, *_FLAGS, "-o", str(program), *map(str, sorted(sources.glob("*.c"))), "-lm"]
     environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(  # noqa: S603 - our own words
         command, env=environment, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False
     )
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "error" in line] or ["no error was named"]
-        raise ClientError(f"{source.name} doesn't compile (apt-get install gcc libc6-dev): {lines[0]}")
+        raise ClientError(f"the client in C doesn't compile (apt-get install gcc libc6-dev): {lines[0]}")
     return program

@@ -1,7 +1,7 @@
 """A histogram of durations: fixed memory, whatever is recorded.
 
 Log-linear, as HdrHistogram's: below 512 ns each value has its bucket, above it every doubling has 256, so that a
-percentile is within 0.2 % of what was recorded. The compiled client (client.c) has the same buckets.
+percentile is within 0.2 % of what was recorded. The compiled client (cclient/report.c) has the same buckets.
 """
 
 from collections.abc import Iterable, Sequence

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* The interpreter's own hash of bytes: keyed by a secret, and the one that has put the name into its bucket. */
-static Py_hash_t hash_of(const uint8_t *name, size_t size)
+Py_hash_t index_hash(const uint8_t *name, size_t size)
 {
     Py_hash_t hash = PyHash_GetFuncDef()->hash(name, (Py_ssize_t)size);
     return hash == -1 ? -2 : hash;
@@ -21,10 +21,26 @@ static uint32_t upper_half(Py_hash_t hash)
     return (uint32_t)((uint64_t)hash >> 32);
 }
 
-const Entry *index_find(const Index *index, const uint8_t *name, size_t size)
+static const Bucket *bucket_of(const Index *index, Py_hash_t hash)
 {
-    Py_hash_t hash = hash_of(name, size);
-    const Bucket *bucket = index->buckets[(size_t)hash % BUCKETS];
+    return index->buckets[(size_t)hash % BUCKETS];
+}
+
+void index_fetch_slot(const Index *index, Py_hash_t hash)
+{
+    const Bucket *bucket = bucket_of(index, hash);
+    __builtin_prefetch(&bucket->slots[first_slot(bucket, hash)]);
+}
+
+void index_fetch_entry(const Index *index, Py_hash_t hash)
+{
+    const Bucket *bucket = bucket_of(index, hash);
+    __builtin_prefetch((const uint8_t *)bucket + bucket->slots[first_slot(bucket, hash)].entry);
+}
+
+const Entry *index_find(const Index *index, const uint8_t *name, size_t size, Py_hash_t hash)
+{
+    const Bucket *bucket = bucket_of(index, hash);
     for (uint32_t each = first_slot(bucket, hash);; each = (each + 1) & bucket->mask) {
         const Slot *slot = &bucket->slots[each];
         if (!slot->entry)
@@ -131,7 +147,7 @@ static void lay_down(Bucket *bucket, size_t start, const Named *named)
     if (stored(named->aaaa.size))
         memcpy(bytes, named->aaaa.start, named->aaaa.size);
 
-    Py_hash_t hash = hash_of(named->name, named->size);
+    Py_hash_t hash = index_hash(named->name, named->size);
     uint32_t each = first_slot(bucket, hash);
     while (bucket->slots[each].entry)
         each = (each + 1) & bucket->mask;

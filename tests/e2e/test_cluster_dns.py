@@ -15,10 +15,12 @@ from tests.e2e.cluster import Cluster, Object, condition, dig
 from tests.e2e.dnsprobe import Probe, Seen
 from tests.e2e.product import TREE
 from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.control import DOMAIN
 from tests.e2e.testbed.network import DNS_SERVICE, NODE
 from tests.e2e.testbed.peer import GREETING, WEB_PORT
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
+from tests.e2e.workloads import client as client_pod
 
 DNSCONFIG = yaml.safe_load((TREE / "docs" / "examples" / "dnsconfig.yaml").read_text())
 NAME = DNSCONFIG["metadata"]["name"]
@@ -110,6 +112,16 @@ def test_a_pod_reaches_a_device_by_its_name(cluster: Cluster, client: Object, sh
     assert reason(cluster) == "StubDomainWritten"
 
 
+def test_a_pod_with_the_tailnets_domain_in_its_search_list_says_short_names(
+    cluster: Cluster, managed: str, shared_namespace: str
+) -> None:
+    pod = client_pod(shared_namespace)
+    pod["spec"]["dnsConfig"] = {"searches": [DOMAIN]}
+    cluster.apply(pod)
+    url = f"http://{PEER_NAME.removesuffix(f'.{DOMAIN}')}:{WEB_PORT}/"
+    eventually(lambda: cluster.curl(pod, url) == GREETING, "the page of the device by its short name")
+
+
 def test_a_public_name_in_the_same_domain_is_asked_of_the_upstream(bed: Bed, managed: str) -> None:
     assert dig(bed, DNS_SERVICE, PUBLIC).data == ("192.0.2.7",)
 
@@ -174,12 +186,17 @@ def test_where_corefiles_import_others_the_stub_domain_has_a_configmap(cluster: 
     write(cluster, COREFILE)
 
 
+def _made(cluster: Cluster, obj: Object) -> bool:
+    cluster.apply(obj)
+    return True
+
+
 def test_on_openshift_the_dns_operator_is_told(cluster: Cluster) -> None:
     crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **definition(OPENSHIFT)}
     del crd["metadata"]["finalizers"]
     dns = {"apiVersion": OPENSHIFT_DNS.api_version, "kind": OPENSHIFT_DNS.kind, "metadata": {"name": "default"}}
     cluster.apply(crd)
-    eventually(lambda: cluster.apply(dns) is None, "an object of the new kind")
+    eventually(partial(_made, cluster, dns), "an object of the new kind")
 
     def servers(cluster: Cluster) -> int:
         found = cluster.get(str(OPENSHIFT_DNS), "default") or {}

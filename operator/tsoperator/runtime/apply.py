@@ -143,7 +143,7 @@ class Applier:
                 case Patch(resource, key, body, about):
                     stored = self._stored(resource, await self._client.patch(resource, key, body))
                     writes.append(Write("changed", resource, key, after=body, about=about))
-                    if uid(stored) == uid(parent):
+                    if parent and uid(stored) == uid(parent):
                         parent = stored
                 case Deletion():
                     await self._delete(step)

@@ -1,9 +1,10 @@
 """Tests of what is said of a run."""
 
 import json
+from pathlib import Path
 
 from dnsbench.goals import Verdict
-from dnsbench.report import document, measurements, soak_document, soaked, table, verdicts
+from dnsbench.report import document, measurements, soak_document, soaked, summary, table, verdicts
 from dnsbench.scenarios import SCENARIOS
 from dnsbench.soak import Soaked
 
@@ -73,6 +74,26 @@ def test_the_document_is_json_with_goals_and_figures() -> None:
     assert kept["machine"] == {"cores": 2}
     assert kept["measurements"][0]["best"]["cpu_us"] == 4.123
     assert kept["measurements"][0]["rounds"]["cpu_us"] == [4.123]
+
+
+def test_readmes_table_is_that_of_the_results() -> None:
+    root = Path(__file__).resolve().parents[3]
+    results = json.loads((root / "loadtest" / "results" / "nameserver.json").read_text())
+    assert summary(results) in (root / "README.md").read_text()
+
+
+def test_readmes_table_has_what_was_measured() -> None:
+    rows = [
+        row("saturated", "ours", cpu_us=3.36),
+        row("saturated", "ours/Python", cpu_us=7),
+        row("tcp", "ours", cpu_us=2),
+    ]
+    assert summary(document({}, rows, [])).splitlines() == [
+        "| | ours | ours, its loop in Python |",
+        "|---|---:|---:|",
+        "| saturated, 1,000 names | 3.4 | 7.0 |",
+        "| TCP, saturated | 2.0 |  |",
+    ]
 
 
 def test_a_soaks_document_is_json_with_memory_by_the_minute() -> None:

@@ -1,11 +1,13 @@
 """Tests of what a run is put together from."""
 
+import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from dnsload.app import choose_engine, every_target, make_session, make_workload, run
 from dnsload.checking import Fate
-from dnsload.errors import InputError
+from dnsload.errors import ClientError, InputError
 from dnsload.settings import Settings, read_settings
 
 from tests.loadtest.dnsload.conducting import NAMES, records_file
@@ -15,21 +17,32 @@ def settings(*arguments: str) -> Settings:
     return read_settings(["--target", "127.0.0.1:53", *arguments])
 
 
+def engine_of(*arguments: str) -> str:
+    with ExitStack() as stack:
+        program, words = choose_engine(settings("--name", "a.ts.net", *arguments), stack, BUILT)
+        assert (program == BUILT) == words.startswith("compiled")
+    return words
+
+
+BUILT = Path(__file__)
+"""What is there."""
+
+
 @pytest.mark.parametrize(
     ("arguments", "engine"),
     [
         ("--rate 3000", "asyncio"),
-        ("--rate 10..3001", "compiled"),
-        ("--concurrency 1", "compiled"),
-        ("--rate 5 --workers 2", "compiled"),
-        ("--tcp --rate 5000", "compiled"),
+        ("--rate 10..3001", "compiled, with 1 worker"),
+        ("--concurrency 1", "compiled, with 1 worker"),
+        ("--rate 5 --workers 2", "compiled, with 2 workers"),
+        ("--tcp --rate 5000", "compiled, with 1 worker"),
         ("--tcp --rate 5000 --malformed 0.1", "asyncio"),
         ("--rate 5000 --engine asyncio", "asyncio"),
-        ("--rate 5 --engine compiled", "compiled"),
+        ("--rate 5 --engine compiled", "compiled, with 1 worker"),
     ],
 )
 def test_the_engine_is_chosen_by_rate_unless_it_is_named(arguments: str, engine: str) -> None:
-    assert choose_engine(settings("--name", "a.ts.net", *arguments.split())) == engine
+    assert engine_of(*arguments.split()) == engine
 
 
 def test_without_a_compiler_the_engine_is_asyncio_and_that_is_told(
@@ -38,15 +51,21 @@ def test_without_a_compiler_the_engine_is_asyncio_and_that_is_told(
     monkeypatch.setenv("PATH", str(tmp_path))
     named = ("--name", "a.ts.net", "--concurrency", "1", "--duration", "0.01", "--timeout", "0.01")
     assert run(settings(*named)).engine == "asyncio"
-    assert "the engine is asyncio: there is no C compiler (cc) for the faster one" in capsys.readouterr().err
-    with pytest.raises(InputError, match="--engine compiled needs a C compiler"):
-        choose_engine(settings(*named, "--engine", "compiled"))
+    assert "the engine is asyncio: there is no C compiler: apt-get install gcc" in capsys.readouterr().err
+    with pytest.raises(ClientError, match="there is no C compiler"):
+        run(settings(*named, "--engine", "compiled"))
+
+
+def test_without_a_folder_to_compile_in_the_engine_is_asyncio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with ExitStack() as stack:
+        program, words = choose_engine(settings("--name", "a.ts.net", "--concurrency", "1"), stack)
+    assert (program, words.startswith("asyncio: there is no folder to compile the client in: ")) == (None, True)
 
 
 def test_malformed_packets_by_tcp_are_not_for_the_compiled_engine() -> None:
-    words = ("--name", "a.ts.net", "--tcp", "--malformed", "0.1", "--engine", "compiled")
     with pytest.raises(InputError, match="needs --engine asyncio"):
-        choose_engine(settings(*words))
+        engine_of("--tcp", "--malformed", "0.1", "--engine", "compiled")
 
 
 def test_a_run_has_as_many_sockets_as_ids_are_needed() -> None:

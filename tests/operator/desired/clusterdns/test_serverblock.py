@@ -98,6 +98,11 @@ def test_our_lines_are_replaced_where_they_are(lines: str, newline: str) -> None
     assert without_block(text, "here") == ROOT.replace("\n", newline)
 
 
+def test_our_lines_may_be_all_of_a_file_without_a_final_newline() -> None:
+    assert with_block(OURS[:-1], "here", STUB, EVERYWHERE) == OURS[:-1]
+    assert without_block(OURS[:-1], "here") == ""
+
+
 def test_our_lines_keep_the_newlines_that_they_have() -> None:
     assert with_block("\r\n" + OURS, "here", STUB, EVERYWHERE) == "\r\n" + OURS
     assert without_block("\r\n" + OURS, "here") == "\r\n"
