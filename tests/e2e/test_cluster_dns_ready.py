@@ -1,0 +1,177 @@
+"""`ClusterDNSReady` of a DNSConfig tells each fault of the cluster's DNS, made for real, until it is mended."""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import NamedTuple
+
+import pytest
+from tsnameserver.records import CONFIGMAP_NAME, RECORDS_KEY
+from tsoperator.desired.canary import canary_name
+
+from tests.e2e import faults
+from tests.e2e.checking import check
+from tests.e2e.cluster import Cluster, condition, dig
+from tests.e2e.product import NAMESPACE
+from tests.e2e.testbed.network import DNS_SERVICE, NODE
+from tests.e2e.waiting import eventually
+
+pytestmark = pytest.mark.full
+
+DNSCONFIG = {"kind": "dnsconfig", "metadata": {"name": "ts-dns"}}
+PUBLIC = "ts.net. 60 IN SOA ns.example.org. admin.example.org. 1 2 3 4 60"
+DEAF_PORTS = ("5301", "5302", "5303")
+DEAF = """
+import socket, sys, time
+sockets = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in sys.argv[2:]]
+for each, port in zip(sockets, sys.argv[2:]):
+    each.bind((sys.argv[1], int(port)))
+time.sleep(100000)
+"""
+
+
+class Zone(NamedTuple):
+    """What the operator asks about: the zone, the canary in it, and the address of the nameserver."""
+
+    name: str
+    canary: str
+    nameserver: str
+
+
+@pytest.fixture(scope="module")
+def zone(cluster: Cluster, nameserver: str) -> Zone:
+    """The zone that the cluster's DNS has to forward, which it does."""
+    eventually(lambda: said(cluster) == "NamesResolve", "names that resolve", 60)
+    found = cluster.look(DNSCONFIG)
+    (name,) = found["status"]["clusterDNS"]["zones"]
+    return Zone(name, canary_name(found["metadata"]["uid"], name), nameserver)
+
+
+def said(cluster: Cluster) -> str:
+    """The reason of the condition."""
+    return str(condition(cluster.look(DNSCONFIG), "ClusterDNSReady").get("reason", ""))
+
+
+@contextmanager
+def configured(cluster: Cluster, blocks: str) -> Iterator[None]:
+    """CoreDNS has these server blocks in place of the stub domain."""
+    with faults.changed(cluster, "configmap", "coredns", "kube-system") as configmap:
+        configmap["data"]["Corefile"] = faults.without_stub_domain(configmap) + blocks
+        cluster.apply(configmap)
+        yield
+
+
+def forwarding(to: str, more: str = "") -> str:
+    return f"ts.net:53 {{\n    errors\n    forward . {to} {{\n        max_fails 0\n    }}\n{more}\n}}\n"
+
+
+def templated(port: int, content: str) -> str:
+    return f"ts.net:{port} {{\n    template ANY ANY {{\n{content}\n    }}\n}}\n"
+
+
+def no_stub_domain(cluster: Cluster, zone: Zone) -> AbstractContextManager[None]:
+    return configured(cluster, "")
+
+
+def the_internets_answer(cluster: Cluster, zone: Zone) -> AbstractContextManager[None]:
+    return configured(cluster, templated(53, f'rcode NXDOMAIN\nauthority "{PUBLIC}"'))
+
+
+def another_nameserver(cluster: Cluster, zone: Zone) -> AbstractContextManager[None]:
+    other = templated(5300, 'answer "{{ .Name }} 60 IN A 192.0.2.1"')
+    return configured(cluster, forwarding("127.0.0.1:5300") + other)
+
+
+def unreachable_address(cluster: Cluster, zone: Zone) -> AbstractContextManager[None]:
+    return configured(cluster, forwarding("10.96.255.254"))
+
+
+def loop(cluster: Cluster, zone: Zone) -> AbstractContextManager[None]:
+    return configured(cluster, forwarding(DNS_SERVICE))
+
+
+@contextmanager
+def nameserver_at_rest(cluster: Cluster, zone: Zone) -> Iterator[None]:
+    """The DNSConfig has no replicas."""
+    cluster.patch(DNSCONFIG, {"spec": {"nameserver": {"replicas": 0}}})
+    try:
+        yield
+    finally:
+        cluster.patch(DNSCONFIG, {"spec": {"nameserver": {"replicas": None}}})
+
+
+@contextmanager
+def black_hole(cluster: Cluster, zone: Zone) -> Iterator[None]:
+    """CoreDNS forwards to ports that take queries and answer none."""
+    cluster.bed.daemons.start("deaf", [sys.executable, "-c", DEAF, NODE, *DEAF_PORTS], cluster.bed.machines["node"])
+    try:
+        with configured(cluster, forwarding(" ".join(f"{NODE}:{port}" for port in DEAF_PORTS))):
+            yield
+    finally:
+        cluster.bed.daemons.stop("deaf")
+
+
+@contextmanager
+def udp_alone(cluster: Cluster, zone: Zone) -> Iterator[None]:
+    """The Service of the cluster's DNS has no port for TCP."""
+    service = cluster.get("service", "kube-dns", "kube-system")
+    assert service
+    ports = service["spec"]["ports"]
+    cluster.patch(service, {"spec": {"ports": [port for port in ports if port["protocol"] != "TCP"]}})
+    try:
+        yield
+    finally:
+        cluster.patch(service, {"spec": {"ports": ports}})
+
+
+@contextmanager
+def long_memory(cluster: Cluster, zone: Zone) -> Iterator[None]:
+    """CoreDNS keeps for an hour that there is no canary, which it has learned while that was so."""
+    cache = "    cache 30 {\n        denial 9984 3600 3600\n    }"
+    with ExitStack() as stack:
+        stack.enter_context(configured(cluster, forwarding(zone.nameserver, cache)))
+        with faults.no_operator(cluster, NAMESPACE):
+            records = cluster.get("configmap", CONFIGMAP_NAME, NAMESPACE)
+            assert records
+            text = re.sub(rf'"{re.escape(zone.canary)}":\[[^]]*\],?', "", records["data"][RECORDS_KEY]).replace(
+                ",}", "}"
+            )
+            cluster.patch(records, {"data": {RECORDS_KEY: text}})
+            eventually(lambda: dig(cluster.bed, zone.nameserver, zone.canary).rcode == "NXDOMAIN", "no canary", 30)
+            eventually(lambda: dig(cluster.bed, DNS_SERVICE, zone.canary).rcode == "NXDOMAIN", "no canary there", 30)
+            eventually(lambda: dig(cluster.bed, DNS_SERVICE, f"x{zone.canary}").rcode == "NXDOMAIN", "a new name", 30)
+        yield
+
+
+class Case(NamedTuple):
+    fault: Callable[[Cluster, Zone], AbstractContextManager[None]]
+    reason: str
+    words: str
+
+
+CASES = [
+    Case(no_stub_domain, "NotForwarded", "Its configuration doesn't forward"),
+    Case(the_internets_answer, "NotForwarded", "answered NXDOMAIN"),
+    Case(another_nameserver, "WrongAddress", "answered 192.0.2.1"),
+    Case(unreachable_address, "ServerFailure", "Its configuration forwards"),
+    Case(nameserver_at_rest, "ServerFailure", "when the operator asks it, too"),
+    Case(black_hole, "NoAnswer", "didn't answer within 5 s"),
+    Case(udp_alone, "NoAnswerOverTCP", "over TCP it"),
+    Case(long_memory, "CachedNegativeAnswer", "denial"),
+    Case(loop, "ForwardingLoop", "to itself"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault.__name__)
+def test_a_fault_is_told_until_it_is_mended(cluster: Cluster, zone: Zone, case: Case) -> None:
+    with case.fault(cluster, zone):
+        eventually(lambda: said(cluster) == case.reason, case.reason, 130)
+        told = condition(cluster.look(DNSCONFIG), "ClusterDNSReady")
+        assert (told["status"], case.words in told["message"]) == ("False", True), told
+        assert zone.nameserver in told["message"]
+        code, wrong = check(cluster)
+        assert (code, "conditions" in wrong) == (1, True), wrong
+        assert case.reason in wrong["conditions"]
+    eventually(lambda: dig(cluster.bed, DNS_SERVICE, zone.canary).data == (zone.nameserver,), "the right answer", 60)
+    eventually(lambda: said(cluster) == "NamesResolve", "names that resolve", 20)
