@@ -90,6 +90,9 @@ manifests: .venv/.dev ## Write the static manifests from the chart, its schema, 
 	$(BIN)/python -m tests.charts.nearest
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
 	$$helm template operator charts/tailscale-operator --namespace tailscale --skip-tests > charts/manifests/operator.yaml
+	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
+	$$helm template operator charts/tailscale-operator --namespace tailscale --set operatorConfig.manageClusterDNS=true \
+		--show-only templates/rbac-cluster-dns.yaml > charts/manifests/cluster-dns.yaml
 	$(BIN)/python -m tests.charts.golden
 
 pictures: .venv/.run ## Draw the pictures of docs/ from their texts

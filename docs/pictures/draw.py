@@ -10,8 +10,9 @@ A text has one shape a line; ``#`` begins a comment, and `` | `` separates the l
     dashed pod.bottom+20 -> proxy.bottom left: control
 
 A `box` is something that you have; the operator makes what is `made`. An arrow leads from the side of one shape to the
-side of another. Without sides it takes those that face each other. ``+20`` moves its end along the side. A label stands
-above a horizontal line, and to the right of a vertical one; `below` or `left` puts it on the other side.
+side of another; ``a <-> b`` has a tip at both ends. Without sides it takes those that face each other. ``+20`` moves
+its end along the side. A label stands above a horizontal line, and to the right of a vertical one; `below` or `left`
+puts it on the other side.
 
 A text that doesn't fit, and shapes or labels that overlap, are errors.
 """
@@ -58,7 +59,7 @@ text { fill: #f0f6fc }
 
 _PICTURE = re.compile(r"picture (\d+) x (\d+)")
 _SHAPE = re.compile(r"(area|box|made)(?: ([a-z0-9-]+))? (\d+) (\d+) (\d+) (\d+)")
-_ARROW = re.compile(r"(arrow|dashed) (\S+) -> (\S+)(?: (below|left))?")
+_ARROW = re.compile(r"(arrow|dashed) (\S+) (->|<->) (\S+)(?: (below|left))?")
 _END = re.compile(r"([a-z0-9-]+)(?:\.(top|bottom|left|right)([+-]\d+)?)?")
 Point = tuple[float, float]
 
@@ -112,6 +113,7 @@ class Arrow:
     """A line of horizontal and vertical pieces, with its label and the place of that; *anchor* is as SVG has it."""
 
     kind: str
+    both_ways: bool
     points: tuple[Point, ...]
     label: tuple[str, ...]
     place: Rectangle | None
@@ -169,8 +171,8 @@ def render(picture: Picture) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">',
         f"<title>{escape(picture.title)}</title>",
         f"<style>{STYLE}</style>",
-        '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto" '
-        'markerUnits="userSpaceOnUse"><path class="tip" d="M0 0 8 4 0 8z"/></marker>',
+        '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
+        'orient="auto-start-reverse" markerUnits="userSpaceOnUse"><path class="tip" d="M0 0 8 4 0 8z"/></marker>',
     ]
     for shape in picture.shapes.values():
         x, y, wide, high = shape.place.x, shape.place.y, shape.place.width, shape.place.height
@@ -178,7 +180,8 @@ def render(picture: Picture) -> str:
         lines += _area_name(shape) if shape.kind == "area" else _box_text(shape)
     for arrow in picture.arrows:
         path = " ".join(f"{x:g} {y:g}" for x, y in arrow.points)
-        lines.append(f'<path class="line {arrow.kind}" d="M{path}" marker-end="url(#tip)"/>')
+        start = ' marker-start="url(#tip)"' if arrow.both_ways else ""
+        lines.append(f'<path class="line {arrow.kind}" d="M{path}"{start} marker-end="url(#tip)"/>')
         if arrow.place:
             lines += _label_text(arrow, arrow.place)
     return "\n".join([*lines, "</svg>", ""])
@@ -217,12 +220,13 @@ def _shape(kind: str, place: Rectangle, label: tuple[str, ...]) -> Shape:
 
 
 def _arrow(found: re.Match[str], shapes: dict[str, Shape], label: tuple[str, ...]) -> Arrow:
-    kind, start, end, other_side = found.groups()
+    kind, start, tips, end, other_side = found.groups()
+    both_ways = tips == "<->"
     points = _route(_End.parse(start, shapes), _End.parse(end, shapes))
     if not label:
-        return Arrow(kind, points, label, None, "")
+        return Arrow(kind, both_ways, points, label, None, "")
     place, anchor = _label_place(points, label, bool(other_side))
-    return Arrow(kind, points, label, place, anchor)
+    return Arrow(kind, both_ways, points, label, place, anchor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from clustersim.processes import ProcessError, Processes
 
 LIMIT_SECONDS = 60
 ANSWER_SECONDS = 30
-ROUNDS = 20
+ROUNDS = 10
 INTERRUPTED = 130
 
 

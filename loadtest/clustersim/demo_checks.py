@@ -20,6 +20,8 @@ PROXY_GROUP = "tailscale.com/proxy-group"
 PARENT_TYPES = {SERVICE: "svc", INGRESS: "ingress"}
 FAMILIES = {"A": 4, "AAAA": 6}
 PROBE_SECONDS = 0.001
+QUIET_SECONDS = 0.5
+"""How long nothing changes before a move. The operator gathers the changes of a burst for up to 0.4 s."""
 
 
 class NotYet(Exception):
@@ -138,6 +140,7 @@ class Checks:
                 if len(measured) == rounds:
                     break
                 seen |= new
+                await asyncio.sleep(QUIET_SECONDS)
                 await self._delete_pods(target)
         return measured
 

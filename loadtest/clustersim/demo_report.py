@@ -59,8 +59,8 @@ def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
     names = [row.name for row in rows if not row.name.endswith(".local")]
     return [
         "Try:",
-        f"  {kubectl} describe services,ingresses --namespace default",
-        f"  {kubectl} describe connectors,proxygroups",
+        f"  {kubectl} describe services,ingresses --show-events --namespace default",
+        f"  {kubectl} describe connectors,proxygroups --show-events",
         f"  {kubectl} get pods,statefulsets,secrets,endpointslices --namespace tailscale",
         f"  {kubectl} get configmap dnsrecords --namespace tailscale --output yaml",
         *(f"  dig @127.0.0.1 -p {dns_port} {name}" for name in names),

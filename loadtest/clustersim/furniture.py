@@ -50,14 +50,13 @@ COREFILE = """\
 }
 """
 """What kubeadm has CoreDNS read."""
+COREDNS: Object = {"metadata": {"name": "coredns", "namespace": "kube-system"}, "data": {"Corefile": COREFILE}}
 
 
 def furnish(store: Store, kinds: Kinds, operator_namespace: str) -> None:
     """Create it all, as far as its namespaces and kinds exist."""
     store.create(SERVICE, _API_SERVER)
-    store.create(
-        CONFIGMAP, {"metadata": {"name": "coredns", "namespace": "kube-system"}, "data": {"Corefile": COREFILE}}
-    )
+    store.create(CONFIGMAP, COREDNS)
     for resource, obj in chart(operator_namespace):
         store.create(resource, obj)
     for resource in kinds.all():

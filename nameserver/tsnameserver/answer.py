@@ -35,11 +35,12 @@ from tsnameserver.message import (
     authoritative,
     opt_record,
     ordinary_heads,
+    response_heads,
 )
 from tsnameserver.names import MAX_LABEL, MAX_NAME, is_name
 from tsnameserver.nodes import MASK
 from tsnameserver.query import Opt, Query, has_opt, parse_query
-from tsnameserver.zone import OUTSIDE, Section, Zone, section
+from tsnameserver.zone import OUTSIDE, RECORD_SIZES, Section, Zone, section
 
 _PLAIN = ordinary_heads(opt=False)
 _WITH_OPT = ordinary_heads(opt=True)
@@ -57,6 +58,7 @@ _QUESTION_END = struct.pack("!H", IN) + _OPT_START
 _NSID = struct.pack("!H", NSID)
 _SLOTS = {struct.pack("!HH", qtype, IN): slot for slot, qtype in enumerate(FAST_TYPES)}
 """Types and class that the fast path answers, to where they are counted: 0 is A and 1 is AAAA."""
+_SIZES = tuple(RECORD_SIZES.get(qtype, 0) for qtype in FAST_TYPES)
 
 _PARENT = tuple(slice(length + 1, None) if 0 < length <= MAX_LABEL else slice(0) for length in range(256))
 """The length byte of a name's first label, to where in the name its parent is; nowhere, for no length of a label."""
@@ -86,7 +88,12 @@ def answer(query: bytes, zone: Zone, counts: Counts | None = None, *, stream: bo
     buckets = zone.nodes.buckets
     node = buckets[hash(name) & MASK].get(name)
     if node is not None:
-        found = (node.a if slot == 0 else node.aaaa if slot == 1 else None) or zone.apexes[node.origin].nodata
+        body = node.a if slot == 0 else node.aaaa if slot == 1 else b""
+        heads, body = (
+            (response_heads(NOERROR, len(body) // _SIZES[slot], 0), body)
+            if body
+            else zone.apexes[node.origin].nodata[:2]
+        )
     else:
         parent = name[_PARENT[query[12]]]  # which nearly every name has that is missing
         node = buckets[hash(parent) & MASK].get(parent)
@@ -95,9 +102,9 @@ def answer(query: bytes, zone: Zone, counts: Counts | None = None, *, stream: bo
             apex = OUTSIDE
         if apex is None or len(name) > MAX_NAME or not zone.loaded:
             return _general(query, zone, counts, stream=stream)
-        found = apex.nxdomain
+        heads, body = apex.nxdomain[:2]
         slot += REFUSAL if apex is OUTSIDE else MISS
-    response = b"".join((query[:2], found.heads[flags], question, found.body, opt))
+    response = b"".join((query[:2], heads[flags], question, body, opt))
     if len(response) > UDP_MINIMUM and not stream and len(response) > _offered(query, question, opt):
         response = _truncated(response, question, opt)
         if counts is not None:

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tsnameserver.errors import InvalidNameError
+from tsnameserver.message import AAAA, A
 from tsnameserver.names import wire_name
 from tsnameserver.nodes import Nodes, NodesDraft
 from tsnameserver.packing import packed_addresses, packed_apex
 from tsnameserver.records import Records
 from tsnameserver.shards import Addresses, Shard, ShardSet, differences, shard
-from tsnameserver.zone import Apex, Node, Zone, ZoneSettings
+from tsnameserver.zone import RECORD_SIZES, Apex, Node, Zone, ZoneSettings
 
 _SLICE = 64
 """Names that one step compiles: less than a millisecond."""
@@ -179,8 +180,8 @@ class _Draft:
     def _count(self, node: Node | None, sign: int) -> None:
         self._names += sign
         if node is not None:
-            self._ip4 += sign * (node.a.answers if node.a else 0)
-            self._ip6 += sign * (node.aaaa.answers if node.aaaa else 0)
+            self._ip4 += sign * (len(node.a) // RECORD_SIZES[A])
+            self._ip6 += sign * (len(node.aaaa) // RECORD_SIZES[AAAA])
 
     def _appeared(self, wire: bytes) -> None:
         """Make every name between *wire* and its apex exist (RFC 4592, 2.2.2)."""
@@ -212,7 +213,7 @@ class _Draft:
 
 
 def _bare(origin: bytes) -> Node:
-    return Node(None, None, origin)
+    return Node(b"", b"", origin)
 
 
 def _parent(wire: bytes) -> bytes:

@@ -219,7 +219,7 @@ class ConfigMaps:
         selected = {"labelSelector": LABEL_SELECTOR, **parameters}
         async with client.get(path, selected, self._credentials()) as response:
             if response.status != 200:
-                said = (await response.read())[:200].decode(errors="replace")
+                said = (await response.read())[:200].decode(errors="replace").strip()
                 raise _error(response.status, f"HTTP status {response.status}: {said}")
             yield response
 

@@ -1,6 +1,7 @@
 """The names of a zone, in many small dicts, so that the next zone shares all but those that a change touches.
 
-One dict of 100,000 names takes 10 ms to copy and to free, and nobody is answered meanwhile.
+For each change, one dict of 100,000 names would take 10 ms to copy and to free, and the compiled loop's index of it
+another 20 ms to make.
 """
 
 from collections.abc import Iterator, Mapping

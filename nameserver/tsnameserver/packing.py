@@ -8,7 +8,7 @@ from socket import AF_INET, AF_INET6, inet_pton
 from tsnameserver.message import AAAA, HEADER_SIZE, IN, NOERROR, NS, NXDOMAIN, SOA, A
 from tsnameserver.names import fold, wire_name
 from tsnameserver.shards import Addresses
-from tsnameserver.zone import Apex, Section, ZoneSettings, section
+from tsnameserver.zone import Apex, ZoneSettings, section
 
 MAX_ADDRESSES = 2000
 """Addresses of one name and family: what fits in a message by TCP."""
@@ -37,9 +37,7 @@ def packed_apex(origin: str, settings: ZoneSettings, serial: int) -> Apex:
     )
 
 
-def packed_addresses(
-    name: str, addresses: Addresses, ttl: int, problems: list[str]
-) -> tuple[Section | None, Section | None]:
+def packed_addresses(name: str, addresses: Addresses, ttl: int, problems: list[str]) -> tuple[bytes, bytes]:
     """Return the A and AAAA records of *name*; says in *problems* what is left out of them."""
     a = _valid(name, addresses[0], _ip4, problems)
     aaaa = _valid(name, addresses[1], _ip6, problems)
@@ -51,11 +49,8 @@ def record(rtype: int, ttl: int, rdata: bytes) -> bytes:
     return struct.pack("!HHHIH", _OWNER, rtype, IN, ttl, len(rdata)) + rdata
 
 
-def _rrset(rtype: int, ttl: int, addresses: list[bytes]) -> Section | None:
-    if not addresses:
-        return None
-    records = [record(rtype, ttl, address) for address in addresses]
-    return section(NOERROR, b"".join(records), answers=len(addresses))
+def _rrset(rtype: int, ttl: int, addresses: list[bytes]) -> bytes:
+    return b"".join([record(rtype, ttl, address) for address in addresses])
 
 
 def _valid(name: str, texts: Iterable[str], parse: Callable[[str], bytes], problems: list[str]) -> list[bytes]:

@@ -172,14 +172,19 @@ _OPTIONS = (
     _Option("--zone", "ts.net", _many(_origin), "NAME", "a zone to answer for", repeatable=True),
     _Option("--ttl", "5", _ttl, "SECONDS", "how long answers may be cached"),
     _Option(
-        "--ns-name", "nameserver.tailscale.svc.cluster.local.", _name, "NAME", "this nameserver, as the zones name it"
+        "--ns-name",
+        "nameserver.tailscale.svc.cluster.local.",
+        _name,
+        "NAME",
+        "the name by which the zones name this nameserver",
     ),
     _Option(
         "--nsid",
         None,
         _nsid,
         "TEXT",
-        "which of the replicas this is, for who asks by NSID; empty: not said (default: HOSTNAME, a Pod's name)",
+        "which of the replicas this is, for clients that ask with NSID; empty: they get no answer to that (default: "
+        "HOSTNAME, a Pod's name)",
     ),
     _Option("--health", ":9002", _optional_endpoint, "ADDR:PORT", "where to answer probes by HTTP; empty: nowhere"),
     _Option("--metrics", ":9153", _optional_endpoint, "ADDR:PORT", "where to answer /metrics by HTTP; empty: nowhere"),
@@ -188,13 +193,19 @@ _OPTIONS = (
         None,
         _server,
         "URL",
-        "the API server to follow ConfigMaps on; empty: none (default: the cluster's, in a Pod with a ServiceAccount)",
+        "the API server whose ConfigMaps it follows; empty: none (default in a Pod: the cluster's)",
     ),
     _Option("--namespace", None, str, "NAME", "the namespace of the ConfigMaps (default: the ServiceAccount's)"),
-    _Option("--service-account", str(SERVICE_ACCOUNT), Path, "DIR", "the files token, ca.crt and namespace"),
-    _Option("--drain", "0", _seconds, "SECONDS", "how long to go on answering, not ready, after SIGTERM"),
-    _Option("--udp-loop", "auto", _loop, "LOOP", "auto: compiled, where it was built; python: slower, the reference"),
-    _Option("--log-queries", "", _share, "SHARE", "log some of the queries, such as 1/1000: about one of so many"),
+    _Option("--service-account", str(SERVICE_ACCOUNT), Path, "DIR", "the folder with token, ca.crt and namespace"),
+    _Option("--drain", "0", _seconds, "SECONDS", "how long it still answers after SIGTERM, while it is not ready"),
+    _Option(
+        "--udp-loop",
+        "auto",
+        _loop,
+        "LOOP",
+        "auto: the compiled loop where it was built; python: a slower one in Python",
+    ),
+    _Option("--log-queries", "", _share, "SHARE", "log this share of the queries; 1/1000: about one of a thousand"),
     _Option("--log-level", "info", _level, "LEVEL", ", ".join(_LEVELS)),
     _Option("--log-format", "text", _format, "FORMAT", "text, or json: one object a line"),
 )
@@ -230,8 +241,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         "tsnameserver",
         description="Answer DNS queries for the names of tailnets that the operator has written down.",
-        epilog="Each flag has a variable, which it goes before: --ns-name is TSNAMESERVER_NS_NAME, and so on. There, "
-        "commas separate repeated values. Exit status: 0 stopped by a signal, 1 cannot listen, 2 a setting is wrong.",
+        epilog="Each flag has a variable: that of --ns-name is TSNAMESERVER_NS_NAME, and so on. If both are set, the "
+        "flag counts. In a variable, commas separate repeated values. Exit status: 0 stopped by a signal, 1 cannot "
+        "listen, 2 a setting is wrong.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"tsnameserver {__version__} ({_LOOP})")

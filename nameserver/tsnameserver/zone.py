@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tsnameserver.compiled import Index, Loop
-from tsnameserver.message import AAAA, ANY, NS, REFUSED, SOA, A, response_heads
+from tsnameserver.message import AAAA, ANY, NOERROR, NS, REFUSED, SOA, A, response_heads
 from tsnameserver.names import are_labels
 from tsnameserver.nodes import Nodes
+
+RECORD_SIZES = {A: 16, AAAA: 28}
+"""Bytes of a compiled record: a pointer to its owner, 10 bytes, and the address."""
 
 
 class Section(NamedTuple):
@@ -27,12 +30,17 @@ def section(rcode: int, body: bytes = b"", *, answers: int = 0, authority: int =
 
 
 class Node(NamedTuple):
-    """One name of a zone; None is NODATA. The apex's SOA and NS are not here: the general path knows them."""
+    """One name of a zone: its compiled records. The apex's SOA and NS are not here: the general path knows them."""
 
-    a: Section | None
-    aaaa: Section | None
+    a: bytes
+    aaaa: bytes
     origin: bytes
     """The wire name of the zone that the name is in."""
+
+    def section(self, qtype: int) -> Section | None:
+        """Return the A or AAAA records; None if there are none, or if *qtype* is another one."""
+        body = self.a if qtype == A else self.aaaa if qtype == AAAA else b""
+        return section(NOERROR, body, answers=len(body) // RECORD_SIZES[qtype]) if body else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +97,8 @@ class Zone:
             return apex.nxdomain
         at_apex = qname == apex.origin
         found: dict[int, Section | None] = {
-            A: node.a,
-            AAAA: node.aaaa,
+            A: node.section(A),
+            AAAA: node.section(AAAA),
             SOA: apex.soa if at_apex else None,
             NS: apex.ns if at_apex else None,
         }

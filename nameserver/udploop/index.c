@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* The interpreter's own hash of bytes: keyed by a secret, and the one that has put the name into its bucket. */
-static Py_hash_t hash_of(const uint8_t *name, size_t size)
+Py_hash_t index_hash(const uint8_t *name, size_t size)
 {
     Py_hash_t hash = PyHash_GetFuncDef()->hash(name, (Py_ssize_t)size);
     return hash == -1 ? -2 : hash;
@@ -21,10 +21,26 @@ static uint32_t upper_half(Py_hash_t hash)
     return (uint32_t)((uint64_t)hash >> 32);
 }
 
-const Entry *index_find(const Index *index, const uint8_t *name, size_t size)
+static const Bucket *bucket_of(const Index *index, Py_hash_t hash)
 {
-    Py_hash_t hash = hash_of(name, size);
-    const Bucket *bucket = index->buckets[(size_t)hash % BUCKETS];
+    return index->buckets[(size_t)hash % BUCKETS];
+}
+
+void index_fetch_slot(const Index *index, Py_hash_t hash)
+{
+    const Bucket *bucket = bucket_of(index, hash);
+    __builtin_prefetch(&bucket->slots[first_slot(bucket, hash)]);
+}
+
+void index_fetch_entry(const Index *index, Py_hash_t hash)
+{
+    const Bucket *bucket = bucket_of(index, hash);
+    __builtin_prefetch((const uint8_t *)bucket + bucket->slots[first_slot(bucket, hash)].entry);
+}
+
+const Entry *index_find(const Index *index, const uint8_t *name, size_t size, Py_hash_t hash)
+{
+    const Bucket *bucket = bucket_of(index, hash);
     for (uint32_t each = first_slot(bucket, hash);; each = (each + 1) & bucket->mask) {
         const Slot *slot = &bucket->slots[each];
         if (!slot->entry)
@@ -43,9 +59,7 @@ static size_t stored(size_t size)
 Records entry_records(const Entry *entry, bool aaaa)
 {
     const uint8_t *start = entry->bytes + entry->size;
-    if (!aaaa)
-        return (Records){entry->a.size ? start : NULL, entry->a.size, entry->a.records};
-    return (Records){entry->aaaa.size ? start + stored(entry->a.size) : NULL, entry->aaaa.size, entry->aaaa.records};
+    return aaaa ? (Records){start + stored(entry->a_size), entry->aaaa_size} : (Records){start, entry->a_size};
 }
 
 static int labels_of(const uint8_t *name, size_t size)
@@ -70,25 +84,13 @@ static int wrong(const char *what)
     return -1;
 }
 
-/* Read the bytes of `body`, which whoever called keeps alive. */
-static int read_body(Records *records, PyObject *body, long count)
+/* Read compiled records. Whoever called keeps their bytes alive. */
+static int read_records(Records *records, PyObject *body)
 {
-    if (!PyBytes_Check(body) || PyBytes_GET_SIZE(body) > UINT16_MAX || count < 0 || count > UINT16_MAX)
-        return wrong("body");
-    *records = (Records){(const uint8_t *)PyBytes_AS_STRING(body), (uint16_t)PyBytes_GET_SIZE(body), (uint16_t)count};
+    if (!PyBytes_Check(body) || PyBytes_GET_SIZE(body) > UINT16_MAX)
+        return wrong("records");
+    *records = (Records){(const uint8_t *)PyBytes_AS_STRING(body), (uint16_t)PyBytes_GET_SIZE(body)};
     return 0;
-}
-
-/* Read a Section (heads, body, rcode, answers, authority) or None. */
-static int read_section(Records *records, PyObject *section)
-{
-    *records = (Records){NULL, 0, 0};
-    if (section == Py_None)
-        return 0;
-    if (!PyTuple_Check(section) || PyTuple_GET_SIZE(section) != 5)
-        return wrong("section");
-    long count = PyLong_AsLong(PyTuple_GET_ITEM(section, 3));
-    return PyErr_Occurred() ? -1 : read_body(records, PyTuple_GET_ITEM(section, 1), count);
 }
 
 /* What is read of a name before it is laid down as an Entry. */
@@ -112,9 +114,9 @@ static int read_node(Named *named, PyObject *name, PyObject *node, PyObject *num
     named->name = (const uint8_t *)PyBytes_AS_STRING(name);
     named->size = (size_t)PyBytes_GET_SIZE(name);
     named->apex = (uint32_t)PyLong_AsUnsignedLong(number);
-    if (read_section(&named->a, PyTuple_GET_ITEM(node, 0)) < 0)
+    if (read_records(&named->a, PyTuple_GET_ITEM(node, 0)) < 0)
         return -1;
-    return read_section(&named->aaaa, PyTuple_GET_ITEM(node, 1));
+    return read_records(&named->aaaa, PyTuple_GET_ITEM(node, 1));
 }
 
 /* Return where an entry goes if `end` is where the last one ends: into the next line if it would be in two. */
@@ -133,10 +135,8 @@ static void lay_down(Bucket *bucket, size_t start, const Named *named)
 {
     Entry *entry = (void *)((uint8_t *)bucket + start);
     entry->apex = named->apex;
-    entry->a.size = named->a.size;
-    entry->a.records = named->a.records;
-    entry->aaaa.size = named->aaaa.size;
-    entry->aaaa.records = named->aaaa.records;
+    entry->a_size = named->a.size;
+    entry->aaaa_size = named->aaaa.size;
     entry->size = (uint8_t)named->size;
     uint8_t *bytes = entry->bytes;
     memcpy(bytes, named->name, named->size);
@@ -147,7 +147,7 @@ static void lay_down(Bucket *bucket, size_t start, const Named *named)
     if (stored(named->aaaa.size))
         memcpy(bytes, named->aaaa.start, named->aaaa.size);
 
-    Py_hash_t hash = hash_of(named->name, named->size);
+    Py_hash_t hash = index_hash(named->name, named->size);
     uint32_t each = first_slot(bucket, hash);
     while (bucket->slots[each].entry)
         each = (each + 1) & bucket->mask;
@@ -213,7 +213,7 @@ static PyObject *read_apexes(Index *self)
         PyObject *origin, *nodata, *nxdomain, *number;
         if (!PyArg_ParseTuple(PyTuple_GET_ITEM(self->apexes, each), "SSS", &origin, &nodata, &nxdomain))
             goto failed;
-        if (read_body(&self->apex[each].nodata, nodata, 1) < 0 || read_body(&self->apex[each].nxdomain, nxdomain, 1) < 0)
+        if (read_records(&self->apex[each].nodata, nodata) < 0 || read_records(&self->apex[each].nxdomain, nxdomain) < 0)
             goto failed;
         if (!(number = PyLong_FromSsize_t(each)))
             goto failed;

@@ -29,6 +29,7 @@ typedef struct {
     struct iovec query_vectors[BATCH], response_vectors[BATCH];
     struct mmsghdr queries[BATCH], responses[BATCH];
     int received;  /* how many of them the last call used */
+    Name names[BATCH];
     int errors[BATCH];
     int error_count;
 } Loop;
@@ -133,18 +134,33 @@ static bool is_sample(Loop *self)
     return true;
 }
 
+/* Read the names in `count` packets, and have what is known of them on its way into the cache when it is looked up. */
+static void read_names(Loop *self, int count)
+{
+    for (int each = 0; each < count; each++) {
+        read_name(&self->names[each], self->packets[each].bytes, self->queries[each].msg_len);
+        if (self->names[each].labels)
+            index_fetch_slot(self->index, self->names[each].hash);
+    }
+    for (int each = 0; each < count; each++)
+        if (self->names[each].labels)
+            index_fetch_entry(self->index, self->names[each].hash);
+}
+
 /* Answer `count` packets: first those that are ordinary, then those that Python answers. */
 static void answer_packets(Loop *self, int count, int flags, PyThreadState **thread)
 {
     uint64_t *counts = self->counts.buf;
     int responses = 0, others = 0, numbers[BATCH];
+    read_names(self, count);
     for (int each = 0; each < count; each++) {
         Packet *packet = &self->packets[each];
         int slot;
         prepare_source(&self->queries[each].msg_hdr);
         packet->sampled = is_sample(self);
         size_t received = self->queries[each].msg_len;
-        size_t size = packet->sampled ? 0 : respond(self->index, packet->bytes, received, packet->bytes, &slot);
+        size_t size = packet->sampled ? 0 :
+            respond(self->index, &self->names[each], packet->bytes, received, packet->bytes, &slot);
         if (size) {
             counts[slot]++;
             queue_response(self, responses++, each, size);
@@ -323,6 +339,7 @@ static PyObject *module_answer(PyObject *Py_UNUSED(module), PyObject *args)
     Index *index;
     Py_buffer query;
     uint8_t response[UDP_MAXIMUM];
+    Name name;
     int slot;
     if (!PyArg_ParseTuple(args, "O!y*", &IndexType, &index, &query))
         return NULL;
@@ -330,7 +347,8 @@ static PyObject *module_answer(PyObject *Py_UNUSED(module), PyObject *args)
     size_t size = 0;
     if (copy) {
         memcpy(copy, query.buf, (size_t)query.len);
-        size = respond(index, copy, (size_t)query.len, response, &slot);
+        read_name(&name, copy, (size_t)query.len);
+        size = respond(index, &name, copy, (size_t)query.len, response, &slot);
     }
     free(copy);
     PyBuffer_Release(&query);

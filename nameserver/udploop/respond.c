@@ -1,7 +1,7 @@
 /* The answers to ordinary queries: the same bytes as those of answer.py. */
 #include "udploop.h"
 
-enum { HEADER = 12, MAX_LABEL = 63, MAX_LABELS = 127, TYPE_AND_CLASS = 4, OPT_SIZE = 11, NO_TYPE = -1 };
+enum { HEADER = 12, MAX_LABEL = 63, TYPE_AND_CLASS = 4, OPT_SIZE = 11, NO_TYPE = -1 };
 enum { RD = 0x01, AA = 0x04, QR = 0x80, CD = 0x10, AD = 0x20, IN = 1, OPT = 41, NSID = 3, NXDOMAIN = 3, REFUSED = 5 };
 
 static unsigned number_at(const uint8_t *bytes)
@@ -33,34 +33,27 @@ static int slot_of(unsigned type)
     }
 }
 
-/* A name as it was asked: lower-cased, and where each of its labels starts. */
-typedef struct {
-    uint8_t bytes[MAX_NAME];
-    uint8_t starts[MAX_LABELS];
-    int labels;
-    size_t size;
-} Name;
-
-/* Read the name that follows the header; false: it isn't well-formed, or is the root's. */
-static bool read_name(Name *name, const uint8_t *query, size_t size)
+void read_name(Name *name, const uint8_t *query, size_t size)
 {
     size_t at = HEADER;
+    int labels = 0;
     name->labels = 0;
     while (at < size && query[at]) {
         size_t start = at - HEADER;
         if (query[at] > MAX_LABEL || start + query[at] + 2 > MAX_NAME)
-            return false;
-        name->starts[name->labels++] = (uint8_t)start;
+            return;
+        name->starts[labels++] = (uint8_t)start;
         at += query[at] + 1u;
     }
-    if (at >= size || !name->labels)
-        return false;
+    if (at >= size)
+        return;
+    name->labels = labels;
     name->size = at + 1 - HEADER;
     for (size_t each = 0; each < name->size; each++) {
         uint8_t byte = query[HEADER + each];
         name->bytes[each] = byte >= 'A' && byte <= 'Z' ? byte | 0x20 : byte;  /* a label's length is below 'A' */
     }
-    return true;
+    name->hash = index_hash(name->bytes, name->size);
 }
 
 /* Tell whether the OPT record that fills the rest of a query is of version 0 and asks for nothing. */
@@ -85,7 +78,9 @@ static const Entry *find_above(const Index *index, const Name *name)
     int first = name->labels - index->labels;
     for (int label = first > 1 ? first : 1; label < name->labels; label++) {
         size_t start = name->starts[label];
-        const Entry *entry = index_find(index, name->bytes + start, name->size - start);
+        const uint8_t *above = name->bytes + start;
+        size_t size = name->size - start;
+        const Entry *entry = index_find(index, above, size, index_hash(above, size));
         if (entry)
             return entry;
     }
@@ -98,16 +93,16 @@ static size_t offered_size(const uint8_t *opt)
     return size < UDP_MINIMUM ? UDP_MINIMUM : size > UDP_MAXIMUM ? UDP_MAXIMUM : size;
 }
 
-size_t respond(const Index *index, const uint8_t *query, size_t size, uint8_t *response, int *slot)
+size_t respond(
+    const Index *index, const Name *name, const uint8_t *query, size_t size, uint8_t *response, int *slot)
 {
     static const uint8_t one_question[7] = {0, 1, 0, 0, 0, 0, 0};
-    if (!index->labels || size < HEADER || query[2] & ~RD || query[3] & ~(AD | CD) || memcmp(query + 4, one_question, 7) || query[11] > 1)
+    if (!index->labels || !name->labels || size - HEADER - name->size < TYPE_AND_CLASS)
+        return 0;
+    if (query[2] & ~RD || query[3] & ~(AD | CD) || memcmp(query + 4, one_question, 7) || query[11] > 1)
         return 0;
     bool has_opt = query[11];
-    Name name;
-    if (!read_name(&name, query, size) || size - HEADER - name.size < TYPE_AND_CLASS)
-        return 0;
-    const uint8_t *type = query + HEADER + name.size;
+    const uint8_t *type = query + HEADER + name->size;
     const uint8_t *opt = type + TYPE_AND_CLASS;
     size_t left = size - (size_t)(opt - query);
     *slot = slot_of(number_at(type));
@@ -116,20 +111,20 @@ size_t respond(const Index *index, const uint8_t *query, size_t size, uint8_t *r
     if (has_opt ? !is_ordinary_opt(opt, left) : left != 0)
         return 0;
 
-    Records found = {NULL, 0, 0};
+    Records found = {NULL, 0};
     unsigned answers = 0, authority = 0, rcode = 0;
-    const Entry *entry = index_find(index, name.bytes, name.size);
+    const Entry *entry = index_find(index, name->bytes, name->size, name->hash);
     if (entry) {
         if (*slot <= 1)
             found = entry_records(entry, *slot == 1);
-        answers = found.records;
-        if (!found.start) {
+        answers = found.size / (*slot == 1 ? (unsigned)AAAA_SIZE : A_SIZE);
+        if (!answers) {
             found = index->apex[entry->apex].nodata;
-            authority = found.records;
+            authority = 1;
         }
-    } else if ((entry = find_above(index, &name))) {
+    } else if ((entry = find_above(index, name))) {
         found = index->apex[entry->apex].nxdomain;
-        authority = found.records;
+        authority = 1;
         rcode = NXDOMAIN;
         *slot += MISS;
     } else {
@@ -137,7 +132,7 @@ size_t respond(const Index *index, const uint8_t *query, size_t size, uint8_t *r
         *slot += REFUSAL;
     }
 
-    size_t question = name.size + TYPE_AND_CLASS;
+    size_t question = name->size + TYPE_AND_CLASS;
     size_t total = HEADER + question + found.size + (has_opt ? OPT_SIZE : 0);
     if (total > (has_opt ? offered_size(opt) : UDP_MINIMUM))
         return 0;

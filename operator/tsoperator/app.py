@@ -78,15 +78,14 @@ answer came from a web proxy in front of a server that was still starting.
 _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them wait for an answer of a server
 _GATHER = EnqueueTimes(
     {
-        DNSRecordsReconciler.name: Gathering(0.02, 0.4, quiet=0.4),
+        DNSRecordsReconciler.name: Gathering(0.02),
         EgressPodReconciler.name: Gathering(0.1),
         ProxyGroupReconciler.name: Gathering(0.05, 0.5),
     }
 )
 """For how many seconds each of these reconcilers gathers changes, so that it reconciles a burst of changes once.
 
-In a long burst, a ProxyGroup is reconciled every half a second, and the records a little more often. Each time their
-ConfigMaps are written as a whole.
+A ProxyGroup is reconciled at least every half a second in a long burst. Each time its ConfigMap is written as a whole.
 """
 
 

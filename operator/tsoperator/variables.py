@@ -48,7 +48,7 @@ VARIABLES: Final[Mapping[str, str]] = {
 }
 """What each variable means, in at most two lines."""
 
-_INDENT: Final = 33
+_INDENT: Final = 35
 _WIDTH: Final = 116
 
 

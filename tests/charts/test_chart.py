@@ -403,6 +403,12 @@ def test_the_static_manifests_are_what_the_chart_renders(helm: Path) -> None:
     assert golden.MANIFESTS.read_text() == rendered, "run: make manifests"
 
 
+def test_the_manifest_of_the_rights_for_the_clusters_dns_is_the_rendered_one(helm: Path) -> None:
+    asked = ["--set", "operatorConfig.manageClusterDNS=true", "--show-only", "templates/rbac-cluster-dns.yaml"]
+    rendered = run([helm, "template", "operator", CHART, "--namespace", "tailscale", *asked], timeout=60)
+    assert golden.MANIFESTS.with_name("cluster-dns.yaml").read_text() == rendered, "run: make manifests"
+
+
 @pytest.mark.parametrize("values", golden.VALUES, ids=lambda values: values.stem)
 def test_the_main_combinations_render_as_written_down(helm: Path, values: Path) -> None:
     before, after = golden.written(values).read_text().splitlines(), golden.rendered(helm, values).splitlines()

@@ -102,6 +102,12 @@ def test_a_text_that_can_not_be_drawn_is_refused(case: Case) -> None:
         read(case.text)
 
 
+@pytest.mark.parametrize(("arrow", "tips"), [("a -> b", ["end"]), ("a <-> b", ["start", "end"])])
+def test_an_arrow_has_its_tips(arrow: str, tips: list[str]) -> None:
+    (line,) = ET.fromstring(render(read(f"{TWO}arrow {arrow}\n"))).findall("{*}path[@class='line arrow']")
+    assert [name for name in line.attrib if name.startswith("marker")] == [f"marker-{tip}" for tip in tips]
+
+
 def test_texts_are_escaped() -> None:
     drawn = render(read(SIZE.replace("a title", "<a> & b") + "box a 10 10 100 50: <name>\n"))
     assert "<title>&lt;a&gt; &amp; b</title>" in drawn

@@ -9,6 +9,7 @@ import pytest
 from tests.e2e import faults
 from tests.e2e.checking import check, is_well
 from tests.e2e.cluster import Cluster
+from tests.e2e.testbed.control import DOMAIN
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, exposed_service
 
@@ -27,8 +28,8 @@ CASES = [
     Case(faults.client_without_tags, "tailnet/tags", "may not give tags to devices"),
     Case(faults.missing_crd, "crds", "the cluster has no Recorder"),
     Case(faults.missing_rule, "rights", "the operator may not patch services"),
-    Case(faults.no_stub_domain, "cluster-dns", "has no stub domain for ts.net"),
-    Case(faults.wrong_stub_domain, "cluster-dns", "asks 10.96.255.254 for ts.net"),
+    Case(faults.no_stub_domain, "cluster-dns", f"has no stub domain for {DOMAIN}"),
+    Case(faults.wrong_stub_domain, "cluster-dns", f"asks 10.96.255.254 for {DOMAIN}"),
     Case(faults.nameserver_down, "nameserver", "none of its Pods is ready"),
     Case(faults.proxy_without_node, "proxies", "it is on no node"),
     Case(faults.deleted_device, "devices", "is not in the tailnet any more"),

@@ -18,11 +18,12 @@ from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import Peer
 from tests.e2e.users import CLASS, REPLICAS, Inventory, Users
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import egress_service, web
+from tests.e2e.workloads import BALANCED, egress_service, exposed_service, web
 
 pytestmark = [pytest.mark.full, pytest.mark.release]
 
 NAME = f"go-shop.{control.DOMAIN}"  # is to resolve all the while
+EARLY = f"early.{control.DOMAIN}"  # of a Service that ours exposes and the Go operator has to let go
 SILENCE = 90.0  # seconds at most; it is ten or so: the Go operator stops a nameserver before it starts another
 
 
@@ -119,6 +120,9 @@ def back(
     users.add("ours")
     users.check(acme_root)
     before = users.inventory()
+    early = exposed_service(users.space, "early", BALANCED, hostname="early")
+    cluster.apply(early)
+    eventually(lambda: dig(bed, nameserver, EARLY).data, f"an address of {EARLY}")
     with changeover(bed, nameserver, NAME, tmp_path_factory.mktemp("back")) as seen:
         with bed.plane.excused("the release went back to the Go operator's roles"):
             bed.helm("rollback", product.RELEASE, "1", "--namespace", NAMESPACE)
@@ -127,7 +131,8 @@ def back(
         cluster.apply(late)
         eventually(lambda: nameserver_runs(cluster, go_operator.NAMESERVER_IMAGE), "the Go nameserver alone")
         cluster.device_proxy(late)
-        cluster.remove(late)
+        for service in (early, late):
+            cluster.remove(service)
     return Stage(before, users.inventory(), seen)
 
 
@@ -158,6 +163,12 @@ def test_the_go_operator_starts_after_ours_has_ended(back: Stage) -> None:
 
 def test_everything_works_with_the_go_operator_again(back: Stage, users: Users, acme_root: Path) -> None:
     users.check(acme_root)
+
+
+def test_the_go_operator_takes_the_name_of_a_service_away_that_ours_exposed(
+    back: Stage, nameserver: str, users: Users
+) -> None:
+    eventually(lambda: dig(users.cluster.bed, nameserver, EARLY).rcode == "NXDOMAIN", f"{EARLY} gone")
 
 
 def test_on_the_way_back_names_are_silent_for_a_while_and_never_wrong(

@@ -46,12 +46,15 @@ def test_zones_of_the_records_come_on_top() -> None:
     assert "b..ad" in problem
 
 
-def test_a_name_appears_when_its_zone_does() -> None:
+def test_a_name_appears_when_its_zone_does_and_goes_with_it() -> None:
     records = Records(ip4={"a.ts.example.org": ["192.0.2.1"]})
     old = compiled(records)
     assert addresses(old.zone, "a.ts.example.org") == []
     new = compiled(records.model_copy(update={"zones": ["ts.example.org"]}), upon=old)
     assert addresses(new.zone, "a.ts.example.org") == ["192.0.2.1"]
+    last = compiled(records, upon=new)
+    assert addresses(last.zone, "a.ts.example.org") == []
+    assert set(last.zone.apexes) == {wire_name("ts.net")}
 
 
 def test_the_soa_is_made_of_the_settings_and_the_serial() -> None:

@@ -182,15 +182,16 @@ async def test_names_of_a_headscale_domain_work() -> None:
     options = SimOptions(headscale=True, tailnet_domain="tail.example.org")
     async with new_world(options) as world, running_operator(world):
         service = egress(target="db.tail.example.org")
+        world.peer()
         await world.apply(dnsconfig(), service)
         proxy = await world.eventually(lambda: world.proxy(service))
         await world.becomes(world.records, {"db.tail.example.org": proxy.addresses})
         await world.becomes(world.zones, ["ts.net", "tail.example.org"])
         assert not await world.writes_when_left_alone()
-        assert await world.device_names() == ["default-db.tail.example.org"]
+        assert await world.device_names() == ["db.tail.example.org", "default-db.tail.example.org"]
         await world.delete(service)
         await world.eventually(lambda: world.gone(service))
-        assert await world.device_names() == []
+        assert await world.device_names() == ["db.tail.example.org"]
 
 
 async def test_a_kind_whose_crd_is_missing_stops_nothing_else() -> None:

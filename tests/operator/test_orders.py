@@ -21,6 +21,7 @@ from tsoperator.api.objects import (
     STATEFULSET,
     Key,
 )
+from tsoperator.desired.canary import CANARY_PREFIX
 from tsoperator.kube.errors import NotFound
 
 from tests.operator.contract import patient
@@ -95,6 +96,7 @@ def alike(text: str) -> Iterator[str]:
     """Yield the lines of a portrait without what differs between two worlds in which the same has come."""
     text = re.sub('"egress-services": "([^"]*)"', lambda found: b64decode(found[1]).decode(), text)
     text = re.sub("ts-kind-served-[a-z0-9]{5}", "PROXY", text)
+    text = re.sub(f"{CANARY_PREFIX}[0-9a-f]+", "CANARY", text)
     text = re.sub(r"http://ADDRESS:\d+|\b1\d{4}\b|[0-9a-f]{64}", "...", text)  # control servers, ports, digests
     text = re.sub(r'"conditions": \[({"message".*?})\]', lambda found: f"{sorted(re.findall('{.*?}', found[1]))}", text)
     yield from (line for line in text.splitlines() if "endpointslice-controller" not in line)

@@ -3,7 +3,7 @@
 from tsoperator.variables import VARIABLES, described
 
 LINES = described().splitlines()
-COLUMN, WIDTH = 33, 116
+COLUMN, WIDTH = 35, 116
 
 
 def test_each_variable_begins_a_line_and_its_meaning_stays_in_the_second_column() -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import yaml
 from clustersim import kubelet, objects
 from clustersim.control import Control
-from clustersim.furniture import chart
+from clustersim.furniture import COREDNS, chart
 from clustersim.health import HealthProxy
 from clustersim.merge import merge_patch
 from clustersim.store import Store
@@ -36,7 +36,7 @@ PATIENCE = 45.0
 
 _CHARTS = Path(__file__).parents[2] / "charts"
 CRDS = _CHARTS / "tailscale-operator" / "files" / "crds"
-MANIFESTS = _CHARTS / "manifests" / "operator.yaml"
+MANIFESTS = [_CHARTS / "manifests" / name for name in ("operator.yaml", "cluster-dns.yaml")]
 KINDS = (
     objects.SERVICE, objects.INGRESS, objects.CONNECTOR, objects.DNSCONFIG, objects.PROXYCLASS, objects.PROXYGROUP,
     objects.TAILNET, objects.STATEFULSET, objects.DEPLOYMENT, objects.REPLICASET, objects.POD, objects.SECRET,
@@ -179,6 +179,7 @@ async def _start(client: KubeClient, mirror: Mirror) -> None:
         async with asyncio.timeout(_EMPTYING):
             await mirror.complete.wait()
             await _empty(client, mirror)
+            await _put(client, {"apiVersion": "v1", "kind": "ConfigMap", **COREDNS}, _named(objects.CONFIGMAP))
     except TimeoutError:
         left = [f"{resource.plural} {obj['metadata']}" for resource, obj in mirror.leftovers()]
         raise AssertionError(f"the cluster isn't empty after {_EMPTYING:g} s: {left}") from None
@@ -191,12 +192,14 @@ async def prepare(kubeconfig: Path) -> None:
     async with _client(kubeconfig) as client:
         await _create(client, objects.NAMESPACE, namespace)
         await _create(client, objects.NODE, kubelet.node())
-        for resource, obj in chart(NAMESPACE):
-            await _create(client, resource, obj)
+        for furniture, obj in chart(NAMESPACE):
+            await _create(client, furniture, obj)
         for definition in definitions:
             await _define(client, definition)
         for right in _rights():
-            await _put(client, right)
+            kind = right["kind"]
+            resource = Resource(_RBAC, "v1", f"{kind.lower()}s", kind, namespaced=not kind.startswith("Cluster"))
+            await _put(client, right, resource)
 
 
 async def _create(client: KubeClient, resource: objects.Resource, obj: Object) -> None:
@@ -206,20 +209,18 @@ async def _create(client: KubeClient, resource: objects.Resource, obj: Object) -
 
 def _rights() -> Iterator[Object]:
     """Yield the chart's roles for the operator, bound to it."""
-    for obj in yaml.load_all(MANIFESTS.read_text(), yaml.CSafeLoader):
+    for obj in (obj for file in MANIFESTS for obj in yaml.load_all(file.read_text(), yaml.CSafeLoader)):
         if obj and obj["kind"].endswith(("Role", "RoleBinding")) and obj["metadata"]["name"] != "proxies":
             subjects = [{"apiGroup": _RBAC, "kind": "User", "name": OPERATOR}]
             yield obj | ({"subjects": subjects} if "subjects" in obj else {})
 
 
-async def _put(client: KubeClient, right: Object) -> None:
-    """Create a role or a binding, or make that of an earlier run so."""
-    kind = right["kind"]
-    resource = Resource(_RBAC, "v1", f"{kind.lower()}s", kind, namespaced=not kind.startswith("Cluster"))
+async def _put(client: KubeClient, obj: Object, resource: Resource) -> None:
+    """Create *obj*, or make that of an earlier run so."""
     try:
-        await client.create(resource, right)
+        await client.create(resource, obj)
     except AlreadyExists:
-        await client.replace(resource, right)
+        await client.replace(resource, obj)
 
 
 async def _define(client: KubeClient, definition: Object) -> None:

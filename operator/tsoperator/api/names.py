@@ -163,6 +163,7 @@ NAMESERVER: Final = "nameserver"
 # Condition types.
 CONDITION_PROXY_READY: Final = "TailscaleProxyReady"
 CONDITION_NAMESERVER_READY: Final = "NameserverReady"
+CONDITION_CLUSTER_DNS_CONFIGURED: Final = "ClusterDNSConfigured"
 CONDITION_CLUSTER_DNS_READY: Final = "ClusterDNSReady"
 CONDITION_CONNECTOR_READY: Final = "ConnectorReady"
 CONDITION_PROXYCLASS_READY: Final = "ProxyClassReady"

@@ -99,6 +99,5 @@ def names_ingresses(dnsconfigs: Sequence[Object]) -> bool:
 
     The field counts even if something else in the DNSConfig is wrong, so that a slip there restarts no proxy.
     """
-    dnsconfig = elected(dnsconfigs)
-    cluster_dns = (dnsconfig["spec"].get("clusterDNS") if dnsconfig else None) or {}
-    return cluster_dns.get("ingressNames") is True
+    spec = (elected(dnsconfigs) or {}).get("spec") or {}
+    return (spec.get("clusterDNS") or {}).get("ingressNames") is True

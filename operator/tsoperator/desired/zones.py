@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 from tsoperator.api.objects import Object
 from tsoperator.api.rules import fqdn_error
-from tsoperator.desired.advice import is_tailscales
 
 TS_NET: Final = "ts.net"
 """The zone of all tailnets at Tailscale."""
@@ -39,7 +38,7 @@ class Listed:
     """A tailnet, whose control server is at *url*, and the domains of its devices' names; None until it is listed.
 
     *shared* are the names of the devices that other tailnets share with it, which don't count among the others.
-    Headscale lists names without a domain.
+    Headscale lists names without a domain, so that *domains* has an empty one.
     """
 
     url: str
@@ -69,8 +68,8 @@ def known_suffixes(
         shared |= each.shared
         if each.domains is None:
             complete = False
-        elif not each.domains and each.url not in urls:
-            complete, anywhere = False, anywhere or not is_tailscales(each.url)
+        elif each.domains <= {""} and not (each.domains and each.url in urls):
+            complete, anywhere = False, anywhere or bool(each.domains)
     led_to = (name for name in shared if _is_suffix(name) and leads_to(name))
     return Suffixes(tuple(sorted(filter(_is_suffix, found))), complete, anywhere, tuple(sorted(led_to)))
 
@@ -98,7 +97,8 @@ def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[str] =
         return tuple(given)
     kept = () if suffixes.complete else (zone for zone in served if zone != TS_NET and _is_suffix(zone))
     own = {*suffixes.known, *kept}
-    return tuple(sorted({*own, *suffixes.shared})) if own else (TS_NET,)
+    shared = {name for name in suffixes.shared if not any(name.endswith(f".{zone}") for zone in own)}
+    return tuple(sorted(own | shared)) if own else (TS_NET,)
 
 
 def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes) -> tuple[str, ...]:

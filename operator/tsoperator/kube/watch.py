@@ -218,8 +218,9 @@ def _delay(selection: Selection, pace: Pace, failures: int, error: KubeError) ->
     # A server that is starting may deny for a moment what RBAC allows. A denial that lasts is intended.
     longest = pace.refused if denied else pace.last_retry
     delay: float = min(pace.first_retry * 2 ** min(failures - 1, 16), longest) * (0.5 + pace.jitter() / 2)
+    # Kinds whose CRD is new, and servers that are starting, refuse a watch or two: that is worth no warning.
     told = denied or isinstance(error, Unreachable)  # the cache tells of one, and the client of the other
-    loud = not told and (failures in (1, 10) or failures % 100 == 0)
+    loud = not told and (failures in (3, 10) or failures % 100 == 0)
     level = logging.WARNING if loud else logging.DEBUG
     log.log(level, "%s: watch failed (%d in a row), again in %.1f s: %s", selection, failures, delay, error)
     return delay

@@ -120,9 +120,9 @@ class Applier:
                 self.journal.reported(before, status, plan)
         if plan.release and has_finalizer(parent, plan.release):
             left = [name for name in parent["metadata"]["finalizers"] if name != plan.release]
-            with contextlib.suppress(NotFound):  # somebody else removed the finalizer
+            with contextlib.suppress(NotFound):  # the cache is late, or somebody else removed the finalizer
                 await self._set_finalizers(parent, left)
-            self.journal.released(parent)
+                self.journal.released(parent)
 
     async def apply(self, parent: Object, plan: Plan) -> Object:
         """Add the finalizer, carry out the steps, and write the Events; return the parent as it is stored now."""
@@ -143,7 +143,7 @@ class Applier:
                 case Patch(resource, key, body, about):
                     stored = self._stored(resource, await self._client.patch(resource, key, body))
                     writes.append(Write("changed", resource, key, after=body, about=about))
-                    if uid(stored) == uid(parent):
+                    if parent and uid(stored) == uid(parent):
                         parent = stored
                 case Deletion():
                     await self._delete(step)

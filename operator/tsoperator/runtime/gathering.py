@@ -12,13 +12,12 @@ from tsoperator.api.objects import Key
 class Gathering:
     """For how many seconds changes are gathered into one reconcile.
 
-    That is *first* for a change that comes after *quiet* seconds without any, which are as long as *first* unless told
-    otherwise. In a burst it is twice as long each time, up to *longest*.
+    That is *first* for a change that comes after a while without any. In a burst it is twice as long each time, up to
+    *longest*.
     """
 
     first: float
     longest: float = 0.0
-    quiet: float | None = None
 
 
 class Gatherer:
@@ -34,13 +33,12 @@ class Gatherer:
         first, longest = self._times.first, self._times.longest
         if longest <= first:
             return first
-        quiet = first if self._times.quiet is None else self._times.quiet
         now = self._clock()
         end, length = self._windows.get(key, (-inf, 0.0))
         if now < end:
             return end - now
-        goes_on = now - end <= quiet
-        self._windows = {other: window for other, window in self._windows.items() if now - window[0] <= quiet}
+        goes_on = now - end <= first
+        self._windows = {other: window for other, window in self._windows.items() if now - window[0] <= first}
         length = min(2 * length, longest) if goes_on else first
         self._windows[key] = now + length, length
         return length

@@ -47,7 +47,7 @@ class Pace:
 
 
 class Names(NamedTuple):
-    """The *domains* of the devices' names, but for names without one, and the names of devices *shared* by others."""
+    """The *domains* of the devices' names, empty where a name has none, and the names of devices *shared* by others."""
 
     domains: frozenset[str]
     shared: frozenset[str]
@@ -111,8 +111,8 @@ class Devices:
         return self._told
 
     def want_names(self) -> None:
-        """Let the list be read soon, if it has never been read."""
-        if self._told is None:
+        """Let the list be read soon, if it has shown no device of this tailnet yet."""
+        if self._told is None or not self._told.domains:
             self._wanted.set()
 
     def get(self, node_id: str) -> Device | None:
@@ -220,7 +220,7 @@ class Devices:
             await time_slice.pause()
 
     def _tell_names(self) -> None:
-        names = Names(frozenset(self._domains) - {""}, frozenset(self._shared))
+        names = Names(frozenset(self._domains), frozenset(self._shared))
         if names != self._told:
             self._told = names
             for listener in self._name_listeners:

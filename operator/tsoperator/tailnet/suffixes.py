@@ -36,7 +36,7 @@ class KnownSuffixes:
         tailnets.listen_to_names(self._tell)
 
     def wanted(self) -> Suffixes:
-        """Return what is known now, and let the lists of devices be read soon that have never been read."""
+        """Return what is known now, and let the lists be read soon that have shown no device yet."""
         for each in self._tailnets.all_registered():
             each.devices.want_names()
         return self._known()

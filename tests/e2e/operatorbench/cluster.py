@@ -15,6 +15,7 @@ from tsoperator.api.names import (
     PARENT_SERVICE,
 )
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, SECRET, SERVICE, STATEFULSET, Key, Object, key_of, labels
+from tsoperator.desired.canary import CANARY_PREFIX
 from tsoperator.desired.children import Owner, owner_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -146,8 +147,9 @@ def is_ready(service: Object) -> bool:
 
 
 def addressed(configmap: Object) -> int:
-    """Return how many names have an address in a ConfigMap of records."""
-    return sum(map(bool, parse(configmap["data"][RECORDS_KEY]).ip4.values()))
+    """Return how many names of proxies have an address in a ConfigMap of records."""
+    found = parse(configmap["data"][RECORDS_KEY]).ip4
+    return sum(bool(addresses) for name, addresses in found.items() if not name.startswith(CANARY_PREFIX))
 
 
 @asynccontextmanager

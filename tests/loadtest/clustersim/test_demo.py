@@ -39,7 +39,7 @@ def test_every_name_resolves_and_every_device_is_in_the_tailnet(tmp_path: Path) 
         assert f"{name} leads to 10.244." in text
     assert f"{BY_GROUP} leads to 10.96." in text
     assert [line for line in DEVICES if line not in text] == []
-    assert "20 changes of an address" in text
+    assert "10 changes of an address" in text
     assert not list(tmp_path.iterdir())
 
 

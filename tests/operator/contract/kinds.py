@@ -177,6 +177,7 @@ _BAD_SERVICE = {
 }
 _BAD_HOST = {"spec": {"tls": [{"hosts": ["w" * 64]}]}}
 _MAKING = frozenset({"create secrets", "create services", "create statefulsets", "patch secrets"})
+_SUFFIX = "update dnsconfigs"  # the first device shows which zone the cluster's DNS has to forward
 _ENDING = frozenset({"delete secrets", "delete services", "delete statefulsets"})
 _GROUP_KINDS = ["serviceaccounts", "roles", "rolebindings", "configmaps", "secrets", "statefulsets", "services"]
 _GROUP_MADE = frozenset(
@@ -212,10 +213,10 @@ KINDS: Sequence[Kind] = [
         },
         bad={
             **_BAD_SERVICE,
-            "zone": Bad(annotated(tailnet_fqdn="db.example.org"), "ProxyInvalid", "ts.net", "INVALIDSERVICE"),
+            "zone": Bad(annotated(tailnet_fqdn="db"), "ProxyInvalid", "ts.net", "INVALIDSERVICE"),
             "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "ProxyInvalid", "only one of", "INVALIDSERVICE"),
         },
-        making=_MAKING | {"patch services", "update services", "patch configmaps", "update statefulsets"},
+        making=_MAKING | {"patch services", "update services", "patch configmaps", "update statefulsets", _SUFFIX},
         ending=_ENDING | {"patch services", "patch configmaps"},
     ),
     _service(
@@ -270,7 +271,7 @@ KINDS: Sequence[Kind] = [
             "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch", "ProxyFailed"),
         },
         failed="ProxyFailed",
-        making=_MAKING | {"patch ingresses", "update ingresses", "patch configmaps", "update services"},
+        making=_MAKING | {"patch ingresses", "update ingresses", "patch configmaps", "update services", _SUFFIX},
         ending=_ENDING | {"patch ingresses", "patch configmaps", "patch services"},
     ),
     Kind(
@@ -419,9 +420,7 @@ KINDS: Sequence[Kind] = [
             "port": Edit({"spec": {"ports": [{"name": "port-8443", "port": 8443}]}}, "port-8443"),
         },
         bad={
-            "zone": Bad(
-                annotated(tailnet_fqdn="db.example.org"), "EgressSvcInvalid", "not a MagicDNS name", "INVALIDSERVICE"
-            ),
+            "zone": Bad(annotated(tailnet_fqdn="db"), "EgressSvcInvalid", "not a MagicDNS name", "INVALIDSERVICE"),
             "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "EgressSvcInvalid", "only one of", "INVALIDSERVICE"),
         },
         keeps_others_labels=True,

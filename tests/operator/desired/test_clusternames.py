@@ -79,6 +79,7 @@ NAMED = {"ingressNames": True}
         ([], False),
         ([dnsconfig("1")], False),
         ([dnsconfig("1", {})], False),
+        ([{**dnsconfig("1"), "spec": None}], False),
         ([dnsconfig("1", {"ingressNames": False})], False),
         ([dnsconfig("1", NAMED)], True),
         ([dnsconfig("1", {**NAMED, "mode": "Unknown"})], True),

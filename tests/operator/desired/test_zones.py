@@ -35,16 +35,17 @@ SEEN = {
     "while it is renamed": Seen([listed(TAILSCALE, OURS, OTHER)], [], Suffixes((OURS, OTHER), complete=True)),
     "one of two": Seen([listed(TAILSCALE, OURS), Listed("")], [], Suffixes((OURS,))),
     "no devices": Seen([listed(TAILSCALE)], [], Suffixes()),
-    "no devices, Headscale": Seen([listed(HEADSCALE)], [], Suffixes(anywhere=True)),
+    "no devices, but a proxy that was there": Seen([listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
+    "Headscale": Seen([listed(HEADSCALE, "")], [], Suffixes(anywhere=True)),
     "Headscale that isn't listed yet": Seen([Listed(HEADSCALE)], [], Suffixes()),
     "Headscale with a proxy": Seen(
-        [listed(HEADSCALE)], [Reported(HEADSCALE, HEADSCALES)], Suffixes((HEADSCALES,), complete=True)
+        [listed(HEADSCALE, "")], [Reported(HEADSCALE, HEADSCALES)], Suffixes((HEADSCALES,), complete=True)
     ),
     "Headscale with a proxy that is elsewhere": Seen(
-        [listed(HEADSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,), anywhere=True)
+        [listed(HEADSCALE, "")], [Reported(TAILSCALE, OURS)], Suffixes((OURS,), anywhere=True)
     ),
     "Headscale beside a tailnet that is known": Seen(
-        [listed(HEADSCALE), listed(TAILSCALE, OURS)], [], Suffixes((OURS,), anywhere=True)
+        [listed(HEADSCALE, ""), listed(TAILSCALE, OURS)], [], Suffixes((OURS,), anywhere=True)
     ),
     "a server that is away, with a proxy": Seen([Listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
     "devices of others, of which a Service leads to one": Seen(
@@ -86,6 +87,9 @@ CASES = {
     ),
     "a device of others": Case(
         Suffixes((OURS,), complete=True, shared=(f"db.{OTHER}",)), ("ts.net",), (f"db.{OTHER}", OURS)
+    ),
+    "a device that one tailnet of ours shares with another": Case(
+        Suffixes((OURS, OTHER), complete=True, shared=(f"db.{OTHER}",)), ("ts.net",), (OURS, OTHER)
     ),
     "a device of others alone": Case(Suffixes(shared=(f"db.{OTHER}",)), ("ts.net",), ("ts.net",)),
     "given": Case(ALL, ("b.example.org", "ts.net"), ("b.example.org", "ts.net"), given=("b.example.org", "ts.net")),

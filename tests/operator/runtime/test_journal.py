@@ -93,6 +93,10 @@ def changed(resource: Resource, before: Object, after: Object) -> Write:
         Written([Write("made", SERVICE, CHILD)], "made Service tailscale/ts-db"),
         Written([Write("made", ENDPOINTSLICE, CHILD), Write("made", CONFIGMAP, CHILD)], ""),
         Written([changed(CONFIGMAP, {"data": {"a": "1"}}, {"data": {"a": "2"}})], ""),
+        Written(
+            [Write("changed", CONFIGMAP, CHILD, None, {"data": {}}, "the stub domain")],
+            "changed the stub domain (ConfigMap tailscale/ts-db)",
+        ),
         Written([Write("made", SECRET, CHILD)], "made Secret tailscale/ts-db"),
         Written([changed(SECRET, {}, {"data": {"key": "secret"}})], ""),
         Written(

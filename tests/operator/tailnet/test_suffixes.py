@@ -102,6 +102,24 @@ async def test_a_list_is_read_only_when_the_suffix_is_asked_for(scene: Scene) ->
     assert scene.told == 2
 
 
+async def test_a_tailnet_that_was_empty_is_looked_at_again(scene: Scene) -> None:
+    slow = tailnet_of(scene.tailnets.at("").client, scene.kube, scene.cache, settings(), pace=Pace(first=0.01))
+    scene.tailnets.register(slow)
+    await until(lambda: not scene.suffixes.wanted().known and slow.devices.names())
+    join(scene.sim.control)
+    await scene.knows(OWN)
+
+
+async def test_a_tailnet_that_is_made_anew_is_unknown_until_it_is_listed(scene: Scene) -> None:
+    join(scene.sim.control)
+    await scene.knows(OWN)
+    twin = tailnet_of(scene.tailnets.at("").client, scene.kube, scene.cache, settings(), pace=QUICK)
+    scene.tailnets.register(twin)
+    assert scene.told == 2
+    await scene.knows(OWN)
+    assert scene.told == 3
+
+
 async def test_a_tailnet_that_is_renamed_has_its_new_suffix_alone(scene: Scene) -> None:
     join(scene.sim.control)
     await scene.knows(OWN)
@@ -139,6 +157,7 @@ async def test_a_tailnet_counts_from_its_object_to_its_end(scene: Scene) -> None
     join(scene.sim.control)
     await scene.knows(OWN)
     scene.sim.store.create(kinds.TAILNET, {"metadata": {"name": "lab"}, "spec": {}})
+    await until(lambda: scene.told == 2)
     await scene.knows(OWN, complete=False)
     other = Control(OTHER)
     join(other)

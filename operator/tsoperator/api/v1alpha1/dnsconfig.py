@@ -106,8 +106,9 @@ class DNSConfigStatus(WireModel):
     """What the operator has done; it writes this, nobody else."""
 
     conditions: Conditions = ()
-    """Whether the nameserver is there (NameserverReady), and what is wrong if not. While it lacks something, what that
-    is (NameserverComplete); while its records don't have all names, how many are missing (RecordsComplete)."""
+    """Whether the nameserver is there (NameserverReady), and whether the cluster's own DNS asks it (ClusterDNSReady);
+    what is wrong if not. While it lacks something, what that is (NameserverComplete); while its records don't have all
+    names, how many are missing (RecordsComplete)."""
     cluster_dns: ClusterDNSStatus = Field(default_factory=ClusterDNSStatus, alias="clusterDNS")
     """What the cluster's own DNS has to read."""
     nameserver: NameserverStatus = Field(default_factory=NameserverStatus)

@@ -11,6 +11,7 @@ OURS: Final = frozenset(
     {
         names.CONDITION_PROXY_READY,
         names.CONDITION_NAMESERVER_READY,
+        names.CONDITION_CLUSTER_DNS_CONFIGURED,
         names.CONDITION_CLUSTER_DNS_READY,
         names.CONDITION_CONNECTOR_READY,
         names.CONDITION_PROXYCLASS_READY,

@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -39,6 +39,7 @@ from tsoperator.desired.children import owner_of
 from tsoperator.desired.secret import slim
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import KubeError, NotFound
+from tsoperator.runtime.cache import without_managed_fields
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.tailnet.preflight import Findings, Preflight
 from tsoperator.tsclient.client import TailnetClient
@@ -58,6 +59,20 @@ _AT_ONCE: Final = 16  # requests
 _CALL: Final = 10.0  # s that a call of the control server may take
 
 Value = TypeVar("Value")
+
+
+def _slim(obj: Object) -> Object:
+    """Return what checks need of an object of users, of which there may be many."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    kept = ("namespace", "name", "creationTimestamp", "deletionTimestamp")
+    metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
+    tailnet = (obj.get("spec") or {}).get("tailnet", "")
+    return {
+        "kind": obj["kind"],
+        "metadata": metadata,
+        "spec": {"tailnet": tailnet},
+        "status": {"conditions": conditions},
+    }
 
 
 class CannotLook(Exception):
@@ -127,7 +142,7 @@ class Gatherer:
         nameserver = Key(self._namespace, NAMESERVER)
         return Names(
             self._namespace,
-            await self._listed(DNSCONFIG),
+            await self._listed(DNSCONFIG, slim=without_managed_fields),
             await self._found(SERVICE, nameserver),
             await self._found(DEPLOYMENT, nameserver),
             (await self._client.list(CONFIGMAP, _DNS_NAMESPACE)).items,
@@ -215,10 +230,12 @@ class Gatherer:
         slices = await self._client.list(ENDPOINTSLICE, service.namespace, f"{LABEL_SERVICE_NAME}={service.name}")
         return has_ready_endpoint(slices.items)
 
-    async def _listed(self, resource: Resource, namespace: str = "") -> list[Object]:
+    async def _listed(
+        self, resource: Resource, namespace: str = "", slim: Callable[[Object], Object] = _slim
+    ) -> list[Object]:
         """Return all objects of a kind; none if the API server doesn't serve it."""
         try:
-            return (await self._client.list(resource, namespace, slim=_slim)).items
+            return (await self._client.list(resource, namespace, slim=slim)).items
         except NotFound:
             return []
 
@@ -232,20 +249,6 @@ class Gatherer:
 async def deployments(client: KubeClient, namespace: str) -> list[Object]:
     """Return the Deployments in *namespace*. Raises KubeError."""
     return (await client.list(DEPLOYMENT, namespace)).items
-
-
-def _slim(obj: Object) -> Object:
-    """Return what checks need of an object of users, of which there may be many."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    kept = ("namespace", "name", "creationTimestamp", "deletionTimestamp")
-    metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
-    tailnet = (obj.get("spec") or {}).get("tailnet", "")
-    return {
-        "kind": obj["kind"],
-        "metadata": metadata,
-        "spec": {"tailnet": tailnet},
-        "status": {"conditions": conditions},
-    }
 
 
 async def _nobody() -> None:

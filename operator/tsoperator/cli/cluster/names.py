@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tsoperator.api.names import NAMESERVER
+from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED, NAMESERVER
 from tsoperator.api.objects import Object, key_of
 from tsoperator.cli.cluster.stubdomains import is_dns_config, servers_for
 from tsoperator.cli.findings import Finding, failed, ok, unseen
@@ -12,7 +12,7 @@ from tsoperator.desired.clusterdns.corefile import CorefileError
 from tsoperator.desired.nameserver import elected
 from tsoperator.desired.zones import TS_NET, shown_zones
 
-_PAGE: Final = "coredns/README.md says how, for each platform"
+_PAGE: Final = "coredns/README.md has it for each platform"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ def check_names(names: Names) -> Iterator[Finding]:
     yield _nameserver(names, key_of(dnsconfig).name)
     addresses = _addresses(names.service)
     if addresses:
-        yield from (_stub_domain(names, zone, addresses) for zone in shown_zones(dnsconfig) or (TS_NET,))
+        cure = _cure(dnsconfig)
+        yield from (_stub_domain(names, zone, addresses, cure) for zone in shown_zones(dnsconfig) or (TS_NET,))
 
 
 def _nameserver(names: Names, dnsconfig: str) -> Finding:
@@ -50,7 +51,16 @@ def _nameserver(names: Names, dnsconfig: str) -> Finding:
     return ok("nameserver", f"the nameserver runs, with {ready} ready Pod{'s' if ready > 1 else ''}")
 
 
-def _stub_domain(names: Names, zone: str, addresses: Sequence[str]) -> Finding:
+def _cure(dnsconfig: Object) -> str:
+    """Say how the stub domain gets right: by the operator, if it manages the cluster's DNS, or by hand."""
+    name = key_of(dnsconfig).name
+    if ((dnsconfig.get("spec") or {}).get("clusterDNS") or {}).get("mode") == "Managed":
+        return f"the operator writes it: its condition {CONDITION_CLUSTER_DNS_CONFIGURED} says why it hasn't"
+    show = f"kubectl get dnsconfig {name} -o jsonpath='{{.status.clusterDNS.snippet}}'"
+    return f"`{show}` prints what to write, and its first line says where: {_PAGE}"
+
+
+def _stub_domain(names: Names, zone: str, addresses: Sequence[str], cure: str) -> Finding:
     configs = [each for each in names.configmaps if is_dns_config(each)]
     if not configs:
         return unseen(
@@ -73,14 +83,14 @@ def _stub_domain(names: Names, zone: str, addresses: Sequence[str]) -> Finding:
             "cluster-dns",
             f"the cluster's DNS has no stub domain for {zone} (ConfigMap {where} in kube-system), so Pods can't "
             "resolve names of the tailnet",
-            f"forward {zone} to {addresses[0]}: {_PAGE}",
+            f"forward {zone} to {addresses[0]}: {cure}",
         )
     wrong = [server for server in servers if server not in addresses]
     if wrong:
         return failed(
             "cluster-dns",
             f"the cluster's DNS asks {', '.join(wrong)} for {zone}, but the nameserver is at {', '.join(addresses)}",
-            f"write {addresses[0]} there, in ConfigMap {where} of kube-system: {_PAGE}",
+            f"write {addresses[0]} there, in ConfigMap {where} of kube-system: {cure}",
         )
     return ok("cluster-dns", f"the cluster's DNS asks the nameserver at {servers[0]} for {zone}")
 

@@ -33,8 +33,11 @@ class StubDomain:
 
     @classmethod
     def of(cls, zones: Sequence[str], addresses: Sequence[str]) -> "StubDomain | Refusal":
-        """Return the stub domain, or why it can't be written into a configuration: a zone comes from outside."""
-        names = tuple(dict.fromkeys(zone.strip(".").lower() for zone in zones))
+        """Return the stub domain, the same whatever the order of *zones*, or why it can't be written anywhere.
+
+        A zone may come from a control server, and goes into the configuration of a program: it has to be a domain name.
+        """
+        names = tuple(sorted({zone.strip(".").lower() for zone in zones}))
         if not names:
             return Refusal("NoZone", "no zone of the tailnet is known yet: wait until a device of it is there")
         for name in names:

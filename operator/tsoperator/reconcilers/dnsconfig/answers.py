@@ -1,6 +1,6 @@
 """Decides from answers whether the cluster's DNS asks the nameserver, and if not, what is wrong (pure)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -204,6 +204,18 @@ def _capital(words: str) -> str:
 
 def _serial(reply: Reply | None) -> int | None:
     return reply.authority.serial if reply is not None and reply.authority is not None else None
+
+
+def steadied(shown: Iterable[Verdict], last: Iterable[Verdict], found: Iterable[Verdict]) -> tuple[Verdict, ...]:
+    """Return the verdicts to show after those *shown*, when a round has *found* these and the round before it *last*.
+
+    Some faults show in several ways by turns. So one that turns into another one has to be found twice in a row.
+    """
+    before = {(each.zone, each.server): each for each in shown if each.fault}
+    twice = {*last}
+    return tuple(
+        each if not each.fault or each in twice else before.get((each.zone, each.server), each) for each in found
+    )
 
 
 def cluster_dns_condition(dnsconfig: Object, verdicts: Sequence[Verdict] | None, servers: Sequence[str]) -> Object:

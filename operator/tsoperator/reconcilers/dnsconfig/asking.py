@@ -25,8 +25,7 @@ Transport = Literal["udp", "tcp"]
 class Query:
     """A question to *server*, an address with or without a port, for the addresses of *name*.
 
-    The server has to answer within *timeout* seconds. Over UDP, the question is sent a second time in the middle of
-    them.
+    The server has to answer within *timeout* seconds. Over UDP, the question is sent a second time half-way.
     """
 
     server: str
@@ -55,25 +54,25 @@ async def ask(query: Query) -> Reply:
 
 
 async def _by_udp(query: Query, question: Any) -> Reply:
-    stream = await asyncio_dgram.connect(server_address(query.server))
-    try:
-        for _ in range(_TRIES - 1):
-            try:
-                async with asyncio.timeout(query.timeout / _TRIES):
-                    return await _received(stream, question)
-            except TimeoutError:
-                continue
-        return await _received(stream, question)
-    finally:
-        stream.close()
+    """Ask from a socket of its own at each try: a Service may lead all packets of one socket to a Pod that is gone."""
+    for _ in range(_TRIES):
+        stream = await asyncio_dgram.connect(server_address(query.server))
+        try:
+            async with asyncio.timeout(query.timeout / _TRIES):
+                return await _exchanged(stream, question.pack())
+        except TimeoutError:
+            _ = stream.exception  # raises OSError if a host on the way refused the packet
+        finally:
+            stream.close()
+    raise TimeoutError
 
 
-async def _received(stream: Any, question: Any) -> Reply:
-    """Send *question* and return the first reply that belongs to it. Raises OSError if an earlier one was refused."""
-    await stream.send(question.pack())
+async def _exchanged(stream: Any, question: bytes) -> Reply:
+    """Send *question* and return the first reply that belongs to it."""
+    await stream.send(question)
     while True:
         message, _ = await stream.recv()
-        if message[:2] == question.pack()[:2]:
+        if message[:2] == question[:2]:
             return _read(message)
 
 

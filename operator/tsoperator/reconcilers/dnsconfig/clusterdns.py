@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tsoperator.api.conditions import TRUE, condition
+from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED
 from tsoperator.api.objects import Object, key_of
 from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
 from tsoperator.desired.clusterdns.edits import plan_edit, plan_removal
@@ -17,10 +18,6 @@ from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, R
 from tsoperator.desired.clusterdns.snippets import snippet
 from tsoperator.desired.plan import Creation, Deletion, Patch
 from tsoperator.settings import Settings
-
-CONDITION_CLUSTER_DNS_CONFIGURED: Final = "ClusterDNSConfigured"
-"""The condition of a DNSConfig that tells whether the operator has written the stub domain. In mode Manual it is
-absent, unless the operator can't take out what it has written before."""
 
 _WRITTEN: Final = "the stub domain is in the configuration of the cluster's DNS"
 _VALUE: Final = "set operatorConfig.manageClusterDNS of the chart to true"

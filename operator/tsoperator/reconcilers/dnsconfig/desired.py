@@ -11,6 +11,7 @@ from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
 from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import (
     ANNOTATION_NAMESERVER,
+    CONDITION_CLUSTER_DNS_CONFIGURED,
     CONDITION_NAMESERVER_READY,
     FINALIZER,
     LABEL_APP,
@@ -51,8 +52,8 @@ from tsoperator.desired.nameserver import (
 from tsoperator.desired.plan import Child, Note, Plan, Refusal
 from tsoperator.desired.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 from tsoperator.reconcilers.dnsconfig import clusterdns
+from tsoperator.reconcilers.dnsconfig.address import address_of
 from tsoperator.reconcilers.dnsconfig.answers import Verdict, cluster_dns_condition
-from tsoperator.reconcilers.dnsconfig.clusterdns import CONDITION_CLUSTER_DNS_CONFIGURED
 from tsoperator.settings import Settings
 
 _PORT: Final = 1053  # unprivileged; the Service forwards port 53 to it
@@ -93,6 +94,8 @@ class Observed:
     """The Pods of our nameserver; the Pods of the Go operator's nameserver have no label to find them by."""
     suffixes: Suffixes = NO_SUFFIXES
     """The known suffixes of MagicDNS names."""
+    address: str = ""
+    """The address that a new Service gets if the DNSConfig doesn't name one; empty for any."""
 
 
 def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settings: Settings) -> Plan:
@@ -177,8 +180,7 @@ def _refused(obj: Object, reason: str, message: str) -> Plan:
 
 def _address(observed: Observed) -> str:
     """Return the address of the nameserver's Service; empty while it has none."""
-    cluster_ip = (observed.service or {}).get("spec", {}).get("clusterIP") or ""
-    return "" if cluster_ip == "None" else str(cluster_ip)
+    return address_of(observed.service) if observed.service else ""
 
 
 def _conditions(obj: Object, image: NameserverImage, observed: Observed, settings: Settings) -> list[Object]:
@@ -301,7 +303,7 @@ def _service(dnsconfig: DNSConfig, settings: Settings, observed: Observed) -> Ob
             {"name": "tcp", "port": 53, "targetPort": _PORT, "protocol": "TCP"},
         ],
     }
-    asked = dnsconfig.spec.nameserver.service.cluster_ip
+    asked = dnsconfig.spec.nameserver.service.cluster_ip or observed.address
     if cluster_ip := live["spec"].get("clusterIP") if live else asked:
         spec["clusterIP"] = cluster_ip
     return _child(dnsconfig, settings, SERVICE, {"spec": spec})

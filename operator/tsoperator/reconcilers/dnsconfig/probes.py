@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from tsoperator.api.objects import Object, Resource
-from tsoperator.reconcilers.dnsconfig.answers import Reply, Seen, Verdict, gives, is_of_ours, verdict
+from tsoperator.reconcilers.dnsconfig.answers import Reply, Seen, Verdict, gives, is_of_ours, steadied, verdict
 from tsoperator.reconcilers.dnsconfig.asking import Ask, Query
 from tsoperator.reconcilers.dnsconfig.question import Canary, Question
 from tsoperator.runtime.cache import Listener
@@ -29,12 +29,13 @@ _CHANGE: Final[Object] = {"kind": VERDICT.kind, "metadata": {"name": "cluster-dn
 class Pace:
     """How often the cluster's DNS is asked, in seconds.
 
-    It is asked every *steady* seconds while all is well, and else after *backoff*. Changes in the cluster come in
-    bursts, so there are at least *rest* seconds between two rounds. The cluster's DNS has *timeout* seconds to answer,
-    and the nameserver *direct*. No more than *at_once* zones are asked for at a time.
+    While all is well, it is asked after *steady*, and else after *backoff*. Both start over with a change, because the
+    cluster's DNS may load a new configuration a minute later. Changes in the cluster come in bursts, so there are at
+    least *rest* seconds between two rounds. The cluster's DNS has *timeout* seconds to answer, and the nameserver
+    *direct*. No more than *at_once* zones are asked for at a time.
     """
 
-    steady: float = 180.0
+    steady: Backoff = field(default_factory=lambda: Backoff(first=1.0, cap=180.0))
     backoff: Backoff = field(default_factory=lambda: Backoff(first=1.0, cap=8.0))
     rest: float = 1.0
     timeout: float = 5.0
@@ -59,6 +60,7 @@ class Prober(Collector):
         self._clock = clock
         self._question: Question | None = None
         self._verdicts: tuple[Verdict, ...] | None = None
+        self._found: tuple[Verdict, ...] = ()  # in the last round
         self._asked_at = 0.0
         self._changed = asyncio.Event()
         self._listeners: list[Listener] = []
@@ -84,21 +86,22 @@ class Prober(Collector):
 
     async def run(self) -> None:
         """Ask until cancelled."""
-        failures = 0
+        rounds = 0
         try:
             while True:
                 if self._question is None:
                     await self._changed.wait()
                 if self._changed.is_set():
-                    failures = 0
+                    rounds = 0
                     self._changed.clear()
                 if (question := self._question) is None:
                     continue
                 verdicts = await self._round(question)
-                self._tell(question, verdicts)
-                wrong = any(each.fault for each in verdicts)
-                pause = self._pace.backoff.delay(failures) if wrong else self._pace.steady
-                failures = failures + 1 if wrong else 0
+                if self._tell(question, verdicts):
+                    rounds = 0
+                is_well = not any(each.fault for each in verdicts)
+                pause = (self._pace.steady if is_well else self._pace.backoff).delay(rounds)
+                rounds += 1
                 await asyncio.sleep(self._pace.rest)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
@@ -106,15 +109,22 @@ class Prober(Collector):
         finally:
             self._question = self._verdicts = None
 
-    def _tell(self, question: Question, verdicts: tuple[Verdict, ...]) -> None:
-        """Note *verdicts*, unless the question has become another one, and tell the listeners what is new."""
+    def _tell(self, question: Question, found: tuple[Verdict, ...]) -> bool:
+        """Note what was *found*, unless the question has become another one, and tell the listeners what is new.
+
+        Return whether something is.
+        """
         if not question.is_same(self._question):
-            return
+            return False
         self._asked_at = self._clock()
-        if verdicts != self._verdicts:
-            self._verdicts = verdicts
-            for listener in self._listeners:
-                listener(None, _CHANGE)
+        verdicts = steadied(self._verdicts or (), self._found, found)
+        self._found = found
+        if verdicts == self._verdicts:
+            return False
+        self._verdicts = verdicts
+        for listener in self._listeners:
+            listener(None, _CHANGE)
+        return True
 
     async def _round(self, question: Question) -> tuple[Verdict, ...]:
         turns = asyncio.Semaphore(self._pace.at_once)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from tsnameserver.records import CONFIGMAP_NAME
 
@@ -32,7 +33,8 @@ from tsoperator.desired.nameserver import ANNOTATION_LEFT_OUT, elected
 from tsoperator.desired.plan import Child, Plan, Refusal
 from tsoperator.desired.zones import Suffixes, forwarded_zones
 from tsoperator.kube.errors import Denied
-from tsoperator.reconcilers.dnsconfig import desired
+from tsoperator.reconcilers.dnsconfig import clusterdns, desired
+from tsoperator.reconcilers.dnsconfig.address import Addresses
 from tsoperator.reconcilers.dnsconfig.answers import Verdict
 from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
 from tsoperator.reconcilers.dnsconfig.question import Asked, Question, question_of
@@ -41,6 +43,9 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
 from tsoperator.settings import Settings
+
+_NO_DNSCONFIG: Final = Key("", "")
+"""The key under which the cluster's DNS is looked at while there is no DNSConfig."""
 
 
 class DNSConfigReconciler:
@@ -62,12 +67,14 @@ class DNSConfigReconciler:
         self._prober = prober
         self._settings = settings
         self._suffixes = suffixes
+        self._addresses = Addresses()
         children = (DEPLOYMENT, SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
         self.watches: Mapping[Resource, Mapper] = {
             DNSCONFIG: self._all_keys,
             **dict.fromkeys(children, self._parent_keys),
             CONFIGMAP: self._keys_for_configmap,
-            **dict.fromkeys((OPENSHIFT_DNS, SUFFIXES, VERDICT), lambda _: self._every_key()),
+            OPENSHIFT_DNS: lambda _: [*self._every_key()] or [_NO_DNSCONFIG],
+            **dict.fromkeys((SUFFIXES, VERDICT), lambda _: self._every_key()),
         }
 
     async def reconcile(self, key: Key) -> Result:
@@ -75,11 +82,18 @@ class DNSConfigReconciler:
         verdicts = self._prober.follow(self._question())
         obj = self._cache.get(DNSCONFIG, key)
         if obj is None:
-            return DONE
+            return await self._forget()
         observed = self._observe(obj, verdicts)  # look
         plan = desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)  # decide
-        stored = await self._act(obj, plan)  # act
+        stored = await self._act(obj, plan, observed.address)  # act
         return await self._applier.report(stored, plan, desired.failed)  # report
+
+    async def _forget(self) -> Result:
+        """Take our stub domain out of the cluster's DNS if the last DNSConfig went without waiting for that."""
+        dns = self._dns() if self._cache.sees(DNSCONFIG, "") and not self._cache.all(DNSCONFIG) else None
+        if dns is not None:
+            await self._applier.apply({}, Plan(steps=clusterdns.removal(dns, self._settings).steps))
+        return DONE
 
     def _question(self) -> Question | None:
         nameserver, dnsconfig = Key(self._settings.namespace, NAMESERVER), elected(self._cache.all(DNSCONFIG))
@@ -92,31 +106,47 @@ class DNSConfigReconciler:
             Asked(zones, self._settings.cluster_dns),
         )
 
-    async def _act(self, obj: Object, plan: Plan) -> Object:
+    async def _act(self, obj: Object, plan: Plan, address: str) -> Object:
         """Carry out *plan*: first what the nameserver is made of, and then what the cluster's DNS reads.
 
-        If the API server refuses the second, that says nothing of the nameserver.
+        If the API server refuses the second, that says nothing of the nameserver. If it refuses the first, that may be
+        because of the *address* that a new Service was to have, so the next try does without.
         """
         children = [step for step in plan.steps if isinstance(step, Child)]
         others = [step for step in plan.steps if not isinstance(step, Child)]
-        stored = await self._applier.act(obj, replace(plan, steps=children), desired.failed)
+        failed = partial(self._without, address) if address else desired.failed
+        stored = await self._applier.act(obj, replace(plan, steps=children), failed)
         if not others:
             return stored
         return await self._applier.act(stored, replace(plan, hold="", steps=others), partial(_not_written, plan))
 
+    def _without(self, address: str, _: Object, __: Refusal) -> Plan:
+        self._addresses.refuse(address)
+        return Plan()
+
     def _observe(self, obj: Object, verdicts: Sequence[Verdict] | None) -> desired.Observed:
         nameserver = Key(self._settings.namespace, NAMESERVER)
         owner = Owner(PARENT_NAMESERVER, Key(self._settings.namespace, key_of(obj).name))
+        service, dns = self._cache.get(SERVICE, nameserver), self._dns()
         return desired.Observed(
             dnsconfigs=self._cache.all(DNSCONFIG),
-            service=self._cache.get(SERVICE, nameserver),
+            service=service,
+            address=self._address(obj, service, dns),
             records=self._cache.get(CONFIGMAP, Key(self._settings.namespace, CONFIGMAP_NAME)),
             deployment=self._cache.get(DEPLOYMENT, nameserver),
-            dns=self._dns(),
+            dns=dns,
             verdicts=verdicts,
             pods=self._cache.indexed(POD, BY_OWNER, str(owner)),
             suffixes=self._suffixes(),
         )
+
+    def _address(self, obj: Object, service: Object | None, dns: DNSObjects | None) -> str:
+        """Return the address that a new Service should have; empty if it is there."""
+        if service is not None:
+            self._addresses.note(service)
+            return ""
+        zones = forwarded_zones(obj, self._settings.zones, self._suffixes())
+        return self._addresses.choose(dns, zones, self._cache.all(SERVICE))
 
     def _dns(self) -> DNSObjects | None:
         """Return what the cluster's DNS reads; None if the API server doesn't let us see it."""
@@ -128,7 +158,7 @@ class DNSConfigReconciler:
     def _keys_for_configmap(self, configmap: Object) -> Iterable[Key]:
         key = key_of(configmap)
         if key.namespace == DNS_NAMESPACE and key.name in CONFIGMAPS:
-            return self._every_key()
+            return [*self._every_key()] or [_NO_DNSCONFIG]
         return self._parent_keys(configmap) if ANNOTATION_LEFT_OUT in annotations(configmap) else ()
 
     def _every_key(self) -> Iterable[Key]:

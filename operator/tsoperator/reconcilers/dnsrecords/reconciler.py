@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from math import inf
 from typing import Final
 
 from tsnameserver.records import CONFIGMAP_NAME, MAX_SHARDS
@@ -48,6 +49,9 @@ from tsoperator.settings import Settings
 _AT_ONCE: Final = 500
 """The number of proxies to look at before other tasks get their turn: about 20 ms."""
 
+_NAME_ALONE: Final = 1.0
+"""For how many seconds a new name without an address may wait to be written. Pods can't use it before it has one."""
+
 _PARENTS: Final = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
 
 
@@ -79,6 +83,7 @@ class DNSRecordsReconciler:
         self._changed: set[Key] = set()
         self._canaries: set[Key] = set()
         self._stale = True  # whether something has changed that the ConfigMaps follow from
+        self._due = inf  # when to write what may wait, by the loop's clock
         self._writer: asyncio.Task[object] | None = None  # while it writes ConfigMaps
         self._render = lru_cache(maxsize=2 * MAX_SHARDS)(document)
         self.watches: Mapping[Resource, Mapper] = {
@@ -94,11 +99,13 @@ class DNSRecordsReconciler:
         """Make the records match the proxies that there are."""
         await self._look_at_changed()
         self._put_canaries()
-        if not self._stale:
-            return DONE  # a Pod that comes up changes its Service and slices several times, and its record once
+        if not self._stale:  # a Pod that comes up changes its Service and slices several times, and its record once
+            wait = self._due - asyncio.get_running_loop().time()
+            if wait > 0:
+                return Result(wait) if self._due < inf else DONE
         dnsconfig, observed = self._observe()  # look
         plan = desired.plan(dnsconfig, observed, self._settings, self._limits, self._render)  # decide
-        self._stale, self._writer = False, asyncio.current_task()
+        self._stale, self._due, self._writer = False, inf, asyncio.current_task()
         try:
             stored = await self._applier.act(dnsconfig or {}, plan, desired.failed)  # act
             return await self._applier.report(stored, plan, desired.failed)  # report
@@ -113,12 +120,22 @@ class DNSRecordsReconciler:
         looked = 0
         while self._changed:
             key = next(iter(self._changed))
-            proxy = self._proxy(key)
-            self._stale |= self._table.put(key, record_of(proxy, self._settings) if proxy else None)
+            self._look_at(key)
             self._changed.remove(key)
             looked += 1
             if looked % _AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+    def _look_at(self, key: Key) -> None:
+        """Put the record of the proxy whose Service is named *key* into the table."""
+        proxy, is_new = self._proxy(key), key not in self._table
+        record = record_of(proxy, self._settings) if proxy else None
+        if not self._table.put(key, record):
+            return
+        if is_new and record is not None and not record.has_addresses:
+            self._due = min(self._due, asyncio.get_running_loop().time() + _NAME_ALONE)
+        else:
+            self._stale = True
 
     def _put_canaries(self) -> None:
         """Give each forwarded zone its canary, once the nameserver has an address.

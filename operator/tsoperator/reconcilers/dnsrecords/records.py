@@ -48,6 +48,11 @@ class Record:
     ip4: tuple[str, ...]
     ip6: tuple[str, ...]
 
+    @property
+    def has_addresses(self) -> bool:
+        """Tell whether the name leads anywhere now."""
+        return bool(self.ip4 or self.ip6)
+
 
 def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
     """Return the record of *proxy*; None if it has no name. A proxy that is down keeps its name, without addresses."""

@@ -52,6 +52,10 @@ class Table:
         self._proxies: list[dict[str, set[Key]]] = [defaultdict(set) for _ in range(MAX_SHARDS)]
         self._buckets: dict[int, Bucket] = {}
 
+    def __contains__(self, proxy: Key) -> bool:
+        """Tell whether *proxy* has a record."""
+        return proxy in self._records
+
     def put(self, proxy: Key, record: Record | None) -> bool:
         """Take *record* as the one of *proxy*, None if it has none now; tell whether that changes anything."""
         old = self._records.pop(proxy, None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from tsoperator.api.names import (
     ANNOTATION_DEFAULT_INGRESS_CLASS,
@@ -36,9 +37,10 @@ from tsoperator.desired.secret import ReportedDevice, hostname_of
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.ingress.certificate import News, Seen, news
 from tsoperator.reconcilers.ingress.notices import VOCABULARY, class_notes, group_notes
-from tsoperator.reconcilers.ingress.serve import funnels, redirects, serving, tls_host
+from tsoperator.reconcilers.ingress.serve import backend_names, funnels, redirects, serving, tls_host
 from tsoperator.settings import Settings
 
+_TOGETHER = 2.0  # s until a new Ingress misses its Services: they may be applied with it, and seen after it
 _UNSEEN = 60.0  # s until another look at an Ingress whose backends the operator could not see
 _LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
 
@@ -50,7 +52,7 @@ class Observed:
     *services* are the Services of its namespace that it names. *knows_services* tells whether the operator sees the
     Services of that namespace. *certificate* is None if there is to be no certificate. *class_exists* tells whether
     there is an IngressClass of the name that the Ingress gives. *names_ingresses* tells whether Pods are to reach all
-    Ingresses by their names.
+    Ingresses by their names. *age* is that of the Ingress in seconds, below 0 if the clocks differ.
     """
 
     children: Children
@@ -61,6 +63,7 @@ class Observed:
     knows_services: bool = True
     class_exists: bool = False
     names_ingresses: bool = False
+    age: float = inf
 
     @property
     def has_proxy(self) -> bool:
@@ -143,6 +146,9 @@ def wanted(ingress: Object, observed: Observed, settings: Settings) -> Proxy | P
         return replace(plan_deletion(ingress, observed), notes=grouped)
     if not observed.knows_services:
         return Plan(requeue_after=_UNSEEN)
+    missing = {*backend_names(ingress)} - observed.services.keys()
+    if missing and 0 <= observed.age < _TOGETHER and not observed.has_proxy:
+        return Plan(requeue_after=_TOGETHER)
     identity = _identity(ingress, observed, settings)
     too_long = _too_long(ingress)
     notes = [*grouped, *too_long, *identity.warnings, *ignored(ingress, VOCABULARY)]

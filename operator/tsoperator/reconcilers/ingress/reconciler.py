@@ -113,7 +113,12 @@ class IngressReconciler:
             self._cache.knows(SERVICE, key.namespace),
             class_exists=self._class_of(ingress) is not None,
             names_ingresses=self._names_ingresses(),
+            age=self._age(ingress),
         )
+
+    def _age(self, ingress: Object) -> float:
+        made = datetime.fromisoformat(ingress["metadata"]["creationTimestamp"])
+        return (self._now() - made).total_seconds()
 
     def _certificate(self, key: Key, children: Children) -> Seen | None:
         """Return what is known of the certificate; None if there is to be none."""

@@ -257,7 +257,7 @@ def statefulset(name: str, labels: Mapping[str, str]) -> Object:
 
 
 async def test_a_nameserver_is_compared_with_the_clusters_dns(front: Front, tmp_path: Path) -> None:
-    async with running_operator(front.world):
+    async with running_operator(front.world, zones=("tail1234.ts.net",)):
         await front.world.apply(dnsconfig())
         deployment = await front.world.eventually(lambda: front.world.find(DEPLOYMENT, "nameserver"))
         await front.world.eventually(lambda: is_up(front.world, deployment))
@@ -266,7 +266,7 @@ async def test_a_nameserver_is_compared_with_the_clusters_dns(front: Front, tmp_
     assert service
     assert "the nameserver runs, with 1 ready Pod" in [each.words for each in found]
     (missing,) = (each for each in found if each.verdict != "ok")
-    assert missing.cure.startswith(f"forward ts.net to {service['spec']['clusterIP']}: ")
+    assert missing.cure.startswith(f"forward tail1234.ts.net to {service['spec']['clusterIP']}: ")
 
 
 async def is_up(world: World, deployment: Object) -> bool:

@@ -46,7 +46,7 @@ CASES = {
         names(configmaps=coredns("")),
         ["ok", "FAILED"],
         "has no stub domain for ts.net (ConfigMap coredns in kube-system)",
-        "forward ts.net to 10.96.0.53: coredns/README.md",
+        "forward ts.net to 10.96.0.53: `kubectl get dnsconfig ts-dns -o jsonpath='{.status.clusterDNS.snippet}'`",
     ),
     "another address": Case(
         names(configmaps=coredns("10.96.0.99")),
@@ -80,6 +80,14 @@ def test_each_zone_needs_a_stub_domain() -> None:
     zoned = {**DNSCONFIG, "status": {"clusterDNS": {"zones": ["tail1234.ts.net", "example.org"]}}}
     found = [*check_names(replace(names(), dnsconfigs=[zoned]))]
     assert [each.verdict.value for each in found] == ["ok", "ok", "FAILED"]
+
+
+def test_the_stub_domain_is_the_operators_work_if_it_manages_the_clusters_dns() -> None:
+    managed = {**DNSCONFIG, "spec": {"clusterDNS": {"mode": "Managed"}}}
+    _, found = check_names(replace(names(configmaps=coredns("")), dnsconfigs=[managed]))
+    assert found.cure == (
+        "forward ts.net to 10.96.0.53: the operator writes it: its condition ClusterDNSConfigured says why it hasn't"
+    )
 
 
 def test_a_dnsconfig_that_goes_counts_for_nothing() -> None:

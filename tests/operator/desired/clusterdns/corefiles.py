@@ -1,6 +1,7 @@
-"""Corefiles made up by Hypothesis, all of which CoreDNS's parser takes."""
+"""Corefiles made up by Hypothesis."""
 
 from hypothesis import strategies as st
+from tsoperator.desired.clusterdns.serverblock import BEGIN, END
 
 _ZONES = st.lists(
     st.sampled_from([".", ".:53", "example.org", "dns://example.com:53", "10.0.0.0/8", "{$ZONE}.org:53", '"quoted"']),
@@ -19,8 +20,30 @@ _PARTS = _BLOCKS | st.sampled_from(["import custom/*.server", "# a comment", "",
 
 @st.composite
 def corefiles(draw: st.DrawFn) -> str:
-    """Return a Corefile, with one sort of newline or both, and a final one or none."""
+    """Return a Corefile that CoreDNS takes, with one sort of newline or both, and a final one or none."""
     parts = ["(s) {NL  errorsNL}", *draw(st.lists(_PARTS, max_size=5))] if draw(st.booleans()) else [""]
     newlines = draw(st.sampled_from(["\n", "\r\n"]))
     text = "NL".join(parts) + draw(st.sampled_from(["", "NL", "NLNL", " ", "\r", " # no newline"]))
     return draw(st.sampled_from(["", "\ufeff"])) + text.replace("NL", newlines)
+
+
+_PIECES = [
+    *'{}\n \r\t"\\#,:.a',
+    "import",
+    "(s)",
+    "s",
+    "{$",
+    "{%",
+    "%}",
+    "\ufeff",
+    "\xa0",
+    "\ud800",
+    ".:53 {\n}\n",
+    BEGIN,
+    END,
+]
+
+
+def texts() -> st.SearchStrategy[str]:
+    """Return texts that may be Corefiles or not, some with markers of ours."""
+    return st.lists(st.sampled_from(_PIECES) | st.text(max_size=3)).map("".join)

@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from tsoperator.desired.clusterdns.corefile import Address, CorefileError, Directive, parse, parse_plugins
 
-from tests.operator.desired.clusterdns.corefiles import corefiles
+from tests.operator.desired.clusterdns.corefiles import corefiles, texts
 
 ROOT = Address("")
 
@@ -200,10 +199,7 @@ def test_a_generated_file_is_read(text: str) -> None:
     assert all(text[block.end - 1] == "}" for block in found.blocks)
 
 
-PIECES = [*'{}\n \r\t"\\#,:.a', "import", "(s)", "s", "{$", "{%", "%}", "\ufeff", "\xa0", "\ud800"]
-
-
-@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=3)).map("".join))
+@given(texts())
 def test_a_file_gives_what_it_says_or_the_one_error(text: str) -> None:
     with contextlib.suppress(CorefileError):
         parse(text)

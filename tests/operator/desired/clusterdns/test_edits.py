@@ -126,6 +126,13 @@ def test_fields_that_openshift_adds_to_our_server_stay() -> None:
     assert moved.step.body == {"spec": {"servers": [wanted, OTHER]}}
 
 
+def test_our_server_is_made_whole_again() -> None:
+    objects = DNSObjects((), {**OPENSHIFT, "spec": {"servers": [{"name": "tailnet-managed"}, OTHER]}})
+    after = applied(objects, [edit_of(objects)]).openshift
+    assert after is not None
+    assert after["spec"]["servers"] == [SERVER, OTHER]
+
+
 def test_a_stub_domain_moves_with_the_platform() -> None:
     before = applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING), "CoreDNS")])
     platform = platform_of(before)

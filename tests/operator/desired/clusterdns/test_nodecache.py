@@ -30,6 +30,8 @@ class Case(NamedTuple):
 CASES = {
     "all goes to the cluster's DNS": Case(root(CLUSTER), ""),
     "by address": Case(root("10.96.0.11").replace(CLUSTER, "10.96.0.11:53"), ""),
+    "by its domain": Case(".:53 cluster.local:53 {\n forward . 10.96.0.11\n}\n", ""),
+    "by its reverse zone": Case(".:53 in-addr.arpa:53 {\n forward . 10.96.0.11\n}\n", ""),
     "all else goes upstream": Case(root("/etc/resolv.conf"), WAY_OUT.format("asks /etc/resolv.conf")),
     "some goes upstream": Case(root(f"{CLUSTER} 9.9.9.9"), WAY_OUT.format(f"asks {CLUSTER}, 9.9.9.9")),
     "all else is refused": Case(INSIDE, WAY_OUT.format("asks nobody")),

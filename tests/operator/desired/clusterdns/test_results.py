@@ -8,7 +8,7 @@ from tsoperator.desired.clusterdns.results import Refusal, StubDomain
 
 def test_zones_and_addresses_get_their_usual_form() -> None:
     stub = StubDomain.of(["TS.net.", "ts.net", "_a.b-c.example.org"], ["fd00:0::53", "10.0.0.1", "10.0.0.1"])
-    assert stub == StubDomain(("ts.net", "_a.b-c.example.org"), ("fd00::53", "10.0.0.1"))
+    assert stub == StubDomain(("_a.b-c.example.org", "ts.net"), ("fd00::53", "10.0.0.1"))
 
 
 class Bad(NamedTuple):

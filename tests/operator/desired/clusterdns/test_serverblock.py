@@ -19,7 +19,7 @@ from tsoperator.desired.clusterdns.serverblock import (
     without_block,
 )
 
-from tests.operator.desired.clusterdns.corefiles import corefiles
+from tests.operator.desired.clusterdns.corefiles import corefiles, texts
 
 STUB = StubDomain(("tail1234.ts.net",), ("10.96.0.53",))
 ROOT = ".:53 {\n    forward . /etc/resolv.conf\n}\n"
@@ -96,6 +96,11 @@ def test_our_lines_are_replaced_where_they_are(lines: str, newline: str) -> None
     text = (lines + ROOT).replace("\n", newline)
     assert with_block(text, "here", STUB, EVERYWHERE) == (OURS + ROOT).replace("\n", newline)
     assert without_block(text, "here") == ROOT.replace("\n", newline)
+
+
+def test_our_lines_may_be_all_of_a_file_without_a_final_newline() -> None:
+    assert with_block(OURS[:-1], "here", STUB, EVERYWHERE) == OURS[:-1]
+    assert without_block(OURS[:-1], "here") == ""
 
 
 def test_our_lines_keep_the_newlines_that_they_have() -> None:
@@ -209,3 +214,13 @@ def test_taking_out_what_was_added_is_the_identity(text: str, stub: StubDomain, 
     assert (without_block(first, "here"), without_block(second, "here")) == (text, text)
     assert [*parse(second).blocks[:-1]] == [*parse(text).blocks]
     assert parse(second).blocks[-1].directives[-1].args == [".", *other.addresses]
+
+
+@given(texts())
+def test_a_text_that_can_be_edited_comes_back(text: str) -> None:
+    edited = with_block(text, "here", STUB, EVERYWHERE)
+    before = without_block(text, "here")
+    if isinstance(edited, Refusal):
+        assert before in (edited, text)
+    else:
+        assert without_block(edited, "here") == before

@@ -125,6 +125,6 @@ def test_taking_out_what_was_added_is_the_identity(text: str | None) -> None:
     first = with_zones(text, None, "here", STUB)
     assert isinstance(first, Edited)
     assert json.loads(first.text or "") == {"ts.net": ["10.96.0.53"], **json.loads(text or "{}")}
-    second = with_zones(*first, "here", StubDomain(("x", "y"), ("10.0.0.1",)))
+    second = with_zones(*first, "here", StubDomain(("a.ts.net", "b.ts.net"), ("10.0.0.1",)))
     assert isinstance(second, Edited)
     assert without_zones(*first, "here") == without_zones(*second, "here") == Edited(text, None)

@@ -12,6 +12,7 @@ from tsoperator.reconcilers.dnsconfig.answers import (
     Seen,
     Verdict,
     cluster_dns_condition,
+    steadied,
     verdict,
 )
 
@@ -157,3 +158,18 @@ def test_a_new_leader_leaves_what_the_last_one_found_until_it_has_asked() -> Non
     assert cluster_dns_condition(found, None, [SERVER]) == before
     assert cluster_dns_condition(found, failing(1), [SERVER])["reason"] == "Fault0"
     assert cluster_dns_condition(found, None, [])["status"] == "Unknown"
+
+
+def test_a_fault_that_shows_in_another_way_counts_when_it_is_found_twice_in_a_row() -> None:
+    well, one, other, elsewhere = (Verdict("z", SERVER, *fault) for fault in ((), ("A", "a"), ("B", "b"), ("A", "c")))
+    for shown, last, found, wanted in (
+        ((), (), one, one),
+        ((well,), (well,), one, one),
+        ((one,), (one,), well, well),
+        ((one,), (one,), other, one),
+        ((one,), (other,), other, other),
+        ((one,), (other,), elsewhere, one),
+        ((Verdict("y", SERVER, "A", "a"),), (), other, other),
+        ((Verdict("z", "192.0.2.1", "A", "a"),), (), other, other),
+    ):
+        assert steadied(shown, last, [found]) == (wanted,)

@@ -11,6 +11,7 @@ from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, DNSCONFIG, POD, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.desired.children import owner_reference
+from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.plan import Note, Plan, Refusal
 from tsoperator.reconcilers.dnsconfig import desired
@@ -413,3 +414,23 @@ VALUES = st.recursive(
 def test_every_dnsconfig_has_a_plan(nameserver: Object) -> None:
     made = plan(live_dnsconfig(nameserver=nameserver))
     assert (len(made.steps) == 5) is not bool(made.notes)
+
+
+def farewell(*others: Object, status: str = "True", dns: DNSObjects | None = None) -> Plan:
+    """Return the plan for a DNSConfig that goes, of which a status says whether the stub domain was written."""
+    written = condition("ClusterDNSConfigured", status, "Any", "")
+    going = deleting(held({**live_dnsconfig(), "status": {"conditions": [written]}}))
+    return desired.plan(going, DNSConfig.parse(going), Observed([going, *others], dns=dns), SETTINGS)
+
+
+def test_a_dnsconfig_goes_unless_a_stub_domain_of_ours_may_be_left() -> None:
+    assert (farewell().release, farewell().requeue_after, farewell().status) == ("", 10, None)
+    assert [note.reason for note in farewell().notes] == ["NotPermitted"]
+    alone = farewell(status="False"), farewell(live_dnsconfig("other")), farewell(dns=DNSObjects())
+    assert [(made.release, made.requeue_after) for made in alone] == [(FINALIZER, None)] * 3
+
+
+def test_what_the_clusters_dns_reads_is_looked_at_again_while_it_may_not_be_seen() -> None:
+    service = live_service(clusterIP="192.0.2.53")
+    assert plan(live_dnsconfig(), service=service).requeue_after == 10
+    assert plan(live_dnsconfig()).requeue_after is None

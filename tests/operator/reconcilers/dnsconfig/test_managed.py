@@ -1,4 +1,4 @@
-"""The cluster's DNS of a simulated cluster, while a DNSConfig asks for it to be managed."""
+"""The configuration of the cluster's DNS, while a DNSConfig asks for it to be managed."""
 
 from typing import NamedTuple
 
@@ -7,12 +7,10 @@ from clustersim import objects
 from clustersim.faults import Ban, Failure
 from clustersim.furniture import COREFILE
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import Object
+from tsoperator.api.objects import SERVICE, Object
 
-from tests.support.manifests import dnsconfig
+from tests.support.manifests import backend, dnsconfig
 from tests.support.operator import World, running_operator
-
-pytestmark = pytest.mark.simulated
 
 CONFIGURED = "ClusterDNSConfigured"
 COREDNS: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "kube-system", "name": "coredns"}}
@@ -98,6 +96,7 @@ async def test_a_stub_domain_that_is_removed_is_put_back_and_edits_of_others_sta
     assert await corefile(world) == THEIRS
 
 
+@pytest.mark.simulated
 async def test_an_edit_at_the_same_time_is_kept(world: World) -> None:
     world.sim.faults.latency = 0.1  # a write is counted before it waits that long, and is carried out after it
     await world.apply(managed())
@@ -113,14 +112,36 @@ async def is_writing(world: World) -> bool:
     return bool(world.sim.writes["tsoperator", "patch", "configmaps"])
 
 
-async def test_the_stub_domain_follows_the_nameserver(world: World) -> None:
+@pytest.mark.simulated
+async def test_the_nameserver_keeps_its_address_and_else_the_stub_domain_follows(world: World) -> None:
     await world.apply(managed())
-    _, before = await configured(world)
+    text, before = await configured(world)
     old = await address(world)
+    await world.delete(managed())
+    await world.eventually(lambda: world.gone(managed()))
+    await world.becomes(lambda: world.find(SERVICE, "nameserver"), None)
+    await world.apply(managed())
+    assert (await configured(world))[0] == text
     world.sim.store.delete(objects.SERVICE, "tailscale", "nameserver")
+    world.sim.store.create(objects.SERVICE, backend("taker", clusterIP=old))
     await world.eventually(lambda: moved(world, old))
     _, after = await configured(world)
     assert after == before.replace(old, await address(world))
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("given", [True, False])
+async def test_a_new_nameserver_has_the_address_that_the_clusters_dns_asks_if_it_can(
+    cluster: World, given: bool
+) -> None:
+    await write(cluster, f"{COREFILE}ts.net {{\n    forward . 10.96.4.3\n}}\n")
+    if not given:
+        cluster.sim.faults.fail(Failure(422, verb="create", plural="services"))
+    async with running_operator(cluster):
+        await cluster.apply(dnsconfig())
+        await cluster.eventually(lambda: snippet(cluster))
+        assert (await address(cluster) == "10.96.4.3") is given
+        assert not {"NameserverCreationFailed"} & {*await cluster.events(dnsconfig())}
 
 
 async def moved(world: World, old: str) -> bool:
@@ -184,6 +205,7 @@ async def test_a_stub_domain_that_may_not_be_removed_holds_the_dnsconfig(cluster
 WRITING, READING = Ban("configmaps", "kube-system", "patch"), Ban("configmaps", "kube-system", "list")
 
 
+@pytest.mark.simulated
 async def test_a_write_that_is_denied_is_told_and_the_nameserver_is_ready(world: World) -> None:
     world.sim.faults.forbid(WRITING)
     await world.apply(managed())
@@ -197,6 +219,7 @@ async def test_a_write_that_is_denied_is_told_and_the_nameserver_is_ready(world:
     await configured(world)
 
 
+@pytest.mark.simulated
 async def test_a_write_that_is_refused_is_told(world: World) -> None:
     world.sim.faults.fail(Failure(422, times=10**6, verb="patch", plural="configmaps"))
     await world.apply(managed())
@@ -205,6 +228,7 @@ async def test_a_write_that_is_refused_is_told(world: World) -> None:
     await configured(world)
 
 
+@pytest.mark.simulated
 async def test_what_may_not_be_seen_is_told_and_holds_nothing(cluster: World) -> None:
     cluster.sim.faults.forbid(READING)
     async with running_operator(cluster):
@@ -216,6 +240,7 @@ async def test_what_may_not_be_seen_is_told_and_holds_nothing(cluster: World) ->
         await cluster.eventually(lambda: cluster.gone(managed()))
 
 
+@pytest.mark.simulated
 async def test_a_stub_domain_that_can_no_longer_be_seen_holds_the_dnsconfig(cluster: World) -> None:
     async with running_operator(cluster):
         await cluster.apply(managed())

@@ -20,7 +20,7 @@ QUESTION = Question((SERVER,), NAMESERVER, (Canary("ts.net", CANARY),))
 RIGHT = Reply("NOERROR", frozenset({NAMESERVER}))
 SERVFAIL = Reply("SERVFAIL")
 DENIED = Reply("NXDOMAIN", authority=Authority("ts.net", "nameserver.x", "hostmaster.ts.net", 7))
-PACE = Pace(backoff=replace(Pace().backoff, jitter=lambda: 1.0))
+PACE = Pace(replace(Pace().steady, jitter=lambda: 1.0), replace(Pace().backoff, jitter=lambda: 1.0))
 
 
 class Servers:
@@ -60,14 +60,14 @@ def failing(query: Query) -> Reply:
 
 
 @in_virtual_time
-async def test_while_all_is_well_the_cluster_is_asked_every_three_minutes() -> None:
+async def test_while_all_is_well_the_cluster_is_asked_more_and_more_rarely_up_to_every_three_minutes() -> None:
     servers = Servers()
     async with servers.running() as prober:
-        await asyncio.sleep(400)
+        await asyncio.sleep(630)
         assert prober.follow(QUESTION) == (Verdict("ts.net", SERVER),)
-    assert (servers.times, servers.told) == ([0, 181, 362], [0])
+    assert (servers.times, servers.told) == ([0, 2, 5, 10, 19, 36, 69, 134, 263, 444, 625], [0])
     first = [Query(NAMESERVER, CANARY, timeout=2), Query(SERVER, CANARY), Query(SERVER, CANARY, "tcp")]
-    assert servers.asked == 3 * first
+    assert servers.asked == 11 * first
 
 
 @in_virtual_time
@@ -79,9 +79,9 @@ async def test_a_fault_is_looked_at_again_within_nine_seconds_until_it_is_mended
         servers.answer = lambda query: RIGHT
         await asyncio.sleep(60)
         servers.answer = failing
-        await asyncio.sleep(130)
-    assert servers.times == [0, 2, 5, 10, 19, 28, 37, 46, 227, 229]
-    assert servers.told == [0, 46, 227]
+        await asyncio.sleep(18)
+    assert servers.times == [0, 2, 5, 10, 19, 28, 37, 46, 48, 51, 56, 65, 82, 115, 117]
+    assert servers.told == [0, 46, 115]
 
 
 @in_virtual_time
@@ -120,7 +120,7 @@ async def test_without_a_question_nobody_is_asked() -> None:
         await asyncio.sleep(1000)
         assert prober.follow(QUESTION) is None
         await asyncio.sleep(1)
-    assert servers.times == [0, 1010]
+    assert servers.times == [0, 2, 5, 1010]
     assert prober.follow(None) is None
 
 
@@ -128,10 +128,10 @@ async def test_without_a_question_nobody_is_asked() -> None:
 async def test_the_cluster_is_not_asked_for_a_name_that_the_nameserver_denies() -> None:
     servers = Servers(lambda query: DENIED if now() < 1 else Reply("REFUSED"))
     async with servers.running() as prober:
-        for _ in range(2):
+        for _ in range(3):
             await asyncio.sleep(2)
             assert [each.fault for each in prober.follow(QUESTION) or ()] == ["RecordsMissing"]
-    assert ({query.server for query in servers.asked}, servers.told) == ({NAMESERVER}, [0, 2])
+    assert ({query.server for query in servers.asked}, servers.told) == ({NAMESERVER}, [0, 5])
 
 
 @in_virtual_time

@@ -34,7 +34,9 @@ from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, Condition, World
 from tests.support.tailnets import applier
 
-PACE = Pace(steady=0.5, backoff=Backoff(first=0.05, cap=0.1), rest=0.05, timeout=0.3, direct=0.3)
+PACE = Pace(
+    steady=Backoff(first=0.05, cap=0.5), backoff=Backoff(first=0.05, cap=0.1), rest=0.05, timeout=0.3, direct=0.3
+)
 READY = "ClusterDNSReady"
 
 

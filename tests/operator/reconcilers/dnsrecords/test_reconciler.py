@@ -114,6 +114,15 @@ async def canaries_lead(world: World, zones: Iterable[str]) -> bool:
     return service is not None and await world.canaries() == wanted
 
 
+async def test_a_new_name_is_written_once_with_its_address(world: World) -> None:
+    await world.apply(dnsconfig())
+    await world.settled()
+    async with every_version(world) as seen:
+        await world.apply(egress())
+        await named_proxy(world, egress())
+    assert {len(records[FQDN]) for records in seen if FQDN in records} == {1}
+
+
 async def test_without_a_dnsconfig_there_are_no_records(world: World) -> None:
     await world.apply(egress())
     await world.eventually(lambda: world.proxy(egress()))
@@ -416,6 +425,15 @@ async def sharded(world: World, count: int) -> dict[str, Object]:
 
 def versions(found: dict[str, Object]) -> dict[str, str]:
     return {name: configmap["metadata"]["resourceVersion"] for name, configmap in found.items()}
+
+
+async def test_a_new_name_that_gets_no_address_is_written_a_moment_later(cluster: World) -> None:
+    parent, service, _ = proxy_of(1)
+    await cluster.apply(dnsconfig(), nameserver())
+    async with following_records(cluster):
+        await cluster.becomes(lambda: whole(cluster), {})
+        await cluster.apply(parent, service)
+        await cluster.becomes(lambda: whole(cluster), {f"db-1.{DOMAIN}": []})
 
 
 async def test_a_change_of_a_users_service_alone_reaches_the_record(cluster: World) -> None:

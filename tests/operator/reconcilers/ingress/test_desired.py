@@ -170,6 +170,23 @@ def test_without_a_usable_backend_what_runs_stays() -> None:
     assert plan == Plan(notes=plan.notes)
 
 
+@pytest.mark.parametrize(
+    ("found", "waits"),
+    [
+        (replace(NEW, age=0), True),
+        (replace(NEW, age=1.9), True),
+        (replace(NEW, age=2), False),
+        (replace(NEW, age=-1), False),
+        (replace(logged_in(CURRENT), age=0), False),
+    ],
+)
+def test_a_new_ingress_waits_quietly_for_services_that_were_applied_with_it(found: Observed, waits: bool) -> None:
+    plan = planned(live_ingress(spec=missing()), found)
+    assert (plan == Plan(requeue_after=2.0)) is waits
+    assert bool(plan.notes) is not waits
+    assert planned(live_ingress(), replace(NEW, age=0), KEY).steps
+
+
 def missing() -> Object:
     return {"defaultBackend": to_service("missing")}
 

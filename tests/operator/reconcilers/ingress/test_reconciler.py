@@ -166,10 +166,13 @@ async def test_an_ingress_has_no_name_in_the_cluster_if_it_says_so(world: World)
     assert "finalizers" not in (await world.children(SERVICE, ingress()))[0]["metadata"]
 
 
+async def has_told(world: World, reason: str) -> bool:
+    return reason in await world.events(ingress())
+
+
 async def test_a_backend_that_comes_later_is_served(world: World) -> None:
     await world.apply(ingress())
-    await world.settled()
-    assert "NoValidBackends" in await world.events(ingress())
+    await world.becomes(lambda: has_told(world, "NoValidBackends"), True)
     assert await world.leftovers(ingress()) == []
     await world.apply(backend())
     await world.joined(ingress())

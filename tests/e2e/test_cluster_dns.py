@@ -1,0 +1,210 @@
+"""The cluster's DNS in mode Managed: real CoreDNS gets the stub domain, and nobody does anything by hand."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from clustersim.furniture import definition
+from clustersim.objects import Resource
+from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
+
+from tests.e2e.cluster import Cluster, Object, condition, dig
+from tests.e2e.dnsprobe import Probe, Seen
+from tests.e2e.product import TREE
+from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.control import DOMAIN
+from tests.e2e.testbed.network import DNS_SERVICE, NODE
+from tests.e2e.testbed.peer import GREETING, WEB_PORT
+from tests.e2e.waiting import eventually
+from tests.e2e.workloads import PEER_NAME, egress_service
+from tests.e2e.workloads import client as client_pod
+
+DNSCONFIG = yaml.safe_load((TREE / "docs" / "examples" / "dnsconfig.yaml").read_text())
+NAME = DNSCONFIG["metadata"]["name"]
+COREDNS = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns", "namespace": "kube-system"}}
+PUBLIC = "somebody.else.ts.net"
+COREFILE = f"""\
+.:53 {{
+    errors
+    health
+    ready
+    kubernetes cluster.local in-addr.arpa ip6.arpa {{
+        pods insecure
+        fallthrough in-addr.arpa ip6.arpa
+        ttl 5
+    }}
+    forward . {NODE}
+    cache 5
+    reload 2s 1s
+    loadbalance
+}}
+"""
+THEIRS = "example.org:53 {\n    whoami\n}\n"
+BROKEN = ".:53 {\n    errors\n"
+UPSTREAM = ("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
+            "--pid-file=", "--bind-interfaces", f"--listen-address={NODE}",
+            f"--address=/{PUBLIC}/192.0.2.7")  # fmt: skip
+OPENSHIFT = Resource(
+    OPENSHIFT_DNS.group, OPENSHIFT_DNS.version, OPENSHIFT_DNS.plural, OPENSHIFT_DNS.kind, namespaced=False
+)
+
+
+def corefile(cluster: Cluster) -> str:
+    configmap = cluster.get("configmap", "coredns", "kube-system")
+    assert configmap
+    return str(configmap["data"]["Corefile"])
+
+
+def write(cluster: Cluster, text: str) -> None:
+    cluster.patch(COREDNS, {"data": {"Corefile": text}})
+
+
+def ask_for(cluster: Cluster, **cluster_dns: str) -> None:
+    """Apply the DNSConfig with these fields of spec.clusterDNS."""
+    cluster.apply({**DNSCONFIG, "spec": {**DNSCONFIG["spec"], "clusterDNS": cluster_dns}})
+
+
+def reason(cluster: Cluster) -> str:
+    """Return why the cluster's DNS is configured, or isn't."""
+    return str(condition(cluster.get("dnsconfig", NAME) or {"metadata": {}}, "ClusterDNSConfigured").get("reason", ""))
+
+
+def becomes(cluster: Cluster, look: Callable[[Cluster], Any], wanted: object) -> None:
+    eventually(lambda: look(cluster) == wanted, f"{wanted!r}")
+
+
+def written(cluster: Cluster) -> str:
+    """Wait until the operator has written, and return the Corefile."""
+    becomes(cluster, reason, "StubDomainWritten")
+    return corefile(cluster)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plain(cluster: Cluster, bed: Bed) -> Iterator[None]:
+    """A Corefile without a stub domain, with a server to ask for all that isn't in the cluster; all is put back."""
+    before = corefile(cluster)
+    bed.daemons.start("upstream", [*UPSTREAM], bed.machines["node"])
+    write(cluster, COREFILE)
+    yield
+    cluster.apply(DNSCONFIG)
+    becomes(cluster, corefile, COREFILE)
+    write(cluster, before)
+    bed.daemons.stop("upstream")
+
+
+@pytest.fixture
+def managed(cluster: Cluster) -> Iterator[str]:
+    """What CoreDNS reads in mode Managed."""
+    write(cluster, COREFILE)
+    ask_for(cluster, mode="Managed")
+    yield written(cluster)
+    write(cluster, COREFILE)
+
+
+def test_a_pod_reaches_a_device_by_its_name(cluster: Cluster, client: Object, shared_namespace: str) -> None:
+    ask_for(cluster, mode="Managed")
+    cluster.apply(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
+    page = partial(cluster.curl, client, f"http://{PEER_NAME}:{WEB_PORT}/")
+    eventually(lambda: page() == GREETING, "the page of the device")
+    assert reason(cluster) == "StubDomainWritten"
+
+
+def test_a_pod_with_the_tailnets_domain_in_its_search_list_says_short_names(
+    cluster: Cluster, managed: str, shared_namespace: str
+) -> None:
+    pod = client_pod(shared_namespace)
+    pod["spec"]["dnsConfig"] = {"searches": [DOMAIN]}
+    cluster.apply(pod)
+    url = f"http://{PEER_NAME.removesuffix(f'.{DOMAIN}')}:{WEB_PORT}/"
+    eventually(lambda: cluster.curl(pod, url) == GREETING, "the page of the device by its short name")
+
+
+def test_a_public_name_in_the_same_domain_is_asked_of_the_upstream(bed: Bed, managed: str) -> None:
+    assert dig(bed, DNS_SERVICE, PUBLIC).data == ("192.0.2.7",)
+
+
+def test_a_name_that_was_asked_for_before_it_existed_is_there_soon(
+    cluster: Cluster, managed: str, namespace: str, shared_namespace: str, tmp_path: Path
+) -> None:
+    cluster.remove(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
+    ip = (cluster.get("dnsconfig", NAME) or {})["status"]["nameserver"]["ip"]
+    with (
+        Probe.of(cluster.bed, ip, PEER_NAME, tmp_path) as itself,
+        Probe.of(cluster.bed, DNS_SERVICE, PEER_NAME, tmp_path) as through,
+    ):
+        through.wait_for(lambda seen: seen.rcode == "NXDOMAIN", 30)
+        cluster.apply(egress_service(namespace, "db", tailnet_fqdn=PEER_NAME))
+        made = itself.wait_for(has_address, 120)
+        assert through.wait_for(has_address, 30).at - made.at < 5
+
+
+def has_address(seen: Seen) -> bool:
+    return bool(seen.addresses)
+
+
+def test_edits_of_others_are_kept_and_ours_is_put_back(cluster: Cluster, managed: str) -> None:
+    ours = managed.removeprefix(COREFILE)
+    write(cluster, THEIRS + managed)
+    write(cluster, THEIRS + COREFILE)
+    becomes(cluster, corefile, THEIRS + COREFILE + ours)
+
+
+def test_an_edit_at_the_same_time_is_kept(cluster: Cluster, managed: str) -> None:
+    for number in range(20):
+        theirs = THEIRS.replace("example", f"example{number}")
+        write(cluster, theirs + COREFILE)  # without ours, which the operator puts back at once
+        eventually(lambda: "tailnet" in corefile(cluster), "our stub domain", 30)
+        assert corefile(cluster).startswith(theirs)
+
+
+def test_a_broken_corefile_is_left_alone_and_told(cluster: Cluster, managed: str) -> None:
+    write(cluster, BROKEN)
+    becomes(cluster, reason, "CorefileUnreadable")
+    assert corefile(cluster) == BROKEN
+    write(cluster, COREFILE)
+    assert written(cluster) == managed
+
+
+def test_the_corefile_is_as_before_in_mode_manual(cluster: Cluster, managed: str) -> None:
+    assert managed != COREFILE
+    ask_for(cluster, mode="Manual")
+    becomes(cluster, corefile, COREFILE)
+    becomes(cluster, reason, "")
+
+
+def test_where_corefiles_import_others_the_stub_domain_has_a_configmap(cluster: Cluster) -> None:
+    imports = f"{COREFILE}import /etc/coredns/custom/*.server\n"
+    write(cluster, imports)
+    ask_for(cluster, mode="Managed")
+    eventually(lambda: cluster.get("configmap", "coredns-custom", "kube-system"), "ConfigMap coredns-custom")
+    assert written(cluster) == imports
+    ask_for(cluster, mode="Manual")
+    eventually(lambda: not cluster.get("configmap", "coredns-custom", "kube-system"), "its end")
+    write(cluster, COREFILE)
+
+
+def _made(cluster: Cluster, obj: Object) -> bool:
+    cluster.apply(obj)
+    return True
+
+
+def test_on_openshift_the_dns_operator_is_told(cluster: Cluster) -> None:
+    crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **definition(OPENSHIFT)}
+    del crd["metadata"]["finalizers"]
+    dns = {"apiVersion": OPENSHIFT_DNS.api_version, "kind": OPENSHIFT_DNS.kind, "metadata": {"name": "default"}}
+    cluster.apply(crd)
+    eventually(partial(_made, cluster, dns), "an object of the new kind")
+
+    def servers(cluster: Cluster) -> int:
+        found = cluster.get(str(OPENSHIFT_DNS), "default") or {}
+        return len(found.get("spec", {}).get("servers", ()))
+
+    ask_for(cluster, mode="Managed")
+    becomes(cluster, servers, 1)
+    assert (written(cluster), reason(cluster)) == (COREFILE, "StubDomainWritten")
+    ask_for(cluster, mode="Manual")
+    becomes(cluster, servers, 0)
+    cluster.delete("crd", str(OPENSHIFT_DNS))
