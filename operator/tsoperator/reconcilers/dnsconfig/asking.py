@@ -4,6 +4,7 @@ import asyncio
 import os
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any, Final, Literal
@@ -54,22 +55,43 @@ async def ask(query: Query) -> Reply:
 
 
 async def _by_udp(query: Query, question: Any) -> Reply:
-    """Ask from a socket of its own at each try: a Service may lead all packets of one socket to a Pod that is gone."""
-    for _ in range(_TRIES):
-        stream = await asyncio_dgram.connect(server_address(query.server))
-        try:
-            async with asyncio.timeout(query.timeout / _TRIES):
-                return await _exchanged(stream, question.pack())
-        except TimeoutError:
-            _ = stream.exception  # raises OSError if a host on the way refused the packet
-        finally:
-            stream.close()
-    raise TimeoutError
+    """Ask from a socket of its own at each try: a Service may lead all packets of one socket to a Pod that is gone.
+
+    An answer to the first try counts even while the second one waits, because a server that gets no answer itself says
+    so after some seconds.
+    """
+    error: BaseException = TimeoutError()
+    tries: set[asyncio.Task[Reply]] = set()
+    try:
+        for _ in range(_TRIES):
+            tries.add(asyncio.create_task(_try(query, question.pack())))
+            done, tries = await asyncio.wait(tries, timeout=query.timeout / _TRIES, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                if (problem := each.exception()) is None:
+                    return each.result()
+                error = problem
+        raise error
+    finally:
+        for each in tries:
+            each.cancel()
+        await asyncio.gather(*tries, return_exceptions=True)
 
 
-async def _exchanged(stream: Any, question: bytes) -> Reply:
-    """Send *question* and return the first reply that belongs to it."""
-    await stream.send(question)
+async def _try(query: Query, question: bytes) -> Reply:
+    """Send *question* once, and return the first reply that belongs to it."""
+    stream = await asyncio_dgram.connect(server_address(query.server))
+    try:
+        await stream.send(question)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.9 * query.timeout / _TRIES):
+                return await _received(stream, question)
+        _ = stream.exception  # raises OSError if a host on the way has refused the packet
+        return await _received(stream, question)
+    finally:
+        stream.close()
+
+
+async def _received(stream: Any, question: bytes) -> Reply:
     while True:
         message, _ = await stream.recv()
         if message[:2] == question[:2]:

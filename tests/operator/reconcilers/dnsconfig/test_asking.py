@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
+import asyncio_dgram
 import pytest
 from dnslib import AAAA, CNAME, QTYPE, RCODE, RR, SOA, A, DNSRecord
 from tsoperator.reconcilers.dnsconfig.answers import Authority, Reply
@@ -83,6 +84,15 @@ async def test_a_lost_datagram_is_sent_once_more() -> None:
         server.respond = lambda query, _: reply(both)(query, "") if len(server.asked) > 1 else None
         assert (await ask(Query(server.address, NAME, timeout=0.4))).addresses
         assert server.asked == ["udp", "udp"]
+
+
+async def test_a_late_answer_to_the_first_try_counts() -> None:
+    server = await asyncio_dgram.bind(("127.0.0.1", 0))
+    asking = asyncio.create_task(ask(Query(f"127.0.0.1:{server.sockname[1]}", NAME, timeout=0.6)))
+    (first, client), _ = await server.recv(), await server.recv()
+    await server.send(reply(both)(first, "udp"), client)
+    assert (await asking).addresses
+    server.close()
 
 
 async def test_an_answer_to_another_question_is_passed_over() -> None:
