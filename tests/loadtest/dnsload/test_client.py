@@ -18,6 +18,7 @@ from dnsload.client import JUNK, PORTLESS, Load, Query, Seen, compile_client, en
 from dnsload.errors import ClientError
 from dnsload.targets import Target
 
+from tests.loadtest.compiling import NEEDS_CC
 from tests.loadtest.dnsload.responder import answer_well, response, tcp_responder, udp_responder
 from tests.loadtest.dnsload.samples import LINE
 
@@ -307,6 +308,7 @@ def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
         compile_client(tmp_path)
 
 
+@NEEDS_CC
 def test_a_source_that_does_not_compile_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.c").write_text("int main(void) { return nothing; }")
     with pytest.raises(ClientError, match=r"doesn't compile \(.*\): /.*bad.c:1.*'nothing' undeclared") as failure:
