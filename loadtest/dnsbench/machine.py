@@ -13,6 +13,8 @@ from dnsbench.errors import BenchError
 from dnsbench.servers import Kind
 
 _ASK_SECONDS = 10
+_RMEM_MAX = Path("/proc/sys/net/core/rmem_max")
+"""The largest receive buffer, in bytes, that a server in a Pod can ask for."""
 _VERSION_WORDS = {
     Kind.OURS: ("-m", "tsnameserver", "--version"),
     Kind.GO: (),
@@ -43,6 +45,7 @@ def facts(programs: Mapping[Kind, str], command: str) -> dict[str, object]:
         "cores": os.cpu_count(),
         "cpu": _cpu_model(),
         "kernel": platform.release(),
+        "rmem_max": int(_RMEM_MAX.read_text()),
         "python": platform.python_version(),
         "versions": {
             str(kind): _version(kind, program) for kind, program in programs.items() if kind in _VERSION_WORDS

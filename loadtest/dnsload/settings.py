@@ -34,11 +34,14 @@ examples:
     dnsload --target 192.0.2.53 --records records.json --steps 1000,5000,10000,20000 --html report.html
     dnsload --target 192.0.2.53 --records records.json --rate 1000..40000 --duration 2m
 
-  as fast as it goes with 100 queries outstanding; by TCP:
+  as fast as it goes with 100 queries outstanding; with four clients; by TCP; by TCP with a connection a query:
     dnsload --target 192.0.2.53 --records records.json --concurrency 100
     dnsload --target 192.0.2.53 --records records.json --concurrency 1000 --workers 4
     dnsload --target 192.0.2.53 --records records.json --concurrency 100 --tcp --connections 8
     dnsload --target 192.0.2.53 --records records.json --concurrency 100 --tcp --new-connections
+
+  asking again by TCP for answers that are truncated:
+    dnsload --target 192.0.2.53 --records records.json --rate 1000 --tcp-retry
 
   one in ten for a name that doesn't exist, one in a hundred malformed, A and AAAA, EDNS:
     dnsload --target 192.0.2.53 --records records.json --miss 0.1 --malformed 0.01 --types A,AAAA --edns 1232

@@ -103,7 +103,7 @@ static unsigned receive(struct connection *at, int is_retry) {
         return 0;
     }
     if (length <= 0) {
-        close_connection(at, at->sent > at->answered || !at->sent);
+        close_connection(at, at->sent > at->answered);
         return 1;
     }
     int on = 1; /* a server that waits for the acknowledgement of its last answer (Nagle) shall get it at once */

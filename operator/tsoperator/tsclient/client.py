@@ -98,7 +98,7 @@ class TailnetClient:
             async with asyncio.timeout(self._retry.call):
                 await self._tokens.token()
         except TimeoutError:
-            raise Unavailable(f"the control server gave no token within {self._retry.call:g} s") from None
+            raise Unavailable(f"the control server {self.url} gave no token within {self._retry.call:g} s") from None
         return self._tokens.granted
 
     async def has_services(self) -> bool:
@@ -118,10 +118,9 @@ class TailnetClient:
                 answer = await self._send(method, path, body, tags)
                 # The token may have been revoked, or the server forgot it: try once with another token.
                 return await self._send(method, path, body, tags) if answer.status == 401 else answer
-        except TimeoutError:
-            raise Unavailable(
-                f"{method} {path}: the control server did not answer within {self._retry.call:g} s"
-            ) from None
+        except TimeoutError:  # of which other objects are told, too: the call itself says nothing to them
+            words = f"the control server {self.url} did not answer within {self._retry.call:g} s"
+            raise Unavailable(f"{words}; the operator tries again by itself") from None
 
     async def _send(self, method: str, path: str, body: Any, tags: Sequence[str]) -> Answer:
         token = await self._tokens.token()

@@ -8,7 +8,8 @@ import pytest
 from dnsbench.client import Client
 from dnsbench.process import Server
 from dnsbench.servers import Installed, Kind
-from dnsload.client import compile_client
+
+from tests.loadtest.compiling import client_in
 
 NAMES = 50
 SERVER_CORE, CLIENT_CORE = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
@@ -17,7 +18,7 @@ SERVER_CORE, CLIENT_CORE = min(os.sched_getaffinity(0)), max(os.sched_getaffinit
 @pytest.fixture(scope="session")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
     """The client, which reports to who runs it five times a second."""
-    return Client(compile_client(tmp_path_factory.mktemp("client")), CLIENT_CORE, tick_seconds=0.2)
+    return Client(client_in(tmp_path_factory.mktemp("client")), CLIENT_CORE, tick_seconds=0.2)
 
 
 @pytest.fixture(scope="session")

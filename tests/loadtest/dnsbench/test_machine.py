@@ -14,6 +14,8 @@ def test_facts_name_the_machine_and_the_versions() -> None:
     found = facts({Kind.OURS: sys.executable, Kind.KNOT: "/nowhere/knotd"}, "dnsbench --quick")
     assert found["command"] == "dnsbench --quick"
     assert found["cores"] == os.cpu_count()
+    assert isinstance(found["rmem_max"], int)
+    assert found["rmem_max"] >= 4096
     versions = found["versions"]
     assert isinstance(versions, dict)
     assert versions["ours"].startswith("tsnameserver ")

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from dnsbench.__main__ import main
 
+from tests.loadtest.compiling import NEEDS_CC
+
 
 def test_a_missing_server_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--servers", "go"]) == 2
@@ -22,6 +24,7 @@ def test_an_unknown_word_is_told_with_those_to_choose_from(
     assert "choose from" in capsys.readouterr().err
 
 
+@NEEDS_CC
 @pytest.mark.thorough
 def test_a_run_prints_tables_and_keeps_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--servers", "ours", "--scenarios", "tcp", "--quick", "--results", str(tmp_path)]) == 0

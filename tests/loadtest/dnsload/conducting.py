@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from dnsload.app import client_load, every_target, make_session
 from dnsload.channels import Alone, Connection, Datagrams
-from dnsload.client import compile_client
 from dnsload.compiled import CompiledEngine, shared
 from dnsload.looped import LoopedEngine
 from dnsload.report import About, Asker, Report, make_report
@@ -18,6 +17,7 @@ from dnsload.settings import Settings, read_settings
 from dnsload.targets import Target
 from tsnameserver.records import Records, render
 
+from tests.loadtest.compiling import client_in
 from tests.loadtest.dnsload.responder import ADDRESS
 
 _RUNS = 4
@@ -70,7 +70,7 @@ async def _run(engine: str, session: Session, settings: Settings) -> Sequence[As
     if engine == "compiled":
         loads = shared(client_load(settings), settings.workers * len(settings.targets))
         with tempfile.TemporaryDirectory() as folder:
-            compiled = CompiledEngine(session, settings.targets, loads, compile_client(Path(folder)))
+            compiled = CompiledEngine(session, settings.targets, loads, client_in(Path(folder)))
             try:
                 await asyncio.to_thread(compiled.run)
             finally:

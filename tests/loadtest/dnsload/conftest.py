@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from dnsload.client import compile_client
+
+from tests.loadtest.compiling import client_in
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the path of the client."""
-    return compile_client(tmp_path_factory.mktemp("client"))
+    return client_in(tmp_path_factory.mktemp("client"))

@@ -16,6 +16,7 @@ from dnsload.app import run
 from dnsload.settings import read_settings
 from tsnameserver.records import Records, render
 
+from tests.loadtest.compiling import NEEDS_CC
 from tests.loadtest.dnsload.conducting import records_file, small
 from tests.support.nameserver import nameserver
 
@@ -49,7 +50,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     "how",
     [
         "--rate 1000 --duration 0.2 --engine asyncio",
-        "--rate 1000 --duration 0.2 --engine compiled",
+        pytest.param("--rate 1000 --duration 0.2 --engine compiled", marks=NEEDS_CC),
         "--rate 1000 --duration 0.2 --tcp",
         "--concurrency 20 --duration 0.2",
         "--concurrency 20 --duration 0.2 --tcp --dnssec-ok",
@@ -81,9 +82,9 @@ def test_a_run_reports_each_second_and_at_the_end(server: Server, tmp_path: Path
     ("how", "number"),
     [
         ("--engine=asyncio", signal.SIGINT),
-        ("--engine=compiled", signal.SIGTERM),
+        pytest.param("--engine=compiled", signal.SIGTERM, marks=NEEDS_CC),
         pytest.param("--engine=asyncio", signal.SIGTERM, marks=pytest.mark.thorough),
-        pytest.param("--engine=compiled", signal.SIGINT, marks=pytest.mark.thorough),
+        pytest.param("--engine=compiled", signal.SIGINT, marks=(pytest.mark.thorough, NEEDS_CC)),
         pytest.param("--tcp", signal.SIGINT, marks=pytest.mark.thorough),
         pytest.param("--tcp", signal.SIGTERM, marks=pytest.mark.thorough),
     ],

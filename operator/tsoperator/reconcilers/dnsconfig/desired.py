@@ -29,7 +29,6 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     annotations,
-    has_finalizer,
     is_deleting,
     labels,
 )
@@ -143,7 +142,7 @@ def _farewell(obj: Object, observed: Observed, settings: Settings) -> Plan:
 
     The children are deleted by their owner references.
     """
-    if not has_finalizer(obj, FINALIZER) or elected(observed.dnsconfigs) is not None:
+    if elected(observed.dnsconfigs) is not None:
         return Plan(release=FINALIZER)
     dns = clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
     if dns.result is None:
