@@ -37,7 +37,9 @@ def test_contestants_are_measured_round_after_round(bench: Bench, capsys: pytest
         ("flood", "ours, misses", 2),
     ]
     assert all(row.best.sent > 100 and row.best.wrong == 0 and row.best.changes == 0 for row in rows)
-    assert all(0 < each.cpu_us * each.sent / 1e6 < 0.4 for row in rows for each in row.rounds)  # not what came before
+    spent = [each.cpu_us * each.sent / 1e6 for row in rows for each in row.rounds]  # seconds, counted in ticks
+    assert sum(spent) > 0
+    assert max(spent) < 0.4  # not what came before
     assert "round 2 of 2: ours, hits" in capsys.readouterr().err
     assert sorted(path.suffix for path in bench.folder.iterdir()) == [".queries"] * 2 + [".reports"] * 2
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
