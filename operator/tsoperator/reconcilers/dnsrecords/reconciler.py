@@ -98,11 +98,11 @@ class DNSRecordsReconciler:
     async def reconcile(self, _key: Key) -> Result:
         """Make the records match the proxies that there are."""
         await self._look_at_changed()
-        self._put_canaries()
         if not self._stale:  # a Pod that comes up changes its Service and slices several times, and its record once
             wait = self._due - asyncio.get_running_loop().time()
             if wait > 0:
                 return Result(wait) if self._due < inf else DONE
+        self._put_canaries()
         dnsconfig, observed = self._observe()  # look
         plan = desired.plan(dnsconfig, observed, self._settings, self._limits, self._render)  # decide
         self._stale, self._due, self._writer = False, inf, asyncio.current_task()
@@ -193,7 +193,7 @@ class DNSRecordsReconciler:
 
     def _of_service(self, service: Object) -> Iterable[Key]:
         if key_of(service) == Key(self._settings.namespace, NAMESERVER):
-            return (self._key,)
+            return self._of_anything_else(service)
         return self._noting([key_of(service)]) if self._owner(service) else self._of_parent(PARENT_SERVICE, service)
 
     def _of_ingress(self, ingress: Object) -> Iterable[Key]:
