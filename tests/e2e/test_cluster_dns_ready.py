@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import count
 from typing import NamedTuple
 
 import pytest
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.full
 
 DNSCONFIG = {"kind": "dnsconfig", "metadata": {"name": "ts-dns"}}
 PUBLIC = "ts.net. 60 IN SOA ns.example.org. admin.example.org. 1 2 3 4 60"
+MARK, MARKS = "192.0.2.9", count()
 DEAF_PORTS = ("5301", "5302", "5303")
 DEAF = """
 import socket, sys, time
@@ -55,10 +57,13 @@ def said(cluster: Cluster) -> str:
 
 @contextmanager
 def configured(cluster: Cluster, blocks: str) -> Iterator[None]:
-    """CoreDNS has these server blocks in place of the stub domain."""
+    """CoreDNS has loaded these server blocks in place of the stub domain; a name of its own shows that it has."""
+    mark = f"mark{next(MARKS)}.example.org"
+    block = f'{mark}:53 {{\n    template ANY ANY {{\n        answer "{mark}. 1 IN A {MARK}"\n    }}\n}}\n'
     with faults.changed(cluster, "configmap", "coredns", "kube-system") as configmap:
-        configmap["data"]["Corefile"] = faults.without_stub_domain(configmap) + blocks
+        configmap["data"]["Corefile"] = faults.without_stub_domain(configmap) + blocks + block
         cluster.apply(configmap)
+        eventually(lambda: dig(cluster.bed, DNS_SERVICE, mark).data == (MARK,), "the new configuration")
         yield
 
 
