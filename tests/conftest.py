@@ -4,6 +4,7 @@ With ``--real-api KUBECONFIG`` that is an API server, and only tests that can ru
 """
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
@@ -26,6 +27,9 @@ settings.load_profile("tests")
 
 BUDGET = 3.0
 """The CPU seconds that a loop test may take on the simulated cluster, unless it is marked ``thorough``."""
+
+_SET = re.compile(r"\{('[^']*'|\"[^\"]*\"), ")
+"""The beginning of a set of strings, as `repr` shows it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,7 +62,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what doesn't run on the API server that was chosen, and `full` tests of other shares."""
+    """Deselect what doesn't run on the API server that was chosen, and `full` tests of other shares.
+
+    Raises `pytest.UsageError` for an ID that holds a set: its order differs from one worker of -n to the next, which
+    ends the run at once, on some runs.
+    """
+    for item in items:
+        if _SET.search(item.nodeid):
+            raise pytest.UsageError(f"{item.nodeid}: the ID holds a set; give a tuple")
     if config.getoption("real_api"):
         chosen = [item for item in items if _is_loop_test(item) and not item.get_closest_marker("simulated")]
     else:
