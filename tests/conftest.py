@@ -6,7 +6,7 @@ With ``--real-api KUBECONFIG`` that is an API server, and only tests that can ru
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from tests.support.cluster import client, sim
 from tests.support.operator import World, new_world
+from tests.support.patient import PatientLoop
 from tests.support.real import prepare, real_world
 from tests.support.sample import SHARES, sampled, share_of
 
@@ -86,10 +87,24 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     start = time.process_time()
     result = yield
     spent = time.process_time() - start
-    marked = any(item.get_closest_marker(name) for name in ("thorough", "scale"))
+    marked = _is_marked(item, "thorough", "scale")
     if spent > BUDGET and _is_loop_test(item) and not marked and not item.config.getoption("real_api"):
         pytest.fail(f"took {spent:.1f} s of CPU, more than {BUDGET:g}: make it smaller, or mark it `thorough`")
     return result
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run loop tests on the simulated cluster in virtual time, so that they wait for nothing; and tests so marked."""
+    in_real_time = config.getoption("real_api") or _is_marked(item, "real_time", "scale")
+    if (_is_loop_test(item) and not in_real_time) or _is_marked(item, "virtual_time"):
+        return {"virtual": PatientLoop}
+    return {"real": asyncio.new_event_loop}
+
+
+def _is_marked(item: pytest.Item, *names: str) -> bool:
+    return any(item.get_closest_marker(name) for name in names)
 
 
 def _is_loop_test(item: pytest.Item) -> bool:

@@ -20,6 +20,7 @@ def test_every_alert_has_a_row_that_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
+@pytest.mark.virtual_time
 async def test_an_alert_asks_for_series_and_labels_that_there_are(rule: dict[str, Any]) -> None:
     there = series(await (operator_metrics() if "tsoperator_" in rule["expr"] else nameserver_metrics()))
     asked = re.findall(r"\b((?:tsoperator|tsnameserver|process)_\w+)(?:\{(\w+)[!=])?", rule["expr"])

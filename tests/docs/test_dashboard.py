@@ -44,6 +44,7 @@ def grouped(expression: str) -> set[str]:
     return {label.strip() for labels in _GROUPING.findall(expression) for label in labels.split(",")}
 
 
+@pytest.mark.virtual_time
 async def test_every_query_asks_for_series_and_labels_that_there_are(dashboard: Json) -> None:
     there = {**series(await operator_metrics()), **series(await nameserver_metrics())}
     for expression, legend in targets(dashboard):

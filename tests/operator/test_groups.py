@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.operator.contract import patient
 from tests.operator.groupsteps import REST, Stage, Step, Wish, end, everything, grant, soon_empty, steps, wishes, wrong
+from tests.support import patient
 from tests.support.operator import new_world
 
 

@@ -24,10 +24,10 @@ from tsoperator.api.objects import (
 from tsoperator.desired.canary import CANARY_PREFIX
 from tsoperator.kube.errors import NotFound
 
-from tests.operator.contract import patient
 from tests.operator.contract.kinds import Kind, has_reason
 from tests.operator.contract.scene import Scene
 from tests.operator.groupsteps import GRACE
+from tests.support import patient
 from tests.support.manifests import credentials, dnsconfig, group_egress, proxy_group, tailnet
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 from tests.support.othertailnet import OtherTailnet, other_tailnet

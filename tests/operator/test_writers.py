@@ -10,8 +10,8 @@ from clustersim.traffic import Request
 from tsoperator.api.objects import Key, Object, Resource, key_of
 from tsoperator.kube.client import KubeClient
 
-from tests.operator.contract import patient
 from tests.operator.groupsteps import REST, Stage, Step, end, everything, ports, soon_empty
+from tests.support import patient
 from tests.support.manifests import backend, connector, credentials, exposed, ingress, proxy_class, proxy_group, tailnet
 from tests.support.operator import new_world
 from tests.support.othertailnet import other_tailnet

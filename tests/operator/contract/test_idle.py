@@ -7,9 +7,9 @@ from clustersim.sim import SimOptions
 from tsoperator.api.objects import DNSCONFIG, resource_of
 from tsoperator.runtime.manager import RESYNC
 
-from tests.operator.contract import patient
 from tests.operator.contract.kinds import KINDS, marks
 from tests.operator.contract.scene import Scene
+from tests.support import patient
 from tests.support.operator import World, new_world, running_operator
 
 

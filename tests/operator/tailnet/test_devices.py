@@ -259,6 +259,7 @@ async def test_a_list_that_is_seconds_old_is_not_read_again(control: Control, cl
     assert control.requests[LIST] == 1
 
 
+@pytest.mark.virtual_time
 async def test_a_device_that_is_asked_for_in_vain_is_looked_for_less_often_until_nobody_asks(control: Control) -> None:
     loop, times = asyncio.get_running_loop(), list[float]()
 

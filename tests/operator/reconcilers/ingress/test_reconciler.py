@@ -170,6 +170,7 @@ async def has_told(world: World, reason: str) -> bool:
     return reason in await world.events(ingress())
 
 
+@pytest.mark.real_time
 async def test_a_backend_that_comes_later_is_served(world: World) -> None:
     await world.apply(ingress())
     await world.becomes(lambda: has_told(world, "NoValidBackends"), True)

@@ -61,6 +61,7 @@ async def test_a_service_is_served_once_the_proxies_report_its_entry(group: Play
     assert not await world.writes_when_left_alone()
 
 
+@pytest.mark.real_time
 async def test_a_pod_that_takes_anothers_place_gets_connections_a_while_later(cluster: World) -> None:
     group = PlayedGroup(cluster)
     async with running_services(cluster):

@@ -85,6 +85,7 @@ async def pointed(world: World) -> bool:
     return "ts-db-" in (await world.look(egress()))["spec"].get("externalName", "")
 
 
+@pytest.mark.real_time
 async def test_a_rival_that_sets_a_service_back_is_told_and_the_service_wins_in_the_end(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
