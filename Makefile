@@ -15,6 +15,9 @@ demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
 SEED := $(shell date +%s)
 WORKERS := 4
 
+# Each process of a run would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 test: .venv/.dev ## Run the tests: four minutes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) $(ARGS)
 
