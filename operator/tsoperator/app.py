@@ -4,7 +4,7 @@ import logging
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import aiohttp
@@ -221,11 +221,12 @@ def _request_observers(registry: CollectorRegistry) -> list[Callable[[str, str],
     """Return the functions that count requests: those to the API server, and those to the control server."""
 
     def observer(api: str) -> Callable[[str, str], None]:
-        return lambda method, code: counter.labels(api, method, code).inc()
+        return lambda method, code: labelled(api, method, code).inc()
 
     counter = Counter(
         "tsoperator_requests", "Requests by how they were answered.", ["api", "method", "code"], registry=registry
     )
+    labelled = lru_cache(counter.labels)
     return [observer("kubernetes"), observer("control")]
 
 

@@ -9,6 +9,7 @@ import ipaddress
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -53,6 +54,7 @@ def child_base_name(parent_name: str) -> str:
     return f"ts-{parent_name[:PARENT_NAME_MAX].replace('.', '-')}".rstrip("-")
 
 
+@lru_cache(maxsize=4096)  # each reconcile of a proxy asks several times
 def child_name(parent_name: str, parent_uid: str) -> str:
     """Return the name for a new child: a DNS label of at most 52 characters, the same for the same parent."""
     digest = base64.b32encode(hashlib.sha256(parent_uid.encode()).digest())[:5].decode().lower()

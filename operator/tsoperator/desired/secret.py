@@ -3,12 +3,14 @@
 import base64
 import binascii
 import contextlib
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
+
+from pydantic_core import from_json
 
 from tsoperator.api.names import (
     ACME_ACCOUNT_KEY,
@@ -104,23 +106,25 @@ def slim(secret: Object) -> Object:
     connector would have to lose routes first.
     """
     data: Mapping[str, str] = secret.get("data") or {}
+    config, profile = _newest_config(data), _profile(data)
+    auth_key = _text_in(config, "AuthKey")
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
     return {
         "apiVersion": secret["apiVersion"],
         "kind": secret["kind"],
         "metadata": metadata,
         "data": {name: data[name] for name in _DEVICE_KEYS if name in data},
-        _CONFIG_DIGEST: _config_digest(data),
-        _AUTH_KEY_DIGEST: digest_of(key) if (key := auth_key_of(secret)) else "",
-        _LOGIN_URL: _setting(secret, "ServerURL"),
-        _HOSTNAME: _setting(secret, "Hostname"),
+        _CONFIG_DIGEST: _digest_of_files({name: _text(data, name) for name in data if _is_config(name)}),
+        _AUTH_KEY_DIGEST: digest_of(auth_key) if auth_key else "",
+        _LOGIN_URL: _text_in(config, "ServerURL"),
+        _HOSTNAME: _text_in(config, "Hostname"),
         _CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name)],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
-        _STATE_DEVICE: _device_in_state(data),
+        _STATE_DEVICE: _device_in(profile),
         _REFUSED_KEY_DIGEST: digest_of(_text(data, SECRET_REISSUE)) if SECRET_REISSUE in data else "",
         _CERTIFICATES: _certificates(data),
         _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
-        _HAS_ROUTES_TO_LOSE: _has_routes_to_lose(secret),
+        _HAS_ROUTES_TO_LOSE: _has_routes_to_lose(config, profile),
         _STATIC_ENDPOINTS: _static_endpoints(data) if GROUP_CONFIG_KEY in data else (),
         _EGRESS_REPORT: read_report(_text(data, EGRESS_SERVICES)) if EGRESS_SERVICES in data else None,
     }
@@ -128,7 +132,7 @@ def slim(secret: Object) -> Object:
 
 def auth_key_of(secret: Object) -> str:
     """Return the auth key in the newest config of a whole Secret; empty if there is none."""
-    return _setting(secret, "AuthKey")
+    return _text_in(_newest_config(secret.get("data") or {}), "AuthKey")
 
 
 def login_url_of(secret: Object) -> str:
@@ -161,7 +165,7 @@ def must_keep_auth_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
         secrets.config is not None
         and bool(secrets.config[_AUTH_KEY_DIGEST])
         and not _has_logged_in(secrets)
-        and secrets.config[_CONFIG_DIGEST] != _config_digest(encoded(config_files(config)))
+        and secrets.config[_CONFIG_DIGEST] != _digest_of_files(config_files(config))
     )
 
 
@@ -280,43 +284,41 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
     secret = secrets.config
     if secret is None:
         return None
-    files = encoded(config_files(config))
+    files = config_files(config)
+    changes = secret[_CONFIG_DIGEST] != _digest_of_files(files)  # it isn't just an auth key that comes or goes
     logged_in = _has_logged_in(secrets)
     drop = logged_in and secret[_AUTH_KEY_DIGEST]
     served = secret[_SERVE_STATE] if config.serve_config is None else []
-    if secret[_CONFIG_DIGEST] == _config_digest(files) and not drop and not auth_key:
+    if not (changes or drop or auth_key):
         return Patch(SECRET, key_of(secret), {"data": dict.fromkeys(served)}) if served else None
     written: dict[str, str | None] = {**encoded(config_files(config, "" if logged_in else auth_key))}
     written |= dict.fromkeys([*(name for name in secret[_CONFIGS] if name not in files), *served])
     if config.serve_config is None:
         written[SERVE_CONFIG_KEY] = None
-    changes = secret[_CONFIG_DIGEST] != _config_digest(files)  # it isn't just an auth key that comes or goes
     return Patch(SECRET, key_of(secret), {"data": written}, "the configuration of the proxy" if changes else "")
 
 
-def _setting(secret: Object, name: str) -> str:
-    """Return a text in the newest config of a whole Secret; empty if there is none."""
-    value = _newest_config(secret).get(name)
+def _text_in(config: Object, name: str) -> str:
+    """Return a text in *config*; empty if there is none."""
+    value = config.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _newest_config(secret: Object) -> Object:
-    """Return the newest config in a whole Secret; empty if there is none."""
-    found = {int(match[1]): name for name in secret.get("data") or {} if (match := _CONFIG_KEY.fullmatch(name))}
-    return _json_or_empty(_text(secret["data"], found[max(found)])) if found else {}
+def _newest_config(data: Mapping[str, str]) -> Object:
+    """Return the newest config in the *data* of a whole Secret; empty if there is none."""
+    found = {int(match[1]): name for name in data if (match := _CONFIG_KEY.fullmatch(name))}
+    return _json_or_empty(_text(data, found[max(found)])) if found else {}
 
 
-def _has_routes_to_lose(secret: Object) -> bool:
-    """Tell whether the proxy may advertise routes that its config, or an earlier one, named.
+def _has_routes_to_lose(config: Object, profile: Object) -> bool:
+    """Tell whether the proxy may advertise routes that its *config*, or an earlier one, named.
 
-    Without a list in its config it keeps what it has. With a list, it has lost them when its login profile, in which
+    Without a list in its config it keeps what it has. With a list, it has lost them when its login *profile*, in which
     tailscaled keeps what it advertises, says so. Earlier versions of this operator gave every app connector a list.
     """
-    config = _newest_config(secret)
     routes = config.get("AdvertiseRoutes")
     if routes is None or (routes == [] and _is_app_connector(config)):
         return False
-    profile = _profile(secret.get("data") or {})
     return not profile or bool(profile.get("AdvertiseRoutes")) or _is_app_connector(profile)
 
 
@@ -332,10 +334,14 @@ def _has_logged_in(secrets: ReplicaSecrets) -> bool:
     return state is not None and bool(_text(state["data"], SECRET_DEVICE_ID)) and not state[_REFUSED_KEY_DIGEST]
 
 
-def _config_digest(data: Mapping[str, str]) -> str:
-    """Digest the config files in *data* (base64), leaving out the auth key, which comes and goes."""
-    names = [name for name in data if _CONFIG_KEY.fullmatch(name) or name == SERVE_CONFIG_KEY]
-    return digest_of({name: {**_json_or_empty(_text(data, name)), "AuthKey": ""} for name in names})
+def _is_config(name: str) -> bool:
+    """Tell whether a key of a proxy's Secret has that *name* because it is a config file."""
+    return name == SERVE_CONFIG_KEY or _CONFIG_KEY.fullmatch(name) is not None
+
+
+def _digest_of_files(files: Mapping[str, str]) -> str:
+    """Digest the texts of config *files* by name, leaving out the auth key, which comes and goes."""
+    return digest_of({name: {**_json_or_empty(text), "AuthKey": ""} for name, text in files.items()})
 
 
 def _static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
@@ -349,11 +355,10 @@ def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
     return {domain: validity(_text(data, f"{domain}.crt")) for domain in domains if f"{domain}.key" in data}
 
 
-def _device_in_state(data: Mapping[str, str]) -> str:
-    """Return the ID of the device in tailscaled's login profile in *data*; empty if there is none."""
-    config = _profile(data).get("Config")
-    node = config.get("NodeID") if isinstance(config, dict) else None
-    return node if isinstance(node, str) else ""
+def _device_in(profile: Object) -> str:
+    """Return the ID of the device in tailscaled's login *profile*; empty if there is none."""
+    config = profile.get("Config")
+    return _text_in(config, "NodeID") if isinstance(config, dict) else ""
 
 
 def _profile(data: Mapping[str, str]) -> Object:
@@ -377,16 +382,17 @@ def _text(data: Mapping[str, str], name: str) -> str:
 
 
 def _list_of_texts(text: str) -> tuple[str, ...]:
-    with contextlib.suppress(ValueError):
-        value = json.loads(text)
-        if isinstance(value, list):
-            return tuple(item for item in value if isinstance(item, str))
-    return ()
+    value = _json(text)
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def _json_or_empty(text: str) -> Object:
+    value = _json(text)
+    return value if isinstance(value, dict) else {}
+
+
+def _json(text: str) -> Any:
+    """Return JSON, or None if *text* is none."""
     with contextlib.suppress(ValueError):
-        value = json.loads(text)
-        if isinstance(value, dict):
-            return value
-    return {}
+        return from_json(text)
+    return None

@@ -1,6 +1,6 @@
 """The requests that the operator makes of the API server, on raw JSON.
 
-kubernetes.aio loads configuration and credentials, and its REST client (an aiohttp session) carries the requests.
+kubernetes.aio loads configuration and credentials, and makes the TLS context. An aiohttp session carries the requests.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 import aiohttp
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from tsoperator.api.names import FIELD_MANAGER
 from tsoperator.api.objects import POD, SERVICEACCOUNT, Key, Object, Resource, key_of
@@ -33,7 +33,8 @@ _PAGE = 500
 _WATCH = "WATCH"  # the method that observers see for a watch, which is a GET
 _LONGEST_EVENT = 16 << 20  # bytes: etcd keeps objects of 1.5 MiB
 _QUIET_LIMIT = 60.0  # s: a watch that is silent for its own time and this much longer has a dead connection
-
+_NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
+_READ_AT_ONCE = 1 << 21  # bytes of a watch
 
 Rest = Callable[[], Awaitable[None]]
 """Ends when a watch has rested long enough."""
@@ -87,8 +88,8 @@ class KubeClient:
         """
         self._configuration = configuration
         self._reload = reload
-        self._rest = _connections(configuration)
-        self._retired: RESTClientObject | None = None  # has the credentials before these, and may still carry answers
+        self._session = _session(configuration)
+        self._retired: aiohttp.ClientSession | None = None  # has the credentials before these, may still carry answers
         self._timeout = request_timeout
         self._observe = observe
         self._renewing = asyncio.Lock()
@@ -104,7 +105,7 @@ class KubeClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._rest.close()
+        await self._session.close()
         if self._retired is not None:
             await self._retired.close()
 
@@ -283,7 +284,7 @@ class KubeClient:
         self, method: str, target: str, content: _Content, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         """Send a request. If its credentials are refused, send it again with fresh ones."""
-        used = self._rest
+        used = self._session
         response = await self._send_once(method, target, content, limits)
         if response.status != 401 or self._reload is None:
             return response
@@ -294,24 +295,29 @@ class KubeClient:
     async def _send_once(
         self, method: str, target: str, content: _Content, limits: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
+        configuration = self._configuration
         headers = {"Accept": content.accept, "Content-Type": content.type, "User-Agent": USER_AGENT}
-        for setting in (await self._configuration.auth_settings()).values():
-            if setting["value"] is not None and setting["in"] == "header":
-                headers[setting["key"]] = setting["value"]
+        if token := await configuration.get_api_key_with_prefix("BearerToken", "authorization"):
+            headers["Authorization"] = token
         verb, path = "GET" if method == _WATCH else method, target.partition("?")[0]
-        url = self._configuration.host + target
         code, began = "none", time.perf_counter()
         try:
-            with _reaching(f"{verb} {path}"):
-                async with asyncio.timeout(self._timeout):
-                    answer = await self._rest.request(
-                        verb, url, headers=headers, body=content.body, _request_timeout=limits
-                    )
-            response: aiohttp.ClientResponse = answer.response
+            async with asyncio.timeout(self._timeout if limits.total is None else None):  # aiohttp keeps the total
+                response = await self._session.request(
+                    verb,
+                    configuration.host + target,
+                    data=None if content.body is None else to_json(content.body),
+                    headers=headers,
+                    timeout=limits,
+                    proxy=configuration.proxy,
+                    proxy_headers=configuration.proxy_headers,
+                    server_hostname=configuration.tls_server_name,
+                )
             code = str(response.status)
-        except Unreachable as error:
-            self._note_away(error)
-            raise
+        except _NO_ANSWER as error:
+            unreachable = Unreachable(f"{verb} {path}: {_words(error)}")
+            self._note_away(unreachable)
+            raise unreachable from error
         finally:
             self._observe(method, code)
             if log.isEnabledFor(logging.DEBUG):
@@ -327,23 +333,23 @@ class KubeClient:
             log.warning("the API server does not answer, so nothing changes until it does: %s", error)
         self._is_away = True
 
-    async def _renew(self, refused: RESTClientObject, reload: Callable[[], Awaitable[Configuration]]) -> None:
+    async def _renew(self, refused: aiohttp.ClientSession, reload: Callable[[], Awaitable[Configuration]]) -> None:
         """Load fresh credentials, once for all requests whose old ones were refused.
 
         Other requests with the old credentials go on: the API server may have accepted them before the credentials
         expired.
         """
         async with self._renewing:
-            if self._rest is not refused:
+            if self._session is not refused:
                 return
             try:
                 async with asyncio.timeout(self._timeout):
                     configuration = await reload()
             except TimeoutError as error:
                 raise Unreachable(f"no fresh credentials within {self._timeout:g} s") from error
-            fresh = _connections(configuration)
+            fresh = _session(configuration)
             retired, self._retired = self._retired, refused
-            self._configuration, self._rest = configuration, fresh
+            self._configuration, self._session = configuration, fresh
             if retired is not None:
                 await retired.close()
 
@@ -386,15 +392,18 @@ def _reaching(where: str) -> Iterator[None]:
     """Raise Unreachable for errors of the connection to the API server."""
     try:
         yield
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+    except _NO_ANSWER as error:
         raise Unreachable(f"{where}: {_words(error)}") from error
 
 
-def _connections(configuration: Configuration) -> RESTClientObject:
+def _session(configuration: Configuration) -> aiohttp.ClientSession:
+    """Return the connections to the API server: as many as there are watches and requests at the same time."""
     try:
-        return RESTClientObject(configuration)
+        tls = RESTClientObject(configuration).ssl_context
     except OSError as error:  # ssl.SSLError is one
         raise KubeError(f"cannot use the certificates that lead to {configuration.host}: {error}") from error
+    connector = aiohttp.TCPConnector(limit=0, ssl=tls)
+    return aiohttp.ClientSession(connector=connector, read_bufsize=_READ_AT_ONCE)
 
 
 def _with_query(path: str, query: Mapping[str, str]) -> str:

@@ -40,10 +40,6 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
             f"cannot find the API server: {' '.join(str(error).split())}; "
             "set KUBECONFIG to a kubeconfig file, or run in a Pod with a ServiceAccount"
         ) from error
-    # 0 means no limit. Each watch holds a connection, and each namespace that is watched adds watches.
-    configuration.connection_pool_maxsize = 0
-    # Otherwise the session would look for a proxy in the environment, in a thread, before each request.
-    configuration.client_session_kwargs = {"trust_env": False}
     configuration.proxy = configuration.proxy or _proxy_from_environment(configuration.host)
     return configuration
 

@@ -112,7 +112,7 @@ async def updates(
     the last one ended. The objects are listed again when the server has forgotten that version, when its etcd was
     restored from a backup, and when the server has denied us access and now allows it again.
 
-    *slim* returns the part to keep of an object that is listed or has changed.
+    *slim* returns the part to keep of an object that is listed. One that has changed is yielded as a whole.
     """
     pace = pace or Pace()
     failures, version = 0, ""
@@ -135,7 +135,7 @@ async def updates(
                 log.debug("%s: watching from version %s", selection, version)
                 yield Watching()
                 async for event in events:
-                    version, update = _read(event, selection, version, slim)
+                    version, update = _read(event, selection, version)
                     failures = 0
                     if update is not None:
                         yield update
@@ -226,9 +226,7 @@ def _delay(selection: Selection, pace: Pace, failures: int, error: KubeError) ->
     return delay
 
 
-def _read(
-    event: Object, selection: Selection, after: str, slim: Callable[[Object], Object]
-) -> tuple[str, Update | None]:
+def _read(event: Object, selection: Selection, after: str) -> tuple[str, Update | None]:
     """Return the version to resume from after *event*, and its update; a bookmark has none."""
     kind, obj = event.get("type"), event.get("object")
     if not isinstance(obj, dict):
@@ -242,4 +240,4 @@ def _read(
     _check_order(after, version)
     if kind == "BOOKMARK":
         return version, None
-    return version, Deleted(obj) if kind == "DELETED" else Changed(slim(obj))
+    return version, Deleted(obj) if kind == "DELETED" else Changed(obj)

@@ -298,13 +298,15 @@ class _Part:
         self._kind.served = served
 
     def _tell(self, last: Object, obj: Object | None) -> None:
-        """Hold what the watch yields, unless a write of ours is newer."""
+        """Hold what the watch yields, unless a write of ours is newer, or has stored this very state."""
         number = _number(last)
         self._told = max(self._told, number)
         key = key_of(last)
         held = self.objects.get(key)
+        if obj is not None and _version(obj) == _version(held):
+            return
         if held is None or _number(held) <= number:
-            self._hold(key, obj)
+            self._hold(key, obj and self.source.slim(obj))
 
     def _hold(self, key: Key, obj: Object | None) -> None:
         if obj is None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -60,16 +61,17 @@ class ControllerMetrics(Collector):
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._queues: dict[str, WorkQueue] = {}
-        self._outcomes = Counter(
+        outcomes = Counter(
             "tsoperator_reconciles", "Reconciles by how they ended.", ["controller", "outcome"], registry=registry
         )
-        self._duration = Histogram(
+        duration = Histogram(
             "tsoperator_reconcile_duration_seconds",
             "Time that a reconcile took.",
             ["controller"],
             buckets=_SECONDS,
             registry=registry,
         )
+        self._outcomes, self._duration = lru_cache(outcomes.labels), lru_cache(duration.labels)
         self._wait = Histogram(
             "tsoperator_queue_wait_seconds",
             "Time that a key waited for a worker.",
@@ -88,12 +90,12 @@ class ControllerMetrics(Collector):
         """Export *queue* as that of *controller*, whose reconciles are counted from zero."""
         self._queues[controller] = queue
         for outcome in Outcome:
-            self._outcomes.labels(controller, outcome)
+            self._outcomes(controller, outcome)
 
     def count(self, controller: str, outcome: Outcome, seconds: float) -> None:
         """Count a reconcile of *controller* that took *seconds* and ended like *outcome*."""
-        self._outcomes.labels(controller, outcome).inc()
-        self._duration.labels(controller).observe(seconds)
+        self._outcomes(controller, outcome).inc()
+        self._duration(controller).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
         """Read the queues (prometheus_client calls this at each scrape)."""

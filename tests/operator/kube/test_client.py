@@ -559,3 +559,40 @@ async def test_useless_certificates_are_told() -> None:
     useless.ca_cert_data = "nonsense"
     with pytest.raises(KubeError, match=r"certificates that lead to https://127\.0\.0\.1:1"):
         KubeClient(useless)
+
+
+class Way(NamedTuple):
+    """A field of the configuration, for the port at which somebody listens, and what is heard there then."""
+
+    host: str
+    field: str
+    value: str
+    heard: bytes
+
+
+WAYS = {
+    "a proxy": Way("https://api.example.org", "proxy", "http://127.0.0.1:{port}", b"CONNECT api.example.org:443 "),
+    "a name for the certificate": Way(
+        "https://127.0.0.1:{port}", "tls_server_name", "api.example.org", b"api.example.org"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+async def test_a_configuration_leads_to_the_server(way: Way) -> None:
+    heard: list[bytes] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(4096))
+        writer.close()
+
+    async with await asyncio.start_server(listen, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        made = configuration(way.host.format(port=port))
+        setattr(made, way.field, way.value.format(port=port))
+        made.proxy_headers = {"Proxy-Authorization": "Basic eA=="}
+        async with KubeClient(made) as client:
+            with pytest.raises(Unreachable):
+                await client.get(CONFIGMAP, A)
+    assert way.heard in heard[0]
+    assert (b"Basic eA==" in heard[0]) == bool(made.proxy)

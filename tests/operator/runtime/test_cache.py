@@ -2,6 +2,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -310,6 +311,23 @@ async def test_a_write_is_told_once_and_no_older_state_after_it(sim: ClusterSim,
         create(sim, configmap("b", "z"))
         await until(lambda: found(cache, "z"))
     assert notes.changes == [(None, "y"), (None, "z")]
+
+
+async def test_a_state_that_was_written_is_not_made_slim_again_when_the_watch_tells_it(
+    sim: ClusterSim, client: KubeClient
+) -> None:
+    slimmed: list[str] = []
+
+    def slim(obj: Object) -> Object:
+        slimmed.append(f"{obj['metadata']['name']} of {obj['metadata']['labels']['team']}")
+        return obj
+
+    async with followed(client, replace(CONFIGMAPS, slim=slim)) as cache:
+        create(sim, configmap("a", "x"))
+        cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
+        join(sim, "a", "y")
+        await until(lambda: found(cache, "y"))
+    assert slimmed == ["a of x", "a of y"]
 
 
 async def test_the_end_of_a_predecessor_does_not_end_what_was_written(sim: ClusterSim, client: KubeClient) -> None:
