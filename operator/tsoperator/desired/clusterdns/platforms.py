@@ -18,7 +18,10 @@ COREFILES: Final = ("coredns", "rke2-coredns-rke2-coredns")
 CUSTOM: Final = "coredns-custom"
 KUBE_DNS: Final = "kube-dns"
 NODE_CACHE: Final = "node-local-dns"
-CONFIGMAPS: Final = (*COREFILES, CUSTOM, KUBE_DNS, NODE_CACHE)
+KUBESPRAY_CACHE: Final = "nodelocaldns"
+NODE_CACHES: Final = (NODE_CACHE, KUBESPRAY_CACHE)
+"""The ConfigMaps with a Corefile of NodeLocal DNSCache, which the operator only reads."""
+CONFIGMAPS: Final = (*COREFILES, CUSTOM, KUBE_DNS, *NODE_CACHES)
 """The ConfigMaps of NAMESPACE that say what the cluster's DNS is."""
 OPENSHIFT_DNS: Final = Resource("operator.openshift.io", "v1", "dnses", "DNS", namespaced=False)
 OPENSHIFT_NAME: Final = "default"
@@ -187,5 +190,9 @@ def _overrides(objects: DNSObjects) -> Iterator[Directive]:
 
 
 def _node_cache(objects: DNSObjects, zones: Sequence[str]) -> str:
-    text = data_of(configmap(objects, NODE_CACHE)).get(COREFILE)
-    return "" if text is None else bypass(text, data_of(configmap(objects, KUBE_DNS)).get(STUB_DOMAINS, "{}"), zones)
+    stub_domains = data_of(configmap(objects, KUBE_DNS)).get(STUB_DOMAINS, "{}")
+    for name, read_by_it in ((NODE_CACHE, stub_domains), (KUBESPRAY_CACHE, None)):
+        text = data_of(configmap(objects, name)).get(COREFILE)
+        if text is not None and (found := bypass(text, read_by_it, zones)):
+            return found
+    return ""
