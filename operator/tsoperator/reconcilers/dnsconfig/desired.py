@@ -31,6 +31,7 @@ from tsoperator.api.objects import (
     annotations,
     is_deleting,
     labels,
+    uid,
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
@@ -101,12 +102,13 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
     """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs."""
     if is_deleting(obj):
         return _farewell(obj, observed, settings)
+    asked = answered(obj, observed, settings)
     if isinstance(dnsconfig, Invalid):
-        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}")
+        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}", asked)
     if error := program_error(obj):
-        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {error}")
+        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {error}", asked)
     first = elected(observed.dnsconfigs)
-    if first is not None and first["metadata"]["uid"] != dnsconfig.metadata.uid:
+    if first is not None and uid(first) != dnsconfig.metadata.uid:
         name = first["metadata"]["name"]
         return _refused(
             obj,
@@ -164,17 +166,32 @@ def not_written(plan: Plan, obj: Object, refusal: Refusal, *, is_denied: bool) -
 
 def _unconfigured(obj: Object, result: Unwritten | Nothing) -> Plan:
     """Return the plan that says on the DNSConfig *obj* what is wrong with the configuration of the cluster's DNS."""
-    return Plan(notes=_notes(result), status=_with_condition(obj, clusterdns.condition_of(result, _generation(obj))))
+    return Plan(notes=_notes(result), status=_with_conditions(obj, clusterdns.condition_of(result, _generation(obj))))
 
 
-def failed(obj: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says on the DNSConfig *obj* why its nameserver could not be made, and tries again."""
-    return replace(_refused(obj, refusal.reason or "NameserverCreationFailed", refusal.message), error=refusal.error)
+def answered(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
+    """Return the condition that says what the cluster's DNS answers, if the DNSConfig *obj* has a nameserver.
+
+    A nameserver goes on while its DNSConfig is invalid, and so do the questions.
+    """
+    first = elected(observed.dnsconfigs)
+    if first is None or uid(first) != uid(obj) or not _address(observed):
+        return []
+    return [cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns)]
 
 
-def _refused(obj: Object, reason: str, message: str) -> Plan:
-    status = _with_condition(obj, condition(CONDITION_NAMESERVER_READY, False, reason, message, _generation(obj)))
-    return Plan(status=status, notes=[Note("Warning", reason, message)])
+def failed(obj: Object, refusal: Refusal, asked: Sequence[Object] = ()) -> Plan:
+    """Return the plan that says on the DNSConfig *obj* why its nameserver could not be made, and tries again.
+
+    *asked* is what `answered` returns.
+    """
+    reason = refusal.reason or "NameserverCreationFailed"
+    return replace(_refused(obj, reason, refusal.message, asked), error=refusal.error)
+
+
+def _refused(obj: Object, reason: str, message: str, asked: Sequence[Object] = ()) -> Plan:
+    told = condition(CONDITION_NAMESERVER_READY, False, reason, message, _generation(obj))
+    return Plan(status=_with_conditions(obj, told, *asked), notes=[Note("Warning", reason, message)])
 
 
 def _address(observed: Observed) -> str:
@@ -253,9 +270,9 @@ def _words_for(left_out: str, image: NameserverImage, deployment: Object | None)
     return f"{left_out} names don't resolve: {MAX_SHARDS} ConfigMaps are full, and there can't be more"
 
 
-def _with_condition(obj: Object, wanted: Object) -> Object:
+def _with_conditions(obj: Object, *wanted: Object) -> Object:
     status = obj.get("status") or {}
-    return {**status, "conditions": set_condition(status.get("conditions") or [], [wanted], now="")}
+    return {**status, "conditions": set_condition(status.get("conditions") or [], wanted, now="")}
 
 
 def _generation(obj: Object) -> int:

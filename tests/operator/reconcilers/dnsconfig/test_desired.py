@@ -15,6 +15,7 @@ from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.plan import Note, Plan, Refusal
 from tsoperator.reconcilers.dnsconfig import desired
+from tsoperator.reconcilers.dnsconfig.answers import Verdict
 from tsoperator.reconcilers.dnsconfig.desired import Observed
 from tsoperator.settings import Settings
 
@@ -359,9 +360,9 @@ def test_an_image_that_is_said_to_be_ours_is_probed() -> None:
 
 
 def refused(found: Object, *others: Object) -> Object:
-    """The condition of a plan that changes nothing but the status."""
+    """The first condition of a plan that changes nothing but the status."""
     made = plan(found, *others, service=live_service(clusterIP="192.0.2.53"))
-    told = condition_of(made)
+    told = status_of(made)["conditions"][0]
     assert made == Plan(status=made.status, notes=[Note("Warning", told["reason"], told["message"])])
     assert status_of(made).get("nameserver") == found.get("status", {}).get("nameserver")
     return told
@@ -388,6 +389,36 @@ def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs() -> None:
     told = refused({**live_dnsconfig(nameserver={"replicas": -1}, generation=3), "status": status})
     assert (told["status"], told["reason"], told["observedGeneration"]) == ("False", "NameserverInvalid", 3)
     assert "spec.nameserver.replicas must be at least 0" in told["message"]
+
+
+class Asked(NamedTuple):
+    """A DNSConfig that can't be carried out, and whether its status says what the cluster's DNS answers."""
+
+    found: Object
+    is_asked: bool = True
+    others: tuple[Object, ...] = ()
+    service: Object | None = live_service(clusterIP="192.0.2.53")
+
+
+ASKED_FOR = {
+    "invalid": Asked(live_dnsconfig(nameserver={"replicas": -1}, generation=3)),
+    "with a wrong annotation": Asked(live_dnsconfig(annotations={NAMESERVER: "mine"}, generation=3)),
+    "without a nameserver": Asked(live_dnsconfig(nameserver={"replicas": -1}), is_asked=False, service=None),
+    "the second": Asked(live_dnsconfig(), is_asked=False, others=(live_dnsconfig("a-first"),)),
+}
+
+
+@pytest.mark.parametrize("case", ASKED_FOR.values(), ids=ASKED_FOR)
+def test_what_the_clusters_dns_answers_is_told_of_a_nameserver_that_goes_on(case: Asked) -> None:
+    verdicts = [Verdict("ts.net", "192.0.2.10", "NoAnswer", "silence")]
+    observed = Observed([case.found, *case.others], case.service, verdicts=verdicts)
+    of = settings(cluster_dns=("192.0.2.10",))
+    told = condition("ClusterDNSReady", False, "NoAnswer", "silence", 3) | {"lastTransitionTime": ""}
+    made = desired.plan(case.found, DNSConfig.parse(case.found), observed, of)
+    asked = desired.answered(case.found, observed, of)
+    failed = desired.failed(case.found, Refusal("no", "", ValueError("403")), asked)
+    for each in (made, failed):
+        assert status_of(each)["conditions"][1:] == ([told] if case.is_asked else [])
 
 
 @pytest.mark.parametrize(("given", "told"), [("", "NameserverCreationFailed"), ("Other", "Other")])
