@@ -59,7 +59,7 @@ def question_of(
     if dnsconfig is None or not addresses or not asked.servers:
         return None
     status = (deployment or {}).get("status") or {}
-    versions = [each["metadata"].get("resourceVersion") for each in dns.configmaps] if dns else []
+    configuration = [*dns.configmaps, *([dns.openshift] if dns.openshift else [])] if dns else []
     return Question(
         tuple(asked.servers),
         addresses[0],
@@ -68,7 +68,7 @@ def question_of(
             dnsconfig["metadata"].get("generation"),
             status.get("readyReplicas"),
             status.get("updatedReplicas"),
-            *versions,
+            *(each["metadata"].get("resourceVersion") for each in configuration),
         ),
         {zone: targets(dns, zone) for zone in asked.zones} if dns else {},
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, SERVICE, Key, Object
 from tsoperator.desired.canary import canary_name
+from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
 from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.reconcilers.dnsconfig.question import Asked, Canary, Question, question_of
 
@@ -41,6 +42,13 @@ def test_the_configuration_tells_where_questions_go() -> None:
     corefile = obj(CONFIGMAP, Key("kube-system", "coredns"), {"data": data}, resourceVersion="17")
     made = question_of(DNSCONFIG, AT, READY, DNSObjects([corefile]), ASKED)
     assert made == replace(QUESTION, seen=(3, 2, 1, "17"), targets={"ts.net": ["10.96.0.10"], "example.org": ()})
+
+
+def test_a_change_of_openshifts_object_is_asked_about() -> None:
+    openshift = obj(OPENSHIFT_DNS, Key("", "default"), resourceVersion="18")
+    assert question_of(DNSCONFIG, AT, READY, DNSObjects([], openshift), ASKED) == replace(
+        QUESTION, seen=(3, 2, 1, "18"), targets={"ts.net": None, "example.org": None}
+    )
 
 
 @pytest.mark.parametrize(
