@@ -63,6 +63,9 @@ _SNAPSHOT: Final = "snapshot"
 
 CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
 """The condition of a DNSConfig whose nameserver is Tailscale's or unknown, and lacks something: False or absent."""
+_ZONES_SOON: Final = 1.0
+"""In how many seconds to look again whether zones are known. Nothing tells when the first list has been awaited for too
+long."""
 _DRAIN: Final = 10
 """Seconds for which a Pod goes on answering after it is told to stop. It isn't ready then. Once the kubelet has seen
 that, within 6 s, nodes send the Pod nothing more, not even from a client whose earlier packets went there."""
@@ -123,10 +126,13 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
         _deployment(dnsconfig, image, settings),
         _service(dnsconfig, settings, observed),
     ]
+    zones = forwarded_zones(obj, settings.zones, observed.suffixes)
+    if not zones:  # a new Service may have to get the address that the cluster's DNS asks for them
+        kept = children if observed.service else children[:-1]
+        return Plan(hold=FINALIZER, steps=[*map(Child, kept)], requeue_after=_ZONES_SOON)
     address = _address(observed)
     if not address:
         return Plan(hold=FINALIZER, steps=[*map(Child, children)])
-    zones = forwarded_zones(obj, settings.zones, observed.suffixes)
     dns = clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, address, settings)
     conditions = _conditions(obj, image, observed, settings)
     status = _status(obj, conditions, dns) | {"nameserver": {"ip": address}}

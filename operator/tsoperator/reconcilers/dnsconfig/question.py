@@ -56,7 +56,7 @@ def question_of(
     *dns* is the configuration of the cluster's DNS, as far as it is known.
     """
     addresses = service_addresses(service)
-    if dnsconfig is None or not addresses or not asked.servers:
+    if dnsconfig is None or not addresses or not asked.servers or not asked.zones:
         return None
     status = (deployment or {}).get("status") or {}
     configuration = [*dns.configmaps, *([dns.openshift] if dns.openshift else [])] if dns else []

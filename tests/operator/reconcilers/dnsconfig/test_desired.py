@@ -14,6 +14,7 @@ from tsoperator.desired.children import owner_reference
 from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.plan import Note, Plan, Refusal
+from tsoperator.desired.zones import Suffixes
 from tsoperator.reconcilers.dnsconfig import desired
 from tsoperator.reconcilers.dnsconfig.answers import Verdict
 from tsoperator.reconcilers.dnsconfig.desired import Observed
@@ -223,6 +224,15 @@ def test_once_the_service_has_its_address_the_dnsconfig_is_ready() -> None:
     assert status_of(made)["nameserver"] == {"ip": "192.0.2.53"}
 
 
+@pytest.mark.parametrize("service", [None, live_service(clusterIP="192.0.2.53")])
+def test_while_zones_may_be_known_in_a_moment_a_service_is_not_made(service: Object | None) -> None:
+    found = live_dnsconfig()
+    observed = Observed([found], service, suffixes=Suffixes(pending=True))
+    made = desired.plan(found, DNSConfig.parse(found), observed, SETTINGS)
+    kinds = [each["kind"] for each in children_of(made)]
+    assert (kinds[3:], made.status, made.requeue_after) == (["Deployment", *(["Service"] if service else [])], None, 1)
+
+
 @pytest.mark.parametrize("service", [None, live_service(), live_service(clusterIP=""), live_service(clusterIP="None")])
 def test_a_status_is_left_alone_until_then(service: Object | None) -> None:
     assert plan(live_dnsconfig(), service=service).status is None
@@ -362,7 +372,7 @@ def test_an_image_that_is_said_to_be_ours_is_probed() -> None:
 def refused(found: Object, *others: Object) -> Object:
     """The first condition of a plan that changes nothing but the status."""
     made = plan(found, *others, service=live_service(clusterIP="192.0.2.53"))
-    told = status_of(made)["conditions"][0]
+    told: Object = status_of(made)["conditions"][0]
     assert made == Plan(status=made.status, notes=[Note("Warning", told["reason"], told["message"])])
     assert status_of(made).get("nameserver") == found.get("status", {}).get("nameserver")
     return told

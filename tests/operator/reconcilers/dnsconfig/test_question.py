@@ -58,6 +58,7 @@ def test_a_change_of_openshifts_object_is_asked_about() -> None:
         (DNSCONFIG, None, ASKED),
         (DNSCONFIG, service(clusterIP="None"), ASKED),
         (DNSCONFIG, AT, ASKED._replace(servers=())),
+        (DNSCONFIG, AT, ASKED._replace(zones=())),
     ],
 )
 def test_nothing_is_asked_before_all_is_known(dnsconfig: Object | None, found: Object | None, asked: Asked) -> None:
