@@ -1,5 +1,6 @@
 """Finds out what the cluster's DNS is, and which object tells it of stub domains."""
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -102,7 +103,7 @@ def data_of(found: Object | None) -> Mapping[str, str]:
 
 def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
     """Say what somebody has to do before a change of the Corefile in the ConfigMap *name* counts."""
-    if corefile.has("reload") or any(each.name == "reload" for each in _overrides(objects)):
+    if corefile.has("reload") or any(each.name == "reload" for _, found in overrides(objects) for each in found):
         return ""
     return f"CoreDNS has no reload plugin, so restart it: kubectl -n {NAMESPACE} rollout restart deployment {name}"
 
@@ -130,6 +131,14 @@ def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
         for key, text in data_of(configmap(objects, CUSTOM)).items():
             if key.endswith(".server"):
                 yield place(CONFIGMAP, Key(NAMESPACE, CUSTOM), key), text
+
+
+def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
+    """Yield the plugins that a Corefile may import into its server block for all names, after where they are."""
+    for key, text in data_of(configmap(objects, CUSTOM)).items():
+        if key.endswith(".override"):
+            with contextlib.suppress(CorefileError):
+                yield place(CONFIGMAP, Key(NAMESPACE, CUSTOM), key), parse_plugins(text)
 
 
 def _kind(objects: DNSObjects) -> Kind | Refusal:
@@ -178,15 +187,6 @@ def _imports(objects: DNSObjects, corefile: Corefile) -> bool:
         if likely and fnmatchcase(CUSTOM_KEY, pattern.name):
             return True
     return False
-
-
-def _overrides(objects: DNSObjects) -> Iterator[Directive]:
-    for key, text in data_of(configmap(objects, CUSTOM)).items():
-        if key.endswith(".override"):
-            try:
-                yield from parse_plugins(text)
-            except CorefileError:
-                continue
 
 
 def _node_cache(objects: DNSObjects, zones: Sequence[str]) -> str:
