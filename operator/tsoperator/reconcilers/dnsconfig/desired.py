@@ -12,6 +12,7 @@ from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import (
     ANNOTATION_NAMESERVER,
     CONDITION_CLUSTER_DNS_CONFIGURED,
+    CONDITION_CLUSTER_DNS_READY,
     CONDITION_NAMESERVER_READY,
     FINALIZER,
     LABEL_APP,
@@ -53,7 +54,7 @@ from tsoperator.desired.plan import Child, Note, Plan, Refusal
 from tsoperator.desired.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 from tsoperator.reconcilers.dnsconfig import clusterdns
 from tsoperator.reconcilers.dnsconfig.address import address_of
-from tsoperator.reconcilers.dnsconfig.answers import Verdict, cluster_dns_condition
+from tsoperator.reconcilers.dnsconfig.answers import NOT_ASKED, Verdict, cluster_dns_condition
 from tsoperator.settings import Settings
 
 _PORT: Final = 1053  # unprivileged; the Service forwards port 53 to it
@@ -78,6 +79,7 @@ CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
 """The conditions that a DNSConfig has only while they say something."""
 
+_NO_NAMESERVER: Final = "the operator asks the cluster's DNS when the nameserver has an address"
 _SET_OURS: Final = "set spec.nameserver.image to this operator's nameserver"
 
 
@@ -148,9 +150,10 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
 def _farewell(obj: Object, observed: Observed, settings: Settings) -> Plan:
     """Return what ends a DNSConfig: our stub domain goes, unless another DNSConfig takes it over.
 
-    The children are deleted by their owner references.
+    The children are deleted by their owner references. An invalid DNSConfig doesn't make them anew.
     """
-    if elected(observed.dnsconfigs) is not None:
+    heir = elected(observed.dnsconfigs)
+    if heir is not None and not isinstance(DNSConfig.parse(heir), Invalid) and not program_error(heir):
         return Plan(release=FINALIZER)
     dns = clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
     if dns.result is None:
@@ -176,13 +179,15 @@ def _unconfigured(obj: Object, result: Unwritten | Nothing) -> Plan:
 
 
 def answered(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
-    """Return the condition that says what the cluster's DNS answers, if the DNSConfig *obj* has a nameserver.
+    """Return the condition that says what the cluster's DNS answers, if the DNSConfig *obj* is the one that counts.
 
     A nameserver goes on while its DNSConfig is invalid, and so do the questions.
     """
     first = elected(observed.dnsconfigs)
-    if first is None or uid(first) != uid(obj) or not _address(observed):
+    if first is None or uid(first) != uid(obj):
         return []
+    if not _address(observed):
+        return [condition(CONDITION_CLUSTER_DNS_READY, "Unknown", NOT_ASKED, _NO_NAMESERVER, _generation(obj))]
     return [cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns)]
 
 

@@ -402,10 +402,10 @@ def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs() -> None:
 
 
 class Asked(NamedTuple):
-    """A DNSConfig that can't be carried out, and whether its status says what the cluster's DNS answers."""
+    """A DNSConfig that can't be carried out, and what its status says of the answers of the cluster's DNS."""
 
     found: Object
-    is_asked: bool = True
+    told: tuple[str, str, str] | None = ("False", "NoAnswer", "silence")
     others: tuple[Object, ...] = ()
     service: Object | None = live_service(clusterIP="192.0.2.53")
 
@@ -413,8 +413,12 @@ class Asked(NamedTuple):
 ASKED_FOR = {
     "invalid": Asked(live_dnsconfig(nameserver={"replicas": -1}, generation=3)),
     "with a wrong annotation": Asked(live_dnsconfig(annotations={NAMESERVER: "mine"}, generation=3)),
-    "without a nameserver": Asked(live_dnsconfig(nameserver={"replicas": -1}), is_asked=False, service=None),
-    "the second": Asked(live_dnsconfig(), is_asked=False, others=(live_dnsconfig("a-first"),)),
+    "without a nameserver": Asked(
+        live_dnsconfig(nameserver={"replicas": -1}, generation=3),
+        ("Unknown", "NotAsked", "the operator asks the cluster's DNS when the nameserver has an address"),
+        service=None,
+    ),
+    "the second": Asked(live_dnsconfig(), None, others=(live_dnsconfig("a-first"),)),
 }
 
 
@@ -423,12 +427,12 @@ def test_what_the_clusters_dns_answers_is_told_of_a_nameserver_that_goes_on(case
     verdicts = [Verdict("ts.net", "192.0.2.10", "NoAnswer", "silence")]
     observed = Observed([case.found, *case.others], case.service, verdicts=verdicts)
     of = settings(cluster_dns=("192.0.2.10",))
-    told = condition("ClusterDNSReady", False, "NoAnswer", "silence", 3) | {"lastTransitionTime": ""}
+    told = [condition("ClusterDNSReady", *case.told, 3) | {"lastTransitionTime": ""}] if case.told else []
     made = desired.plan(case.found, DNSConfig.parse(case.found), observed, of)
     asked = desired.answered(case.found, observed, of)
     failed = desired.failed(case.found, Refusal("no", "", ValueError("403")), asked)
     for each in (made, failed):
-        assert status_of(each)["conditions"][1:] == ([told] if case.is_asked else [])
+        assert status_of(each)["conditions"][1:] == told
 
 
 @pytest.mark.parametrize(("given", "told"), [("", "NameserverCreationFailed"), ("Other", "Other")])
@@ -467,6 +471,9 @@ def farewell(*others: Object, status: str = "True", dns: DNSObjects | None = Non
 def test_a_dnsconfig_goes_unless_a_stub_domain_of_ours_may_be_left() -> None:
     assert (farewell().release, farewell().requeue_after, farewell().status) == ("", 10, None)
     assert [note.reason for note in farewell().notes] == ["NotPermitted"]
+    invalid = farewell(live_dnsconfig("other", nameserver={"replicas": -1}))
+    wrong = farewell(live_dnsconfig("other", annotations={NAMESERVER: "mine"}))
+    assert [(made.release, made.requeue_after) for made in (invalid, wrong)] == [("", 10)] * 2
     alone = farewell(status="False"), farewell(live_dnsconfig("other")), farewell(dns=DNSObjects())
     assert [(made.release, made.requeue_after) for made in alone] == [(FINALIZER, None)] * 3
 
