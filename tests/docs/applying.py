@@ -43,6 +43,8 @@ def asks(obj: Object) -> bool:
 
 def condition_of(obj: Object) -> str:
     """Return the condition that says that *obj* works."""
+    if (obj.get("spec") or {}).get("clusterDNS", {}).get("mode") == "Managed":
+        return "ClusterDNSConfigured"
     if obj["kind"] == "Service":
         return "TailscaleEgressSvcReady" if PROXY_GROUP in annotations(obj) else "TailscaleProxyReady"
     return CONDITIONS.get(obj["kind"], f"{obj['kind']}Ready")

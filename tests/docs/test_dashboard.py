@@ -89,6 +89,7 @@ def test_the_work_of_the_operator_and_the_nameserver_is_shown(dashboard: Json) -
     assert shown >= {
         "tsoperator_leading",
         "tsoperator_preflight",
+        "tsoperator_cluster_dns_ready",
         "tsoperator_devices",
         "tsoperator_reconciles_total",
         "tsoperator_reconcile_duration_seconds_bucket",

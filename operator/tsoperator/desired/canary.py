@@ -5,7 +5,9 @@ went to this nameserver. Its address is that of the nameserver's Service. No dev
 tailnet have no underscore.
 """
 
+import contextlib
 import hashlib
+import ipaddress
 from typing import Final
 
 from tsoperator.api.objects import Object
@@ -22,7 +24,10 @@ def canary_name(uid: str, zone: str) -> str:
 
 
 def service_addresses(service: Object | None) -> list[str]:
-    """Return the cluster IPs of the nameserver's Service; none while it has none."""
+    """Return the cluster IPs of the nameserver's Service, in the form of an answer; none while it has none."""
     spec = (service or {}).get("spec") or {}
-    found = spec.get("clusterIPs") or [spec.get("clusterIP", "")]
-    return [each for each in found if each and each != "None"]
+    addresses = []
+    for each in spec.get("clusterIPs") or [spec.get("clusterIP", "")]:
+        with contextlib.suppress(ValueError):  # it may be empty or None
+            addresses.append(str(ipaddress.ip_address(each)))
+    return addresses

@@ -21,13 +21,15 @@ class Suffixes:
 
     *known* are the suffixes, sorted. If *complete*, these are the suffixes of all tailnets. If *anywhere*, there is a
     tailnet that may have any suffix, and only its first proxy will show which. *shared* are the names of devices of
-    other tailnets that are shared with ours, and to which Services lead, sorted.
+    other tailnets that are shared with ours, and to which Services lead, sorted. While *pending*, more may be known in
+    a moment.
     """
 
     known: tuple[str, ...] = ()
     complete: bool = False
     anywhere: bool = False
     shared: tuple[str, ...] = ()
+    pending: bool = False
 
 
 NO_SUFFIXES: Final = Suffixes()
@@ -38,12 +40,13 @@ class Listed:
     """A tailnet, whose control server is at *url*, and the domains of its devices' names; None until it is listed.
 
     *shared* are the names of the devices that other tailnets share with it, which don't count among the others.
-    Headscale lists names without a domain, so that *domains* has an empty one.
+    Headscale lists names without a domain, so that *domains* has an empty one. While *pending*, the list is on its way.
     """
 
     url: str
     domains: frozenset[str] | None = None
     shared: frozenset[str] = frozenset()
+    pending: bool = False
 
 
 class Reported(NamedTuple):
@@ -62,8 +65,9 @@ def known_suffixes(
     """
     shared: set[str] = set()
     found, urls = {each.domain for each in reported}, {each.url for each in reported}
-    complete, anywhere = True, False
+    complete, anywhere, pending = True, False, False
     for each in tailnets:
+        pending |= each.pending
         found |= each.domains or set()
         shared |= each.shared
         if each.domains is None:
@@ -71,7 +75,7 @@ def known_suffixes(
         elif each.domains <= {""} and not (each.domains and each.url in urls):
             complete, anywhere = False, anywhere or bool(each.domains)
     led_to = (name for name in shared if _is_suffix(name) and leads_to(name))
-    return Suffixes(tuple(sorted(filter(_is_suffix, found))), complete, anywhere, tuple(sorted(led_to)))
+    return Suffixes(tuple(sorted(filter(_is_suffix, found))), complete, anywhere, tuple(sorted(led_to)), pending)
 
 
 def nameserver_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[str] = ()) -> tuple[str, ...]:
@@ -86,15 +90,18 @@ def nameserver_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[
     return (TS_NET, *sorted(zone for zone in {*suffixes.known, *kept} if not f".{zone}".endswith(f".{TS_NET}")))
 
 
-def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[str] = ()) -> tuple[str, ...]:
+def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the zones that the cluster's DNS has to forward to the nameserver.
 
     *given* are the zones that the user gives, and *served* those that are forwarded now. Without given zones, these are
     the tailnets' own suffixes, and the names of single devices of other tailnets. So other names in ts.net, such as
-    those of other people's Funnels, resolve as on the Internet. While no suffix is known, it is all of ts.net.
+    those of other people's Funnels, resolve as on the Internet. While no suffix is known, it is all of ts.net. There
+    are none yet if nothing is forwarded so far, and more may be known in a moment.
     """
     if given:
         return tuple(given)
+    if suffixes.pending and not served:
+        return ()
     kept = () if suffixes.complete else (zone for zone in served if zone != TS_NET and _is_suffix(zone))
     own = {*suffixes.known, *kept}
     shared = {name for name in suffixes.shared if not any(name.endswith(f".{zone}") for zone in own)}

@@ -110,6 +110,10 @@ class Devices:
         """Return what the names of the devices were at the last read; None before the first one."""
         return self._told
 
+    def is_pending(self) -> bool:
+        """Tell whether the list hasn't been read yet, and no try has failed either."""
+        return self._told is None and self._failure is None
+
     def want_names(self) -> None:
         """Let the list be read soon, if it has shown no device of this tailnet yet."""
         if self._told is None or not self._told.domains:

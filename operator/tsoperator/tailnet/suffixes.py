@@ -4,6 +4,7 @@ Headscale lists devices by their short names, so there only the proxies say whic
 have reported is in the cluster, and so it is known while a control server can't be reached, too.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -22,9 +23,20 @@ _EVENT: Final[Object] = {"kind": SUFFIXES.kind, "metadata": {"name": ""}}
 class KnownSuffixes:
     """Knows the suffixes; a change of them is a watch event of `SUFFIXES`."""
 
-    def __init__(self, cache: Cache, tailnets: Tailnets, leads_to: Callable[[str], bool] = lambda name: False) -> None:
-        """*leads_to* tells whether a Service leads to the device with a name."""
+    def __init__(
+        self,
+        cache: Cache,
+        tailnets: Tailnets,
+        leads_to: Callable[[str], bool] = lambda name: False,
+        patience: float = 5.0,
+    ) -> None:
+        """*leads_to* tells whether a Service leads to the device with a name.
+
+        For *patience* seconds from the first question on, the answer may be that more will be known in a moment.
+        """
         self._leads_to = leads_to
+        self._patience = patience
+        self._due: float | None = None  # when that patience ends, by the event loop's clock; None before a question
         self._cache = cache
         self._tailnets = tailnets
         self._reported: Counter[Reported] = Counter()
@@ -39,6 +51,8 @@ class KnownSuffixes:
         """Return what is known now, and let the lists be read soon that have shown no device yet."""
         for each in self._tailnets.all_registered():
             each.devices.want_names()
+        if self._due is None:
+            self._due = self._now() + self._patience
         return self._known()
 
     def listen(self, resource: Resource, listener: Listener) -> None:
@@ -57,10 +71,12 @@ class KnownSuffixes:
 
     def _listed(self, name: str) -> Listed:
         """Return what the tailnet called *name* lists; nothing if it can't be used."""
+        pending = self._due is not None and self._now() < self._due and self._tailnets.is_pending(name)
         tailnet = self._tailnets.registered(name)
         if tailnet is None:
-            return Listed("")
-        return Listed(tailnet.client.url, *(tailnet.devices.names() or ()))
+            return Listed("", pending=pending)
+        names = tailnet.devices.names()
+        return Listed(tailnet.client.url, *names) if names else Listed(tailnet.client.url, pending=pending)
 
     def _look_for_shared(self, old: Object | None, new: Object | None) -> None:
         """Tell of a change if the Service led, or leads now, to a device that another tailnet shares."""
@@ -78,6 +94,10 @@ class KnownSuffixes:
         self._reported = +self._reported
         if before != set(self._reported):
             self._tell()
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
 
     def _tell(self) -> None:
         known = self._known()

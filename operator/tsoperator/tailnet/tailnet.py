@@ -155,6 +155,11 @@ class Tailnets:
         """Return the tailnet that is registered as *name*."""
         return self._tailnets.get(name)
 
+    def is_pending(self, name: str) -> bool:
+        """Tell whether nobody has looked at the tailnet called *name* yet, or read the list of its devices."""
+        found = self._tailnets.get(name)
+        return found.devices.is_pending() if found else name != OWN and name not in self._refusals
+
     def all_registered(self) -> list[Tailnet]:
         """Return the tailnets that are registered."""
         return [*self._tailnets.values()]

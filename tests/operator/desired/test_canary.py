@@ -20,6 +20,7 @@ def test_every_dnsconfig_has_a_canary_of_its_own_in_each_zone() -> None:
         ({"spec": {"clusterIP": ""}}, []),
         ({"spec": {"clusterIP": "None", "clusterIPs": ["None"]}}, []),
         ({"spec": {"clusterIP": "10.96.0.5"}}, ["10.96.0.5"]),
+        ({"spec": {"clusterIP": "FD00:0::05"}}, ["fd00::5"]),
         ({"spec": {"clusterIP": "10.96.0.5", "clusterIPs": ["10.96.0.5", "fd00::5"]}}, ["10.96.0.5", "fd00::5"]),
     ],
 )

@@ -53,6 +53,9 @@ SEEN = {
         [],
         Suffixes((OURS,), complete=True, shared=(f"db.{OTHER}",)),
     ),
+    "one of two, and the other in a moment": Seen(
+        [listed(TAILSCALE, OURS), Listed("", pending=True)], [], Suffixes((OURS,), pending=True)
+    ),
     "a domain that is no zone": Seen(
         [listed(TAILSCALE, "a_b.ts.net", "x.{}", "a..b")], [Reported("", "c d")], Suffixes(complete=True)
     ),
@@ -103,6 +106,12 @@ CASES = {
         Suffixes((OTHER,), complete=True), ("ts.net",), (OTHER,), served=(OURS, HEADSCALES)
     ),
     "and when others are given": Case(Suffixes(), ("ts.net",), ("ts.net",), given=("ts.net",), served=(HEADSCALES,)),
+    "nothing is forwarded before all that comes in a moment is known": Case(
+        Suffixes((OURS,), pending=True), ("ts.net",), ()
+    ),
+    "but what was served goes on": Case(Suffixes(pending=True), ("ts.net",), (OURS,), served=(OURS,)),
+    "all of ts.net, too": Case(Suffixes(pending=True), ("ts.net",), ("ts.net",), served=("ts.net",)),
+    "and what is given counts at once": Case(Suffixes(pending=True), ("ts.net",), ("ts.net",), given=("ts.net",)),
     "what was served but is no zone": Case(Suffixes(), ("ts.net",), ("ts.net",), served=("a_b", "x {", "")),
 }
 

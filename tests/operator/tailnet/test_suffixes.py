@@ -93,6 +93,31 @@ async def test_the_suffix_is_that_of_the_devices_and_is_told_once(scene: Scene) 
     assert scene.suffixes.all(SUFFIXES) == []
 
 
+async def test_more_is_expected_until_the_list_is_read_or_can_not_be(scene: Scene) -> None:
+    assert scene.suffixes.wanted() == Suffixes(pending=True)
+    await scene.knows(complete=False)
+    away = tailnet_of(scene.tailnets.at("").client, scene.kube, scene.cache, settings(), pace=QUICK)
+    scene.sim.control.fail(403, count=10**6)
+    scene.tailnets.register(away)
+    assert scene.suffixes.wanted() == Suffixes(pending=True)
+    await scene.knows(complete=False)
+
+
+async def test_more_is_expected_of_a_tailnet_that_has_to_be_looked_at(scene: Scene) -> None:
+    await scene.knows(complete=False)
+    scene.sim.store.create(kinds.TAILNET, {"metadata": {"name": "lab"}, "spec": {}})
+    await until(lambda: scene.suffixes.wanted() == Suffixes(pending=True))
+    scene.tailnets.refuse("lab", "its Secret isn't there")
+    assert scene.suffixes.wanted() == Suffixes()
+
+
+async def test_the_patience_for_lists_comes_to_an_end(scene: Scene) -> None:
+    scene.sim.control.latency = 3600
+    impatient = KnownSuffixes(scene.cache, scene.tailnets, patience=0.01)
+    assert impatient.wanted() == Suffixes(pending=True)
+    await until(lambda: impatient.wanted() == Suffixes())
+
+
 async def test_a_list_is_read_only_when_the_suffix_is_asked_for(scene: Scene) -> None:
     join(scene.sim.control)
     report(scene, "a", "a.tail1234.ts.net.")
@@ -158,6 +183,7 @@ async def test_a_tailnet_counts_from_its_object_to_its_end(scene: Scene) -> None
     await scene.knows(OWN)
     scene.sim.store.create(kinds.TAILNET, {"metadata": {"name": "lab"}, "spec": {}})
     await until(lambda: scene.told == 2)
+    scene.tailnets.refuse("lab", "")
     await scene.knows(OWN, complete=False)
     other = Control(OTHER)
     join(other)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from tsoperator.api.objects import Object
 from tsoperator.cli.cluster.installed import Installed
 from tsoperator.cli.findings import Finding, failed, ok
-from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, CUSTOM, NODE_CACHE, OPENSHIFT_DNS, OPENSHIFT_NAME
+from tsoperator.desired.clusterdns.platforms import CONFIGMAPS, CUSTOM, NODE_CACHES, OPENSHIFT_DNS, OPENSHIFT_NAME
 from tsoperator.desired.clusterdns.platforms import NAMESPACE as DNS_NAMESPACE
 
 EVERYWHERE: Final = ""
@@ -56,7 +56,7 @@ CLUSTER: Final = (
 """The rights on objects without a namespace, and on some wherever they are."""
 
 CLUSTER_DNS: Final = (
-    *(Right("", "configmaps", "patch", name) for name in CONFIGMAPS if name != NODE_CACHE),
+    *(Right("", "configmaps", "patch", name) for name in CONFIGMAPS if name not in NODE_CACHES),
     Right("", "configmaps", "create"),
     Right("", "configmaps", "delete", CUSTOM),
 )

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from tsoperator.api.objects import Object, key_of
 from tsoperator.desired.clusterdns.corefile import parse, parse_plugins
 from tsoperator.desired.clusterdns.forwards import Forward, block_forwards, nearest, plugin_forwards, stub_forwards
-from tsoperator.desired.clusterdns.platforms import COREFILE, CUSTOM, KUBE_DNS, NODE_CACHE, STUB_DOMAINS
+from tsoperator.desired.clusterdns.platforms import COREFILE, CUSTOM, KUBE_DNS, NODE_CACHES, STUB_DOMAINS
 
 
 def is_dns_config(configmap: Object) -> bool:
     """Tell whether the cluster's DNS reads *configmap*; the cache on each node (NodeLocal DNSCache) doesn't count."""
     name = key_of(configmap).name
-    if name.startswith(NODE_CACHE):
+    if name.startswith(NODE_CACHES):
         return False
     return COREFILE in (configmap.get("data") or {}) or name in (CUSTOM, KUBE_DNS)
 

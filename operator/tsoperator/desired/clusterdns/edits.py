@@ -23,11 +23,12 @@ from tsoperator.desired.clusterdns.platforms import (
     corefile_of,
     corefiles,
     data_of,
+    overrides,
     place,
     restart_of,
 )
 from tsoperator.desired.clusterdns.results import Change, DNSObjects, Nothing, Refusal, StubDomain
-from tsoperator.desired.clusterdns.serverblock import taken_by, with_block, without_block
+from tsoperator.desired.clusterdns.serverblock import taken_by, taken_by_plugin, with_block, without_block
 from tsoperator.desired.clusterdns.stubdomains import ANNOTATION, Edited, with_zones, without_zones
 from tsoperator.desired.plan import Creation, Deletion, Patch
 
@@ -101,6 +102,9 @@ def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain) ->
         return _gone(platform)
     for where, text in corefiles(objects):
         if taken := taken_by(text, where, stub, platform.at):
+            return taken
+    for where, plugins in overrides(objects):
+        if taken := taken_by_plugin(plugins, where, stub.zones):
             return taken
     edited = with_block(data_of(found).get(platform.entry, ""), platform.where, stub, platform.at)
     if found is not None or isinstance(edited, Refusal):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tsoperator.desired.clusterdns.corefile import Address, Block, Directive
+from tsoperator.desired.clusterdns.results import covers
 
 
 class Forward(NamedTuple):
@@ -19,7 +20,7 @@ class Forward(NamedTuple):
 def block_forwards(zone: str, blocks: Iterable[Block]) -> Iterator[Forward]:
     """Yield what the server blocks that get queries for *zone* do with them."""
     for block in blocks:
-        origins = [each.zone for each in block.addresses if each.scheme == "dns" and _covers(each.zone, zone)]
+        origins = [each.zone for each in block.addresses if each.scheme == "dns" and covers(each.zone, zone)]
         if origins:
             yield from plugin_forwards(zone, block.directives, max(origins, key=len))
 
@@ -29,7 +30,7 @@ def plugin_forwards(zone: str, plugins: Iterable[Directive], origin: str = "") -
     for plugin in plugins:
         if plugin.name == "forward" and len(plugin.args) > 1:
             own = Address.parse(plugin.args[0]).zone
-            if _covers(own, zone):
+            if covers(own, zone):
                 yield Forward(own or origin, [*map(_host, plugin.args[1:])])
                 return
 
@@ -40,17 +41,13 @@ def stub_forwards(zone: str, text: str) -> Iterator[Forward]:
         found = json.loads(text)
         for name, to in found.items() if isinstance(found, dict) else ():
             own = name.lower().removesuffix(".")
-            if isinstance(to, list) and _covers(own, zone):
+            if isinstance(to, list) and covers(own, zone):
                 yield Forward(own, [*map(_host, to)])
 
 
 def nearest(forwards: Iterable[Forward]) -> Forward | None:
     """Return the one that counts: that for the longest zone."""
     return max(forwards, key=lambda each: len(each.zone), default=None)
-
-
-def _covers(origin: str, zone: str) -> bool:
-    return not origin or f".{zone}".endswith(f".{origin}")
 
 
 def _host(text: object) -> str:

@@ -1,5 +1,6 @@
 """Finds out what the cluster's DNS is, and which object tells it of stub domains."""
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,7 +19,10 @@ COREFILES: Final = ("coredns", "rke2-coredns-rke2-coredns")
 CUSTOM: Final = "coredns-custom"
 KUBE_DNS: Final = "kube-dns"
 NODE_CACHE: Final = "node-local-dns"
-CONFIGMAPS: Final = (*COREFILES, CUSTOM, KUBE_DNS, NODE_CACHE)
+KUBESPRAY_CACHE: Final = "nodelocaldns"
+NODE_CACHES: Final = (NODE_CACHE, KUBESPRAY_CACHE)
+"""The ConfigMaps with a Corefile of NodeLocal DNSCache, which the operator only reads."""
+CONFIGMAPS: Final = (*COREFILES, CUSTOM, KUBE_DNS, *NODE_CACHES)
 """The ConfigMaps of NAMESPACE that say what the cluster's DNS is."""
 OPENSHIFT_DNS: Final = Resource("operator.openshift.io", "v1", "dnses", "DNS", namespaced=False)
 OPENSHIFT_NAME: Final = "default"
@@ -99,7 +103,7 @@ def data_of(found: Object | None) -> Mapping[str, str]:
 
 def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
     """Say what somebody has to do before a change of the Corefile in the ConfigMap *name* counts."""
-    if corefile.has("reload") or any(each.name == "reload" for each in _overrides(objects)):
+    if corefile.has("reload") or any(each.name == "reload" for _, found in overrides(objects) for each in found):
         return ""
     return f"CoreDNS has no reload plugin, so restart it: kubectl -n {NAMESPACE} rollout restart deployment {name}"
 
@@ -127,6 +131,14 @@ def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
         for key, text in data_of(configmap(objects, CUSTOM)).items():
             if key.endswith(".server"):
                 yield place(CONFIGMAP, Key(NAMESPACE, CUSTOM), key), text
+
+
+def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
+    """Yield the plugins that a Corefile may import into its server block for all names, after where they are."""
+    for key, text in data_of(configmap(objects, CUSTOM)).items():
+        if key.endswith(".override"):
+            with contextlib.suppress(CorefileError):
+                yield place(CONFIGMAP, Key(NAMESPACE, CUSTOM), key), parse_plugins(text)
 
 
 def _kind(objects: DNSObjects) -> Kind | Refusal:
@@ -177,15 +189,10 @@ def _imports(objects: DNSObjects, corefile: Corefile) -> bool:
     return False
 
 
-def _overrides(objects: DNSObjects) -> Iterator[Directive]:
-    for key, text in data_of(configmap(objects, CUSTOM)).items():
-        if key.endswith(".override"):
-            try:
-                yield from parse_plugins(text)
-            except CorefileError:
-                continue
-
-
 def _node_cache(objects: DNSObjects, zones: Sequence[str]) -> str:
-    text = data_of(configmap(objects, NODE_CACHE)).get(COREFILE)
-    return "" if text is None else bypass(text, data_of(configmap(objects, KUBE_DNS)).get(STUB_DOMAINS, "{}"), zones)
+    stub_domains = data_of(configmap(objects, KUBE_DNS)).get(STUB_DOMAINS, "{}")
+    for name, read_by_it in ((NODE_CACHE, stub_domains), (KUBESPRAY_CACHE, None)):
+        text = data_of(configmap(objects, name)).get(COREFILE)
+        if text is not None and (found := bypass(text, read_by_it, zones)):
+            return found
+    return ""

@@ -14,6 +14,11 @@ _ZONE: Final = re.compile(
 )
 
 
+def covers(origin: str, zone: str) -> bool:
+    """Tell whether *zone* is *origin* or in it; an empty *origin* is the root."""
+    return not origin or f".{zone}".endswith(f".{origin}")
+
+
 @dataclass(frozen=True, slots=True)
 class DNSObjects:
     """The objects that tell what the cluster's DNS is, as far as they are there."""
@@ -32,10 +37,11 @@ class StubDomain:
     addresses: tuple[str, ...]
 
     @classmethod
-    def of(cls, zones: Sequence[str], addresses: Sequence[str]) -> "StubDomain | Refusal":
+    def of(cls, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str = "") -> "StubDomain | Refusal":
         """Return the stub domain, the same whatever the order of *zones*, or why it can't be written anywhere.
 
         A zone may come from a control server, and goes into the configuration of a program: it has to be a domain name.
+        It must not take names in *cluster_domain* away from the cluster, if that is given.
         """
         names = tuple(sorted({zone.strip(".").lower() for zone in zones}))
         if not names:
@@ -43,6 +49,12 @@ class StubDomain:
         for name in names:
             if not _ZONE.fullmatch(name):
                 return Refusal("InvalidZone", f"{name!r} isn't a domain name: correct operatorConfig.zones")
+            if cluster_domain and (covers(name, cluster_domain) or covers(cluster_domain, name)):
+                message = (
+                    f"a stub domain for {name} would take names from the cluster, whose domain is {cluster_domain}: "
+                    "give the tailnet another domain, or correct operatorConfig.zones"
+                )
+                return Refusal("InvalidZone", message)
         try:
             hosts = tuple(dict.fromkeys(str(ipaddress.ip_address(address)) for address in addresses))
         except ValueError as error:

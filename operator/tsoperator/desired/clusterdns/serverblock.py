@@ -4,10 +4,20 @@ What is added can be removed exactly. Our block is added as the end of the file.
 file with our block has none either, and the newline before our block is ours.
 """
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from tsoperator.desired.clusterdns.corefile import Block, Corefile, CorefileError, Span, has_variable, parse
-from tsoperator.desired.clusterdns.results import Refusal, StubDomain
+from tsoperator.desired.clusterdns.corefile import (
+    Address,
+    Block,
+    Corefile,
+    CorefileError,
+    Directive,
+    Span,
+    has_variable,
+    parse,
+)
+from tsoperator.desired.clusterdns.results import Refusal, StubDomain, covers
 
 BEGIN: Final = "# BEGIN tailnet stub domain (the operator rewrites these lines)"
 END: Final = "# END tailnet stub domain"
@@ -16,6 +26,11 @@ _DENIAL_SECONDS: Final = 1
 """How long CoreDNS may remember that a name doesn't exist. It does so for 5 s if nothing is said, and for as long a new
 name that somebody has asked for too early would be out of reach.
 """
+
+
+_FORWARDING: Final = ("forward", "grpc")
+_ANSWERING: Final = (*_FORWARDING, "auto", "etcd", "file", "hosts", "kubernetes", "secondary", "template")
+"""The plugins that answer for the zones among their arguments; those of _FORWARDING for the first one."""
 
 
 class Listening(NamedTuple):
@@ -90,7 +105,8 @@ def without_block(text: str, where: str) -> str | Refusal:
 def taken_by(text: str, where: str, stub: StubDomain, at: Listening) -> Refusal | None:
     """Return why the Corefile *text* in *where* rules our block out, here or in another file, if it does.
 
-    CoreDNS takes no two blocks for a zone and port. A block for a zone above or below ours is no obstacle.
+    CoreDNS takes no two blocks for a zone and port. A block for a zone above or below ours is no obstacle, unless the
+    one above has a plugin for our zone, which our block would keep queries from.
     """
     corefile = read(text, where)
     place = _ours(text, where, corefile)
@@ -107,6 +123,27 @@ def taken_by(text: str, where: str, stub: StubDomain, at: Listening) -> Refusal 
                 message = (
                     f"line {block.line} of {where}, begins a server block that answers for {zone}, or may because of a "
                     "variable, and it isn't the operator's: remove it, or set spec.clusterDNS.mode to Manual"
+                )
+                return Refusal("ZoneTaken", message)
+            above = (each for each in block.addresses if each.scheme == "dns" and covers(each.zone, zone))
+            if any(above) and (taken := taken_by_plugin(block.directives, where, [zone])):
+                return taken
+    return None
+
+
+def taken_by_plugin(plugins: Iterable[Directive], where: str, zones: Iterable[str]) -> Refusal | None:
+    """Return why *plugins*, which are in *where*, rule out a block of ours for *zones*, if they do.
+
+    They are in a block for a zone above these. CoreDNS asks only the block with the longest zone.
+    """
+    for plugin in plugins:
+        if plugin.name in _ANSWERING:
+            args = plugin.args[:1] if plugin.name in _FORWARDING else plugin.args
+            own = {Address.parse(arg).zone for arg in args} - {""}
+            if taken := next((each for zone in zones for each in sorted(own) if covers(zone, each)), None):
+                message = (
+                    f"line {plugin.line} of {where}, has plugin {plugin.name} for {taken}, which a server block of the "
+                    "operator would end: remove it, or set spec.clusterDNS.mode to Manual"
                 )
                 return Refusal("ZoneTaken", message)
     return None

@@ -42,6 +42,10 @@ class _Ours:
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
             return cls()
 
+    def has(self, member: "_Member") -> bool:
+        """Tell whether *member* is one of our entries, as we wrote it."""
+        return member.key in self.zones and self.zones[member.key] == member.value
+
     def annotation(self) -> str:
         """Return the annotation that says this."""
         return json.dumps({"zones": self.zones, "made": self.made})
@@ -66,6 +70,9 @@ def with_zones(text: str | None, annotation: str | None, where: str, stub: StubD
         members = _members(plain)
     except (ValueError, RecursionError) as error:
         return _unreadable(where, error)
+    if wrong := next((each.key for each in members if not _is_servers(each.value)), None):
+        message = f"{where}: the value of {wrong!r} isn't a list of addresses, so kube-dns takes no entry; correct it"
+        return Refusal("StubDomainsUnreadable", message)
     if taken := next((each.key for each in members if each.key.lower().removesuffix(".") in stub.zones), None):
         message = (
             f"{where} has an entry for {taken}, and it isn't the operator's: remove that entry, or set "
@@ -87,7 +94,7 @@ def without_zones(text: str | None, annotation: str | None, where: str) -> Edite
         members = _members(text)
     except (ValueError, RecursionError) as error:
         return _unreadable(where, error)
-    runs = [(is_ours, [*run]) for is_ours, run in groupby(members, lambda each: ours.zones.get(each.key) == each.value)]
+    runs = [(is_ours, [*run]) for is_ours, run in groupby(members, ours.has)]
     for number in reversed(range(len(runs))):
         is_ours, run = runs[number]
         if is_ours:
@@ -104,6 +111,11 @@ def without_zones(text: str | None, annotation: str | None, where: str) -> Edite
 def _unreadable(where: str, error: Exception) -> Refusal:
     message = f"{where} isn't a JSON object, so it stays as it is: {error}; correct it"
     return Refusal("StubDomainsUnreadable", message)
+
+
+def _is_servers(value: Any) -> bool:
+    """Tell whether kube-dns takes *value* for a list of servers."""
+    return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
 
 
 def _members(text: str) -> list[_Member]:

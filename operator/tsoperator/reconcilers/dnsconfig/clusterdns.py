@@ -68,7 +68,7 @@ def outcome(
     if objects is None:
         return Outcome(result=_UNSEEN if is_managed else None, status=status, again=_LOOK_AGAIN)
     platform = find_platform(objects, wanted.platform, zones)
-    stub = StubDomain.of(zones, [address])
+    stub = StubDomain.of(zones, [address], settings.cluster_domain)
     if isinstance(platform, Platform):
         status |= {"platform": str(platform.kind)}
         if isinstance(stub, StubDomain):

@@ -12,6 +12,7 @@ from tsoperator.api.conditions import condition, set_condition
 from tsoperator.api.names import (
     ANNOTATION_NAMESERVER,
     CONDITION_CLUSTER_DNS_CONFIGURED,
+    CONDITION_CLUSTER_DNS_READY,
     CONDITION_NAMESERVER_READY,
     FINALIZER,
     LABEL_APP,
@@ -31,6 +32,7 @@ from tsoperator.api.objects import (
     annotations,
     is_deleting,
     labels,
+    uid,
 )
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
@@ -52,7 +54,7 @@ from tsoperator.desired.plan import Child, Note, Plan, Refusal
 from tsoperator.desired.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 from tsoperator.reconcilers.dnsconfig import clusterdns
 from tsoperator.reconcilers.dnsconfig.address import address_of
-from tsoperator.reconcilers.dnsconfig.answers import Verdict, cluster_dns_condition
+from tsoperator.reconcilers.dnsconfig.answers import NOT_ASKED, Verdict, cluster_dns_condition
 from tsoperator.settings import Settings
 
 _PORT: Final = 1053  # unprivileged; the Service forwards port 53 to it
@@ -62,6 +64,9 @@ _SNAPSHOT: Final = "snapshot"
 
 CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
 """The condition of a DNSConfig whose nameserver is Tailscale's or unknown, and lacks something: False or absent."""
+_ZONES_SOON: Final = 1.0
+"""In how many seconds to look again whether zones are known. Nothing tells when the first list has been awaited for too
+long."""
 _DRAIN: Final = 10
 """Seconds for which a Pod goes on answering after it is told to stop. It isn't ready then. Once the kubelet has seen
 that, within 6 s, nodes send the Pod nothing more, not even from a client whose earlier packets went there."""
@@ -74,6 +79,7 @@ CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
 """The conditions that a DNSConfig has only while they say something."""
 
+_NO_NAMESERVER: Final = "the operator asks the cluster's DNS when the nameserver has an address"
 _SET_OURS: Final = "set spec.nameserver.image to this operator's nameserver"
 
 
@@ -101,12 +107,13 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
     """Return what the DNSConfig *obj*, parsed as *dnsconfig*, needs."""
     if is_deleting(obj):
         return _farewell(obj, observed, settings)
+    asked = answered(obj, observed, settings)
     if isinstance(dnsconfig, Invalid):
-        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}")
+        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {dnsconfig.message}", asked)
     if error := program_error(obj):
-        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {error}")
+        return _refused(obj, "NameserverInvalid", f"this DNSConfig is invalid: {error}", asked)
     first = elected(observed.dnsconfigs)
-    if first is not None and first["metadata"]["uid"] != dnsconfig.metadata.uid:
+    if first is not None and uid(first) != dnsconfig.metadata.uid:
         name = first["metadata"]["name"]
         return _refused(
             obj,
@@ -121,10 +128,13 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
         _deployment(dnsconfig, image, settings),
         _service(dnsconfig, settings, observed),
     ]
+    zones = forwarded_zones(obj, settings.zones, observed.suffixes)
+    if not zones:  # a new Service may have to get the address that the cluster's DNS asks for them
+        kept = children if observed.service else children[:-1]
+        return Plan(hold=FINALIZER, steps=[*map(Child, kept)], requeue_after=_ZONES_SOON)
     address = _address(observed)
     if not address:
         return Plan(hold=FINALIZER, steps=[*map(Child, children)])
-    zones = forwarded_zones(obj, settings.zones, observed.suffixes)
     dns = clusterdns.outcome(dnsconfig.spec.cluster_dns, observed.dns, zones, address, settings)
     conditions = _conditions(obj, image, observed, settings)
     status = _status(obj, conditions, dns) | {"nameserver": {"ip": address}}
@@ -140,9 +150,10 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
 def _farewell(obj: Object, observed: Observed, settings: Settings) -> Plan:
     """Return what ends a DNSConfig: our stub domain goes, unless another DNSConfig takes it over.
 
-    The children are deleted by their owner references.
+    The children are deleted by their owner references. An invalid DNSConfig doesn't make them anew.
     """
-    if elected(observed.dnsconfigs) is not None:
+    heir = elected(observed.dnsconfigs)
+    if heir is not None and not isinstance(DNSConfig.parse(heir), Invalid) and not program_error(heir):
         return Plan(release=FINALIZER)
     dns = clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
     if dns.result is None:
@@ -164,17 +175,34 @@ def not_written(plan: Plan, obj: Object, refusal: Refusal, *, is_denied: bool) -
 
 def _unconfigured(obj: Object, result: Unwritten | Nothing) -> Plan:
     """Return the plan that says on the DNSConfig *obj* what is wrong with the configuration of the cluster's DNS."""
-    return Plan(notes=_notes(result), status=_with_condition(obj, clusterdns.condition_of(result, _generation(obj))))
+    return Plan(notes=_notes(result), status=_with_conditions(obj, clusterdns.condition_of(result, _generation(obj))))
 
 
-def failed(obj: Object, refusal: Refusal) -> Plan:
-    """Return the plan that says on the DNSConfig *obj* why its nameserver could not be made, and tries again."""
-    return replace(_refused(obj, refusal.reason or "NameserverCreationFailed", refusal.message), error=refusal.error)
+def answered(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
+    """Return the condition that says what the cluster's DNS answers, if the DNSConfig *obj* is the one that counts.
+
+    A nameserver goes on while its DNSConfig is invalid, and so do the questions.
+    """
+    first = elected(observed.dnsconfigs)
+    if first is None or uid(first) != uid(obj):
+        return []
+    if not _address(observed):
+        return [condition(CONDITION_CLUSTER_DNS_READY, "Unknown", NOT_ASKED, _NO_NAMESERVER, _generation(obj))]
+    return [cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns)]
 
 
-def _refused(obj: Object, reason: str, message: str) -> Plan:
-    status = _with_condition(obj, condition(CONDITION_NAMESERVER_READY, False, reason, message, _generation(obj)))
-    return Plan(status=status, notes=[Note("Warning", reason, message)])
+def failed(obj: Object, refusal: Refusal, asked: Sequence[Object] = ()) -> Plan:
+    """Return the plan that says on the DNSConfig *obj* why its nameserver could not be made, and tries again.
+
+    *asked* is what `answered` returns.
+    """
+    reason = refusal.reason or "NameserverCreationFailed"
+    return replace(_refused(obj, reason, refusal.message, asked), error=refusal.error)
+
+
+def _refused(obj: Object, reason: str, message: str, asked: Sequence[Object] = ()) -> Plan:
+    told = condition(CONDITION_NAMESERVER_READY, False, reason, message, _generation(obj))
+    return Plan(status=_with_conditions(obj, told, *asked), notes=[Note("Warning", reason, message)])
 
 
 def _address(observed: Observed) -> str:
@@ -253,9 +281,9 @@ def _words_for(left_out: str, image: NameserverImage, deployment: Object | None)
     return f"{left_out} names don't resolve: {MAX_SHARDS} ConfigMaps are full, and there can't be more"
 
 
-def _with_condition(obj: Object, wanted: Object) -> Object:
+def _with_conditions(obj: Object, *wanted: Object) -> Object:
     status = obj.get("status") or {}
-    return {**status, "conditions": set_condition(status.get("conditions") or [], [wanted], now="")}
+    return {**status, "conditions": set_condition(status.get("conditions") or [], wanted, now="")}
 
 
 def _generation(obj: Object) -> int:

@@ -56,10 +56,10 @@ def question_of(
     *dns* is the configuration of the cluster's DNS, as far as it is known.
     """
     addresses = service_addresses(service)
-    if dnsconfig is None or not addresses or not asked.servers:
+    if dnsconfig is None or not addresses or not asked.servers or not asked.zones:
         return None
     status = (deployment or {}).get("status") or {}
-    versions = [each["metadata"].get("resourceVersion") for each in dns.configmaps] if dns else []
+    configuration = [*dns.configmaps, *([dns.openshift] if dns.openshift else [])] if dns else []
     return Question(
         tuple(asked.servers),
         addresses[0],
@@ -68,7 +68,7 @@ def question_of(
             dnsconfig["metadata"].get("generation"),
             status.get("readyReplicas"),
             status.get("updatedReplicas"),
-            *versions,
+            *(each["metadata"].get("resourceVersion") for each in configuration),
         ),
         {zone: targets(dns, zone) for zone in asked.zones} if dns else {},
     )

@@ -38,7 +38,7 @@ from tsoperator.reconcilers.dnsconfig.address import Addresses
 from tsoperator.reconcilers.dnsconfig.answers import Verdict
 from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
 from tsoperator.reconcilers.dnsconfig.question import Asked, Question, question_of
-from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.apply import Applier, Failed
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.manager import Mapper
 from tsoperator.runtime.result import DONE, Result
@@ -85,8 +85,9 @@ class DNSConfigReconciler:
             return await self._forget()
         observed = self._observe(obj, verdicts)  # look
         plan = desired.plan(obj, DNSConfig.parse(obj), observed, self._settings)  # decide
-        stored = await self._act(obj, plan, observed.address)  # act
-        return await self._applier.report(stored, plan, desired.failed)  # report
+        failed = partial(desired.failed, asked=desired.answered(obj, observed, self._settings))
+        stored = await self._act(obj, plan, observed.address, failed)  # act
+        return await self._applier.report(stored, plan, failed)  # report
 
     async def _forget(self) -> Result:
         """Take our stub domain out of the cluster's DNS if the last DNSConfig went without waiting for that."""
@@ -106,7 +107,7 @@ class DNSConfigReconciler:
             Asked(zones, self._settings.cluster_dns),
         )
 
-    async def _act(self, obj: Object, plan: Plan, address: str) -> Object:
+    async def _act(self, obj: Object, plan: Plan, address: str, failed: Failed) -> Object:
         """Carry out *plan*: first what the nameserver is made of, and then what the cluster's DNS reads.
 
         If the API server refuses the second, that says nothing of the nameserver. If it refuses the first, that may be
@@ -114,8 +115,8 @@ class DNSConfigReconciler:
         """
         children = [step for step in plan.steps if isinstance(step, Child)]
         others = [step for step in plan.steps if not isinstance(step, Child)]
-        failed = partial(self._without, address) if address else desired.failed
-        stored = await self._applier.act(obj, replace(plan, steps=children), failed)
+        to_children = partial(self._without, address) if address else failed
+        stored = await self._applier.act(obj, replace(plan, steps=children), to_children)
         if not others:
             return stored
         return await self._applier.act(stored, replace(plan, hold="", steps=others), partial(_not_written, plan))

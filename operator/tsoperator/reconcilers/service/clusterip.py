@@ -99,21 +99,26 @@ def new_name(service: Object, group: str) -> str:
 
 
 def cluster_ip_service(
-    key: Key, labels: Mapping[str, str], target: Target, ports: Mapping[Wanted, int], names: Mapping[Wanted, str]
+    key: Key,
+    labels: Mapping[str, str],
+    target: Target,
+    ports: Mapping[Wanted, int],
+    names: Mapping[Wanted, str],
+    *,
+    is_named: bool = True,
 ) -> Object:
     """Return the ClusterIP Service *key*, which leads *ports* to the proxies; they forward them to *target*.
 
-    *labels* are those of `place_labels`, *names* are the names of the ports. The Service has no selector, because its
-    endpoints depend on what the proxies report.
+    *labels* are those of `place_labels`, *names* are the names of the ports. If *is_named*, Pods find the target by its
+    name. The Service has no selector, because its endpoints depend on what the proxies report.
     """
     numbers = {each.port for each in names}
     health = next(port for port in count(HEALTH_PORT) if port not in numbers)
     leads = {ANNOTATION_LAST_TAILNET_TARGET_IP: target.ip}
     if target.fqdn:
-        leads = {
-            ANNOTATION_LAST_TAILNET_TARGET_FQDN: target.fqdn,
-            ANNOTATION_MAGIC_DNSNAME: target.fqdn.removesuffix("."),
-        }
+        leads = {ANNOTATION_LAST_TAILNET_TARGET_FQDN: target.fqdn}
+    if target.fqdn and is_named:
+        leads[ANNOTATION_MAGIC_DNSNAME] = target.fqdn.removesuffix(".")
     return {
         "apiVersion": SERVICE.api_version,
         "kind": SERVICE.kind,

@@ -26,6 +26,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.desired.children import Owner
+from tsoperator.desired.clusternames import is_opted_out
 from tsoperator.desired.egressgroup import entry_name, entry_of, is_available
 from tsoperator.desired.plan import Child, Note, Plan, Refusal, earliest
 from tsoperator.reconcilers.service import egress
@@ -73,7 +74,8 @@ def plan(service: Object, owner: Owner, places: Places, settings: Settings) -> P
         return _exhausted(service, places, settings)
     live, name = places.at(group_name(service)), place_name(service, places, settings)
     place = Key(settings.namespace, name), place_labels(owner, group_name(service))
-    wanted = cluster_ip_service(*place, target(service), places.ports, wanted_ports(service))
+    names, is_named = wanted_ports(service), not is_opted_out(service)
+    wanted = cluster_ip_service(*place, target(service), places.ports, names, is_named=is_named)
     new, old = places.new_and_old(name)
     here = egress.pointed_at(service, settings)
     others = [each for each in places.services if key_of(each).name != name]

@@ -47,6 +47,7 @@ def test_a_corefile_that_cant_be_read_says_so() -> None:
         (configmap("coredns-custom"), True),
         (configmap("kube-dns"), True),
         (configmap("node-local-dns", Corefile=""), False),
+        (configmap("nodelocaldns", Corefile=""), False),
         (configmap("kube-proxy", config=""), False),
         ({"metadata": {"name": "other"}}, False),
     ],

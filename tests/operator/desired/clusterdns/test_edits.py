@@ -167,6 +167,11 @@ BAD = {
     "in a key that is imported": Bad(
         coredns(IMPORTING, **{"a.server": TAKEN}), "ZoneTaken", "coredns-custom, key a.server", "CoreDNS"
     ),
+    "in a file for the block for all names": Bad(
+        coredns(IMPORTING, **{"b.override": "log", "a.override": "forward tail1234.ts.net 1.2.3.4"}),
+        "ZoneTaken",
+        "line 1 of ConfigMap kube-system/coredns-custom, key a.override, has plugin forward for tail1234.ts.net",
+    ),
     "an unreadable key": Bad(coredns(IMPORTING, **{"a.server": "a {"}), "CorefileUnreadable", "custom, key a.server"),
     "damaged": Bad(coredns(ROOT + END), "BlockDamaged", "ConfigMap kube-system/coredns, key Corefile"),
     "stub domains that aren't JSON": Bad(

@@ -9,12 +9,21 @@ CLUSTER = "__PILLAR__CLUSTER__DNS__"
 INSIDE = f"cluster.local:53 in-addr.arpa:53 {{\n    forward . {CLUSTER} {{\n        force_tcp\n    }}\n}}\n"
 WAY_OUT = (
     "Pods that use NodeLocal DNSCache don't get to the cluster's DNS for names in ts.net: the cache {}. Add ts.net "
-    "with the nameserver's address to stubDomains in ConfigMap kube-system/kube-dns, which the cache reads, too"
+    "with the nameserver's address to "
+)
+STUB_DOMAINS = "stubDomains in ConfigMap kube-system/kube-dns, which the cache reads, too"
+BLOCKS = (
+    "nodelocaldns_external_zones of Kubespray, or as a server block to the Corefile in ConfigMap "
+    "kube-system/nodelocaldns"
 )
 UNREADABLE = (
     "the Corefile of NodeLocal DNSCache can't be read, so whether it forwards the zone is unknown: line 1: "
     "the server block that begins here has no closing brace; add }"
 )
+
+
+def way_out(cache: str, to: str = STUB_DOMAINS) -> str:
+    return WAY_OUT.format(cache) + to
 
 
 def root(to: str) -> str:
@@ -24,7 +33,7 @@ def root(to: str) -> str:
 class Case(NamedTuple):
     text: str
     says: str
-    stub_domains: str = "{}"
+    stub_domains: str | None = "{}"
 
 
 CASES = {
@@ -32,15 +41,17 @@ CASES = {
     "by address": Case(root("10.96.0.11").replace(CLUSTER, "10.96.0.11:53"), ""),
     "by its domain": Case(".:53 cluster.local:53 {\n forward . 10.96.0.11\n}\n", ""),
     "by its reverse zone": Case(".:53 in-addr.arpa:53 {\n forward . 10.96.0.11\n}\n", ""),
-    "all else goes upstream": Case(root("/etc/resolv.conf"), WAY_OUT.format("asks /etc/resolv.conf")),
-    "some goes upstream": Case(root(f"{CLUSTER} 9.9.9.9"), WAY_OUT.format(f"asks {CLUSTER}, 9.9.9.9")),
-    "all else is refused": Case(INSIDE, WAY_OUT.format("asks nobody")),
-    "the root only": Case(".:53 {\n forward . 10.96.0.11\n}\n", WAY_OUT.format("asks 10.96.0.11")),
+    "all else goes upstream": Case(root("/etc/resolv.conf"), way_out("asks /etc/resolv.conf")),
+    "some goes upstream": Case(root(f"{CLUSTER} 9.9.9.9"), way_out(f"asks {CLUSTER}, 9.9.9.9")),
+    "all else is refused": Case(INSIDE, way_out("asks nobody")),
+    "the root only": Case(".:53 {\n forward . 10.96.0.11\n}\n", way_out("asks 10.96.0.11")),
     "a block of its own": Case(root("9.9.9.9") + "ts.net:53 {\n forward . 10.96.0.53\n}\n", ""),
     "a stub domain": Case(root("9.9.9.9"), "", '{"ts.net": ["10.96.0.53"]}'),
     "a stub domain above": Case(root("9.9.9.9"), "", '{"net": ["10.96.0.53"]}'),
-    "a stub domain below": Case(root("9.9.9.9"), WAY_OUT.format("asks 9.9.9.9"), '{"a.ts.net": ["10.96.0.53"]}'),
-    "no stub domains": Case(root("9.9.9.9"), WAY_OUT.format("asks 9.9.9.9"), "{"),
+    "a stub domain below": Case(root("9.9.9.9"), way_out("asks 9.9.9.9"), '{"a.ts.net": ["10.96.0.53"]}'),
+    "no stub domains": Case(root("9.9.9.9"), way_out("asks 9.9.9.9"), "{"),
+    "Kubespray's": Case(root("9.9.9.9"), way_out("asks 9.9.9.9", BLOCKS), None),
+    "Kubespray's with a zone": Case(root("9.9.9.9") + "ts.net {\n forward . 10.96.0.53\n}\n", "", None),
     "broken": Case("{", UNREADABLE),
 }  # fmt: skip
 

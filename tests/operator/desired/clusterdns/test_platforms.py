@@ -104,8 +104,9 @@ def test_rke2s_coredns_has_a_name_of_its_own() -> None:
     assert platform.restart.endswith(" rollout restart deployment rke2-coredns-rke2-coredns")
 
 
-def test_a_node_cache_is_told_of_with_coredns_only() -> None:
-    cache = configmap("node-local-dns", Corefile=".:53 {\n forward . 9.9.9.9\n}\n")
+@pytest.mark.parametrize("name", ["node-local-dns", "nodelocaldns"])
+def test_a_node_cache_is_told_of_with_coredns_only(name: str) -> None:
+    cache = configmap(name, Corefile=".:53 {\n forward . 9.9.9.9\n}\n")
     objects = DNSObjects([PLAIN, KUBE_DNS, cache])
     platforms = [find_platform(objects, kind, ["ts.net"]) for kind in ("CoreDNS", "KubeDNS")]
     said = [bool(platform.node_cache) for platform in platforms if isinstance(platform, Platform)]

@@ -64,6 +64,25 @@ def test_text_from_outside_that_is_no_domain_name_is_refused(zone: str) -> None:
     assert StubDomain.of(["ts.net", zone], ["10.0.0.1"]) == Refusal("InvalidZone", message)
 
 
+@pytest.mark.parametrize(
+    ("zone", "is_taken"),
+    [
+        ("cluster.local", True),
+        ("Local.", True),
+        ("svc.cluster.local", True),
+        ("mycluster.local", False),
+        ("cluster.locals", False),
+        ("example.org", False),
+    ],
+)
+def test_a_stub_domain_takes_no_names_from_the_cluster(zone: str, is_taken: bool) -> None:
+    found = StubDomain.of(["ts.net", zone], ["10.0.0.1"], "cluster.local")
+    assert isinstance(found, Refusal) is is_taken
+    if isinstance(found, Refusal):
+        told = f"a stub domain for {zone.strip('.').lower()} would take names from the cluster"
+        assert (found.reason, found.message.partition(",")[0]) == ("InvalidZone", told)
+
+
 def test_a_domain_name_may_be_long() -> None:
     longest = f"{'a.' * 95}{'b' * 63}"
     assert StubDomain.of([longest], ["10.0.0.1"]) == StubDomain((longest,), ("10.0.0.1",))

@@ -63,7 +63,7 @@ CASES = {
     "kubeadm-1.19": Case(),
     "kubeadm-1.31": Case(),
     "kubeadm-node-cache-stub": Case(),
-    "kubespray": Case(),  # it calls the ConfigMap of its cache nodelocaldns
+    "kubespray": Case(node_cache="asks 203.0.113.1, 203.0.113.2. Add tail1234.ts.net with the"),
     "minikube": Case(),
     "openshift": OPENSHIFT,
     "openshift-servers": OPENSHIFT,

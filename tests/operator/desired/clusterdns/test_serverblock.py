@@ -179,6 +179,42 @@ TAKEN = {
 }
 
 
+PLUGINS = {
+    "forward tail1234.ts.net 1.2.3.4": "tail1234.ts.net",
+    "forward Tail1234.ts.net.:53 1.2.3.4": "tail1234.ts.net",
+    "grpc tail1234.ts.net 1.2.3.4": "tail1234.ts.net",
+    "forward db.tail1234.ts.net 1.2.3.4": "db.tail1234.ts.net",
+    "template IN A example.org tail1234.ts.net": "tail1234.ts.net",
+    "file /zones/x tail1234.ts.net": "tail1234.ts.net",
+    "hosts /hosts tail1234.ts.net": "tail1234.ts.net",
+    "auto tail1234.ts.net": "tail1234.ts.net",
+    "etcd tail1234.ts.net": "tail1234.ts.net",
+    "kubernetes tail1234.ts.net": "tail1234.ts.net",
+    "secondary tail1234.ts.net": "tail1234.ts.net",
+    "forward ts.net 1.2.3.4": "",
+    "forward . 1.2.3.4": "",
+    "forward . tail1234.ts.net": "",
+    "template IN A": "",
+    "log tail1234.ts.net": "",
+    "cache 30 tail1234.ts.net": "",
+}
+
+
+@pytest.mark.parametrize(("plugin", "taken"), PLUGINS.items())
+def test_a_zone_is_taken_by_a_plugin_that_our_block_would_end(plugin: str, taken: str) -> None:
+    above, ours = f". {{\n errors\n {plugin}\n}}\n", StubDomain(("a.ts.net", "tail1234.ts.net"), ("10.0.0.1",))
+    name = plugin.partition(" ")[0]
+    refusal = Refusal(
+        "ZoneTaken",
+        f"line 3 of here, has plugin {name} for {taken}, which a server block of the operator would end: remove it, or "
+        "set spec.clusterDNS.mode to Manual",
+    )
+    assert taken_by(above, "here", ours, EVERYWHERE) == (refusal if taken else None)
+    assert taken_by(above.replace(".", "net", 1), "here", ours, EVERYWHERE) == (refusal if taken else None)
+    for elsewhere in ("tls://.", "example.org", "x.tail1234.ts.net"):
+        assert taken_by(above.replace(".", elsewhere, 1), "here", ours, EVERYWHERE) is None
+
+
 @pytest.mark.parametrize("case", TAKEN.values(), ids=TAKEN)
 def test_a_zone_is_taken_by_somebody_elses_block_only(case: Taken) -> None:
     refusal = taken_by(case.text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), case.at)

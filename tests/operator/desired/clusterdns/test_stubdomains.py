@@ -27,7 +27,7 @@ CHANGES = {
     "empty, with spaces": Change(" { }\n", f" {{{OURS} }}\n"),
     "before others": Change('{ "a": ["1"], "b":[] }', f'{{ {OURS}, "a": ["1"], "b":[] }}'),
     "lines": Change('\r\n{\r\n\t"a" :["1"]\r\n}\r\n', f'\r\n{{\r\n\t{OURS}, "a" :["1"]\r\n}}\r\n'),
-    "odd entries": Change('{"a":1,"a":{"ts.net":[]},"":"}"}', f'{{{OURS}, "a":1,"a":{{"ts.net":[]}},"":"}}"}}'),
+    "odd entries": Change('{"a":null,"a":["ts.net"],"":["}"]}', f'{{{OURS}, "a":null,"a":["ts.net"],"":["}}"]}}'),
 }  # fmt: skip
 
 
@@ -108,6 +108,14 @@ def test_text_that_is_no_json_object_stays_as_it_is(text: str, problem: str) -> 
     for annotation in (None, ADDED):
         assert with_zones(text, annotation, "here", STUB) == Refusal("StubDomainsUnreadable", message)
     assert without_zones(text, ADDED, "here") == Refusal("StubDomainsUnreadable", message)
+
+
+@pytest.mark.parametrize("value", ["1", "NaN", '"1"', "{}", "[null]", "[1]", '["1", []]'])
+def test_entries_that_kube_dns_does_not_take_are_told(value: str) -> None:
+    message = "here: the value of 'b' isn't a list of addresses, so kube-dns takes no entry; correct it"
+    text = f'{{"a": [], "b": {value}}}'
+    assert with_zones(text, None, "here", STUB) == Refusal("StubDomainsUnreadable", message)
+    assert without_zones(f'{{{OURS}, "b": {value}}}', ADDED, "here") == Edited(f'{{"b": {value}}}', None)
 
 
 def test_deep_json_is_an_error_like_others() -> None:

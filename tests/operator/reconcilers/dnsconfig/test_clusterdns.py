@@ -28,10 +28,15 @@ def coredns(text: str = COREFILE, **others: dict[str, str]) -> DNSObjects:
     return DNSObjects([obj(CONFIGMAP, Key("kube-system", name), {"data": each}) for name, each in data.items()])
 
 
-def wanted(mode: str = "Managed", dns: DNSObjects | None = None, may: bool = True, **fields: str) -> Outcome:
+ZONE = "tail1234.ts.net"
+
+
+def wanted(
+    mode: str = "Managed", dns: DNSObjects | None = None, may: bool = True, zone: str = ZONE, **fields: str
+) -> Outcome:
     asked = ClusterDNS.model_validate({"mode": mode, **fields})
     found = coredns() if dns is None else dns
-    return outcome(asked, found, ["tail1234.ts.net"], ADDRESS, MAY if may else MAY_NOT)
+    return outcome(asked, found, [zone], ADDRESS, MAY if may else MAY_NOT)
 
 
 def after(found: Outcome, dns: DNSObjects) -> DNSObjects:
@@ -75,6 +80,7 @@ CASES = {
     "another platform": Told(wanted(platform="KubeDNS"), 0, "PlatformMissing"),
     "broken": Told(wanted(dns=coredns("a {")), 0, "CorefileUnreadable"),
     "taken": Told(wanted(dns=coredns(COREFILE + "tail1234.ts.net {\n whoami\n}\n")), 0, "ZoneTaken"),
+    "the cluster's own": Told(wanted(zone="svc.cluster.local"), 0, "InvalidZone"),
     "an import": Told(wanted(dns=coredns(IMPORTING)), 1, None),
 }
 

@@ -14,7 +14,9 @@ from tsoperator.desired.children import owner_reference
 from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.plan import Note, Plan, Refusal
+from tsoperator.desired.zones import Suffixes
 from tsoperator.reconcilers.dnsconfig import desired
+from tsoperator.reconcilers.dnsconfig.answers import Verdict
 from tsoperator.reconcilers.dnsconfig.desired import Observed
 from tsoperator.settings import Settings
 
@@ -222,6 +224,15 @@ def test_once_the_service_has_its_address_the_dnsconfig_is_ready() -> None:
     assert status_of(made)["nameserver"] == {"ip": "192.0.2.53"}
 
 
+@pytest.mark.parametrize("service", [None, live_service(clusterIP="192.0.2.53")])
+def test_while_zones_may_be_known_in_a_moment_a_service_is_not_made(service: Object | None) -> None:
+    found = live_dnsconfig()
+    observed = Observed([found], service, suffixes=Suffixes(pending=True))
+    made = desired.plan(found, DNSConfig.parse(found), observed, SETTINGS)
+    kinds = [each["kind"] for each in children_of(made)]
+    assert (kinds[3:], made.status, made.requeue_after) == (["Deployment", *(["Service"] if service else [])], None, 1)
+
+
 @pytest.mark.parametrize("service", [None, live_service(), live_service(clusterIP=""), live_service(clusterIP="None")])
 def test_a_status_is_left_alone_until_then(service: Object | None) -> None:
     assert plan(live_dnsconfig(), service=service).status is None
@@ -359,9 +370,9 @@ def test_an_image_that_is_said_to_be_ours_is_probed() -> None:
 
 
 def refused(found: Object, *others: Object) -> Object:
-    """The condition of a plan that changes nothing but the status."""
+    """The first condition of a plan that changes nothing but the status."""
     made = plan(found, *others, service=live_service(clusterIP="192.0.2.53"))
-    told = condition_of(made)
+    told: Object = status_of(made)["conditions"][0]
     assert made == Plan(status=made.status, notes=[Note("Warning", told["reason"], told["message"])])
     assert status_of(made).get("nameserver") == found.get("status", {}).get("nameserver")
     return told
@@ -388,6 +399,40 @@ def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs() -> None:
     told = refused({**live_dnsconfig(nameserver={"replicas": -1}, generation=3), "status": status})
     assert (told["status"], told["reason"], told["observedGeneration"]) == ("False", "NameserverInvalid", 3)
     assert "spec.nameserver.replicas must be at least 0" in told["message"]
+
+
+class Asked(NamedTuple):
+    """A DNSConfig that can't be carried out, and what its status says of the answers of the cluster's DNS."""
+
+    found: Object
+    told: tuple[str, str, str] | None = ("False", "NoAnswer", "silence")
+    others: tuple[Object, ...] = ()
+    service: Object | None = live_service(clusterIP="192.0.2.53")
+
+
+ASKED_FOR = {
+    "invalid": Asked(live_dnsconfig(nameserver={"replicas": -1}, generation=3)),
+    "with a wrong annotation": Asked(live_dnsconfig(annotations={NAMESERVER: "mine"}, generation=3)),
+    "without a nameserver": Asked(
+        live_dnsconfig(nameserver={"replicas": -1}, generation=3),
+        ("Unknown", "NotAsked", "the operator asks the cluster's DNS when the nameserver has an address"),
+        service=None,
+    ),
+    "the second": Asked(live_dnsconfig(), None, others=(live_dnsconfig("a-first"),)),
+}
+
+
+@pytest.mark.parametrize("case", ASKED_FOR.values(), ids=ASKED_FOR)
+def test_what_the_clusters_dns_answers_is_told_of_a_nameserver_that_goes_on(case: Asked) -> None:
+    verdicts = [Verdict("ts.net", "192.0.2.10", "NoAnswer", "silence")]
+    observed = Observed([case.found, *case.others], case.service, verdicts=verdicts)
+    of = settings(cluster_dns=("192.0.2.10",))
+    told = [condition("ClusterDNSReady", *case.told, 3) | {"lastTransitionTime": ""}] if case.told else []
+    made = desired.plan(case.found, DNSConfig.parse(case.found), observed, of)
+    asked = desired.answered(case.found, observed, of)
+    failed = desired.failed(case.found, Refusal("no", "", ValueError("403")), asked)
+    for each in (made, failed):
+        assert status_of(each)["conditions"][1:] == told
 
 
 @pytest.mark.parametrize(("given", "told"), [("", "NameserverCreationFailed"), ("Other", "Other")])
@@ -426,6 +471,9 @@ def farewell(*others: Object, status: str = "True", dns: DNSObjects | None = Non
 def test_a_dnsconfig_goes_unless_a_stub_domain_of_ours_may_be_left() -> None:
     assert (farewell().release, farewell().requeue_after, farewell().status) == ("", 10, None)
     assert [note.reason for note in farewell().notes] == ["NotPermitted"]
+    invalid = farewell(live_dnsconfig("other", nameserver={"replicas": -1}))
+    wrong = farewell(live_dnsconfig("other", annotations={NAMESERVER: "mine"}))
+    assert [(made.release, made.requeue_after) for made in (invalid, wrong)] == [("", 10)] * 2
     alone = farewell(status="False"), farewell(live_dnsconfig("other")), farewell(dns=DNSObjects())
     assert [(made.release, made.requeue_after) for made in alone] == [(FINALIZER, None)] * 3
 

@@ -7,7 +7,7 @@ from clustersim import objects
 from clustersim.faults import Ban, Failure
 from clustersim.furniture import COREFILE
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import SERVICE, Object
+from tsoperator.api.objects import SERVICE, Object, key_of
 
 from tests.support.manifests import backend, dnsconfig
 from tests.support.operator import World, running_operator
@@ -56,6 +56,19 @@ async def test_the_corefile_asks_the_nameserver_until_the_mode_is_manual(world: 
     await world.change(managed(), MANUAL)
     await world.becomes(lambda: corefile(world), COREFILE)
     await world.becomes(lambda: world.condition(managed(), CONFIGURED), None)
+
+
+@pytest.mark.simulated
+async def test_the_first_stub_domain_is_for_the_zones_of_the_first_list(cluster: World) -> None:
+    cluster.peer()
+    cluster.control.latency = 0.2
+    with cluster.store.subscribe(objects.CONFIGMAP) as changes:
+        async with running_operator(cluster):
+            await cluster.apply(managed())
+            await configured(cluster)
+        found = [key_of(each.object).name for each in await changes.batch()]
+    assert found.count("coredns") == 1
+    assert "tail1234.ts.net:53 {" in await corefile(cluster)
 
 
 async def test_the_corefile_is_as_it_was_when_the_dnsconfig_is_gone(world: World) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, SERVICE, Key, Object
 from tsoperator.desired.canary import canary_name
+from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
 from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.reconcilers.dnsconfig.question import Asked, Canary, Question, question_of
 
@@ -43,6 +44,13 @@ def test_the_configuration_tells_where_questions_go() -> None:
     assert made == replace(QUESTION, seen=(3, 2, 1, "17"), targets={"ts.net": ["10.96.0.10"], "example.org": ()})
 
 
+def test_a_change_of_openshifts_object_is_asked_about() -> None:
+    openshift = obj(OPENSHIFT_DNS, Key("", "default"), resourceVersion="18")
+    assert question_of(DNSCONFIG, AT, READY, DNSObjects([], openshift), ASKED) == replace(
+        QUESTION, seen=(3, 2, 1, "18"), targets={"ts.net": None, "example.org": None}
+    )
+
+
 @pytest.mark.parametrize(
     ("dnsconfig", "found", "asked"),
     [
@@ -50,6 +58,7 @@ def test_the_configuration_tells_where_questions_go() -> None:
         (DNSCONFIG, None, ASKED),
         (DNSCONFIG, service(clusterIP="None"), ASKED),
         (DNSCONFIG, AT, ASKED._replace(servers=())),
+        (DNSCONFIG, AT, ASKED._replace(zones=())),
     ],
 )
 def test_nothing_is_asked_before_all_is_known(dnsconfig: Object | None, found: Object | None, asked: Asked) -> None:

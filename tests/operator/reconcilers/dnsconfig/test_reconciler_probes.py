@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pytest
+from clustersim.faults import Failure
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from dnslib import QTYPE, RCODE, RR, SOA, A, DNSRecord
 from prometheus_client import CollectorRegistry
@@ -186,6 +187,23 @@ async def test_a_configuration_that_leads_nowhere_or_back_is_told(cluster: World
         await cluster.becomes(lambda: said(cluster), ("False", "NotForwarded"))
         await forward_to(cluster, servers.cluster.address)
         await cluster.becomes(lambda: said(cluster), ("False", "ForwardingLoop"))
+
+
+MINE = {"metadata": {"annotations": {"tailscale.com/nameserver": "mine"}}}
+
+
+@pytest.mark.parametrize("is_invalid", [True, False])
+async def test_a_fault_is_told_while_the_dnsconfig_can_not_be_carried_out(cluster: World, is_invalid: bool) -> None:
+    async with asked(cluster) as servers:
+        await cluster.apply(dnsconfig())
+        await cluster.becomes(lambda: said(cluster), ("True", "NamesResolve"))
+        if not is_invalid:
+            cluster.sim.faults.fail(Failure(403, times=10**6, verb="update", plural="deployments"))
+        await cluster.change(dnsconfig(), MINE if is_invalid else {"spec": {"nameserver": {"replicas": 2}}})
+        reason = "NameserverInvalid" if is_invalid else "NameserverCreationFailed"
+        await cluster.becomes(lambda: cluster.reason(dnsconfig(), "NameserverReady"), reason)
+        servers.cluster.respond = saying(RCODE.SERVFAIL)
+        await cluster.becomes(lambda: said(cluster), ("False", "NotForwarded"))
 
 
 async def test_a_new_leader_says_nothing_new_before_it_has_asked(cluster: World) -> None:

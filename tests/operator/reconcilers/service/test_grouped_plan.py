@@ -28,7 +28,17 @@ from tests.operator.reconcilers.service.places import (
     report,
     user_service,
 )
-from tests.support.objects import children_of, deleting, deletions_of, held, patches_of, reasons_of, settings, status_of
+from tests.support.objects import (
+    FQDN,
+    children_of,
+    deleting,
+    deletions_of,
+    held,
+    patches_of,
+    reasons_of,
+    settings,
+    status_of,
+)
 
 SETTINGS = settings()
 DOMAIN = "tailscale.svc.cluster.local"
@@ -110,6 +120,16 @@ def test_the_conditions_say_how_far_the_service_is(case: Case) -> None:
     assert told(plan) == {name: value for name, value in wanted.items() if value}
     assert reasons_of(plan) == case.events
     assert all(note.once for note in plan.notes if note.reason == "ProxyGroupNotReady")  # it may last
+
+
+@pytest.mark.parametrize(("opt_out", "is_noted"), [("false", False), ("true", True)])
+def test_the_name_is_noted_at_the_place_unless_the_user_wants_none(opt_out: str, is_noted: bool) -> None:
+    service = held(user_service(AT_PLACE["metadata"]["annotations"] | {"tailscale.com/cluster-dns": opt_out}))
+    made = children_of(planned(service, at(place())))[0]
+    assert made["metadata"]["annotations"] == {
+        "tailscale.com/operator-last-set-ts-tailnet-target-fqdn": FQDN,
+        **({"tailscale.com/magic-dnsname": FQDN} if is_noted else {}),
+    }
 
 
 def test_proxies_that_are_not_ready_are_told_until_the_condition_says_so() -> None:
