@@ -273,6 +273,7 @@ BAD = {
     "reserved": Bad("ProxyGroupInvalid", "make it anew", live_group(name="kube-apiserver-auth-proxy")),
     "too long": Bad("ProxyGroupInvalid", "at most 49 characters", live_group(name=LONG)),
     "with a dot": Bad("ProxyGroupInvalid", "must be a DNS label", live_group(name="a.b")),
+    "too many": Bad("ProxyGroupInvalid", "lower it, or make another ProxyGroup", live_group({"replicas": 2147483647})),
     "image": Bad("ProxyGroupInvalid", "leave tailscaleContainer.image out", CLASSY, image("example.org/k8s-proxy:v1")),
     "no class": Bad(CREATING, "ProxyClass 'prod' does not exist: create it, or change spec", CLASSY, event=False),
     "tailnet": Bad("ProxyGroupTailnetUnavailable", "gone", tailnet=TailnetView("x", refusal=Refusal("gone"))),
