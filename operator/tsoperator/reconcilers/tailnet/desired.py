@@ -229,7 +229,7 @@ def was_good(obj: Object) -> bool:
 
 def _still_used(users: Sequence[str]) -> str:
     return (
-        f"this Tailnet is being deleted, and stays as long as objects name it: {_listed(users)}. Delete them, so that "
+        f"this Tailnet is being deleted, and stays as long as objects use it: {_listed(users)}. Delete them, so that "
         "their devices are removed from the tailnet. If the tailnet can't be reached any more, delete the "
         f"{SECRET.kind}s of their proxies by hand as well: the devices are then left as they are, and the objects go"
     )
