@@ -34,6 +34,7 @@ from tsoperator.reconcilers.service.clusterip import (
     cluster_ip_service,
     new_name,
     place_labels,
+    unselected,
     wanted_ports,
 )
 from tsoperator.reconcilers.service.grouprules import group_name, target, violations
@@ -81,7 +82,12 @@ def plan(service: Object, owner: Owner, places: Places, settings: Settings) -> P
     slices = slices_of(places, [*([_updated(live, wanted)] if live else []), *there], settings)
     made = Plan(
         hold=FINALIZER,
-        steps=[Child(wanted), *map(Child, slices), *removal(places, [name, *(key_of(each).name for each in there)])],
+        steps=[
+            Child(wanted),
+            *unselected(live),
+            *map(Child, slices),
+            *removal(places, [name, *(key_of(each).name for each in there)]),
+        ],
         requeue_after=grace_left(here, new, old, places, settings),
     )
     pointed = _pointed(service, led_to(here, new, old), made, places.reverts, settings)

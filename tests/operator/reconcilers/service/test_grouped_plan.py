@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
-from tsoperator.api.objects import Object, key_of
+from tsoperator.api.objects import SERVICE, Object, key_of
 from tsoperator.desired.egressgroup import Entry
-from tsoperator.desired.plan import Plan, Refusal
+from tsoperator.desired.plan import Patch, Plan, Refusal
 from tsoperator.reconcilers.service import grouped
 from tsoperator.reconcilers.service.clusterip import new_name
 from tsoperator.reconcilers.service.moves import Place
@@ -205,6 +205,13 @@ def test_a_place_that_the_go_operator_made_keeps_its_name_and_says_where_it_lead
     notes = children_of(plan)[0]["metadata"]["annotations"]
     assert notes["tailscale.com/operator-last-set-ts-tailnet-target-fqdn"] == "db.tail1234.ts.net"
     assert len(children_of(plan)[1]["endpoints"]) == 2
+
+
+def test_a_selector_that_somebody_gave_to_a_place_goes() -> None:
+    live = place()
+    selecting = {**live, "spec": {**live["spec"], "selector": {"app": "web"}}}
+    without = Patch(SERVICE, key_of(live), {"spec": {"selector": None}})
+    assert [patches_of(planned(AT_PLACE, at(each))) for each in (selecting, live)] == [[without], []]
 
 
 def test_a_place_that_is_being_deleted_is_replaced_by_a_new_one() -> None:
