@@ -190,7 +190,7 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
     refusal = observed.tailnet.refusal
     if refusal is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
         return step
-    words = f"{refusal.message}: delete this ProxyGroup's devices there, then its Secrets, and it will go"
+    words = f"{refusal.message}; or delete this ProxyGroup's devices there, then its Secrets, and it will go"
     return _told(group, observed, Problem(NO_TAILNET, words))
 
 

@@ -535,7 +535,7 @@ def test_a_group_that_leaves_a_tailnet_that_is_unavailable_says_how_it_can_go() 
     made = plan_of(LEAVING, Observed(replace(running(0), pods=[]), tailnet=view))
     status, reason, message = ready(made)
     assert (status, reason, made.release, len(made.steps)) == ("False", "ProxyGroupTailnetUnavailable", "", 0)
-    assert message == "Tailnet 'x' is gone: delete this ProxyGroup's devices there, then its Secrets, and it will go"
+    assert message == "Tailnet 'x' is gone; or delete this ProxyGroup's devices there, then its Secrets, and it will go"
     assert plan_of(LEAVING, Observed(NEW, tailnet=view)).release == FINALIZER
 
 
