@@ -56,8 +56,8 @@ def problem(service: Object, places: Places, settings: Settings) -> tuple[Object
     name = group_name(service)
     group = places.group(name).obj
     if group is None or is_deleting(group):
-        what = "does not exist" if group is None else "is being deleted"
-        message = f"ProxyGroup {name!r} {what}: create it, or name another one in annotation {PROXY_GROUP}"
+        what = "does not exist: create it" if group is None else "is being deleted: create it anew"
+        message = f"ProxyGroup {name!r} {what}, or name another one in annotation {PROXY_GROUP}"
         note = Note("Warning", "ProxyGroupNotReady", message, once=True)
         return _valid("Unknown", "ProxyGroupNotReady", message), [note]
     if wrong := violations(service, places, settings):

@@ -14,8 +14,10 @@ from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import FRESH, Places
 from tsoperator.reconcilers.service.readiness import configured
 from tsoperator.reconcilers.service.rewrites import Reverts
+from tsoperator.reconcilers.service.slices import endpoint_slices
 
 from tests.operator.reconcilers.service.places import (
+    BOTH,
     ENTRY,
     GROUP,
     OWNER,
@@ -28,7 +30,17 @@ from tests.operator.reconcilers.service.places import (
     report,
     user_service,
 )
-from tests.support.objects import children_of, deleting, deletions_of, held, patches_of, reasons_of, settings, status_of
+from tests.support.objects import (
+    children_of,
+    deleting,
+    deletions_of,
+    held,
+    patches_of,
+    reasons_of,
+    settings,
+    status_of,
+    stored,
+)
 
 SETTINGS = settings()
 DOMAIN = "tailscale.svc.cluster.local"
@@ -152,6 +164,23 @@ def test_a_device_that_no_proxy_finds_is_told(case: Lost) -> None:
     words = f"; the proxies of ProxyGroup '{GROUP}' find no device db.tail1234.ts.net in the tailnet: check the name"
     assert (words in ready["message"]) is case.told
     assert all(note.once for note in plan.notes if note.reason == "TargetNotFound")
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [(None, "does not exist: create it, or"), (deleting(live_group()), "is being deleted: create it anew, or name")],
+)
+def test_a_missing_group_can_be_created(found: Object | None, words: str) -> None:
+    (note,) = planned(AT_PLACE, seeing(obj=found)).notes
+    assert f"ProxyGroup 'egress' {words}" in note.message
+
+
+@pytest.mark.parametrize("live", [[], ["IPv4"], ["IPv6"], ["IPv4", "IPv6"]], ids="+".join)
+def test_slices_that_are_lost_are_made_again(live: list[str]) -> None:
+    both = place(ips=BOTH)
+    made = [stored(each) for each in endpoint_slices(both, [], {4: [], 6: []}) if each["addressType"] in live]
+    plan = planned(AT_PLACE, at(both, slices=made))
+    assert names(children_of(plan)) == [PLACE, f"{PLACE}-ipv4", f"{PLACE}-ipv6"]
 
 
 @pytest.mark.parametrize("name", ["group missing", "group leaving", "invalid", "no ports left"])
