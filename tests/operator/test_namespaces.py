@@ -12,8 +12,19 @@ from tsoperator.api.objects import POD, PROXYGROUPPOLICY, SECRET, Object, Resour
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.kube.errors import AlreadyExists
 
+from tests.support.groups import endpoints, ready_group
 from tests.support.lanes import cases
-from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress, load_balancer
+from tests.support.manifests import (
+    DOMAIN,
+    FQDN,
+    backend,
+    dnsconfig,
+    egress,
+    group_egress,
+    ingress,
+    load_balancer,
+    proxy_group,
+)
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
@@ -128,6 +139,25 @@ async def test_a_service_that_was_deleted_meanwhile_goes_once_its_namespace_is_w
         await teams.eventually(lambda: teams.gone(egress()))
         assert await teams.leftovers(egress()) == []
         await teams.becomes(lambda: leads(teams), {WEB: True})
+
+
+async def test_clients_in_a_namespace_that_is_not_watched_follow_the_pods_of_their_group(teams: World) -> None:
+    group, service = proxy_group(), group_egress()
+    await teams.apply(group, service)
+    async with running_operator(teams):
+        await teams.becomes(lambda: teams.reason(service, "TailscaleEgressSvcReady"), "ReadyToRouteTraffic")
+        before = await ready_group(teams, group)
+    async with running_operator(teams, watch_namespaces=(TEAM,), newcomer_wait=0.05):
+        assert before[1].pod
+        await teams.delete(before[1].pod)
+        pods = [each.addresses[0] for each in await ready_group(teams, group)]
+        assert pods != [each.addresses[0] for each in before]
+        await teams.becomes(lambda: led(teams, service), {*pods})
+
+
+async def led(world: World, service: Object) -> set[str]:
+    """Return the addresses to which *service* leads."""
+    return {address for found in (await endpoints(world, service)).values() for address in found}
 
 
 def shut(world: World, namespace: str = "", kinds: Sequence[str] = USERS_KINDS) -> None:

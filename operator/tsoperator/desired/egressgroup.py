@@ -33,6 +33,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Key, Object, annotations, key_of, labels
 from tsoperator.desired.children import Owner
+from tsoperator.desired.replica import REPLICAS_MAX
 
 BY_GROUP: Final = "group"
 """The index of users' Services by the ProxyGroup that they name."""
@@ -110,7 +111,7 @@ def indexed_entry(group: str, name: str) -> str:
 def replica_count(group: Object) -> int:
     """Return how many proxies the ProxyGroup *group*, which need not be valid, should have."""
     count = _spec(group).get("replicas")
-    return count if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
+    return min(count, REPLICAS_MAX) if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
 
 
 def is_egress(group: Object) -> bool:

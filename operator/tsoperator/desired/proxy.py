@@ -239,8 +239,9 @@ def proxy_outline(proxy: Proxy, children: Children) -> Outline:
     """Return what the log tells of *proxy*."""
     devices = map(shown_device, children.secrets)
     several = f"..{proxy.replica_count - 1}" if proxy.replica_count > 1 else ""
+    hostname = f"{proxy.hostname_prefix}-0{several}" if proxy.hostname_prefix else proxy.config.hostname
     return Outline(
-        f"{proxy.hostname_prefix}-0{several}" if proxy.hostname_prefix else proxy.config.hostname,
+        hostname if proxy.replica_count else "",
         ", ".join(proxy.config.routes or ()),
         tuple(sorted(device for device in devices if device)),
     )

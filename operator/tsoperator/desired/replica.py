@@ -2,8 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tsoperator.api.objects import Key, Object
+
+REPLICAS_MAX: Final = 100
+"""How many replicas a proxy can have. Each Pod of a ProxyGroup mounts the configs of all, and a plan for many more
+would hold up all other objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,3 +33,8 @@ class ReplicaSecrets:
 
     config: Object | None = None
     state: Object | None = None
+
+
+def replicas_error(count: int) -> str:
+    """Say what is wrong with a spec that wants *count* replicas, and how to fix it; empty if nothing is."""
+    return f"spec.replicas must be at most {REPLICAS_MAX}, not {count}: lower it" if count > REPLICAS_MAX else ""

@@ -1,7 +1,7 @@
 """Carries out a Plan, then writes the status. A refusal becomes a condition and an Event."""
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -30,7 +30,7 @@ from tsoperator.desired.plan import (
     write_for,
 )
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import AlreadyExists, KubeError, NotFound, Rejected
+from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Rejected
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.journal import Journal, Write, is_taken_over
@@ -114,9 +114,9 @@ class Applier:
             status = self._stamped(parent.get("status") or {}, plan.status)
             if status != (parent.get("status") or {}):
                 before, resource = parent, resource_of(parent)
-                parent = self._stored(
-                    resource, await self._client.replace_status(resource, {**parent, "status": status})
-                )
+                with _behind():
+                    written = await self._client.replace_status(resource, {**parent, "status": status})
+                parent = self._stored(resource, written)
                 self.journal.reported(before, status, plan)
         if plan.release and has_finalizer(parent, plan.release):
             left = [name for name in parent["metadata"]["finalizers"] if name != plan.release]
@@ -141,7 +141,8 @@ class Applier:
                 case Creation(obj):
                     writes.append(await self._create(obj))
                 case Patch(resource, key, body, about):
-                    stored = self._stored(resource, await self._client.patch(resource, key, body))
+                    with _behind():
+                        stored = self._stored(resource, await self._client.patch(resource, key, body))
                     writes.append(Write("changed", resource, key, after=body, about=about))
                     if parent and uid(stored) == uid(parent):
                         parent = stored
@@ -167,7 +168,8 @@ class Applier:
         if not (obj := write_for(desired, live)):
             return None
         resource = resource_of(obj)
-        self._stored(resource, await self._client.replace(resource, obj))
+        with _behind():
+            self._stored(resource, await self._client.replace(resource, obj))
         return Write("took over" if is_taken_over(obj, live) else "changed", resource, key_of(obj), live, obj)
 
     async def _create(self, desired: Object) -> Write:
@@ -235,6 +237,15 @@ class Applier:
             now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
             conditions = set_condition(old, wanted["conditions"], now)
         return {**wanted, "conditions": conditions}
+
+
+@contextlib.contextmanager
+def _behind() -> Iterator[None]:
+    """Raise Conflict if the object that is written is gone: the cache, which had it, was behind."""
+    try:
+        yield
+    except NotFound as error:
+        raise Conflict(error.status, error.reason, str(error)) from error
 
 
 def _in_the_way(stranger: Object) -> Rejected:

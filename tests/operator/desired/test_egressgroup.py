@@ -242,6 +242,7 @@ def test_the_names_are_those_of_the_go_operator() -> None:
     [
         *(({}, 2), ({"replicas": None}, 2), ({"replicas": 0}, 0), ({"replicas": 3}, 3)),
         *(({"replicas": -1}, 2), ({"replicas": "x"}, 2), (None, 2)),
+        *(({"replicas": 100}, 100), ({"replicas": 2147483647}, 100)),
     ],
 )
 def test_a_group_has_two_replicas_unless_it_says_otherwise(spec: Object | None, count: int) -> None:

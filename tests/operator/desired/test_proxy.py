@@ -363,6 +363,7 @@ DEVICES = (("db.tail1234.ts.net", "100.64.0.1, fd7a::1"),)
         Outlined(replace(PROXY, replica_count=3), Children(), Outline("default-db")),
         Outlined(replace(PROXY, hostname_prefix="r"), Children(), Outline("r-0")),
         Outlined(replace(PROXY, hostname_prefix="r", replica_count=3), Children(), Outline("r-0..2")),
+        Outlined(replace(PROXY, hostname_prefix="r", replica_count=0), Children(), Outline("")),
         Outlined(
             replace(PROXY, config=replace(CONFIG, routes=("10.0.0.0/8", "192.0.2.0/24"))),
             Children(),

@@ -290,6 +290,25 @@ async def test_a_finalizer_that_was_added_since_the_last_look_is_kept(ground: Gr
     assert live["metadata"]["finalizers"] == theirs
 
 
+GONE = {
+    "patch": Plan(steps=[Patch(CONFIGMAP, Key("tailscale", "a"), {"data": {"k": "v"}})]),
+    "replace": Plan(steps=[Child(child(k="v"))]),
+    "status": Plan(status={"conditions": [condition("Ready", True, "Ready", "")]}),
+}
+
+
+@pytest.mark.parametrize("plan", GONE.values(), ids=GONE)
+async def test_an_object_that_went_before_the_cache_knew_is_a_conflict(ground: Ground, plan: Plan) -> None:
+    parent = ground.parent
+    ground.put(to_create(child()))
+    await ground.caught_up()
+    ground.sim.store.delete(kinds.CONFIGMAP, "tailscale", "a")
+    ground.sim.store.merge(kinds.DNSCONFIG, "", "parent", {"metadata": {"finalizers": None}})
+    ground.sim.store.delete(kinds.DNSCONFIG, "", "parent")
+    with pytest.raises(Conflict, match="not found"):
+        await ground.applier.report(await ground.applier.apply(parent, plan), plan, failed)
+
+
 async def test_a_cache_that_is_behind_is_a_conflict(ground: Ground) -> None:
     await ground.caught_up()
     ground.put(to_create(child()))

@@ -23,12 +23,15 @@ from tsoperator.api.objects import (
     SECRET,
     SERVICE,
     STATEFULSET,
+    TAILNET,
     Key,
     Object,
     Resource,
     is_deleting,
     key_of,
 )
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.cli.cluster.installed import Installed, SecretKey
 from tsoperator.cli.cluster.kinds import KINDS, Webhooks, has_ready_endpoint, webhook_services
 from tsoperator.cli.cluster.names import Names
@@ -39,6 +42,7 @@ from tsoperator.desired.children import owner_of
 from tsoperator.desired.secret import slim
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import KubeError, NotFound
+from tsoperator.reconcilers.tailnet.desired import Verdict, credentials, login_url, secret_name, violation
 from tsoperator.runtime.cache import without_managed_fields
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.tailnet.preflight import Findings, Preflight
@@ -161,7 +165,7 @@ class Gatherer:
             {key_of(each): each for each in pods},
             {key_of(each): each for each in secrets},
             refusals_of(events),
-            frozenset(f"{each['kind']} {key_of(each)}" for each in parents if each["spec"].get("tailnet")),
+            {f"{each['kind']} {key_of(each)}": name for each in parents if (name := each["spec"].get("tailnet"))},
         )
 
     async def objects(self) -> list[Object]:
@@ -172,9 +176,7 @@ class Gatherer:
 
     async def control(self) -> Control:
         """Return what the control server says to the operator's credentials. Raises CannotLook."""
-        credentials = await self._credentials()
-        retry = Retry(tries=2, call=_CALL, silence=_CALL / 2)
-        tailnet = TailnetClient(self._session, self._installed.control_url, lambda: credentials, retry=retry)
+        tailnet = self._tailnet(self._installed.control_url, await self._credentials())
         findings = await Preflight(tailnet, EventRecorder(self._client), _nobody).look()
         devices = None
         if findings.passed.get("devices"):
@@ -184,12 +186,38 @@ class Gatherer:
                 raise CannotLook(f"the devices of the tailnet can't be listed: {error}", "try again") from error
         return Control(findings, devices)
 
+    async def devices_in(self, name: str) -> dict[str, Device]:
+        """Return the devices in the tailnet of the Tailnet called *name*. Raises CannotLook."""
+        words, cure = f"the devices of Tailnet {name} can't be listed: ", f"see `kubectl describe tailnet {name}`"
+        obj = await self._found(TAILNET, Key("", name))
+        if obj is None:
+            raise CannotLook(f"{words}it does not exist", f"create Tailnet {name}")
+        tailnet, key = Tailnet.parse(obj), Key(self._namespace, secret_name(obj))
+        if isinstance(tailnet, Invalid):
+            raise CannotLook(f"{words}{tailnet.message}", cure)
+        given = violation(tailnet) or credentials(key, await self._found(SECRET, key))
+        if isinstance(given, Verdict):
+            raise CannotLook(f"{words}{given.message}", cure)
+        shown = Credentials(given.client_id, given.client_secret)
+        ours = await self._identity(given.client_id, given.audience) if given.audience else shown
+        try:
+            return await self._tailnet(login_url(tailnet), ours).devices()
+        except ControlError as error:
+            raise CannotLook(f"{words}{error}", cure) from error
+
+    def _tailnet(self, url: str, ours: Credentials | Identity) -> TailnetClient:
+        retry = Retry(tries=2, call=_CALL, silence=_CALL / 2)
+        return TailnetClient(self._session, url, lambda: ours, retry=retry)
+
+    async def _identity(self, client_id: str, audience: str) -> Identity:
+        account = Key(self._namespace, self._installed.service_account)
+        token = await self._client.request_token(account, audience)
+        return Identity(client_id, SecretStr(token["token"]))
+
     async def _credentials(self) -> Credentials | Identity:
         """Return the operator's credentials. Raises CannotLook."""
         if identity := self._installed.identity:
-            account = Key(self._namespace, self._installed.service_account)
-            token = await self._client.request_token(account, identity.audience)
-            return Identity(identity.client_id, SecretStr(token["token"]))
+            return await self._identity(identity.client_id, identity.audience)
         id_, secret = (self._installed.secret_key(name) for name in ("CLIENT_ID_FILE", "CLIENT_SECRET_FILE"))
         if id_ is None or secret is None:
             words = "the operator's credentials are in no Secret, so the control server can't be asked for devices"

@@ -75,11 +75,15 @@ async def _proxies(target: _Target) -> Iterable[Finding]:
 
 
 async def _devices(target: _Target) -> Iterable[Finding]:
-    control = await target.gather.control()
+    control, proxies = await target.gather.control(), await target.gather.proxies()
     found = [*check_control(control)]
-    if control.devices is not None:
-        found += check_devices(await target.gather.proxies(), control.devices)
-    return found
+    devices = {} if control.devices is None else {"": control.devices}
+    for name in sorted({*proxies.elsewhere.values()}):
+        try:
+            devices[name] = await target.gather.devices_in(name)
+        except CannotLook as error:
+            found.append(unseen("devices", str(error), error.cure))
+    return [*found, *(check_devices(proxies, devices) if devices else ())]
 
 
 async def _conditions(target: _Target) -> Iterable[Finding]:

@@ -1,7 +1,7 @@
 """Checks each proxy: whether its Pods are ready, whether they have logged in, and whether their devices are there."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tsoperator.api.device import Device
@@ -25,14 +25,14 @@ _STARTING: Final = ("PodInitializing", "ContainerCreating")
 class Proxies:
     """The StatefulSets of the proxies, their Pods and *slim* Secrets by key, and the words of refused Pods by name.
 
-    *elsewhere* has the Connectors and ProxyGroups whose proxies are in another tailnet than the operator's own.
+    *elsewhere* has the Tailnets of the Connectors and ProxyGroups whose proxies are not in the operator's own tailnet.
     """
 
     statefulsets: Sequence[Object]
     pods: Mapping[Key, Object]
     secrets: Mapping[Key, Object]
     refusals: Mapping[str, str]
-    elsewhere: frozenset[str] = frozenset()
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_proxies(proxies: Proxies) -> Iterator[Finding]:
@@ -45,11 +45,16 @@ def check_proxies(proxies: Proxies) -> Iterator[Finding]:
         yield ok("proxies", f"all {len(proxies.statefulsets)} proxies serve")
 
 
-def check_devices(proxies: Proxies, devices: Mapping[str, Device]) -> Iterator[Finding]:
-    """Check that the device of each proxy of the operator's own tailnet is there, approved and online."""
+def check_devices(proxies: Proxies, devices: Mapping[str, Mapping[str, Device]]) -> Iterator[Finding]:
+    """Check that the device of each proxy is there, approved and online.
+
+    *devices* are those of each Tailnet that could be asked, by the name of the Tailnet, which is empty for the
+    operator's own tailnet.
+    """
     looked = wrong = 0
     for statefulset in proxies.statefulsets:
-        if parent_of(statefulset) in proxies.elsewhere:
+        there = devices.get(proxies.elsewhere.get(parent_of(statefulset), ""))
+        if there is None:
             continue
         for key in secret_keys(statefulset):
             secret = proxies.secrets.get(key)
@@ -58,7 +63,7 @@ def check_devices(proxies: Proxies, devices: Mapping[str, Device]) -> Iterator[F
                 continue
             looked += 1
             named = f"device {reported.fqdn or reported.id} of {parent_of(statefulset)}"
-            if finding := _device(key, named, devices.get(reported.id)):
+            if finding := _device(key, named, there.get(reported.id)):
                 wrong += 1
                 yield finding
     if not wrong:

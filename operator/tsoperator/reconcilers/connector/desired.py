@@ -27,6 +27,7 @@ from tsoperator.desired.proxy import (
     replica_devices,
 )
 from tsoperator.desired.proxypod import connected_networks
+from tsoperator.desired.replica import replicas_error
 from tsoperator.desired.secret import ReportedDevice
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.connector.routes import advertised, default_route_error, route_error
@@ -83,6 +84,8 @@ def violations(connector: Connector) -> list[str]:
         found.append("an app connector can't be a subnet router or an exit node too: make a Connector for each")
     if spec.hostname and spec.replicas > 1:
         found.append("one hostname can't be that of several replicas: use hostnamePrefix instead of hostname")
+    if error := replicas_error(spec.replicas):
+        found.append(f"{error}, or make another Connector beside it")
     if spec.hostname and spec.hostname_prefix:
         found.append("hostname and hostnamePrefix exclude each other: remove one of them")
     if len(name) > _LABEL_MAX:

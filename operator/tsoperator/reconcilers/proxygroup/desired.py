@@ -33,6 +33,7 @@ from tsoperator.desired.proxy import (
     way_out,
 )
 from tsoperator.desired.proxypod import egress_group
+from tsoperator.desired.replica import replicas_error
 from tsoperator.desired.secret import egress_report_of, static_endpoints_of
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.reconcilers.proxygroup.children import (
@@ -118,6 +119,8 @@ def violations(group: ProxyGroup, proxy_class: ProxyClassSpec | None) -> list[st
         )
     if name == _RESERVED:
         found.append(f"the name {_RESERVED} is that of a ServiceAccount of other groups: make it anew with another")
+    if error := replicas_error(group.spec.replicas):
+        found.append(f"{error}, or make another ProxyGroup beside it")
     pod = proxy_class.stateful_set.pod if proxy_class and proxy_class.stateful_set else None
     container = pod.tailscale_container if pod else None
     if container is not None and container.image and image_name(container.image) == _OTHER_IMAGE:
@@ -187,7 +190,7 @@ def plan_deletion(group: Object, observed: Observed) -> Plan:
     refusal = observed.tailnet.refusal
     if refusal is None or not any(isinstance(each, DeleteDevice) for each in step.steps):
         return step
-    words = f"{refusal.message}: delete this ProxyGroup's devices there, then its Secrets, and it will go"
+    words = f"{refusal.message}; or delete this ProxyGroup's devices there, then its Secrets, and it will go"
     return _told(group, observed, Problem(NO_TAILNET, words))
 
 

@@ -22,6 +22,7 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import SERVICE, Key, Object, key_of, labels, uid
 from tsoperator.api.rules import child_name
 from tsoperator.desired.children import Owner
+from tsoperator.desired.plan import Patch
 
 FIRST_PORT: Final = 10000
 PORT_COUNT: Final = 1000
@@ -140,6 +141,13 @@ def cluster_ip_service(
             ],
         },
     }
+
+
+def unselected(live: Object | None) -> list[Patch]:
+    """Return what takes a selector out of a *live* ClusterIP Service: with one, Kubernetes would lead to other Pods."""
+    if live is None or not live["spec"].get("selector"):
+        return []
+    return [Patch(SERVICE, key_of(live), {"spec": {"selector": None}})]
 
 
 def place_labels(owner: Owner, group: str) -> dict[str, str]:

@@ -35,6 +35,7 @@ from tsoperator.reconcilers.service.clusterip import (
     cluster_ip_service,
     new_name,
     place_labels,
+    unselected,
     wanted_ports,
 )
 from tsoperator.reconcilers.service.grouprules import group_name, target, violations
@@ -56,8 +57,8 @@ def problem(service: Object, places: Places, settings: Settings) -> tuple[Object
     name = group_name(service)
     group = places.group(name).obj
     if group is None or is_deleting(group):
-        what = "does not exist" if group is None else "is being deleted"
-        message = f"ProxyGroup {name!r} {what}: create it, or name another one in annotation {PROXY_GROUP}"
+        what = "does not exist: create it" if group is None else "is being deleted: create it anew"
+        message = f"ProxyGroup {name!r} {what}, or name another one in annotation {PROXY_GROUP}"
         note = Note("Warning", "ProxyGroupNotReady", message, once=True)
         return _valid("Unknown", "ProxyGroupNotReady", message), [note]
     if wrong := violations(service, places, settings):
@@ -83,7 +84,12 @@ def plan(service: Object, owner: Owner, places: Places, settings: Settings) -> P
     slices = slices_of(places, [*([_updated(live, wanted)] if live else []), *there], settings)
     made = Plan(
         hold=FINALIZER,
-        steps=[Child(wanted), *map(Child, slices), *removal(places, [name, *(key_of(each).name for each in there)])],
+        steps=[
+            Child(wanted),
+            *unselected(live),
+            *map(Child, slices),
+            *removal(places, [name, *(key_of(each).name for each in there)]),
+        ],
         requeue_after=grace_left(here, new, old, places, settings),
     )
     pointed = _pointed(service, led_to(here, new, old), made, places.reverts, settings)

@@ -6,7 +6,7 @@ Here is also what becomes of these places: they are kept up to date, and removed
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tsoperator.api.names import DNS_FINALIZER, LABEL_SERVICE_NAME, PROXY_GROUP
+from tsoperator.api.names import DNS_FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_deleting, key_of, labels, uid
 from tsoperator.desired.children import first
 from tsoperator.desired.egressgroup import entries_of, entry_name, entry_of, served_service
@@ -17,6 +17,7 @@ from tsoperator.reconcilers.service.clusterip import Wanted
 from tsoperator.reconcilers.service.moves import Place, is_over
 from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.reconcilers.service.slices import (
+    VERSIONS,
     Group,
     endpoint_slices,
     families,
@@ -24,6 +25,7 @@ from tsoperator.reconcilers.service.slices import (
     led_pods,
     serves,
     serving_pods,
+    slice_name,
 )
 from tsoperator.settings import Settings
 
@@ -108,12 +110,16 @@ def upkeep(places: Places, settings: Settings) -> Sequence[Step]:
 
 
 def removal(places: Places, kept: Collection[str] = ()) -> list[Step]:
-    """Return the steps that remove what a Service has at ProxyGroups, except for places with these names."""
+    """Return the steps that remove what a Service has at ProxyGroups, except for places with these names.
+
+    An EndpointSlice of such a place that somebody else has made goes, too.
+    """
+    ours = {slice_name(name, version) for name in kept for version in VERSIONS}
     return [
         *(
             Deletion(ENDPOINTSLICE, each)
             for each in places.slices
-            if labels(each).get(LABEL_SERVICE_NAME) not in kept and not is_deleting(each)
+            if key_of(each).name not in ours and not is_deleting(each)
         ),
         *(
             Deletion(SERVICE, each, release=DNS_FINALIZER)

@@ -27,7 +27,7 @@ from tsoperator.desired.children import BY_GROUPED_OWNER, Owner, grouped_owner_o
 from tsoperator.desired.classref import class_name
 from tsoperator.desired.egressgroup import by_group, by_serving_group, entry_name, served_service
 from tsoperator.desired.nameserver import elected
-from tsoperator.desired.plan import Plan
+from tsoperator.desired.plan import Plan, earliest
 from tsoperator.desired.proxy import Children
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
@@ -35,7 +35,7 @@ from tsoperator.reconcilers.service import desired, egress, exposure, grouped
 from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.moves import Timers
-from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, removal
+from tsoperator.reconcilers.service.places import FRESH, Places, abandoned, await_newcomers, removal, upkeep
 from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts, Rewrites
 from tsoperator.reconcilers.service.view import PlacesView
 from tsoperator.runtime.apply import Applier
@@ -142,15 +142,18 @@ class ServiceReconciler:
     async def _remove_orphan(self, owner: Owner) -> Result:
         """Remove what was made for a Service that vanished without waiting for our finalizer.
 
-        What it has at ProxyGroups goes at once, because nothing is lost by that.
+        What it has at ProxyGroups goes at once, because nothing is lost by that. But if its namespace isn't watched,
+        the Service may be there. Then its clients are led to the Pods that take the place of others.
         """
         self._rewrites.forget(owner.key)
         self._view.forget(owner.key)
         self._timers.ages(owner.key, (), self._clock())
-        places = self._view.made_for(owner)
-        if not places.is_empty and self._cache.sees(SERVICE, owner.key.namespace):
-            await self._applier.apply({}, Plan(steps=removal(places)))
-        return await self._proxies.remove_orphan(SERVICE, owner)
+        places, is_gone = self._view.made_for(owner), self._cache.sees(SERVICE, owner.key.namespace)
+        kept = Plan(steps=upkeep(places, self._settings))
+        plan = Plan(steps=removal(places)) if is_gone else await_newcomers(kept, places, self._settings)
+        await self._applier.apply({}, plan)
+        orphan = await self._proxies.remove_orphan(SERVICE, owner)
+        return Result(earliest(orphan.requeue_after, plan.requeue_after))
 
     def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = proxy_class["metadata"]["name"]

@@ -45,6 +45,8 @@ class _Pointed:
     is_reverted: bool = False
     quick: int = 0
     """How many times in a row it was reverted within `LONGEST` seconds."""
+    slowest: float = 0.0
+    """The most seconds that one of these reverts took."""
     total: int = 0
     last: float = float("-inf")
     """When it was last reverted."""
@@ -71,14 +73,14 @@ class Rewrites:
         if fields and not known.is_reverted:
             _count(known, fields, now)
         known.is_reverted = bool(fields)
-        pause = _pause(known.quick)
-        left = max(0.0, known.at + pause - now)
+        calm = _calm(known)
+        left = max(0.0, known.at + calm - now)
         is_loud = known.total > AT_ONCE and bool(fields or left)
         return Reverts(
             known.fields if is_loud else (),
             known.who if is_loud else "",
-            wait=left if fields else 0.0,
-            settles=pause if fields else left,
+            wait=max(0.0, known.at + _pause(known.quick) - now) if fields else 0.0,
+            settles=calm if fields else left,
         )
 
     def remember_writer(self, service: Object, who: str) -> None:
@@ -100,7 +102,8 @@ class Rewrites:
 
 def _count(known: _Pointed, fields: Sequence[str], now: float) -> None:
     """Count that *fields* were reverted."""
-    known.quick = known.quick + 1 if now - known.at < LONGEST else 1
+    took = now - known.at
+    known.quick, known.slowest = (known.quick + 1, max(known.slowest, took)) if took < LONGEST else (1, 0.0)
     known.total = known.total + 1 if now - known.last < MEMORY else 1
     known.last, known.fields = now, fields
     if known.total == 1:
@@ -110,3 +113,8 @@ def _count(known: _Pointed, fields: Sequence[str], now: float) -> None:
 def _pause(times: int) -> float:
     """Return the seconds between two rewrites of a Service that was reverted so many *times* in a row."""
     return 0.0 if times <= AT_ONCE else min(2.0 ** min(times - AT_ONCE - 1, 10), LONGEST)
+
+
+def _calm(known: _Pointed) -> float:
+    """Return how long a Service must stay as it is before the fight is over: longer than the other writer took."""
+    return max(_pause(known.quick), min(2 * known.slowest, LONGEST)) if known.total > AT_ONCE else 0.0

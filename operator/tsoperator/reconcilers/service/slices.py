@@ -3,10 +3,14 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from typing import Final
 
 from tsoperator.api.names import GROUP, LABEL_SERVICE_NAME, LABEL_SLICE_MANAGER, SLICE_MANAGER
 from tsoperator.api.objects import ENDPOINTSLICE, Object, is_deleting, key_of, labels, uid
 from tsoperator.desired.egressgroup import Entry, ProxyReport, entries_of
+
+VERSIONS: Final = (4, 6)
+"""The IP versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,11 @@ class Group:
     def entry(self, name: str) -> Entry | None:
         """Return the entry called *name* in the ConfigMap."""
         return entries_of(self.configmap).get(name)
+
+
+def slice_name(service: str, version: int) -> str:
+    """Return the name of the EndpointSlice of one IP version of the ClusterIP Service called *service*."""
+    return f"{service}-ipv{version}"
 
 
 def families(service: Object) -> list[int]:
@@ -82,7 +91,7 @@ def endpoint_slices(service: Object, ports: Sequence[Object], serving: Mapping[i
             "kind": ENDPOINTSLICE.kind,
             "metadata": {
                 "namespace": key.namespace,
-                "name": f"{key.name}-ipv{version}",
+                "name": slice_name(key.name, version),
                 "labels": {**_ours(service), LABEL_SERVICE_NAME: key.name, LABEL_SLICE_MANAGER: SLICE_MANAGER},
             },
             "addressType": f"IPv{version}",

@@ -69,24 +69,23 @@ class PlacesView:
         self._starved: dict[Key, str] = {}  # the Services that get no ports at their ProxyGroup
 
     def made_for(self, owner: Owner) -> Places:
-        """Return the ClusterIP Services and EndpointSlices of *owner*, and nothing else."""
+        """Return the ClusterIP Services and EndpointSlices of *owner*, with the ProxyGroups where they are."""
         found = (self._cache.indexed(kind, BY_GROUPED_OWNER, str(owner)) for kind in (SERVICE, ENDPOINTSLICE))
         services, slices = ([each for each in made if is_place(each)] for made in found)
-        return Places(services, slices)
+        names = {labels(each)[PROXY_GROUP] for each in services}
+        return Places(services, slices, {name: self._group(name) for name in names})
 
     def of(self, service: Object, owner: Owner) -> Places:
         """Return what *service* has at ProxyGroups, and the ports that it gets at the one that is to serve it."""
         made, mode = self.made_for(owner), mode_of(service, self._settings)
         if annotations(service).get(ANNOTATION_TAILNET_FQDN):
             made = replace(made, suffixes=self._suffixes())
-        names = {labels(each)[PROXY_GROUP] for each in made.services}
         if mode is not Mode.GROUP:
             self.forget(owner.key)
             held = mode is Mode.NOTHING and has_finalizer(service, FINALIZER)
-            holding = self._holding(service) if held else ()
-            return replace(made, groups={name: self._group(name) for name in names}, holding=holding)
+            return replace(made, holding=self._holding(service) if held else ())
         name = group_name(service)
-        groups = {each: self._group(each) for each in {*names, name}}
+        groups = made.groups if name in made.groups else {**made.groups, name: self._group(name)}
         found = replace(made, groups=groups, rival=self._rival(service, name))
         self._starved.pop(owner.key, None)
         if violations(service, found, self._settings):

@@ -30,6 +30,9 @@ SOON: Final = 30.0
 """Seconds until bad credentials are tried again."""
 
 _SHOWN: Final = 20  # objects that a message names
+_AWAY: Final = (
+    "check that spec.loginUrl is right, and that the operator's Pod can reach it: the operator tries it again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +163,7 @@ def verdict(probe: Probe, ours: Mapping[str, str]) -> Verdict:
         return GOOD if _is_theirs(probe.devices, ours) else Verdict(CHANGED, _other_tailnet([*ours.values()]), SOON)
     message = "\n".join(each.message for each in probe.failures)
     if all(each.passes for each in probe.failures):
-        return Verdict(UNREACHABLE, message, SOON)
+        return Verdict(UNREACHABLE, f"{message}\n{_AWAY}", SOON)
     reason = next((each.reason for each in probe.failures if each.reason), INVALID_OAUTH)
     return Verdict(reason, message, SOON)
 
@@ -191,7 +194,7 @@ def plan(obj: Object, observed: Observed) -> Plan:
     if judged is None:  # it goes, and nothing uses it
         return Plan(release=FINALIZER)
     if is_deleting(obj):
-        judged = Verdict(IN_USE, _still_used(observed.users))
+        judged = Verdict(IN_USE, _still_used(observed.users, judged))
     conditions = (obj.get("status") or {}).get("conditions") or []
     generation = int(obj["metadata"].get("generation", 0))
     wanted = condition(CONDITION_TAILNET_READY, judged.is_good, judged.reason, judged.message, generation)
@@ -227,11 +230,13 @@ def was_good(obj: Object) -> bool:
     return has_finalizer(obj, FINALIZER)
 
 
-def _still_used(users: Sequence[str]) -> str:
+def _still_used(users: Sequence[str], judged: Verdict) -> str:
+    cure = "" if judged.is_good else f". If you can, mend it before: {judged.message}"
     return (
-        f"this Tailnet is being deleted, and stays as long as objects name it: {_listed(users)}. Delete them, so that "
+        f"this Tailnet is being deleted, and stays as long as objects use it: {_listed(users)}. Delete them, so that "
         "their devices are removed from the tailnet. If the tailnet can't be reached any more, delete the "
         f"{SECRET.kind}s of their proxies by hand as well: the devices are then left as they are, and the objects go"
+        f"{cure}"
     )
 
 

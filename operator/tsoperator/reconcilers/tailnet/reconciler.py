@@ -93,7 +93,7 @@ class TailnetReconciler:
         self.watches: Mapping[Resource, Mapper] = {
             TAILNET: lambda tailnet: (key_of(tailnet),),
             SECRET_METADATA: self._keys_of_secret,
-            **dict.fromkeys(USERS, self._key_of_user),
+            **dict.fromkeys(USERS, self._keys_of_user),
         }
 
     async def reconcile(self, key: Key) -> Result:
@@ -120,7 +120,8 @@ class TailnetReconciler:
         return DONE
 
     async def _observe(self, obj: Object) -> Observed:
-        users = [f"{user['kind']} {key_of(user).name}" for user in self._users(key_of(obj).name)]
+        found = [*self._users(key_of(obj).name), *(self._inhabitants(key_of(obj).name) if is_deleting(obj) else ())]
+        users = [f"{user['kind']} {key_of(user).name}" for user in found]
         if desired.is_idle(obj, users):
             return Observed(None)
         judged = await self._judge(obj)
@@ -206,6 +207,21 @@ class TailnetReconciler:
                 if desired.named_tailnet(obj) == name:
                     yield obj
 
+    def _inhabitants(self, name: str) -> Iterator[Object]:
+        """Yield the objects that name the Tailnet called *name* no more, but whose devices are still there."""
+        for resource in USERS:
+            for obj in self._cache.all(resource):
+                secrets = self._secrets(obj)
+                reported = (device_of(secret, None) for secret in secrets)
+                devices = {device.id: device.fqdn for device in reported if device.id}
+                url, named = next(filter(None, map(login_url_of, secrets)), ""), desired.named_tailnet(obj)
+                if named != name and devices and self._tailnets.home(named, url, devices) == name:
+                    yield obj
+
+    def _secrets(self, user: Object) -> list[Object]:
+        owner = Owner(_OWNERS.get(user["kind"], ""), key_of(user))
+        return self._cache.indexed(SECRET, BY_OWNER, str(owner))
+
     def _devices(self, name: str, url: str) -> Iterator[tuple[str, str]]:
         """Yield the IDs and names of devices that proxies have in the Tailnet called *name*, and in no other one.
 
@@ -213,8 +229,7 @@ class TailnetReconciler:
         """
         others = [each for each in self._tailnets.all_registered() if each.name != name]
         for user in self._users(name):
-            owner = Owner(_OWNERS.get(user["kind"], ""), key_of(user))
-            secrets = self._cache.indexed(SECRET, BY_OWNER, str(owner))
+            secrets = self._secrets(user)
             is_here = url in map(login_url_of, secrets)
             for device in (device_of(secret, None) for secret in secrets):
                 is_known = (is_here and is_headscales(device)) or any(each.devices.known(device.id) for each in others)
@@ -225,8 +240,6 @@ class TailnetReconciler:
         name = key_of(metadata).name
         return [key_of(obj) for obj in self._cache.all(TAILNET) if desired.secret_name(obj) == name]
 
-    def _key_of_user(self, user: Object) -> Iterable[Key]:
-        """Map an object that names a Tailnet to it, if the Tailnet waits for the object to go."""
-        key = Key("", desired.named_tailnet(user))
-        obj = self._cache.get(TAILNET, key)
-        return (key,) if obj is not None and is_deleting(obj) else ()
+    def _keys_of_user(self, _user: Object) -> Iterable[Key]:
+        """Map an object that can name a Tailnet to those that wait for their objects to go."""
+        return [key_of(obj) for obj in self._cache.all(TAILNET) if is_deleting(obj)]

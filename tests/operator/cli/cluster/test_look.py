@@ -27,6 +27,7 @@ from tests.operator.cli.cluster.samples import deployment, wrong
 from tests.support.manifests import connector, dnsconfig, egress
 from tests.support.objects import obj, whole_secret
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
+from tests.support.othertailnet import OtherTailnet, other_tailnet
 
 pytestmark = pytest.mark.simulated
 
@@ -236,18 +237,55 @@ async def test_objects_of_namespaces_that_are_watched_are_told(
     assert ("no such name" in str(wrong(await findings(front, tmp_path)))) is told
 
 
-async def test_devices_in_another_tailnet_are_not_looked_for(front: Front, tmp_path: Path) -> None:
-    router = connector(tailnet="other")
+async def of_devices(front: Front, folder: Path) -> list[str]:
+    """Return what is found of the devices of two Connectors that report the same: one is in the tailnet ``lab``."""
+    router = connector(tailnet="lab")
     await front.world.apply(router)
     for made in (router, connector("second")):
         labels = Owner("connector", Key("", key_of(made).name)).labels
         name = f"ts-{key_of(made).name}"
-        await front.world.api.create(SECRET, whole_secret(f"{name}-0", {"device_id": "n0"}, labels))
+        await front.world.api.create(SECRET, whole_secret(f"{name}-0", {"device_id": "n000001CNTRL"}, labels))
         await front.world.api.create(STATEFULSET, statefulset(name, labels))
-    found = await findings(front, tmp_path)
-    assert [each.words for each in found if each.check == "devices"] == [
-        "device n0 of Connector second is not in the tailnet any more"
-    ]
+    return [each.words for each in await findings(front, folder) if each.check == "devices"]
+
+
+@pytest.mark.parametrize("audience", ["", "lab.example.org"])
+async def test_devices_in_another_tailnet_are_looked_for_there(front: Front, tmp_path: Path, audience: str) -> None:
+    async with other_tailnet(front.world) as lab:
+        front.world.peer("router", lab.control)
+        lab.control.audience = audience
+        secret = lab.secret(client_id=lab.control.client_id, audience=audience) if audience else lab.secret()
+        await front.world.apply(secret, lab.tailnet())
+        assert await of_devices(front, tmp_path) == [
+            "device n000001CNTRL of Connector second is not in the tailnet any more"
+        ]
+
+
+class Unlisted(NamedTuple):
+    """Why the devices of a Tailnet can't be listed: what is there of it, and the words that say so."""
+
+    objects: Callable[[OtherTailnet], list[Object]]
+    words: str
+
+
+UNLISTED = {
+    "no Tailnet": Unlisted(lambda _: [], "it does not exist"),
+    "no Secret": Unlisted(lambda lab: [lab.tailnet()], 'referenced secret "lab-oauth" does not exist'),
+    "a bad URL": Unlisted(lambda lab: [lab.secret(), lab.tailnet("ftp://x")], "spec.loginUrl 'ftp://x' is not the URL"),
+    "a bad client": Unlisted(
+        lambda lab: [lab.secret(client_id="x", client_secret="y"), lab.tailnet()], "API token invalid"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNLISTED.values(), ids=UNLISTED)
+async def test_a_tailnet_that_can_not_be_asked_is_told(front: Front, tmp_path: Path, case: Unlisted) -> None:
+    async with other_tailnet(front.world) as lab:
+        await front.world.apply(*case.objects(lab))
+        blind, lost = await of_devices(front, tmp_path)
+    assert blind.startswith("the devices of Tailnet lab can't be listed: ")
+    assert case.words in blind
+    assert "Connector second" in lost
 
 
 def statefulset(name: str, labels: Mapping[str, str]) -> Object:

@@ -164,21 +164,28 @@ FATES = {
 @pytest.mark.parametrize("fate", FATES.values(), ids=FATES)
 def test_a_device_that_is_not_as_it_should_be_is_named(fate: Fate) -> None:
     devices = {fate.device.node_id: fate.device} if fate.device else {}
-    (found,) = check_devices(proxies(), devices)
+    (found,) = check_devices(proxies(), {"": devices})
     assert found.words == f"device web.tail1234.ts.net of Service default/web{fate.words}"
     assert fate.cure in found.cure
 
 
 @pytest.mark.parametrize("connected", [True, None])
 def test_a_device_that_is_online_or_says_nothing_of_it_is_well(connected: bool | None) -> None:
-    (found,) = check_devices(proxies(), {"n1": replace(DEVICE, connected=connected)})
+    (found,) = check_devices(proxies(), {"": {"n1": replace(DEVICE, connected=connected)}})
     assert found.words == "all 1 devices of proxies are in the tailnet and online"
 
 
 def test_devices_that_are_not_looked_for_are_no_fault() -> None:
-    new, elsewhere = proxies(device=""), proxies(elsewhere=frozenset({"Service default/web"}))
-    for found in (new, replace(new, secrets={}), elsewhere):
-        assert wrong([*check_devices(found, {})]) == []
+    new = proxies(device="")
+    for found in (new, replace(new, secrets={}), proxies(elsewhere={"Service default/web": "lab"})):
+        assert wrong([*check_devices(found, {"": {}})]) == []
+
+
+@pytest.mark.parametrize(("tailnet", "lost"), [("lab", False), ("other", True), ("", True)])
+def test_a_device_is_looked_for_in_the_tailnet_of_its_proxy(tailnet: str, lost: bool) -> None:
+    devices: dict[str, dict[str, Device]] = {"": {}, "lab": {"n1": DEVICE}, "other": {}}
+    found = check_devices(proxies(elsewhere={"Service default/web": tailnet}), devices)
+    assert bool(wrong([*found])) is lost
 
 
 @pytest.mark.parametrize(

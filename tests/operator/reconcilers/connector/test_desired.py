@@ -222,6 +222,7 @@ BAD = [
     Bad({**EXIT, "hostname": "gate", "hostnamePrefix": "ts"}, "hostname and hostnamePrefix exclude each other"),
     Bad({"subnetRouter": {"advertiseRoutes": ["1.2.3.4/5", "x"]}}, 'write 0.0.0.0/5; "x" is not a network'),
     Bad({"appConnector": {"routes": ["1.2.3.4/5"]}}, "write 0.0.0.0/5"),
+    Bad({**EXIT, "replicas": 2147483647}, "lower it, or make another Connector"),
     Bad({"subnetRouter": {"advertiseRoutes": ["0.0.0.0/0"]}}, "set exitNode to true"),
 ]
 

@@ -273,6 +273,7 @@ BAD = {
     "reserved": Bad("ProxyGroupInvalid", "make it anew", live_group(name="kube-apiserver-auth-proxy")),
     "too long": Bad("ProxyGroupInvalid", "at most 49 characters", live_group(name=LONG)),
     "with a dot": Bad("ProxyGroupInvalid", "must be a DNS label", live_group(name="a.b")),
+    "too many": Bad("ProxyGroupInvalid", "lower it, or make another ProxyGroup", live_group({"replicas": 2147483647})),
     "image": Bad("ProxyGroupInvalid", "leave tailscaleContainer.image out", CLASSY, image("example.org/k8s-proxy:v1")),
     "no class": Bad(CREATING, "ProxyClass 'prod' does not exist: create it, or change spec", CLASSY, event=False),
     "tailnet": Bad("ProxyGroupTailnetUnavailable", "gone", tailnet=TailnetView("x", refusal=Refusal("gone"))),
@@ -534,7 +535,7 @@ def test_a_group_that_leaves_a_tailnet_that_is_unavailable_says_how_it_can_go() 
     made = plan_of(LEAVING, Observed(replace(running(0), pods=[]), tailnet=view))
     status, reason, message = ready(made)
     assert (status, reason, made.release, len(made.steps)) == ("False", "ProxyGroupTailnetUnavailable", "", 0)
-    assert message == "Tailnet 'x' is gone: delete this ProxyGroup's devices there, then its Secrets, and it will go"
+    assert message == "Tailnet 'x' is gone; or delete this ProxyGroup's devices there, then its Secrets, and it will go"
     assert plan_of(LEAVING, Observed(NEW, tailnet=view)).release == FINALIZER
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from tsoperator.api.names import FINALIZER, PROXY_GROUP
-from tsoperator.api.objects import ENDPOINTSLICE, Object, key_of
+from tsoperator.api.objects import ENDPOINTSLICE, Key, Object, key_of
 
 from tests.operator.reconcilers.service.played import (
     CONFIGURED,
@@ -240,18 +240,34 @@ async def test_what_somebody_deletes_or_edits_is_made_right_again(group: PlayedG
     async with running(group.play()):
         await world.apply(grouped())
         await world.becomes(lambda: world.reason(grouped(), READY), "ReadyToRouteTraffic")
-        before = await group.endpoints()
+        before, before_slices = await group.endpoints(), await slices(world)
         place = await world.eventually(group.place)
-        for slice_ in (await world.api.list(ENDPOINTSLICE, NAMESPACE, f"{PROXY_GROUP}=egress")).items:
-            await world.delete(slice_)
+        for name in before_slices:
+            await world.api.delete(ENDPOINTSLICE, Key(NAMESPACE, name))
         await world.becomes(group.endpoints, before)
         await world.change(place, {"spec": {"ports": [{"name": "mine", "port": 1}]}})
         await world.becomes(lambda: ports_of(group), ports(place))
+        await world.change(place, {"spec": {"selector": {"app": "mine"}}})
+        await world.becomes(lambda: selector(group), None)
+        await world.becomes(lambda: slices(world), before_slices)
         await world.delete(place)
         await world.eventually(group.place)
         await world.becomes(group.endpoints, before)
         await world.becomes(lambda: ports_of(group), ports(place))
         assert not await world.writes_when_left_alone()
+
+
+async def slices(world: World) -> list[str]:
+    """Return the names of the EndpointSlices at the group."""
+    return [
+        key_of(each).name for each in (await world.api.list(ENDPOINTSLICE, NAMESPACE, f"{PROXY_GROUP}=egress")).items
+    ]
+
+
+async def selector(group: PlayedGroup) -> Object | None:
+    """Return the selector of the only place at *group*."""
+    place = await group.place()
+    return place["spec"].get("selector") if place else {}
 
 
 async def ports_of(group: PlayedGroup) -> list[tuple[str, int]]:

@@ -5,17 +5,19 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, FINALIZER
-from tsoperator.api.objects import Object, key_of
+from tsoperator.api.objects import SERVICE, Object, key_of
 from tsoperator.desired.egressgroup import Entry
-from tsoperator.desired.plan import Plan, Refusal
+from tsoperator.desired.plan import Patch, Plan, Refusal
 from tsoperator.reconcilers.service import grouped
 from tsoperator.reconcilers.service.clusterip import new_name
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import FRESH, Places
 from tsoperator.reconcilers.service.readiness import configured
 from tsoperator.reconcilers.service.rewrites import Reverts
+from tsoperator.reconcilers.service.slices import endpoint_slices
 
 from tests.operator.reconcilers.service.places import (
+    BOTH,
     ENTRY,
     GROUP,
     OWNER,
@@ -38,6 +40,7 @@ from tests.support.objects import (
     reasons_of,
     settings,
     status_of,
+    stored,
 )
 
 SETTINGS = settings()
@@ -174,6 +177,23 @@ def test_a_device_that_no_proxy_finds_is_told(case: Lost) -> None:
     assert all(note.once for note in plan.notes if note.reason == "TargetNotFound")
 
 
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [(None, "does not exist: create it, or"), (deleting(live_group()), "is being deleted: create it anew, or name")],
+)
+def test_a_missing_group_can_be_created(found: Object | None, words: str) -> None:
+    (note,) = planned(AT_PLACE, seeing(obj=found)).notes
+    assert f"ProxyGroup 'egress' {words}" in note.message
+
+
+@pytest.mark.parametrize("live", [[], ["IPv4"], ["IPv6"], ["IPv4", "IPv6"]], ids="+".join)
+def test_slices_that_are_lost_are_made_again(live: list[str]) -> None:
+    both = place(ips=BOTH)
+    made = [stored(each) for each in endpoint_slices(both, [], {4: [], 6: []}) if each["addressType"] in live]
+    plan = planned(AT_PLACE, at(both, slices=made))
+    assert names(children_of(plan)) == [PLACE, f"{PLACE}-ipv4", f"{PLACE}-ipv6"]
+
+
 @pytest.mark.parametrize("name", ["group missing", "group leaving", "invalid", "no ports left"])
 def test_what_is_wrong_changes_nothing_that_runs(name: str) -> None:
     case = CASES[name]
@@ -225,6 +245,13 @@ def test_a_place_that_the_go_operator_made_keeps_its_name_and_says_where_it_lead
     notes = children_of(plan)[0]["metadata"]["annotations"]
     assert notes["tailscale.com/operator-last-set-ts-tailnet-target-fqdn"] == "db.tail1234.ts.net"
     assert len(children_of(plan)[1]["endpoints"]) == 2
+
+
+def test_a_selector_that_somebody_gave_to_a_place_goes() -> None:
+    live = place()
+    selecting = {**live, "spec": {**live["spec"], "selector": {"app": "web"}}}
+    without = Patch(SERVICE, key_of(live), {"spec": {"selector": None}})
+    assert [patches_of(planned(AT_PLACE, at(each))) for each in (selecting, live)] == [[without], []]
 
 
 def test_a_place_that_is_being_deleted_is_replaced_by_a_new_one() -> None:

@@ -255,6 +255,16 @@ def test_what_is_being_deleted_is_not_deleted_again_nor_kept_up_to_date() -> Non
     assert upkeep(going, SETTINGS) == ()
 
 
-def test_a_slice_whose_service_is_gone_goes() -> None:
-    plan = planned(pointed_at("ts-db-new"), moving([NEW_PLACE], [NEW_UP, OLD_UP], {}))
-    assert gone(plan) == ["ts-db-old-ipv4"]
+def named(slice_: Object, name: str) -> Object:
+    return {**slice_, "metadata": {**slice_["metadata"], "name": name}}
+
+
+@pytest.mark.parametrize("name", ["ts-db-old-ipv4", "ts-db-new-x7k2p"])
+def test_a_slice_of_no_place_goes_and_so_does_one_that_somebody_else_made(name: str) -> None:
+    plan = planned(pointed_at("ts-db-new"), moving([NEW_PLACE], [NEW_UP, named(NEW_UP, name)], {}))
+    assert gone(plan) == [name]
+
+
+def test_the_slices_of_both_families_stay() -> None:
+    slices = [NEW_UP, named(NEW_UP, "ts-db-new-ipv6")]
+    assert gone(planned(pointed_at("ts-db-new"), moving([NEW_PLACE], slices, {}))) == []

@@ -76,7 +76,7 @@ def test_a_service_that_is_set_back_a_few_times_is_nobody_elses_business() -> No
 
 def test_reverts_are_told_from_the_time_on_that_a_rewrite_waits() -> None:
     begun = fight()
-    begun.lose(AT_ONCE)
+    begun.lose(AT_ONCE, after=0.25)
     reverts = begun.set_back(0.25)
     assert reverts == Reverts(FIELDS, wait=0.75, settles=1)
     begun.rewrites.remember_writer(begun.service, "argocd-controller")
@@ -92,6 +92,26 @@ def test_a_service_is_believed_in_again_once_it_has_stayed_as_it_is() -> None:
     assert begun.seen() == Reverts()
 
 
+@pytest.mark.parametrize("slowness", [0.9, 1.5, 12, 50])
+def test_a_slow_writer_is_told_of_without_a_break(slowness: float) -> None:
+    begun = fight()
+    begun.lose(AT_ONCE + 1, after=slowness)
+    for _ in range(4):
+        begun.now += slowness - 0.25
+        assert begun.seen().fields == FIELDS
+        begun.mend(begun.set_back(0.25))
+    begun.now += LONGEST
+    assert begun.seen() == Reverts()
+
+
+def test_the_slowness_of_an_earlier_fight_is_forgotten() -> None:
+    begun = fight()
+    begun.lose(AT_ONCE + 1, after=20)
+    begun.lose(1, after=LONGEST)
+    begun.lose(AT_ONCE + 1, after=0.5)
+    assert begun.set_back(0.5).settles == 4
+
+
 def test_the_same_setback_counts_once() -> None:
     begun = fight()
     begun.lose(AT_ONCE - 1)
@@ -101,7 +121,7 @@ def test_the_same_setback_counts_once() -> None:
 def test_a_writer_who_mends_a_service_and_sets_it_back_again_counts_twice() -> None:
     begun = fight()
     for _ in range(AT_ONCE + 2):
-        reverts = begun.set_back()
+        reverts = begun.set_back(0.1)
         begun.seen()
     assert reverts.settles == 2
 

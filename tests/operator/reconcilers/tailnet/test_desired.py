@@ -119,6 +119,7 @@ def test_a_secret_gives_an_oauth_client_or_an_audience(data: dict[str, str], giv
     assert "s3cret" not in repr(given)
 
 
+LOOK = "check that spec.loginUrl is right, and that the operator's Pod can reach it: the operator tries it again"
 AWAY, DENIED = Failure("503", passes=True), Failure("403")
 
 
@@ -136,7 +137,7 @@ PROBES = {
     "all works": Shown(Probe((), {"n1": HERE}), GOOD),
     "one is refused": Shown(Probe([DENIED]), Verdict("InvalidOAuth", "403", SOON)),
     "all are refused": Shown(Probe([DENIED, Failure("404")]), Verdict("InvalidOAuth", "403\n404", SOON)),
-    "away": Shown(Probe([AWAY, AWAY]), Verdict("ControlServerUnreachable", "503\n503", SOON)),
+    "away": Shown(Probe([AWAY, AWAY]), Verdict("ControlServerUnreachable", f"503\n503\n{LOOK}", SOON)),
     "refused, then away": Shown(Probe([DENIED, AWAY]), Verdict("InvalidOAuth", "403\n503", SOON)),
     "unsupported": Shown(Probe([DENIED, Failure("no", "Unsupported")]), Verdict("Unsupported", "403\nno", SOON)),
     "refused, and elsewhere": Shown(Probe([DENIED], {"n99": ELSEWHERE}), Verdict("InvalidOAuth", "403", SOON), OURS),
@@ -201,6 +202,7 @@ def test_a_tailnet_that_goes_stays_while_objects_name_it(verdict: Verdict) -> No
     assert (ready["status"], ready["reason"]) == ("False", "TailnetInUse")
     assert "Connector gate, ProxyGroup egress" in ready["message"]
     assert "delete the Secrets of their proxies by hand" in ready["message"]
+    assert ready["message"].endswith(". If you can, mend it before: 403: no") is (verdict is BAD)
     assert (made.hold, made.release, made.requeue_after) == ("", "", 9)
     assert [note.reason for note in made.notes] == ["TailnetInUse"]
 
