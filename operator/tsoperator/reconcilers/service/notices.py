@@ -46,6 +46,7 @@ VOCABULARY: Final = Vocabulary(
     ),
     switches=(ANNOTATION_EXPOSE, ANNOTATION_FUNNEL),
     opt_outs=(ANNOTATION_CLUSTER_DNS,),
+    deprecated=(ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,),
     elsewhere=dict.fromkeys(
         (ANNOTATION_FORWARD_CLUSTER_TRAFFIC, ANNOTATION_HTTP_ENDPOINT, ANNOTATION_HTTP_REDIRECT),
         "move it to an Ingress that leads to this Service, or remove it",

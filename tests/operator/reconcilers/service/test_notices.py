@@ -42,6 +42,9 @@ CASES = {
     "no cluster DNS": Case({"tailscale.com/cluster-dns": "false"}, []),
     "funnel without a load balancer": Case({"tailscale.com/funnel": "true"}, ["Funnel works on Services of type"]),
     "unknown": Case({"tailscale.com/fqdn": FQDN}, [f"if you mean {FQDN_KEY}, write that"]),
+    "unknown, and not like the deprecated one": Case(
+        {"tailscale.com/ts-tailnet-ip": "100.64.0.9"}, [f"mean {IP_KEY},"]
+    ),
     "an Ingress's": Case({"tailscale.com/http-redirect": "true"}, ["on this Service: move it to an Ingress"]),
     "a name, exposed": Case({FQDN_KEY: FQDN, **EXPOSE}, [f"{FQDN_KEY} has no effect, because"], CLUSTER_IP),
     "an address, exposed": Case({IP_KEY: "100.64.0.9", **EXPOSE}, [f"{IP_KEY} has no effect"], CLUSTER_IP),
