@@ -106,7 +106,7 @@ class Wrong(NamedTuple):
     [
         Wrong("OPERATOR_LOGIN_SERVER", "headscale.example.org", "is not the URL of a control server"),
         Wrong("PROXY_TAGS", "tag:a,db", '"db" is not a valid tag'),
-        Wrong("PROXY_TAGS", ",", '"" is not a valid tag'),
+        Wrong("PROXY_TAGS", ",", "a tag is empty: remove the comma too many"),
         Wrong("PROXY_IMAGE", "example.org/Tailscale", '"example.org/Tailscale": only the registry and the tag'),
         Wrong("OPERATOR_NAMESERVER_IMAGE", "example.org/ns: v1", "this is not the name of an image"),
         Wrong("OPERATOR_NAMESERVER_LOG_QUERIES", "1/0", "'1/0' is not a share such as 1/1000; 1/1 is all"),

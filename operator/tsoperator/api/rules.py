@@ -142,10 +142,11 @@ def target_ip_error(value: str) -> str | None:
     kinds = {
         "a loopback": address.is_loopback,
         "a link-local": address.is_link_local,
+        "a multicast": address.is_multicast,
         "an unspecified": address.is_unspecified,
     }
     if kind := next((kind for kind, is_so in kinds.items() if is_so), ""):
-        return f"{_quoted(value)} is {kind} address, at which no proxy reaches a device: give one of the tailnet"
+        return f"{_quoted(value)} is {kind} address, which no device of a tailnet has: give the address of one"
     return None
 
 
@@ -162,9 +163,11 @@ def tag_error(tag: str) -> str | None:
     """Say why *tag* is no tag of the tailnet's policy."""
     if _TAG.fullmatch(tag):
         return None
+    if not tag:
+        return "a tag is empty: remove the comma too many, or write a tag such as tag:k8s"
     return (
-        f"{_quoted(tag)} is not a valid tag: write tag:NAME, where NAME starts with a letter and holds only letters, "
-        "digits and hyphens"
+        f"{_quoted(tag)} is not a valid tag: write one such as tag:k8s, with a letter first after the colon, "
+        "and then only letters, digits and hyphens"
     )
 
 

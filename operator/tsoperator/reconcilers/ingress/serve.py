@@ -81,7 +81,7 @@ def _add(
         notes.append(_invalid(f"path {path!r} is left out: {reason}"))
         return
     if doubt := _missing_port(backend["service"], services[backend["service"]["name"]]):
-        notes.append(_invalid(f"path {path!r} is served in vain: {doubt}"))
+        notes.append(_invalid(f"path {path!r} leads to no open port: {doubt}"))
 
 
 def _mount_point(path: Object, notes: list[Note]) -> str:
@@ -147,7 +147,8 @@ def _missing_port(wanted: Object, service: Object) -> str | None:
     there = [each["port"] for each in service["spec"].get("ports") or () if each.get("protocol", "TCP") == "TCP"]
     if (wanted.get("port") or {}).get("name") or number in there:
         return None
-    return f"Service {wanted['name']!r} has no TCP port {number}, but {', '.join(map(str, there)) or 'none'}"
+    has = f"has TCP port {', '.join(map(str, there))}, not {number}" if there else "has no TCP port"
+    return f"Service {wanted['name']!r} {has}: correct one of the two"
 
 
 def _config(ingress: Object, handlers: Mapping[str, str]) -> Object:

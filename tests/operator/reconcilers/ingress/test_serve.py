@@ -198,8 +198,8 @@ def test_the_services_that_it_names_are_those_of_every_rule_and_the_default() ->
         (to_service("external"), "'external' is of type ExternalName and has no cluster IP to send requests to: name"),
         (to_service("pending"), "Service 'pending' has no cluster IP yet"),
         (to_service("named", name="http"), "Service 'named' has no port named 'http'"),
-        (to_service("named", number=80), "'/' is served in vain: Service 'named' has no TCP port 80, but 8443, 443"),
-        (to_service("udp", number=8080), "Service 'udp' has no TCP port 8080, but none"),
+        (to_service("named", number=80), "'/' leads to no open port: Service 'named' has TCP port 8443, 443"),
+        (to_service("udp", number=8080), "Service 'udp' has no TCP port: correct one of the two"),
     ],
 )
 def test_a_wrong_backend_is_said_to_be_wrong(backend: Object, words: str) -> None:
