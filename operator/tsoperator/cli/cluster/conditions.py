@@ -68,7 +68,7 @@ def _is_wrong(condition: Object) -> bool:
     An egress Service whose ProxyGroup isn't there is neither valid nor invalid.
     """
     status = condition["status"]
-    return status == "False" or (status == "Unknown" and condition["type"] == names.CONDITION_EGRESS_VALID)
+    return bool(status == "False" or (status == "Unknown" and condition["type"] == names.CONDITION_EGRESS_VALID))
 
 
 def _has_name(ingress: Object) -> bool:
