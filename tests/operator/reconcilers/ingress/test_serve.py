@@ -140,10 +140,17 @@ def test_a_later_entry_for_a_path_counts() -> None:
     assert proxied(serving_of(spec)) == {"/": "http://[2001:db8::25]:1/"}
 
 
-def test_the_tls_host_is_compared_whole() -> None:
-    spec = rules(to_path(), host="web")
-    assert reasons(serving_of(spec, host="web.tail1234.ts.net")) == [INVALID]
-    assert reasons(serving_of(spec, host="")) == [INVALID]
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("web.tail1234.ts.net", "'web' is left out: a proxy has one name, that of spec.tls[0].hosts[0], 'web.tail1234"),
+        ("", "'web' is left out, because spec.tls names no host: write web in spec.tls[0].hosts[0], or remove rules"),
+    ],
+)
+def test_the_tls_host_is_compared_whole(host: str, words: str) -> None:
+    result = serving_of(rules(to_path(), host="web"), host=host)
+    assert reasons(result) == [INVALID]
+    assert words in result.notes[0].message
 
 
 @pytest.mark.parametrize(
@@ -216,8 +223,10 @@ class Ignored(NamedTuple):
     "case",
     [
         Ignored([{"hosts": ["a", "a"]}, {"hosts": ["a"]}, {}], []),
-        Ignored([{"hosts": ["a", "b"]}, {"hosts": ["c", "b"]}], [("IgnoredTLSHosts", "hosts b, c of spec.tls")]),
-        Ignored([{"hosts": None}, {"hosts": ["c"]}], [("IgnoredTLSHosts", "hosts c of spec.tls")]),
+        Ignored(
+            [{"hosts": ["a", "b"]}, {"hosts": ["c", "b"]}], [("IgnoredTLSHosts", "hosts b, c of spec.tls are ignored")]
+        ),
+        Ignored([{"hosts": None}, {"hosts": ["c"]}], [("IgnoredTLSHosts", "hosts[0]; write the host there")]),
         Ignored([{"hosts": ["a"], "secretName": "s"}, {"secretName": "s"}], [("IgnoredTLSSecret", "secretName s of")]),
         Ignored([{"hosts": ["a"], "secretName": ""}], []),
     ],
