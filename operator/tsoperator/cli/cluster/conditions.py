@@ -44,7 +44,7 @@ def check_conditions(objects: Iterable[Object]) -> Iterator[Finding]:
                 f"docs/conditions.md says more about the reason {said['reason']}",
             )
     if not wrong:
-        yield ok("conditions", f"all {told} objects with a condition of the operator are served")
+        yield ok("conditions", f"objects with a condition of the operator that are served: {told} of {told}")
 
 
 def check_ingresses(ingresses: Iterable[Object], ingress_class: str) -> Iterator[Finding]:
@@ -59,7 +59,7 @@ def check_ingresses(ingresses: Iterable[Object], ingress_class: str) -> Iterator
             "a minute",
         )
     if ours and not wrong:
-        yield ok("ingresses", f"all {len(ours)} Ingresses of class {ingress_class} have a name")
+        yield ok("ingresses", f"Ingresses of class {ingress_class} that have a name: {len(ours)} of {len(ours)}")
 
 
 def _is_wrong(condition: Object) -> bool:

@@ -48,7 +48,7 @@ def test_every_condition_but_that_a_group_is_available_counts() -> None:
 
 def test_objects_with_conditions_are_counted() -> None:
     (found,) = check_conditions([service(), service(("TailscaleProxyReady", "True"))])
-    assert found.words == "all 1 objects with a condition of the operator are served"
+    assert found.words == "objects with a condition of the operator that are served: 1 of 1"
 
 
 def ingress(name: str, class_: str = "tailscale", **entry: Any) -> Object:
@@ -64,7 +64,7 @@ SERVED = ingress("web", hostname="web.tail1234.ts.net")
     [
         ([], []),
         ([ingress("other", "nginx")], []),
-        ([SERVED, ingress("other", "nginx")], ["all 1 Ingresses of class tailscale have a name"]),
+        ([SERVED, ingress("other", "nginx")], ["Ingresses of class tailscale that have a name: 1 of 1"]),
         ([SERVED, ingress("db")], ["Ingress a/db has no name in its status, so nobody reaches it"]),
         ([ingress("db", ip="192.0.2.4")], ["Ingress a/db has no name in its status, so nobody reaches it"]),
     ],

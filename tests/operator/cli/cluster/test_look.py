@@ -54,10 +54,10 @@ async def test_an_operator_that_is_well_has_nothing_wrong(front: Front, tmp_path
         found = await findings(front, tmp_path)
     assert (wrong(found), exit_code(found)) == ([], 0)
     words = [each.words for each in found]
-    assert "all 1 Ingresses of class tailscale have a name" in words
-    assert "all 2 proxies serve" in words
-    assert "all 2 devices of proxies are in the tailnet and online" in words
-    assert "all 1 objects with a condition of the operator are served" in words
+    assert "Ingresses of class tailscale that have a name: 1 of 1" in words
+    assert "proxies that serve: 2 of 2" in words
+    assert "devices of proxies that are in the tailnet and online: 2 of 2" in words
+    assert "objects with a condition of the operator that are served: 1 of 1" in words
     assert front.asked > 100
     assert front.progress[:2] == ["the operator's Deployment", "the operator's Pods"]
 
