@@ -21,7 +21,7 @@ from tsoperator.settings import InvalidSetting, Settings, read_settings
 from tsoperator.variables import described
 
 _EPILOG = f"""\
-environment (empty counts as unset):
+environment (an empty variable counts as unset):
 {described()}
 
 Requests to the control server go through a proxy if HTTPS_PROXY and NO_PROXY say so. The TLS library trusts the

@@ -7,11 +7,19 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, Literal
-from urllib.parse import urlsplit
 
 from tsoperator.api.images import image_error
 from tsoperator.api.names import DEFAULT_CONTROL_URL, DEFAULT_INGRESS_CLASS
-from tsoperator.api.rules import namespace_error, object_name_error, server_address, split_tags, tag_error
+from tsoperator.api.rules import (
+    DNS_NAME_MAX,
+    control_url_error,
+    namespace_error,
+    object_name_error,
+    server_address,
+    split_tags,
+    tag_error,
+    unreadable,
+)
 from tsoperator.variables import VARIABLES
 
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -103,12 +111,13 @@ class Settings:
 
 
 def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_TOKEN) -> Settings:
-    """Return the settings in *environ*; an empty variable counts as unset. Raises InvalidSetting.
+    """Return the settings in *environ*. Raises InvalidSetting.
 
+    An empty variable counts as unset, and blanks and line breaks around a value don't count.
     *identity_token* is where workload identity finds the ServiceAccount's token.
     """
     warnings = [*_misspelt(environ)]
-    given = _as_ours({name: value for name, value in environ.items() if value}, warnings)
+    given = _as_ours({name: value.strip() for name, value in environ.items() if value.strip()}, warnings)
     namespace = _namespace(given)
     defaults = _with_credentials(namespace, given, identity_token)
     _refuse_proxy_for_api_server(given)
@@ -215,14 +224,17 @@ def _namespace(given: Mapping[str, str]) -> str:
 
 def _refuse_proxy_for_api_server(given: Mapping[str, str]) -> None:
     """Raise InvalidSetting if a variable asks for the API server proxy, or has a value that means nothing."""
-    for name, allowed in {"APISERVER_PROXY": ("true", "noauth", "false"), "AUTH_PROXY": ("true", "false")}.items():
-        if _one_of(given, name, allowed) in ("true", "noauth"):
-            raise InvalidSetting(f"{name}: this operator has no API server proxy yet: unset it, or set it to false")
+    for name in ("APISERVER_PROXY", "AUTH_PROXY"):
+        if (value := given.get(name, "false")) != "false":
+            raise InvalidSetting(
+                f"{name}: {value!r} can't be served, because this operator has no API server proxy yet: unset it, or "
+                "set it to false"
+            )
 
 
 def _with_credentials(namespace: str, given: Mapping[str, str], identity_token: Path) -> Settings:
     if "CLIENT_ID" not in given:
-        return Settings(namespace, _file(given, "CLIENT_ID_FILE"), _file(given, "CLIENT_SECRET_FILE"))
+        return Settings(namespace, _file(given, "CLIENT_ID_FILE", "ID"), _file(given, "CLIENT_SECRET_FILE", "secret"))
     if error := _unreadable(identity_token):
         raise InvalidSetting(
             f"CLIENT_ID asks for workload identity: {error}; project a token of the operator's ServiceAccount there "
@@ -231,12 +243,10 @@ def _with_credentials(namespace: str, given: Mapping[str, str], identity_token: 
     return Settings(namespace, Path(), Path(), given["CLIENT_ID"], identity_token)
 
 
-def _file(given: Mapping[str, str], name: str) -> Path:
+def _file(given: Mapping[str, str], name: str, holds: str) -> Path:
     path = Path(given.get(name, ""))
     if name not in given:
-        raise InvalidSetting(
-            f"{name} is not set: give the path of a file with that half of an OAuth client's credentials"
-        )
+        raise InvalidSetting(f"{name} is not set: give the path of the file that holds the OAuth client's {holds}")
     if error := _unreadable(path):
         raise InvalidSetting(f"{name}: {error}")
     return path
@@ -246,14 +256,14 @@ def _unreadable(path: Path) -> str:
     try:
         path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        return f"cannot read {path}: {error}"
+        return unreadable(path, error)
     return ""
 
 
 def _url(given: Mapping[str, str], name: str) -> str:
     value = given.get(name, "").removesuffix("/")
-    if value and (urlsplit(value).scheme not in ("http", "https") or not urlsplit(value).netloc):
-        raise InvalidSetting(f"{name}: {value!r} is not a URL such as https://headscale.example.org")
+    if value and (error := control_url_error(value)):
+        raise InvalidSetting(f"{name}: {error}")
     return value
 
 
@@ -275,7 +285,7 @@ def _kubeconfig(given: Mapping[str, str], name: str) -> str:
     """Return the paths in a variable, of which one at least must be there."""
     paths = given.get(name, "")
     if paths and not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep)):
-        raise InvalidSetting(f"{name}: there is no file {paths}")
+        raise InvalidSetting(f"{name}: there is no file {paths!r}")
     return paths
 
 
@@ -290,7 +300,7 @@ def _tags(given: Mapping[str, str], name: str) -> tuple[str, ...]:
 def _zones(given: Mapping[str, str], name: str) -> tuple[str, ...]:
     zones = tuple(zone.strip().strip(".").lower() for zone in given[name].split(",")) if name in given else ()
     for zone in zones:
-        if not _DNS_NAME.fullmatch(zone):
+        if not _DNS_NAME.fullmatch(zone) or len(zone) > DNS_NAME_MAX:
             raise InvalidSetting(
                 f"{name}: {zone!r} is not a DNS zone; give a comma-separated list such as ts.net,tail.example.org"
             )
@@ -347,7 +357,7 @@ def _boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 def _address(environ: Mapping[str, str], name: str, default: str) -> str:
     """Return the address in a variable. An empty variable turns the endpoint off; an unset one means *default*."""
-    value = environ.get(name, default)
+    value = environ.get(name, default).strip()
     host, colon, port = value.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     valid = colon and port.isascii() and port.isdigit() and int(port) <= 65535 and (":" not in host or bracketed)

@@ -20,29 +20,33 @@ VARIABLES: Final[Mapping[str, str]] = {
         "text, or json: one object a line, with level, ts, logger and msg; the nameserver's log, too (default text)"
     ),
     "OPERATOR_INGRESS_CLASS_NAME": "ingress class to serve (default tailscale)",
-    "OPERATOR_DEFAULT_LOAD_BALANCER": "true: LoadBalancer Services without a class are ours (default false)",
+    "OPERATOR_DEFAULT_LOAD_BALANCER": (
+        "true: the operator also exposes LoadBalancer Services that name no class (default false)"
+    ),
     "OPERATOR_TAKE_OVER_NAMES": (
-        "true: a new proxy takes the name of a device with its tags that is offline, which is deleted: for clusters "
-        "that are rebuilt (default false)"
+        "true: a new proxy takes the name of an offline device with the same tags, and that device is deleted: for "
+        "clusters that are rebuilt (default false)"
     ),
     "OPERATOR_DNS_ZONES": "zones of MagicDNS names, comma-separated (default: as the devices show)",
     "OPERATOR_CLUSTER_DNS": "DNS servers that Pods ask, comma-separated (default: those of this Pod's resolv.conf)",
     "OPERATOR_NAMESERVER_IMAGE": "image for a DNSConfig that names none (default tailscale/k8s-nameserver:stable)",
     "OPERATOR_NAMESERVER_LOG_QUERIES": "share of the queries that the nameserver logs, e.g. 1/1000 (default: none)",
     "OPERATOR_MANAGE_CLUSTER_DNS": (
-        "true: a DNSConfig may have the stub domain written into the cluster's DNS, for which the operator has the "
-        "rights (default false)"
+        "true: the operator has the rights to write the stub domain of a DNSConfig into the cluster's DNS (default "
+        "false)"
     ),
     "OPERATOR_LEADER_ELECTION": "true or false (default true)",
     "OPERATOR_HEALTH_ADDR": "ADDRESS:PORT of probes and metrics (default :9002; set but empty: off)",
-    "OPERATOR_SERVICE_ACCOUNT_NAME": "whose tokens Tailnets with workload identity trust (default operator)",
+    "OPERATOR_SERVICE_ACCOUNT_NAME": (
+        "name of the ServiceAccount whose tokens Tailnets with workload identity trust (default operator)"
+    ),
     "PROXY_IMAGE": "image of proxies (default tailscale/tailscale:latest)",
     "PROXY_TAGS": "tags of proxies that ask for none, comma-separated (default tag:k8s)",
     "PROXY_FIREWALL_MODE": "auto, iptables or nftables, for proxies (default: the image decides)",
     "PROXY_PRIORITY_CLASS_NAME": "priority class of proxies (default: none)",
     "PROXY_DEFAULT_CLASS": "ProxyClass of Services, Ingresses and ProxyGroups that name none (default: none)",
-    "APISERVER_PROXY": "false: there is no API server proxy yet, so nothing else is accepted (default false)",
-    "AUTH_PROXY": "false: the older name of APISERVER_PROXY (default false)",
+    "APISERVER_PROXY": "only false: there is no API server proxy yet (default false)",
+    "AUTH_PROXY": "older name of APISERVER_PROXY (default false)",
     "POD_NAME": "this Pod's name, in its Lease and Events",
     "KUBECONFIG": "outside a cluster: how to reach the API server",
 }

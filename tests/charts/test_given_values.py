@@ -132,6 +132,9 @@ def test_namespaces_and_variables_may_be_numbers(render: Render) -> None:
     assert ("Role", "2024") in {(obj["kind"], obj["metadata"].get("namespace")) for obj in objects}
 
 
+IMAGES = ("operatorConfig.image", "operatorConfig.nameserverImage", "proxyConfig.image")
+
+
 class Wrong(NamedTuple):
     sets: tuple[str, ...]
     said: str
@@ -142,15 +145,27 @@ class Wrong(NamedTuple):
     [
         Wrong(("operatorConfig.logging=loud",), "'info', 'debug', 'dev', 'warn', 'error'"),
         Wrong(("operatorConfig.logFormat=xml",), "'text', 'json'"),
-        Wrong(("proxyConfig.defaultTags=k8s",), "/proxyConfig/defaultTags"),
-        Wrong(("operatorConfig.defaultTags={k8s}",), "/operatorConfig/defaultTags/0"),
-        Wrong(("fullnameOverride=1",), "/fullnameOverride"),
-        Wrong(("fullnameOverride=1st",), "/fullnameOverride"),
+        Wrong(
+            ("proxyConfig.defaultTags=k8s",),
+            "at '/proxyConfig/defaultTags': value must be 'tags such as tag:k8s, separated by commas'",
+        ),
+        Wrong(("operatorConfig.defaultTags={k8s}",), "defaultTags/0': value must be 'a tag such as tag:k8s'"),
+        Wrong(("fullnameOverride=1",), "/fullnameOverride': got number"),
+        Wrong(("fullnameOverride=1st",), "/fullnameOverride': value must be 'empty, or lower-case letters, digits and"),
+        Wrong(("operatorConfig.image.digest=abc",), "image/digest': value must be 'empty, or sha256: and 64 digits"),
+        Wrong(("operatorConfig.zones={a_b}",), "zones/0': value must be 'a domain such as tail1234.ts.net'"),
+        Wrong(("apiServerProxyConfig.allowImpersonation=yes",), "must be one of true, false, 'true', 'false'"),
+        Wrong(
+            (*CREDENTIALS, "proxyConfig.image.tag=v1 2"),
+            '"tailscale/tailscale:v1 2" is not the name of an image: remove',
+        ),
         Wrong(("operatorConfig.replicas=two",), "/operatorConfig/replicas"),
         Wrong(("proxyConfig.firewallMode=ebtables",), "/proxyConfig/firewallMode"),
-        Wrong(("loginServer=headscale.example.org",), "/loginServer"),
-        Wrong(("operatorConfig.watchNamespaces={team-a,Team}",), "/operatorConfig/watchNamespaces/1"),
-        Wrong(("operatorConfig.watchNamespaces=team-a",), "/operatorConfig/watchNamespaces"),
+        Wrong(("loginServer=headscale.example.org",), "/loginServer': value must be 'empty, or a URL such as https://"),
+        Wrong(
+            ("operatorConfig.watchNamespaces={team-a,Team}",), "Namespaces/1': value must be 'the name of a namespace,"
+        ),
+        Wrong(("operatorConfig.watchNamespaces=team-a",), "/operatorConfig/watchNamespaces': got string"),
         Wrong(("oauth.clientId=client",), "oauth.clientSecret is empty"),
         Wrong(("oauth.audience=here",), "needs oauth.clientId"),
         Wrong((*CREDENTIALS, "apiServerProxyConfig.mode=true"), 'set allowImpersonation to "true"'),
@@ -169,3 +184,25 @@ def test_values_that_are_wrong_are_refused_with_what_to_do(render: Render, case:
     with pytest.raises(BedError, match="exit code") as refused:
         render(*case.sets)
     assert case.said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("operatorConfig=null", "proxyConfig=null", "apiServerProxyConfig=null", "metrics=null"),
+        ("operatorConfig.image=null", "operatorConfig.nameserverImage=null", "proxyConfig.image=null"),
+        *(
+            tuple(f"{image}.{part}={value}" for image in IMAGES for part in ("repository", "tag"))
+            for value in ("null", "", " ")
+        ),
+    ],
+    ids=["parts", "images", "null", "empty", "blank"],
+)
+def test_what_is_missing_is_as_in_our_values(render: Render, given: tuple[str, ...]) -> None:
+    ours, found = (container(render(*CREDENTIALS, *sets)) for sets in ((), given))
+    environment = [{each["name"]: each.get("value") for each in made["env"]} for made in (ours, found)]
+    names = ("OPERATOR_NAMESERVER_IMAGE", "PROXY_IMAGE", "APISERVER_PROXY", "OPERATOR_LOG_FORMAT")
+    assert [found["image"], *(environment[1][name] or "false" for name in names)] == [
+        ours["image"],
+        *(environment[0][name] for name in names),
+    ]

@@ -40,6 +40,14 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_rewrites.py a_writer_who_sets_a_service_back_is_waited_for_longer_and_longer_up_to_a_minute",
         f"{_SERVICE}/test_egress.py reverts_are_told_with_what_ends_them",
     ],
+    "The operator refuses an egress Service that leads to no IP address": [
+        f"{_SERVICE}/test_desired.py each_violation_names_the_annotation_and_what_it_takes",
+        "operator/api/test_rules.py a_hostname_namespace_target_address_or_tag_is_good_or_told_why_not",
+    ],
+    "A new Ingress gets no proxy while": [
+        "operator/reconcilers/ingress/test_desired.py an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs",
+        "operator/reconcilers/ingress/test_desired.py an_ingress_that_is_served_goes_on_with_what_it_has_and_is_warned",
+    ],
     "A Connector makes nothing until its ProxyClass is ready": [
         "operator/reconcilers/connector/test_reconciler.py a_connector_waits_for_its_class_and_goes_on_without_it",
     ],

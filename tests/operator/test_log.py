@@ -42,7 +42,7 @@ async def test_the_life_of_a_proxy_is_a_line_a_change(cluster: World, caplog: py
         assert ready == f"ready as default-db.{DOMAIN} ({', '.join(json.loads(proxy.state['device_ips']))})"
         await annotated(cluster, service, "ProxyInvalid", tags="db")
         [refused] = told(caplog, about)
-        assert '"db" is not a valid tag: write tag:NAME' in refused
+        assert '"db" is not a valid tag: write one such as tag:k8s' in refused
         await annotated(cluster, service, "ProxyCreated", tags=None, hostname="orders")
         changed, ended, renamed = told(caplog, about)
         assert changed.endswith("changed its hostname from default-db to orders")

@@ -29,14 +29,17 @@ tailscale-operator
 {{- end -}}
 {{- end -}}
 
-{{/* An image of a values' map (repository or its old name repo, tag, digest) and a default tag. */}}
+{{/* An image of a values' map (repository or its old name repo, tag, digest), a default repository and a default tag. */}}
 {{- define "operator.image" -}}
-{{- $repository := .image.repo | default .image.repository -}}
-{{- if .image.digest -}}
-{{- printf "%s@%s" $repository .image.digest -}}
-{{- else -}}
-{{- printf "%s:%s" $repository (.image.tag | default .tag) -}}
+{{- $repository := .image.repo | default .image.repository | default "" | trim | default .own -}}
+{{- $image := printf "%s:%s" $repository (.image.tag | default "" | trim | default .tag) -}}
+{{- with .image.digest -}}
+{{- $image = printf "%s@%s" $repository . -}}
 {{- end -}}
+{{- if regexMatch "[[:space:]]" $image -}}
+{{- fail (printf "%q is not the name of an image: remove the blanks in it" $image) -}}
+{{- end -}}
+{{- $image -}}
 {{- end -}}
 
 {{/*
@@ -51,13 +54,13 @@ of ours. There stable and unstable may be tags of one's own.
 {{- if and . (not (contains "tailscale/k8s-operator" .)) -}}{{- $repository = . -}}{{- end -}}
 {{- end -}}
 {{- $tag := toString $image.tag -}}
-{{- $theirs := or (contains "tailscale/k8s-operator" ($image.repo | default $image.repository)) (regexMatch "^(v1[.]|stable$|unstable)" $tag) -}}
+{{- $theirs := or (contains "tailscale/k8s-operator" ($image.repo | default $image.repository | default "")) (regexMatch "^(v1[.]|stable$|unstable)" $tag) -}}
 {{- if and $theirs (eq $repository .own) -}}
 {{- $image = dict -}}
 {{- else if regexMatch "^(unstable-)?v1[.][0-9]{2,}[.]" $tag -}}
 {{- $image = omit $image "tag" -}}
 {{- end -}}
-{{- include "operator.image" (dict "image" (merge (dict "repo" $repository) $image) "tag" .tag) -}}
+{{- include "operator.image" (dict "image" (merge (dict "repo" $repository) $image) "own" .own "tag" .tag) -}}
 {{- end -}}
 
 {{/* A value that is text, and may have been given as a number: 1, and not 1e+06 or %!s(float64=1). */}}
@@ -101,14 +104,14 @@ ingressClass.enabled may be missing because they were set to null: then topology
 to set to null.
 */}}
 {{- define "operator.values" -}}
-{{- $config := dict "logFormat" "json" "replicas" 2 "topologySpread" true "zones" (list) "manageClusterDNS" false "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" (dict "repository" (include "operator.own" (list . "tsnameserver"))) -}}
+{{- $config := dict "logFormat" "json" "replicas" 2 "topologySpread" true "zones" (list) "manageClusterDNS" false "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" (dict) "image" (dict "pullPolicy" "Always") -}}
 {{- $metrics := dict "service" true "serviceMonitor" (dict "enabled" false "labels" (dict) "interval" "30s") "prometheusRule" (dict "enabled" false "labels" (dict)) "dashboard" (dict "enabled" false) -}}
 {{- $class := dict "name" "tailscale" -}}
-{{- if not (hasKey .Values.operatorConfig "topologySpread") -}}
+{{- if not (hasKey (.Values.operatorConfig | default dict) "topologySpread") -}}
 {{- $_ := set $config "podDisruptionBudget" (dict "maxUnavailable" 1) -}}
 {{- $_ := set $class "enabled" true -}}
 {{- end -}}
-{{- $ours := dict "operatorConfig" $config "metrics" $metrics "oauth" (dict) "ingressClass" $class -}}
+{{- $ours := dict "operatorConfig" $config "metrics" $metrics "oauth" (dict) "ingressClass" $class "proxyConfig" (dict "image" (dict)) "apiServerProxyConfig" (dict) -}}
 {{- $values := mergeOverwrite $ours (deepCopy .Values) -}}
 {{- range $path := include "operator.textPaths" . | fromYamlArray -}}
 {{- include "operator.makeText" (list $values (splitList "." $path)) -}}
@@ -165,7 +168,7 @@ to set to null.
 
 {{/* The image of nameservers. */}}
 {{- define "operator.nameserverImage" -}}
-{{- include "operator.image" (dict "image" (include "operator.values" . | fromYaml).operatorConfig.nameserverImage "tag" .Chart.AppVersion) -}}
+{{- include "operator.image" (dict "image" (include "operator.values" . | fromYaml).operatorConfig.nameserverImage "own" (include "operator.own" (list . "tsnameserver")) "tag" .Chart.AppVersion) -}}
 {{- end -}}
 
 {{/* A container's securityContext: the values' own, and for what they leave out ours. */}}

@@ -22,8 +22,9 @@ def image_error(image: str) -> str | None:
     if not colon or "/" in tag:
         repository, colon, tag = name, "", ""
     domain, path = _split(repository)
+    given = json.dumps(image, ensure_ascii=False)
     if path != path.lower():
-        return f"{json.dumps(image)}: the repository {json.dumps(path)} must be lowercase"
+        return f"{given}: only the registry and the tag of an image may have upper case letters"
     good = (
         _DOMAIN.fullmatch(domain)
         and _PATH.fullmatch(path)
@@ -32,7 +33,12 @@ def image_error(image: str) -> str | None:
         and (not at or _DIGEST.fullmatch(digest))
         and not _ID.fullmatch(image)
     )
-    return None if good else f"{json.dumps(image)}: write [REGISTRY/]REPOSITORY[:TAG][@sha256:DIGEST]"
+    if good:
+        return None
+    return (
+        f"{given}: this is not the name of an image: write one such as tailscale/tailscale:stable, "
+        "registry.example.org:5000/tailscale or tailscale@sha256:<64 digits>"
+    )
 
 
 def _split(repository: str) -> tuple[str, str]:

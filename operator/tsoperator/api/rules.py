@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable
 from functools import lru_cache
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -29,6 +30,7 @@ _TAILNET: Final = (ipaddress.IPv4Network("100.64.0.0/10"), ipaddress.IPv6Network
 _TAILSCALES_ZONE: Final = "ts.net"
 _LABELS_BELOW: Final = 2  # of each name in Tailscale's zone; other control servers have names of any depth
 
+_NOT_IN_CONTROL_URL = re.compile(r"[\s?#]")
 _DNS_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_DNS_LABEL = re.compile(r"[^A-Za-z0-9-]")
@@ -47,6 +49,24 @@ def server_address(server: str) -> tuple[str, int]:
         if parts.netloc != server:
             raise
         return str(ipaddress.ip_address(parts.hostname or "")), parts.port or _DNS_PORT
+
+
+def control_url_error(value: str) -> str | None:
+    """Say why *value* is no URL at which a control server can be."""
+    try:
+        parts = urlsplit(value)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and parts.username is None
+    except ValueError:
+        good = False
+    if good and not _NOT_IN_CONTROL_URL.search(value):
+        return None
+    return f"{_quoted(value)} is not the URL of a control server: write one such as https://headscale.example.org"
+
+
+def unreadable(path: Path, error: OSError | UnicodeDecodeError) -> str:
+    """Say that the file at *path* can't be read, and why."""
+    why = "it holds no text" if isinstance(error, UnicodeDecodeError) else error.strerror
+    return f"cannot read {_quoted(str(path))}: {why}"
 
 
 def child_base_name(parent_name: str) -> str:
@@ -124,10 +144,11 @@ def target_ip_error(value: str) -> str | None:
     kinds = {
         "a loopback": address.is_loopback,
         "a link-local": address.is_link_local,
+        "a multicast": address.is_multicast,
         "an unspecified": address.is_unspecified,
     }
     if kind := next((kind for kind, is_so in kinds.items() if is_so), ""):
-        return f"{_quoted(value)} is {kind} address, at which no proxy reaches a device: give one of the tailnet"
+        return f"{_quoted(value)} is {kind} address, which no device of a tailnet has: give the address of one"
     return None
 
 
@@ -144,9 +165,11 @@ def tag_error(tag: str) -> str | None:
     """Say why *tag* is no tag of the tailnet's policy."""
     if _TAG.fullmatch(tag):
         return None
+    if not tag:
+        return "a tag is empty: remove the comma too many, or write a tag such as tag:k8s"
     return (
-        f"{_quoted(tag)} is not a valid tag: write tag:NAME, where NAME starts with a letter and holds only letters, "
-        "digits and hyphens"
+        f"{_quoted(tag)} is not a valid tag: write one such as tag:k8s, with a letter first after the colon, "
+        "and then only letters, digits and hyphens"
     )
 
 

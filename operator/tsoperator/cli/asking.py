@@ -1,9 +1,11 @@
 """Asks the operator's Pods and the nameserver over the network, as any Pod may that has no rights in the cluster."""
 
+import contextlib
 import http.client
 import os
 import socket
 import struct
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -56,11 +58,12 @@ Resolve = Callable[[Endpoint], list[str]]
 
 
 def endpoint(text: str) -> Endpoint:
-    """Read ``HOST:PORT`` or ``[ADDRESS]:PORT``. Raises ValueError."""
-    parts = urlsplit(f"//{text}")
-    if not parts.hostname or not parts.port:
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    return Endpoint(parts.hostname, parts.port)
+    """Read ``HOST:PORT`` or ``[ADDRESS]:PORT``. Raises ArgumentTypeError, whose words argparse shows."""
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(f"//{text}")
+        if parts.hostname and parts.port:
+            return Endpoint(parts.hostname, parts.port)
+    raise ArgumentTypeError(f"{text!r} is not HOST:PORT, such as operator:9002 or [2001:db8::1]:53")
 
 
 def in_cluster(service: str, namespace: str, resolv_conf: str) -> str:

@@ -20,7 +20,8 @@ from tsoperator.settings import resolv_conf
 _PAUSE: Final = 1.0  # s between two rounds of checks
 _TEXT: Final = """\
 See whether an installed operator works, and what to do if it doesn't. With a kubeconfig this looks at the operator, its
-kinds and rights, webhooks, Pod security, the cluster's DNS, each proxy and its device. It changes nothing.
+kinds and rights, webhooks, Pod security, the cluster's DNS, the status of your objects, and each proxy and its device.
+It changes nothing.
 """
 _EPILOG: Final = "exit status: 0 all is well, 1 something isn't, 2 something could not be looked at"
 

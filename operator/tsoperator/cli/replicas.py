@@ -121,7 +121,7 @@ def _leadership(namespace: str, leaders: Sequence[Replica], replicas: Sequence[R
         )
     return failed(
         "leader",
-        f"none of the operator's {len(replicas)} Pods leads, so nothing in the cluster is served",
+        f"no Pod of the operator leads ({len(replicas)} looked at), so nothing in the cluster is served",
         f"see what they wait for with `kubectl -n {namespace} logs -l {OUR_PODS}`: perhaps for a Pod of another "
         f"operator to end, or for the Lease (`kubectl -n {namespace} get lease tailscale-operator`)",
     )
@@ -182,4 +182,5 @@ def _proxies(namespace: str, leader: Replica) -> Iterator[Finding]:
             "-l tailscale.com/managed=true`",
         )
     else:
-        yield ok("proxies", f"all {counts.total()} proxies serve" if counts.total() else "there are no proxies yet")
+        count = counts.total()
+        yield ok("proxies", f"proxies that serve: {count} of {count}" if count else "there are no proxies yet")

@@ -22,7 +22,7 @@ class Vocabulary:
     Of the *known* ones, the *switches* are on if they are "true", and off if they are "false" or missing. What the
     *opt_outs* are about is off if they are "false", and on otherwise. *elsewhere* has the annotations that are for
     other kinds, each with a sentence that says what to do on this kind instead. Users may write those in *as_labels*
-    as labels, too.
+    as labels, too. Nobody is advised to write the *deprecated* ones.
     """
 
     kind: str
@@ -31,6 +31,15 @@ class Vocabulary:
     opt_outs: Collection[str] = ()
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     as_labels: Collection[str] = (PROXY_CLASS,)
+    deprecated: Collection[str] = ()
+
+    def advice(self, key: str, otherwise: str = "write that") -> str:
+        """Return what a user who wrote *key* probably meant and should do instead; empty if that isn't clear.
+
+        *otherwise* says what to do if what the user meant works on this kind.
+        """
+        near = nearest(key, [each for each in (*self.known, *self.elsewhere) if each not in self.deprecated])
+        return f"if you mean {near}, {self.elsewhere.get(near, otherwise)}" if near else ""
 
 
 def ignored(obj: Object, vocabulary: Vocabulary) -> list[Note]:
@@ -47,7 +56,7 @@ def ignored(obj: Object, vocabulary: Vocabulary) -> list[Note]:
 def _without_effect(key: str, value: str, vocabulary: Vocabulary) -> str:
     """Say why the annotation *key* has no effect, and what to do; empty if it has one, or isn't for the operator."""
     if not key.lower().startswith(_PREFIX):
-        return ""
+        return _elsewhere_known(key, vocabulary)
     if key in vocabulary.switches and value not in ("true", "false"):
         return f'annotation {key} is {_quoted(value)}, which turns nothing on: write "true", or remove it'
     if key in vocabulary.opt_outs and value not in ("true", "false"):
@@ -56,17 +65,31 @@ def _without_effect(key: str, value: str, vocabulary: Vocabulary) -> str:
         return ""
     if key in vocabulary.elsewhere:
         return f"annotation {key} has no effect on this {vocabulary.kind}: {vocabulary.elsewhere[key]}"
-    near = nearest(key, [*vocabulary.known, *vocabulary.elsewhere])
-    cure = f"if you mean {near}, write that" if near else "check its spelling, or remove it"
-    return f"the operator doesn't know annotation {key}, which has no effect: {cure}"
+    return _unknown("annotation", key, vocabulary.advice(key) or "check its spelling, or remove it")
+
+
+def _elsewhere_known(key: str, vocabulary: Vocabulary) -> str:
+    """Say why an annotation whose prefix isn't ours has no effect, if only the prefix is wrong; else empty."""
+    prefix, _, name = key.rpartition("/")
+    ours = f"{_PREFIX}{name}"
+    is_meant = "tailscale" in prefix.lower() and ours in (*vocabulary.known, *vocabulary.elsewhere)
+    return _unknown("annotation", key, vocabulary.advice(ours)) if is_meant else ""
+
+
+def _unknown(what: str, key: str, cure: str) -> str:
+    return f"the operator doesn't know {what} {key}, which has no effect: {cure}"
 
 
 def _labels(obj: Object, vocabulary: Vocabulary) -> Iterator[str]:
     if is_marked(obj):
         return  # an operator made it, and its labels are not the user's
-    for key in sorted(labels(obj)):
-        if key in vocabulary.known and key not in vocabulary.as_labels and key not in annotations(obj):
+    for key in sorted(labels(obj).keys() - annotations(obj).keys() - {*vocabulary.as_labels}):
+        if key in vocabulary.known:
             yield f"label {key} has no effect, because it must be an annotation: move it to metadata.annotations"
+        elif key in vocabulary.elsewhere:
+            yield f"label {key} has no effect on this {vocabulary.kind}: {vocabulary.elsewhere[key]}"
+        elif key.lower().startswith(_PREFIX) and (cure := vocabulary.advice(key, "write that as an annotation")):
+            yield _unknown("label", key, cure)
 
 
 def nearest(key: str, known: Collection[str]) -> str:

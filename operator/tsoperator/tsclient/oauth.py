@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from pydantic import SecretStr
 
+from tsoperator.api.rules import unreadable
 from tsoperator.tsclient.errors import (
     UNTOLD,
     BadRequest,
@@ -205,7 +206,7 @@ def _read(path: Path, variable: str) -> str:
     try:
         value = path.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise CredentialsUnreadable(f"{variable}: cannot read {path}: {error}") from error
+        raise CredentialsUnreadable(f"{variable}: {unreadable(path, error)}") from error
     if not value:
         raise CredentialsUnreadable(f"{variable}: {path} is empty")
     return value

@@ -22,18 +22,21 @@ def test_a_reference_names_an_image(image: str) -> None:
 @pytest.mark.parametrize(
     ("image", "words"),
     [
-        ("FOO bar", '"FOO bar": the repository "library/FOO bar" must be lowercase'),
-        ("example.org/Tailscale", "must be lowercase"),
-        ("tail scale", "write [REGISTRY/]REPOSITORY[:TAG]"),
-        ("tailscale:", "write"),
-        ("tailscale:-v1", "write"),
-        ("tailscale:" + "x" * 129, "write"),
-        ("tailscale@sha256:abc", "write"),
-        ("a" * 256, "write"),
-        ("0a" * 32, "write"),
-        ("example.org//a", "write"),
-        ("-example.org/a", "write"),
-        ("https://example.org/a", "write"),
+        ("FOO bär", '"FOO bär": only the registry and the tag of an image may have upper case letters'),
+        ("example.org/Tailscale", "may have upper case letters"),
+        (
+            "tail\nscäle",
+            '"tail\\nscäle": this is not the name of an image: write one such as tailscale/tailscale:stable',
+        ),
+        ("tailscale:", "write one such as"),
+        ("tailscale:-v1", "write one such as"),
+        ("tailscale:" + "x" * 129, "write one such as"),
+        ("tailscale@sha256:abc", "write one such as"),
+        ("a" * 256, "write one such as"),
+        ("0a" * 32, "write one such as"),
+        ("example.org//a", "write one such as"),
+        ("-example.org/a", "write one such as"),
+        ("https://example.org/a", "write one such as"),
     ],
 )
 def test_a_text_that_is_no_reference_is_said_to_be_none(image: str, words: str) -> None:

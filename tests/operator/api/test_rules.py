@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from tsoperator.api.rules import (
     child_base_name,
     child_name,
+    control_url_error,
     dns_label_error,
     fqdn_error,
     is_true,
@@ -20,6 +22,7 @@ from tsoperator.api.rules import (
     split_tags,
     tag_error,
     target_ip_error,
+    unreadable,
 )
 
 DNS_1035_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -103,6 +106,20 @@ def test_a_childs_name_starts_with_its_parents(parent: str, base: str) -> None:
         Case(namespace_error, "", "must not be empty"),
         Case(namespace_error, "*", "must start with a letter or number"),
         Case(namespace_error, "a" * 64, "at most 63 characters"),
+        Case(control_url_error, "https://headscale.example.org/a/b", ""),
+        Case(control_url_error, "http://[2001:db8::1]:8080", ""),
+        Case(control_url_error, "https://[::1", '"https://[::1" is not the URL of a control server: write one such as'),
+        Case(control_url_error, "headscale.example.org", "such as https://headscale.example.org"),
+        Case(control_url_error, "ftp://example.org", "is not the URL"),
+        Case(control_url_error, "https:///path", "is not the URL"),
+        Case(control_url_error, "https://a:b", "is not the URL"),
+        Case(control_url_error, "https://a:0", "is not the URL"),
+        Case(control_url_error, "https://a:99999", "is not the URL"),
+        Case(control_url_error, "https://user:word@a", "is not the URL"),
+        Case(control_url_error, " https://a", "is not the URL"),
+        Case(control_url_error, "https://a b", "is not the URL"),
+        Case(control_url_error, "https://a/?b", "is not the URL"),
+        Case(control_url_error, "https://a/#b", "is not the URL"),
         Case(target_error, "db.tail1234.ts.net", ""),
         Case(target_error, "db.tail1234.ts.net.", ""),
         Case(target_error, "DB.Tail1234.TS.net", ""),
@@ -138,7 +155,8 @@ def test_a_childs_name_starts_with_its_parents(parent: str, base: str) -> None:
         Case(target_ip_error, "", "is not an IP address"),
         Case(target_ip_error, "100.64.0.01", "is not an IP address"),
         Case(target_ip_error, "10.1.2.3", ""),
-        Case(target_ip_error, "127.0.0.2", '"127.0.0.2" is a loopback address, at which no proxy reaches'),
+        Case(target_ip_error, "127.0.0.2", '"127.0.0.2" is a loopback address, which no device of a tailnet has'),
+        Case(target_ip_error, "224.0.0.1", "is a multicast address"),
         Case(target_ip_error, "::1", "is a loopback address"),
         Case(target_ip_error, "::ffff:127.0.0.1", "is a loopback address"),
         Case(target_ip_error, "169.254.169.254", "is a link-local address"),
@@ -147,12 +165,12 @@ def test_a_childs_name_starts_with_its_parents(parent: str, base: str) -> None:
         Case(target_ip_error, "::", "is an unspecified address"),
         Case(tag_error, "tag:k8s", ""),
         Case(tag_error, "tag:A-1", ""),
-        Case(tag_error, "k8s", "write tag:NAME"),
-        Case(tag_error, "tag:", "write tag:NAME"),
-        Case(tag_error, "tag:1a", "write tag:NAME"),
-        Case(tag_error, "tag:a_b", "write tag:NAME"),
-        Case(tag_error, "tag:a\n", "write tag:NAME"),
-        Case(tag_error, "", '"" is not a valid tag'),
+        Case(tag_error, "", "a tag is empty: remove the comma too many"),
+        Case(tag_error, "k8s", "write one such as tag:k8s"),
+        Case(tag_error, "tag:", "write one such as tag:k8s"),
+        Case(tag_error, "tag:1a", "write one such as tag:k8s"),
+        Case(tag_error, "tag:a_b", "write one such as tag:k8s"),
+        Case(tag_error, "tag:a\n", "write one such as tag:k8s"),
     ],
 )
 def test_a_hostname_namespace_target_address_or_tag_is_good_or_told_why_not(case: Case) -> None:
@@ -216,3 +234,15 @@ def test_a_dns_server_is_an_address_with_or_without_a_port(server: str, address:
         assert server_address(server) == address
     except ValueError:
         assert address is None
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "/a b"), 'cannot read "/a b": No such file or directory'),
+        (UnicodeDecodeError("utf-8", b"", 0, 1, "invalid"), 'cannot read "/a b": it holds no text'),
+    ],
+    ids=["missing", "binary"],
+)
+def test_a_file_that_cannot_be_read_is_named_once(error: OSError | UnicodeDecodeError, words: str) -> None:
+    assert unreadable(Path("/a b"), error) == words

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from argparse import ArgumentTypeError
 from collections.abc import AsyncIterator, Callable, Iterator
 from threading import Thread
 from typing import NamedTuple
@@ -211,9 +212,9 @@ async def test_an_rcode_of_no_nameserver_of_ours_is_told_by_its_number(operator:
     assert "rcode 3 is no answer of a nameserver of ours" in found.words
 
 
-@pytest.mark.parametrize("text", ["9002", "operator-test", "operator-test:", "operator-test:x", ":9002", ""])
+@pytest.mark.parametrize("text", ["9002", "operator", "operator:", "operator:x", "a:70000", "[::1", ":9002", ""])
 def test_an_endpoint_is_a_host_and_a_port(text: str) -> None:
     assert endpoint("operator-test:9002") == ("operator-test", 9002)
     assert str(endpoint("[2001:db8::1]:53")) == "[2001:db8::1]:53"
-    with pytest.raises(ValueError, match=r"HOST:PORT|Port"):
+    with pytest.raises(ArgumentTypeError, match=r"is not HOST:PORT, such as operator:9002"):
         endpoint(text)

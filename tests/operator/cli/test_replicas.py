@@ -27,7 +27,7 @@ def test_a_leader_and_a_standby_that_are_well_have_nothing_wrong() -> None:
         "operator at b is ready",
         "operator at a leads",
         "the tailnet is set up for the operator, as far as it can see",
-        "all 3 proxies serve",
+        "proxies that serve: 3 of 3",
     ]
 
 
@@ -47,7 +47,9 @@ def failed_look(check: str, tailnet: str = "") -> list[str]:
 
 
 CASES = {
-    "no leader": Case([STANDS_BY], "leader", "none of the operator's 1 Pods leads", "get lease tailscale-operator"),
+    "no leader": Case(
+        [STANDS_BY], "leader", "no Pod of the operator leads (1 looked at)", "get lease tailscale-operator"
+    ),
     "no look": Case([LEADS], "preflight", "has not looked at the tailnet yet", "wait a minute"),
     "another's look": Case(
         [LEADS, 'tsoperator_preflight{check="api",tailnet="b"} 1.0'], "preflight", "has not looked", "wait a minute"

@@ -16,7 +16,8 @@ VOCABULARY = Vocabulary(
     KNOWN,
     switches=["tailscale.com/expose", "tailscale.com/funnel"],
     opt_outs=["tailscale.com/cluster-dns"],
-    elsewhere={"tailscale.com/http-redirect": "it works on an Ingress only"},
+    elsewhere={"tailscale.com/http-redirect": "move it to an Ingress"},
+    deprecated=["tailscale.com/tailnet-fqdn"],
 )
 
 
@@ -49,7 +50,9 @@ class Case(NamedTuple):
             "cluster-dns", "no", 'annotation tailscale.com/cluster-dns is "no", which turns nothing off: write "false"'
         ),
         Case("hostname", "yes", ""),
-        Case("http-redirect", "true", "no effect on this Service: it works on an Ingress only"),
+        Case("http-redirect", "true", "no effect on this Service: move it to an Ingress"),
+        Case("http-redirects", "true", "no effect: if you mean tailscale.com/http-redirect, move it to an Ingress"),
+        Case("tailnet-fqdns", "", "check its spelling, or remove it"),
         Case("exposed", "true", "if you mean tailscale.com/expose, write that"),
         Case("Expose", "true", "doesn't know annotation tailscale.com/Expose, which has no effect: if you mean"),
         Case("zzz", "", "doesn't know annotation tailscale.com/zzz, which has no effect: check its spelling"),
@@ -65,8 +68,16 @@ def test_an_annotation_without_effect_is_told_once_with_what_to_write_instead(ca
 
 
 def test_the_prefix_counts_in_any_spelling_and_other_prefixes_do_not() -> None:
-    notes = told({"example.org/exposed": "true", "Tailscale.com/expose": "true", "expose": "yes"})
-    assert ["annotation Tailscale.com/expose" in note.message for note in notes] == [True]
+    others = {"example.org/expose": "true", "expose": "yes", "tailscale.example.org/exposed": "true"}
+    wrong = {"Tailscale.com/expose": "true", "example.tailscale.org/http-redirect": "true", "tailscale/expose": "true"}
+    assert [note.message for note in told(others | wrong)] == [
+        "the operator doesn't know annotation Tailscale.com/expose, which has no effect: if you mean "
+        "tailscale.com/expose, write that",
+        "the operator doesn't know annotation example.tailscale.org/http-redirect, which has no effect: if you mean "
+        "tailscale.com/http-redirect, move it to an Ingress",
+        "the operator doesn't know annotation tailscale/expose, which has no effect: if you mean "
+        "tailscale.com/expose, write that",
+    ]
 
 
 def test_each_annotation_is_told_in_order() -> None:
@@ -75,22 +86,24 @@ def test_each_annotation_is_told_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "annotations", "told_of"),
+    ("labels", "annotations", "words"),
     [
-        ({"tailscale.com/expose": "true"}, {}, ["tailscale.com/expose"]),
-        ({"tailscale.com/expose": "true"}, {"tailscale.com/expose": "true"}, []),
-        ({"tailscale.com/proxy-class": "prod"}, {}, []),
-        ({"tailscale.com/other": "x", "app": "db"}, {}, []),
-        ({"tailscale.com/expose": "true", "tailscale.com/managed": "true"}, {}, []),
+        ({"tailscale.com/expose": "true"}, {}, "label tailscale.com/expose has no effect, because it must be an ann"),
+        ({"tailscale.com/expose": "true"}, {"tailscale.com/expose": "true"}, ""),
+        ({"tailscale.com/proxy-class": "prod"}, {}, ""),
+        ({"tailscale.com/proxyclass": "prod"}, {}, "label tailscale.com/proxyclass, which has no effect: if you mean"),
+        ({"Tailscale.com/expose": "true"}, {}, "if you mean tailscale.com/expose, write that as an annotation"),
+        ({"tailscale.com/http-redirect": "x"}, {}, "redirect has no effect on this Service: move it to an Ingress"),
+        ({"tailscale.com/other": "x", "exposed": "x", "example.org/expose": "x"}, {}, ""),
+        ({"tailscale.com/expose": "true", "tailscale.com/managed": "true"}, {}, ""),
     ],
 )
 def test_a_label_that_should_be_an_annotation_is_told(
-    labels: dict[str, str], annotations: dict[str, str], told_of: list[str]
+    labels: dict[str, str], annotations: dict[str, str], words: str
 ) -> None:
-    wanted = [f"label {key} has no effect, because it must be an annotation" for key in told_of]
     notes = told(annotations, labels)
-    assert [note.message.partition(":")[0] for note in notes] == wanted
-    assert {(note.reason, note.once) for note in notes} <= {("IgnoredLabel", True)}
+    assert [(note.type, note.reason, note.once) for note in notes] == [("Warning", "IgnoredLabel", True)] * bool(words)
+    assert all(words in note.message for note in notes)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class AppConnector(WireModel):
     """Sends the tailnet's traffic for certain applications through the Connector; the tailnet's policy names them."""
 
     routes: Routes | None = None
-    """Networks of the applications, each in CIDR notation, that are advertised besides what is learnt from DNS."""
+    """Networks of the applications, each in CIDR notation. They are advertised, besides those learnt from DNS."""
 
 
 class ConnectorSpec(WireModel):
@@ -58,7 +58,7 @@ class ConnectorSpec(WireModel):
     exit_node: bool = False
     """Makes the Connector an exit node: devices of the tailnet can send all their traffic through it."""
     hostname: str | None = Field(default=None, pattern=CONNECTOR_HOSTNAME)
-    """The name of the one device in the tailnet. Unset means the Connector's name with -connector."""
+    """The name of the one device in the tailnet. Unset means <name>-connector, with the Connector's name."""
     hostname_prefix: HostnamePrefix | None = None
     """What the devices' names in the tailnet start with; each ends in its replica's number."""
     proxy_class: str | None = None
@@ -68,8 +68,8 @@ class ConnectorSpec(WireModel):
     subnet_router: SubnetRouter | None = None
     """Makes the Connector a subnet router."""
     tags: Sequence[Tag] = ()
-    """The tags of the devices. Unset means the operator's default. The operator must own them by the tailnet's policy.
-    """
+    """The tags of the devices, such as tag:k8s. Unset means the operator's default. The tailnet's policy must let the
+    operator's own tag own them."""
     tailnet: TailnetName | None = None
     """The Tailnet to join. Unset means the operator's own."""
 

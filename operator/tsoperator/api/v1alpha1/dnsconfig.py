@@ -85,7 +85,7 @@ class DNSConfigSpec(WireModel):
 
 
 class ClusterDNSStatus(WireModel):
-    """What the cluster's own DNS is, and what it has to read to know the nameserver."""
+    """What the cluster's own DNS is, and what to write into its configuration so that it asks the nameserver."""
 
     platform: str | None = None
     """What the cluster's DNS reads: CoreDNS, CoreDNSCustom, KubeDNS or OpenShift; absent while it isn't known."""
@@ -106,19 +106,19 @@ class DNSConfigStatus(WireModel):
     """What the operator has done; it writes this, nobody else."""
 
     conditions: Conditions = ()
-    """Whether the nameserver is there (NameserverReady), and whether the cluster's own DNS asks it (ClusterDNSReady);
-    what is wrong if not. While it lacks something, what that is (NameserverComplete); while its records don't have all
-    names, how many are missing (RecordsComplete)."""
+    """NameserverReady: whether the nameserver is there. ClusterDNSReady: whether the cluster's own DNS asks it.
+    ClusterDNSConfigured: whether the operator has written the stub domain. NameserverComplete, while the nameserver
+    lacks something: what that is. RecordsComplete, while some names don't resolve: how many."""
     cluster_dns: ClusterDNSStatus = Field(default_factory=ClusterDNSStatus, alias="clusterDNS")
-    """What the cluster's own DNS has to read."""
+    """What to write into the configuration of the cluster's own DNS, so that it asks the nameserver."""
     nameserver: NameserverStatus = Field(default_factory=NameserverStatus)
     """The nameserver as it runs."""
 
 
 class DNSConfig(CustomResource):
-    """DNSConfig runs a nameserver for the tailnet's MagicDNS names, which the cluster's Pods can then reach proxies by.
+    """DNSConfig runs a nameserver for the tailnet's MagicDNS names, by which the cluster's Pods then reach proxies.
 
-    A cluster has at most one. Names get to it through a stub domain in the cluster's DNS (CoreDNS or kube-dns).
+    A cluster has at most one. The cluster's own DNS (CoreDNS or kube-dns) forwards such names to it by a stub domain.
     """
 
     spec: DNSConfigSpec

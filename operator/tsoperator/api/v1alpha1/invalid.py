@@ -19,6 +19,7 @@ _WORDS: Final = {
     "mapping_type": "must be an object",
     "is_instance_of": "must be a list",
     "list_type": "must be a list",
+    "sequence_str": "must be a list",
     "greater_than_equal": "must be at least {ge}",
     "too_short": "must have at least {min_length} item",
     "string_too_long": "must have at most {max_length} characters",

@@ -29,7 +29,7 @@ class Condition(WireModel):
     message: str = Field(max_length=32768)
     """What happened, in words for people; may be empty."""
     observed_generation: Int64 = Field(default=0, ge=0)
-    """The metadata.generation that this was found out about; an older one than the object's means out of date."""
+    """The metadata.generation of the object when this was set. If the object's is newer now, this is out of date."""
     reason: str = Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
     """Why, in one word for programs."""
     status: Literal["True", "False", "Unknown"]

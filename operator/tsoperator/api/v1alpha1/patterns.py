@@ -14,7 +14,7 @@ ALLOCATION_ID: Final = r"^eipalloc-[0-9a-f]+$"
 SUBNET_ID: Final = r"^subnet-[0-9a-f]+$"
 
 WORDS: Final[Mapping[str, str]] = {
-    TAG: "must be tag: and a name that starts with a letter and has only letters, digits and hyphens",
+    TAG: "must be one such as tag:k8s, with a letter first after the colon, and then only letters, digits and hyphens",
     CONNECTOR_HOSTNAME: "must be 2 to 63 lower-case letters, digits and hyphens, and have no hyphen at its ends",
     GROUP_HOSTNAME: "must be 1 to 63 lower-case letters, digits and hyphens, and have no hyphen at its ends",
     HOSTNAME_PREFIX: "must be 1 to 62 lower-case letters, digits and hyphens, and not start with a hyphen",

@@ -57,8 +57,8 @@ class PeerRelaySpec(WireModel):
     service: RelayService | None = None
     """The Services that the relays are reached by."""
     tags: Sequence[Tag] = ()
-    """The tags of the devices. Unset means the operator's default. The operator must own them by the tailnet's policy.
-    """
+    """The tags of the devices, such as tag:k8s. Unset means the operator's default. The tailnet's policy must let the
+    operator's own tag own them."""
     tailnet: TailnetName | None = None
     """The Tailnet to join. Unset means the operator's own."""
 

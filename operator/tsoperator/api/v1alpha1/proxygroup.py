@@ -17,8 +17,8 @@ class KubeAPIServer(WireModel):
     hostname: str | None = Field(default=None, pattern=GROUP_HOSTNAME)
     """The name in the tailnet. Unset means the ProxyGroup's name."""
     mode: Literal["auth", "noauth"] | None = None
-    """Whether requests get the rights of the tailnet's user who makes them (auth, which unset means), or their own
-    credentials count (noauth)."""
+    """auth: a request gets the rights of the tailnet's user who makes it. noauth: the credentials in the request count.
+    Unset means auth."""
 
 
 class ProxyGroupSpec(WireModel):
@@ -35,11 +35,11 @@ class ProxyGroupSpec(WireModel):
     replicas: Int32 = Field(default=2, ge=0)
     """How many Pods, each a device of its own in the tailnet. Unset means 2. A change restarts the Pods one by one."""
     tags: Sequence[Tag] = ()
-    """The tags of the devices. Unset means the operator's default. The operator must own them by the tailnet's policy.
-    """
+    """The tags of the devices, such as tag:k8s. Unset means the operator's default. The tailnet's policy must let the
+    operator's own tag own them."""
     tailnet: TailnetName | None = None
-    """The Tailnet to join, an object of that kind. Unset means the operator's own tailnet. Another one can't be put in
-    its place: make another ProxyGroup, and let its users name that."""
+    """The Tailnet to join. Unset means the operator's own tailnet. It can't be changed: make another ProxyGroup, and
+    name that one in your Services."""
     type: Annotated[
         Literal["egress", "ingress", "kube-apiserver"],
         Field(json_schema_extra=unchanged("a ProxyGroup can't change its type: make another")),

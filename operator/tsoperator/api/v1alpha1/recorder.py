@@ -130,7 +130,7 @@ class RecorderSpec(WireModel):
     storage: Storage | None = None
     """Where recordings are kept. Unset means on the Pod's disk, which goes with the Pod."""
     tags: Sequence[Tag] = ()
-    """The tags of the devices. Unset means tag:k8s. The operator must own them by the tailnet's policy."""
+    """The tags of the devices. Unset means tag:k8s. The tailnet's policy must let the operator's own tag own them."""
     tailnet: TailnetName | None = None
     """The Tailnet to join. Unset means the operator's own."""
 

@@ -1,4 +1,4 @@
-"""Repeats what the operator says in conditions of objects that something is wrong with."""
+"""Repeats what the operator says in the status of objects that something is wrong with."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -29,18 +29,48 @@ OURS: Final = frozenset(
 
 
 def check_conditions(objects: Iterable[Object]) -> Iterator[Finding]:
-    """Yield a finding for each of *objects* that has a condition of the operator's which is False."""
+    """Yield a finding for each of *objects* that a condition of the operator says isn't served."""
     told = wrong = 0
     for obj in objects:
         ours = [each for each in (obj.get("status") or {}).get("conditions") or () if each["type"] in OURS]
         told += bool(ours)
-        said = next((each for each in ours if each["status"] == "False"), None)
+        said = next(filter(_is_wrong, ours), None)
         if said is not None:
             wrong += 1
             yield failed(
                 "conditions",
-                f"{obj['kind']} {key_of(obj)}: {said['type']} is False: {said.get('message') or said['reason']}",
+                f"{obj['kind']} {key_of(obj)}: {said['type']} is {said['status']}: "
+                f"{said.get('message') or said['reason']}",
                 f"docs/conditions.md says more about the reason {said['reason']}",
             )
     if not wrong:
-        yield ok("conditions", f"all {told} objects with a condition of the operator are served")
+        yield ok("conditions", f"objects with a condition of the operator that are served: {told} of {told}")
+
+
+def check_ingresses(ingresses: Iterable[Object], ingress_class: str) -> Iterator[Finding]:
+    """Yield a finding for each Ingress of the operator's class that has no name: Ingresses have no conditions."""
+    ours = [each for each in ingresses if (each.get("spec") or {}).get("ingressClassName") == ingress_class]
+    wrong = [key_of(each) for each in ours if not _has_name(each)]
+    for key in wrong:
+        yield failed(
+            "ingresses",
+            f"Ingress {key} has no name in its status, so nobody reaches it",
+            f"`kubectl -n {key.namespace} describe ingress {key.name}` shows Events that say why; a new Ingress needs "
+            "a minute",
+        )
+    if ours and not wrong:
+        yield ok("ingresses", f"Ingresses of class {ingress_class} that have a name: {len(ours)} of {len(ours)}")
+
+
+def _is_wrong(condition: Object) -> bool:
+    """Tell whether a *condition* says that an object isn't served.
+
+    An egress Service whose ProxyGroup isn't there is neither valid nor invalid.
+    """
+    status = condition["status"]
+    return bool(status == "False" or (status == "Unknown" and condition["type"] == names.CONDITION_EGRESS_VALID))
+
+
+def _has_name(ingress: Object) -> bool:
+    entries = ((ingress.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    return any(each.get("hostname") for each in entries)

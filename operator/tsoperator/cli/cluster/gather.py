@@ -18,6 +18,7 @@ from tsoperator.api.objects import (
     DNSCONFIG,
     ENDPOINTSLICE,
     EVENT,
+    INGRESS,
     POD,
     PROXYGROUP,
     SECRET,
@@ -173,6 +174,11 @@ class Gatherer:
         places = self._installed.watched or [""]
         services = [each for place in places for each in await self._listed(SERVICE, place)]
         return services + [each for kind in KINDS for each in await self._listed(kind)]
+
+    async def ingresses(self) -> list[Object]:
+        """Return the Ingresses of users."""
+        places = self._installed.watched or [""]
+        return [each for place in places for each in await self._listed(INGRESS, place, without_managed_fields)]
 
     async def control(self) -> Control:
         """Return what the control server says to the operator's credentials. Raises CannotLook."""

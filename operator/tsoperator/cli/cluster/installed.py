@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tsoperator.api.names import DEFAULT_CONTROL_URL, LABEL_OPERATOR, OPERATOR
+from tsoperator.api.names import DEFAULT_CONTROL_URL, DEFAULT_INGRESS_CLASS, LABEL_OPERATOR, OPERATOR
 from tsoperator.api.objects import Key, Object, is_deleting, key_of
 from tsoperator.cli.findings import Finding, failed, ok
 
@@ -70,6 +70,11 @@ class Installed:
     def control_url(self) -> str:
         """The URL of the control server."""
         return self._env.get("OPERATOR_LOGIN_SERVER", "").removesuffix("/") or DEFAULT_CONTROL_URL
+
+    @property
+    def ingress_class(self) -> str:
+        """The class of the Ingresses that the operator serves."""
+        return self._env.get("OPERATOR_INGRESS_CLASS_NAME", DEFAULT_INGRESS_CLASS)
 
     @property
     def has_default_class(self) -> bool:

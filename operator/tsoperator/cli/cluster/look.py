@@ -8,7 +8,7 @@ from typing import Final
 
 import aiohttp
 
-from tsoperator.cli.cluster.conditions import check_conditions
+from tsoperator.cli.cluster.conditions import check_conditions, check_ingresses
 from tsoperator.cli.cluster.gather import BadCredentials, CannotLook, Control, Gatherer, deployments
 from tsoperator.cli.cluster.installed import (
     Installed,
@@ -87,7 +87,8 @@ async def _devices(target: _Target) -> Iterable[Finding]:
 
 
 async def _conditions(target: _Target) -> Iterable[Finding]:
-    return check_conditions(await target.gather.objects())
+    ingresses = check_ingresses(await target.gather.ingresses(), target.installed.ingress_class)
+    return [*check_conditions(await target.gather.objects()), *ingresses]
 
 
 _PARTS: Final = {
@@ -99,7 +100,7 @@ _PARTS: Final = {
     "names": ("the nameserver and the cluster's DNS", _names),
     "proxies": ("proxies", _proxies),
     "devices": ("the control server and the proxies' devices", _devices),
-    "conditions": ("conditions of Services and other objects", _conditions),
+    "conditions": ("what Services, Ingresses and other objects say", _conditions),
 }
 """What is looked at: the words for it, and the function that does it."""
 

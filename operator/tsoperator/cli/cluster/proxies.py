@@ -42,7 +42,7 @@ def check_proxies(proxies: Proxies) -> Iterator[Finding]:
     if not proxies.statefulsets:
         yield ok("proxies", "there are no proxies yet")
     elif not wrong:
-        yield ok("proxies", f"all {len(proxies.statefulsets)} proxies serve")
+        yield ok("proxies", f"proxies that serve: {(count := len(proxies.statefulsets))} of {count}")
 
 
 def check_devices(proxies: Proxies, devices: Mapping[str, Mapping[str, Device]]) -> Iterator[Finding]:
@@ -67,7 +67,7 @@ def check_devices(proxies: Proxies, devices: Mapping[str, Mapping[str, Device]])
                 wrong += 1
                 yield finding
     if not wrong:
-        yield ok("devices", f"all {looked} devices of proxies are in the tailnet and online")
+        yield ok("devices", f"devices of proxies that are in the tailnet and online: {looked} of {looked}")
 
 
 def parent_of(child: Object) -> str:

@@ -5,11 +5,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tsoperator.api.conditions import condition, set_condition
-from tsoperator.api.names import CONDITION_CONNECTOR_READY, FINALIZER, PARENT_CONNECTOR
+from tsoperator.api.names import (
+    ANNOTATION_HOSTNAME,
+    ANNOTATION_TAGS,
+    CONDITION_CONNECTOR_READY,
+    FINALIZER,
+    PARENT_CONNECTOR,
+    PROXY_CLASS,
+)
 from tsoperator.api.objects import Key, Object, has_finalizer, is_deleting, key_of
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
+from tsoperator.desired.annotations import Vocabulary, ignored
 from tsoperator.desired.children import Owner
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.desired.devices import OWN_TAILNET, TailnetView
@@ -39,6 +47,18 @@ FAILED = "ConnectorCreationFailed"
 INVALID = "ConnectorInvalid"
 DEVICE_REASONS = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
 """The reasons of the condition, by the effect of a finding about a device."""
+
+VOCABULARY = Vocabulary(
+    "Connector",
+    known=(),
+    elsewhere={
+        ANNOTATION_HOSTNAME: "write spec.hostname instead",
+        ANNOTATION_TAGS: "write spec.tags instead",
+        PROXY_CLASS: "write spec.proxyClass instead",
+    },
+    as_labels=(),
+)
+"""The operator reads no annotations and labels of Connectors."""
 
 _LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
 _REASONS = {"ProxyPending": CREATING, "ProxyFailed": FAILED}  # by the reason of a problem with the ProxyClass
@@ -144,6 +164,19 @@ def plan(
 
     *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas.
     """
+    made = _planned(obj, wanted, connector, observed, settings, keys)
+    told = [] if is_deleting(obj) else ignored(obj, VOCABULARY)
+    return replace(made, notes=[*made.notes, *told]) if told else made
+
+
+def _planned(
+    obj: Object,
+    wanted: Proxy | Plan,
+    connector: Connector | Invalid,
+    observed: Observed,
+    settings: Settings,
+    keys: Keys | Refusal,
+) -> Plan:
     if isinstance(wanted, Plan) or isinstance(connector, Invalid):
         return wanted if isinstance(wanted, Plan) else Plan()
     if isinstance(keys, Refusal):

@@ -39,13 +39,12 @@ VOCABULARY: Final = Vocabulary(
     opt_outs=(ANNOTATION_CLUSTER_DNS,),
     elsewhere={
         ANNOTATION_HOSTNAME: "write the hostname in spec.tls[0].hosts[0] instead",
-        ANNOTATION_EXPOSE: "its class alone exposes it, so remove the annotation",
+        ANNOTATION_EXPOSE: "remove it, because the class alone exposes the Ingress",
         ANNOTATION_HTTP_ENDPOINT: (
-            "plain HTTP is answered with a redirect to HTTPS if annotation "
-            f"{ANNOTATION_HTTP_REDIRECT} is true, else not at all, so remove the annotation"
+            f"remove it, or set {ANNOTATION_HTTP_REDIRECT} to true, so that plain HTTP is redirected to HTTPS"
         ),
-        ANNOTATION_TAILNET_FQDN: "to lead to a device of the tailnet, move it to a Service",
-        ANNOTATION_TAILNET_IP: "to lead to a device of the tailnet, move it to a Service",
+        ANNOTATION_TAILNET_FQDN: "move it to a Service, which can lead to a device of the tailnet",
+        ANNOTATION_TAILNET_IP: "move it to a Service, which can lead to a device of the tailnet",
     },
 )
 """The annotations that the operator reads on Ingresses."""

@@ -58,16 +58,21 @@ def serving(ingress: Object, services: Mapping[str, Object]) -> Serving:
     for rule in spec.get("rules") or ():
         host = rule.get("host", "")
         if host and host != tls_host(ingress):
-            notes.append(
-                _invalid(
-                    f"rule for host {host!r} is left out: a proxy has one name, that of spec.tls[0].hosts[0], "
-                    f"{tls_host(ingress)!r}; make an Ingress of its own for each further host, or remove rules[].host"
-                )
-            )
+            notes.append(_invalid(f"rule for host {host!r} is left out{_other_host(ingress, host)}"))
             continue
         for path in (rule.get("http") or {}).get("paths") or ():
             _add(handlers, notes, _mount_point(path, notes), path.get("backend"), services)
     return Serving(_config(ingress, handlers) if handlers else None, tuple(notes))
+
+
+def _other_host(ingress: Object, host: str) -> str:
+    """Say why the proxy of *ingress* doesn't serve a rule for *host*."""
+    if name := tls_host(ingress):
+        return (
+            f": a proxy has one name, that of spec.tls[0].hosts[0], {name!r}; make an Ingress of its own for each "
+            "further host, or remove rules[].host"
+        )
+    return f", because spec.tls names no host: write {host} in spec.tls[0].hosts[0], or remove rules[].host"
 
 
 def _add(
@@ -81,7 +86,7 @@ def _add(
         notes.append(_invalid(f"path {path!r} is left out: {reason}"))
         return
     if doubt := _missing_port(backend["service"], services[backend["service"]["name"]]):
-        notes.append(_invalid(f"path {path!r} is served in vain: {doubt}"))
+        notes.append(_invalid(f"path {path!r} leads to no open port: {doubt}"))
 
 
 def _mount_point(path: Object, notes: list[Note]) -> str:
@@ -147,7 +152,8 @@ def _missing_port(wanted: Object, service: Object) -> str | None:
     there = [each["port"] for each in service["spec"].get("ports") or () if each.get("protocol", "TCP") == "TCP"]
     if (wanted.get("port") or {}).get("name") or number in there:
         return None
-    return f"Service {wanted['name']!r} has no TCP port {number}, but {', '.join(map(str, there)) or 'none'}"
+    has = f"has TCP port {', '.join(map(str, there))}, not {number}" if there else "has no TCP port"
+    return f"Service {wanted['name']!r} {has}: correct one of the two"
 
 
 def _config(ingress: Object, handlers: Mapping[str, str]) -> Object:
@@ -180,9 +186,10 @@ def _ignored_tls(ingress: Object) -> Iterator[Note]:
     entries = ingress["spec"].get("tls") or ()
     hosts = [host for entry in entries for host in entry.get("hosts") or ()]
     if unused := list(dict.fromkeys(host for host in hosts if host != tls_host(ingress))):
+        cure = "make an Ingress of its own for each further host" if tls_host(ingress) else "write the host there"
         message = (
             f"hosts {', '.join(unused)} of spec.tls are ignored: a proxy has one name, that of spec.tls[0].hosts[0]; "
-            "make an Ingress of its own for each further host"
+            f"{cure}"
         )
         yield Note("Warning", "IgnoredTLSHosts", message)
     if secrets := list(dict.fromkeys(entry["secretName"] for entry in entries if entry.get("secretName"))):

@@ -11,7 +11,8 @@ PORTS: Final = (443, 8443, 10000)
 
 NEEDS_BALANCER: Final = (
     f"annotation {ANNOTATION_FUNNEL} has no effect: Funnel works on Services of type LoadBalancer and class "
-    f"{LOAD_BALANCER_CLASS} only, so the Internet doesn't reach this one"
+    f"{LOAD_BALANCER_CLASS} only. Make the Service one, let an Ingress with this annotation lead to it, or remove the "
+    "annotation"
 )
 """What a Service is told that asks for Funnel, but is no load balancer of ours."""
 

@@ -23,7 +23,7 @@ from tsoperator.api.names import (
     PROXY_CLASS,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import Object, is_deleting
+from tsoperator.api.objects import Object, annotations, is_deleting
 from tsoperator.desired.annotations import Vocabulary, ignored, nearest
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.reconcilers.service import egress, exposure
@@ -46,12 +46,16 @@ VOCABULARY: Final = Vocabulary(
     ),
     switches=(ANNOTATION_EXPOSE, ANNOTATION_FUNNEL),
     opt_outs=(ANNOTATION_CLUSTER_DNS,),
+    deprecated=(ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,),
     elsewhere=dict.fromkeys(
         (ANNOTATION_FORWARD_CLUSTER_TRAFFIC, ANNOTATION_HTTP_ENDPOINT, ANNOTATION_HTTP_REDIRECT),
         "move it to an Ingress that leads to this Service, or remove it",
     ),
 )
 """The annotations that the operator reads on Services."""
+
+_OF_A_PROXY: Final = {*VOCABULARY.known} - {ANNOTATION_EXPOSE, ANNOTATION_FUNNEL, ANNOTATION_CLUSTER_DNS}
+"""The annotations that say what a proxy is to be like, or where it is to lead."""
 
 
 def notices(service: Object, settings: Settings) -> list[Note]:
@@ -60,7 +64,7 @@ def notices(service: Object, settings: Settings) -> list[Note]:
         return []
     mode = mode_of(service, settings)
     unseen = [Note("Warning", "IgnoredAnnotation", words, once=True) for words in _outranked(service, mode, settings)]
-    unserved = _class_notes(service) if mode is Mode.NOTHING else []
+    unserved = [*_class_notes(service), *_idle(service)] if mode is Mode.NOTHING else []
     return [*ignored(service, VOCABULARY), *unseen, *unserved, *exposure.notices(service, settings)]
 
 
@@ -75,6 +79,19 @@ def _class_notes(service: Object) -> list[Note]:
         f"spec.loadBalancerClass: {LOAD_BALANCER_CLASS}, because the class can't be changed"
     )
     return [Note("Warning", "IgnoredLoadBalancerClass", words, once=True)]
+
+
+def _idle(service: Object) -> list[Note]:
+    """Say that *service* asks for no proxy, if it says what one is to be like."""
+    given = sorted(_OF_A_PROXY & annotations(service).keys())
+    if not given or ANNOTATION_EXPOSE in annotations(service):
+        return []
+    subject = f"annotation {given[0]} has" if len(given) == 1 else f"annotations {' and '.join(given)} have"
+    words = (
+        f"{subject} no effect, because the Service asks for no proxy: to expose it to the tailnet, write annotation "
+        f'{ANNOTATION_EXPOSE}: "true"; to lead to a device of the tailnet, give its name in {ANNOTATION_TAILNET_FQDN}'
+    )
+    return [Note("Warning", "IgnoredAnnotation", words, once=True)]
 
 
 def _outranked(service: Object, mode: Mode, settings: Settings) -> Iterator[str]:

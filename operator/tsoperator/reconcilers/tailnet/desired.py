@@ -5,13 +5,13 @@ import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from tsoperator.api.conditions import TRUE, condition, set_condition
 from tsoperator.api.names import CONDITION_TAILNET_READY, DEFAULT_CONTROL_URL, FINALIZER
 from tsoperator.api.objects import SECRET, Key, Object, has_finalizer, is_deleting
+from tsoperator.api.rules import control_url_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.desired.plan import Note, Plan, Refusal
@@ -115,20 +115,9 @@ def violation(tailnet: Tailnet | Invalid) -> Verdict | None:
     """Return what is wrong with the Tailnet itself."""
     if isinstance(tailnet, Invalid):
         return Verdict(INVALID, f"this Tailnet is invalid: {tailnet.message}")
-    url = login_url(tailnet)
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
-        good = good and (parts.port is None or parts.port > 0)
-    except ValueError:
-        good = False
-    if good:
-        return None
-    given = tailnet.spec.login_url
-    words = (
-        f"spec.loginUrl {given!r} is not the URL of a control server: write one such as https://headscale.example.org"
-    )
-    return Verdict(INVALID, f"this Tailnet is invalid: {words}")
+    if error := control_url_error(login_url(tailnet)):
+        return Verdict(INVALID, f"this Tailnet is invalid: spec.loginUrl {error}")
+    return None
 
 
 def credentials(key: Key, secret: Object | None) -> Given | Verdict:

@@ -1,5 +1,6 @@
 """What is wrong with a custom resource, in words."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import pytest
@@ -19,6 +20,8 @@ class Thing(CustomResource):
     """A few characters."""
     some: list[int] = Field(default=[1], min_length=1)
     """At least one."""
+    listed: Sequence[str] = ()
+    """Texts."""
 
 
 def thing(**fields: object) -> Thing | Invalid:
@@ -30,6 +33,7 @@ def thing(**fields: object) -> Thing | Invalid:
     [
         ({"letters": "A\nB"}, r'letters must match ^[a-z]{1,3}$, not "A\nB"'),
         ({"mode": "up"}, "mode must be 'in' or 'out', not \"up\""),
+        ({"listed": "tag:a"}, 'listed must be a list, not "tag:a"'),
         ({"some": []}, "some must have at least 1 item, not []"),
         ({"short": "long"}, 'short must have at most 3 characters, not "long"'),
     ],

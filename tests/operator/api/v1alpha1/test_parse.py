@@ -46,8 +46,8 @@ class Bad(NamedTuple):
         Bad({"replicas": -1}, "spec.replicas must be at least 0, not -1"),
         Bad(
             {"tags": ["tag:a", "b"]},
-            "spec.tags[1] must be tag: and a name that starts with a letter and has only letters, digits and hyphens, "
-            'not "b"',
+            "spec.tags[1] must be one such as tag:k8s, with a letter first after the colon, and then only letters, "
+            'digits and hyphens, not "b"',
         ),
     ],
 )

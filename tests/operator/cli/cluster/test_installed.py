@@ -41,6 +41,7 @@ def test_settings_of_ones_own_are_read() -> None:
             "OPERATOR_WATCH_NAMESPACES": "team-a,tailscale",
             "OPERATOR_LOGIN_SERVER": "https://headscale.example.org/",
             "PROXY_DEFAULT_CLASS": "small",
+            "OPERATOR_INGRESS_CLASS_NAME": "private",
             "CLIENT_ID_FILE": "/elsewhere/client_id",
         },
         serviceAccountName="other",
@@ -48,6 +49,10 @@ def test_settings_of_ones_own_are_read() -> None:
     assert found.watched == ["tailscale", "team-a"]
     assert (found.control_url, found.has_default_class) == ("https://headscale.example.org", True)
     assert (found.service_account, found.secret_key("CLIENT_ID_FILE")) == ("other", None)
+    assert (found.ingress_class, installed({"OPERATOR_INGRESS_CLASS_NAME": ""}).ingress_class) == (
+        "private",
+        "tailscale",
+    )
 
 
 @pytest.mark.parametrize(

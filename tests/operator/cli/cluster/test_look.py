@@ -24,7 +24,7 @@ from tsoperator.desired.children import Owner
 
 from tests.operator.cli.cluster.front import Front, findings, running_front
 from tests.operator.cli.cluster.samples import deployment, wrong
-from tests.support.manifests import connector, dnsconfig, egress
+from tests.support.manifests import backend, connector, dnsconfig, egress, ingress
 from tests.support.objects import obj, whole_secret
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 from tests.support.othertailnet import OtherTailnet, other_tailnet
@@ -48,16 +48,23 @@ async def test_an_operator_that_is_well_has_nothing_wrong(front: Front, tmp_path
     front.world.peer()
     service = egress()
     async with running_operator(front.world):
-        await front.world.apply(service)
+        await front.world.apply(service, ingress(), backend())
+        await front.world.joined(ingress())
+        await front.world.eventually(lambda: has_name(front.world))
         await front.world.joined(service)
         found = await findings(front, tmp_path)
     assert (wrong(found), exit_code(found)) == ([], 0)
     words = [each.words for each in found]
-    assert "all 1 proxies serve" in words
-    assert "all 1 devices of proxies are in the tailnet and online" in words
-    assert "all 1 objects with a condition of the operator are served" in words
+    assert "Ingresses of class tailscale that have a name: 1 of 1" in words
+    assert "proxies that serve: 2 of 2" in words
+    assert "devices of proxies that are in the tailnet and online: 2 of 2" in words
+    assert "objects with a condition of the operator that are served: 1 of 1" in words
     assert front.asked > 100
     assert front.progress[:2] == ["the operator's Deployment", "the operator's Pods"]
+
+
+async def has_name(world: World) -> bool:
+    return bool((await world.look(ingress())).get("status", {}).get("loadBalancer", {}).get("ingress"))
 
 
 async def revoke(front: Front) -> None:

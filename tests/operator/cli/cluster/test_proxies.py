@@ -37,7 +37,7 @@ def proxies(ready: int = 1, device: str = "n1", found: Object | None = None, **o
 
 
 def test_a_proxy_that_serves_is_well() -> None:
-    assert [each.words for each in check_proxies(proxies())] == ["all 1 proxies serve"]
+    assert [each.words for each in check_proxies(proxies())] == ["proxies that serve: 1 of 1"]
     assert [each.words for each in check_proxies(Proxies([], {}, {}, {}))] == ["there are no proxies yet"]
 
 
@@ -172,7 +172,7 @@ def test_a_device_that_is_not_as_it_should_be_is_named(fate: Fate) -> None:
 @pytest.mark.parametrize("connected", [True, None])
 def test_a_device_that_is_online_or_says_nothing_of_it_is_well(connected: bool | None) -> None:
     (found,) = check_devices(proxies(), {"": {"n1": replace(DEVICE, connected=connected)}})
-    assert found.words == "all 1 devices of proxies are in the tailnet and online"
+    assert found.words == "devices of proxies that are in the tailnet and online: 1 of 1"
 
 
 def test_devices_that_are_not_looked_for_are_no_fault() -> None:

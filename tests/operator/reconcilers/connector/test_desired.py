@@ -262,9 +262,9 @@ def test_a_connector_that_was_never_made_shows_zero_values_with_what_is_wrong() 
 
 
 def plan_with_class(found: Object | None = None) -> Plan:
-    obj = live_connector({**EXIT, "proxyClass": "prod"}, labels={"tailscale.com/proxy-class": "other"})
-    assert desired.class_name(obj) == "prod"
-    return plan(obj, Observed(Children(), found))
+    given = {**EXIT, "proxyClass": "prod"}
+    assert desired.class_name(live_connector(given, labels={"tailscale.com/proxy-class": "other"})) == "prod"
+    return plan(live_connector(given), Observed(Children(), found))
 
 
 def test_a_class_that_is_not_there_is_told() -> None:
@@ -383,3 +383,21 @@ def test_every_connector_has_a_plan(spec: dict[str, Any]) -> None:
     if isinstance(made, Connector) and isinstance(desired.wanted(obj, made, NOTHING, SETTINGS), Proxy):
         assert len(children_of(plan(obj))) == 2 + made.spec.replicas
     assert plan(deleting(obj)).release == FINALIZER
+
+
+@pytest.mark.parametrize("given", ["annotations", "labels"])
+@pytest.mark.parametrize(
+    ("key", "cure"),
+    [
+        ("hostname", "Connector: write spec.hostname instead"),
+        ("tags", "Connector: write spec.tags instead"),
+        ("proxy-class", "Connector: write spec.proxyClass instead"),
+        ("proxyclass", "if you mean tailscale.com/proxy-class, write spec.proxyClass instead"),
+    ],
+)
+def test_an_annotation_or_label_is_told_to_have_no_effect(given: str, key: str, cure: str) -> None:
+    marked = live_connector(EXIT, **{given: {f"tailscale.com/{key}": "x"}})
+    for obj in (marked, {**marked, "spec": {}}):
+        (told,) = (note for note in plan(obj).notes if note.reason.startswith("Ignored"))
+        assert (told.type, told.once, told.message.endswith(cure)) == ("Warning", True, True)
+    assert not plan(deleting(marked)).notes

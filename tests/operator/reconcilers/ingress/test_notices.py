@@ -15,14 +15,18 @@ OLD_CLASS = "kubernetes.io/ingress.class"
     ("name", "cure"),
     [
         ("hostname", "write the hostname in spec.tls[0].hosts[0] instead"),
-        ("expose", "its class alone exposes it, so remove the annotation"),
+        ("expose", "remove it, because the class alone exposes the Ingress"),
         (
             "http-endpoint",
-            "if annotation tailscale.com/http-redirect is true, else not at all, so remove the annotation",
+            "remove it, or set tailscale.com/http-redirect to true, so that plain HTTP is redirected to HTTPS",
         ),
-        ("tailnet-fqdn", "move it to a Service"),
-        ("tailnet-ip", "move it to a Service"),
+        ("tailnet-fqdn", "Ingress: move it to a Service, which can lead to a device of the tailnet"),
+        ("tailnet-ip", "Ingress: move it to a Service, which can lead to a device of the tailnet"),
         ("http-redirects", "if you mean tailscale.com/http-redirect, write that"),
+        (
+            "ts-tailnet-target-ip",
+            "if you mean tailscale.com/tailnet-ip, move it to a Service, which can lead to a device of the tailnet",
+        ),
         ("funel", "if you mean tailscale.com/funnel, write that"),
     ],
 )

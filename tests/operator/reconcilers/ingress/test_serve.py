@@ -140,10 +140,17 @@ def test_a_later_entry_for_a_path_counts() -> None:
     assert proxied(serving_of(spec)) == {"/": "http://[2001:db8::25]:1/"}
 
 
-def test_the_tls_host_is_compared_whole() -> None:
-    spec = rules(to_path(), host="web")
-    assert reasons(serving_of(spec, host="web.tail1234.ts.net")) == [INVALID]
-    assert reasons(serving_of(spec, host="")) == [INVALID]
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [
+        ("web.tail1234.ts.net", "'web' is left out: a proxy has one name, that of spec.tls[0].hosts[0], 'web.tail1234"),
+        ("", "'web' is left out, because spec.tls names no host: write web in spec.tls[0].hosts[0], or remove rules"),
+    ],
+)
+def test_the_tls_host_is_compared_whole(host: str, words: str) -> None:
+    result = serving_of(rules(to_path(), host="web"), host=host)
+    assert reasons(result) == [INVALID]
+    assert words in result.notes[0].message
 
 
 @pytest.mark.parametrize(
@@ -198,8 +205,8 @@ def test_the_services_that_it_names_are_those_of_every_rule_and_the_default() ->
         (to_service("external"), "'external' is of type ExternalName and has no cluster IP to send requests to: name"),
         (to_service("pending"), "Service 'pending' has no cluster IP yet"),
         (to_service("named", name="http"), "Service 'named' has no port named 'http'"),
-        (to_service("named", number=80), "'/' is served in vain: Service 'named' has no TCP port 80, but 8443, 443"),
-        (to_service("udp", number=8080), "Service 'udp' has no TCP port 8080, but none"),
+        (to_service("named", number=80), "'/' leads to no open port: Service 'named' has TCP port 8443, 443"),
+        (to_service("udp", number=8080), "Service 'udp' has no TCP port: correct one of the two"),
     ],
 )
 def test_a_wrong_backend_is_said_to_be_wrong(backend: Object, words: str) -> None:
@@ -216,8 +223,10 @@ class Ignored(NamedTuple):
     "case",
     [
         Ignored([{"hosts": ["a", "a"]}, {"hosts": ["a"]}, {}], []),
-        Ignored([{"hosts": ["a", "b"]}, {"hosts": ["c", "b"]}], [("IgnoredTLSHosts", "hosts b, c of spec.tls")]),
-        Ignored([{"hosts": None}, {"hosts": ["c"]}], [("IgnoredTLSHosts", "hosts c of spec.tls")]),
+        Ignored(
+            [{"hosts": ["a", "b"]}, {"hosts": ["c", "b"]}], [("IgnoredTLSHosts", "hosts b, c of spec.tls are ignored")]
+        ),
+        Ignored([{"hosts": None}, {"hosts": ["c"]}], [("IgnoredTLSHosts", "hosts[0]; write the host there")]),
         Ignored([{"hosts": ["a"], "secretName": "s"}, {"secretName": "s"}], [("IgnoredTLSSecret", "secretName s of")]),
         Ignored([{"hosts": ["a"], "secretName": ""}], []),
     ],

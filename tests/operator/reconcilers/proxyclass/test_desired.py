@@ -76,7 +76,7 @@ class Invalid(NamedTuple):
         Invalid(in_pod(annotations={"-": "x"}), '.spec.statefulSet.pod.annotations: Invalid value: "-": a key is'),
         Invalid(
             in_pod(tailscaleContainer={"image": "FOO bar"}),
-            'spec.statefulSet.pod.tailscaleContainer.image: Invalid value: "FOO bar": the repository "library/FOO bar"',
+            'spec.statefulSet.pod.tailscaleContainer.image: Invalid value: "FOO bar": only the registry',
         ),
         Invalid(
             in_pod(tailscaleInitContainer={"image": "FOO bar"}),

@@ -13,9 +13,11 @@ from tests.support.objects import FQDN, deleting, egress_service, settings
 SETTINGS = settings()
 FQDN_KEY = "tailscale.com/tailnet-fqdn"
 IP_KEY = "tailscale.com/tailnet-ip"
+GROUP_KEY = "tailscale.com/proxy-group"
+HOSTNAME = "annotation tailscale.com/hostname"
 OLD_IP_KEY = "tailscale.com/ts-tailnet-target-ip"
 EXPOSE = {"tailscale.com/expose": "true"}
-GROUP = {"tailscale.com/proxy-group": "egress"}
+GROUP = {GROUP_KEY: "egress"}
 CLUSTER_IP = {"type": "ClusterIP", "clusterIP": "192.0.2.4"}
 
 
@@ -35,13 +37,21 @@ KNOWN = ("hostname", "tags", "tailnet-fqdn", "tailnet-ip", "ts-tailnet-target-ip
 BOTH = {FQDN_KEY: FQDN, OLD_IP_KEY: "100.64.0.9"}
 CASES = {
     "nothing": Case({}, []),
-    "all that is read": Case({f"tailscale.com/{name}": "" for name in KNOWN}, []),
+    "all that is read": Case({f"tailscale.com/{name}": "x" for name in KNOWN if name != "ts-tailnet-target-ip"}, []),
+    "a hostname alone": Case({"tailscale.com/hostname": "db"}, [f"{HOSTNAME} has no effect, because the Service asks"]),
+    "a device without a name": Case(
+        {FQDN_KEY: "", **GROUP}, [f"annotations {GROUP_KEY} and {FQDN_KEY} have no effect"]
+    ),
+    "a hostname, not exposed": Case({"tailscale.com/hostname": "db", "tailscale.com/expose": "false"}, []),
     "expose": Case({"tailscale.com/expose": "True"}, ['tailscale.com/expose is "True", which turns nothing on']),
     "funnel": Case({"tailscale.com/funnel": "yes"}, ['tailscale.com/funnel is "yes", which turns nothing on']),
     "cluster DNS": Case({"tailscale.com/cluster-dns": "no"}, ["which turns nothing off"]),
     "no cluster DNS": Case({"tailscale.com/cluster-dns": "false"}, []),
     "funnel without a load balancer": Case({"tailscale.com/funnel": "true"}, ["Funnel works on Services of type"]),
     "unknown": Case({"tailscale.com/fqdn": FQDN}, [f"if you mean {FQDN_KEY}, write that"]),
+    "unknown, and not like the deprecated one": Case(
+        {"tailscale.com/ts-tailnet-ip": "100.64.0.9"}, [f"mean {IP_KEY},"]
+    ),
     "an Ingress's": Case({"tailscale.com/http-redirect": "true"}, ["on this Service: move it to an Ingress"]),
     "a name, exposed": Case({FQDN_KEY: FQDN, **EXPOSE}, [f"{FQDN_KEY} has no effect, because"], CLUSTER_IP),
     "an address, exposed": Case({IP_KEY: "100.64.0.9", **EXPOSE}, [f"{IP_KEY} has no effect"], CLUSTER_IP),

