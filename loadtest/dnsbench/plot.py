@@ -10,7 +10,14 @@ from dnsbench.measure import Row
 from dnsbench.scenarios import Scenario
 from dnsbench.servers import Kind
 
-_COLOURS = {Kind.OURS: "#1f77b4", Kind.GO: "#8c8c8c", Kind.NSD: "#b8b8b8", Kind.KNOT: "#d6d6d6", Kind.PYTHON: "#8fbfe0"}
+_COLOURS = {
+    Kind.OURS: "#1f77b4",
+    Kind.GO: "#8c8c8c",
+    Kind.NSD: "#b8b8b8",
+    Kind.KNOT: "#d6d6d6",
+    Kind.PYTHON: "#8fbfe0",
+    Kind.ECHO: "#ececec",
+}
 
 
 def draw(path: Path, scenarios: Sequence[Scenario], rows: Sequence[Row]) -> None:

@@ -24,6 +24,7 @@ _HEADS = {
     "Go": "Go (`k8s-nameserver`)",
     "NSD": "NSD",
     "Knot": "Knot",
+    "echo": "a bare echo (the kernel alone)",
 }
 BUSY = 0.97
 """Above this the client was the limit, and rates say nothing of the server."""
@@ -81,11 +82,12 @@ def _milliseconds(microseconds: float) -> str:
 
 def verdicts(all_: Sequence[Verdict]) -> str:
     """Return the table of goals."""
-    lines = [
-        (each.text, f"≤ {each.limit:g} {each.unit}".strip(), _figure(each), _spread_of(each), _word(each))
-        for each in all_
-    ]
+    lines = [(each.text, _limit(each), _figure(each), _spread_of(each), _word(each)) for each in all_]
     return f"### Goals\n\n{table(('', 'goal', 'measured', 'rounds', ''), lines)}"
+
+
+def _limit(verdict: Verdict) -> str:
+    return "none" if verdict.limit is None else f"≤ {verdict.limit:g} {verdict.unit}".strip()
 
 
 def _spread_of(verdict: Verdict) -> str:
@@ -100,7 +102,7 @@ def _figure(verdict: Verdict) -> str:
 
 
 def _word(verdict: Verdict) -> str:
-    if verdict.figure is None:
+    if verdict.figure is None or verdict.limit is None:
         return "-"
     return "MISSED" if verdict.missed else "met"
 
@@ -180,7 +182,7 @@ def _goal(verdict: Verdict) -> dict[str, object]:
         "unit": verdict.unit,
         "measured": None if figure is None else round(figure, 3),
         "rounds": [round(each, 3) for each in verdict.rounds],
-        "met": None if figure is None else not verdict.missed,
+        "met": None if figure is None or verdict.limit is None else not verdict.missed,
     }
 
 

@@ -61,6 +61,10 @@ def _each(*kinds: Kind) -> tuple[Contestant, ...]:
     return tuple(Contestant(kind, kind, Mix(SMALL)) for kind in kinds)
 
 
+ECHO = Contestant(Kind.ECHO, Kind.ECHO, Mix(1, misses=0.0))
+"""It has one name, which all queries ask for, so that its only answer is right."""
+
+
 def _sized(kind: Kind, *sizes: int) -> tuple[Contestant, ...]:
     return tuple(Contestant(f"{kind}, {size:,} names", kind, Mix(size)) for size in sizes)
 
@@ -96,7 +100,7 @@ def _hostile() -> tuple[Contestant, ...]:
 
 
 SCENARIOS = (
-    Scenario("saturated", f"Saturated, {SMALL:,} names", Load(2.0), 5, _each(*PEERS, Kind.PYTHON)),
+    Scenario("saturated", f"Saturated, {SMALL:,} names", Load(2.0), 5, (*_each(*PEERS, Kind.PYTHON), ECHO)),
     Scenario(
         "sizes",
         "Saturated, by the number of names",
@@ -109,7 +113,7 @@ SCENARIOS = (
         f"{RATE:,} queries a second, {SMALL:,} names",
         Load(4.0, rates=steady(RATE)),
         4,
-        _each(*PEERS, Kind.PYTHON),
+        (*_each(*PEERS, Kind.PYTHON), ECHO),
     ),
     Scenario("flood", "Saturated, by the sort of queries", Load(1.5), 4, _sorts()),
     Scenario(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from dnsload.client import Query
+from dnsload.client import Query, compile_c
 
 from dnsbench import records
 from dnsbench.errors import BenchError
@@ -19,6 +19,7 @@ from dnsbench.process import Server, running
 from dnsbench.queries import ZONE, addresses, hit
 
 _GO_PORT = 1053
+_ECHO_SOURCE = Path(__file__).with_name("echo.c")
 _PORTS = range(20_000, 32_000)
 _PORT_TRIES = 100
 _ASK_SECONDS = 0.5
@@ -33,6 +34,8 @@ class Kind(StrEnum):
     KNOT = "Knot"
     PYTHON = "ours/Python"
     """Ours without the compiled UDP loop."""
+    ECHO = "echo"
+    """No server: it gives every name the same address, so its CPU time is that of the kernel alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +43,19 @@ class Installed:
     """Where the servers' programs lie."""
 
     programs: Mapping[Kind, str]
-    """Of ours it is the interpreter that runs this."""
+    """Of ours it is the interpreter that runs this, of the echo the compiler."""
 
     @classmethod
     def find(cls, kinds: set[Kind], go: Path | None) -> "Installed":
         """Find the programs of *kinds*; raises BenchError with what is to be installed."""
         found = {Kind.NSD: shutil.which("nsd"), Kind.KNOT: shutil.which("knotd")}
         found |= dict.fromkeys((Kind.OURS, Kind.PYTHON), sys.executable)
+        found[Kind.ECHO] = shutil.which("cc")
         found[Kind.GO] = str(go.resolve()) if go and go.exists() else None
         lacking = {
             Kind.NSD: "apt-get install nsd",
             Kind.KNOT: "apt-get install knot",
+            Kind.ECHO: "apt-get install gcc libc6-dev",
             Kind.GO: "give --go-nameserver PATH; `python -m tests.e2e.testbed peers` builds it and says where it is",
         }
         programs = {}
@@ -191,10 +196,18 @@ zone:
     return [program, "-c", str(folder / "knot.conf")]
 
 
+def _prepare_echo(_: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
+    """It gives every name the address of the last."""
+    program = folder / "echo"
+    compile_c(program, [_ECHO_SOURCE])
+    return [str(program), str(port), list(names.values())[-1]]
+
+
 _PREPARE = {
     Kind.OURS: _prepare_ours,
     Kind.GO: _prepare_go,
     Kind.NSD: _prepare_nsd,
     Kind.KNOT: _prepare_knot,
     Kind.PYTHON: _prepare_python,
+    Kind.ECHO: _prepare_echo,
 }

@@ -160,18 +160,23 @@ class Seen:
 
 def compile_client(folder: Path, sources: Path = SOURCES) -> Path:
     """Compile *sources* into *folder*; raises ClientError."""
+    program = folder / BUILT.name
+    compile_c(program, sorted(sources.glob("*.c")))
+    return program
+
+
+def compile_c(program: Path, sources: Iterable[Path]) -> None:
+    """Make *program* of *sources*; raises ClientError."""
     if sys.platform != "linux":
-        raise ClientError("the client in C is for Linux")
+        raise ClientError(f"the {program.name} in C is for Linux")
     compiler = shutil.which("cc")
     if compiler is None:
         raise ClientError("there is no C compiler: apt-get install gcc libc6-dev")
-    program = folder / BUILT.name
-    command = [compiler, *_FLAGS, "-o", str(program), *map(str, sorted(sources.glob("*.c"))), "-lm"]
+    command = [compiler, *_FLAGS, "-o", str(program), *map(str, sources), "-lm"]
     environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(  # noqa: S603 - our own words
         command, env=environment, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False
     )
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "error" in line] or ["no error was named"]
-        raise ClientError(f"the client in C doesn't compile (apt-get install gcc libc6-dev): {lines[0]}")
-    return program
+        raise ClientError(f"the {program.name} in C doesn't compile (apt-get install gcc libc6-dev): {lines[0]}")

@@ -32,10 +32,12 @@ class Selected:
         """No longer watch *descriptor*, which is still open."""
         self._selector.unregister(descriptor)
 
-    def run(self) -> None:
-        """Call what there is to call now."""
-        for key, _ in self._selector.select(0):
+    def run(self) -> int:
+        """Call what there is to call now, and return how much that was."""
+        ready = self._selector.select(0)
+        for key, _ in ready:
             key.data()
+        return len(ready)
 
     def close(self) -> None:
         """Watch nothing any more."""
@@ -69,10 +71,12 @@ if sys.platform == "linux":
             del self._calls[descriptor]
             self._epoll.unregister(descriptor)
 
-        def run(self) -> None:
-            """Call what there is to call now."""
-            for call in [self._calls[descriptor] for descriptor, _ in self._epoll.poll(0)]:
+        def run(self) -> int:
+            """Call what there is to call now, and return how much that was."""
+            calls = [self._calls[descriptor] for descriptor, _ in self._epoll.poll(0)]
+            for call in calls:
                 call()
+            return len(calls)
 
         def close(self) -> None:
             """Watch nothing any more."""

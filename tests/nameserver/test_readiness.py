@@ -21,7 +21,7 @@ class Watched:
 
     def called(self) -> int:
         self.calls = 0
-        self.readiness.run()
+        assert self.readiness.run() == self.calls
         return self.calls
 
 

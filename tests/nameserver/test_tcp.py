@@ -192,6 +192,17 @@ async def test_connections_that_come_at_once_stay_within_the_limit() -> None:
         assert (server.tcp.connections, server.tcp.accepted, server.tcp.evicted) == (3, 20, 17)
 
 
+async def test_a_turn_of_the_event_loop_accepts_many_but_not_all(server: Running) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(120):
+            stack.enter_context(socket.create_connection((server.host, server.port)))
+        after_each_turn = []
+        for _ in range(10):
+            await asyncio.sleep(0)
+            after_each_turn.append(server.tcp.accepted)
+        assert set(after_each_turn) - {0} == {100, 120}
+
+
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize("left", [b"", framed(QUERY)[:-1]], ids=["between queries", "half-way"])
 async def test_a_connection_that_has_ended_makes_room(left: bytes, reset: bool) -> None:

@@ -11,7 +11,7 @@ from dnsbench.process import Server
 from dnsbench.progress import Progress
 from dnsbench.queries import Mix, addresses
 from dnsbench.records import Changes
-from dnsbench.scenarios import Contestant, Scenario, Writes
+from dnsbench.scenarios import ECHO, Contestant, Scenario, Writes
 from dnsbench.servers import Installed, Kind, answers
 from dnsload.client import Load, steady
 
@@ -44,6 +44,13 @@ def test_contestants_are_measured_round_after_round(bench: Bench, capsys: pytest
     assert sorted(path.suffix for path in bench.folder.iterdir()) == [".queries"] * 2 + [".reports"] * 2
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [command for command in commands if str(bench.folder).encode() in command]
+
+
+def test_the_bare_echo_answers_all_and_none_wrongly(bench: Bench) -> None:
+    measuring = replace(bench, installed=Installed.find({Kind.ECHO}, None))
+    (row,) = measuring.run(Scenario("saturated", "Saturated", Load(0.1), 1, (ECHO,)))
+    assert row.best.sent > 100
+    assert (row.best.wrong, row.best.lost) == (0, 0)
 
 
 @pytest.mark.thorough

@@ -20,6 +20,7 @@ MET = Table([
       for kind, limits in (("ours", (5.5, 10, 6, 10)), ("ours/Python", (6, 10, 7.5, 10)))
       for sort, cpu in zip(("hits", "misses", "deep names", "cookies", "names outside"), (5, *limits), strict=True)),
     *(row("hostile", f"{kind}, {sort}", lost=0, wrong=0) for kind in ("ours", "ours/Python") for sort in Hostile),
+    row("saturated", "echo", cpu_us=20.0), row("paced", "echo", cpu_us=40.0),
     row("tcp", "ours", cpu_us=6.0, wrong=0), row("tcp", "Go", cpu_us=10.0),
     row("tcp-new", "ours", cpu_us=10.0, wrong=0), row("tcp-new", "Go", cpu_us=10.0),
     row("reload", "ours, no changes", p9999_us=1000.0, stall_us=2000.0, wrong=0),
@@ -69,6 +70,7 @@ class Case(NamedTuple):
         Case("paced", "ours", "wrong", 1, 1),
         Case("paced", "ours/Python", "wrong", 1, 1),
         Case("paced", "Go", "wrong", 1, 0),
+        Case("paced", "echo", "wrong", 1, 0),
     ],
 )
 def test_a_goal_is_missed_by_a_little(case: Case) -> None:
@@ -81,6 +83,14 @@ def _figures_of(case: Case) -> dict[str, object]:
     found = MET.get(case.scenario, case.label)
     assert found is not None
     return found.model_dump()
+
+
+def test_a_bare_echo_is_compared_with_go_and_has_no_goal() -> None:
+    compared = {verdict.text: verdict.figure for verdict in judged(MET) if verdict.limit is None}
+    assert compared == {
+        "CPU a query, saturated: a bare echo / Go": 2.0,
+        "CPU a query at 10,000 q/s: a bare echo / Go": 2.0,
+    }
 
 
 def test_a_verdict_has_the_figure_of_each_round_that_measured_it() -> None:

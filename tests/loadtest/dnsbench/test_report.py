@@ -11,10 +11,11 @@ from dnsbench.soak import Soaked
 from tests.loadtest.dnsbench.figures import figures, row, seen
 
 SATURATED = SCENARIOS[0]
-MET, MISSED, UNMEASURED = (
+MET, MISSED, UNMEASURED, COMPARED = (
     Verdict("a", 1.4, "x", 1.2, (1.5, 1.2)),
     Verdict("b", 10, "ms", 10.5),
     Verdict("c", 0, "", None),
+    Verdict("d", None, "x", 0.45),
 )
 
 
@@ -57,19 +58,19 @@ def test_changes_are_told_where_there_were_any() -> None:
 
 
 def test_verdicts_say_whether_each_goal_is_met() -> None:
-    lines = verdicts([MET, MISSED, UNMEASURED]).splitlines()[-3:]
+    lines = verdicts([MET, MISSED, UNMEASURED, COMPARED]).splitlines()[-4:]
     assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines] == [
         ["a", "≤ 1.4 x", "1.20 x", "1.20 to 1.50", "met"],
         ["b", "≤ 10 ms", "10.50 ms", "", "MISSED"],
         ["c", "≤ 0", "not measured", "", "-"],
+        ["d", "none", "0.45 x", "", "-"],
     ]
 
 
 def test_the_document_is_json_with_goals_and_figures() -> None:
-    kept = json.loads(
-        json.dumps(document({"cores": 2}, [row("saturated", "ours", cpu_us=4.12345)], [MET, MISSED, UNMEASURED]))
-    )
-    assert [goal["met"] for goal in kept["goals"]] == [True, False, None]
+    all_ = [MET, MISSED, UNMEASURED, COMPARED]
+    kept = json.loads(json.dumps(document({"cores": 2}, [row("saturated", "ours", cpu_us=4.12345)], all_)))
+    assert [goal["met"] for goal in kept["goals"]] == [True, False, None, None]
     assert kept["goals"][0]["rounds"] == [1.5, 1.2]
     assert kept["machine"] == {"cores": 2}
     assert kept["measurements"][0]["best"]["cpu_us"] == 4.123
@@ -86,13 +87,14 @@ def test_readmes_table_has_what_was_measured() -> None:
     rows = [
         row("saturated", "ours", cpu_us=3.36),
         row("saturated", "ours/Python", cpu_us=7),
+        row("saturated", "echo", cpu_us=3.72),
         row("tcp", "ours", cpu_us=2),
     ]
     assert summary(document({}, rows, [])).splitlines() == [
-        "| | ours | ours, its loop in Python |",
-        "|---|---:|---:|",
-        "| saturated, 1,000 names | 3.4 | 7.0 |",
-        "| TCP, saturated | 2.0 |  |",
+        "| | ours | ours, its loop in Python | a bare echo (the kernel alone) |",
+        "|---|---:|---:|---:|",
+        "| saturated, 1,000 names | 3.4 | 7.0 | 3.7 |",
+        "| TCP, saturated | 2.0 |  |  |",
     ]
 
 

@@ -12,10 +12,13 @@ from dnsbench.servers import Installed, Kind, answers, free_port
 from tests.loadtest.dnsbench.conftest import NAMES, SERVER_CORE
 
 
-def test_a_missing_program_is_named_with_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kind", "package"), [(Kind.KNOT, "knot"), (Kind.NSD, "nsd"), (Kind.ECHO, "gcc libc6-dev")])
+def test_a_missing_program_is_named_with_its_package(
+    kind: Kind, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BenchError, match=r"Knot isn't here \(apt-get install knot\)"):
-        Installed.find({Kind.OURS, Kind.KNOT}, None)
+    with pytest.raises(BenchError, match=rf"{kind} isn't here \(apt-get install {package}\)"):
+        Installed.find({Kind.OURS, kind}, None)
 
 
 @pytest.mark.parametrize("go", [None, Path("/nowhere/k8s-nameserver")])
