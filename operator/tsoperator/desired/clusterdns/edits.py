@@ -6,7 +6,7 @@ from typing import Final
 
 from tsoperator.api.names import LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import CONFIGMAP, Key, Object, annotations, key_of, labels
-from tsoperator.desired.clusterdns.openshift import with_server, without_server
+from tsoperator.desired.clusterdns.openshift import servers_of, with_server, without_server
 from tsoperator.desired.clusterdns.platforms import (
     COREFILE,
     COREFILES,
@@ -55,7 +55,7 @@ def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain) -> Resu
         case Kind.OPENSHIFT:
             if objects.openshift is None:
                 return _gone(platform)
-            servers = _servers_of(objects.openshift)
+            servers = servers_of(objects.openshift)
             wanted = with_server(servers, platform.where, stub)
             return wanted if isinstance(wanted, Refusal) else _openshift(servers, wanted)
 
@@ -82,7 +82,7 @@ def _removals(objects: DNSObjects) -> Iterator[tuple[tuple[Key, str], Result]]:
         edited = without_zones(*_stub_domains_of(found), place(CONFIGMAP, key, STUB_DOMAINS))
         yield (key, STUB_DOMAINS), _stub_domains(found, edited)
     if objects.openshift is not None:
-        servers = _servers_of(objects.openshift)
+        servers = servers_of(objects.openshift)
         yield (Key("", OPENSHIFT_NAME), SERVERS), _openshift(servers, without_server(servers))
 
 
@@ -139,10 +139,6 @@ def _stub_domains(found: Object, edited: Edited | Refusal) -> Result:
         return too_large
     metadata = {"annotations": {ANNOTATION: edited.annotation}}
     return _patch(found, {"metadata": metadata, "data": {STUB_DOMAINS: edited.text}}, "")
-
-
-def _servers_of(openshift: Object) -> Sequence[Object]:
-    return (openshift.get("spec") or {}).get("servers") or []
 
 
 def _openshift(servers: Sequence[Object], wanted: Sequence[Object]) -> Result:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from tsoperator.api.objects import Object
 from tsoperator.desired.clusterdns.corefile import Address, Block, Directive
 from tsoperator.desired.clusterdns.results import covers
 
@@ -43,6 +44,16 @@ def stub_forwards(zone: str, text: str) -> Iterator[Forward]:
             own = name.lower().removesuffix(".")
             if isinstance(to, list) and covers(own, zone):
                 yield Forward(own, [*map(_host, to)])
+
+
+def server_forwards(zone: str, servers: Iterable[Object]) -> Iterator[Forward]:
+    """Yield what the *servers* of OpenShift's DNS operator do with queries for *zone*."""
+    for server in servers:
+        upstreams = (server.get("forwardPlugin") or {}).get("upstreams") or ()
+        for name in server.get("zones") or ():
+            own = str(name).lower().strip(".")
+            if covers(own, zone):
+                yield Forward(own, [*map(_host, upstreams)])
 
 
 def nearest(forwards: Iterable[Forward]) -> Forward | None:

@@ -10,6 +10,12 @@ SERVER: Final = "tailnet-managed"
 """The name of our server, by which it is known to be ours; 15 characters are the most that it may have."""
 
 
+def servers_of(openshift: Object) -> Sequence[Object]:
+    """Return the servers that the object *openshift* has."""
+    servers: Sequence[Object] = (openshift.get("spec") or {}).get("servers") or []
+    return servers
+
+
 def with_server(servers: Sequence[Object], where: str, stub: StubDomain) -> list[Object] | Refusal:
     """Return *servers* with ours; fields of ours that others have set stay."""
     for server in servers:

@@ -43,15 +43,16 @@ class StubDomain:
         A zone may come from a control server, and goes into the configuration of a program: it has to be a domain name.
         It must not take names in *cluster_domain* away from the cluster, if that is given.
         """
+        own = cluster_domain.strip(".").lower()
         names = tuple(sorted({zone.strip(".").lower() for zone in zones}))
         if not names:
             return Refusal("NoZone", "no zone of the tailnet is known yet: wait until a device of it is there")
         for name in names:
             if not _ZONE.fullmatch(name):
                 return Refusal("InvalidZone", f"{name!r} isn't a domain name: correct operatorConfig.zones")
-            if cluster_domain and (covers(name, cluster_domain) or covers(cluster_domain, name)):
+            if own and (covers(name, own) or covers(own, name)):
                 message = (
-                    f"a stub domain for {name} would take names from the cluster, whose domain is {cluster_domain}: "
+                    f"a stub domain for {name} would take names from the cluster, whose domain is {own}: "
                     "give the tailnet another domain, or correct operatorConfig.zones"
                 )
                 return Refusal("InvalidZone", message)

@@ -3,22 +3,29 @@
 from collections.abc import Sequence
 
 from tsoperator.desired.clusterdns.corefile import CorefileError, parse
-from tsoperator.desired.clusterdns.forwards import block_forwards, nearest, stub_forwards
+from tsoperator.desired.clusterdns.forwards import Forward, block_forwards, nearest, server_forwards, stub_forwards
+from tsoperator.desired.clusterdns.openshift import servers_of
 from tsoperator.desired.clusterdns.platforms import KUBE_DNS, STUB_DOMAINS, configmap, corefiles, data_of
 from tsoperator.desired.clusterdns.results import DNSObjects
 
 
 def targets(objects: DNSObjects, zone: str) -> Sequence[str] | None:
     """Return the servers that are asked for names in *zone*, but not for all names; None if that isn't known."""
-    texts = [text for _, text in corefiles(objects)]
-    stub_domains = configmap(objects, KUBE_DNS)
     try:
-        found = [forward for text in texts for forward in block_forwards(zone, parse(text).blocks)]
+        found = _forwards(objects, zone)
     except CorefileError:
         return None
-    if not texts:
-        if stub_domains is None:
-            return None
-        found = [*stub_forwards(zone, data_of(stub_domains).get(STUB_DOMAINS, "{}"))]
+    if found is None:
+        return None
     best = nearest(found)
     return best.to if best is not None and best.zone else ()
+
+
+def _forwards(objects: DNSObjects, zone: str) -> Sequence[Forward] | None:
+    """Return what forwards questions for *zone*; None if that isn't known. Raises CorefileError."""
+    if objects.openshift is not None:
+        return [*server_forwards(zone, servers_of(objects.openshift))]
+    if texts := [text for _, text in corefiles(objects)]:
+        return [forward for text in texts for forward in block_forwards(zone, parse(text).blocks)]
+    stub_domains = configmap(objects, KUBE_DNS)
+    return [*stub_forwards(zone, data_of(stub_domains).get(STUB_DOMAINS, "{}"))] if stub_domains else None

@@ -54,6 +54,8 @@ class Outcome:
     status: Object = field(default_factory=dict)
     again: float | None = None
     """In how many seconds to look again. Nothing tells that the operator may see objects which aren't there."""
+    restart: str = ""
+    """What somebody has to do before the cluster's DNS knows that the stub domain has been taken out."""
 
 
 def outcome(
@@ -86,7 +88,9 @@ def removal(objects: DNSObjects, settings: Settings, keep: Platform | None = Non
             return Outcome(result=each)
     if found and not settings.manage_cluster_dns:
         return Outcome(result=_MAY_NOT_REMOVE)
-    return Outcome([_locked(each, objects) for each in found if isinstance(each, Change)])
+    changes = [each for each in found if isinstance(each, Change)]
+    restart = next((each.restart for each in changes if each.restart), "")
+    return Outcome([_locked(each, objects) for each in changes], restart=restart)
 
 
 def _managed(

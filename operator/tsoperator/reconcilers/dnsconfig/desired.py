@@ -141,7 +141,7 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
     return Plan(
         hold=FINALIZER,
         steps=[*map(Child, children), *dns.steps],
-        notes=_notes(dns.result),
+        notes=[*_notes(dns.result), *_restart(dns)],
         status=status,
         requeue_after=dns.again,
     )
@@ -157,7 +157,7 @@ def _farewell(obj: Object, observed: Observed, settings: Settings) -> Plan:
         return Plan(release=FINALIZER)
     dns = clusterdns.removal(observed.dns, settings) if observed.dns else clusterdns.unseen_removal(obj)
     if dns.result is None:
-        return Plan(steps=dns.steps, release=FINALIZER)
+        return Plan(steps=dns.steps, notes=_restart(dns), release=FINALIZER)
     if observed.dns is None:  # the condition goes on saying that the operator has written something
         return Plan(notes=_notes(dns.result), requeue_after=dns.again)
     return _unconfigured(obj, dns.result)
@@ -238,6 +238,12 @@ def _status(obj: Object, conditions: Sequence[Object], dns: clusterdns.Outcome) 
 def _notes(result: Unwritten | Nothing | None) -> list[Note]:
     """Return the Event that says what is wrong with the configuration of the cluster's DNS, if something is."""
     return [Note("Warning", result.reason, result.message)] if isinstance(result, Unwritten) else []
+
+
+def _restart(dns: clusterdns.Outcome) -> list[Note]:
+    """Return the Event that says how the cluster's DNS forgets the stub domain, if it doesn't by itself."""
+    words = f"the stub domain is taken out of the configuration of the cluster's DNS. {dns.restart}"
+    return [Note("Normal", "RestartNeeded", words)] if dns.restart else []
 
 
 def _words_for_lacks(image: NameserverImage, zones: Sequence[str], settings: Settings) -> str:

@@ -116,7 +116,8 @@ class DNSConfigReconciler:
         children = [step for step in plan.steps if isinstance(step, Child)]
         others = [step for step in plan.steps if not isinstance(step, Child)]
         to_children = partial(self._without, address) if address else failed
-        stored = await self._applier.act(obj, replace(plan, steps=children), to_children)
+        notes = () if others else plan.notes
+        stored = await self._applier.act(obj, replace(plan, steps=children, notes=notes), to_children)
         if not others:
             return stored
         return await self._applier.act(stored, replace(plan, hold="", steps=others), partial(_not_written, plan))

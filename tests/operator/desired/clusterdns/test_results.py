@@ -76,7 +76,7 @@ def test_text_from_outside_that_is_no_domain_name_is_refused(zone: str) -> None:
     ],
 )
 def test_a_stub_domain_takes_no_names_from_the_cluster(zone: str, is_taken: bool) -> None:
-    found = StubDomain.of(["ts.net", zone], ["10.0.0.1"], "cluster.local")
+    found = StubDomain.of(["ts.net", zone], ["10.0.0.1"], "Cluster.local.")
     assert isinstance(found, Refusal) is is_taken
     if isinstance(found, Refusal):
         told = f"a stub domain for {zone.strip('.').lower()} would take names from the cluster"

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import CONFIGMAP, Key
+from tsoperator.api.objects import CONFIGMAP, Key, Object
+from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
 from tsoperator.desired.clusterdns.results import DNSObjects
 from tsoperator.desired.clusterdns.targets import targets
 
@@ -48,3 +49,29 @@ class Case(NamedTuple):
 def test_the_servers_for_a_zone_are_found(case: Case) -> None:
     found = [obj(CONFIGMAP, Key("kube-system", name), {"data": data}) for name, data in case.data.items()]
     assert targets(DNSObjects(found), ZONE) == case.to
+
+
+SERVERS = [
+    {"name": "a", "zones": ["example.org", "TS.net."], "forwardPlugin": {"upstreams": ["10.96.0.53:5353"]}},
+    {"name": "b", "zones": ["other.ts.net"], "forwardPlugin": {"upstreams": ["192.0.2.1"]}},
+    {"name": "c", "zones": ["tail5678.ts.net"], "forwardPlugin": None},
+    {"name": "d"},
+]
+
+
+@pytest.mark.parametrize(
+    ("servers", "zone", "to"),
+    [
+        (SERVERS, ZONE, ["10.96.0.53"]),
+        (SERVERS, "other.ts.net", ["192.0.2.1"]),
+        (SERVERS, "tail5678.ts.net", []),
+        (SERVERS, "s.net", ()),
+        (None, ZONE, ()),
+    ],
+)
+def test_openshifts_servers_for_a_zone_are_found(
+    servers: Sequence[Object] | None, zone: str, to: Sequence[str]
+) -> None:
+    openshift = obj(OPENSHIFT_DNS, Key("", "default"), {"spec": {"servers": servers}})
+    beside = obj(CONFIGMAP, Key("kube-system", "coredns"), {"data": {"Corefile": BLOCK}})
+    assert targets(DNSObjects([], openshift), zone) == targets(DNSObjects([beside], openshift), zone) == to

@@ -109,6 +109,26 @@ async def test_a_stub_domain_that_is_removed_is_put_back_and_edits_of_others_sta
     assert await corefile(world) == THEIRS
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_without_reload_an_event_says_how_a_stub_domain_that_is_gone_is_forgotten(
+    cluster: World, is_kept: bool
+) -> None:
+    silent = COREFILE.replace("    reload\n", "")
+    await write(cluster, silent)
+    async with running_operator(cluster):
+        await cluster.apply(managed())
+        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "RestartNeeded")
+        assert "RestartNeeded" not in await cluster.events(managed())
+        await (cluster.change(managed(), MANUAL) if is_kept else cluster.delete(managed()))
+        await cluster.becomes(lambda: corefile(cluster), silent)
+        await cluster.settled()
+        told = (await cluster.events(managed()))["RestartNeeded"]
+        assert told.startswith(
+            "the stub domain is taken out of the configuration of the cluster's DNS. CoreDNS has no "
+        )
+        assert told.endswith("kubectl -n kube-system rollout restart deployment coredns")
+
+
 @pytest.mark.simulated
 async def test_an_edit_at_the_same_time_is_kept(world: World) -> None:
     world.sim.faults.latency = 0.1  # a write is counted before it waits that long, and is carried out after it

@@ -47,7 +47,7 @@ def test_the_configuration_tells_where_questions_go() -> None:
 def test_a_change_of_openshifts_object_is_asked_about() -> None:
     openshift = obj(OPENSHIFT_DNS, Key("", "default"), resourceVersion="18")
     assert question_of(DNSCONFIG, AT, READY, DNSObjects([], openshift), ASKED) == replace(
-        QUESTION, seen=(3, 2, 1, "18"), targets={"ts.net": None, "example.org": None}
+        QUESTION, seen=(3, 2, 1, "18"), targets={"ts.net": (), "example.org": ()}
     )
 
 
