@@ -5,6 +5,7 @@
 
 import select
 import selectors
+import socket
 import sys
 from collections.abc import Callable
 
@@ -29,8 +30,13 @@ class Selected:
         self._selector.modify(descriptor, selectors.EVENT_WRITE if room else selectors.EVENT_READ, key.data)
 
     def forget(self, descriptor: int) -> None:
-        """No longer watch *descriptor*, which is still open."""
+        """No longer watch *descriptor*, which stays open."""
         self._selector.unregister(descriptor)
+
+    def close_socket(self, watched: socket.socket) -> None:
+        """Close *watched*, and no longer watch it."""
+        self._selector.unregister(watched)
+        watched.close()
 
     def run(self) -> int:
         """Call what there is to call now, and return how much that was."""
@@ -67,9 +73,14 @@ if sys.platform == "linux":
             self._epoll.modify(descriptor, select.EPOLLOUT if room else select.EPOLLIN)
 
         def forget(self, descriptor: int) -> None:
-            """No longer watch *descriptor*, which is still open."""
+            """No longer watch *descriptor*, which stays open."""
             del self._calls[descriptor]
             self._epoll.unregister(descriptor)
+
+        def close_socket(self, watched: socket.socket) -> None:
+            """Close *watched*, which epoll then forgets by itself."""
+            del self._calls[watched.fileno()]
+            watched.close()
 
         def run(self) -> int:
             """Call what there is to call now, and return how much that was."""

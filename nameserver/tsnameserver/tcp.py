@@ -111,16 +111,16 @@ class TcpServer:
 
     async def serve(self) -> None:
         """Accept and answer until cancelled; raises OSError where no connection can be accepted any more."""
-        loop = asyncio.get_running_loop()
-        self._failed = loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self._failed = self.loop.create_future()
         with contextlib.closing(Readiness()) as self.readiness:
             self._accept_again()
-            loop.add_reader(self.readiness, self._go_on)
+            self.loop.add_reader(self.readiness, self._go_on)
             try:
                 await self._failed
             finally:
                 await self._close_all()
-                loop.remove_reader(self.readiness)
+                self.loop.remove_reader(self.readiness)
 
     def _go_on(self) -> None:
         """Accept, read, answer and close until nothing is left to do, or until the event loop needs its turn."""
@@ -149,9 +149,8 @@ class TcpServer:
                 self._failed.set_exception(error)
                 return
             log.warning("tcp: accepting: %s", error)
-            self._pause = asyncio.get_running_loop().call_later(self.limits.accept_pause, self._accept_again)
+            self._pause = self.loop.call_later(self.limits.accept_pause, self._accept_again)
         else:
-            accepted.setblocking(False)
             self._welcome(accepted, address[0])
 
     def _welcome(self, accepted: socket.socket, client: str) -> None:
@@ -193,7 +192,7 @@ class TcpServer:
         if self._timer is not None:
             self._timer.cancel()
         self._next_expiry = deadline
-        self._timer = asyncio.get_running_loop().call_at(deadline, self._expire)
+        self._timer = self.loop.call_at(deadline, self._expire)
 
     def _expire(self) -> None:
         """Close the connections whose time is over."""
@@ -240,15 +239,14 @@ class TcpServer:
 
 
 class _Connection:
-    """One client's connection: a non-blocking socket, what has come by it and what has yet to go out."""
+    """One client's connection: a socket, what has come by it and what has yet to go out."""
 
-    __slots__ = ("_awaited", "_finishing", "_left", "_loop", "_more", "_received", "_server", "_socket",
-                 "_unsent", "client", "deadline")  # fmt: skip
+    __slots__ = ("_awaited", "_finishing", "_left", "_more", "_received", "_server", "_socket", "_unsent",
+                 "client", "deadline")  # fmt: skip
 
     def __init__(self, server: TcpServer, accepted: socket.socket, client: str) -> None:
         self._server = server
         self._socket = accepted
-        self._loop = asyncio.get_running_loop()
         self._received = b""
         """Queries without answers yet, the last perhaps in part."""
         self._unsent = b""
@@ -271,10 +269,9 @@ class _Connection:
         """Close it now; where the client hasn't read its answers, they are lost."""
         if self._socket.fileno() < 0:
             return
-        self._server.readiness.forget(self._socket.fileno())
         if self._unsent:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self._socket.close()
+        self._server.readiness.close_socket(self._socket)
         self._server.forget(self)
 
     def finish(self) -> None:
@@ -304,7 +301,7 @@ class _Connection:
     def _read(self) -> bool:
         """Take what has come, and tell whether that is to be answered."""
         try:
-            data = self._socket.recv(_READ_AHEAD)
+            data = self._socket.recv(_READ_AHEAD, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False
         if not data:
@@ -343,7 +340,7 @@ class _Connection:
 
     def _write(self, data: bytes) -> None:
         try:
-            sent = self._socket.send(data)
+            sent = self._socket.send(data, socket.MSG_DONTWAIT)
         except BlockingIOError:
             sent = 0
         self._unsent = data[sent:]
@@ -364,5 +361,5 @@ class _Connection:
         if awaited == "end":
             self._socket.shutdown(socket.SHUT_WR)
         self._awaited = awaited
-        self.deadline = self._loop.time() + self._server.limits.seconds(awaited)
+        self.deadline = self._server.loop.time() + self._server.limits.seconds(awaited)
         self._server.expire_at(self.deadline)

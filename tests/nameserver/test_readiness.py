@@ -57,6 +57,13 @@ def test_a_socket_that_is_forgotten_is_called_of_no_more(watched: Watched) -> No
     assert watched.called() == 0
 
 
+def test_a_socket_that_is_closed_is_called_of_no_more(watched: Watched) -> None:
+    watched.other.send(b"x")
+    watched.readiness.close_socket(watched.own)
+    assert watched.called() == 0
+    assert watched.own.fileno() == -1
+
+
 def test_a_call_may_forget_others_that_are_ready(watched: Watched) -> None:
     own, other = socket.socketpair()
     with own, other:
