@@ -52,8 +52,8 @@ from tests.support.cluster import kube_client
 NAMESPACE = "tailscale"
 """The operator's namespace."""
 
-QUIET = 0.07
-"""Seconds, twice over, without a request of the operator after which it counts as settled."""
+QUIET = 0.5
+"""Seconds, twice over, without a request of the operator after which it counts as settled. Most are virtual."""
 
 PATIENCE = 30.0
 """Seconds that a condition may take to come true."""
