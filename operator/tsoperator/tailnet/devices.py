@@ -103,7 +103,7 @@ class Devices:
         self._listeners.append(listener)
 
     def listen_to_names(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when `names` returns something else."""
+        """Call *listener* when `names` or `is_pending` returns something else."""
         self._name_listeners.append(listener)
 
     def names(self) -> "Names | None":
@@ -209,7 +209,9 @@ class Devices:
         if str(error) != str(self._failure):
             hint = "; tags and names of devices are left as they are without the scope devices:core" if denied else ""
             log.warning("the tailnet's devices can't be listed: %s%s", error, hint)
-        self._failure = error
+        was_pending, self._failure = self.is_pending(), error
+        if was_pending:
+            self._call_name_listeners()
         self._not_before = self._now() + (self._pace.denied if denied else self._pace.longest)
 
     async def _update(self, listed: Mapping[str, Device]) -> None:
@@ -227,8 +229,11 @@ class Devices:
         names = Names(frozenset(self._domains), frozenset(self._shared))
         if names != self._told:
             self._told = names
-            for listener in self._name_listeners:
-                listener()
+            self._call_name_listeners()
+
+    def _call_name_listeners(self) -> None:
+        for listener in self._name_listeners:
+            listener()
 
     def _correct(self, node_id: str, listed: Device | None) -> None:
         if node_id not in self._written:  # the list may be older than what was written

@@ -53,7 +53,10 @@ class KnownSuffixes:
             each.devices.want_names()
         if self._due is None:
             self._due = self._now() + self._patience
-        return self._known()
+        known = self._known()
+        if known.pending:
+            self._told = known  # so that the end of it is told
+        return known
 
     def listen(self, resource: Resource, listener: Listener) -> None:
         """Call *listener* when what is known has changed."""

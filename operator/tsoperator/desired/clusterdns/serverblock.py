@@ -4,7 +4,7 @@ What is added can be removed exactly. Our block is added as the end of the file.
 file with our block has none either, and the newline before our block is ours.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from tsoperator.desired.clusterdns.corefile import (
@@ -125,13 +125,14 @@ def taken_by(text: str, where: str, stub: StubDomain, at: Listening) -> Refusal 
                     "variable, and it isn't the operator's: remove it, or set spec.clusterDNS.mode to Manual"
                 )
                 return Refusal("ZoneTaken", message)
-            above = (each for each in block.addresses if each.scheme == "dns" and covers(each.zone, zone))
-            if any(above) and (taken := taken_by_plugin(block.directives, where, [zone])):
-                return taken
+        origins = [each.zone for each in block.addresses if each.scheme == "dns"]
+        below = [zone for zone in stub.zones if any(covers(origin, zone) for origin in origins)]
+        if taken := taken_by_plugin(block.directives, where, below):
+            return taken
     return None
 
 
-def taken_by_plugin(plugins: Iterable[Directive], where: str, zones: Iterable[str]) -> Refusal | None:
+def taken_by_plugin(plugins: Iterable[Directive], where: str, zones: Collection[str]) -> Refusal | None:
     """Return why *plugins*, which are in *where*, rule out a block of ours for *zones*, if they do.
 
     They are in a block for a zone above these. CoreDNS asks only the block with the longest zone.
@@ -139,8 +140,8 @@ def taken_by_plugin(plugins: Iterable[Directive], where: str, zones: Iterable[st
     for plugin in plugins:
         if plugin.name in _ANSWERING:
             args = plugin.args[:1] if plugin.name in _FORWARDING else plugin.args
-            own = {Address.parse(arg).zone for arg in args} - {""}
-            if taken := next((each for zone in zones for each in sorted(own) if covers(zone, each)), None):
+            alike = (Address.parse(arg).zone for arg in args if any(zone in arg.lower() for zone in zones))
+            if taken := next((own for own in alike if any(covers(zone, own) for zone in zones)), None):
                 message = (
                     f"line {plugin.line} of {where}, has plugin {plugin.name} for {taken}, which a server block of the "
                     "operator would end: remove it, or set spec.clusterDNS.mode to Manual"
