@@ -8,6 +8,7 @@ from typing import Final
 
 _SERVICE = "operator/reconcilers/service"
 _GROUP = "operator/reconcilers/proxygroup"
+_TAILNET = "operator/reconcilers/tailnet"
 _CHART = "charts/test_chart.py"
 _EVERY_VARIABLE = "charts/test_values.py every_variable_is_a_setting_or_left_out_for_a_reason"
 _COMBINATIONS = f"{_CHART} the_main_combinations_render_as_written_down"
@@ -113,7 +114,12 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "e2e/test_proxygroup.py the_record_of_a_name_is_the_address_of_its_cluster_ip_service",
     ],
     "A Tailnet stays while": [
-        "operator/reconcilers/tailnet/test_reconciler.py a_tailnet_stays_while_an_object_names_it",
+        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_an_object_names_it",
+        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_an_object_that_named_it_has_devices_there",
+    ],
+    "A ProxyGroup or a Connector has at most 100 replicas": [
+        "operator/desired/test_replica.py a_proxy_has_at_most_a_hundred_replicas",
+        f"{_GROUP}/test_desired.py a_group_that_can_not_be_made_says_why_and_keeps_what_runs",
     ],
     "A Tailnet is tried again": [
         "operator/reconcilers/tailnet/test_proofs.py good_credentials_are_proved_once_a_day",

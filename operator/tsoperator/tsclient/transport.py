@@ -236,10 +236,9 @@ class Transport:
                 code = str(response.status)
                 retry_after = _seconds(response.headers.get("Retry-After", ""))
         except aiohttp.SocketTimeoutError:
-            words = f"the control server did not answer within {self._retry.silence:g} s"
-            return _Failure(Unavailable(f"{where}: {words}"))
+            return _Failure(self._away(f"did not answer within {self._retry.silence:g} s"))
         except aiohttp.ClientError as error:
-            return _Failure(Unavailable(f"{where}: {str(error) or type(error).__name__}"))
+            return _Failure(self._away(f"can't be reached: {str(error) or type(error).__name__}"))
         finally:
             self._observe(request.method, code)
             log.debug("%s: %s in %.1f ms", where, code, 1000 * (time.perf_counter() - began))
@@ -248,6 +247,10 @@ class Transport:
         if answer.status >= 500:
             return _Failure(Unavailable(str(answer.refusal())), retry_after)
         return answer
+
+    def _away(self, words: str) -> Unavailable:
+        """Return the error of a call that got no answer; other objects are told of it, too, so it names no call."""
+        return Unavailable(f"the control server {self._base_url} {words}; the operator tries again by itself")
 
 
 def environment_proxy(url: str) -> str | None:

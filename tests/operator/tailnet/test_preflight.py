@@ -151,7 +151,7 @@ MISSING = {
         "a valid one into Secret operator-oauth",
     ),
     "not an API": Missing(lambda control: control.answer_nonsense(), ["api"], "not an answer of the API"),
-    "away": Missing(lambda control: control.refuse(count=9), ["api"], "/api/v2/oauth/token"),
+    "away": Missing(lambda control: control.refuse(count=9), ["api"], "can't be reached: Server disconnected"),
 }
 
 

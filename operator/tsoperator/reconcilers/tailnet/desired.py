@@ -30,9 +30,7 @@ SOON: Final = 30.0
 """Seconds until bad credentials are tried again."""
 
 _SHOWN: Final = 20  # objects that a message names
-_AWAY: Final = (
-    "check that spec.loginUrl is right, and that the operator's Pod can reach it: the operator tries it again"
-)
+_AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod can reach it"
 
 
 @dataclass(frozen=True, slots=True)

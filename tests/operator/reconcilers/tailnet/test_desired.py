@@ -114,7 +114,7 @@ def test_a_secret_gives_an_oauth_client_or_an_audience(data: dict[str, str], giv
     assert "s3cret" not in repr(given)
 
 
-LOOK = "check that spec.loginUrl is right, and that the operator's Pod can reach it: the operator tries it again"
+LOOK = "check that spec.loginUrl is right, and that the operator's Pod can reach it"
 AWAY, DENIED = Failure("503", passes=True), Failure("403")
 
 
