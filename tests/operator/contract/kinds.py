@@ -360,7 +360,7 @@ KINDS: Sequence[Kind] = [
             "image": Bad(
                 {"spec": {"statefulSet": {"pod": {"tailscaleContainer": {"image": "FOO bar"}}}}},
                 "ProxyClassInvalid",
-                "must be lowercase",
+                "may have upper case",
                 "ProxyClassInvalid",
             ),
             "metrics": Bad(
