@@ -270,7 +270,7 @@ class Proxy:
         self._write({"reissue_authkey": self._rejected})
 
     def _await_other_key(self, rejected: str) -> None:
-        """With another key in the configuration: forget the old device and start again, as a new container does."""
+        """Forget the old device and start again, as a new container does, once the configuration has another key."""
         if self._config.auth_key in ("", rejected):
             return
         state = self._read(self._state) or {}

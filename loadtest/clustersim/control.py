@@ -34,7 +34,7 @@ class _Fault:
     left: int
     path: str
     answer: _Answer | None = None
-    """None drops the connection."""
+    """The answer to send; None closes the connection without one."""
     carried_out: bool = False
     """Whether the request has its effect all the same."""
 

@@ -49,7 +49,7 @@ COREFILE = """\
     loadbalance
 }
 """
-"""What kubeadm has CoreDNS read."""
+"""The Corefile that kubeadm writes for CoreDNS."""
 COREDNS: Object = {"metadata": {"name": "coredns", "namespace": "kube-system"}, "data": {"Corefile": COREFILE}}
 
 

@@ -62,7 +62,7 @@ CRD = Resource(
     status=True,
 )
 CRD_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-"""On a definition: it goes when the last of its objects has."""
+"""The finalizer of a definition, which goes when the last of its objects is gone."""
 
 
 def _tailscale(plural: str, kind: str, *short_names: str, namespaced: bool = False) -> Resource:
@@ -79,7 +79,7 @@ RECORDER = _tailscale("recorders", "Recorder", "rec")
 TAILNET = _tailscale("tailnets", "Tailnet", "tn")
 
 SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor", short_names=("smon",))
-"""Of the Prometheus operator: served only in clusters that have it."""
+"""A kind of the Prometheus operator. Only clusters that have that operator serve it."""
 
 CUSTOM_RESOURCES = (CONNECTOR, DNSCONFIG, PEERRELAY, PROXYCLASS, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET)
 BUILTIN_RESOURCES = (

@@ -20,7 +20,7 @@ FEWEST = 10_000
 _FIRST_ADDRESS = int(IPv4Address("100.64.0.1"))
 _JUNK_ID = b"\xff\xff"
 _DEEP_LABELS = 120 - DOMAIN.count(".") - 1
-"""Of one letter each, before the domain."""
+"""The number of one-letter labels before the domain in a deep name."""
 
 
 class Hostile(StrEnum):
@@ -33,7 +33,7 @@ class Hostile(StrEnum):
 
 
 class Mix(NamedTuple):
-    """Of how many names, and in what shares, queries are made; what is left is hits."""
+    """How many names the queries ask for, and the share of each kind of query; the rest are hits."""
 
     names: int
     misses: float = 0.1

@@ -53,7 +53,7 @@ class Changes:
 
     path: Path
     text: str
-    """Of the file before any change."""
+    """The text of the file before any change."""
     made: int = 0
 
     @classmethod

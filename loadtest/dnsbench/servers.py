@@ -43,7 +43,7 @@ class Installed:
     """Where the servers' programs lie."""
 
     programs: Mapping[Kind, str]
-    """Of ours it is the interpreter that runs this, of the echo the compiler."""
+    """The program of each kind of server; for ours, the interpreter that runs this; for the echo, the compiler."""
 
     @classmethod
     def find(cls, kinds: set[Kind], go: Path | None) -> "Installed":
@@ -112,7 +112,7 @@ def answers(port: int, query: Query) -> bool:
 
 
 def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """As the image runs it, on every address; without probes, scrapes and the API server."""
+    """Return the command that runs ours as the image does, on every address, without probes, metrics and API server."""
     for name, text in records.documents(names).items():
         (folder / name).write_text(text)
     where = ["--records", str(folder / "records.json"), "--listen", f":{port}"]
@@ -134,7 +134,10 @@ def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int
 
 
 def _prepare_go(program: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """Its folder (/config) and its port can't be set, so it runs in a root of its own; it is linked statically."""
+    """Return the command that runs the Go one in a root of its own, because its folder (/config) can't be set.
+
+    Its port can't be set either. The program is linked statically, so the root needs no libraries.
+    """
     if not _is_free(port):
         raise BenchError(f"its port can't be set, and something listens on {port}")
     (folder / "config").mkdir()

@@ -39,7 +39,7 @@ _KEPT = (Fate.RIGHT, Fate.TRUNCATED)
 
 
 class Verdict(NamedTuple):
-    """Of an answer to the query at *place* in the pool; the rcode without the EDNS part."""
+    """What an answer to the query at *place* in the pool is; the rcode lacks the EDNS part."""
 
     place: int
     fate: Fate

@@ -37,9 +37,9 @@ class Query(NamedTuple):
     packet: bytes
     kind: int = ASKED
     rcode: int | None = 0
-    """None is NOERROR or NXDOMAIN."""
+    """The expected rcode; None accepts NOERROR and NXDOMAIN."""
     addresses: Collection[bytes] | None = ()
-    """None is any."""
+    """The expected addresses; None accepts any."""
 
     def encode(self) -> bytes:
         """Return the record that the client reads."""

@@ -21,7 +21,7 @@ _FEWEST = 1 << 14
 _ROUNDS = 3
 """A client asks as many queries as are in the pool so many times, chosen at random; then it begins anew."""
 _FULL = 0.75
-"""Of the IDs of a socket."""
+"""The share of a socket's IDs that may be in use at a time."""
 
 
 def query(asked: Asked) -> Query:
@@ -53,13 +53,13 @@ class _Worker:
 
     target: Target
     places: Sequence[int]
-    """In the pool, of the queries that it was given."""
+    """The places in the pool of the queries that the client was given."""
     process: "subprocess.Popen[bytes]"
     totals: Counts = field(default_factory=Counts)
     ended: bool = False
     sending_seconds: float = 0.0
     busy_seconds: float = 0.0
-    """Of the last report."""
+    """How long the client was busy, as its last report says."""
 
     def report(self) -> Seen:
         """Wait for the next report; raises ClientError."""

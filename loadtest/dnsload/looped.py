@@ -33,7 +33,7 @@ class LoopedEngine:
         self._woken = asyncio.Event()
         self._channels: list[Channel] = []
         self._apart: list[Channel] = []
-        """For malformed packets: a server may end the connection that one came by."""
+        """Channels for malformed packets only, because a server may close the connection that brought one."""
         self._turn = 0
         self.exchanges: list[Exchange] = []
 

@@ -22,7 +22,7 @@ class Row:
     end: float
     counts: Counts
     percentiles: tuple[float, ...]
-    """Of PERCENTS, in nanoseconds."""
+    """The latencies at PERCENTS, in nanoseconds."""
     largest: float
     lag: float
     """The 99th percentile, in nanoseconds."""
@@ -61,7 +61,7 @@ class Recording:
         self._start = 0
         self._second = self._window = _Stretch(0, 0.0, Tally())
         self.tally = self._second.tally
-        """Of the second that runs."""
+        """The tally of the current second."""
         self.total = Tally()
         self.steps = [Tally() for _ in range(layout.count)]
         self.rows: list[Row] = []

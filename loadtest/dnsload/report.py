@@ -73,7 +73,7 @@ class Totals(_Model):
     loss: float
     """The share of queries without an answer in time, less what the client itself dropped."""
     late: int
-    """Of the lost: an answer came after the time-out."""
+    """How many of the lost queries got an answer after the time-out."""
     truncated: int
     retried: int
     unexpected: int
@@ -153,11 +153,11 @@ class Report(_Model):
     engine: str
     seconds: float
     sending_seconds: float
-    """Of them: until the last query was due."""
+    """The seconds until the last query was due."""
     interrupted: bool
     totals: Totals
     latency: Latency
-    """From when a query was meant to be sent."""
+    """The time from when a query was meant to be sent to its answer."""
     send_lag: Latency
     """The part of it before the query was sent: the client's own."""
     curve: list[tuple[float, float]]

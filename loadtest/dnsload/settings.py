@@ -63,7 +63,7 @@ class Speed:
     concurrency: int | None
     seconds: float
     step_seconds: int | None
-    """Of each step, where there are any."""
+    """The length of a step; None without steps."""
 
     @property
     def fastest(self) -> float:

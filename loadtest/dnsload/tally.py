@@ -14,12 +14,12 @@ class Counts:
     """Counts of queries and answers."""
 
     sent: int = 0
-    """Without the malformed."""
+    """Queries that were sent; malformed packets don't count."""
     right: int = 0
     truncated: int = 0
     wrong: int = 0
     lost: int = 0
-    """Not answered within the time-out, whether or not an answer came later."""
+    """Queries without an answer within the time-out, whether or not one came later."""
     late: int = 0
     """Answered after the time-out; each is in *lost* too."""
     unexpected: int = 0
@@ -68,9 +68,9 @@ class Tally(Counts):
     """Counts and durations."""
 
     latency: Histogram = field(default_factory=Histogram)
-    """From when a query was meant to be sent, to its answer."""
+    """The times from when a query was meant to be sent to its answer."""
     lag: Histogram = field(default_factory=Histogram)
-    """From when a query was meant to be sent, to when it was."""
+    """The times from when a query was meant to be sent to when it was sent."""
     latencies: list[int] = field(default_factory=list)
     """Nanoseconds that are not yet in the histogram."""
     lags: list[int] = field(default_factory=list)

@@ -18,7 +18,7 @@ from dnsload.expectations import ABSENT, UNKNOWN, Expectation, KnownNames, fold
 _CHOSEN_AHEAD = 8192
 _MISS_PREFIX = "dnsload-"
 MISS_LABEL_BYTES = 1 + len(_MISS_PREFIX) + 16
-"""Of the first label of an absent name, as it travels."""
+"""The length of the first label of an absent name in a packet, with its length byte."""
 _MALFORMED = 2048
 _FLAGS_RECURSE = b"\x01\x00"
 _FLAGS_PLAIN = b"\x00\x00"
@@ -42,7 +42,7 @@ class Asked:
 
     packet: bytes
     question: Question | None
-    """None where the packet is malformed."""
+    """The question; None if the packet is malformed."""
     wire: bytes
     """The question as it travels."""
     expected: Expectation

@@ -62,7 +62,7 @@ class _Metadata(BaseModel):
     name: str = ""
     resource_version: str = Field(alias="resourceVersion")
     more: str | None = Field(default=None, alias="continue")
-    """In a list: where its next page begins."""
+    """The token for the next page of a list; None on the last page."""
 
 
 class _ConfigMap(BaseModel):

@@ -52,7 +52,7 @@ class Metrics:
     tcp: Sequence[TcpServer]
     reloads: Reloads
     watched: Watched | None = None
-    """None where no API server is to be followed: then there are no series of it."""
+    """The API server that is followed. If there is to be none, this is None, and there are no series about it."""
     restarts: Mapping[str, int] = field(default_factory=dict)
     snapshot: Snapshot | None = None
     started: float = field(default_factory=time.time)

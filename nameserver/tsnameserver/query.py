@@ -26,7 +26,7 @@ class Query(NamedTuple):
     """A well-formed query with one question."""
 
     question: bytes
-    """As asked, byte for byte."""
+    """The question as the client sent it, byte for byte."""
     qname: bytes
     """The name, lower-cased."""
     qtype: int

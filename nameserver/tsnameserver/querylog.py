@@ -10,9 +10,9 @@ from tsnameserver.message import HEADER_SIZE, RCODES, TYPES, question_of
 log = logging.getLogger(__name__)
 
 _MOST_LINES = 100
-"""In a second. A flood must not fill the log."""
+"""How many lines are logged in a second, because a flood must not fill the log."""
 _UNSAID = b'."\\'
-"""What stands for itself in no label: it ends one, or begins an escape (RFC 1035, 5.1), or ends a quoted text."""
+"""Bytes that must be escaped in a label: they end it, begin an escape (RFC 1035, 5.1), or end a quoted text."""
 
 
 class QueryLog:

@@ -33,7 +33,7 @@ class Snapshot:
         """Unix time at which the file was written; 0.0 if there is none."""
 
     def keep(self, documents: Sequence[str | bytes]) -> None:
-        """Have *documents* written as soon as the last write is a second ago; newer ones replace them until then."""
+        """Write *documents* as soon as the last write is a second ago; newer ones replace them until then."""
         self._newest = documents
         self._changed.set()
 

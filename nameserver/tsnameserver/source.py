@@ -39,7 +39,7 @@ _POLL_SECONDS = 0.25
 _YOUNG_SECONDS = 1.0
 _MOST_WARNINGS = 20
 _MANY_NAMES = 1000
-"""From so many new names on it pays to tell the garbage collector to leave them alone."""
+"""The number of new names from which on it pays to tell the garbage collector to leave them alone."""
 _SERIALS = 1 << 32
 
 _T = TypeVar("_T")

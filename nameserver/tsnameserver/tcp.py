@@ -49,10 +49,10 @@ class TcpLimits:
     connections: int = 1000
     """Past this the connection that has been silent longest is closed."""
     client_connections: int = 500
-    """Of one address; past this its own connection that has been silent longest is closed. Many clients may be behind
-    one address, such as the cluster's DNS."""
+    """How many connections one address may have. Past this, its own connection that has been silent longest is closed.
+    Many clients may be behind one address, such as the cluster's DNS."""
     queries: int = 10_000
-    """Of one connection, which is closed after the last answer."""
+    """How many queries one connection may carry. It is closed after the last answer."""
     idle: float = 10.0
     read: float = 5.0
     write: float = 5.0

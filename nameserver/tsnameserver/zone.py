@@ -76,7 +76,7 @@ class Zone:
 
     nodes: Nodes[Node]
     apexes: Mapping[bytes, Apex]
-    """By origin, a zone before the one that it is in."""
+    """The apexes by origin. A zone comes before the zone that contains it."""
     loaded: bool
     nsid: bytes = b""
 

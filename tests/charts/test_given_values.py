@@ -159,6 +159,7 @@ class Wrong(NamedTuple):
             (*CREDENTIALS, "proxyConfig.image.tag=v1 2"),
             '"tailscale/tailscale:v1 2" is not the name of an image: remove',
         ),
+        Wrong(("operatorConfig.tolerations={x}",), "/operatorConfig/tolerations/0': got string, want object"),
         Wrong(("operatorConfig.replicas=two",), "/operatorConfig/replicas"),
         Wrong(("proxyConfig.firewallMode=ebtables",), "/proxyConfig/firewallMode"),
         Wrong(("loginServer=headscale.example.org",), "/loginServer': value must be 'empty, or a URL such as https://"),

@@ -41,7 +41,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_rewrites.py a_writer_who_sets_a_service_back_is_waited_for_longer_and_longer_up_to_a_minute",
         f"{_SERVICE}/test_egress.py reverts_are_told_with_what_ends_them",
     ],
-    "The operator refuses an egress Service that leads to no IP address": [
+    "The operator refuses a `tailscale.com/tailnet-ip`": [
         f"{_SERVICE}/test_desired.py each_violation_names_the_annotation_and_what_it_takes",
         "operator/api/test_rules.py a_hostname_namespace_target_address_or_tag_is_good_or_told_why_not",
     ],

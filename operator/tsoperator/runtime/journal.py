@@ -326,8 +326,8 @@ def _lasts(note: Note, conditions: Iterable[Object]) -> bool:
 def _is_news(note: Note, plan: Plan, conditions: Sequence[Object], first: _First) -> bool:
     """Tell whether a *note* that is no warning is worth a line, besides what the *plan* has changed.
 
-    Of a proxy that was made now, it is clear that it isn't ready yet. That it is ready, the line with its device says.
-    What is first seen may be old, unless it is why the object isn't ready.
+    A proxy that was just made isn't ready, which needs no line; another line says when its device is ready. A note that
+    is seen for the first time may be old, unless it says why the object isn't ready.
     """
     waits = any(each["status"] != TRUE and note.message in each["message"] for each in conditions)
     works = any(each["status"] == TRUE and note.reason == each["reason"] for each in conditions)

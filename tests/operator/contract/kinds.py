@@ -360,7 +360,7 @@ KINDS: Sequence[Kind] = [
             "image": Bad(
                 {"spec": {"statefulSet": {"pod": {"tailscaleContainer": {"image": "FOO bar"}}}}},
                 "ProxyClassInvalid",
-                "upper case letters",
+                "may have upper case",
                 "ProxyClassInvalid",
             ),
             "metrics": Bad(

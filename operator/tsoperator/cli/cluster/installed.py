@@ -123,7 +123,8 @@ class Installed:
 
     @property
     def _env(self) -> Mapping[str, str]:
-        return {each["name"]: each["value"] for each in self._container.get("env") or () if each.get("value")}
+        given = {each["name"]: each.get("value", "").strip() for each in self._container.get("env") or ()}
+        return {name: value for name, value in given.items() if value}
 
 
 def find_installed(namespace: str, deployments: Iterable[Object]) -> Installed | None:

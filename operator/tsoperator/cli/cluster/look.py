@@ -31,7 +31,7 @@ _REQUEST: Final = 10.0  # s that an answer of the API server may take
 _PART: Final = 30.0  # s that one part may take
 
 Progress = Callable[[str], None]
-"""Is told what is looked at now."""
+"""A function that is told what the check looks at now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class Outcome:
     result: Refusal | Nothing | None = None
     status: Object = field(default_factory=dict)
     again: float | None = None
-    """In how many seconds to look again. Nothing tells that the operator may see objects which aren't there."""
+    """The seconds until the next look. No watch event says that the operator may now see objects that it couldn't."""
     restart: str = ""
     """What somebody has to do before the cluster's DNS knows that the stub domain has been taken out."""
 

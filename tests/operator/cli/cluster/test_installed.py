@@ -39,7 +39,7 @@ def test_settings_of_ones_own_are_read() -> None:
     found = installed(
         {
             "OPERATOR_WATCH_NAMESPACES": "team-a,tailscale",
-            "OPERATOR_LOGIN_SERVER": "https://headscale.example.org/",
+            "OPERATOR_LOGIN_SERVER": " https://headscale.example.org/\n",
             "PROXY_DEFAULT_CLASS": "small",
             "OPERATOR_INGRESS_CLASS_NAME": "private",
             "CLIENT_ID_FILE": "/elsewhere/client_id",
