@@ -24,7 +24,7 @@ from tsoperator.desired.proxypod import egress_to_ip
 from tsoperator.desired.secret import slim
 from tsoperator.desired.tailscaled import ProxyConfig
 from tsoperator.kube.client import KubeClient
-from tsoperator.kube.errors import NotFound, Unreachable
+from tsoperator.kube.errors import Conflict, Unreachable
 from tsoperator.kube.watch import Pace
 from tsoperator.reconcilers.proxies import ORPHANED_FOR, Proxies
 from tsoperator.reconcilers.service.desired import failed, owner
@@ -143,7 +143,7 @@ async def test_news_of_devices_are_there_until_they_are_reported(
     with suppress(Pending):
         await tailnets.carry_out(FreeName(OWN, OWNER, "db", ("tag:k8s",)))
     await until(lambda: proxies.tailnet(OWN, OWNER, NO_CHILDREN).news)
-    with pytest.raises(NotFound):  # the parent isn't there, so it has no status
+    with pytest.raises(Conflict):  # the parent isn't there, so it has no status
         await proxies.report(OWNER, PARENT, Plan(status={"conditions": []}), failed)
     assert proxies.tailnet(OWN, OWNER, NO_CHILDREN).news
     await proxies.report(OWNER, PARENT, Plan(), failed)

@@ -106,11 +106,6 @@ def _outranked(service: Object, mode: Mode, settings: Settings) -> Iterator[str]
         old, fqdn = ANNOTATION_TAILNET_TARGET_IP_DEPRECATED, ANNOTATION_TAILNET_FQDN
         weaker, stronger = (old, fqdn) if mode is Mode.GROUP else (fqdn, old)
         yield f"annotation {weaker} has no effect beside {stronger}: remove one of them"
-    elif mode is Mode.NOTHING and annotations(service).get(PROXY_GROUP):
-        yield (
-            f"annotation {PROXY_GROUP} has no effect, because the Service names no device: name one in annotation "
-            f"{ANNOTATION_TAILNET_FQDN} or {ANNOTATION_TAILNET_IP}"
-        )
 
 
 def told(plan: Plan, service: Object, notes: Sequence[Note], settings: Settings) -> Plan:

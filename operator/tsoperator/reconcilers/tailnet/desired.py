@@ -113,7 +113,7 @@ def violation(tailnet: Tailnet | Invalid) -> Verdict | None:
     """Return what is wrong with the Tailnet itself."""
     if isinstance(tailnet, Invalid):
         return Verdict(INVALID, f"this Tailnet is invalid: {tailnet.message}")
-    if error := control_url_error(login_url(tailnet)):
+    if error := control_url_error(tailnet.spec.login_url or DEFAULT_CONTROL_URL):
         return Verdict(INVALID, f"this Tailnet is invalid: spec.loginUrl {error}")
     return None
 

@@ -278,7 +278,7 @@ class Unlisted(NamedTuple):
 UNLISTED = {
     "no Tailnet": Unlisted(lambda _: [], "it does not exist"),
     "no Secret": Unlisted(lambda lab: [lab.tailnet()], 'referenced secret "lab-oauth" does not exist'),
-    "a bad URL": Unlisted(lambda lab: [lab.secret(), lab.tailnet("ftp://x")], "spec.loginUrl 'ftp://x' is not the URL"),
+    "a bad URL": Unlisted(lambda lab: [lab.secret(), lab.tailnet("ftp://x")], 'spec.loginUrl "ftp://x" is not the URL'),
     "a bad client": Unlisted(
         lambda lab: [lab.secret(client_id="x", client_secret="y"), lab.tailnet()], "API token invalid"
     ),

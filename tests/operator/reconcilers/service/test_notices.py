@@ -58,9 +58,7 @@ CASES = {
     "both, exposed": Case({**BOTH, **EXPOSE}, [FQDN_KEY, OLD_IP_KEY], CLUSTER_IP),
     "both": Case(BOTH, [f"{FQDN_KEY} has no effect beside {OLD_IP_KEY}: remove one"]),
     "both, of a group": Case({**BOTH, **GROUP}, [f"{OLD_IP_KEY} has no effect beside {FQDN_KEY}: remove one"]),
-    "a group without a device": Case(
-        GROUP, [f"because the Service names no device: name one in annotation {FQDN_KEY}"]
-    ),
+    "a group without a device": Case(GROUP, [f"{GROUP_KEY} has no effect, because the Service asks for no proxy"]),
     "a group": Case({IP_KEY: "100.64.0.9", **GROUP}, []),
     "a name": Case({FQDN_KEY: FQDN}, []),
     "an address": Case({OLD_IP_KEY: "100.64.0.9"}, []),
