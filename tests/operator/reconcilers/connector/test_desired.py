@@ -395,7 +395,8 @@ def test_every_connector_has_a_plan(spec: dict[str, Any]) -> None:
     ],
 )
 def test_an_annotation_or_label_is_told_to_have_no_effect(given: str, key: str, cure: str) -> None:
-    marked = live_connector(EXIT, **{given: {f"tailscale.com/{key}": "x"}})
+    marked = live_connector(EXIT)
+    marked["metadata"][given] = {f"tailscale.com/{key}": "x"}
     for obj in (marked, {**marked, "spec": {}}):
         (told,) = (note for note in plan(obj).notes if note.reason.startswith("Ignored"))
         assert (told.type, told.once, told.message.endswith(cure)) == ("Warning", True, True)
