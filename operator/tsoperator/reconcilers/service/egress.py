@@ -35,9 +35,15 @@ def violations(service: Object, zones: Sequence[str], suffixes: Suffixes) -> lis
     found: list[str] = []
     if fqdn and ip and not outranks_name(service):
         found.append(f"only one of {ip_annotation} and {ANNOTATION_TAILNET_FQDN} may be set: remove one of them")
-    if fqdn and (error := name_error(fqdn, zones, suffixes)):
+    if fqdn and target_ip_error(fqdn) is None:
+        found.append(
+            f"annotation {ANNOTATION_TAILNET_FQDN} has the address {fqdn}: write it in {ANNOTATION_TAILNET_IP}"
+        )
+    elif fqdn and (error := name_error(fqdn, zones, suffixes)):
         found.append(f"annotation {ANNOTATION_TAILNET_FQDN}: {error}")
-    if ip and (error := target_ip_error(ip)):
+    if ip and fqdn_error(ip, [TS_NET, *zones]) is None:
+        found.append(f"annotation {ip_annotation} has the name {ip}: write it in {ANNOTATION_TAILNET_FQDN}")
+    elif ip and (error := target_ip_error(ip)):
         found.append(f"annotation {ip_annotation}: {error}")
     return found
 

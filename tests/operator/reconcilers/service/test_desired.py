@@ -184,6 +184,8 @@ class Violation(NamedTuple):
         ),
         Violation({IP_KEY: "not-an-ip"}, [f'{IP_KEY}: "not-an-ip" is not an IP address']),
         Violation({OLD_IP_KEY: "999.999.999.999"}, [f'{OLD_IP_KEY}: "999.999.999.999" is not an IP address']),
+        Violation({FQDN_KEY: "100.64.0.9"}, [f"{FQDN_KEY} has the address 100.64.0.9: write it in {IP_KEY}"]),
+        Violation({IP_KEY: FQDN}, [f"{IP_KEY} has the name {FQDN}: write it in {FQDN_KEY}"]),
         Violation({IP_KEY: "bad", OLD_IP_KEY: "100.64.0.1"}, [f'{IP_KEY}: "bad"']),
         Violation({FQDN_KEY: FQDN, IP_KEY: "100.64.0.1"}, [f"only one of {IP_KEY} and {FQDN_KEY}"]),
         Violation({FQDN_KEY: FQDN, OLD_IP_KEY: "100.64.0.1"}, []),
