@@ -102,7 +102,7 @@ class Applier:
             if refusal := self._explain(error):
                 refused = failed(parent, refusal)
                 await self._tell(parent, refused.notes)
-                self.journal.carried_out(parent, refused, (), whole=False)
+                self.journal.unreported(parent, refused)
                 self.journal.failed(error, refused)
             raise
         if plan.error is not None:

@@ -80,11 +80,15 @@ class Write(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of an object: its proxy as last seen, its last notes, and conditions that have become false."""
+    """What is known of an object: its proxy as last seen, its last notes, and conditions that have become false.
+
+    *unsaid* are the notes of reports that the API server refuses.
+    """
 
     uid: str
     outline: Outline | None = None
     notes: frozenset[Note] = frozenset()
+    unsaid: frozenset[Note] = frozenset()
     lost: frozenset[str] = frozenset()
 
 
@@ -121,8 +125,7 @@ class Journal:
         if known is None or is_new:
             if not (writes or plan.notes or plan.outline):
                 return
-            known = self._known[identity] = _Known(parent["metadata"].get("uid", ""))
-            self._follow(identity[0])
+            known = self._begin(parent)
         is_made = any(write.verb == "made" and write.resource in _WORKLOADS for write in writes)
         changes = [*_written(parent, plan, writes)] if writes else []
         if plan.outline != known.outline and plan.outline is not None:
@@ -135,6 +138,14 @@ class Journal:
             self._tell_notes(parent, known, plan, first=first, whole=whole and plan.error is None)
         if plan.error is not None:
             self.failed(plan.error, plan)
+
+    def unreported(self, parent: Object, plan: Plan) -> None:
+        """Log what *plan* says of a report on *parent* that was refused, unless the last one was refused so, too."""
+        known = self._known.get((resource_of(parent), key_of(parent))) or self._begin(parent)
+        for note in plan.notes:
+            if note not in known.unsaid:
+                self._tell(parent, logging.WARNING, f"{note.reason}: {note.message}")
+        known.unsaid = frozenset(plan.notes)
 
     def failed(self, error: Exception, reported: Plan) -> None:
         """Note that the plan *reported* tells of *error*, which will be raised."""
@@ -160,6 +171,7 @@ class Journal:
                     self._tell(parent, logging.INFO, f"{kind} is {each['status']}: {each['reason']}: {each['message']}")
         if known:
             known.lost = lost
+            known.unsaid = frozenset()
         if ready:
             self._tell(parent, logging.INFO, f"{', '.join(ready)} {'is' if len(ready) == 1 else 'are'} True now")
 
@@ -167,6 +179,12 @@ class Journal:
         """Log that nothing is left of what was made for *parent*."""
         self._tell(parent, logging.INFO, "removed what was made for it")
         self._known.pop((resource_of(parent), key_of(parent)), None)
+
+    def _begin(self, parent: Object) -> _Known:
+        """Return what is known of *parent*, which is seen for the first time, to be filled."""
+        self._follow(resource_of(parent))
+        known = self._known[resource_of(parent), key_of(parent)] = _Known(parent["metadata"].get("uid", ""))
+        return known
 
     def _tell_notes(self, parent: Object, known: _Known, plan: Plan, *, first: _First, whole: bool) -> None:
         """Log the notes that are new, and which warnings have ended."""

@@ -545,6 +545,18 @@ async def test_the_log_tells_a_refusal_once_and_no_end_of_the_one_before(
     assert [line.split(": ")[1] for line in caplog.messages] == ["LeftOut", "Failed"]
 
 
+@pytest.mark.parametrize("plan", [Plan(status={"conditions": []}), Plan(release=FINALIZER)], ids=["status", "release"])
+async def test_a_report_that_is_refused_again_and_again_is_told_once(
+    ground: Ground, caplog: pytest.LogCaptureFixture, plan: Plan
+) -> None:
+    old = await ground.apply(hold=FINALIZER)
+    ground.sim.faults.fail(Failure(status=403, plural="dnsconfigs", verb="update", times=3))
+    for _ in range(3):
+        with pytest.raises(Denied):
+            await ground.applier.report(await ground.applier.apply(old, plan), plan, failed)
+    assert [line.split(": ")[1] for line in caplog.messages] == ["Failed"]
+
+
 @pytest.mark.parametrize("told", REFUSALS.values(), ids=REFUSALS)
 async def test_the_first_refusal_is_told_although_the_finalizer_was_just_added(ground: Ground, told: Told) -> None:
     if told.status:

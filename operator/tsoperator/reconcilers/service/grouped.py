@@ -179,7 +179,7 @@ def _reported(service: Object, wanted: Object, made: Plan, places: Places, setti
     notes = [*made.notes]
     if group.obj is None or not is_available(group.obj):
         message = f"no proxy of ProxyGroup {name!r} is in the tailnet yet: the conditions of the ProxyGroup say why"
-        shown = [_valid("Unknown", "ProxyGroupNotReady", message), ready]
+        shown = [_with_words(_valid("Unknown", "ProxyGroupNotReady", message), made.notes), ready]
         notes.append(Note("Normal", "ProxyGroupNotReady", message, once=True))
         return replace(made, status=_status(service, shown, places), notes=notes)
     entry = group.entry(entry_name(key_of(service)))
@@ -200,6 +200,7 @@ def _reported(service: Object, wanted: Object, made: Plan, places: Places, setti
     if lost := _lost(service, places):
         notes.append(Note("Warning", "TargetNotFound", lost, once=True))
         shown[-1] = {**ready, "message": f"{ready['message']}; {lost}"}
+    shown[0] = _with_words(shown[0], made.notes)
     return replace(made, notes=notes, status=_status(service, shown, places))
 
 
@@ -255,6 +256,11 @@ def _status(service: Object, shown: Sequence[Object], places: Places) -> Object:
 
 def _digest(service: Object) -> str:
     return config_digest(service, target(service), group_name(service))
+
+
+def _with_words(shown: Object, notes: Sequence[Note]) -> Object:
+    """Return the condition *shown* with the words of *notes*, which say that clients don't get to the proxies."""
+    return {**shown, "message": "; ".join([shown["message"], *(each.message for each in notes)])}
 
 
 def _sound() -> Object:

@@ -13,7 +13,7 @@ from tsoperator.reconcilers.service.clusterip import new_name
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import FRESH, Places
 from tsoperator.reconcilers.service.readiness import configured
-from tsoperator.reconcilers.service.rewrites import Reverts
+from tsoperator.reconcilers.service.rewrites import NO_REVERTS, Reverts
 from tsoperator.reconcilers.service.slices import endpoint_slices
 
 from tests.operator.reconcilers.service.places import (
@@ -283,6 +283,15 @@ def test_reverts_are_told_and_waited_for() -> None:
     plan = planned(away, at(place(), reverts=reverts))
     assert (patches_of(plan), reasons_of(plan), plan.requeue_after) == ([], ["ExternalNameOverwritten"], 3.0)
     assert len(patches_of(planned(away, at(place())))) == 1
+
+
+@pytest.mark.parametrize("available", [True, False])
+def test_the_condition_says_that_another_writer_leads_clients_away(available: bool) -> None:
+    group_there = {GROUP: group(obj=live_group(available=available))}
+    fought = at(place(), groups=group_there, reverts=Reverts(["spec.externalName"], "argocd"))
+    for places, is_told in ((fought, True), (replace(fought, reverts=NO_REVERTS), False)):
+        message = status_of(planned(AT_PLACE, places))["conditions"][0]["message"]
+        assert ("; argocd keeps setting spec.externalName back" in message) is is_told
 
 
 OWN_READY = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": ""}
