@@ -4,6 +4,7 @@ With ``--real-api KUBECONFIG`` that is an API server, and only tests that can ru
 """
 
 import asyncio
+import gc
 import re
 import time
 from collections.abc import AsyncIterator, Callable, Generator
@@ -28,6 +29,9 @@ settings.load_profile("tests")
 
 BUDGET = 3.0
 """The CPU seconds that a loop test may take on the simulated cluster, unless it is marked ``thorough``."""
+
+# Until all tests are collected: modules and tests outlive the run, so a search among them finds no garbage.
+gc.disable()
 
 _SET = re.compile(r"\{('[^']*'|\"[^\"]*\"), ")
 """The beginning of a set of strings, as `repr` shows it."""
@@ -79,6 +83,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen = sampled(chosen, commit)
     config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
     items[:] = chosen
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, but never look again at what is here already."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)
