@@ -3,13 +3,13 @@
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 
-from dnsload.client import IDS, JUNK, Load, Query, Seen, encoded
+from dnsload.client import IDS, JUNK, Load, Query, Seen
 from dnsload.errors import ClientError
 from dnsload.schedule import SECOND
 from dnsload.session import Session, clock
@@ -82,6 +82,7 @@ class CompiledEngine:
         """Give each of *loads* to a client of the next of *targets*."""
         self._session = session
         self._recording = session.recording
+        self._queries = [query(asked).encode() for asked in session.workload.pool]
         self._program = program
         self.stopped = False
         self._asked = [(targets[number % len(targets)], load) for number, load in enumerate(loads)]
@@ -116,13 +117,12 @@ class CompiledEngine:
     @contextmanager
     def _client(self, target: Target, load: Load) -> Iterator[_Worker]:
         """Run a client; it begins once it has its queries."""
-        workload = self._session.workload
-        places = workload.choose(max(_FEWEST, _ROUNDS * len(workload.pool)))
+        places = self._session.workload.choose(max(_FEWEST, _ROUNDS * len(self._queries)))
         pipe = subprocess.PIPE
         words = [str(self._program), *load.words(*target)]
         with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe) as process:  # noqa: S603 - our own words
             try:
-                _tell(process, encoded(query(workload.pool[place]) for place in places))
+                _tell(process, b"".join(self._queries[place] for place in places))
                 yield _Worker(target, places, process)
             finally:
                 process.kill()
@@ -137,8 +137,8 @@ class CompiledEngine:
         self._busy += max(worker.busy_seconds for worker in workers)
 
 
-def _tell(process: "subprocess.Popen[bytes]", pieces: Iterable[bytes]) -> None:
-    """Write what *process* reads to the end before it begins."""
+def _tell(process: "subprocess.Popen[bytes]", queries: bytes) -> None:
+    """Write *queries*, which *process* reads to the end before it begins."""
     if process.stdin:
         with suppress(BrokenPipeError), process.stdin:  # it has ended, and its report says why
-            process.stdin.write(b"".join(pieces))
+            process.stdin.write(queries)

@@ -1,6 +1,9 @@
 """The compiled client of dnsload, for tests that need it; without a C compiler they are skipped."""
 
+import atexit
 import shutil
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,8 +12,11 @@ from dnsload.client import compile_client
 NEEDS_CC = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
 
-def client_in(folder: Path) -> Path:
-    """Compile the client into *folder*."""
+@cache
+def client_program() -> Path:
+    """Compile the client, once for all tests of a process."""
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
-    return compile_client(folder)
+    folder = tempfile.mkdtemp(prefix="client-")
+    atexit.register(shutil.rmtree, folder)
+    return compile_client(Path(folder))

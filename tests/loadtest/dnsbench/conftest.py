@@ -9,16 +9,16 @@ from dnsbench.client import Client
 from dnsbench.process import Server
 from dnsbench.servers import Installed, Kind
 
-from tests.loadtest.compiling import client_in
+from tests.loadtest.compiling import client_program
 
 NAMES = 50
 SERVER_CORE, CLIENT_CORE = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
 
 
 @pytest.fixture(scope="session")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
+def client() -> Client:
     """The client, which reports to who runs it five times a second."""
-    return Client(client_in(tmp_path_factory.mktemp("client")), CLIENT_CORE, tick_seconds=0.2)
+    return Client(client_program(), CLIENT_CORE, tick_seconds=0.2)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Runs of both engines inside a test."""
 
 import asyncio
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from dnsload.settings import Settings, read_settings
 from dnsload.targets import Target
 from tsnameserver.records import Records, render
 
-from tests.loadtest.compiling import client_in
+from tests.loadtest.compiling import client_program
 from tests.loadtest.dnsload.responder import ADDRESS
 
 _RUNS = 4
@@ -69,12 +68,11 @@ async def conduct(engine: str, target: Target, folder: Path, *arguments: str) ->
 async def _run(engine: str, session: Session, settings: Settings) -> Sequence[Asker]:
     if engine == "compiled":
         loads = shared(client_load(settings), settings.workers * len(settings.targets))
-        with tempfile.TemporaryDirectory() as folder:
-            compiled = CompiledEngine(session, settings.targets, loads, client_in(Path(folder)))
-            try:
-                await asyncio.to_thread(compiled.run)
-            finally:
-                compiled.stop()
+        compiled = CompiledEngine(session, settings.targets, loads, client_program())
+        try:
+            await asyncio.to_thread(compiled.run)
+        finally:
+            compiled.stop()
         return compiled.exchanges
     tcp = Alone if settings.new_connections else Connection
     looped = LoopedEngine(session, every_target(settings), tcp if settings.tcp else Datagrams)

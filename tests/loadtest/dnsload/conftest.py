@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.loadtest.compiling import client_in
+from tests.loadtest.compiling import client_program
 
 
-@pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def program() -> Path:
     """Return the path of the client."""
-    return client_in(tmp_path_factory.mktemp("client"))
+    return client_program()
