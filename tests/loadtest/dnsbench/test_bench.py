@@ -31,7 +31,7 @@ def bench(client: Client, tmp_path: Path) -> Bench:
 
 
 def test_contestants_are_measured_round_after_round(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = bench.run(Scenario("flood", "Flood", Load(0.2), 2, (HITS, MISSES)))
+    rows = bench.run(Scenario("flood", "Flood", Load(0.1), 2, (HITS, MISSES)))
     assert [(row.scenario, row.label, len(row.rounds)) for row in rows] == [
         ("flood", "ours, hits", 2),
         ("flood", "ours, misses", 2),
@@ -39,7 +39,7 @@ def test_contestants_are_measured_round_after_round(bench: Bench, capsys: pytest
     assert all(row.best.sent > 100 and row.best.wrong == 0 and row.best.changes == 0 for row in rows)
     spent = [each.cpu_us * each.sent / 1e6 for row in rows for each in row.rounds]  # seconds, counted in ticks
     assert sum(spent) > 0
-    assert max(spent) < 0.4  # not what came before
+    assert max(spent) < 0.2  # not what came before
     assert "round 2 of 2: ours, hits" in capsys.readouterr().err
     assert sorted(path.suffix for path in bench.folder.iterdir()) == [".queries"] * 2 + [".reports"] * 2
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]

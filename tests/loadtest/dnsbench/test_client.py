@@ -14,10 +14,10 @@ from tests.loadtest.dnsload.samples import LINE
 
 SORTS = Mix(NAMES, deep=0.2, cookies=0.2, outside=0.2, hostile=(Hostile.DEEP, Hostile.COOKIES), hostility=0.2)
 LOADS = {
-    "saturated": Load(0.2),
-    "paced": Load(0.3, steady(2000)),
-    "tcp": Load(0.4, outstanding=20, connections=4, each=100),
-    "a connection each": Load(0.4, outstanding=4, connections=4, each=1),
+    "saturated": Load(0.1),
+    "paced": Load(0.1, steady(5000)),
+    "tcp": Load(0.1, outstanding=20, connections=4, each=100),
+    "a connection each": Load(0.2, outstanding=4, connections=4, each=1),
 }
 
 

@@ -160,7 +160,7 @@ async def test_a_late_answer_is_not_taken_for_that_of_the_next_query_of_its_id(p
 async def test_what_cannot_be_sent_in_time_is_unsent(program: Path) -> None:
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as silent:
         silent.bind(("127.0.0.1", 0))
-        load = Load(0.1, steady(2_000_000), patience=0.5)
+        load = Load(0.02, steady(10_000_000), patience=0.3)
         (seen,) = await asked(program, Target(*silent.getsockname()), load, RIGHT)
     assert 0 < seen.tally.sent <= 65472
     assert seen.tally.sent + seen.tally.unsent == 200_000

@@ -46,7 +46,7 @@ def misbehave(number: int, query: bytes) -> bytes | None:
 
 async def test_lost_wrong_and_truncated_answers_are_told_apart(engine: str, tmp_path: Path) -> None:
     async with udp_responder(misbehave) as target:
-        report = (await conduct(engine, target, tmp_path, "--timeout", "1")).report
+        report = (await conduct(engine, target, tmp_path, "--timeout", "0.5")).report
     totals = report.totals
     assert (totals.sent, totals.answered, totals.lost, totals.loss) == (100, 90, 10, 0.1)
     assert (totals.truncated, totals.wrong, report.wrong_reasons) == (10, 10, {"addresses": 10})
@@ -89,7 +89,7 @@ async def test_a_closed_port_is_loss_and_said_to_be_closed(engine: str, tmp_path
 
 
 async def test_targets_are_asked_in_turn_and_told_apart(engine: str, tmp_path: Path) -> None:
-    pace = ("--rate", "200", "--duration", "0.5", "--timeout", "1")
+    pace = ("--rate", "500", "--duration", "0.2", "--timeout", "0.5")
     async with udp_responder() as first, udp_responder(lambda *_: None) as second:
         report = (await conduct(engine, first, tmp_path, "--target", str(second), *pace)).report
     assert [each.sent for each in report.targets] == pytest.approx([50, 50], abs=20)
