@@ -60,7 +60,7 @@ def test_the_nameserver_answers_every_query_right(server: Server, how: str) -> N
     report = run(small(read_settings([*server.arguments, *EVERYTHING.split(), *how.split()])))
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert (report.failures, report.wrong_examples, report.interrupted) == ([], [], False)
-    assert report.totals.answered == report.totals.sent > 100
+    assert report.totals.answered == report.totals.sent > 50
     assert {"NOERROR", "NXDOMAIN"} == {*report.totals.rcodes}
     assert report.totals.malformed_sent > 0
 
