@@ -192,7 +192,7 @@ async def test_a_configuration_that_leads_nowhere_or_back_is_told(cluster: World
 MINE = {"metadata": {"annotations": {"tailscale.com/nameserver": "mine"}}}
 
 
-@pytest.mark.parametrize("is_invalid", [True, False])
+@pytest.mark.parametrize("is_invalid", [True, pytest.param(False, marks=pytest.mark.simulated)])
 async def test_a_fault_is_told_while_the_dnsconfig_can_not_be_carried_out(cluster: World, is_invalid: bool) -> None:
     async with asked(cluster) as servers:
         await cluster.apply(dnsconfig())
