@@ -13,7 +13,7 @@ demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
 
 # Hypothesis draws its examples from this; SEED=... draws those of an earlier run again.
 SEED := $(shell date +%s)
-WORKERS := 4
+WORKERS := 3
 
 # Each process of a run would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
