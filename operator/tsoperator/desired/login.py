@@ -13,7 +13,8 @@ from tsoperator.desired.secret import Reissue
 class Login:
     """What is known of the logins of a parent's *replicas*; those *in_need* may get an auth key.
 
-    *devices* has the IDs of the devices that the replicas have, by ordinal.
+    *devices* has the IDs of the devices that the replicas have, by ordinal. A parent that *is_new* is not held yet, so
+    nothing has been made for it.
     """
 
     owner: Owner
@@ -21,6 +22,7 @@ class Login:
     replicas: Sequence[Replica]
     in_need: frozenset[int]
     devices: Mapping[int, str]
+    is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,8 +150,8 @@ def proxy_key(owner: Owner, parent_uid: str, children: Children, settings: Setti
     return Key(settings.namespace, child_name(owner.key.name, parent_uid))
 
 
-def proxy_login(proxy: Proxy, children: Children) -> Login:
-    """Return which replicas of *proxy* may need an auth key; read their live Secrets before you plan."""
+def proxy_login(proxy: Proxy, children: Children, *, is_held: bool = True) -> Login:
+    """Return which replicas of *proxy* may need an auth key; *is_held* says whether its parent has our finalizer."""
     replicas = proxy.replicas
     secrets = {each.ordinal: children.secrets_of(each) for each in replicas}
     in_need = frozenset(
@@ -160,7 +160,8 @@ def proxy_login(proxy: Proxy, children: Children) -> Login:
         if _may_need_key(found := secrets[each.ordinal], config_for_now(proxy.config_of(each), found))
     )
     devices = {ordinal: device for ordinal, found in secrets.items() if (device := device_id_of(found))}
-    return Login(proxy.owner, proxy.parent_uid, replicas, in_need, devices)
+    is_new = not is_held and children == NO_CHILDREN
+    return Login(proxy.owner, proxy.parent_uid, replicas, in_need, devices, is_new)
 
 
 def _may_need_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:

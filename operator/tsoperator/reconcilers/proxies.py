@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import (
     POD,
     PROXYCLASS,
@@ -15,6 +16,7 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
+    has_finalizer,
     key_of,
 )
 from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after, owned_keys
@@ -116,15 +118,16 @@ class Proxies:
         """Return the ProxyClass called *name*, if it is there."""
         return self.cache.get(PROXYCLASS, Key("", name))
 
-    async def auth_keys(self, wanted: Proxy | Plan, children: Children) -> Keys | Refusal:
-        """Return the auth keys that a *wanted* proxy needs, minting them if necessary, or why there are none.
+    async def auth_keys(self, parent: Object, wanted: Proxy | Plan, children: Children) -> Keys | Refusal:
+        """Return the auth keys that a *wanted* proxy of *parent* needs, minting them if necessary, or why not.
 
         If *wanted* is a plan instead of a proxy, it needs no keys. Raises KubeError, Pending.
         """
         if isinstance(wanted, Plan):
             return NO_KEYS
+        login = proxy_login(wanted, children, is_held=has_finalizer(parent, FINALIZER))
         try:
-            return await self._tailnets.at(wanted.tailnet).auth_keys(proxy_login(wanted, children))
+            return await self._tailnets.at(wanted.tailnet).auth_keys(login)
         except Exception as error:
             if refusal := refusal_of(error):
                 return refusal

@@ -72,8 +72,8 @@ class AuthKeys:
     A new replica gets a key. A replica also gets one if it asks for another key because its own was refused, or because
     its device was deleted or has expired. Its old device is deleted first, so that the new device gets the name.
 
-    The Secrets are read live, so that no key is minted just because the cache is behind. If a key could not be stored,
-    the next call returns the same key.
+    The Secrets are read live, so that no key is minted just because the cache is behind. Those of a new parent aren't
+    read, because there are none. If a key could not be stored, the next call returns the same key.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class AuthKeys:
             if replica.ordinal not in login.in_need:
                 parent.unstored.pop(replica.ordinal, None)
                 parent.connected_since.pop(replica.ordinal, None)
-            elif (key := await self._obtain(parent, replica)) is not None:
+            elif (key := await self._obtain(parent, replica, is_new=login.is_new)) is not None:
                 found[replica.ordinal] = key
         # If a Secret is missing or names no device any more, we still remember the device that it named before.
         seen = {**parent.devices, **login.devices}
@@ -113,9 +113,9 @@ class AuthKeys:
         """Forget a parent that has no proxies any more."""
         self._parents.pop(owner, None)
 
-    async def _obtain(self, parent: _Parent, replica: Replica) -> str | None:
+    async def _obtain(self, parent: _Parent, replica: Replica, *, is_new: bool) -> str | None:
         """Return the key for the replica to log in with: empty if it gets one later, None if it needs none."""
-        live = await self._live(replica)
+        live = _Live(None, None) if is_new else await self._live(replica)
         found, key = live.slim, live.auth_key
         device = device_id_of(found)
         if (minted := parent.unstored.get(replica.ordinal)) and minted.key == key:

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dnsbench.servers import free_port
+
 from tests.e2e.go_operator import deployed_from
 from tests.e2e.operatorbench.measure import Kind
 from tests.e2e.product import NAMESPACE, PROXY_IMAGE, TREE
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.commands import Word
 from tests.e2e.testbed.control import TAILSCALED_ENV
-from tests.e2e.testbed.controlplane import free_ports
 from tests.e2e.testbed.daemons import Daemon
 from tests.e2e.testbed.management import CLIENT_ID, CLIENT_SECRET
 
@@ -77,7 +78,7 @@ def ours(profile: Path | None = None, name: str = NAME) -> Operator:
         Kind.OURS,
         TREE / "charts" / "tailscale-operator" / "files" / "crds",
         (sys.executable, *words),
-        {"OPERATOR_HEALTH_ADDR": f"127.0.0.1:{free_ports(1)[0]}"},
+        {"OPERATOR_HEALTH_ADDR": f"127.0.0.1:{free_port()}"},
         name,
     )
 

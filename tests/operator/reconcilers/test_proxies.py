@@ -35,12 +35,21 @@ from tsoperator.tailnet.tailnet import OWN, Tailnets, device_object
 from tsoperator.tsclient.errors import BadRequest
 
 from tests.support.cluster import running, until
-from tests.support.objects import OPERATOR_NAMESPACE, egress_service, headless, settings, slim_secret, whole_secret
+from tests.support.objects import (
+    OPERATOR_NAMESPACE,
+    egress_service,
+    headless,
+    held,
+    settings,
+    slim_secret,
+    whole_secret,
+)
 from tests.support.tailnets import applier, running_tailnets, tailnet_client, tailnet_of
 from tests.support.virtual_time import Clock
 
 SETTINGS = settings()
 PARENT = egress_service()
+HELD = held(PARENT)
 OWNER = owner(key_of(PARENT))
 CONFIG = ProxyConfig("db", "https://control.example.org")
 PROXY = Proxy(OWNER, uid(PARENT), Key(OPERATOR_NAMESPACE, "ts-db"), egress_to_ip("100.64.0.9"), CONFIG, ("tag:k8s",))
@@ -81,7 +90,7 @@ def asks(sim: ClusterSim, refused: str) -> Children:
 
 
 async def keys(proxies: Proxies, children: Children) -> Keys:
-    found = await proxies.auth_keys(PROXY, children)
+    found = await proxies.auth_keys(HELD, PROXY, children)
     assert isinstance(found, Keys)
     return found
 
@@ -151,13 +160,13 @@ async def test_news_of_devices_are_there_until_they_are_reported(
 
 
 async def test_a_parent_without_a_proxy_gets_no_keys(sim: ClusterSim, proxies: Proxies) -> None:
-    assert await proxies.auth_keys(Plan(), NO_CHILDREN) == NO_KEYS
+    assert await proxies.auth_keys(PARENT, Plan(), NO_CHILDREN) == NO_KEYS
     assert not sim.control.keys
 
 
 async def test_a_key_that_is_refused_is_a_refusal(sim: ClusterSim, proxies: Proxies) -> None:
     sim.control.policy_tags = set()
-    refusal = await proxies.auth_keys(PROXY, NO_CHILDREN)
+    refusal = await proxies.auth_keys(PARENT, PROXY, NO_CHILDREN)
     assert isinstance(refusal, Refusal)
     assert isinstance(refusal.error, BadRequest)
     assert "tagOwners" in refusal.message
@@ -166,14 +175,24 @@ async def test_a_key_that_is_refused_is_a_refusal(sim: ClusterSim, proxies: Prox
 async def test_an_api_server_that_is_away_is_no_refusal(sim: ClusterSim, proxies: Proxies) -> None:
     sim.faults.leave()
     with pytest.raises(Unreachable):
-        await proxies.auth_keys(PROXY, NO_CHILDREN)
+        await proxies.auth_keys(HELD, PROXY, NO_CHILDREN)
+
+
+async def test_a_parent_that_is_not_held_yet_gets_a_key_without_a_look_at_its_secrets(
+    sim: ClusterSim, proxies: Proxies
+) -> None:
+    sim.faults.leave()
+    found = await proxies.auth_keys(PARENT, PROXY, NO_CHILDREN)
+    assert found == Keys(dict(enumerate(key.key for key in sim.control.keys.values())))
+    with pytest.raises(Unreachable):  # somebody took the finalizer off
+        await proxies.auth_keys(PARENT, PROXY, Children([headless(OWNER, uid(PARENT), "ts-db")]))
 
 
 async def test_a_tailnet_that_is_not_known_is_refused(proxies: Proxies) -> None:
     words = "there is no Tailnet 'lab'"
     view = proxies.tailnet("lab", OWNER, NO_CHILDREN)
     assert (view.name, view.devices) == ("lab", {})
-    refused = (view.refusal, await proxies.auth_keys(replace(PROXY, tailnet="lab"), NO_CHILDREN))
+    refused = (view.refusal, await proxies.auth_keys(PARENT, replace(PROXY, tailnet="lab"), NO_CHILDREN))
     assert [isinstance(each, Refusal) and words in each.message for each in refused] == [True, True]
 
 

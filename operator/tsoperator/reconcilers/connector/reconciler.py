@@ -54,7 +54,7 @@ class ConnectorReconciler:
         observed = self._observe(obj)  # look
         connector = Connector.parse(obj)
         wanted = desired.wanted(obj, connector, observed, self._settings)  # decide ...
-        keys = await self._proxies.auth_keys(wanted, observed.children)  # (mint auth keys)
+        keys = await self._proxies.auth_keys(obj, wanted, observed.children)  # (mint auth keys)
         plan = desired.plan(obj, wanted, connector, observed, self._settings, keys)  # ... decide
         stored = await self._applier.act(obj, plan, desired.failed)  # act
         return await self._proxies.report(owner, stored, plan, desired.failed)  # report

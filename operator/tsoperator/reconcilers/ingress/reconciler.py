@@ -85,7 +85,7 @@ class IngressReconciler:
             return await self._proxies.remove_orphan(INGRESS, owner)
         observed = self._observe(ingress)  # look
         wanted = desired.wanted(ingress, observed, self._settings)  # decide ...
-        keys = await self._proxies.auth_keys(wanted, observed.children)  # (mint auth keys)
+        keys = await self._proxies.auth_keys(ingress, wanted, observed.children)  # (mint auth keys)
         plan = desired.plan(ingress, wanted, observed, self._settings, keys)  # ... decide
         stored = await self._applier.act(ingress, plan, desired.failed)  # act
         result = await self._proxies.report(owner, stored, plan, desired.failed)  # report

@@ -72,7 +72,7 @@ class ProxyGroupReconciler:
             return await self._do_nothing(group)
         observed = self._observe(group)  # look
         wanted = desired.wanted(group, observed, self._settings)  # decide ...
-        keys = await self._proxies.auth_keys(wanted, observed.children)  # (mint auth keys)
+        keys = await self._proxies.auth_keys(group, wanted, observed.children)  # (mint auth keys)
         plan = desired.plan(group, wanted, observed, self._settings, keys)  # ... decide
         failed = partial(desired.failed, observed)
         stored = await self._applier.act(group, plan, failed)  # act

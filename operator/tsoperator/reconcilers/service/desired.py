@@ -295,8 +295,7 @@ def _pointed(service: Object, proxy_name: str, made: Plan, ready: Object, revert
         if reverts.settles:
             ready = condition(CONDITION_PROXY_READY, False, "ProxyPending", message)
     return replace(
-        made,
-        steps=[*made.steps, *([] if reverts.wait else egress.rewrite(service, proxy_name, settings))],
+        egress.pointed(service, proxy_name, made, reverts, settings),
         status=_with_condition(service, ready) | {"loadBalancer": {}},
         notes=notes,
         requeue_after=earliest(reverts.wait or reverts.settles or None, made.requeue_after),

@@ -1,6 +1,7 @@
 """Egress Services: to which tailnet device they lead, and how they point at their proxies (standalone-proxies.md 5)."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tsoperator.api.device import lookup_name
@@ -9,11 +10,12 @@ from tsoperator.api.names import (
     ANNOTATION_TAILNET_IP,
     ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
     FIELD_MANAGER,
+    FINALIZER,
     PROXY_CLASS,
 )
-from tsoperator.api.objects import SERVICE, Object, annotations, key_of
+from tsoperator.api.objects import SERVICE, Object, annotations, has_finalizer, key_of
 from tsoperator.api.rules import child_base_name, fqdn_error, needs_route, target_ip_error
-from tsoperator.desired.plan import Patch
+from tsoperator.desired.plan import Patch, Plan
 from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
 from tsoperator.desired.zones import TS_NET, Suffixes, name_error
 from tsoperator.reconcilers.service.rewrites import Reverts
@@ -122,6 +124,21 @@ def rewrite(service: Object, proxy_name: str, settings: Settings) -> list[Patch]
     external_name = f"{proxy_name}{_proxies_domain(settings)}"
     body = {"spec": {"type": "ExternalName", "externalName": external_name, "selector": None}}
     return [Patch(SERVICE, key_of(service), body)]
+
+
+def pointed(service: Object, proxy_name: str, made: Plan, reverts: Reverts, settings: Settings) -> Plan:
+    """Return *made* with the step that points *service* at the proxy called *proxy_name*, unless *reverts* say to wait.
+
+    The step comes last. But a Service that we don't hold yet gets the finalizer by the same write, which comes first.
+    """
+    patches = [] if reverts.wait else rewrite(service, proxy_name, settings)
+    if not patches or has_finalizer(service, FINALIZER):
+        return replace(made, steps=[*made.steps, *patches])
+    metadata = service["metadata"]
+    finalizers = [*(metadata.get("finalizers") or ()), FINALIZER]
+    held = {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}
+    patches = [replace(each, body={**each.body, "metadata": held}) for each in patches]
+    return replace(made, hold="", steps=[*patches, *made.steps])
 
 
 def overwritten(reverts: Reverts, proxy_name: str) -> str:

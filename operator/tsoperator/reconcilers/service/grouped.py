@@ -21,7 +21,6 @@ from tsoperator.api.objects import (
     Key,
     Object,
     annotations,
-    has_finalizer,
     is_deleting,
     key_of,
 )
@@ -129,20 +128,10 @@ def _updated(live: Object, wanted: Object) -> Object:
 
 
 def _pointed(service: Object, name: str, made: Plan, reverts: Reverts, settings: Settings) -> Plan:
-    """Return *made* with the step that points *service* at the place called *name*, unless *reverts* say to wait.
-
-    A Service that we don't hold yet gets the finalizer by the same write.
-    """
+    """Return *made* with the step that points *service* at the place called *name*, unless *reverts* say to wait."""
     notes = [Note("Warning", "ExternalNameOverwritten", egress.overwritten(reverts, name))] if reverts.fields else []
-    patches = [] if reverts.wait else egress.rewrite(service, name, settings)
     rest = earliest(reverts.wait or reverts.settles or None, made.requeue_after)
-    if patches and not has_finalizer(service, FINALIZER):
-        metadata = service["metadata"]
-        finalizers = [*(metadata.get("finalizers") or ()), FINALIZER]
-        held = {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}
-        patches = [replace(each, body={**each.body, "metadata": held}) for each in patches]
-        return replace(made, hold="", steps=[*patches, *made.steps], notes=notes, requeue_after=rest)
-    return replace(made, steps=[*made.steps, *patches], notes=notes, requeue_after=rest)
+    return replace(egress.pointed(service, name, made, reverts, settings), notes=notes, requeue_after=rest)
 
 
 def _kept(service: Object, valid: Object, notes: Sequence[Note], places: Places, settings: Settings) -> Plan:

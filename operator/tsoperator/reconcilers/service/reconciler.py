@@ -84,7 +84,7 @@ class ServiceReconciler:
             return await self._remove_orphan(owner)
         observed = await self._observe(service)  # look
         wanted = desired.wanted(service, observed, self._settings)  # decide ...
-        keys = await self._proxies.auth_keys(wanted, observed.children)  # (mint auth keys)
+        keys = await self._proxies.auth_keys(service, wanted, observed.children)  # (mint auth keys)
         plan = desired.plan(service, wanted, observed, self._settings, keys)  # ... decide
         plan = await_newcomers(plan, observed.places, self._settings)
         stored = await self._applier.act(service, plan, desired.failed)  # act

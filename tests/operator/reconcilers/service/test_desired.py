@@ -16,7 +16,7 @@ from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Note, Patch, Plan, Refusal
 from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.desired.proxypod import ProxyPod, egress_to_name, exposed_ip, exposed_name, served_service
-from tsoperator.reconcilers.service import desired
+from tsoperator.reconcilers.service import desired, egress
 from tsoperator.reconcilers.service.desired import Observed
 from tsoperator.reconcilers.service.mode import Mode, mode_of
 from tsoperator.reconcilers.service.rewrites import Reverts
@@ -288,10 +288,16 @@ def test_a_service_is_pointed_at_its_proxy_and_is_ready_at_once() -> None:
     service = egress_service(spec={**CLUSTER_IP, "selector": {"app": "db"}})
     plan = planned(service, keys=KEY)
     spec = {"type": "ExternalName", "externalName": f"{NAME}.tailscale.svc.cluster.local", "selector": None}
-    assert patches_of(plan) == [Patch(SERVICE, Key("default", "db"), {"spec": spec})]
+    holds = {"finalizers": [FINALIZER], "resourceVersion": service["metadata"]["resourceVersion"]}
+    assert plan.steps[0] == Patch(SERVICE, Key("default", "db"), {"spec": spec, "metadata": holds})
     assert condition_of(plan) == READY
     assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
-    assert plan.hold == FINALIZER
+
+
+def test_a_service_that_is_held_is_pointed_at_its_proxy_after_that_was_made() -> None:
+    service = held(egress_service())
+    plan = planned(service, keys=KEY)
+    assert (plan.hold, plan.steps[-1]) == (FINALIZER, *egress.rewrite(service, NAME, SETTINGS))
 
 
 def planned_under(reverts: Reverts) -> Plan:
