@@ -5,12 +5,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tsoperator.api.images import image_name
-from tsoperator.api.names import CONDITION_PROXYGROUP_READY, FINALIZER
+from tsoperator.api.names import (
+    ANNOTATION_HOSTNAME,
+    ANNOTATION_TAGS,
+    CONDITION_PROXYGROUP_READY,
+    FINALIZER,
+    PROXY_CLASS,
+)
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object, has_finalizer, is_deleting, key_of, resource_of
 from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
+from tsoperator.desired.annotations import Vocabulary, ignored
 from tsoperator.desired.children import in_the_way, is_anothers
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.desired.devices import OWN_TAILNET, DevicePlan, TailnetView
@@ -48,6 +55,18 @@ from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, StaticEndpo
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, mounted_replicas, moves_health_port
 from tsoperator.reconcilers.proxygroup.status import CREATING, Problem, running_devices, status
 from tsoperator.settings import Settings
+
+VOCABULARY: Final = Vocabulary(
+    "ProxyGroup",
+    known=(),
+    elsewhere={
+        ANNOTATION_HOSTNAME: "write spec.hostnamePrefix instead",
+        ANNOTATION_TAGS: "write spec.tags instead",
+        PROXY_CLASS: "write spec.proxyClass instead",
+    },
+    as_labels=(),
+)
+"""The operator reads no annotations and labels of ProxyGroups."""
 
 INVALID: Final = "ProxyGroupInvalid"
 FAILED: Final = "ProxyGroupCreationFailed"
@@ -166,6 +185,12 @@ def plan(
     group: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS
 ) -> Plan:
     """Return what *group* needs; *wanted* is what `wanted` returned, *keys* are the auth keys of the replicas."""
+    made = _planned(group, wanted, observed, settings, keys)
+    told = [] if is_deleting(group) else ignored(group, VOCABULARY)
+    return replace(made, notes=[*made.notes, *told]) if told else made
+
+
+def _planned(group: Object, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
     if isinstance(wanted, Plan):
         return wanted
     if isinstance(keys, Refusal):

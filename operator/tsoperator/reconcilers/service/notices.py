@@ -23,7 +23,7 @@ from tsoperator.api.names import (
     PROXY_CLASS,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import Object, annotations, is_deleting
+from tsoperator.api.objects import Object, annotations, is_deleting, labels
 from tsoperator.desired.annotations import Vocabulary, ignored, nearest
 from tsoperator.desired.plan import Note, Plan
 from tsoperator.reconcilers.service import egress, exposure
@@ -56,6 +56,12 @@ VOCABULARY: Final = Vocabulary(
 
 _OF_A_PROXY: Final = {*VOCABULARY.known} - {ANNOTATION_EXPOSE, ANNOTATION_FUNNEL, ANNOTATION_CLUSTER_DNS}
 """The annotations that say what a proxy is to be like, or where it is to lead."""
+_OF_A_GROUP: Final = {
+    ANNOTATION_HOSTNAME: "spec.hostnamePrefix",
+    ANNOTATION_TAGS: "spec.tags",
+    PROXY_CLASS: "spec.proxyClass",
+}
+"""The annotations that say what a proxy is to be like, and the fields of a ProxyGroup that say it for the group's."""
 
 
 def notices(service: Object, settings: Settings) -> list[Note]:
@@ -95,7 +101,9 @@ def _idle(service: Object) -> list[Note]:
 
 
 def _outranked(service: Object, mode: Mode, settings: Settings) -> Iterator[str]:
-    """Say which annotations of *service* give way to others."""
+    """Say which annotations of *service* give way to others, or to its ProxyGroup."""
+    if mode is Mode.GROUP:
+        yield from _left_to_the_group(service)
     if exposure.asks(service, settings):
         for name in egress.given(service):
             yield (
@@ -106,6 +114,18 @@ def _outranked(service: Object, mode: Mode, settings: Settings) -> Iterator[str]
         old, fqdn = ANNOTATION_TAILNET_TARGET_IP_DEPRECATED, ANNOTATION_TAILNET_FQDN
         weaker, stronger = (old, fqdn) if mode is Mode.GROUP else (fqdn, old)
         yield f"annotation {weaker} has no effect beside {stronger}: remove one of them"
+
+
+def _left_to_the_group(service: Object) -> Iterator[str]:
+    """Say which annotations of *service*, and which label, its ProxyGroup doesn't read."""
+    group = annotations(service)[PROXY_GROUP]
+    for name, field in _OF_A_GROUP.items():
+        kind = "annotation" if name in annotations(service) else "label"
+        if kind == "annotation" or (name == PROXY_CLASS and name in labels(service)):
+            yield (
+                f"{kind} {name} has no effect on a Service that a ProxyGroup serves: remove it, and set {field} of "
+                f"ProxyGroup {group!r} if all its proxies are to have that"
+            )
 
 
 def told(plan: Plan, service: Object, notes: Sequence[Note], settings: Settings) -> Plan:

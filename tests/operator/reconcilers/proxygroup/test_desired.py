@@ -110,6 +110,18 @@ def test_a_replica_that_has_to_wait_for_its_key_is_looked_at_again() -> None:
     assert plan_of(live_group(), NOTHING, keys=Keys({0: ""}, 12)).requeue_after == 12
 
 
+@pytest.mark.parametrize("given", ["annotations", "labels"])
+@pytest.mark.parametrize(
+    ("key", "field"), [("hostname", "hostnamePrefix"), ("tags", "tags"), ("proxy-class", "proxyClass")]
+)
+def test_an_annotation_or_label_is_told_to_have_no_effect(given: str, key: str, field: str) -> None:
+    marked = {given: {f"tailscale.com/{key}": "x"}}
+    for group in (live_group(**marked), live_group({"replicas": 101}, **marked)):
+        (told,) = (note for note in plan_of(group, NOTHING).notes if note.reason.startswith("Ignored"))
+        assert (told.once, told.message.endswith(f"ProxyGroup: write spec.{field} instead")) == (True, True)
+    assert not plan_of(deleting(live_group(**marked)), NOTHING).notes
+
+
 def recorded_group() -> tuple[dict[str, Object], Observed]:
     """What the Go operator made for a group of one replica, and how it looks in the cache."""
     made, found = recorded("group"), []

@@ -33,11 +33,15 @@ def balanced(class_: str) -> Object:
     return {**CLUSTER_IP, "type": "LoadBalancer", "loadBalancerClass": class_}
 
 
-KNOWN = ("hostname", "tags", "tailnet-fqdn", "tailnet-ip", "ts-tailnet-target-ip", "proxy-class", "proxy-group")
+KNOWN = ("hostname", "tags", "tailnet-fqdn", "tailnet-ip", "proxy-class")
 BOTH = {FQDN_KEY: FQDN, OLD_IP_KEY: "100.64.0.9"}
 CASES = {
     "nothing": Case({}, []),
-    "all that is read": Case({f"tailscale.com/{name}": "x" for name in KNOWN if name != "ts-tailnet-target-ip"}, []),
+    "all that is read": Case({f"tailscale.com/{name}": "x" for name in KNOWN}, []),
+    "all that is read, of a group": Case(
+        {f"tailscale.com/{name}": "x" for name in KNOWN} | GROUP,
+        [f"set spec.{field} of ProxyGroup 'egress'" for field in ("hostnamePrefix", "tags", "proxyClass")],
+    ),
     "a hostname alone": Case({"tailscale.com/hostname": "db"}, [f"{HOSTNAME} has no effect, because the Service asks"]),
     "a device without a name": Case(
         {FQDN_KEY: "", **GROUP}, [f"annotations {GROUP_KEY} and {FQDN_KEY} have no effect"]
