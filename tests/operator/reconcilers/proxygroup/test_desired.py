@@ -115,7 +115,7 @@ def test_a_replica_that_has_to_wait_for_its_key_is_looked_at_again() -> None:
     ("key", "field"), [("hostname", "hostnamePrefix"), ("tags", "tags"), ("proxy-class", "proxyClass")]
 )
 def test_an_annotation_or_label_is_told_to_have_no_effect(given: str, key: str, field: str) -> None:
-    marked = {given: {f"tailscale.com/{key}": "x"}}
+    marked: dict[str, Any] = {given: {f"tailscale.com/{key}": "x"}}
     for group in (live_group(**marked), live_group({"replicas": 101}, **marked)):
         (told,) = (note for note in plan_of(group, NOTHING).notes if note.reason.startswith("Ignored"))
         assert (told.once, told.message.endswith(f"ProxyGroup: write spec.{field} instead")) == (True, True)
