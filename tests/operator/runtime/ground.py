@@ -1,0 +1,131 @@
+"""A parent on a simulated API server, and what carries out and reports plans for it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from clustersim import objects as kinds
+from clustersim.sim import ClusterSim
+from tsoperator.api.conditions import condition
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    DNSCONFIG,
+    SECRET,
+    Key,
+    Object,
+    Resource,
+    key_of,
+    resource_of,
+)
+from tsoperator.desired.children import Owner
+from tsoperator.desired.plan import (
+    DeleteDevice,
+    Errand,
+    Note,
+    Patch,
+    Plan,
+    Refusal,
+    Step,
+)
+from tsoperator.runtime.apply import Applier
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.result import Result
+
+from tests.support.cluster import until
+
+OTHERS = "example.org/theirs"
+KINDS = {CONFIGMAP: kinds.CONFIGMAP, DNSCONFIG: kinds.DNSCONFIG, SECRET: kinds.SECRET}
+
+
+def child(name: str = "a", **data: str) -> Object:
+    """Return a ConfigMap for a plan to make."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "tailscale", "name": name, "labels": {"app": name}},
+        "data": data,
+    }
+
+
+def secret_patch(value: str) -> Patch:
+    """Return a change of the Secret that is on every ground."""
+    return Patch(SECRET, Key("tailscale", "state"), {"data": {"k": value}})
+
+
+def delete_device(node_id: str) -> DeleteDevice:
+    """Return an errand."""
+    return DeleteDevice("", Owner("nameserver", Key("", "parent")), node_id)
+
+
+def failed(_parent: Object, refusal: Refusal) -> Plan:
+    """Return a plan that tells of *refusal*."""
+    told = condition("Ready", False, refusal.reason or "Failed", refusal.message)
+    return Plan(status={"conditions": [told]}, notes=[Note("Warning", "Failed", refusal.message)])
+
+
+@dataclass
+class Ground:
+    """An applier, the cache that it looks in, and a parent; what changes is noted in order."""
+
+    sim: ClusterSim
+    cache: Cache
+    applier: Applier
+    devices: list[tuple[int, str]] = field(default_factory=list)
+    time: datetime = datetime(2030, 1, 1, tzinfo=UTC)
+    error: Exception | None = None
+    """What errands raise."""
+
+    async def run_errand(self, step: Errand) -> None:
+        if self.error:
+            raise self.error
+        assert isinstance(step, DeleteDevice)
+        self.devices.append((self.sim.store.revision, step.device))
+
+    def put(self, obj: Object) -> Object:
+        """Create *obj* as somebody else does."""
+        return self.sim.store.create(KINDS[resource_of(obj)], obj)
+
+    def live(self, resource: Resource, key: Key) -> Object | None:
+        return self.sim.store.find(KINDS[resource], *key)
+
+    @property
+    def parent(self) -> Object:
+        return self.sim.store.get(kinds.DNSCONFIG, "", "parent")
+
+    async def caught_up(self) -> None:
+        """Wait until the cache holds what the API server does."""
+        await until(lambda: all(self._same(resource) for resource in (CONFIGMAP, SECRET)))
+
+    def _same(self, resource: Resource) -> bool:
+        live = self.sim.store.list(KINDS[resource], "tailscale")
+        return live == sorted(self.cache.all(resource), key=key_of)
+
+    async def apply(self, *steps: Step, **plan: Any) -> Object:
+        await self.caught_up()
+        return await self.applier.apply(self.parent, Plan(steps=steps, **plan))
+
+    async def act(self, *steps: Step, **plan: Any) -> Object:
+        await self.caught_up()
+        return await self.applier.act(self.parent, Plan(steps=steps, **plan), failed)
+
+    async def report(self, status: Object | None = None, **plan: Any) -> Result:
+        return await self.applier.report(self.parent, Plan(status=status, **plan), failed)
+
+    def condition(self) -> Object:
+        found: Object = self.parent["status"]["conditions"][0]
+        return found
+
+    def event(self) -> Object:
+        [event] = self.sim.store.list(kinds.EVENT)
+        return event
+
+
+@asynccontextmanager
+async def written(ground: Ground) -> AsyncIterator[dict[tuple[str, str], int]]:
+    """Yield the writes that are made in the block, known at its end."""
+    before = ground.sim.writes.copy()
+    writes: dict[tuple[str, str], int] = {}
+    yield writes
+    writes |= {(verb, plural): count for (_, verb, plural), count in ground.sim.writes_since(before).items()}
