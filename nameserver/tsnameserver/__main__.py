@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 
 from tsnameserver.app import run
 from tsnameserver.errors import ListenError, SettingsError
-from tsnameserver.settings import read_settings
+from tsnameserver.settings import misspelt, read_settings
+
+log = logging.getLogger("tsnameserver")  # __name__ is "__main__"
 
 _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _LEVELS = {"WARNING": "warn", "CRITICAL": "fatal"}  # the operator's names, where they aren't those in lower case
@@ -43,6 +45,8 @@ def main() -> int:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if settings.log_format == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=settings.log_level, handlers=[handler])
+    for warning in misspelt(os.environ):
+        log.warning("%s", warning)
     try:
         asyncio.run(run(settings))
     except ListenError as error:

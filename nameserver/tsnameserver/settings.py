@@ -3,8 +3,9 @@
 import argparse
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
@@ -16,9 +17,11 @@ from tsnameserver.names import fold, wire_name
 from tsnameserver.sockets import Endpoint, parse_endpoint
 from tsnameserver.zone import ZoneSettings
 
+_PREFIX = "TSNAMESERVER_"
 _MAX_TTL = 2**31 - 1
 _MAX_NSID = 255
 """Bytes."""
+_ALIKE = 0.85  # of 1: how much a name has to look like that of a variable to be a misspelt one
 _SHARE = re.compile(r"1/[1-9][0-9]{0,8}")
 _LEVELS = ("debug", "info", "warning", "error")
 _FORMATS = ("text", "json")
@@ -60,7 +63,7 @@ class _Option(NamedTuple):
 
     @property
     def variable(self) -> str:
-        return f"TSNAMESERVER_{self.name.upper()}"
+        return f"{_PREFIX}{self.name.upper()}"
 
 
 def _many(parse: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
@@ -235,6 +238,14 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         udp_loop=values["udp_loop"],
         log_queries=values["log_queries"],
     )
+
+
+def misspelt(environment: Iterable[str]) -> Iterator[str]:
+    """Yield a warning for each variable of *environment* that looks like a misspelt one of ours."""
+    known = [option.variable for option in _OPTIONS]
+    for name in sorted(set(environment).difference(known)):
+        near = get_close_matches(name, known, n=1, cutoff=_ALIKE) if name.startswith(_PREFIX) else ()
+        yield from (f"{name} is no setting and is not read: do you mean {each}?" for each in near)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 from tsnameserver.configmaps import ApiSettings
 from tsnameserver.errors import SettingsError
-from tsnameserver.settings import read_settings
+from tsnameserver.settings import misspelt, read_settings
 from tsnameserver.sockets import Endpoint
 from tsnameserver.zone import ZoneSettings
 
@@ -137,6 +137,11 @@ def test_without_a_token_or_by_wish_no_api_server_is_followed(service_account: P
 def test_an_api_server_needs_a_namespace(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"^--namespace"):
         read_settings(["--api-server", "http://127.0.0.1:1", "--service-account", str(tmp_path)], {})
+
+
+def test_a_misspelt_variable_is_told_with_the_right_one() -> None:
+    given = ["TSNAMESERVER_ZONE", "TSNAMESERVER_ZONES", "TSNAMESERVER_PORT_53_UDP", "TSNAMESERVE_ZONE", "HOME"]
+    assert [*misspelt(given)] == ["TSNAMESERVER_ZONES is no setting and is not read: do you mean TSNAMESERVER_ZONE?"]
 
 
 def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
