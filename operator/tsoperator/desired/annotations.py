@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
 
-from tsoperator.api.names import GROUP, PROXY_CLASS
+from tsoperator.api.names import ANNOTATION_HOSTNAME, ANNOTATION_TAGS, GROUP, PROXY_CLASS
 from tsoperator.api.objects import Object, annotations, labels
 from tsoperator.desired.children import is_marked
 from tsoperator.desired.plan import Note
@@ -40,6 +40,13 @@ class Vocabulary:
         """
         near = nearest(key, [each for each in (*self.known, *self.elsewhere) if each not in self.deprecated])
         return f"if you mean {near}, {self.elsewhere.get(near, otherwise)}" if near else ""
+
+
+def no_annotations(kind: str, hostname: str) -> Vocabulary:
+    """Return the vocabulary of a *kind* that has fields instead of annotations, *hostname* for the device's name."""
+    fields = {ANNOTATION_HOSTNAME: hostname, ANNOTATION_TAGS: "spec.tags", PROXY_CLASS: "spec.proxyClass"}
+    elsewhere = {key: f"write {name} instead" for key, name in fields.items()}
+    return Vocabulary(kind, known=(), elsewhere=elsewhere, as_labels=())
 
 
 def ignored(obj: Object, vocabulary: Vocabulary) -> list[Note]:

@@ -72,8 +72,8 @@ class AuthKeys:
     A new replica gets a key. A replica also gets one if it asks for another key because its own was refused, or because
     its device was deleted or has expired. Its old device is deleted first, so that the new device gets the name.
 
-    The Secrets are read live, so that no key is minted just because the cache is behind. Those of a new parent aren't
-    read, because there are none. If a key could not be stored, the next call returns the same key.
+    This reads the Secrets live, so that no key is minted just because the cache is behind. A new parent has no Secrets
+    yet, so nothing is read for it. If a key could not be stored, the next call returns the same key.
     """
 
     def __init__(

@@ -75,7 +75,7 @@ class Ground:
     devices: list[tuple[int, str]] = field(default_factory=list)
     time: datetime = datetime(2030, 1, 1, tzinfo=UTC)
     error: Exception | None = None
-    """What errands raise."""
+    """Every errand raises this, if it is set."""
 
     async def run_errand(self, step: Errand) -> None:
         if self.error:

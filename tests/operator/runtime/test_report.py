@@ -1,4 +1,4 @@
-"""What is reported of a plan: the status of its parent, Events, and lines of the log; also if it is refused."""
+"""How the applier reports a plan: in the status of the parent, by Events, and in the log."""
 
 import asyncio
 from dataclasses import replace

@@ -5,19 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tsoperator.api.conditions import condition, set_condition
-from tsoperator.api.names import (
-    ANNOTATION_HOSTNAME,
-    ANNOTATION_TAGS,
-    CONDITION_CONNECTOR_READY,
-    FINALIZER,
-    PARENT_CONNECTOR,
-    PROXY_CLASS,
-)
+from tsoperator.api.names import CONDITION_CONNECTOR_READY, FINALIZER, PARENT_CONNECTOR
 from tsoperator.api.objects import Key, Object, has_finalizer, is_deleting, key_of
 from tsoperator.api.v1alpha1.connector import Connector, ConnectorSpec
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
-from tsoperator.desired.annotations import Vocabulary, ignored
+from tsoperator.desired.annotations import ignored, no_annotations
 from tsoperator.desired.children import Owner
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.desired.devices import OWN_TAILNET, TailnetView
@@ -48,16 +41,7 @@ INVALID = "ConnectorInvalid"
 DEVICE_REASONS = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
 """The reasons of the condition, by the effect of a finding about a device."""
 
-VOCABULARY = Vocabulary(
-    "Connector",
-    known=(),
-    elsewhere={
-        ANNOTATION_HOSTNAME: "write spec.hostname instead",
-        ANNOTATION_TAGS: "write spec.tags instead",
-        PROXY_CLASS: "write spec.proxyClass instead",
-    },
-    as_labels=(),
-)
+VOCABULARY = no_annotations("Connector", "spec.hostname")
 """The operator reads no annotations and labels of Connectors."""
 
 _LABEL_MAX = 63  # characters of a label's value: children carry their parent's name

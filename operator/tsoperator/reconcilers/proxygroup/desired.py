@@ -5,19 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tsoperator.api.images import image_name
-from tsoperator.api.names import (
-    ANNOTATION_HOSTNAME,
-    ANNOTATION_TAGS,
-    CONDITION_PROXYGROUP_READY,
-    FINALIZER,
-    PROXY_CLASS,
-)
+from tsoperator.api.names import CONDITION_PROXYGROUP_READY, FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object, has_finalizer, is_deleting, key_of, resource_of
 from tsoperator.api.rules import dns_label_error
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
 from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
-from tsoperator.desired.annotations import Vocabulary, ignored
+from tsoperator.desired.annotations import ignored, no_annotations
 from tsoperator.desired.children import in_the_way, is_anothers
 from tsoperator.desired.classref import ClassProblem, accepts_routes, chosen_class
 from tsoperator.desired.devices import OWN_TAILNET, DevicePlan, TailnetView
@@ -56,16 +50,7 @@ from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, mou
 from tsoperator.reconcilers.proxygroup.status import CREATING, Problem, running_devices, status
 from tsoperator.settings import Settings
 
-VOCABULARY: Final = Vocabulary(
-    "ProxyGroup",
-    known=(),
-    elsewhere={
-        ANNOTATION_HOSTNAME: "write spec.hostnamePrefix instead",
-        ANNOTATION_TAGS: "write spec.tags instead",
-        PROXY_CLASS: "write spec.proxyClass instead",
-    },
-    as_labels=(),
-)
+VOCABULARY: Final = no_annotations("ProxyGroup", "spec.hostnamePrefix")
 """The operator reads no annotations and labels of ProxyGroups."""
 
 INVALID: Final = "ProxyGroupInvalid"
