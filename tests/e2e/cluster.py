@@ -83,6 +83,10 @@ class Cluster:
         eventually(told, f"a device of {parent['metadata']['name']}", seconds)
         return pod
 
+    def nameservers(self) -> list[Object]:
+        """Return the nameserver's Pods that are ready; after an upgrade, the one of before may still be ending."""
+        return [pod for pod in self.listed("pods", labels={"app": "nameserver"}) if is_ready(pod)]
+
     def remove(self, parent: Object, seconds: float = 120) -> None:
         """Delete a Service, an Ingress or a Connector and wait until it and its proxy are gone."""
         metadata = parent["metadata"]
@@ -174,8 +178,8 @@ class Answer:
 
 
 def dig(bed: Bed, server: str, name: str, rtype: str = "A", *words: str) -> Answer:
-    """Ask a DNS server from the node. Raises BedError when there is no answer in a second."""
-    question = ["dig", "+time=1", "+tries=1", "+noall", "+comments", "+answer", *words, f"@{server}", name, rtype]
+    """Ask a DNS server from the node. Raises BedError when there is no answer to three questions, a second for each."""
+    question = ["dig", "+time=1", "+tries=3", "+noall", "+comments", "+answer", *words, f"@{server}", name, rtype]
     return parse_dig(bed.machines["node"].run(question, timeout=10))
 
 

@@ -80,6 +80,7 @@ def test_an_app_connector_tells_the_tailnet_what_it_is(connected: Cluster, bed: 
     eventually(tells, f"{name} to be an app connector")
 
 
+@pytest.mark.full
 def test_an_app_connector_keeps_the_routes_that_it_has_learned(connected: Cluster, bed: Bed) -> None:
     pod = connected.device_proxy(APPS)
     # No name of the bed is an application's, so the route is put where tailscaled puts those that it learns.
@@ -98,6 +99,7 @@ def test_an_app_connector_keeps_the_routes_that_it_has_learned(connected: Cluste
     eventually(lambda: offered("apps") == [LEARNED], f"{LEARNED} under the old name")
 
 
+@pytest.mark.full
 def test_a_replica_that_is_taken_away_leaves_no_device_and_the_route_works_on(
     connected: Cluster, outside: Peer, management: Management, namespace: str
 ) -> None:

@@ -26,6 +26,7 @@ class Case(NamedTuple):
         return exposed_service(namespace, "lb", BALANCED, hostname=hostname)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "case",
     [Case("http", "lb-before", "lb-after"), Case("https", "shop-before", "shop-after")],

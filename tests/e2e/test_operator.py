@@ -116,14 +116,7 @@ def test_names_are_served_with_the_operator_removed(
     eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
     cluster.delete("deployment", "operator", NAMESPACE)
     eventually(lambda: not cluster.listed("pods", NAMESPACE, {"app": "operator"}), "the operator's end")
-    old = {pod["metadata"]["name"] for pod in nameserver_pods(cluster)}
+    old = {pod["metadata"]["name"] for pod in cluster.nameservers()}
     cluster.bed.kubectl("-n", NAMESPACE, "delete", "pods", "--grace-period=1", *old)
-    eventually(
-        lambda: any(pod["metadata"]["name"] not in old and is_ready(pod) for pod in nameserver_pods(cluster)),
-        "a new Pod",
-    )
+    eventually(lambda: any(pod["metadata"]["name"] not in old for pod in cluster.nameservers()), "a new Pod")
     eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} of a nameserver that is new")
-
-
-def nameserver_pods(cluster: Cluster) -> list[Object]:
-    return cluster.listed("pods", NAMESPACE, {"app": "nameserver"})

@@ -18,7 +18,7 @@ from tests.e2e.workloads import PEER_NAME, group_service, proxy_group, targets
 
 FLEET = proxy_group("fleet", replicas=2)
 KILLED = 5.0  # seconds of errors after a Pod was killed
-AFTERWARDS = 10.0  # seconds that the load goes on for
+AFTERWARDS = 6.0  # seconds that the load goes on for
 
 Say = Callable[[object], None]
 

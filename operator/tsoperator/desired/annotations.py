@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
 
-from tsoperator.api.names import ANNOTATION_HOSTNAME, ANNOTATION_TAGS, GROUP, PROXY_CLASS
+from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_HOSTNAME, ANNOTATION_TAGS, GROUP, PROXY_CLASS
 from tsoperator.api.objects import Object, annotations, labels
 from tsoperator.desired.children import is_marked
 from tsoperator.desired.plan import Note
@@ -68,7 +68,7 @@ def _without_effect(key: str, value: str, vocabulary: Vocabulary) -> str:
         return f'annotation {key} is {_quoted(value)}, which turns nothing on: write "true", or remove it'
     if key in vocabulary.opt_outs and value not in ("true", "false"):
         return f'annotation {key} is {_quoted(value)}, which turns nothing off: write "false", or remove it'
-    if key in vocabulary.known:
+    if key in vocabulary.known or key == ANNOTATION_DIGEST:  # ours, on a child whose labels somebody took off
         return ""
     if key in vocabulary.elsewhere:
         return f"annotation {key} has no effect on this {vocabulary.kind}: {vocabulary.elsewhere[key]}"

@@ -50,6 +50,7 @@ class Case(NamedTuple):
             "cluster-dns", "no", 'annotation tailscale.com/cluster-dns is "no", which turns nothing off: write "false"'
         ),
         Case("hostname", "yes", ""),
+        Case("desired-digest", "2e2016550b66f79f", ""),
         Case("http-redirect", "true", "no effect on this Service: move it to an Ingress"),
         Case("http-redirects", "true", "no effect: if you mean tailscale.com/http-redirect, move it to an Ingress"),
         Case("tailnet-fqdns", "", "check its spelling, or remove it"),
