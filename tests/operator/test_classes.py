@@ -84,6 +84,9 @@ async def test_the_default_class_is_that_of_proxies_which_name_none(cluster: Wor
         assert (await joined(cluster, egress())).env["FOO"] == "1"
         assert (await joined(cluster, ingress())).env["FOO"] == "1"
         assert "FOO" not in (await joined(cluster, none)).env
+        await cluster.change(proxy_class(), {"spec": variable("2")})
+        for parent in (egress(), ingress()):
+            await cluster.becomes(partial(foo, cluster, parent), "2")
 
 
 class Edit(NamedTuple):

@@ -1,14 +1,15 @@
 """Ingresses and Connectors with a ProxyClass: what changes their proxies, and what ends them, in any order."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from clustersim.furniture import definition
 from clustersim.objects import CONNECTOR as SIM_CONNECTOR
 from tsoperator.api.objects import CRD, STATEFULSET, Object, uid
 
+from tests.operator.classes import BAD, container, foo
 from tests.support.manifests import DOMAIN, backend, connector, ingress, proxy_class
-from tests.support.operator import Proxy, World, running_operator
+from tests.support.operator import World
 
 pytestmark = pytest.mark.full
 
@@ -24,21 +25,6 @@ class Parent(NamedTuple):
     classy: Object
     with_class: Object
     without_class: Object
-
-
-def container(**fields: Any) -> Object:
-    """The spec of a class that changes the container of tailscaled."""
-    return {"statefulSet": {"pod": {"tailscaleContainer": fields}}}
-
-
-FOO: Object = container(env=[{"name": "FOO", "value": "1"}])
-BAD: Object = container(image="FOO bar")
-
-
-async def variable(world: World, parent: Object, name: str = "FOO") -> str | None:
-    """Return a variable of the proxy's container."""
-    statefulsets = await world.children(STATEFULSET, parent)
-    return Proxy({}, statefulsets[0], {}, {}).env.get(name) if statefulsets else None
 
 
 ANNOTATION = "tailscale.com/proxy-class"
@@ -83,33 +69,6 @@ async def test_a_class_is_put_on_once_it_is_ready_and_taken_off_again(world: Wor
     assert not await world.writes_when_left_alone()
 
 
-@EACH
-async def test_a_class_that_becomes_invalid_or_goes_leaves_what_runs(world: World, parent: Parent) -> None:
-    await world.apply(backend(), proxy_class(**FOO), parent.classy)
-    before = await world.joined(parent.classy)
-    await world.change(proxy_class(), {"spec": BAD})
-    await world.becomes(lambda: world.reason(proxy_class(), "ProxyClassReady"), "ProxyClassInvalid")
-    await world.settled()
-    await world.delete(proxy_class())
-    await world.eventually(lambda: world.gone(proxy_class()))
-    await world.settled()
-    after = await world.joined(parent.classy)
-    assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
-    assert not await world.writes_when_left_alone()
-
-
-@EACH
-async def test_an_edit_while_no_operator_runs_is_made_later(cluster: World, parent: Parent) -> None:
-    await cluster.apply(proxy_class(**FOO), backend(), parent.classy)
-    async with running_operator(cluster):
-        before = await cluster.joined(parent.classy)
-    await cluster.change(proxy_class(), {"spec": container(env=[{"name": "FOO", "value": "2"}])})
-    async with running_operator(cluster):
-        await cluster.becomes(lambda: variable(cluster, parent.classy), "2")
-        after = await cluster.joined(parent.classy)
-    assert (after.name, after.state["device_id"]) == (before.name, before.state["device_id"])
-
-
 @pytest.mark.simulated  # on a shared API server the definition would be missed
 async def test_connectors_go_with_their_definition_and_come_back_with_it(world: World) -> None:
     parent = PARENTS["Connector"].plain
@@ -136,25 +95,16 @@ async def knows_connectors(world: World) -> bool:
     return SIM_CONNECTOR in world.sim.kinds.all()
 
 
-async def test_an_ingress_follows_the_default_class(cluster: World) -> None:
-    await cluster.apply(proxy_class(**FOO), backend(), ingress())
-    async with running_operator(cluster, proxy_class="prod"):
-        before = await cluster.joined(ingress())
-        await cluster.change(proxy_class(), {"spec": container(env=[{"name": "FOO", "value": "2"}])})
-        await cluster.becomes(lambda: variable(cluster, ingress()), "2")
-        assert (await cluster.joined(ingress())).pod_uid != before.pod_uid
-
-
 async def test_a_proxy_goes_into_the_kernel_to_forward_and_out_of_it_again(world: World) -> None:
     await world.apply(backend(), ingress())
     before = await world.joined(ingress())
     await world.annotate(ingress(), {FORWARD: "true"})
-    await world.becomes(lambda: variable(world, ingress(), "TS_USERSPACE"), "false")
+    await world.becomes(lambda: foo(world, ingress(), "TS_USERSPACE"), "false")
     forwarding = await world.joined(ingress())
     assert len(forwarding.statefulset["spec"]["template"]["spec"]["initContainers"]) == 1
     assert forwarding.env["TS_SERVE_CONFIG"] == before.env["TS_SERVE_CONFIG"]
     await world.annotate(ingress(), {FORWARD: None})
-    await world.becomes(lambda: variable(world, ingress(), "TS_USERSPACE"), "true")
+    await world.becomes(lambda: foo(world, ingress(), "TS_USERSPACE"), "true")
     after = await world.joined(ingress())
     assert after.statefulset["spec"] == before.statefulset["spec"]
     assert await world.device_names() == [WEB]
