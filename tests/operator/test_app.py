@@ -1,9 +1,11 @@
 """The whole operator: the order in which things happen, what goes wrong meanwhile, and ends and starts of its own."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
+from clustersim.control import Control
 from clustersim.faults import Failure
 from clustersim.processes import free_port
 from clustersim.sim import SimOptions
@@ -110,15 +112,6 @@ async def test_a_leader_writes_nothing_but_its_lease(cluster: World) -> None:
         assert {kind for _, _, kind in await cluster.writes_when_left_alone()} <= {LEASE.plural}
 
 
-async def test_a_standby_takes_over_when_the_leader_stops(cluster: World) -> None:
-    async with running_operator(cluster, leader_election=True, pod_name="second"):
-        async with running_operator(cluster, leader_election=True, pod_name="first"):
-            await cluster.apply(*PRODUCT)
-            await cluster.becomes(lambda: wrong(cluster), [])
-        await cluster.apply(egress("second", SECOND))
-        await cluster.eventually(lambda: cluster.proxy(egress("second")))
-
-
 @pytest.mark.full
 async def test_a_wrong_oauth_secret_is_said_and_right_again_when_the_server_takes_it(world: World) -> None:
     await world.apply(*PRODUCT)
@@ -143,22 +136,17 @@ async def failure(world: World, service: Object) -> str:
 
 
 @pytest.mark.full
-async def test_a_control_server_that_answers_nonsense_is_said_and_waited_out(world: World) -> None:
-    world.control.answer_nonsense(count=1000)
+@pytest.mark.parametrize(
+    ("spoil", "words"), [(Control.answer_nonsense, "not an answer of the API"), (Control.refuse, "can't be reached")]
+)
+async def test_a_control_server_that_cannot_be_used_is_said_and_waited_out(
+    world: World, spoil: Callable[..., None], words: str
+) -> None:
+    spoil(world.control, count=1000)
     await world.apply(*PRODUCT)
-    assert "not an answer of the API" in await world.eventually(lambda: failure(world, egress()))
+    assert words in await world.eventually(lambda: failure(world, egress()), timeout=30)
     world.control.heal()
     await world.becomes(lambda: wrong(world), [], timeout=60)
-
-
-@pytest.mark.full
-async def test_a_control_server_that_is_away_is_said_and_waited_out(world: World) -> None:
-    world.control.refuse(count=1000)
-    await world.apply(*PRODUCT)
-    assert world.control_url in await world.eventually(lambda: failure(world, egress()), timeout=30)
-    await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
-    world.control.heal()
-    await world.becomes(lambda: wrong(world), [], timeout=30)
 
 
 @pytest.mark.full
@@ -169,14 +157,6 @@ async def test_a_control_server_that_is_away_tears_nothing_down(world: World) ->
     await world.annotate(egress(), {"tailscale.com/hostname": "orders"})
     await world.becomes(world.device_names, [f"orders.{DOMAIN}", WEB])
     assert await world.reason(egress()) == "ProxyCreated"
-
-
-@pytest.mark.full
-async def test_a_slow_control_server_is_waited_for(world: World) -> None:
-    world.control.latency = 0.3
-    await world.apply(*PRODUCT)
-    await world.becomes(lambda: wrong(world), [])
-    assert len(world.control.keys) == 2
 
 
 async def test_names_of_a_headscale_domain_work() -> None:

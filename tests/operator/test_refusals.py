@@ -68,15 +68,6 @@ async def test_tags_that_are_refused_are_said_with_the_lines_to_add(world: World
     await world.eventually(lambda: up(world, parent))
 
 
-async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world: World) -> None:
-    parent = PARENTS["exposed"]
-    world.control.scopes.remove("auth_keys")
-    await world.apply(parent.obj)
-    assert "scope Auth Keys (auth_keys)" in await world.eventually(lambda: said(world, parent))
-    world.control.scopes.add("auth_keys")
-    await world.eventually(lambda: up(world, parent))
-
-
 async def test_a_parent_that_is_refused_can_be_deleted(world: World) -> None:
     parent = PARENTS["connector"]
     world.control.policy_tags = set()
@@ -120,13 +111,6 @@ async def test_a_refusal_that_could_not_be_said_at_once_is_said_later(world: Wor
     await world.apply(egress())
     assert OWNERS in await world.eventually(lambda: said(world, PARENTS["egress"]))
     assert world.sim.faults.to_json()["fail"] == []
-
-
-async def test_a_list_of_devices_that_cannot_be_had_delays_nothing(cluster: World) -> None:
-    cluster.control.fail(503, count=10_000, path="/devices")
-    async with running_operator(cluster):
-        await cluster.apply(egress())
-        await cluster.eventually(lambda: up(cluster, PARENTS["egress"]))
 
 
 @pytest.fixture

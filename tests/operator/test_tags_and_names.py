@@ -82,47 +82,13 @@ async def test_an_edit_of_tags_reaches_the_devices_that_run(world: World, kind: 
 
 
 async def test_the_default_of_tags_reaches_the_devices_that_run(cluster: World) -> None:
-    await cluster.apply(egress())
+    parents = (egress(), ingress(), connector())
+    await cluster.apply(backend(), *parents)
     async with running_operator(cluster):
-        await all_joined(cluster, egress())
+        for parent in parents:
+            await all_joined(cluster, parent)
     async with running_operator(cluster, proxy_tags=("tag:other",)):
-        await cluster.becomes(lambda: tags(cluster), [("tag:other",)])
-
-
-TO_STORE = [Failure(503, times=1000, verb=verb, plural="secrets") for verb in ("create", "patch")]
-
-
-@pytest.mark.simulated
-async def test_a_key_that_could_not_be_stored_before_its_tags_changed_is_not_handed_out(world: World) -> None:
-    for failure in TO_STORE:
-        world.sim.faults.fail(failure)
-    await world.apply(egress())
-    await world.eventually(lambda: asked_for_keys(world, 1))
-    await world.change(egress(), GIVEN)
-    await world.eventually(lambda: asked_for_keys(world, 2))
-    world.sim.faults.clear()
-    await all_joined(world, egress())
-    assert used_tags(world) == [("tag:web", "tag:prod")]
-
-
-async def test_a_key_whose_tags_change_while_it_is_minted_is_not_handed_out(world: World) -> None:
-    world.control.latency = 1  # longer than a reconcile waits
-    await world.apply(egress())
-    await world.eventually(lambda: asked_for_keys(world, 1))
-    await world.change(egress(), GIVEN)
-    world.control.latency = 0
-    await all_joined(world, egress())
-    assert used_tags(world) == [("tag:web", "tag:prod")]
-
-
-async def asked_for_keys(world: World, times: int) -> bool:
-    """Tell whether auth keys were asked for so often."""
-    return world.control.requests["POST", "/api/v2/tailnet/-/keys"] >= times
-
-
-def used_tags(world: World) -> list[tuple[str, ...]]:
-    """Return the tags of the auth keys that devices have used."""
-    return [key.tags for key in world.control.keys.values() if key.used]
+        await cluster.becomes(lambda: tags(cluster), [("tag:other",)] * 3)
 
 
 REFUSED = {
@@ -370,17 +336,3 @@ async def test_a_finding_is_told_though_a_write_fails(cluster: World, write: tup
     async with running_operator(cluster):
         await cluster.becomes(lambda: cluster.reason(egress()), "ProxyFailed")
         assert not await cluster.writes_when_left_alone()
-
-
-async def test_a_proxy_with_refused_tags_and_a_taken_name_goes_as_any_other(cluster: World) -> None:
-    holder = join_another(cluster, "router-connector", "tag:other")
-    await cluster.apply(connector())
-    async with running_operator(cluster, take_over_names=True):
-        await all_joined(cluster, connector())
-        cluster.control.policy_tags = {"tag:k8s"}
-        await cluster.change(connector(), tagged("tag:db"))
-        await cluster.becomes(lambda: cluster.reason(connector(), "ConnectorReady"), "ConnectorCreationFailed")
-        await cluster.delete(connector())
-        await cluster.eventually(lambda: cluster.gone(connector()))
-        assert [device.node_id for device in cluster.control.devices.values()] == [holder.node_id]
-        assert await cluster.leftovers(connector()) == []
