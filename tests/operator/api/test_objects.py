@@ -1,4 +1,3 @@
-from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import (
@@ -21,27 +20,21 @@ from tsoperator.api.objects import (
 )
 
 
-class Path(NamedTuple):
-    resource: Resource
-    parts: tuple[str, ...]
-    path: str
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("resource", "parts", "path"),
     [
-        Path(POD, (), "/api/v1/pods"),
-        Path(POD, ("default",), "/api/v1/namespaces/default/pods"),
-        Path(POD, ("default", "a"), "/api/v1/namespaces/default/pods/a"),
-        Path(POD, ("default", "a", "status"), "/api/v1/namespaces/default/pods/a/status"),
-        Path(DEPLOYMENT, ("default", "a"), "/apis/apps/v1/namespaces/default/deployments/a"),
-        Path(DNSCONFIG, (), "/apis/tailscale.com/v1alpha1/dnsconfigs"),
-        Path(DNSCONFIG, ("", "a"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a"),
-        Path(DNSCONFIG, ("default", "a", "status"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a/status"),
+        (POD, (), "/api/v1/pods"),
+        (POD, ("default",), "/api/v1/namespaces/default/pods"),
+        (POD, ("default", "a"), "/api/v1/namespaces/default/pods/a"),
+        (POD, ("default", "a", "status"), "/api/v1/namespaces/default/pods/a/status"),
+        (DEPLOYMENT, ("default", "a"), "/apis/apps/v1/namespaces/default/deployments/a"),
+        (DNSCONFIG, (), "/apis/tailscale.com/v1alpha1/dnsconfigs"),
+        (DNSCONFIG, ("", "a"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a"),
+        (DNSCONFIG, ("default", "a", "status"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a/status"),
     ],
 )
-def test_a_kind_is_served_where_the_api_says(case: Path) -> None:
-    assert case.resource.path(*case.parts) == case.path
+def test_a_kind_is_served_where_the_api_says(resource: Resource, parts: tuple[str, ...], path: str) -> None:
+    assert resource.path(*parts) == path
 
 
 def test_a_key_reads_as_kubectl_writes_it() -> None:

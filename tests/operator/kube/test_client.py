@@ -111,24 +111,21 @@ async def test_discovery_tells_which_kinds_of_crds_are_served(sim: ClusterSim, c
     assert not await client.serves(DNSCONFIG)
 
 
-class Discovery(NamedTuple):
-    of_version: tuple[int, Object]
-    of_groups: tuple[int, Object]
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("of_version", "of_groups"),
     [
-        Discovery((404, {}), (404, {})),
-        Discovery((404, {}), (503, {})),
-        Discovery((404, {}), (200, {"kind": "Status"})),
-        Discovery((403, {}), (200, {"groups": []})),
-        Discovery((200, {"kind": "Status"}), (200, {"groups": []})),
+        ((404, {}), (404, {})),
+        ((404, {}), (503, {})),
+        ((404, {}), (200, {"kind": "Status"})),
+        ((403, {}), (200, {"groups": []})),
+        ((200, {"kind": "Status"}), (200, {"groups": []})),
     ],
 )
-async def test_an_answer_that_is_no_discovery_is_an_error(case: Discovery) -> None:
+async def test_an_answer_that_is_no_discovery_is_an_error(
+    of_version: tuple[int, Object], of_groups: tuple[int, Object]
+) -> None:
     async def handler(request: web.Request) -> web.Response:
-        status, answer = case.of_groups if request.path == "/apis" else case.of_version
+        status, answer = of_groups if request.path == "/apis" else of_version
         return web.json_response(answer, status=status)
 
     async with client_of(handler) as client:

@@ -1,7 +1,6 @@
 import base64
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
@@ -87,11 +86,6 @@ async def test_reading_credentials_leaves_the_file_alone(sim: ClusterSim, tmp_pa
     assert file.read_text() == sim.kubeconfig()
 
 
-class Useless(NamedTuple):
-    text: bytes
-    words: str
-
-
 NO_CONTEXT = yaml.safe_dump({**kubeconfig("https://192.0.2.1"), "contexts": []}).encode()
 NO_CA = yaml.safe_dump(
     {
@@ -103,24 +97,22 @@ NOT_UTF8 = base64.b64decode("//4A")
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("text", "words"),
     [
-        Useless(b"", ""),
-        Useless(b"[]", ""),
-        Useless(b"text", ""),
-        Useless(b"a: [b", "while parsing"),
-        Useless(b"{}", "current-context"),
-        Useless(NO_CONTEXT, "here"),
-        Useless(NO_CA, ""),
-        Useless(NOT_UTF8, "utf-8"),
+        (b"", ""),
+        (b"[]", ""),
+        (b"text", ""),
+        (b"a: [b", "while parsing"),
+        (b"{}", "current-context"),
+        (NO_CONTEXT, "here"),
+        (NO_CA, ""),
+        (NOT_UTF8, "utf-8"),
     ],
 )
-async def test_a_useless_kubeconfig_is_told_in_one_line(case: Useless, tmp_path: Path) -> None:
+async def test_a_useless_kubeconfig_is_told_in_one_line(text: bytes, words: str, tmp_path: Path) -> None:
     file = tmp_path / "config"
-    file.write_bytes(case.text)
-    with pytest.raises(
-        NoClusterError, match=rf"\Acannot find the API server: .*{case.words}.*; set KUBECONFIG"
-    ) as told:
+    file.write_bytes(text)
+    with pytest.raises(NoClusterError, match=rf"\Acannot find the API server: .*{words}.*; set KUBECONFIG") as told:
         await load_configuration(str(file))
     assert "\n" not in str(told.value)
 

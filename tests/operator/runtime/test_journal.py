@@ -398,33 +398,26 @@ OWNER = Owner("svc", Key("default", "db"))
 SECRET_OBJECT: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "tailscale", "name": "s"}}
 
 
-class Planned(NamedTuple):
-    plan: Plan
-    words: str
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("plan", "words"),
     [
-        Planned(Plan(), "nothing"),
-        Planned(Plan(hold=FINALIZER, release=FINALIZER), f"hold {FINALIZER}; release {FINALIZER}"),
-        Planned(Plan(steps=[Child(SECRET_OBJECT), Creation(SECRET_OBJECT)]), "Secret tailscale/s; Secret tailscale/s"),
-        Planned(Plan(steps=[Child(SECRET_OBJECT)], requeue_after=1.5), "Secret tailscale/s; again in 1.5 s"),
-        Planned(
-            Plan(steps=[Patch(SECRET, CHILD, {"data": {"key": "hunter2"}})]), "patch Secret tailscale/ts-db (data.key)"
-        ),
-        Planned(Plan(steps=[Deletion(SECRET, SECRET_OBJECT)]), "delete Secret tailscale/s"),
-        Planned(Plan(steps=[DeleteDevice("", OWNER, "nABC")]), "DeleteDevice nABC"),
-        Planned(Plan(steps=[FreeName("", OWNER, "db", ()), FindNodePorts()]), "FreeName db; FindNodePorts"),
-        Planned(Plan(notes=[INVALID], status=status(False, "Bad")), "Event Invalid; Ready=False (Bad)"),
+        (Plan(), "nothing"),
+        (Plan(hold=FINALIZER, release=FINALIZER), f"hold {FINALIZER}; release {FINALIZER}"),
+        (Plan(steps=[Child(SECRET_OBJECT), Creation(SECRET_OBJECT)]), "Secret tailscale/s; Secret tailscale/s"),
+        (Plan(steps=[Child(SECRET_OBJECT)], requeue_after=1.5), "Secret tailscale/s; again in 1.5 s"),
+        (Plan(steps=[Patch(SECRET, CHILD, {"data": {"key": "hunter2"}})]), "patch Secret tailscale/ts-db (data.key)"),
+        (Plan(steps=[Deletion(SECRET, SECRET_OBJECT)]), "delete Secret tailscale/s"),
+        (Plan(steps=[DeleteDevice("", OWNER, "nABC")]), "DeleteDevice nABC"),
+        (Plan(steps=[FreeName("", OWNER, "db", ()), FindNodePorts()]), "FreeName db; FindNodePorts"),
+        (Plan(notes=[INVALID], status=status(False, "Bad")), "Event Invalid; Ready=False (Bad)"),
     ],
 )
-def test_a_plan_is_one_line_for_those_who_look_closely(case: Planned, book: Book) -> None:
-    book.journal.planned(PARENT, case.plan)
+def test_a_plan_is_one_line_for_those_who_look_closely(plan: Plan, words: str, book: Book) -> None:
+    book.journal.planned(PARENT, plan)
     assert book.told() == []
     book.log.set_level(logging.DEBUG, "tsoperator")
-    book.journal.planned(PARENT, case.plan)
-    assert book.told() == [f"plan: {case.words}"]
+    book.journal.planned(PARENT, plan)
+    assert book.told() == [f"plan: {words}"]
 
 
 def test_a_finalizer_that_is_there_and_a_parent_that_left_nothing_are_not_worth_a_word(book: Book) -> None:
@@ -460,52 +453,40 @@ def test_an_object_that_is_gone_is_forgotten(caplog: pytest.LogCaptureFixture) -
     assert [message.partition(":")[0] for message in caplog.messages] == [f"{PARENT['kind']} gone"]
 
 
-class Changed(NamedTuple):
-    desired: object
-    live: object
-    paths: Sequence[str]
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("desired", "live", "paths"),
     [
-        Changed({"a": 1}, {"a": 1, "b": 2}, []),
-        Changed({"a": 1}, {"a": 2}, ["a"]),
-        Changed({"a": {"b": 1, "c": 2}}, {"a": {"b": 2, "c": 2}}, ["a.b"]),
-        Changed({"a": {"b": 1}}, {}, ["a.b"]),
-        Changed({"a": {"b": 1}}, {"a": "x"}, ["a"]),
-        Changed({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}]}, ["a[x].v"]),
-        Changed({"a": [1, 2]}, {"a": [1, 3]}, ["a[1]"]),
-        Changed({"a": [1]}, {"a": [1, 2]}, ["a"]),
-        Changed({"a": [1, 2]}, {"a": [1]}, ["a[1]"]),
-        Changed({"a": [{"name": "x"}]}, {"a": [{"name": "x"}, {"name": "y"}]}, ["a"]),
-        Changed({"a": [{"name": "y", "v": 1}, {"name": "x"}]}, {"a": [{"name": "x"}]}, ["a[y]"]),
-        Changed({"env": [{"name": "x"}, {"name": "y"}], "b": 1}, {"env": [{"name": "y"}, {"name": "x"}]}, ["b"]),
-        Changed({"limits": {"cpu": "0.5"}, "b": 1}, {"limits": {"cpu": "500m"}}, ["b"]),
-        Changed({"a": []}, {}, []),
-        Changed({"a": [1]}, {}, ["a"]),
+        ({"a": 1}, {"a": 1, "b": 2}, []),
+        ({"a": 1}, {"a": 2}, ["a"]),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 2, "c": 2}}, ["a.b"]),
+        ({"a": {"b": 1}}, {}, ["a.b"]),
+        ({"a": {"b": 1}}, {"a": "x"}, ["a"]),
+        ({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}]}, ["a[x].v"]),
+        ({"a": [1, 2]}, {"a": [1, 3]}, ["a[1]"]),
+        ({"a": [1]}, {"a": [1, 2]}, ["a"]),
+        ({"a": [1, 2]}, {"a": [1]}, ["a[1]"]),
+        ({"a": [{"name": "x"}]}, {"a": [{"name": "x"}, {"name": "y"}]}, ["a"]),
+        ({"a": [{"name": "y", "v": 1}, {"name": "x"}]}, {"a": [{"name": "x"}]}, ["a[y]"]),
+        ({"env": [{"name": "x"}, {"name": "y"}], "b": 1}, {"env": [{"name": "y"}, {"name": "x"}]}, ["b"]),
+        ({"limits": {"cpu": "0.5"}, "b": 1}, {"limits": {"cpu": "500m"}}, ["b"]),
+        ({"a": []}, {}, []),
+        ({"a": [1]}, {}, ["a"]),
     ],
 )
-def test_the_fields_that_change_are_told_by_their_paths(case: Changed) -> None:
-    assert [*changed_fields(case.desired, case.live)] == case.paths
-
-
-class TakenOver(NamedTuple):
-    before: Object
-    after: Object
-    is_so: bool
+def test_the_fields_that_change_are_told_by_their_paths(desired: object, live: object, paths: Sequence[str]) -> None:
+    assert [*changed_fields(desired, live)] == paths
 
 
 DIGEST = {"metadata": {"annotations": {ANNOTATION_DIGEST: "d"}}}
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("before", "after", "is_so"),
     [
-        TakenOver({"metadata": {}, "spec": 1}, {**DIGEST, "spec": 1}, True),
-        TakenOver({"metadata": {}, "spec": 2}, {**DIGEST, "spec": 1}, False),
-        TakenOver({"metadata": {"annotations": {ANNOTATION_DIGEST: "c"}}, "spec": 1}, {**DIGEST, "spec": 1}, False),
+        ({"metadata": {}, "spec": 1}, {**DIGEST, "spec": 1}, True),
+        ({"metadata": {}, "spec": 2}, {**DIGEST, "spec": 1}, False),
+        ({"metadata": {"annotations": {ANNOTATION_DIGEST: "c"}}, "spec": 1}, {**DIGEST, "spec": 1}, False),
     ],
 )
-def test_an_object_of_the_go_operator_that_is_right_is_taken_over(case: TakenOver) -> None:
-    assert is_taken_over(case.after, case.before) is case.is_so
+def test_an_object_of_the_go_operator_that_is_right_is_taken_over(before: Object, after: Object, is_so: bool) -> None:
+    assert is_taken_over(after, before) is is_so

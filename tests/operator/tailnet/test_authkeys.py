@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import pytest
 from clustersim import objects as kinds
@@ -185,16 +184,13 @@ async def test_the_log_tells_of_a_new_key_but_not_which(ground: Ground, caplog: 
     assert found[0] not in caplog.text
 
 
-class Asked(NamedTuple):
-    config: Object
-    reissue: str
-
-
 @pytest.mark.parametrize(
-    "case", [Asked({}, ""), Asked({}, REFUSED), Asked({}, "no-authkey"), Asked({"AuthKey": REFUSED}, REFUSED)]
+    ("config", "reissue"), [({}, ""), ({}, REFUSED), ({}, "no-authkey"), ({"AuthKey": REFUSED}, REFUSED)]
 )
-async def test_a_proxy_that_asks_gets_another_key_and_loses_its_device(ground: Ground, case: Asked) -> None:
-    ground.put_secret(config=case.config, reissue_authkey=case.reissue, device_id=ground.join())
+async def test_a_proxy_that_asks_gets_another_key_and_loses_its_device(
+    ground: Ground, config: Object, reissue: str
+) -> None:
+    ground.put_secret(config=config, reissue_authkey=reissue, device_id=ground.join())
     found = await ground.obtained()
     assert (found, ground.control.devices) == ({0: ground.minted[0]}, {})
     assert next(iter(ground.control.keys.values())).tags == TAGS

@@ -128,41 +128,39 @@ async def test_features_that_headscale_lacks_are_named_with_those_that_work(grou
     assert [word for word in ("ProxyGroup", "HTTPS", "Funnel", "Connectors") if word not in note.message] == []
 
 
-class Missing(NamedTuple):
-    spoil: Callable[[Control], object]
-    failed: list[str]
-    words: str
-
-
 MISSING = {
-    "auth_keys": Missing(lambda control: control.scopes.remove("auth_keys"), ["auth_keys"], "Auth Keys (auth_keys)"),
-    "devices": Missing(lambda control: control.scopes.remove("devices:core"), ["devices"], "Devices Core"),
-    "read only": Missing(
+    "auth_keys": (lambda control: control.scopes.remove("auth_keys"), ["auth_keys"], "Auth Keys (auth_keys)"),
+    "devices": (lambda control: control.scopes.remove("devices:core"), ["devices"], "Devices Core"),
+    "read only": (
         lambda control: control.scopes.symmetric_difference_update({"devices:core", "devices:core:read"}),
         ["devices"],
         "with write access",
     ),
-    "old client": Missing(
-        lambda control: control.fail(403, count=9, path="/devices"), ["devices"], "scope Devices Core (devices:core)"
+    "old client": (
+        lambda control: control.fail(403, count=9, path="/devices"),
+        ["devices"],
+        "scope Devices Core (devices:core)",
     ),
-    "credentials": Missing(
+    "credentials": (
         lambda control: setattr(control, "client_id", "another"),
         ["credentials"],
         "a valid one into Secret operator-oauth",
     ),
-    "not an API": Missing(lambda control: control.answer_nonsense(), ["api"], "not an answer of the API"),
-    "away": Missing(lambda control: control.refuse(count=9), ["api"], "can't be reached: Server disconnected"),
+    "not an API": (lambda control: control.answer_nonsense(), ["api"], "not an answer of the API"),
+    "away": (lambda control: control.refuse(count=9), ["api"], "can't be reached: Server disconnected"),
 }
 
 
-@pytest.mark.parametrize("case", MISSING.values(), ids=MISSING)
-async def test_a_lack_is_found_and_said_once(tailnet: World, ground_in: Making, case: Missing) -> None:
+@pytest.mark.parametrize(("spoil", "failed", "words"), MISSING.values(), ids=MISSING)
+async def test_a_lack_is_found_and_said_once(
+    tailnet: World, ground_in: Making, spoil: Callable[[Control], object], failed: list[str], words: str
+) -> None:
     preflight = ground_in(tailnet).preflight
-    case.spoil(tailnet.control)
+    spoil(tailnet.control)
     findings = await preflight.look()
-    assert [check for check, passed in findings.passed.items() if not passed] == case.failed
+    assert [check for check, passed in findings.passed.items() if not passed] == failed
     [message] = [note.message for note in findings.notes if note.type == "Warning"]
-    assert case.words in message
+    assert words in message
     assert tailnet.control.client_secret not in message
     assert not findings.complete
 

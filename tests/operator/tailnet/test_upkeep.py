@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from clustersim import objects as kinds
@@ -124,17 +124,12 @@ async def test_tags_are_set_and_told_once(tailnet: Tailnet) -> None:
     assert (tailnet.news(), tailnet.failures) == ([], {})
 
 
-class Refused(NamedTuple):
-    status: int
-    seconds: float
-
-
-@pytest.mark.parametrize("case", [Refused(400, 600), Refused(403, 600), Refused(500, 30), Refused(429, 30)], ids=str)
+@pytest.mark.parametrize(("status", "seconds"), [(400, 600), (403, 600), (500, 30), (429, 30)], ids=str)
 async def test_a_failure_is_remembered_with_the_time_at_which_it_may_be_tried_again(
-    tailnet: Tailnet, case: Refused
+    tailnet: Tailnet, status: int, seconds: float
 ) -> None:
     device = await tailnet.join()
-    tailnet.control.fail(case.status, path="/tags")
+    tailnet.control.fail(status, path="/tags")
     await tailnet.change(set_tags(device))
     for _ in range(2):
         failed = tailnet.failures[device.node_id, TAGS]
@@ -144,7 +139,7 @@ async def test_a_failure_is_remembered_with_the_time_at_which_it_may_be_tried_ag
             "TagsRefused",
         )
         assert "keeps the tags tag:k8s: it could not be given tag:a: " in failed.finding.message
-        assert case.seconds - 10 < failed.seconds <= case.seconds
+        assert seconds - 10 < failed.seconds <= seconds
     assert (tailnet.control.requests[SET_TAGS], tailnet.news()) == (1, [])
 
 
