@@ -1,4 +1,3 @@
-
 import pytest
 from tsoperator.api.objects import (
     DEPLOYMENT,

@@ -379,29 +379,26 @@ def test_a_devices_addresses_are_those_that_it_reports(reported: str, ips: tuple
     assert device_of(slim_secret(NAME, {**LOGGED_IN, **newer}), pod(NAME, "P")).ips == ips
 
 
-class Kept(NamedTuple):
-    data: dict[str, str | Object]
-    certificate: Certificate
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("data", "wanted"),
     [
-        Kept({}, Certificate(is_there=False)),
-        Kept({"web.example.org.crt": CERTIFICATE}, Certificate(is_there=False)),
-        Kept({"web.example.org.key": "secret"}, Certificate(is_there=False)),
-        Kept({"web.example.org.crt": "?", "web.example.org.key": "secret"}, Certificate(is_there=True)),
-        Kept({"web.example.org.crt": CERTIFICATE, "web.example.org.key": "secret"}, Certificate(True, VALIDITY)),
-        Kept({"acme-account.key.pem": "secret"}, Certificate(is_there=False, asked=True)),
-        Kept(
+        ({}, Certificate(is_there=False)),
+        ({"web.example.org.crt": CERTIFICATE}, Certificate(is_there=False)),
+        ({"web.example.org.key": "secret"}, Certificate(is_there=False)),
+        ({"web.example.org.crt": "?", "web.example.org.key": "secret"}, Certificate(is_there=True)),
+        ({"web.example.org.crt": CERTIFICATE, "web.example.org.key": "secret"}, Certificate(True, VALIDITY)),
+        ({"acme-account.key.pem": "secret"}, Certificate(is_there=False, asked=True)),
+        (
             {"acme-account.key.pem": "secret", "old.example.org.crt": CERTIFICATE, "old.example.org.key": "secret"},
             Certificate(is_there=False),
         ),
     ],
 )
-def test_the_cache_keeps_when_a_certificate_is_valid_and_no_key(case: Kept) -> None:
-    kept = slim(whole_secret("ts-web-abcde-0", case.data))
-    assert certificate_of(kept, "web.example.org") == case.certificate
+def test_the_cache_keeps_when_a_certificate_is_valid_and_no_key(
+    data: dict[str, str | Object], wanted: Certificate
+) -> None:
+    kept = slim(whole_secret("ts-web-abcde-0", data))
+    assert certificate_of(kept, "web.example.org") == wanted
     assert "secret" not in str(kept["data"])
     assert kept["data"] == {}
 

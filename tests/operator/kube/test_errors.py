@@ -1,4 +1,3 @@
-
 import pytest
 from tsoperator.kube.errors import (
     AlreadyExists,

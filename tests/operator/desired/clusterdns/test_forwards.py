@@ -1,6 +1,5 @@
 """Which servers are asked for a zone."""
 
-
 import pytest
 from tsoperator.desired.clusterdns.corefile import parse, parse_plugins
 from tsoperator.desired.clusterdns.forwards import Forward, block_forwards, nearest, plugin_forwards, stub_forwards
