@@ -36,14 +36,9 @@ def test_a_kind_is_served_where_the_api_says(resource: Resource, parts: tuple[st
     assert resource.path(*parts) == path
 
 
-def test_a_key_reads_as_kubectl_writes_it() -> None:
-    assert str(Key("default", "a")) == "default/a"
-    assert str(Key("", "a")) == "a"
-
-
-def test_a_kind_reads_as_kubectl_writes_it() -> None:
-    assert str(SERVICE) == "services"
-    assert str(INGRESS) == "ingresses.networking.k8s.io"
+def test_keys_and_kinds_read_as_kubectl_writes_them() -> None:
+    read = [str(each) for each in (Key("default", "a"), Key("", "a"), SERVICE, INGRESS)]
+    assert read == ["default/a", "a", "services", "ingresses.networking.k8s.io"]
 
 
 def test_every_kind_is_found_from_its_objects() -> None:
@@ -87,14 +82,8 @@ def test_a_missing_part_of_an_object_is_empty(metadata: Object) -> None:
 
 
 def test_the_parts_of_an_object_are_found() -> None:
-    obj = {
-        "metadata": {
-            "labels": {"a": "1"},
-            "annotations": {"b": "2"},
-            "finalizers": ["example.org/a"],
-            "deletionTimestamp": "2030-01-01T00:00:00Z",
-        }
-    }
+    given = {"labels": {"a": "1"}, "annotations": {"b": "2"}, "finalizers": ["example.org/a"]}
+    obj = {"metadata": {**given, "deletionTimestamp": "2030-01-01T00:00:00Z"}}
     assert (labels(obj), annotations(obj)) == ({"a": "1"}, {"b": "2"})
     assert has_finalizer(obj, "example.org/a")
     assert not has_finalizer(obj, "example.org/b")

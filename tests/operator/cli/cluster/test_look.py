@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from clustersim.sim import SimOptions
+from tsoperator.api.conditions import condition
 from tsoperator.api.objects import (
     CRD,
     DEPLOYMENT,
@@ -206,20 +207,15 @@ async def test_workload_identity_gets_a_token_of_the_operator(front: Front, tmp_
     assert wrong(await findings(front, tmp_path)) == []
 
 
-@pytest.mark.parametrize(("watched", "told"), [("", True), ("default", True), ("team-a", False)])
+@pytest.mark.parametrize(("watched", "seen"), [("", True), ("default", True), ("team-a", False)])
 async def test_objects_of_namespaces_that_are_watched_are_told(
-    front: Front, tmp_path: Path, watched: str, told: bool
+    front: Front, tmp_path: Path, watched: str, seen: bool
 ) -> None:
-    condition = {
-        "type": "TailscaleProxyReady",
-        "status": "False",
-        "reason": "TargetNotFound",
-        "message": "no such name",
-    }
+    told = condition("TailscaleProxyReady", False, "TargetNotFound", "no such name")
     created = await front.world.api.create(SERVICE, egress())
-    await front.world.api.replace_status(SERVICE, {**created, "status": {"conditions": [condition]}})
+    await front.world.api.replace_status(SERVICE, {**created, "status": {"conditions": [told]}})
     await change_pod(front, {}, OPERATOR_WATCH_NAMESPACES=watched)
-    assert ("no such name" in str(wrong(await findings(front, tmp_path)))) is told
+    assert ("no such name" in str(wrong(await findings(front, tmp_path)))) is seen
 
 
 async def of_devices(front: Front, folder: Path) -> list[str]:
