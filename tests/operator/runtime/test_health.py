@@ -49,17 +49,11 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_ready_is_what_the_checks_say(case: Case) -> None:
-    async with HealthServer("127.0.0.1:0", CollectorRegistry(), case.checks) as address:
-        answer = await fetch(address, "/readyz")
-    assert answer[:2] == (case.status, case.text)
-
-
-@pytest.mark.parametrize("case", CASES)
-async def test_alive_has_checks_of_its_own(case: Case) -> None:
-    async with HealthServer("127.0.0.1:0", CollectorRegistry(), {"caches": fails}, alive=case.checks) as address:
-        answer = await fetch(address, "/healthz")
-    assert answer[:2] == (case.status, case.text)
+async def test_ready_and_alive_are_what_the_checks_of_each_say(case: Case) -> None:
+    others: dict[str, Check] = {"others": fails}
+    for path, checks, alive in (("/readyz", case.checks, others), ("/healthz", others, case.checks)):
+        async with HealthServer("127.0.0.1:0", CollectorRegistry(), checks, alive=alive) as address:
+            assert (await fetch(address, path))[:2] == (case.status, case.text)
 
 
 async def test_checks_are_asked_each_time() -> None:
