@@ -1,6 +1,6 @@
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tsoperator.api.objects import EVENT, Key, Object, Resource
@@ -55,7 +55,7 @@ class EventServer:
     async def tell(
         self,
         obj: Object = INGRESS,
-        kind: str = "Warning",
+        kind: Literal["Normal", "Warning"] = "Warning",
         reason: str = "NoValidBackends",
         message: str = "no valid backends",
         once: bool = False,
