@@ -7,7 +7,6 @@ from typing import NamedTuple
 import pytest
 from clustersim.faults import Failure
 from clustersim.sim import SimOptions
-from clustersim.tailnet import Device, NewKey
 from tsoperator.api.objects import POD, SECRET, Object, uid
 
 from tests.operator.proxies import event, served_name
@@ -24,16 +23,12 @@ from tests.support.manifests import (
     proxy_group,
 )
 from tests.support.operator import World, new_world, running_operator
+from tests.support.tailnets import join
 
 pytestmark = pytest.mark.full
 
 TAGS = "/api/v2/device/{id}/tags"
 NAME = f"default-db.{DOMAIN}"
-
-
-def join_another(world: World, hostname: str, *tags: str) -> Device:
-    """Let a device join that is no proxy's."""
-    return world.control.register(world.control.create_key(NewKey(tags or ("tag:k8s",))).key, hostname)
 
 
 async def tags(world: World) -> list[tuple[str, ...]]:
@@ -163,7 +158,7 @@ async def test_a_device_that_needs_approval_is_said_until_it_is_approved(cluster
 
 
 async def test_a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices(cluster: World) -> None:
-    dead = [join_another(cluster, name) for name in ("default-db", "web", *(f"gate-{number}" for number in range(2)))]
+    dead = [join(cluster.control, name) for name in ("default-db", "web", *(f"gate-{number}" for number in range(2)))]
     for device in dead:
         cluster.control.disconnect(device.node_id, seconds=600)
     await cluster.apply(egress(), backend(), ingress(), GATES)
@@ -195,7 +190,7 @@ HELD = {
 @pytest.mark.parametrize("held", cases(HELD, "offline for a minute", "fewer tags"))
 async def test_a_device_that_may_live_keeps_its_name(held: Held) -> None:
     async with new_world(SimOptions(headscale=held.headscale)) as world, running_operator(world, take_over_names=True):
-        holder = join_another(world, "default-db", *held.tags)
+        holder = join(world.control, "default-db", *held.tags)
         world.control.disconnect(holder.node_id, held.seconds)
         await world.apply(egress(tags="tag:k8s,tag:web"))
         await all_joined(world, egress())
@@ -208,7 +203,7 @@ async def test_a_device_that_may_live_keeps_its_name(held: Held) -> None:
 
 
 async def test_names_are_not_taken_over_unasked(world: World) -> None:
-    holder = join_another(world, "default-db")
+    holder = join(world.control, "default-db")
     world.control.disconnect(holder.node_id, seconds=600)
     await world.apply(egress())
     await all_joined(world, egress())
@@ -234,7 +229,7 @@ async def test_two_services_that_ask_for_one_name_leave_each_other_be(cluster: W
 
 @pytest.mark.parametrize("gone", cases({"it is dead": False, "it is gone": True}, "it is dead"))
 async def test_a_proxy_that_got_a_number_gets_its_name_once_that_is_free(cluster: World, gone: bool) -> None:
-    holder = join_another(cluster, "default-lb")
+    holder = join(cluster.control, "default-lb")
     await cluster.apply(load_balancer())
     async with running_operator(cluster):
         await all_joined(cluster, load_balancer())
@@ -260,7 +255,7 @@ async def test_replicas_of_one_hostname_are_numbered_and_that_is_no_news(cluster
 
 
 async def test_a_destination_that_goes_away_and_comes_back_is_told(world: World) -> None:
-    target = join_another(world, "db", "tag:db")
+    target = join(world.control, "db", "tag:db")
     await world.apply(egress())
     await all_joined(world, egress())
     await world.settled()
@@ -270,7 +265,7 @@ async def test_a_destination_that_goes_away_and_comes_back_is_told(world: World)
     assert FQDN in await world.eventually(lambda: event(world, egress(), "TargetGone"))
     assert (await world.reason(egress()), await is_true(world, egress())) == ("TargetGone", False)
     assert not await world.writes_when_left_alone()
-    join_another(world, "db", "tag:db")
+    join(world.control, "db", "tag:db")
     await look_again(world, "second")
     await world.becomes(lambda: message(world), "ProxyCreated")
     assert await is_true(world, egress())

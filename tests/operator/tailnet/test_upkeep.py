@@ -10,7 +10,7 @@ import pytest
 from clustersim import objects as kinds
 from clustersim.control import Control
 from clustersim.sim import ClusterSim
-from clustersim.tailnet import Device, NewKey
+from clustersim.tailnet import Device
 from tsoperator.api.objects import SECRET, Key
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import NAME, TAGS, Failed
@@ -30,7 +30,7 @@ from tsoperator.tsclient.errors import Forbidden, Unavailable
 
 from tests.support.cluster import running, until
 from tests.support.objects import FQDN, OPERATOR_NAMESPACE, whole_secret
-from tests.support.tailnets import tailnet_client
+from tests.support.tailnets import join, tailnet_client
 
 OWNER, OTHER = Owner("svc", Key("default", "db")), Owner("svc", Key("default", "other"))
 ONE_TRY = transport.Retry(tries=1)
@@ -50,7 +50,7 @@ class Tailnet:
 
     async def join(self, hostname: str = "db", *, offline: float | None = None) -> Device:
         """Let a device join that was last seen so many seconds ago; the list is read again."""
-        device = self.control.register(self.control.create_key(NewKey(("tag:k8s",))).key, hostname)
+        device = join(self.control, hostname)
         if offline is not None:
             self.control.disconnect(device.node_id, offline)
         await self.devices.refresh()
