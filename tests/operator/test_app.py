@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import LEASE, STATEFULSET, Object
 
+from tests.support.cluster import until
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
@@ -55,14 +56,9 @@ async def test_an_answer_that_is_none_of_an_api_server_is_waited_out(cluster: Wo
     await cluster.apply(*PRODUCT)
     cluster.sim.faults.nonsense = True
     async with running_operator(cluster):
-        await cluster.eventually(lambda: asked(cluster, 0, 20))
+        await until(lambda: cluster.sim.requests.total() >= 20)
         cluster.sim.faults.clear()
         await cluster.becomes(lambda: wrong(cluster), [])
-
-
-async def asked(world: World, before: int, more: int) -> bool:
-    """Tell whether *more* requests have come since there were *before*."""
-    return sum(world.sim.requests.values()) >= before + more
 
 
 @pytest.mark.simulated
@@ -87,17 +83,12 @@ async def test_an_operator_that_is_killed_in_a_burst_is_followed_by_one_that_end
     services = [egress(f"db-{number}", f"db-{number}.{DOMAIN}") for number in range(20)]
     await cluster.apply(dnsconfig(), *services)
     async with running_operator(cluster):
-        await cluster.eventually(lambda: devices(cluster, progress))
+        await until(lambda: len(cluster.control.devices) >= progress, 60)
     async with running_operator(cluster):
         await cluster.eventually(lambda: all_named(cluster, 20))
         await cluster.settled()
         assert await cluster.device_names() == sorted(f"default-db-{number}.{DOMAIN}" for number in range(20))
         assert len((await cluster.api.list(STATEFULSET, NAMESPACE)).items) == 20
-
-
-async def devices(world: World, count: int) -> bool:
-    """Tell whether *count* proxies have joined the tailnet."""
-    return len(world.control.devices) >= count
 
 
 async def all_named(world: World, count: int) -> bool:

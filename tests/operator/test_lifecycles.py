@@ -8,6 +8,7 @@ from clustersim.objects import CONNECTOR as SIM_CONNECTOR
 from tsoperator.api.objects import CRD, STATEFULSET, Object, uid
 
 from tests.operator.classes import BAD, container, foo
+from tests.support.cluster import until
 from tests.support.manifests import DOMAIN, backend, connector, ingress, proxy_class
 from tests.support.operator import World
 
@@ -77,22 +78,12 @@ async def test_connectors_go_with_their_definition_and_come_back_with_it(world: 
     before = await world.joined(parent)
     await world.delete(crd)
     await world.becomes(lambda: world.leftovers(parent), [])
-    await world.eventually(lambda: no_devices(world))
+    await world.becomes(world.device_names, [])
     assert not await world.writes_when_left_alone()
     await world.apply(crd)
-    await world.eventually(lambda: knows_connectors(world))
+    await until(lambda: SIM_CONNECTOR in world.sim.kinds.all())
     await world.apply(parent)
     assert uid((await world.joined(parent)).statefulset) != uid(before.statefulset)
-
-
-async def no_devices(world: World) -> bool:
-    """Tell whether the tailnet has no device."""
-    return await world.device_names() == []
-
-
-async def knows_connectors(world: World) -> bool:
-    """Tell whether the API server knows Connectors."""
-    return SIM_CONNECTOR in world.sim.kinds.all()
 
 
 async def test_a_proxy_goes_into_the_kernel_to_forward_and_out_of_it_again(world: World) -> None:

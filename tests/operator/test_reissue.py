@@ -9,7 +9,7 @@ from clustersim.tailnet import Device, Tailnet
 from tsoperator.api.objects import SECRET, Object
 from tsoperator.kube.client import USER_AGENT
 
-from tests.operator.proxies import event, joined, served_name
+from tests.operator.proxies import event, served_name
 from tests.support.lanes import cases
 from tests.support.manifests import DOMAIN, backend, connector, dnsconfig, egress, ingress, load_balancer
 from tests.support.operator import Proxy, World, running_operator
@@ -52,7 +52,7 @@ async def start(world: World, kind: Kind) -> Proxy:
 
 async def well(world: World, kind: Kind, other_than: str = "") -> Proxy:
     """Wait until the proxy has joined by a device that is not *other_than*, and its parent says that all is well."""
-    proxy = await joined(world, kind.parent, other_than)
+    proxy = await world.joined(kind.parent, other_than)
     if condition := READY.get(kind.parent["kind"]):
         await world.becomes(lambda: world.reason(kind.parent, condition[0]), condition[1])
     return proxy

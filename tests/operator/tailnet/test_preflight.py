@@ -21,6 +21,7 @@ from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
 
+from tests.support.cluster import until
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
 pytestmark = pytest.mark.full
@@ -32,6 +33,7 @@ POD_OF_OURS: Object = {
     "metadata": {"namespace": NAMESPACE, "name": OPERATOR},
     "spec": {"containers": [{"name": "operator", "image": "registry.example.org/operator:1"}]},
 }
+LIST = ("GET", "/api/v2/tailnet/-/devices")
 WELL = {"api": True, "credentials": True, "auth_keys": True, "devices": True, "tags": True}
 
 
@@ -232,8 +234,7 @@ async def test_looks_are_daily_or_each_minute_while_something_is_missing(
     ground = ground_in(cluster)
     ground.nap.left = case.naps
     await ground.run_a_while()
-    assert await looked(cluster, case.looks)
-    assert not await looked(cluster, case.looks + 1)
+    assert cluster.control.requests[LIST] == case.looks
     assert len(told_levels(caplog)) == case.told
     assert all(54 <= seconds <= 60 for seconds in ground.nap.seconds)
 
@@ -245,8 +246,7 @@ async def test_a_call_that_is_refused_brings_the_next_look_forward(
     ground = ground_in(cluster)
     ground.nap.left, ground.nap.meanwhile = 3, lambda: ground.preflight.observe(status)
     await ground.run_a_while()
-    assert await looked(cluster, looks)
-    assert not await looked(cluster, looks + 1)
+    assert cluster.control.requests[LIST] == looks
 
 
 async def test_news_is_told_at_once(cluster: World, ground_in: Making, caplog: pytest.LogCaptureFixture) -> None:
@@ -309,13 +309,7 @@ async def test_the_log_tells_what_is_missing_when_that_begins_and_when_it_ends(
 
 async def test_a_standby_does_not_look(cluster: World) -> None:
     async with running_operator(cluster, leader_election=True, pod_name="first"):
-        await cluster.eventually(lambda: looked(cluster, 1))
+        await until(lambda: cluster.control.requests[LIST])
         async with running_operator(cluster, leader_election=True, pod_name="second"):
             await cluster.settled()
-            assert await looked(cluster, 1)
-            assert not await looked(cluster, 2)
-
-
-async def looked(world: World, times: int) -> bool:
-    """Tell whether the devices were listed so often."""
-    return world.control.requests["GET", "/api/v2/tailnet/-/devices"] >= times
+            assert cluster.control.requests[LIST] == 1

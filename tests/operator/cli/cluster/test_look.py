@@ -25,6 +25,7 @@ from tsoperator.desired.children import Owner
 
 from tests.operator.cli.cluster.front import Front, findings, running_front
 from tests.operator.cli.cluster.samples import deployment, wrong
+from tests.operator.proxies import served_name
 from tests.support.manifests import backend, connector, dnsconfig, egress, ingress
 from tests.support.objects import obj, whole_secret
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
@@ -51,7 +52,7 @@ async def test_an_operator_that_is_well_has_nothing_wrong(front: Front, tmp_path
     async with running_operator(front.world):
         await front.world.apply(service, ingress(), backend())
         await front.world.joined(ingress())
-        await front.world.eventually(lambda: has_name(front.world))
+        await front.world.eventually(lambda: served_name(front.world, ingress()))
         await front.world.joined(service)
         found = await findings(front, tmp_path)
     assert (wrong(found), exit_code(found)) == ([], 0)
@@ -62,10 +63,6 @@ async def test_an_operator_that_is_well_has_nothing_wrong(front: Front, tmp_path
     assert "objects with a condition of the operator that are served: 1 of 1" in words
     assert front.asked > 100
     assert front.progress[:2] == ["the operator's Deployment", "the operator's Pods"]
-
-
-async def has_name(world: World) -> bool:
-    return bool((await world.look(ingress())).get("status", {}).get("loadBalancer", {}).get("ingress"))
 
 
 async def revoke(front: Front) -> None:
