@@ -45,15 +45,6 @@ async def test_metrics_are_served_at_an_ipv6_address(families: tuple[str, ...]) 
         assert (await world.joined(ROUTER)).pod_uid == before.pod_uid
 
 
-@pytest.mark.thorough
-async def test_a_proxy_that_runs_at_an_ipv6_address_serves_metrics_too() -> None:
-    async with new_world(SimOptions(families=("IPv6",))) as world, running_operator(world):
-        before = await joined_with_class(world, ROUTER, **FOO)
-        await world.change(proxy_class(), {"spec": METRICS})
-        await world.eventually(lambda: restarted(world, before, ROUTER))
-        assert (await world.joined(ROUTER)).env["TS_DEBUG_ADDR_PORT"] == "[$(POD_IP)]:9001"
-
-
 AMOUNTS = {"requests": {"cpu": 1, "memory": "1.5Gi"}, "limits": {"cpu": "2000m", "memory": "2048Mi"}}
 TWICE = [{"name": "TS_USERSPACE", "value": "false"}, {"name": "A", "value": ""}, {"name": "A"}]
 PLACED: Object = {

@@ -52,17 +52,6 @@ async def said(world: World, parent: Parent, reason: str = "") -> str:
     return message if condition and condition[:] == ("False", wanted, message) else ""
 
 
-async def test_tags_that_are_refused_are_said_with_the_lines_to_add(world: World) -> None:
-    parent = PARENTS["ingress"]
-    world.control.policy_tags = set()
-    await world.apply(backend(), parent.obj)
-    assert OWNERS in await world.eventually(lambda: said(world, parent))
-    assert not await world.writes_when_left_alone()
-    world.control.policy_tags = None
-    await world.annotate(parent.obj, {"example.org/look": "again"})
-    await world.eventually(lambda: world.proxy(parent.obj))
-
-
 async def test_a_parent_that_is_refused_can_be_deleted(world: World) -> None:
     parent = PARENTS["connector"]
     world.control.policy_tags = set()

@@ -78,16 +78,6 @@ async def test_a_lost_device_comes_back_under_its_name(world: World, kind: Kind,
     assert not await world.writes_when_left_alone()
 
 
-async def test_a_key_that_died_unused_is_replaced(cluster: World) -> None:
-    kind = KINDS["connector"]
-    cluster.control.dead_keys = 1
-    async with running_operator(cluster):
-        await start(cluster, kind)
-        assert [key.used for key in cluster.control.keys.values()] == [False, True]
-        assert await cluster.device_names() == [f"{kind.name}.{DOMAIN}"]
-        assert not await cluster.writes_when_left_alone()
-
-
 async def test_every_replica_that_is_lost_gets_a_key_at_once(world: World) -> None:
     await world.apply(GATES)
     await world.eventually(lambda: gates(world, set()))
@@ -185,48 +175,6 @@ async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none
     async with running_operator(cluster):
         await well(cluster, EGRESS, before.state["device_id"])
         assert len(cluster.control.keys) == 2
-
-
-async def test_a_request_that_a_working_proxy_left_behind_costs_it_nothing(cluster: World) -> None:
-    async with running_operator(cluster):
-        before = await start(cluster, EGRESS)
-    await cluster.change(before.secret, {"stringData": {"reissue_authkey": ""}})
-    async with running_operator(cluster):
-        assert not await cluster.writes_when_left_alone()
-    assert only_device(cluster).node_id == before.state["device_id"]
-    assert len(cluster.control.keys) == 1
-
-
-@kinds("connector")
-async def test_a_secret_that_is_deleted_by_hand_makes_the_proxy_log_in_anew_under_its_name(
-    world: World, kind: Kind
-) -> None:
-    before = await start(world, kind)
-    await world.delete(before.secret)
-    after = await well(world, kind, before.state["device_id"])
-    assert await world.device_names() == [f"{kind.name}.{DOMAIN}"]
-    assert (after.pod_uid, len(world.control.keys)) == (before.pod_uid, 2)
-    assert not await world.writes_when_left_alone()
-
-
-async def test_a_secret_that_lost_its_labels_keeps_its_device(world: World) -> None:
-    before = await start(world, EGRESS)
-    await world.change(before.secret, {"metadata": {"labels": None}})
-    await world.eventually(lambda: world.children(SECRET, EGRESS.parent))
-    after = await well(world, EGRESS)
-    assert (after.state["device_id"], len(world.control.keys)) == (before.state["device_id"], 1)
-    assert not await world.writes_when_left_alone()
-
-
-async def test_a_device_id_that_is_removed_by_hand_costs_no_key(world: World) -> None:
-    kind = KINDS["ingress"]
-    before = await start(world, kind)
-    await world.change(before.secret, {"data": {"device_id": None}})
-    await world.settled()
-    assert not await world.writes_when_left_alone()
-    await world.delete(before.pod)
-    after = await well(world, kind)
-    assert (after.state["device_id"], len(world.control.keys)) == (before.state["device_id"], 1)
 
 
 async def shown_name(world: World, parent: Object) -> str:

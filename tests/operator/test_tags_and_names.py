@@ -123,15 +123,6 @@ async def is_true(world: World, obj: Object, kind: str = "TailscaleProxyReady") 
     return condition is not None and condition.status == "True"
 
 
-async def test_an_ingress_tells_by_an_event_that_its_tags_are_refused(world: World) -> None:
-    world.control.policy_tags = {"tag:k8s"}
-    await world.apply(backend(), ingress())
-    await all_joined(world, ingress())
-    await world.change(ingress(), GIVEN)
-    await world.eventually(lambda: event(world, ingress(), "TagsRefused"))
-    assert await tags(world) == [("tag:k8s",)]
-
-
 async def test_a_client_that_may_not_list_devices_can_do_the_rest(world: World) -> None:
     world.control.scopes = {"auth_keys"}
     await world.apply(egress())
@@ -242,16 +233,6 @@ async def test_a_proxy_that_got_a_number_gets_its_name_once_that_is_free(cluster
         await cluster.becomes(lambda: served_name(cluster, load_balancer()), f"default-lb.{DOMAIN}")
         await cluster.annotate(load_balancer(), {"tailscale.com/hostname": "shop"})
         await cluster.becomes(lambda: served_name(cluster, load_balancer()), f"shop.{DOMAIN}")
-
-
-async def test_replicas_of_one_hostname_are_numbered_and_that_is_no_news(cluster: World) -> None:
-    twins = connector(exitNode=True, replicas=2)
-    await cluster.apply(twins)
-    async with running_operator(cluster, take_over_names=True):
-        await all_joined(cluster, twins, 2)
-        assert await cluster.device_names() == sorted([f"router-connector.{DOMAIN}", f"router-connector-1.{DOMAIN}"])
-        assert not await cluster.writes_when_left_alone()
-        assert await cluster.events(twins) == {}
 
 
 async def test_a_destination_that_goes_away_and_comes_back_is_told(world: World) -> None:
