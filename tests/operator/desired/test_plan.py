@@ -5,12 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsoperator.api.names import (
-    ANNOTATION_DIGEST,
-    ANNOTATION_LAST_CLUSTER_IP,
-    ANNOTATION_MAGIC_DNSNAME,
-    DNS_FINALIZER,
-)
+from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_LAST_CLUSTER_IP, ANNOTATION_MAGIC_DNSNAME, DNS_FINALIZER
 from tsoperator.api.objects import SERVICE, Object, annotations
 from tsoperator.desired.plan import Deletion, Plan, contains, digest_of, earliest, write_for
 

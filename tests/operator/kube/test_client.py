@@ -16,16 +16,7 @@ from clustersim.tokens import claims_of
 from kubernetes.aio.client import Configuration
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET_METADATA, SERVICE, Key, Object, Resource
 from tsoperator.kube.client import KubeClient, WatchTimes
-from tsoperator.kube.errors import (
-    AlreadyExists,
-    Conflict,
-    Denied,
-    Gone,
-    KubeError,
-    NotFound,
-    StatusError,
-    Unreachable,
-)
+from tsoperator.kube.errors import AlreadyExists, Conflict, Denied, Gone, KubeError, NotFound, StatusError, Unreachable
 
 from tests.support.cluster import Handler, configuration, kube_client, serving
 

@@ -1,14 +1,5 @@
 import pytest
-from tsoperator.kube.errors import (
-    AlreadyExists,
-    Conflict,
-    Denied,
-    Gone,
-    NotFound,
-    Rejected,
-    StatusError,
-    error_of,
-)
+from tsoperator.kube.errors import AlreadyExists, Conflict, Denied, Gone, NotFound, Rejected, StatusError, error_of
 
 
 @pytest.mark.parametrize(
