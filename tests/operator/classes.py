@@ -34,10 +34,10 @@ async def class_reason(world: World) -> str:
     return await world.reason(proxy_class(), "ProxyClassReady")
 
 
-async def foo(world: World, parent: Object, name: str = "FOO") -> str | None:
-    """Return the variable FOO, or another, of the proxy's container, in the StatefulSet."""
+async def foo(world: World, parent: Object) -> str | None:
+    """Return the variable FOO of the proxy's container, in the StatefulSet."""
     statefulsets = await world.children(STATEFULSET, parent)
-    return Proxy({}, statefulsets[0], {}, {}).env.get(name) if statefulsets else None
+    return Proxy({}, statefulsets[0], {}, {}).env.get("FOO") if statefulsets else None
 
 
 async def metrics_services(world: World) -> list[str]:

@@ -1,4 +1,4 @@
-"""Ingresses and Connectors with a ProxyClass: what changes their proxies, and what ends them, in any order."""
+"""Ingresses and Connectors whose ProxyClass, definition or backend comes and goes."""
 
 from typing import NamedTuple
 
@@ -7,43 +7,33 @@ from clustersim.furniture import definition
 from clustersim.objects import CONNECTOR as SIM_CONNECTOR
 from tsoperator.api.objects import CRD, STATEFULSET, Object, uid
 
-from tests.operator.classes import BAD, container, foo
+from tests.operator.classes import BAD, container
 from tests.support.cluster import until
-from tests.support.manifests import DOMAIN, backend, connector, ingress, proxy_class
+from tests.support.manifests import backend, connector, ingress, proxy_class
 from tests.support.operator import World
 
 pytestmark = pytest.mark.full
 
-WEB = f"web.{DOMAIN}"
 AMOUNTS: Object = {"resources": {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi"}}}
-FORWARD = "tailscale.com/experimental-forward-cluster-traffic-via-ingress"
+
+
+def annotated(class_: str | None) -> Object:
+    return {"metadata": {"annotations": {"tailscale.com/proxy-class": class_}}}
 
 
 class Parent(NamedTuple):
-    """An object with a proxy, without a class and with one, and what goes from one to the other."""
+    """An object with a proxy that has no class, and what gives it one and takes it away."""
 
     plain: Object
-    classy: Object
     with_class: Object
     without_class: Object
 
 
-ANNOTATION = "tailscale.com/proxy-class"
+GATE = connector(exitNode=True, hostname="gate")
 PARENTS = {
-    "Ingress": Parent(
-        ingress(),
-        ingress(proxy_class="prod"),
-        {"metadata": {"annotations": {ANNOTATION: "prod"}}},
-        {"metadata": {"annotations": {ANNOTATION: None}}},
-    ),
-    "Connector": Parent(
-        connector(exitNode=True, hostname="gate"),
-        connector(exitNode=True, hostname="gate", proxyClass="prod"),
-        {"spec": {"proxyClass": "prod"}},
-        {"spec": {"proxyClass": None}},
-    ),
+    "Ingress": Parent(ingress(), annotated("prod"), annotated(None)),
+    "Connector": Parent(GATE, {"spec": {"proxyClass": "prod"}}, {"spec": {"proxyClass": None}}),
 }
-EACH = pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
 
 
 async def amounts(world: World, obj: Object) -> Object:
@@ -53,7 +43,7 @@ async def amounts(world: World, obj: Object) -> Object:
     return found
 
 
-@EACH
+@pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
 async def test_a_class_is_put_on_once_it_is_ready_and_taken_off_again(world: World, parent: Parent) -> None:
     await world.apply(backend(), proxy_class(**BAD), parent.plain)
     before = await world.joined(parent.plain)
@@ -72,50 +62,17 @@ async def test_a_class_is_put_on_once_it_is_ready_and_taken_off_again(world: Wor
 
 @pytest.mark.simulated  # on a shared API server the definition would be missed
 async def test_connectors_go_with_their_definition_and_come_back_with_it(world: World) -> None:
-    parent = PARENTS["Connector"].plain
     crd = {"apiVersion": CRD.api_version, "kind": CRD.kind, **definition(SIM_CONNECTOR)}
-    await world.apply(parent)
-    before = await world.joined(parent)
+    await world.apply(GATE)
+    before = await world.joined(GATE)
     await world.delete(crd)
-    await world.becomes(lambda: world.leftovers(parent), [])
+    await world.becomes(lambda: world.leftovers(GATE), [])
     await world.becomes(world.device_names, [])
     assert not await world.writes_when_left_alone()
     await world.apply(crd)
     await until(lambda: SIM_CONNECTOR in world.sim.kinds.all())
-    await world.apply(parent)
-    assert uid((await world.joined(parent)).statefulset) != uid(before.statefulset)
-
-
-async def test_a_proxy_goes_into_the_kernel_to_forward_and_out_of_it_again(world: World) -> None:
-    await world.apply(backend(), ingress())
-    before = await world.joined(ingress())
-    await world.annotate(ingress(), {FORWARD: "true"})
-    await world.becomes(lambda: foo(world, ingress(), "TS_USERSPACE"), "false")
-    forwarding = await world.joined(ingress())
-    assert len(forwarding.statefulset["spec"]["template"]["spec"]["initContainers"]) == 1
-    assert forwarding.env["TS_SERVE_CONFIG"] == before.env["TS_SERVE_CONFIG"]
-    await world.annotate(ingress(), {FORWARD: None})
-    await world.becomes(lambda: foo(world, ingress(), "TS_USERSPACE"), "true")
-    after = await world.joined(ingress())
-    assert after.statefulset["spec"] == before.statefulset["spec"]
-    assert await world.device_names() == [WEB]
-    assert not await world.writes_when_left_alone()
-
-
-async def test_an_ingress_that_asks_for_a_group_keeps_its_proxy_and_says_why(world: World) -> None:
-    await world.apply(backend(), ingress())
-    before = await world.joined(ingress())
-    await world.annotate(ingress(), {"tailscale.com/proxy-group": "group"})
-
-    async def said() -> bool:
-        return "goes on serving it" in (await world.events(ingress())).get("NotSupportedYet", "")
-
-    await world.eventually(said)
-    await world.settled()
-    after = await world.joined(ingress())
-    assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
-    assert await world.device_names() == [WEB]
-    assert not await world.writes_when_left_alone()
+    await world.apply(GATE)
+    assert uid((await world.joined(GATE)).statefulset) != uid(before.statefulset)
 
 
 async def test_of_ingresses_that_share_a_backend_only_those_of_our_class_follow_it(world: World) -> None:

@@ -22,7 +22,6 @@ READY = "ConnectorReady"
 KEYS = ("POST", "/api/v2/tailnet/-/keys")
 PLAIN = {"Content-Type": "text/plain"}
 OWNERS = '"tagOwners": {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}'
-FUNNEL = {"tailscale.com/funnel": "true"}
 LB = load_balancer("lb", 443, funnel="true")
 UNSUPPORTED = "UnsupportedByControlServer"
 
@@ -141,14 +140,6 @@ async def test_the_policy_that_funnel_needs_is_said_with_the_very_tags(world: Wo
     line = '"nodeAttrs": [{"target": ["tag:web"], "attr": ["funnel"]}]'
     assert line in (await world.events(obj))["FunnelNeedsPolicy"]
     assert not await world.writes_when_left_alone()
-
-
-async def test_funnel_that_is_asked_for_later_is_spoken_of_then(world: World) -> None:
-    await world.apply(backend(), ingress())
-    await world.eventually(lambda: world.proxy(PARENTS["ingress"].obj))
-    assert "FunnelNeedsPolicy" not in await world.events(ingress())
-    await world.annotate(ingress(), {**FUNNEL})
-    await world.eventually(lambda: said(world, PARENTS["ingress"], "FunnelNeedsPolicy"))
 
 
 MANY = [egress(f"db-{number}") for number in range(24)]

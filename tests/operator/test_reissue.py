@@ -12,7 +12,7 @@ from tsoperator.kube.client import USER_AGENT
 from tests.operator.proxies import event, served_name
 from tests.support.lanes import cases
 from tests.support.manifests import DOMAIN, backend, connector, dnsconfig, egress, ingress, load_balancer
-from tests.support.operator import Proxy, World, running_operator
+from tests.support.operator import Proxy, World
 
 pytestmark = pytest.mark.full
 
@@ -165,16 +165,6 @@ async def test_a_call_that_the_control_server_refuses_is_said_and_costs_no_secon
     world.control.heal()
     await well(world, EGRESS, before.state["device_id"])
     assert (len(world.control.keys), await world.device_names()) == (2, [f"default-db.{DOMAIN}"])
-
-
-async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none(cluster: World) -> None:
-    async with running_operator(cluster):
-        before = await start(cluster, EGRESS)
-    cluster.control.delete_device(only_device(cluster))
-    await cluster.eventually(lambda: asked_or_given(cluster, EGRESS))
-    async with running_operator(cluster):
-        await well(cluster, EGRESS, before.state["device_id"])
-        assert len(cluster.control.keys) == 2
 
 
 async def shown_name(world: World, parent: Object) -> str:
