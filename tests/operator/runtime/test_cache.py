@@ -232,26 +232,6 @@ async def test_a_cache_is_synced_when_every_kind_has_been_listed(sim: ClusterSim
     assert cache.unsynced() == []
 
 
-@pytest.fixture
-async def bare_sim() -> AsyncIterator[ClusterSim]:
-    async with cluster_sim(SimOptions(absent=frozenset({"dnsconfigs"}))) as sim:
-        yield sim
-
-
-async def test_a_kind_that_is_not_served_counts_as_listed(bare_sim: ClusterSim) -> None:
-    async with kube_client(bare_sim.api_url) as client, followed(client, Source(Selection(DNSCONFIG))) as cache:
-        assert cache.unsynced() == []
-        assert cache.all(DNSCONFIG) == []
-
-
-async def test_a_kind_of_another_project_may_well_not_be_served(
-    bare_sim: ClusterSim, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "tsoperator.runtime.cache")
-    async with kube_client(bare_sim.api_url) as client, followed(client, Source(Selection(SERVICEMONITOR))):
-        assert caplog.messages == []
-
-
 async def test_the_objects_of_a_kind_that_is_taken_away_are_gone(sim: ClusterSim, client: KubeClient) -> None:
     sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a", "labels": {"team": "x"}}})
     notes = Notes()
@@ -271,14 +251,6 @@ async def test_a_kind_that_is_taken_away_is_refused_no_more(sim: ClusterSim, cli
         sim.kinds.withdraw(kinds.DNSCONFIG)
         sim.faults.clear()
         await until(lambda: not cache.refused())
-
-
-async def test_a_write_is_held_before_the_watch_tells_it(sim: ClusterSim, client: KubeClient) -> None:
-    async with followed(client) as cache:
-        pass
-    create(sim, configmap("a", "x"))
-    cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
-    assert found(cache, "x") == ["a"]
 
 
 async def test_a_write_is_told_once_and_no_older_state_after_it(sim: ClusterSim, client: KubeClient) -> None:
@@ -477,13 +449,14 @@ async def test_a_source_of_all_namespaces_knows_each_and_another_only_its_own(
         assert cache.knows(DNSCONFIG, "")
 
 
-async def test_a_kind_that_is_not_served_is_told_once_for_all_namespaces(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_kind_of_ours_that_is_not_served_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Those of other projects may well not be served."""
     caplog.set_level(logging.INFO, "tsoperator.runtime.cache")
     policies = [Source(Selection(PROXYGROUPPOLICY, namespace)) for namespace in ("default", "kube-system", "tailscale")]
     async with (
         cluster_sim(SimOptions(absent=frozenset({"proxygrouppolicies"}))) as bare,
         kube_client(bare.api_url) as client,
-        followed(client, *policies),
+        followed(client, *policies, Source(Selection(SERVICEMONITOR))),
     ):
         bare.serve_kind(kinds.PROXYGROUPPOLICY)
         await until(lambda: bare.requests["tsoperator", "watch", "proxygrouppolicies"] >= 3)
