@@ -300,3 +300,12 @@ async def test_a_proxy_that_was_taken_over_goes_with_its_parent(cluster: World) 
         assert [await cluster.leftovers(parent) for parent in (egress(), ingress())] == [[], []]
         await cluster.becomes(lambda: specs(cluster, STATEFULSET), {})
     assert await cluster.device_names() == []
+
+
+async def test_a_proxy_whose_parent_was_deleted_while_no_operator_ran_goes(cluster: World) -> None:
+    await egress_by_go(cluster)
+    await cluster.delete(egress())
+    async with our_operator(cluster):
+        await cluster.eventually(lambda: cluster.gone(egress()))
+    assert await cluster.leftovers(egress()) == []
+    assert await cluster.device_names() == []

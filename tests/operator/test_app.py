@@ -198,3 +198,20 @@ async def test_devices_requests_and_who_leads_are_counted(cluster: World) -> Non
     assert of("tsoperator_requests_total", api="control", method="POST", code="200") == 3  # a token, two auth keys
     assert of("tsoperator_requests_total", api="kubernetes", method="WATCH", code="200")
     assert of("tsoperator_requests_total", api="kubernetes", method="POST", code="201")
+
+
+async def test_a_standby_takes_over_when_the_leader_stops(cluster: World) -> None:
+    async with running_operator(cluster, leader_election=True, pod_name="second"):
+        async with running_operator(cluster, leader_election=True, pod_name="first"):
+            await cluster.apply(*PRODUCT)
+            await cluster.becomes(lambda: wrong(cluster), [])
+        await cluster.apply(egress("second", SECOND))
+        await cluster.eventually(lambda: cluster.proxy(egress("second")))
+
+
+@pytest.mark.full
+async def test_a_slow_control_server_is_waited_for(world: World) -> None:
+    world.control.latency = 0.3
+    await world.apply(*PRODUCT)
+    await world.becomes(lambda: wrong(world), [])
+    assert len(world.control.keys) == 2

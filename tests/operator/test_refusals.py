@@ -180,3 +180,19 @@ async def test_a_control_server_that_fails_is_not_asked_for_all_that_wait(world:
     tries = Retry().tries
     assert await asked(world, before) <= (AT_ONCE + 1) * tries
     world.control.heal()
+
+
+async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world: World) -> None:
+    parent = PARENTS["exposed"]
+    world.control.scopes.remove("auth_keys")
+    await world.apply(parent.obj)
+    assert "scope Auth Keys (auth_keys)" in await world.eventually(lambda: said(world, parent))
+    world.control.scopes.add("auth_keys")
+    await world.eventually(lambda: world.proxy(parent.obj))
+
+
+async def test_a_list_of_devices_that_cannot_be_had_delays_nothing(cluster: World) -> None:
+    cluster.control.fail(503, count=10_000, path="/devices")
+    async with running_operator(cluster):
+        await cluster.apply(egress())
+        await cluster.eventually(lambda: cluster.proxy(egress()))

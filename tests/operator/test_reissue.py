@@ -12,7 +12,7 @@ from tsoperator.kube.client import USER_AGENT
 from tests.operator.proxies import event, served_name
 from tests.support.lanes import cases
 from tests.support.manifests import DOMAIN, backend, connector, dnsconfig, egress, ingress, load_balancer
-from tests.support.operator import Proxy, World
+from tests.support.operator import Proxy, World, running_operator
 
 pytestmark = pytest.mark.full
 
@@ -195,3 +195,13 @@ async def test_the_record_of_an_ingress_follows_the_name_that_an_admin_gives_its
     await world.becomes(world.records, {f"web.{DOMAIN}": proxy.addresses})
     world.control.rename_device(only_device(world), "orders")
     await world.becomes(world.records, {f"orders.{DOMAIN}": proxy.addresses})
+
+
+async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none(cluster: World) -> None:
+    async with running_operator(cluster):
+        before = await start(cluster, EGRESS)
+    cluster.control.delete_device(only_device(cluster))
+    await cluster.eventually(lambda: asked_or_given(cluster, EGRESS))
+    async with running_operator(cluster):
+        await well(cluster, EGRESS, before.state["device_id"])
+        assert len(cluster.control.keys) == 2
