@@ -4,7 +4,6 @@ from typing import Any
 
 from tsoperator.api.objects import SERVICE, STATEFULSET, Object, key_of
 
-from tests.operator.proxies import joined
 from tests.support.manifests import proxy_class
 from tests.support.operator import NAMESPACE, Proxy, World
 
@@ -27,7 +26,7 @@ METRICS: Object = {"metrics": {"enable": True}}
 async def joined_with_class(world: World, parent: Object, **spec: Any) -> Proxy:
     """Return the proxy of *parent*, which names the ProxyClass ``prod``, a new one with *spec*."""
     await world.apply(proxy_class(**spec), parent)
-    return await joined(world, parent)
+    return await world.joined(parent)
 
 
 async def class_reason(world: World) -> str:

@@ -5,25 +5,6 @@ from tsoperator.api.objects import Object
 from tests.support.operator import Proxy, World
 
 
-async def joined(world: World, parent: Object, other_than: str = "") -> Proxy:
-    """Wait until the proxy of *parent* has used its auth key, for another device than *other_than*; return it settled.
-
-    The operator has nothing left to do then.
-    """
-
-    async def well() -> Proxy | None:
-        proxy = await world.proxy(parent)
-        if proxy is None or "AuthKey" in proxy.config or "reissue_authkey" in proxy.state:
-            return None
-        return (
-            proxy if "device_fqdn" in proxy.state and proxy.state.get("device_id", other_than) != other_than else None
-        )
-
-    await world.eventually(well)
-    await world.settled()
-    return await world.eventually(well)
-
-
 async def restarted(world: World, before: Proxy, parent: Object) -> bool:
     """Tell whether another Pod than that of *before* is ready."""
     proxy = await world.proxy(parent)

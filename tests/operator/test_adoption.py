@@ -287,18 +287,6 @@ async def finalizers(world: World) -> list[str]:
     return found
 
 
-async def test_a_proxy_that_was_taken_over_can_be_changed(cluster: World) -> None:
-    before = await egress_by_go(cluster)
-    async with our_operator(cluster):
-        await cluster.becomes(lambda: cluster.reason(egress()), "ProxyCreated")
-        await cluster.annotate(egress(), {"tailscale.com/tailnet-fqdn": f"second.{DOMAIN}"})
-        await cluster.eventually(lambda: restarted(cluster, before, egress()))
-        after = await cluster.proxy(egress())
-    assert after is not None
-    assert (after.name, after.env["TS_TAILNET_TARGET_FQDN"]) == (before.name, f"second.{DOMAIN}.")
-    assert len(cluster.control.keys) == 1
-
-
 async def test_a_proxy_that_was_taken_over_goes_with_its_parent(cluster: World) -> None:
     await egress_by_go(cluster)
     await ingress_by_go(cluster)

@@ -1,9 +1,11 @@
 """The whole operator: the order in which things happen, what goes wrong meanwhile, and ends and starts of its own."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
+from clustersim.control import Control
 from clustersim.faults import Failure
 from clustersim.processes import free_port
 from clustersim.sim import SimOptions
@@ -11,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import LEASE, STATEFULSET, Object
 
+from tests.support.cluster import until
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
@@ -53,14 +56,9 @@ async def test_an_answer_that_is_none_of_an_api_server_is_waited_out(cluster: Wo
     await cluster.apply(*PRODUCT)
     cluster.sim.faults.nonsense = True
     async with running_operator(cluster):
-        await cluster.eventually(lambda: asked(cluster, 0, 20))
+        await until(lambda: cluster.sim.requests.total() >= 20)
         cluster.sim.faults.clear()
         await cluster.becomes(lambda: wrong(cluster), [])
-
-
-async def asked(world: World, before: int, more: int) -> bool:
-    """Tell whether *more* requests have come since there were *before*."""
-    return sum(world.sim.requests.values()) >= before + more
 
 
 @pytest.mark.simulated
@@ -85,17 +83,12 @@ async def test_an_operator_that_is_killed_in_a_burst_is_followed_by_one_that_end
     services = [egress(f"db-{number}", f"db-{number}.{DOMAIN}") for number in range(20)]
     await cluster.apply(dnsconfig(), *services)
     async with running_operator(cluster):
-        await cluster.eventually(lambda: devices(cluster, progress))
+        await until(lambda: len(cluster.control.devices) >= progress, 60)
     async with running_operator(cluster):
         await cluster.eventually(lambda: all_named(cluster, 20))
         await cluster.settled()
         assert await cluster.device_names() == sorted(f"default-db-{number}.{DOMAIN}" for number in range(20))
         assert len((await cluster.api.list(STATEFULSET, NAMESPACE)).items) == 20
-
-
-async def devices(world: World, count: int) -> bool:
-    """Tell whether *count* proxies have joined the tailnet."""
-    return len(world.control.devices) >= count
 
 
 async def all_named(world: World, count: int) -> bool:
@@ -108,15 +101,6 @@ async def test_a_leader_writes_nothing_but_its_lease(cluster: World) -> None:
     async with running_operator(cluster, leader_election=True):
         await cluster.becomes(lambda: wrong(cluster), [])
         assert {kind for _, _, kind in await cluster.writes_when_left_alone()} <= {LEASE.plural}
-
-
-async def test_a_standby_takes_over_when_the_leader_stops(cluster: World) -> None:
-    async with running_operator(cluster, leader_election=True, pod_name="second"):
-        async with running_operator(cluster, leader_election=True, pod_name="first"):
-            await cluster.apply(*PRODUCT)
-            await cluster.becomes(lambda: wrong(cluster), [])
-        await cluster.apply(egress("second", SECOND))
-        await cluster.eventually(lambda: cluster.proxy(egress("second")))
 
 
 @pytest.mark.full
@@ -143,22 +127,17 @@ async def failure(world: World, service: Object) -> str:
 
 
 @pytest.mark.full
-async def test_a_control_server_that_answers_nonsense_is_said_and_waited_out(world: World) -> None:
-    world.control.answer_nonsense(count=1000)
+@pytest.mark.parametrize(
+    ("spoil", "words"), [(Control.answer_nonsense, "not an answer of the API"), (Control.refuse, "can't be reached")]
+)
+async def test_a_control_server_that_cannot_be_used_is_said_and_waited_out(
+    world: World, spoil: Callable[..., None], words: str
+) -> None:
+    spoil(world.control, count=1000)
     await world.apply(*PRODUCT)
-    assert "not an answer of the API" in await world.eventually(lambda: failure(world, egress()))
+    assert words in await world.eventually(lambda: failure(world, egress()), timeout=30)
     world.control.heal()
     await world.becomes(lambda: wrong(world), [], timeout=60)
-
-
-@pytest.mark.full
-async def test_a_control_server_that_is_away_is_said_and_waited_out(world: World) -> None:
-    world.control.refuse(count=1000)
-    await world.apply(*PRODUCT)
-    assert world.control_url in await world.eventually(lambda: failure(world, egress()), timeout=30)
-    await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
-    world.control.heal()
-    await world.becomes(lambda: wrong(world), [], timeout=30)
 
 
 @pytest.mark.full
@@ -169,14 +148,6 @@ async def test_a_control_server_that_is_away_tears_nothing_down(world: World) ->
     await world.annotate(egress(), {"tailscale.com/hostname": "orders"})
     await world.becomes(world.device_names, [f"orders.{DOMAIN}", WEB])
     assert await world.reason(egress()) == "ProxyCreated"
-
-
-@pytest.mark.full
-async def test_a_slow_control_server_is_waited_for(world: World) -> None:
-    world.control.latency = 0.3
-    await world.apply(*PRODUCT)
-    await world.becomes(lambda: wrong(world), [])
-    assert len(world.control.keys) == 2
 
 
 async def test_names_of_a_headscale_domain_work() -> None:
@@ -227,3 +198,20 @@ async def test_devices_requests_and_who_leads_are_counted(cluster: World) -> Non
     assert of("tsoperator_requests_total", api="control", method="POST", code="200") == 3  # a token, two auth keys
     assert of("tsoperator_requests_total", api="kubernetes", method="WATCH", code="200")
     assert of("tsoperator_requests_total", api="kubernetes", method="POST", code="201")
+
+
+async def test_a_standby_takes_over_when_the_leader_stops(cluster: World) -> None:
+    async with running_operator(cluster, leader_election=True, pod_name="second"):
+        async with running_operator(cluster, leader_election=True, pod_name="first"):
+            await cluster.apply(*PRODUCT)
+            await cluster.becomes(lambda: wrong(cluster), [])
+        await cluster.apply(egress("second", SECOND))
+        await cluster.eventually(lambda: cluster.proxy(egress("second")))
+
+
+@pytest.mark.full
+async def test_a_slow_control_server_is_waited_for(world: World) -> None:
+    world.control.latency = 0.3
+    await world.apply(*PRODUCT)
+    await world.becomes(lambda: wrong(world), [])
+    assert len(world.control.keys) == 2

@@ -40,18 +40,6 @@ MINT = ("POST", "/api/v2/tailnet/-/keys")
 
 Figures = dict[str, Cost]
 
-BEFORE: Figures = {
-    "first start, two writes a proxy": Cost(31.76, 4.93, 913.27, 913.27, 51.40, ""),
-    "restart": Cost(18.01, 4.39, 678.15, 710.21, 32.54, ""),
-    "read of 10000 devices": Cost(1.20, 1.95, 684.11, 710.74, 0, ""),
-    "read that finds 40000 more": Cost(7.28, 5.84, 898.38, 1044.64, 0, ""),
-    "read of 50000 devices": Cost(4.00, 4.60, 900.58, 1046.62, 0, ""),
-    "take-over of 2500 names": Cost(71.21, 1.31, 178.70, 178.70, 74.16, ""),
-    # Extrapolated from 1,000 (14.6 s), 2,500 and 4,000 names (189.4 s): it was quadratic.
-    "take-over of 10000 names": Cost(1150, 0, 0, 0, 0, ""),
-}
-"""What each step of 10,000 Services cost while each name that was taken over decoded every Secret; on two cores."""
-
 pytestmark = [
     pytest.mark.scale,
     pytest.mark.timeout(3 * PATIENCE),
@@ -75,13 +63,11 @@ def figures(pytestconfig: pytest.Config) -> Iterator[Figures]:
 
 
 def table(figures: Figures) -> Iterator[str]:
-    """Show *figures*, and in brackets those from before, which are of 10,000 Services."""
+    """Show *figures*."""
     columns = ("CPU, s", "longest callback, CPU s", "memory, MB", "at most, MB", "duration, s")
     yield "  ".join([f"{f'{SIZE} egress Services':36}", *(f"{column:>23}" for column in columns), "longest callback"])
     for step, cost in figures.items():
-        before = BEFORE.get(step) if SIZE == 10_000 else None
-        pairs = zip(cost.figures, before.figures if before else [0.0] * len(columns), strict=True)
-        cells = ((f"{now:.2f}" if now else "") + (f" ({then:.2f})" if then else "") for now, then in pairs)
+        cells = (f"{figure:.2f}" if figure else "" for figure in cost.figures)
         yield "  ".join([f"{step:36}", *(f"{cell:>23}" for cell in cells), cost.holder])
 
 

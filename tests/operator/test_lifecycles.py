@@ -1,62 +1,39 @@
-"""Ingresses and Connectors with a ProxyClass: what changes their proxies, and what ends them, in any order."""
+"""Ingresses and Connectors whose ProxyClass, definition or backend comes and goes."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from clustersim.furniture import definition
 from clustersim.objects import CONNECTOR as SIM_CONNECTOR
 from tsoperator.api.objects import CRD, STATEFULSET, Object, uid
 
-from tests.support.manifests import DOMAIN, backend, connector, ingress, proxy_class
-from tests.support.operator import Proxy, World, running_operator
+from tests.operator.classes import BAD, container
+from tests.support.cluster import until
+from tests.support.manifests import backend, connector, ingress, proxy_class
+from tests.support.operator import World
 
 pytestmark = pytest.mark.full
 
-WEB = f"web.{DOMAIN}"
 AMOUNTS: Object = {"resources": {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi"}}}
-FORWARD = "tailscale.com/experimental-forward-cluster-traffic-via-ingress"
+
+
+def annotated(class_: str | None) -> Object:
+    return {"metadata": {"annotations": {"tailscale.com/proxy-class": class_}}}
 
 
 class Parent(NamedTuple):
-    """An object with a proxy, without a class and with one, and what goes from one to the other."""
+    """An object with a proxy that has no class, and what gives it one and takes it away."""
 
     plain: Object
-    classy: Object
     with_class: Object
     without_class: Object
 
 
-def container(**fields: Any) -> Object:
-    """The spec of a class that changes the container of tailscaled."""
-    return {"statefulSet": {"pod": {"tailscaleContainer": fields}}}
-
-
-FOO: Object = container(env=[{"name": "FOO", "value": "1"}])
-BAD: Object = container(image="FOO bar")
-
-
-async def variable(world: World, parent: Object, name: str = "FOO") -> str | None:
-    """Return a variable of the proxy's container."""
-    statefulsets = await world.children(STATEFULSET, parent)
-    return Proxy({}, statefulsets[0], {}, {}).env.get(name) if statefulsets else None
-
-
-ANNOTATION = "tailscale.com/proxy-class"
+GATE = connector(exitNode=True, hostname="gate")
 PARENTS = {
-    "Ingress": Parent(
-        ingress(),
-        ingress(proxy_class="prod"),
-        {"metadata": {"annotations": {ANNOTATION: "prod"}}},
-        {"metadata": {"annotations": {ANNOTATION: None}}},
-    ),
-    "Connector": Parent(
-        connector(exitNode=True, hostname="gate"),
-        connector(exitNode=True, hostname="gate", proxyClass="prod"),
-        {"spec": {"proxyClass": "prod"}},
-        {"spec": {"proxyClass": None}},
-    ),
+    "Ingress": Parent(ingress(), annotated("prod"), annotated(None)),
+    "Connector": Parent(GATE, {"spec": {"proxyClass": "prod"}}, {"spec": {"proxyClass": None}}),
 }
-EACH = pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
 
 
 async def amounts(world: World, obj: Object) -> Object:
@@ -66,7 +43,7 @@ async def amounts(world: World, obj: Object) -> Object:
     return found
 
 
-@EACH
+@pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
 async def test_a_class_is_put_on_once_it_is_ready_and_taken_off_again(world: World, parent: Parent) -> None:
     await world.apply(backend(), proxy_class(**BAD), parent.plain)
     before = await world.joined(parent.plain)
@@ -83,98 +60,19 @@ async def test_a_class_is_put_on_once_it_is_ready_and_taken_off_again(world: Wor
     assert not await world.writes_when_left_alone()
 
 
-@EACH
-async def test_a_class_that_becomes_invalid_or_goes_leaves_what_runs(world: World, parent: Parent) -> None:
-    await world.apply(backend(), proxy_class(**FOO), parent.classy)
-    before = await world.joined(parent.classy)
-    await world.change(proxy_class(), {"spec": BAD})
-    await world.becomes(lambda: world.reason(proxy_class(), "ProxyClassReady"), "ProxyClassInvalid")
-    await world.settled()
-    await world.delete(proxy_class())
-    await world.eventually(lambda: world.gone(proxy_class()))
-    await world.settled()
-    after = await world.joined(parent.classy)
-    assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
-    assert not await world.writes_when_left_alone()
-
-
-@EACH
-async def test_an_edit_while_no_operator_runs_is_made_later(cluster: World, parent: Parent) -> None:
-    await cluster.apply(proxy_class(**FOO), backend(), parent.classy)
-    async with running_operator(cluster):
-        before = await cluster.joined(parent.classy)
-    await cluster.change(proxy_class(), {"spec": container(env=[{"name": "FOO", "value": "2"}])})
-    async with running_operator(cluster):
-        await cluster.becomes(lambda: variable(cluster, parent.classy), "2")
-        after = await cluster.joined(parent.classy)
-    assert (after.name, after.state["device_id"]) == (before.name, before.state["device_id"])
-
-
 @pytest.mark.simulated  # on a shared API server the definition would be missed
 async def test_connectors_go_with_their_definition_and_come_back_with_it(world: World) -> None:
-    parent = PARENTS["Connector"].plain
     crd = {"apiVersion": CRD.api_version, "kind": CRD.kind, **definition(SIM_CONNECTOR)}
-    await world.apply(parent)
-    before = await world.joined(parent)
+    await world.apply(GATE)
+    before = await world.joined(GATE)
     await world.delete(crd)
-    await world.becomes(lambda: world.leftovers(parent), [])
-    await world.eventually(lambda: no_devices(world))
+    await world.becomes(lambda: world.leftovers(GATE), [])
+    await world.becomes(world.device_names, [])
     assert not await world.writes_when_left_alone()
     await world.apply(crd)
-    await world.eventually(lambda: knows_connectors(world))
-    await world.apply(parent)
-    assert uid((await world.joined(parent)).statefulset) != uid(before.statefulset)
-
-
-async def no_devices(world: World) -> bool:
-    """Tell whether the tailnet has no device."""
-    return await world.device_names() == []
-
-
-async def knows_connectors(world: World) -> bool:
-    """Tell whether the API server knows Connectors."""
-    return SIM_CONNECTOR in world.sim.kinds.all()
-
-
-async def test_an_ingress_follows_the_default_class(cluster: World) -> None:
-    await cluster.apply(proxy_class(**FOO), backend(), ingress())
-    async with running_operator(cluster, proxy_class="prod"):
-        before = await cluster.joined(ingress())
-        await cluster.change(proxy_class(), {"spec": container(env=[{"name": "FOO", "value": "2"}])})
-        await cluster.becomes(lambda: variable(cluster, ingress()), "2")
-        assert (await cluster.joined(ingress())).pod_uid != before.pod_uid
-
-
-async def test_a_proxy_goes_into_the_kernel_to_forward_and_out_of_it_again(world: World) -> None:
-    await world.apply(backend(), ingress())
-    before = await world.joined(ingress())
-    await world.annotate(ingress(), {FORWARD: "true"})
-    await world.becomes(lambda: variable(world, ingress(), "TS_USERSPACE"), "false")
-    forwarding = await world.joined(ingress())
-    assert len(forwarding.statefulset["spec"]["template"]["spec"]["initContainers"]) == 1
-    assert forwarding.env["TS_SERVE_CONFIG"] == before.env["TS_SERVE_CONFIG"]
-    await world.annotate(ingress(), {FORWARD: None})
-    await world.becomes(lambda: variable(world, ingress(), "TS_USERSPACE"), "true")
-    after = await world.joined(ingress())
-    assert after.statefulset["spec"] == before.statefulset["spec"]
-    assert await world.device_names() == [WEB]
-    assert not await world.writes_when_left_alone()
-
-
-async def test_an_ingress_that_asks_for_a_group_keeps_its_proxy_and_says_why(world: World) -> None:
-    await world.apply(backend(), ingress())
-    before = await world.joined(ingress())
-    await world.annotate(ingress(), {"tailscale.com/proxy-group": "group"})
-
-    async def said() -> bool:
-        return "goes on serving it" in (await world.events(ingress())).get("NotSupportedYet", "")
-
-    await world.eventually(said)
-    await world.settled()
-    after = await world.joined(ingress())
-    assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
-    assert await world.device_names() == [WEB]
-    assert not await world.writes_when_left_alone()
+    await until(lambda: SIM_CONNECTOR in world.sim.kinds.all())
+    await world.apply(GATE)
+    assert uid((await world.joined(GATE)).statefulset) != uid(before.statefulset)
 
 
 async def test_of_ingresses_that_share_a_backend_only_those_of_our_class_follow_it(world: World) -> None:

@@ -20,8 +20,6 @@ from tsoperator import settings
 from tsoperator.__main__ import main
 from tsoperator.variables import VARIABLES
 
-from tests.support.cluster import until
-
 Environment = dict[str, str]
 Ended = tuple[str | int | None, str]
 
@@ -210,21 +208,6 @@ async def test_a_leader_whose_lease_is_taken_ends(sim: ClusterSim, environment: 
     assert code == 1
     assert "tailscale/tailscale-operator is held by another" in log
     assert "Traceback" not in log
-
-
-@pytest.mark.thorough
-async def test_a_second_replica_takes_over_as_soon_as_the_first_stops(
-    sim: ClusterSim, environment: Environment
-) -> None:
-    async with operator({**environment, "POD_NAME": "first"}) as first:
-        await first.says("leading:")
-        looked = sim.requests["tsoperator", "get", "leases"]
-        async with operator({**environment, "POD_NAME": "second"}) as second:
-            await until(lambda: sim.requests["tsoperator", "get", "leases"] > looked, 20)
-            await first.stops()
-            async with asyncio.timeout(PROMPT):
-                await second.says("leading:")
-            assert holder(sim).startswith("second_")
 
 
 @pytest.fixture

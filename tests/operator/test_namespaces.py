@@ -12,6 +12,7 @@ from tsoperator.api.objects import POD, PROXYGROUPPOLICY, SECRET, Object, Resour
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.kube.errors import AlreadyExists
 
+from tests.support.cluster import until
 from tests.support.groups import endpoints, ready_group
 from tests.support.lanes import cases
 from tests.support.manifests import (
@@ -32,6 +33,7 @@ TEAM = "team"
 WEB = f"web.{DOMAIN}"
 USERS_KINDS = ("services", "ingresses", "proxygrouppolicies")
 NAMED = {FQDN, WEB}
+LIST = (USER_AGENT, "list", "services")
 
 
 def at(namespace: str, obj: Object) -> Object:
@@ -167,17 +169,12 @@ def shut(world: World, namespace: str = "", kinds: Sequence[str] = USERS_KINDS) 
             world.sim.faults.forbid(Ban(plural, namespace, verb))
 
 
-async def asked(world: World, plural: str, count: int) -> bool:
-    """Tell whether objects of a kind have been listed *count* times."""
-    return world.sim.requests[USER_AGENT, "list", plural] >= count
-
-
 @pytest.mark.simulated
 async def test_objects_of_users_are_not_asked_for_over_all_namespaces(cluster: World) -> None:
     shut(cluster)
     await cluster.apply(egress())
     async with running_operator(cluster):
-        await cluster.eventually(lambda: asked(cluster, "services", 3))
+        await until(lambda: cluster.sim.requests[LIST] >= 3)
         assert not await cluster.proxy(egress())
     async with running_operator(cluster, watch_namespaces=("default",)):
         await cluster.eventually(lambda: all_served(cluster, egress()))
@@ -229,10 +226,10 @@ async def test_an_ingress_does_not_wait_for_services_that_were_seen_and_may_not_
         await cluster.eventually(lambda: all_served(cluster, ingress()))
         await cluster.settled()
         [before] = await cluster.children(SECRET, ingress())
-        listed = cluster.sim.requests[USER_AGENT, "list", "services"]
+        listed = cluster.sim.requests[LIST]
         shut(cluster, place, ["services"])
         cluster.sim.faults.drop_watches()
-        await cluster.eventually(lambda: asked(cluster, "services", listed + 1))
+        await until(lambda: cluster.sim.requests[LIST] > listed)
         await cluster.annotate(ingress(), {"tailscale.com/funnel": "true"})
         await cluster.eventually(lambda: differs(cluster, before))
 

@@ -129,17 +129,20 @@ async def test_a_proxy_outlives_its_parent_for_an_hour(left: Left) -> None:
     assert await left.left() == before
 
 
+@pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
+@pytest.mark.parametrize("watched", [(), ("default", "team")], ids=["all", "watched"])
 async def test_an_orphan_goes_step_by_step_with_its_device_after_that_hour(
-    left: Left, caplog: pytest.LogCaptureFixture
+    parent: Object, watched: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tsoperator.reconcilers.proxies")
-    await left.reconcile()
-    assert (await left.reconcile(ORPHANED_FOR)).requeue_after
-    await left.world.eventually(lambda: left.gone(STATEFULSET))
-    assert await left.reconcile() == DONE
-    assert (await left.left(), await left.reconcile()) == ([], DONE)
+    async with leaving(parent, *watched) as left:
+        await left.reconcile()
+        assert (await left.reconcile(ORPHANED_FOR)).requeue_after
+        await left.world.eventually(lambda: left.gone(STATEFULSET))
+        assert await left.reconcile() == DONE
+        assert (await left.left(), await left.reconcile()) == ([], DONE)
     begun, ended = caplog.messages
-    about = f"{left.parent['kind']} {key_of(left.parent)}: "
+    about = f"{parent['kind']} {key_of(parent)}: "
     assert begun == f"{about}gone for long, and its proxy was left behind: removing it"
     assert ended == f"{about}removed the proxy that it left behind"
 
@@ -194,12 +197,3 @@ async def test_a_proxy_is_no_orphan_if_its_parent_may_have_come_back_unseen(pare
         left.world.sim.faults.clear()
         await until(lambda: not left.cache.refused(), 30)
         assert await left.reconcile() == Result(ORPHANED_FOR)  # its hour begins when it is seen to be gone
-
-
-@pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
-async def test_a_parent_that_is_gone_from_a_watched_namespace_is_gone(parent: Object) -> None:
-    async with leaving(parent, "default", "team") as left:
-        await left.reconcile()
-        await left.reconcile(ORPHANED_FOR)
-        await left.world.eventually(lambda: left.gone(STATEFULSET))
-        assert (await left.reconcile(), await left.left()) == (DONE, [])

@@ -22,7 +22,6 @@ READY = "ConnectorReady"
 KEYS = ("POST", "/api/v2/tailnet/-/keys")
 PLAIN = {"Content-Type": "text/plain"}
 OWNERS = '"tagOwners": {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}'
-FUNNEL = {"tailscale.com/funnel": "true"}
 LB = load_balancer("lb", 443, funnel="true")
 UNSUPPORTED = "UnsupportedByControlServer"
 
@@ -52,31 +51,6 @@ async def said(world: World, parent: Parent, reason: str = "") -> str:
     return message if condition and condition[:] == ("False", wanted, message) else ""
 
 
-async def up(world: World, parent: Parent) -> bool:
-    """Tell whether the proxy of *parent* runs."""
-    return await world.proxy(parent.obj) is not None
-
-
-async def test_tags_that_are_refused_are_said_with_the_lines_to_add(world: World) -> None:
-    parent = PARENTS["ingress"]
-    world.control.policy_tags = set()
-    await world.apply(backend(), parent.obj)
-    assert OWNERS in await world.eventually(lambda: said(world, parent))
-    assert not await world.writes_when_left_alone()
-    world.control.policy_tags = None
-    await world.annotate(parent.obj, {"example.org/look": "again"})
-    await world.eventually(lambda: up(world, parent))
-
-
-async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world: World) -> None:
-    parent = PARENTS["exposed"]
-    world.control.scopes.remove("auth_keys")
-    await world.apply(parent.obj)
-    assert "scope Auth Keys (auth_keys)" in await world.eventually(lambda: said(world, parent))
-    world.control.scopes.add("auth_keys")
-    await world.eventually(lambda: up(world, parent))
-
-
 async def test_a_parent_that_is_refused_can_be_deleted(world: World) -> None:
     parent = PARENTS["connector"]
     world.control.policy_tags = set()
@@ -99,7 +73,7 @@ async def test_a_call_that_the_server_lacks_is_said_and_not_asked_for_again(worl
     assert world.control.requests[KEYS] == asked < 20
     world.control.heal()
     await world.annotate(parent.obj, {"example.org/look": "again"})
-    await world.eventually(lambda: up(world, parent))
+    await world.eventually(lambda: world.proxy(parent.obj))
 
 
 @pytest.mark.parametrize(
@@ -120,13 +94,6 @@ async def test_a_refusal_that_could_not_be_said_at_once_is_said_later(world: Wor
     await world.apply(egress())
     assert OWNERS in await world.eventually(lambda: said(world, PARENTS["egress"]))
     assert world.sim.faults.to_json()["fail"] == []
-
-
-async def test_a_list_of_devices_that_cannot_be_had_delays_nothing(cluster: World) -> None:
-    cluster.control.fail(503, count=10_000, path="/devices")
-    async with running_operator(cluster):
-        await cluster.apply(egress())
-        await cluster.eventually(lambda: up(cluster, PARENTS["egress"]))
 
 
 @pytest.fixture
@@ -156,7 +123,7 @@ async def test_funnel_is_said_once_to_be_out_of_reach_on_headscale(headscale: Wo
 async def test_egress_exposed_services_and_connectors_work_on_headscale(headscale: World) -> None:
     for parent in (PARENTS[name] for name in ("egress", "exposed", "connector")):
         await headscale.apply(parent.obj)
-        await headscale.eventually(partial(up, headscale, parent))
+        await headscale.eventually(partial(headscale.proxy, parent.obj))
         assert UNSUPPORTED not in await headscale.events(parent.obj)
 
 
@@ -169,18 +136,10 @@ PUBLIC = {
 @pytest.mark.parametrize("obj", cases(PUBLIC, "service"))
 async def test_the_policy_that_funnel_needs_is_said_with_the_very_tags(world: World, obj: Object) -> None:
     await world.apply(backend(), obj)
-    await world.eventually(lambda: up(world, Parent(obj, "", "")))
+    await world.eventually(lambda: world.proxy(obj))
     line = '"nodeAttrs": [{"target": ["tag:web"], "attr": ["funnel"]}]'
     assert line in (await world.events(obj))["FunnelNeedsPolicy"]
     assert not await world.writes_when_left_alone()
-
-
-async def test_funnel_that_is_asked_for_later_is_spoken_of_then(world: World) -> None:
-    await world.apply(backend(), ingress())
-    await world.eventually(lambda: up(world, PARENTS["ingress"]))
-    assert "FunnelNeedsPolicy" not in await world.events(ingress())
-    await world.annotate(ingress(), {**FUNNEL})
-    await world.eventually(lambda: said(world, PARENTS["ingress"], "FunnelNeedsPolicy"))
 
 
 MANY = [egress(f"db-{number}") for number in range(24)]
@@ -190,7 +149,7 @@ AT_ONCE = 16  # calls of the control server
 async def keys_asked_for_at_first(world: World) -> int:
     """Bring up a proxy, for which the operator gets its access token; return how many keys were asked for."""
     await world.apply(egress())
-    await world.eventually(lambda: up(world, PARENTS["egress"]))
+    await world.eventually(lambda: world.proxy(PARENTS["egress"].obj))
     await world.settled()
     return world.control.requests[KEYS]
 
@@ -221,3 +180,19 @@ async def test_a_control_server_that_fails_is_not_asked_for_all_that_wait(world:
     tries = Retry().tries
     assert await asked(world, before) <= (AT_ONCE + 1) * tries
     world.control.heal()
+
+
+async def test_a_scope_that_is_missing_is_said_and_seen_without_a_restart(world: World) -> None:
+    parent = PARENTS["exposed"]
+    world.control.scopes.remove("auth_keys")
+    await world.apply(parent.obj)
+    assert "scope Auth Keys (auth_keys)" in await world.eventually(lambda: said(world, parent))
+    world.control.scopes.add("auth_keys")
+    await world.eventually(lambda: world.proxy(parent.obj))
+
+
+async def test_a_list_of_devices_that_cannot_be_had_delays_nothing(cluster: World) -> None:
+    cluster.control.fail(503, count=10_000, path="/devices")
+    async with running_operator(cluster):
+        await cluster.apply(egress())
+        await cluster.eventually(lambda: cluster.proxy(egress()))

@@ -9,7 +9,7 @@ from clustersim.tailnet import Device, Tailnet
 from tsoperator.api.objects import SECRET, Object
 from tsoperator.kube.client import USER_AGENT
 
-from tests.operator.proxies import event, joined, served_name
+from tests.operator.proxies import event, served_name
 from tests.support.lanes import cases
 from tests.support.manifests import DOMAIN, backend, connector, dnsconfig, egress, ingress, load_balancer
 from tests.support.operator import Proxy, World, running_operator
@@ -52,7 +52,7 @@ async def start(world: World, kind: Kind) -> Proxy:
 
 async def well(world: World, kind: Kind, other_than: str = "") -> Proxy:
     """Wait until the proxy has joined by a device that is not *other_than*, and its parent says that all is well."""
-    proxy = await joined(world, kind.parent, other_than)
+    proxy = await world.joined(kind.parent, other_than)
     if condition := READY.get(kind.parent["kind"]):
         await world.becomes(lambda: world.reason(kind.parent, condition[0]), condition[1])
     return proxy
@@ -76,16 +76,6 @@ async def test_a_lost_device_comes_back_under_its_name(world: World, kind: Kind,
     assert (after.pod_uid, after.statefulset["spec"]) == (before.pod_uid, before.statefulset["spec"])
     assert "AuthKeyReissued" in await world.events(kind.parent)
     assert not await world.writes_when_left_alone()
-
-
-async def test_a_key_that_died_unused_is_replaced(cluster: World) -> None:
-    kind = KINDS["connector"]
-    cluster.control.dead_keys = 1
-    async with running_operator(cluster):
-        await start(cluster, kind)
-        assert [key.used for key in cluster.control.keys.values()] == [False, True]
-        assert await cluster.device_names() == [f"{kind.name}.{DOMAIN}"]
-        assert not await cluster.writes_when_left_alone()
 
 
 async def test_every_replica_that_is_lost_gets_a_key_at_once(world: World) -> None:
@@ -177,58 +167,6 @@ async def test_a_call_that_the_control_server_refuses_is_said_and_costs_no_secon
     assert (len(world.control.keys), await world.device_names()) == (2, [f"default-db.{DOMAIN}"])
 
 
-async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none(cluster: World) -> None:
-    async with running_operator(cluster):
-        before = await start(cluster, EGRESS)
-    cluster.control.delete_device(only_device(cluster))
-    await cluster.eventually(lambda: asked_or_given(cluster, EGRESS))
-    async with running_operator(cluster):
-        await well(cluster, EGRESS, before.state["device_id"])
-        assert len(cluster.control.keys) == 2
-
-
-async def test_a_request_that_a_working_proxy_left_behind_costs_it_nothing(cluster: World) -> None:
-    async with running_operator(cluster):
-        before = await start(cluster, EGRESS)
-    await cluster.change(before.secret, {"stringData": {"reissue_authkey": ""}})
-    async with running_operator(cluster):
-        assert not await cluster.writes_when_left_alone()
-    assert only_device(cluster).node_id == before.state["device_id"]
-    assert len(cluster.control.keys) == 1
-
-
-@kinds("connector")
-async def test_a_secret_that_is_deleted_by_hand_makes_the_proxy_log_in_anew_under_its_name(
-    world: World, kind: Kind
-) -> None:
-    before = await start(world, kind)
-    await world.delete(before.secret)
-    after = await well(world, kind, before.state["device_id"])
-    assert await world.device_names() == [f"{kind.name}.{DOMAIN}"]
-    assert (after.pod_uid, len(world.control.keys)) == (before.pod_uid, 2)
-    assert not await world.writes_when_left_alone()
-
-
-async def test_a_secret_that_lost_its_labels_keeps_its_device(world: World) -> None:
-    before = await start(world, EGRESS)
-    await world.change(before.secret, {"metadata": {"labels": None}})
-    await world.eventually(lambda: world.children(SECRET, EGRESS.parent))
-    after = await well(world, EGRESS)
-    assert (after.state["device_id"], len(world.control.keys)) == (before.state["device_id"], 1)
-    assert not await world.writes_when_left_alone()
-
-
-async def test_a_device_id_that_is_removed_by_hand_costs_no_key(world: World) -> None:
-    kind = KINDS["ingress"]
-    before = await start(world, kind)
-    await world.change(before.secret, {"data": {"device_id": None}})
-    await world.settled()
-    assert not await world.writes_when_left_alone()
-    await world.delete(before.pod)
-    after = await well(world, kind)
-    assert (after.state["device_id"], len(world.control.keys)) == (before.state["device_id"], 1)
-
-
 async def shown_name(world: World, parent: Object) -> str:
     """Return the name in the status of *parent*."""
     if parent["kind"] != "Connector":
@@ -257,3 +195,13 @@ async def test_the_record_of_an_ingress_follows_the_name_that_an_admin_gives_its
     await world.becomes(world.records, {f"web.{DOMAIN}": proxy.addresses})
     world.control.rename_device(only_device(world), "orders")
     await world.becomes(world.records, {f"orders.{DOMAIN}": proxy.addresses})
+
+
+async def test_an_operator_that_starts_finds_what_was_asked_while_there_was_none(cluster: World) -> None:
+    async with running_operator(cluster):
+        before = await start(cluster, EGRESS)
+    cluster.control.delete_device(only_device(cluster))
+    await cluster.eventually(lambda: asked_or_given(cluster, EGRESS))
+    async with running_operator(cluster):
+        await well(cluster, EGRESS, before.state["device_id"])
+        assert len(cluster.control.keys) == 2

@@ -95,69 +95,61 @@ def test_each_variable_sets_its_field(case: Given, environ: dict[str, str]) -> N
     assert getattr(read_settings({**environ, case.name: case.value}), case.field) == case.meaning
 
 
-class Wrong(NamedTuple):
-    name: str
-    value: str
-    words: str
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("name", "value", "words"),
     [
-        Wrong("OPERATOR_LOGIN_SERVER", "headscale.example.org", "is not the URL of a control server"),
-        Wrong("PROXY_TAGS", "tag:a,db", '"db" is not a valid tag'),
-        Wrong("PROXY_TAGS", ",", "a tag is empty: remove the comma too many"),
-        Wrong("PROXY_IMAGE", "example.org/Tailscale", '"example.org/Tailscale": only the registry and the tag'),
-        Wrong("OPERATOR_NAMESERVER_IMAGE", "example.org/ns: v1", "this is not the name of an image"),
-        Wrong("OPERATOR_NAMESERVER_LOG_QUERIES", "1/0", "'1/0' is not a share such as 1/1000; 1/1 is all"),
-        Wrong("OPERATOR_NAMESERVER_LOG_QUERIES", "1/1000000000", "is not a share"),
-        Wrong("OPERATOR_NAMESERVER_LOG_QUERIES", "0.001", "is not a share"),
-        Wrong("PROXY_DEFAULT_CLASS", "Prod", '"Prod" is not a valid name of an object'),
-        Wrong("PROXY_PRIORITY_CLASS_NAME", "high priority", "is not a valid name of an object"),
-        Wrong("OPERATOR_INGRESS_CLASS_NAME", "tail_scale", "is not a valid name of an object"),
-        Wrong("OPERATOR_SERVICE_ACCOUNT_NAME", "-", "is not a valid name of an object"),
-        Wrong("POD_NAME", "Operator", "is not a valid name of an object"),
-        Wrong(
-            "APISERVER_PROXY",
-            "true",
-            "'true' can't be served, because this operator has no API server proxy yet: unset",
-        ),
-        Wrong("APISERVER_PROXY", "noauth", "this operator has no API server proxy yet"),
-        Wrong("AUTH_PROXY", "1", "this operator has no API server proxy yet"),
-        Wrong("OPERATOR_DEFAULT_LOAD_BALANCER", "yes", "'yes' is not one of true, false"),
-        Wrong("OPERATOR_MANAGE_CLUSTER_DNS", "yes", "'yes' is not one of true, false"),
-        Wrong("OPERATOR_TAKE_OVER_NAMES", "1", "'1' is not one of true, false"),
-        Wrong("KUBECONFIG", "/nonexistent", "there is no file '/nonexistent'"),
-        Wrong("PROXY_FIREWALL_MODE", "ipfw", "'ipfw' is not one of auto, iptables, nftables"),
-        Wrong("OPERATOR_CLUSTER_DNS", "10.96.0.10,kube-dns", "'kube-dns' is not the address of a DNS server"),
-        Wrong("OPERATOR_DNS_ZONES", "ts.net,", "'' is not a DNS zone"),
-        Wrong("OPERATOR_DNS_ZONES", "tail_net", "'tail_net' is not a DNS zone"),
-        Wrong("OPERATOR_DNS_ZONES", "a." * 126 + "ab", "is not a DNS zone"),
-        Wrong("OPERATOR_WATCH_NAMESPACES", "team-a,", '"" is not a valid DNS label'),
-        Wrong("OPERATOR_WATCH_NAMESPACES", "Team", "lower case; give a comma-separated list such as team-a,team-b"),
-        Wrong("OPERATOR_WATCH_NAMESPACES", "team-*", "must end with a letter or number; give a comma-separated list"),
-        Wrong("OPERATOR_LEADER_ELECTION", "no", "'no' is not one of true, false"),
-        Wrong("OPERATOR_HEALTH_ADDR", "9002", "is not ADDRESS:PORT"),
-        Wrong("OPERATOR_HEALTH_ADDR", ":70000", "is not ADDRESS:PORT"),
-        Wrong("OPERATOR_HEALTH_ADDR", ":²", "is not ADDRESS:PORT"),
-        Wrong("OPERATOR_HEALTH_ADDR", "::1:9002", "is not ADDRESS:PORT"),
-        Wrong("OPERATOR_HEALTH_ADDR", "[::1:9002", "is not ADDRESS:PORT"),
-        Wrong("OPERATOR_HEALTH_ADDR", "192.0.2.1:", "is not ADDRESS:PORT"),
-        Wrong("OPERATOR_LOGGING", "loud", "'loud' is not one of info, debug, dev, warn, error"),
-        Wrong("OPERATOR_LOG_FORMAT", "xml", "'xml' is not one of text, json"),
-        Wrong("OPERATOR_NAMESPACE", "", "is not set"),
-        Wrong("OPERATOR_NAMESPACE", "Tailscale", "its letters must be lower case"),
-        Wrong("CLIENT_ID_FILE", "", "is not set: give the path of the file that holds the OAuth client's ID"),
-        Wrong("CLIENT_ID", "id", 'cannot read "/var/run/secrets/tailscale/serviceaccount/token"'),
-        Wrong("CLIENT_SECRET_FILE", "", "is not set: give the path of the file that holds the OAuth client's secret"),
-        Wrong("CLIENT_ID_FILE", "/nonexistent/id", 'cannot read "/nonexistent/id": No such file or directory'),
+        ("OPERATOR_LOGIN_SERVER", "headscale.example.org", "is not the URL of a control server"),
+        ("PROXY_TAGS", "tag:a,db", '"db" is not a valid tag'),
+        ("PROXY_TAGS", ",", "a tag is empty: remove the comma too many"),
+        ("PROXY_IMAGE", "example.org/Tailscale", '"example.org/Tailscale": only the registry and the tag'),
+        ("OPERATOR_NAMESERVER_IMAGE", "example.org/ns: v1", "this is not the name of an image"),
+        ("OPERATOR_NAMESERVER_LOG_QUERIES", "1/0", "'1/0' is not a share such as 1/1000; 1/1 is all"),
+        ("OPERATOR_NAMESERVER_LOG_QUERIES", "1/1000000000", "is not a share"),
+        ("OPERATOR_NAMESERVER_LOG_QUERIES", "0.001", "is not a share"),
+        ("PROXY_DEFAULT_CLASS", "Prod", '"Prod" is not a valid name of an object'),
+        ("PROXY_PRIORITY_CLASS_NAME", "high priority", "is not a valid name of an object"),
+        ("OPERATOR_INGRESS_CLASS_NAME", "tail_scale", "is not a valid name of an object"),
+        ("OPERATOR_SERVICE_ACCOUNT_NAME", "-", "is not a valid name of an object"),
+        ("POD_NAME", "Operator", "is not a valid name of an object"),
+        ("APISERVER_PROXY", "true", "'true' can't be served, because this operator has no API server proxy yet: unset"),
+        ("APISERVER_PROXY", "noauth", "this operator has no API server proxy yet"),
+        ("AUTH_PROXY", "1", "this operator has no API server proxy yet"),
+        ("OPERATOR_DEFAULT_LOAD_BALANCER", "yes", "'yes' is not one of true, false"),
+        ("OPERATOR_MANAGE_CLUSTER_DNS", "yes", "'yes' is not one of true, false"),
+        ("OPERATOR_TAKE_OVER_NAMES", "1", "'1' is not one of true, false"),
+        ("KUBECONFIG", "/nonexistent", "there is no file '/nonexistent'"),
+        ("PROXY_FIREWALL_MODE", "ipfw", "'ipfw' is not one of auto, iptables, nftables"),
+        ("OPERATOR_CLUSTER_DNS", "10.96.0.10,kube-dns", "'kube-dns' is not the address of a DNS server"),
+        ("OPERATOR_DNS_ZONES", "ts.net,", "'' is not a DNS zone"),
+        ("OPERATOR_DNS_ZONES", "tail_net", "'tail_net' is not a DNS zone"),
+        ("OPERATOR_DNS_ZONES", "a." * 126 + "ab", "is not a DNS zone"),
+        ("OPERATOR_WATCH_NAMESPACES", "team-a,", '"" is not a valid DNS label'),
+        ("OPERATOR_WATCH_NAMESPACES", "Team", "lower case; give a comma-separated list such as team-a,team-b"),
+        ("OPERATOR_WATCH_NAMESPACES", "team-*", "must end with a letter or number; give a comma-separated list"),
+        ("OPERATOR_LEADER_ELECTION", "no", "'no' is not one of true, false"),
+        ("OPERATOR_HEALTH_ADDR", "9002", "is not ADDRESS:PORT"),
+        ("OPERATOR_HEALTH_ADDR", ":70000", "is not ADDRESS:PORT"),
+        ("OPERATOR_HEALTH_ADDR", ":²", "is not ADDRESS:PORT"),
+        ("OPERATOR_HEALTH_ADDR", "::1:9002", "is not ADDRESS:PORT"),
+        ("OPERATOR_HEALTH_ADDR", "[::1:9002", "is not ADDRESS:PORT"),
+        ("OPERATOR_HEALTH_ADDR", "192.0.2.1:", "is not ADDRESS:PORT"),
+        ("OPERATOR_LOGGING", "loud", "'loud' is not one of info, debug, dev, warn, error"),
+        ("OPERATOR_LOG_FORMAT", "xml", "'xml' is not one of text, json"),
+        ("OPERATOR_NAMESPACE", "", "is not set"),
+        ("OPERATOR_NAMESPACE", "Tailscale", "its letters must be lower case"),
+        ("CLIENT_ID_FILE", "", "is not set: give the path of the file that holds the OAuth client's ID"),
+        ("CLIENT_ID", "id", 'cannot read "/var/run/secrets/tailscale/serviceaccount/token"'),
+        ("CLIENT_SECRET_FILE", "", "is not set: give the path of the file that holds the OAuth client's secret"),
+        ("CLIENT_ID_FILE", "/nonexistent/id", 'cannot read "/nonexistent/id": No such file or directory'),
     ],
 )
-def test_a_wrong_setting_names_its_variable_and_says_what_that_takes(case: Wrong, environ: dict[str, str]) -> None:
+def test_a_wrong_setting_names_its_variable_and_says_what_that_takes(
+    name: str, value: str, words: str, environ: dict[str, str]
+) -> None:
     with pytest.raises(InvalidSetting) as caught:
-        read_settings({**environ, case.name: case.value})
-    assert re.fullmatch(rf"{case.name}\b[^\n]+", str(caught.value))
-    assert case.words in str(caught.value)
+        read_settings({**environ, name: value})
+    assert re.fullmatch(rf"{name}\b[^\n]+", str(caught.value))
+    assert words in str(caught.value)
 
 
 class Warned(NamedTuple):
@@ -218,31 +210,26 @@ def test_workload_identity_needs_no_files_and_goes_before_them(environ: dict[str
         assert (found.client_id, found.identity_token) == ("kClientCNTRL", token)
 
 
-class Search(NamedTuple):
-    resolv_conf: str
-    domain: str
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("resolv_conf", "domain"),
     [
-        Search("search tailscale.svc.k8s.example.org svc.k8s.example.org k8s.example.org", "k8s.example.org"),
-        Search("search tailscale.svc.cluster.local. svc.Cluster.Local. cluster.local. example.org", "Cluster.Local"),
-        Search(
+        ("search tailscale.svc.k8s.example.org svc.k8s.example.org k8s.example.org", "k8s.example.org"),
+        ("search tailscale.svc.cluster.local. svc.Cluster.Local. cluster.local. example.org", "Cluster.Local"),
+        (
             "search tailscale.svc.a.example.org svc.a.example.org\nnameserver 192.0.2.1\nsearch a.example.org # b",
             "a.example.org",
         ),
-        Search("# search tailscale.svc.a.example.org svc.a.example.org a.example.org", "cluster.local"),
-        Search("search tailscale.svc.a.example.org svc.a.example.org", "cluster.local"),
-        Search("search other.svc.a.example.org svc.a.example.org a.example.org", "cluster.local"),
-        Search("search tailscale.svc.a.example.org a.example.org a.example.org", "cluster.local"),
-        Search("search tailscale.svc.a.example.org svc.a.example.org b.example.org", "cluster.local"),
-        Search("search tailscale.svc. svc. .", "cluster.local"),
-        Search("", "cluster.local"),
+        ("# search tailscale.svc.a.example.org svc.a.example.org a.example.org", "cluster.local"),
+        ("search tailscale.svc.a.example.org svc.a.example.org", "cluster.local"),
+        ("search other.svc.a.example.org svc.a.example.org a.example.org", "cluster.local"),
+        ("search tailscale.svc.a.example.org a.example.org a.example.org", "cluster.local"),
+        ("search tailscale.svc.a.example.org svc.a.example.org b.example.org", "cluster.local"),
+        ("search tailscale.svc. svc. .", "cluster.local"),
+        ("", "cluster.local"),
     ],
 )
-def test_the_clusters_domain_is_read_from_the_search_path(case: Search) -> None:
-    assert cluster_domain(case.resolv_conf, "tailscale") == case.domain
+def test_the_clusters_domain_is_read_from_the_search_path(resolv_conf: str, domain: str) -> None:
+    assert cluster_domain(resolv_conf, "tailscale") == domain
 
 
 SEARCH = "search tailscale.svc.cluster.local svc.cluster.local cluster.local\n"

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import pytest
 from clustersim.faults import Failure
 from clustersim.sim import SimOptions
-from clustersim.tailnet import Device, NewKey
 from tsoperator.api.objects import POD, SECRET, Object, uid
 
 from tests.operator.proxies import event, served_name
@@ -24,16 +23,12 @@ from tests.support.manifests import (
     proxy_group,
 )
 from tests.support.operator import World, new_world, running_operator
+from tests.support.tailnets import join
 
 pytestmark = pytest.mark.full
 
 TAGS = "/api/v2/device/{id}/tags"
 NAME = f"default-db.{DOMAIN}"
-
-
-def join_another(world: World, hostname: str, *tags: str) -> Device:
-    """Let a device join that is no proxy's."""
-    return world.control.register(world.control.create_key(NewKey(tags or ("tag:k8s",))).key, hostname)
 
 
 async def tags(world: World) -> list[tuple[str, ...]]:
@@ -82,47 +77,13 @@ async def test_an_edit_of_tags_reaches_the_devices_that_run(world: World, kind: 
 
 
 async def test_the_default_of_tags_reaches_the_devices_that_run(cluster: World) -> None:
-    await cluster.apply(egress())
+    parents = (egress(), ingress(), connector())
+    await cluster.apply(backend(), *parents)
     async with running_operator(cluster):
-        await all_joined(cluster, egress())
+        for parent in parents:
+            await all_joined(cluster, parent)
     async with running_operator(cluster, proxy_tags=("tag:other",)):
-        await cluster.becomes(lambda: tags(cluster), [("tag:other",)])
-
-
-TO_STORE = [Failure(503, times=1000, verb=verb, plural="secrets") for verb in ("create", "patch")]
-
-
-@pytest.mark.simulated
-async def test_a_key_that_could_not_be_stored_before_its_tags_changed_is_not_handed_out(world: World) -> None:
-    for failure in TO_STORE:
-        world.sim.faults.fail(failure)
-    await world.apply(egress())
-    await world.eventually(lambda: asked_for_keys(world, 1))
-    await world.change(egress(), GIVEN)
-    await world.eventually(lambda: asked_for_keys(world, 2))
-    world.sim.faults.clear()
-    await all_joined(world, egress())
-    assert used_tags(world) == [("tag:web", "tag:prod")]
-
-
-async def test_a_key_whose_tags_change_while_it_is_minted_is_not_handed_out(world: World) -> None:
-    world.control.latency = 1  # longer than a reconcile waits
-    await world.apply(egress())
-    await world.eventually(lambda: asked_for_keys(world, 1))
-    await world.change(egress(), GIVEN)
-    world.control.latency = 0
-    await all_joined(world, egress())
-    assert used_tags(world) == [("tag:web", "tag:prod")]
-
-
-async def asked_for_keys(world: World, times: int) -> bool:
-    """Tell whether auth keys were asked for so often."""
-    return world.control.requests["POST", "/api/v2/tailnet/-/keys"] >= times
-
-
-def used_tags(world: World) -> list[tuple[str, ...]]:
-    """Return the tags of the auth keys that devices have used."""
-    return [key.tags for key in world.control.keys.values() if key.used]
+        await cluster.becomes(lambda: tags(cluster), [("tag:other",)] * 3)
 
 
 REFUSED = {
@@ -162,15 +123,6 @@ async def is_true(world: World, obj: Object, kind: str = "TailscaleProxyReady") 
     return condition is not None and condition.status == "True"
 
 
-async def test_an_ingress_tells_by_an_event_that_its_tags_are_refused(world: World) -> None:
-    world.control.policy_tags = {"tag:k8s"}
-    await world.apply(backend(), ingress())
-    await all_joined(world, ingress())
-    await world.change(ingress(), GIVEN)
-    await world.eventually(lambda: event(world, ingress(), "TagsRefused"))
-    assert await tags(world) == [("tag:k8s",)]
-
-
 async def test_a_client_that_may_not_list_devices_can_do_the_rest(world: World) -> None:
     world.control.scopes = {"auth_keys"}
     await world.apply(egress())
@@ -197,7 +149,7 @@ async def test_a_device_that_needs_approval_is_said_until_it_is_approved(cluster
 
 
 async def test_a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices(cluster: World) -> None:
-    dead = [join_another(cluster, name) for name in ("default-db", "web", *(f"gate-{number}" for number in range(2)))]
+    dead = [join(cluster.control, name) for name in ("default-db", "web", *(f"gate-{number}" for number in range(2)))]
     for device in dead:
         cluster.control.disconnect(device.node_id, seconds=600)
     await cluster.apply(egress(), backend(), ingress(), GATES)
@@ -229,7 +181,7 @@ HELD = {
 @pytest.mark.parametrize("held", cases(HELD, "offline for a minute", "fewer tags"))
 async def test_a_device_that_may_live_keeps_its_name(held: Held) -> None:
     async with new_world(SimOptions(headscale=held.headscale)) as world, running_operator(world, take_over_names=True):
-        holder = join_another(world, "default-db", *held.tags)
+        holder = join(world.control, "default-db", *held.tags)
         world.control.disconnect(holder.node_id, held.seconds)
         await world.apply(egress(tags="tag:k8s,tag:web"))
         await all_joined(world, egress())
@@ -242,7 +194,7 @@ async def test_a_device_that_may_live_keeps_its_name(held: Held) -> None:
 
 
 async def test_names_are_not_taken_over_unasked(world: World) -> None:
-    holder = join_another(world, "default-db")
+    holder = join(world.control, "default-db")
     world.control.disconnect(holder.node_id, seconds=600)
     await world.apply(egress())
     await all_joined(world, egress())
@@ -268,7 +220,7 @@ async def test_two_services_that_ask_for_one_name_leave_each_other_be(cluster: W
 
 @pytest.mark.parametrize("gone", cases({"it is dead": False, "it is gone": True}, "it is dead"))
 async def test_a_proxy_that_got_a_number_gets_its_name_once_that_is_free(cluster: World, gone: bool) -> None:
-    holder = join_another(cluster, "default-lb")
+    holder = join(cluster.control, "default-lb")
     await cluster.apply(load_balancer())
     async with running_operator(cluster):
         await all_joined(cluster, load_balancer())
@@ -283,18 +235,8 @@ async def test_a_proxy_that_got_a_number_gets_its_name_once_that_is_free(cluster
         await cluster.becomes(lambda: served_name(cluster, load_balancer()), f"shop.{DOMAIN}")
 
 
-async def test_replicas_of_one_hostname_are_numbered_and_that_is_no_news(cluster: World) -> None:
-    twins = connector(exitNode=True, replicas=2)
-    await cluster.apply(twins)
-    async with running_operator(cluster, take_over_names=True):
-        await all_joined(cluster, twins, 2)
-        assert await cluster.device_names() == sorted([f"router-connector.{DOMAIN}", f"router-connector-1.{DOMAIN}"])
-        assert not await cluster.writes_when_left_alone()
-        assert await cluster.events(twins) == {}
-
-
 async def test_a_destination_that_goes_away_and_comes_back_is_told(world: World) -> None:
-    target = join_another(world, "db", "tag:db")
+    target = join(world.control, "db", "tag:db")
     await world.apply(egress())
     await all_joined(world, egress())
     await world.settled()
@@ -304,7 +246,7 @@ async def test_a_destination_that_goes_away_and_comes_back_is_told(world: World)
     assert FQDN in await world.eventually(lambda: event(world, egress(), "TargetGone"))
     assert (await world.reason(egress()), await is_true(world, egress())) == ("TargetGone", False)
     assert not await world.writes_when_left_alone()
-    join_another(world, "db", "tag:db")
+    join(world.control, "db", "tag:db")
     await look_again(world, "second")
     await world.becomes(lambda: message(world), "ProxyCreated")
     assert await is_true(world, egress())
@@ -370,17 +312,3 @@ async def test_a_finding_is_told_though_a_write_fails(cluster: World, write: tup
     async with running_operator(cluster):
         await cluster.becomes(lambda: cluster.reason(egress()), "ProxyFailed")
         assert not await cluster.writes_when_left_alone()
-
-
-async def test_a_proxy_with_refused_tags_and_a_taken_name_goes_as_any_other(cluster: World) -> None:
-    holder = join_another(cluster, "router-connector", "tag:other")
-    await cluster.apply(connector())
-    async with running_operator(cluster, take_over_names=True):
-        await all_joined(cluster, connector())
-        cluster.control.policy_tags = {"tag:k8s"}
-        await cluster.change(connector(), tagged("tag:db"))
-        await cluster.becomes(lambda: cluster.reason(connector(), "ConnectorReady"), "ConnectorCreationFailed")
-        await cluster.delete(connector())
-        await cluster.eventually(lambda: cluster.gone(connector()))
-        assert [device.node_id for device in cluster.control.devices.values()] == [holder.node_id]
-        assert await cluster.leftovers(connector()) == []

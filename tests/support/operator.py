@@ -217,12 +217,18 @@ class World:
         proxy = Proxy(*(objects[0] for objects in found))
         return proxy if is_ready(proxy.pod) else None
 
-    async def joined(self, parent: Object) -> Proxy:
-        """Wait until nothing is left to do and the proxy of *parent* has logged in; return it."""
+    async def joined(self, parent: Object, other_than: str = "") -> Proxy:
+        """Wait until nothing is left to do and the proxy of *parent* has logged in; return it.
+
+        Its device is another one than *other_than*.
+        """
 
         async def there() -> Proxy | None:
             proxy = await self.proxy(parent)
-            return proxy if proxy and "device_fqdn" in proxy.state and not proxy.holds_auth_key else None
+            if proxy is None or proxy.holds_auth_key or not {"device_id", "device_fqdn"} <= proxy.state.keys():
+                return None
+            asks = "reissue_authkey" in proxy.state
+            return None if asks or proxy.state["device_id"] == other_than else proxy
 
         await self.eventually(there)
         await self.settled()

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 from clustersim.control import Control
+from clustersim.tailnet import Device, NewKey
 from pydantic import SecretStr
 from tsoperator.desired.plan import Errand, FindNodePorts
 from tsoperator.kube.client import KubeClient
@@ -21,6 +22,11 @@ from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
 
 from tests.support.cluster import running
+
+
+def join(control: Control, hostname: str = "db", *tags: str) -> Device:
+    """Let a device join the tailnet of *control*, with ``tag:k8s`` unless there are other *tags*."""
+    return control.register(control.create_key(NewKey(tags or ("tag:k8s",))).key, hostname)
 
 
 @asynccontextmanager

@@ -1,5 +1,3 @@
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.objects import (
     DEPLOYMENT,
@@ -21,37 +19,26 @@ from tsoperator.api.objects import (
 )
 
 
-class Path(NamedTuple):
-    resource: Resource
-    parts: tuple[str, ...]
-    path: str
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("resource", "parts", "path"),
     [
-        Path(POD, (), "/api/v1/pods"),
-        Path(POD, ("default",), "/api/v1/namespaces/default/pods"),
-        Path(POD, ("default", "a"), "/api/v1/namespaces/default/pods/a"),
-        Path(POD, ("default", "a", "status"), "/api/v1/namespaces/default/pods/a/status"),
-        Path(DEPLOYMENT, ("default", "a"), "/apis/apps/v1/namespaces/default/deployments/a"),
-        Path(DNSCONFIG, (), "/apis/tailscale.com/v1alpha1/dnsconfigs"),
-        Path(DNSCONFIG, ("", "a"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a"),
-        Path(DNSCONFIG, ("default", "a", "status"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a/status"),
+        (POD, (), "/api/v1/pods"),
+        (POD, ("default",), "/api/v1/namespaces/default/pods"),
+        (POD, ("default", "a"), "/api/v1/namespaces/default/pods/a"),
+        (POD, ("default", "a", "status"), "/api/v1/namespaces/default/pods/a/status"),
+        (DEPLOYMENT, ("default", "a"), "/apis/apps/v1/namespaces/default/deployments/a"),
+        (DNSCONFIG, (), "/apis/tailscale.com/v1alpha1/dnsconfigs"),
+        (DNSCONFIG, ("", "a"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a"),
+        (DNSCONFIG, ("default", "a", "status"), "/apis/tailscale.com/v1alpha1/dnsconfigs/a/status"),
     ],
 )
-def test_a_kind_is_served_where_the_api_says(case: Path) -> None:
-    assert case.resource.path(*case.parts) == case.path
+def test_a_kind_is_served_where_the_api_says(resource: Resource, parts: tuple[str, ...], path: str) -> None:
+    assert resource.path(*parts) == path
 
 
-def test_a_key_reads_as_kubectl_writes_it() -> None:
-    assert str(Key("default", "a")) == "default/a"
-    assert str(Key("", "a")) == "a"
-
-
-def test_a_kind_reads_as_kubectl_writes_it() -> None:
-    assert str(SERVICE) == "services"
-    assert str(INGRESS) == "ingresses.networking.k8s.io"
+def test_keys_and_kinds_read_as_kubectl_writes_them() -> None:
+    read = [str(each) for each in (Key("default", "a"), Key("", "a"), SERVICE, INGRESS)]
+    assert read == ["default/a", "a", "services", "ingresses.networking.k8s.io"]
 
 
 def test_every_kind_is_found_from_its_objects() -> None:
@@ -95,14 +82,8 @@ def test_a_missing_part_of_an_object_is_empty(metadata: Object) -> None:
 
 
 def test_the_parts_of_an_object_are_found() -> None:
-    obj = {
-        "metadata": {
-            "labels": {"a": "1"},
-            "annotations": {"b": "2"},
-            "finalizers": ["example.org/a"],
-            "deletionTimestamp": "2030-01-01T00:00:00Z",
-        }
-    }
+    given = {"labels": {"a": "1"}, "annotations": {"b": "2"}, "finalizers": ["example.org/a"]}
+    obj = {"metadata": {**given, "deletionTimestamp": "2030-01-01T00:00:00Z"}}
     assert (labels(obj), annotations(obj)) == ({"a": "1"}, {"b": "2"})
     assert has_finalizer(obj, "example.org/a")
     assert not has_finalizer(obj, "example.org/b")

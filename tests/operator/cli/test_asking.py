@@ -5,7 +5,6 @@ import socket
 from argparse import ArgumentTypeError
 from collections.abc import AsyncIterator, Callable, Iterator
 from threading import Thread
-from typing import NamedTuple
 
 import pytest
 from aiohttp import web
@@ -88,56 +87,44 @@ async def test_an_operator_that_is_not_ready_says_why(operator: Operator) -> Non
     )
 
 
-class Odd(NamedTuple):
-    readyz: int
-    metrics: str
-    words: str
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("readyz", "metrics", "words"),
     [
-        Odd(200, "", "its port of metrics shows none (HTTP 404)"),
-        Odd(500, "", "not ready: HTTP 500"),
-        Odd(200, "no metrics {", "its port of metrics shows none (HTTP 200)"),
+        (200, "", "its port of metrics shows none (HTTP 404)"),
+        (500, "", "not ready: HTTP 500"),
+        (200, "no metrics {", "its port of metrics shows none (HTTP 200)"),
     ],
 )
-async def test_a_port_of_another_program_is_no_operator(case: Odd) -> None:
+async def test_a_port_of_another_program_is_no_operator(readyz: int, metrics: str, words: str) -> None:
     async def answer(request: web.Request) -> web.Response:
         if request.path == "/readyz":
-            return web.Response(status=case.readyz)
-        return web.Response(status=200 if case.metrics else 404, text=case.metrics)
+            return web.Response(status=readyz)
+        return web.Response(status=200 if metrics else 404, text=metrics)
 
     async with serving(answer) as url:
         at = endpoint(url.removeprefix("http://"))
         (found, *_) = await findings(at)
-    assert (found.verdict, found.words.startswith(f"operator at {at}: {case.words}")) == ("FAILED", True)
-
-
-class Lookup(NamedTuple):
-    error: int
-    words: str
-    cure: str
+    assert (found.verdict, found.words.startswith(f"operator at {at}: {words}")) == ("FAILED", True)
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("error", "words", "cure"),
     [
-        Lookup(
+        (
             socket.EAI_NONAME,
             "the operator has no Pod",
             "see why with `kubectl -n tailscale describe deployments,replicasets,pods --show-events",
         ),
-        Lookup(socket.EAI_AGAIN, "the cluster's DNS doesn't answer this Pod", "see whether the cluster's DNS works"),
+        (socket.EAI_AGAIN, "the cluster's DNS doesn't answer this Pod", "see whether the cluster's DNS works"),
     ],
 )
-async def test_a_name_that_leads_nowhere_is_told_from_a_dns_that_is_away(case: Lookup) -> None:
+async def test_a_name_that_leads_nowhere_is_told_from_a_dns_that_is_away(error: int, words: str, cure: str) -> None:
     def resolve(_: Endpoint) -> list[str]:
-        raise socket.gaierror(case.error, "as the resolver says")
+        raise socket.gaierror(error, "as the resolver says")
 
     (found, *_) = await findings(Endpoint("operator-test", 9002), resolve=resolve)
-    assert found.words == f"{case.words} (operator-test: as the resolver says)"
-    assert found.cure.startswith(case.cure)
+    assert found.words == f"{words} (operator-test: as the resolver says)"
+    assert found.cure.startswith(cure)
 
 
 async def test_a_nameserver_that_has_records_is_well(operator: Operator) -> None:

@@ -13,12 +13,8 @@ from aiohttp import web
 from tsoperator.__main__ import main
 from tsoperator.cli.asking import Endpoint, endpoint
 
+from tests.operator.cli.cluster.front import METRICS
 from tests.support.cluster import serving
-
-METRICS = """\
-tsoperator_leading 1.0
-tsoperator_preflight{check="api",tailnet=""} 1.0
-"""
 
 
 class Operator:

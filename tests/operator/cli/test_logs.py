@@ -5,7 +5,6 @@ import logging
 import subprocess
 import sys
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import pytest
 from tsoperator.cli.logs import JsonFormatter, TextFormatter
@@ -29,26 +28,21 @@ def test_every_message_is_one_line_of_json(message: str) -> None:
     assert parsed(record("%s", message))["msg"] == message
 
 
-class Named(NamedTuple):
-    level: int
-    name: str
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("level", "name"),
     [
-        Named(logging.DEBUG, "debug"),
-        Named(logging.INFO, "info"),
-        Named(logging.WARNING, "warn"),
-        Named(logging.ERROR, "error"),
-        Named(logging.CRITICAL, "fatal"),
+        (logging.DEBUG, "debug"),
+        (logging.INFO, "info"),
+        (logging.WARNING, "warn"),
+        (logging.ERROR, "error"),
+        (logging.CRITICAL, "fatal"),
     ],
 )
-def test_a_line_says_when_how_bad_where_and_what_as_that_of_the_go_operator(case: Named) -> None:
+def test_a_line_says_when_how_bad_where_and_what_as_that_of_the_go_operator(level: int, name: str) -> None:
     before = datetime.now(UTC)
-    said = parsed(record("on %s", "this", level=case.level))
+    said = parsed(record("on %s", "this", level=level))
     when = said.pop("ts")
-    assert said == {"level": case.name, "logger": "some.logger", "msg": "on this"}
+    assert said == {"level": name, "logger": "some.logger", "msg": "on this"}
     assert when.endswith("Z")
     assert abs((datetime.fromisoformat(when) - before).total_seconds()) < 5
 
@@ -59,21 +53,16 @@ def test_the_fields_of_a_line_are_there_for_machines_and_easy_to_search_for() ->
     assert JsonFormatter().format(made).endswith(',"msg":"ready","kind":"Service","namespace":"default","name":"db"}')
 
 
-class Told(NamedTuple):
-    logger: str
-    said: str
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("logger", "said"),
     [
-        Told("tsoperator", "on this"),
-        Told("tsoperator.kube.watch", "kube.watch: on this"),
-        Told("aiohttp.access", "aiohttp.access: on this"),
+        ("tsoperator", "on this"),
+        ("tsoperator.kube.watch", "kube.watch: on this"),
+        ("aiohttp.access", "aiohttp.access: on this"),
     ],
 )
-def test_text_names_the_part_that_says_so_unless_it_is_about_objects(case: Told) -> None:
-    assert TextFormatter().format(record("on %s", "this", name=case.logger)).endswith(f" WARNING {case.said}")
+def test_text_names_the_part_that_says_so_unless_it_is_about_objects(logger: str, said: str) -> None:
+    assert TextFormatter().format(record("on %s", "this", name=logger)).endswith(f" WARNING {said}")
 
 
 def logged(log_format: str, program: str, level: str = "INFO") -> tuple[int, list[str]]:
@@ -96,18 +85,13 @@ def test_a_warning_and_what_ends_the_process_are_lines_of_the_json_log_too() -> 
     assert crash["stacktrace"].endswith("ValueError: two\nlines")
 
 
-class Quiet(NamedTuple):
-    level: str
-    said: list[str]
-
-
 @pytest.mark.parametrize(
-    "case", [Quiet("DEBUG", ["a", "b", "d"]), Quiet("INFO", ["b", "d"]), Quiet("WARNING", []), Quiet("ERROR", [])]
+    ("level", "said"), [("DEBUG", ["a", "b", "d"]), ("INFO", ["b", "d"]), ("WARNING", []), ("ERROR", [])]
 )
-def test_libraries_say_no_more_than_info(case: Quiet) -> None:
+def test_libraries_say_no_more_than_info(level: str, said: list[str]) -> None:
     ours, theirs = "logging.getLogger('tsoperator.x')", "logging.getLogger('kubernetes')"
     program = f"{ours}.debug('a'); {ours}.info('b'); {theirs}.debug('c'); {theirs}.info('d')"
-    assert [line[-1] for line in logged("text", program, case.level)[1]] == case.said
+    assert [line[-1] for line in logged("text", program, level)[1]] == said
 
 
 def test_text_is_for_people() -> None:

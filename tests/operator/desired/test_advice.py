@@ -1,7 +1,6 @@
 """What a tailnet needs for what is asked of it, in words and lines to paste."""
 
 import json
-from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import SECRET, Key
@@ -31,22 +30,18 @@ def test_tailscales_control_servers_are_known_by_their_name(url: str, tailscales
     assert ("login.tailscale.com" in advice.policy_place(url) + advice.clients_place(url)) is tailscales
 
 
-class Owned(NamedTuple):
-    tags: list[str]
-    owners: list[str]
-    lines: dict[str, list[str]]
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("tags", "owners", "lines"),
     [
-        Owned(["tag:k8s"], [], {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}),
-        Owned(["tag:a", "tag:b"], ["tag:ops"], {"tag:ops": [], "tag:a": ["tag:ops"], "tag:b": ["tag:ops"]}),
-        Owned(["tag:ops"], ["tag:ops"], {"tag:ops": []}),
+        (["tag:k8s"], [], {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}),
+        (["tag:a", "tag:b"], ["tag:ops"], {"tag:ops": [], "tag:a": ["tag:ops"], "tag:b": ["tag:ops"]}),
+        (["tag:ops"], ["tag:ops"], {"tag:ops": []}),
     ],
 )
-def test_the_owners_of_tags_are_lines_of_a_policy_file(case: Owned) -> None:
-    assert json.loads(f"{{{advice.tag_owners(case.tags, case.owners)}}}") == {"tagOwners": case.lines}
+def test_the_owners_of_tags_are_lines_of_a_policy_file(
+    tags: list[str], owners: list[str], lines: dict[str, list[str]]
+) -> None:
+    assert json.loads(f"{{{advice.tag_owners(tags, owners)}}}") == {"tagOwners": lines}
 
 
 def test_the_line_for_funnel_has_the_very_tags() -> None:

@@ -33,11 +33,6 @@ OWNER = Owner("svc", Key("default", "db"))
 GROUP = Owner("proxygroup", Key("", "db"))
 
 
-class Case(NamedTuple):
-    labels: dict[str, str]
-    owner: Owner | None
-
-
 def test_an_owners_labels_are_those_of_the_go_operator() -> None:
     assert OWNER.labels == LABELS
     assert GROUP.labels == {
@@ -48,23 +43,23 @@ def test_an_owners_labels_are_those_of_the_go_operator() -> None:
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("labels", "owner"),
     [
-        Case(LABELS, OWNER),
-        Case({**LABELS, "app": "x"}, OWNER),
-        Case({**LABELS, "tailscale.com/parent-resource-ns": ""}, Owner("svc", Key("", "db"))),
-        Case({**LABELS, "tailscale.com/parent-resource-type": "proxygroup"}, Owner("proxygroup", Key("", "db"))),
-        Case({**LABELS, "tailscale.com/managed": "True"}, None),
-        Case({name: value for name, value in LABELS.items() if name != "tailscale.com/managed"}, None),
-        Case({**LABELS, "tailscale.com/parent-resource": ""}, None),
-        Case({**LABELS, "tailscale.com/proxy-group": "group"}, None),
-        Case({}, None),
+        (LABELS, OWNER),
+        ({**LABELS, "app": "x"}, OWNER),
+        ({**LABELS, "tailscale.com/parent-resource-ns": ""}, Owner("svc", Key("", "db"))),
+        ({**LABELS, "tailscale.com/parent-resource-type": "proxygroup"}, Owner("proxygroup", Key("", "db"))),
+        ({**LABELS, "tailscale.com/managed": "True"}, None),
+        ({name: value for name, value in LABELS.items() if name != "tailscale.com/managed"}, None),
+        ({**LABELS, "tailscale.com/parent-resource": ""}, None),
+        ({**LABELS, "tailscale.com/proxy-group": "group"}, None),
+        ({}, None),
     ],
 )
-def test_a_child_is_found_by_its_owner(case: Case) -> None:
-    child = obj(SERVICE, Key("tailscale", "ts-db"), labels=case.labels)
-    assert owner_of(child) == case.owner
-    assert list(by_owner(child)) == ([str(case.owner)] if case.owner else [])
+def test_a_child_is_found_by_its_owner(labels: dict[str, str], owner: Owner | None) -> None:
+    child = obj(SERVICE, Key("tailscale", "ts-db"), labels=labels)
+    assert owner_of(child) == owner
+    assert list(by_owner(child)) == ([str(owner)] if owner else [])
 
 
 def test_a_proxygroups_service_is_found_by_its_parent_and_is_no_child_of_ours() -> None:

@@ -1,6 +1,6 @@
 """Which objects have a name in the cluster, and where that leads."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tsoperator.api.objects import Object
@@ -21,30 +21,24 @@ def service(spec: Object, **annotations: str) -> Object:
     )
 
 
-class Case(NamedTuple):
-    way: Way
-    obj: Object
-    naming: Naming
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("way", "obj", "wanted"),
     [
-        Case(Way.EGRESS, service(EXTERNAL), Naming(Leads.PROXY)),
-        Case(Way.EGRESS_GROUP, service(EXTERNAL), Naming(Leads.GROUP)),
-        Case(Way.INGRESS, live_ingress(), Naming(Leads.PROXY)),
-        Case(Way.FORWARDED, service(CLUSTER_IP), Naming(Leads.BACKEND)),
-        Case(Way.FORWARDED, service(BALANCED, funnel="true"), Naming(Leads.BACKEND)),
-        Case(Way.FORWARDED, service({**CLUSTER_IP, "clusterIP": "2001:db8::4"}), Naming(Leads.BACKEND)),
-        Case(Way.FORWARDED, service({**CLUSTER_IP, "clusterIP": "None"}), Naming(None)),
-        Case(Way.FORWARDED, service({**CLUSTER_IP, "clusterIP": ""}), Naming(None)),
-        Case(Way.FORWARDED, service({"type": "ClusterIP"}), Naming(None)),
-        Case(Way.FORWARDED, service(EXTERNAL), Naming(None, NO_ADDRESS, "db.example.org")),
-        Case(Way.TLS_SERVICE, service(BALANCED), Naming(None, ONLY_TAILNET, "db.default.svc")),
+        (Way.EGRESS, service(EXTERNAL), Naming(Leads.PROXY)),
+        (Way.EGRESS_GROUP, service(EXTERNAL), Naming(Leads.GROUP)),
+        (Way.INGRESS, live_ingress(), Naming(Leads.PROXY)),
+        (Way.FORWARDED, service(CLUSTER_IP), Naming(Leads.BACKEND)),
+        (Way.FORWARDED, service(BALANCED, funnel="true"), Naming(Leads.BACKEND)),
+        (Way.FORWARDED, service({**CLUSTER_IP, "clusterIP": "2001:db8::4"}), Naming(Leads.BACKEND)),
+        (Way.FORWARDED, service({**CLUSTER_IP, "clusterIP": "None"}), Naming(None)),
+        (Way.FORWARDED, service({**CLUSTER_IP, "clusterIP": ""}), Naming(None)),
+        (Way.FORWARDED, service({"type": "ClusterIP"}), Naming(None)),
+        (Way.FORWARDED, service(EXTERNAL), Naming(None, NO_ADDRESS, "db.example.org")),
+        (Way.TLS_SERVICE, service(BALANCED), Naming(None, ONLY_TAILNET, "db.default.svc")),
     ],
 )
-def test_a_name_leads_where_pods_get_what_the_tailnet_gets(case: Case) -> None:
-    assert naming(case.obj, case.way) == case.naming
+def test_a_name_leads_where_pods_get_what_the_tailnet_gets(way: Way, obj: Object, wanted: Naming) -> None:
+    assert naming(obj, way) == wanted
 
 
 @pytest.mark.parametrize(("value", "named"), [("false", False), ("true", True), ("False", True), ("", True)])

@@ -221,33 +221,25 @@ def test_other_names_than_the_hostname_with_a_number_are_somebodys_wish(case: Na
         assert is_numbered(Device("n1", name, case.hostname), case.wanted) is case.numbered
 
 
-class Move(NamedTuple):
-    text: str
-    now: Device | None
-    words: str
-
-
 RENAMED = replace(DEVICE, name="orders.tail1234.ts.net")
 READDRESSED = replace(DEVICE, addresses=("100.64.0.10", "fd7a:115c:a1e0::a"))
 ADDRESSES = "any more: name 100.64.0.10 or fd7a:115c:a1e0::a instead"
 MOVES = {
-    "gone": Move(FQDN, None, f"device {FQDN}, to which this leads, is not in the tailnet any more"),
-    "address gone": Move("100.64.0.9", None, "100.64.0.9, to which this leads, is not in the tailnet any more"),
-    "renamed": Move("DB.tail1234.ts.net", RENAMED, "name orders.tail1234.ts.net instead"),
-    "readdressed": Move("100.64.0.9", READDRESSED, f"device {FQDN} does not have the address 100.64.0.9 {ADDRESSES}"),
-    "IPv6": Move(
-        "FD7A:115C:A1E0:0::9", READDRESSED, f"{FQDN} does not have the address FD7A:115C:A1E0:0::9 {ADDRESSES}"
-    ),
+    "gone": (FQDN, None, f"device {FQDN}, to which this leads, is not in the tailnet any more"),
+    "address gone": ("100.64.0.9", None, "100.64.0.9, to which this leads, is not in the tailnet any more"),
+    "renamed": ("DB.tail1234.ts.net", RENAMED, "name orders.tail1234.ts.net instead"),
+    "readdressed": ("100.64.0.9", READDRESSED, f"device {FQDN} does not have the address 100.64.0.9 {ADDRESSES}"),
+    "IPv6": ("FD7A:115C:A1E0:0::9", READDRESSED, f"{FQDN} does not have the address FD7A:115C:A1E0:0::9 {ADDRESSES}"),
 }
 
 
 @pytest.mark.parametrize("missed", [False, True])
-@pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
-def test_a_destination_that_moves_is_told(move: Move, *, missed: bool) -> None:
-    (found,) = destination_findings(Destination(move.text, None, DEVICE, move.now), OURS, is_missed=missed)
+@pytest.mark.parametrize(("text", "now", "words"), MOVES.values(), ids=MOVES)
+def test_a_destination_that_moves_is_told(text: str, now: Device | None, words: str, *, missed: bool) -> None:
+    (found,) = destination_findings(Destination(text, None, DEVICE, now), OURS, is_missed=missed)
     assert (found.effect, found.reason, found.is_reason) == (Effect.FAILED, "TargetGone", True)
     assert found.requeue_after is None
-    assert move.words in found.message
+    assert words in found.message
 
 
 @pytest.mark.parametrize("missed", [False, True])

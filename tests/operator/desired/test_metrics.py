@@ -76,13 +76,9 @@ def test_a_service_monitor_has_the_labels_of_its_class_under_ours() -> None:
     assert annotations(monitor) == {ANNOTATION_GIVEN: "labels.release"}
 
 
-@pytest.mark.parametrize("there", [[], [deleting(service())]])
-def test_a_service_monitor_waits_for_the_service(there: list[Object]) -> None:
-    assert [obj["kind"] for obj in objects_for(metrics(monitor=True), *there)] == ["Service"]
-
-
-def test_without_a_service_monitor_there_is_a_service_alone() -> None:
-    assert [obj["kind"] for obj in objects_for(metrics(monitor=False), service())] == ["Service"]
+@pytest.mark.parametrize(("monitor", "there"), [(True, []), (True, [deleting(service())]), (False, [service()])])
+def test_there_is_a_service_alone_before_or_without_a_service_monitor(monitor: bool, there: list[Object]) -> None:
+    assert [obj["kind"] for obj in objects_for(metrics(monitor=monitor), *there)] == ["Service"]
 
 
 class Nothing(NamedTuple):

@@ -21,19 +21,16 @@ OLD = live_dnsconfig("b", creationTimestamp="2026-01-01T00:00:00Z")
 NEW = live_dnsconfig("a", creationTimestamp="2026-01-02T00:00:00Z")
 
 
-def test_the_oldest_dnsconfig_counts() -> None:
-    assert elected([NEW, OLD]) == elected([OLD, NEW]) == OLD
+TWIN = live_dnsconfig("a", creationTimestamp="2026-01-01T00:00:00Z")
 
 
-def test_of_the_same_second_the_first_name_counts() -> None:
-    twin = live_dnsconfig("a", creationTimestamp="2026-01-01T00:00:00Z")
-    assert elected([OLD, twin]) == elected([twin, OLD]) == twin
-
-
-def test_a_dnsconfig_that_goes_does_not_count() -> None:
-    assert elected([deleting(OLD), NEW]) == NEW
-    assert elected([deleting(OLD)]) is None
-    assert elected([]) is None
+@pytest.mark.parametrize(
+    ("found", "counts"),
+    [([NEW, OLD], OLD), ([OLD, TWIN], TWIN), ([deleting(OLD), NEW], NEW), ([deleting(OLD)], None), ([], None)],
+    ids=["the oldest", "the first name of one second", "none that goes", "only one that goes", "none"],
+)
+def test_one_dnsconfig_counts(found: list[Object], counts: Object | None) -> None:
+    assert elected(found) == elected(found[::-1]) == counts
 
 
 def test_the_labels_carry_the_childrens_own_namespace() -> None:

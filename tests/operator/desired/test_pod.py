@@ -5,18 +5,16 @@ from tsoperator.desired.pod import answers_health_checks, has_gate, slim
 
 ENDED: Object = {"exitCode": 0, "startedAt": "2030-01-01T00:00:00Z", "finishedAt": "2030-01-01T00:00:02Z"}
 LAST: Object = {**ENDED, "reason": "Completed", "containerID": "containerd://1"}
+IDENTITY: Object = {"name": "ts-db-x7k2p-0", "namespace": "tailscale", "uid": "1-2", "resourceVersion": "7"}
+LEAVING: Object = {"labels": {"tailscale.com/managed": "true"}, "deletionTimestamp": "2030-01-01T00:00:00Z"}
+KEPT: Object = {**IDENTITY, **LEAVING}
 WHOLE: Object = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {
-        "name": "ts-db-x7k2p-0",
+        **KEPT,
         "generateName": "ts-db-x7k2p-",
-        "namespace": "tailscale",
-        "uid": "1-2",
-        "resourceVersion": "7",
-        "labels": {"tailscale.com/managed": "true"},
         "annotations": {"example.org/a": "b"},
-        "deletionTimestamp": "2030-01-01T00:00:00Z",
         "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "ts-db-x7k2p", "uid": "1-1"}],
         "managedFields": [{"manager": "kubelet"}],
     },
@@ -36,15 +34,7 @@ def test_of_a_pod_is_kept_what_is_read() -> None:
     assert slim(WHOLE) == {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": "ts-db-x7k2p-0",
-            "namespace": "tailscale",
-            "uid": "1-2",
-            "resourceVersion": "7",
-            "labels": {"tailscale.com/managed": "true"},
-            "deletionTimestamp": "2030-01-01T00:00:00Z",
-            "ownerReferences": [{"kind": "StatefulSet"}],
-        },
+        "metadata": {**KEPT, "ownerReferences": [{"kind": "StatefulSet"}]},
         "status": {
             "podIP": "192.0.2.1",
             "podIPs": [{"ip": "192.0.2.1"}],
@@ -61,12 +51,12 @@ def test_of_a_container_that_has_not_ended_only_its_restarts_are_kept(last: Obje
 
 @pytest.mark.parametrize("status", [{}, {"status": {}}, {"status": {"phase": "Pending"}}], ids=str)
 def test_a_pod_that_has_not_begun_has_no_address_and_no_containers(status: Object) -> None:
-    metadata = {"name": "a", "namespace": "tailscale", "uid": "1-2", "resourceVersion": "7"}
-    made = slim({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, **status})
-    assert made["metadata"] == {**metadata, "ownerReferences": []}
+    made = slim({"apiVersion": "v1", "kind": "Pod", "metadata": IDENTITY, "spec": {}, **status})
+    assert made["metadata"] == {**IDENTITY, "ownerReferences": []}
     assert made["status"] == {"podIP": "", "podIPs": [], "containerStatuses": []}
 
 
+CHECKED = {"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"}
 GATED: Object = {
     **WHOLE,
     "spec": {
@@ -74,10 +64,7 @@ GATED: Object = {
         "readinessGates": [{"conditionType": "example.org/a"}, {"conditionType": EGRESS_GATE}],
         "containers": [
             {"name": "sidecar", "image": "envoy"},
-            {
-                "name": "tailscale",
-                "env": [{"name": "POD_IP", "valueFrom": {}}, {"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"}],
-            },
+            {"name": "tailscale", "env": [{"name": "POD_IP", "valueFrom": {}}, CHECKED]},
         ],
     },
     "status": {
@@ -91,7 +78,7 @@ def test_of_a_pod_with_our_gate_is_kept_what_opens_it() -> None:
     made, plain = slim(GATED), slim(WHOLE)
     assert made["spec"] == {
         "readinessGates": [{"conditionType": EGRESS_GATE}],
-        "containers": [{"env": [{"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"}]}],
+        "containers": [{"env": [CHECKED]}],
     }
     assert made["status"] == {**plain["status"], "conditions": [{"type": EGRESS_GATE, "status": "True"}]}
     assert made["metadata"] == plain["metadata"]
@@ -101,7 +88,7 @@ def test_of_a_pod_with_our_gate_is_kept_what_opens_it() -> None:
 @pytest.mark.parametrize(
     ("env", "answers"),
     [
-        ([{"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"}], True),
+        ([CHECKED], True),
         ([{"name": "TS_ENABLE_HEALTH_CHECK", "value": "false"}], False),
         ([{"name": "TS_ENABLE_HEALTH_CHECK", "valueFrom": {}}], False),
         ([{"name": "OTHER", "value": "true"}], False),

@@ -1,7 +1,6 @@
 """What makes the children of a proxy right, and what takes them away."""
 
 from dataclasses import replace
-from typing import NamedTuple
 
 import pytest
 from tsoperator.api.device import Device
@@ -163,34 +162,29 @@ def placed(address: str) -> Object:
     return {**pod(f"{NAME}-0", "P"), "status": {"podIP": address}}
 
 
-class Listens(NamedTuple):
-    children: Children
-    ipv6: bool | None
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("there", "ipv6"),
     [
-        Listens(Children(), None),
-        Listens(Children([service()]), False),
-        Listens(Children([with_family("IPv4")]), False),
-        Listens(Children([with_family("IPv6")]), True),
-        Listens(Children([with_family("IPv4", "IPv6")]), False),
-        Listens(Children([with_family("IPv6", "IPv4")]), True),
-        Listens(Children([with_family("IPv6")], pods=[placed("192.0.2.1")]), False),
-        Listens(Children(pods=[placed("2001:db8::1")]), True),
-        Listens(Children([with_family("IPv6")], pods=[pod(f"{NAME}-0", "P")]), True),
-        Listens(Children([with_family("IPv6")], [listening(ipv6=False)]), False),
-        Listens(Children([with_family("IPv4")], [listening(ipv6=True)]), True),
-        Listens(Children([with_family("IPv6")], [statefulset()]), True),
-        Listens(Children([], [listening(ipv6=False)], pods=[placed("2001:db8::1")]), True),
+        (Children(), None),
+        (Children([service()]), False),
+        (Children([with_family("IPv4")]), False),
+        (Children([with_family("IPv6")]), True),
+        (Children([with_family("IPv4", "IPv6")]), False),
+        (Children([with_family("IPv6", "IPv4")]), True),
+        (Children([with_family("IPv6")], pods=[placed("192.0.2.1")]), False),
+        (Children(pods=[placed("2001:db8::1")]), True),
+        (Children([with_family("IPv6")], pods=[pod(f"{NAME}-0", "P")]), True),
+        (Children([with_family("IPv6")], [listening(ipv6=False)]), False),
+        (Children([with_family("IPv4")], [listening(ipv6=True)]), True),
+        (Children([with_family("IPv6")], [statefulset()]), True),
+        (Children([], [listening(ipv6=False)], pods=[placed("2001:db8::1")]), True),
     ],
 )
-def test_a_proxy_listens_at_its_pods_address_once_its_family_is_known(case: Listens) -> None:
-    made = [obj for obj in children_of(plan_proxy(WEB, case.children, SETTINGS)) if obj["kind"] == "StatefulSet"]
+def test_a_proxy_listens_at_its_pods_address_once_its_family_is_known(there: Children, ipv6: bool | None) -> None:
+    made = [obj for obj in children_of(plan_proxy(WEB, there, SETTINGS)) if obj["kind"] == "StatefulSet"]
     env = [each["spec"]["template"]["spec"]["containers"][0]["env"] for each in made]
     found = [[str(var["value"]) for var in each if var["name"].endswith("_ADDR_PORT")] for each in env]
-    assert found == ([] if case.ipv6 is None else [LISTENING[case.ipv6]])
+    assert found == ([] if ipv6 is None else [LISTENING[ipv6]])
 
 
 def test_a_proxy_that_listens_at_no_address_waits_for_none() -> None:
@@ -333,46 +327,42 @@ def test_a_proxy_that_starts_again_and_again_without_a_destination_is_told(fqdn:
     assert all("tag:k8s" in each.message for each in findings)
 
 
-class Outlined(NamedTuple):
-    proxy: Proxy
-    children: Children
-    outline: Outline
-
-
 LOGGED_IN = {"device_id": "n1", "device_fqdn": "db.tail1234.ts.net.", "device_ips": '["100.64.0.1", "fd7a::1"]'}
 DEVICES = (("db.tail1234.ts.net", "100.64.0.1, fd7a::1"),)
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("proxy", "there", "outline"),
     [
-        Outlined(PROXY, Children(), Outline("default-db")),
-        Outlined(PROXY, children(LOGGED_IN), Outline("default-db", "", DEVICES)),
-        Outlined(PROXY, children({**LOGGED_IN, "device_ips": ""}), Outline("default-db")),
-        Outlined(PROXY, children({**LOGGED_IN, "device_fqdn": ""}), Outline("default-db")),
-        Outlined(
+        (PROXY, Children(), Outline("default-db")),
+        (PROXY, children(LOGGED_IN), Outline("default-db", "", DEVICES)),
+        (PROXY, children({**LOGGED_IN, "device_ips": ""}), Outline("default-db")),
+        (PROXY, children({**LOGGED_IN, "device_fqdn": ""}), Outline("default-db")),
+        (
             PROXY,
             children({**LOGGED_IN, "device_fqdn": "b.ts.net"}, LOGGED_IN),
             Outline("default-db", "", (("b.ts.net", "100.64.0.1, fd7a::1"), *DEVICES)),
         ),
-        Outlined(
+        (
             PROXY,
             children(LOGGED_IN, {**LOGGED_IN, "device_fqdn": "b.ts.net"}),
             Outline("default-db", "", (("b.ts.net", "100.64.0.1, fd7a::1"), *DEVICES)),
         ),
-        Outlined(replace(PROXY, replica_count=3), Children(), Outline("default-db")),
-        Outlined(replace(PROXY, hostname_prefix="r"), Children(), Outline("r-0")),
-        Outlined(replace(PROXY, hostname_prefix="r", replica_count=3), Children(), Outline("r-0..2")),
-        Outlined(replace(PROXY, hostname_prefix="r", replica_count=0), Children(), Outline("")),
-        Outlined(
+        (replace(PROXY, replica_count=3), Children(), Outline("default-db")),
+        (replace(PROXY, hostname_prefix="r"), Children(), Outline("r-0")),
+        (replace(PROXY, hostname_prefix="r", replica_count=3), Children(), Outline("r-0..2")),
+        (replace(PROXY, hostname_prefix="r", replica_count=0), Children(), Outline("")),
+        (
             replace(PROXY, config=replace(CONFIG, routes=("10.0.0.0/8", "192.0.2.0/24"))),
             Children(),
             Outline("default-db", "10.0.0.0/8, 192.0.2.0/24"),
         ),
     ],
 )
-def test_the_log_is_told_what_a_proxy_asks_for_and_which_devices_are_ready(case: Outlined) -> None:
-    assert plan_proxy(case.proxy, case.children, SETTINGS).outline == case.outline
+def test_the_log_is_told_what_a_proxy_asks_for_and_which_devices_are_ready(
+    proxy: Proxy, there: Children, outline: Outline
+) -> None:
+    assert plan_proxy(proxy, there, SETTINGS).outline == outline
 
 
 def test_wishes_that_are_left_out_and_keys_that_come_later_are_told() -> None:

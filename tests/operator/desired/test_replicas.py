@@ -8,14 +8,7 @@ from tsoperator.api.objects import SECRET, Key, Object
 from tsoperator.desired.children import Owner
 from tsoperator.desired.login import Keys
 from tsoperator.desired.plan import DeleteDevice, Deletion, Plan
-from tsoperator.desired.proxy import (
-    Children,
-    Proxy,
-    plan_proxy,
-    proxy_key,
-    proxy_login,
-    replica_devices,
-)
+from tsoperator.desired.proxy import Children, Proxy, plan_proxy, proxy_key, proxy_login, replica_devices
 from tsoperator.desired.proxypod import connected_networks
 from tsoperator.desired.replica import Replica
 from tsoperator.desired.tailscaled import ProxyConfig, config_files

@@ -92,26 +92,21 @@ def test_the_cache_keeps_no_secrets() -> None:
     assert not [key for key in ("new-authkey", "old-authkey", "reissue_authkey") if key in json.dumps(kept)]
 
 
-class Keyed(NamedTuple):
-    data: dict[str, str | Object]
-    key: str
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("data", "key"),
     [
-        Keyed({"cap-95.hujson": {"AuthKey": "old"}, "cap-107.hujson": {"AuthKey": "new"}}, "new"),
-        Keyed({"cap-95.hujson": {"AuthKey": "old"}, "cap-107.hujson": {}}, ""),
-        Keyed({"cap-120.hujson": {"AuthKey": "newest"}, "cap-107.hujson": {"AuthKey": "new"}}, "newest"),
-        Keyed({"cap-107.hujson": "not JSON"}, ""),
-        Keyed({"cap-107.hujson": "[]"}, ""),
-        Keyed({"cap-107.hujson": {"AuthKey": 7}}, ""),
-        Keyed({"tailscaled": {"AuthKey": "legacy"}}, ""),
-        Keyed({}, ""),
+        ({"cap-95.hujson": {"AuthKey": "old"}, "cap-107.hujson": {"AuthKey": "new"}}, "new"),
+        ({"cap-95.hujson": {"AuthKey": "old"}, "cap-107.hujson": {}}, ""),
+        ({"cap-120.hujson": {"AuthKey": "newest"}, "cap-107.hujson": {"AuthKey": "new"}}, "newest"),
+        ({"cap-107.hujson": "not JSON"}, ""),
+        ({"cap-107.hujson": "[]"}, ""),
+        ({"cap-107.hujson": {"AuthKey": 7}}, ""),
+        ({"tailscaled": {"AuthKey": "legacy"}}, ""),
+        ({}, ""),
     ],
 )
-def test_the_auth_key_is_that_of_the_newest_config(case: Keyed) -> None:
-    assert auth_key_of(whole_secret(NAME, case.data)) == case.key
+def test_the_auth_key_is_that_of_the_newest_config(data: dict[str, str | Object], key: str) -> None:
+    assert auth_key_of(whole_secret(NAME, data)) == key
 
 
 def test_a_secret_without_data_or_with_broken_data_has_no_auth_key() -> None:
@@ -119,30 +114,26 @@ def test_a_secret_without_data_or_with_broken_data_has_no_auth_key() -> None:
     assert auth_key_of({"metadata": {"name": NAME}, "data": {"cap-107.hujson": "%"}}) == ""
 
 
-class Asks(NamedTuple):
-    auth_key: str
-    reissue: str | None
-    found: Reissue
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("auth_key", "reissue", "found"),
     [
-        Asks("", None, Reissue.NOT_ASKED),
-        Asks("unused", None, Reissue.NOT_ASKED),
-        Asks("", "", Reissue.ASKED),
-        Asks("", "refused", Reissue.ASKED),
-        Asks("", "no-authkey", Reissue.ASKED),
-        Asks("refused", "refused", Reissue.ASKED),
-        Asks("new", "refused", Reissue.ANSWERED),
-        Asks("new", "", Reissue.ANSWERED),
-        Asks("new", "no-authkey", Reissue.ANSWERED),
+        ("", None, Reissue.NOT_ASKED),
+        ("unused", None, Reissue.NOT_ASKED),
+        ("", "", Reissue.ASKED),
+        ("", "refused", Reissue.ASKED),
+        ("", "no-authkey", Reissue.ASKED),
+        ("refused", "refused", Reissue.ASKED),
+        ("new", "refused", Reissue.ANSWERED),
+        ("new", "", Reissue.ANSWERED),
+        ("new", "no-authkey", Reissue.ANSWERED),
     ],
 )
-def test_a_request_is_answered_by_another_key_than_was_refused(case: Asks) -> None:
-    given = {} if case.reissue is None else {"reissue_authkey": case.reissue}
-    for secrets in (whole(auth_key=case.auth_key, **LOGGED_IN, **given), apart(case.auth_key, **LOGGED_IN, **given)):
-        assert reissue_of(secrets) is case.found
+def test_a_request_is_answered_by_another_key_than_was_refused(
+    auth_key: str, reissue: str | None, found: Reissue
+) -> None:
+    given = {} if reissue is None else {"reissue_authkey": reissue}
+    for secrets in (whole(auth_key=auth_key, **LOGGED_IN, **given), apart(auth_key, **LOGGED_IN, **given)):
+        assert reissue_of(secrets) is found
 
 
 class Known(NamedTuple):
@@ -248,30 +239,26 @@ def test_a_config_that_is_right_or_missing_is_not_written(secrets: ReplicaSecret
     assert config_patch(secrets, CONFIG, "") is None
 
 
-class Removed(NamedTuple):
-    secrets: ReplicaSecrets
-    config: ProxyConfig
-    fields: set[str]
-
-
 NEWER = slim_secret(NAME, {**config_files(CONFIG), "cap-120.hujson": {"Hostname": "old"}, **LOGGED_IN})
 SERVED = {"_serve_1234": "{}", "_machinekey": "state"}
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("secrets", "config", "fields"),
     [
-        Removed(whole(**LOGGED_IN), RENAMED, {"serve-config"}),
-        Removed(whole(SERVING, **LOGGED_IN), CONFIG, {"serve-config"}),
-        Removed(whole(SERVING, **LOGGED_IN, **SERVED), CONFIG, {"serve-config", "_serve_1234"}),
-        Removed(ReplicaSecrets(NEWER, NEWER), RENAMED, {"serve-config", "cap-120.hujson"}),
+        (whole(**LOGGED_IN), RENAMED, {"serve-config"}),
+        (whole(SERVING, **LOGGED_IN), CONFIG, {"serve-config"}),
+        (whole(SERVING, **LOGGED_IN, **SERVED), CONFIG, {"serve-config", "_serve_1234"}),
+        (ReplicaSecrets(NEWER, NEWER), RENAMED, {"serve-config", "cap-120.hujson"}),
     ],
 )
-def test_a_patch_removes_configs_that_are_not_wanted_and_touches_nothing_else(case: Removed) -> None:
-    body = patch_for(case.secrets, case.config).body
+def test_a_patch_removes_configs_that_are_not_wanted_and_touches_nothing_else(
+    secrets: ReplicaSecrets, config: ProxyConfig, fields: set[str]
+) -> None:
+    body = patch_for(secrets, config).body
     assert set(body) == {"data"}
-    assert {name for name, value in body["data"].items() if value is None} == case.fields
-    assert body["data"].keys() - case.fields == {"cap-107.hujson", "cap-95.hujson"}
+    assert {name for name, value in body["data"].items() if value is None} == fields
+    assert body["data"].keys() - fields == {"cap-107.hujson", "cap-95.hujson"}
 
 
 def test_the_log_is_told_of_a_changed_config_but_not_of_a_key_that_comes_or_goes() -> None:
@@ -392,29 +379,26 @@ def test_a_devices_addresses_are_those_that_it_reports(reported: str, ips: tuple
     assert device_of(slim_secret(NAME, {**LOGGED_IN, **newer}), pod(NAME, "P")).ips == ips
 
 
-class Kept(NamedTuple):
-    data: dict[str, str | Object]
-    certificate: Certificate
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("data", "wanted"),
     [
-        Kept({}, Certificate(is_there=False)),
-        Kept({"web.example.org.crt": CERTIFICATE}, Certificate(is_there=False)),
-        Kept({"web.example.org.key": "secret"}, Certificate(is_there=False)),
-        Kept({"web.example.org.crt": "?", "web.example.org.key": "secret"}, Certificate(is_there=True)),
-        Kept({"web.example.org.crt": CERTIFICATE, "web.example.org.key": "secret"}, Certificate(True, VALIDITY)),
-        Kept({"acme-account.key.pem": "secret"}, Certificate(is_there=False, asked=True)),
-        Kept(
+        ({}, Certificate(is_there=False)),
+        ({"web.example.org.crt": CERTIFICATE}, Certificate(is_there=False)),
+        ({"web.example.org.key": "secret"}, Certificate(is_there=False)),
+        ({"web.example.org.crt": "?", "web.example.org.key": "secret"}, Certificate(is_there=True)),
+        ({"web.example.org.crt": CERTIFICATE, "web.example.org.key": "secret"}, Certificate(True, VALIDITY)),
+        ({"acme-account.key.pem": "secret"}, Certificate(is_there=False, asked=True)),
+        (
             {"acme-account.key.pem": "secret", "old.example.org.crt": CERTIFICATE, "old.example.org.key": "secret"},
             Certificate(is_there=False),
         ),
     ],
 )
-def test_the_cache_keeps_when_a_certificate_is_valid_and_no_key(case: Kept) -> None:
-    kept = slim(whole_secret("ts-web-abcde-0", case.data))
-    assert certificate_of(kept, "web.example.org") == case.certificate
+def test_the_cache_keeps_when_a_certificate_is_valid_and_no_key(
+    data: dict[str, str | Object], wanted: Certificate
+) -> None:
+    kept = slim(whole_secret("ts-web-abcde-0", data))
+    assert certificate_of(kept, "web.example.org") == wanted
     assert "secret" not in str(kept["data"])
     assert kept["data"] == {}
 

@@ -17,54 +17,60 @@ OURS, OTHER, HEADSCALES = "tail1234.ts.net", "tail5678.ts.net", "tail.example.or
 TAILSCALE, HEADSCALE = "https://controlplane.tailscale.com", "https://headscale.example.org"
 
 
-class Seen(NamedTuple):
-    tailnets: list[Listed]
-    reported: list[Reported]
-    wanted: Suffixes
-
-
 def listed(url: str, *domains: str) -> Listed:
     return Listed(url, frozenset(domains))
 
 
 SEEN = {
-    "nothing yet": Seen([Listed(TAILSCALE)], [], Suffixes()),
-    "no tailnet at all": Seen([], [], Suffixes(complete=True)),
-    "one": Seen([listed(TAILSCALE, OURS)], [], Suffixes((OURS,), complete=True)),
-    "two": Seen([listed(TAILSCALE, OTHER), listed(TAILSCALE, OURS)], [], Suffixes((OURS, OTHER), complete=True)),
-    "while it is renamed": Seen([listed(TAILSCALE, OURS, OTHER)], [], Suffixes((OURS, OTHER), complete=True)),
-    "one of two": Seen([listed(TAILSCALE, OURS), Listed("")], [], Suffixes((OURS,))),
-    "no devices": Seen([listed(TAILSCALE)], [], Suffixes()),
-    "no devices, but a proxy that was there": Seen([listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
-    "Headscale": Seen([listed(HEADSCALE, "")], [], Suffixes(anywhere=True)),
-    "Headscale that isn't listed yet": Seen([Listed(HEADSCALE)], [], Suffixes()),
-    "Headscale with a proxy": Seen(
-        [listed(HEADSCALE, "")], [Reported(HEADSCALE, HEADSCALES)], Suffixes((HEADSCALES,), complete=True)
+    "nothing yet": ([Listed(TAILSCALE)], [], Suffixes()),
+    "no tailnet at all": ([], [], Suffixes(complete=True)),
+    "one": ([listed(TAILSCALE, OURS)], [], Suffixes((OURS,), complete=True)),
+    "two": ([listed(TAILSCALE, OTHER), listed(TAILSCALE, OURS)], [], Suffixes((OURS, OTHER), complete=True)),
+    "while it is renamed": ([listed(TAILSCALE, OURS, OTHER)], [], Suffixes((OURS, OTHER), complete=True)),
+    "one of two": ([listed(TAILSCALE, OURS), Listed("")], [], Suffixes((OURS,))),
+    "no devices": ([listed(TAILSCALE)], [], Suffixes()),
+    "no devices, but a proxy that was there": ([listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
+    "Headscale": ([listed(HEADSCALE, "")], [], Suffixes(anywhere=True)),
+    "Headscale that isn't listed yet": ([Listed(HEADSCALE)], [], Suffixes()),
+    "Headscale with a proxy": (
+        [listed(HEADSCALE, "")],
+        [Reported(HEADSCALE, HEADSCALES)],
+        Suffixes((HEADSCALES,), complete=True),
     ),
-    "Headscale with a proxy that is elsewhere": Seen(
-        [listed(HEADSCALE, "")], [Reported(TAILSCALE, OURS)], Suffixes((OURS,), anywhere=True)
+    "Headscale with a proxy that is elsewhere": (
+        [listed(HEADSCALE, "")],
+        [Reported(TAILSCALE, OURS)],
+        Suffixes((OURS,), anywhere=True),
     ),
-    "Headscale beside a tailnet that is known": Seen(
-        [listed(HEADSCALE, ""), listed(TAILSCALE, OURS)], [], Suffixes((OURS,), anywhere=True)
+    "Headscale beside a tailnet that is known": (
+        [listed(HEADSCALE, ""), listed(TAILSCALE, OURS)],
+        [],
+        Suffixes((OURS,), anywhere=True),
     ),
-    "a server that is away, with a proxy": Seen([Listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
-    "devices of others, of which a Service leads to one": Seen(
+    "a server that is away, with a proxy": ([Listed(TAILSCALE)], [Reported(TAILSCALE, OURS)], Suffixes((OURS,))),
+    "devices of others, of which a Service leads to one": (
         [Listed(TAILSCALE, frozenset({OURS}), frozenset({f"web.{OTHER}", f"db.{OTHER}", "db.a b"}))],
         [],
         Suffixes((OURS,), complete=True, shared=(f"db.{OTHER}",)),
     ),
-    "one of two, and the other in a moment": Seen(
-        [listed(TAILSCALE, OURS), Listed("", pending=True)], [], Suffixes((OURS,), pending=True)
+    "one of two, and the other in a moment": (
+        [listed(TAILSCALE, OURS), Listed("", pending=True)],
+        [],
+        Suffixes((OURS,), pending=True),
     ),
-    "a domain that is no zone": Seen(
-        [listed(TAILSCALE, "a_b.ts.net", "x.{}", "a..b")], [Reported("", "c d")], Suffixes(complete=True)
+    "a domain that is no zone": (
+        [listed(TAILSCALE, "a_b.ts.net", "x.{}", "a..b")],
+        [Reported("", "c d")],
+        Suffixes(complete=True),
     ),
 }
 
 
-@pytest.mark.parametrize("seen", SEEN.values(), ids=SEEN)
-def test_a_suffix_is_known_from_devices_and_from_proxies(seen: Seen) -> None:
-    assert known_suffixes(seen.tailnets, seen.reported, lambda name: name.startswith("db.")) == seen.wanted
+@pytest.mark.parametrize(("tailnets", "reported", "wanted"), SEEN.values(), ids=SEEN)
+def test_a_suffix_is_known_from_devices_and_from_proxies(
+    tailnets: list[Listed], reported: list[Reported], wanted: Suffixes
+) -> None:
+    assert known_suffixes(tailnets, reported, lambda name: name.startswith("db.")) == wanted
 
 
 class Case(NamedTuple):

@@ -16,16 +16,7 @@ from clustersim.tokens import claims_of
 from kubernetes.aio.client import Configuration
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET_METADATA, SERVICE, Key, Object, Resource
 from tsoperator.kube.client import KubeClient, WatchTimes
-from tsoperator.kube.errors import (
-    AlreadyExists,
-    Conflict,
-    Denied,
-    Gone,
-    KubeError,
-    NotFound,
-    StatusError,
-    Unreachable,
-)
+from tsoperator.kube.errors import AlreadyExists, Conflict, Denied, Gone, KubeError, NotFound, StatusError, Unreachable
 
 from tests.support.cluster import Handler, configuration, kube_client, serving
 
@@ -60,12 +51,6 @@ async def first_event(client: KubeClient, version: str = "1", resource: Resource
         async for event in events:
             return event
     raise AssertionError("the watch ended without an event")
-
-
-async def test_a_created_object_can_be_read(client: KubeClient) -> None:
-    created = await client.create(CONFIGMAP, configmap())
-    assert created["metadata"]["uid"]
-    assert await client.get(CONFIGMAP, A) == created
 
 
 async def test_a_long_list_is_read_in_pages(sim: ClusterSim, client: KubeClient) -> None:
@@ -111,24 +96,21 @@ async def test_discovery_tells_which_kinds_of_crds_are_served(sim: ClusterSim, c
     assert not await client.serves(DNSCONFIG)
 
 
-class Discovery(NamedTuple):
-    of_version: tuple[int, Object]
-    of_groups: tuple[int, Object]
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("of_version", "of_groups"),
     [
-        Discovery((404, {}), (404, {})),
-        Discovery((404, {}), (503, {})),
-        Discovery((404, {}), (200, {"kind": "Status"})),
-        Discovery((403, {}), (200, {"groups": []})),
-        Discovery((200, {"kind": "Status"}), (200, {"groups": []})),
+        ((404, {}), (404, {})),
+        ((404, {}), (503, {})),
+        ((404, {}), (200, {"kind": "Status"})),
+        ((403, {}), (200, {"groups": []})),
+        ((200, {"kind": "Status"}), (200, {"groups": []})),
     ],
 )
-async def test_an_answer_that_is_no_discovery_is_an_error(case: Discovery) -> None:
+async def test_an_answer_that_is_no_discovery_is_an_error(
+    of_version: tuple[int, Object], of_groups: tuple[int, Object]
+) -> None:
     async def handler(request: web.Request) -> web.Response:
-        status, answer = case.of_groups if request.path == "/apis" else case.of_version
+        status, answer = of_groups if request.path == "/apis" else of_version
         return web.json_response(answer, status=status)
 
     async with client_of(handler) as client:
@@ -197,14 +179,6 @@ async def test_a_refusal_to_ask_a_pod_is_the_api_servers() -> None:
             await client.ask_pod(A, 9002, "/readyz")
 
 
-async def test_a_replace_holds_only_for_the_version_that_was_read(client: KubeClient) -> None:
-    old = await client.create(CONFIGMAP, configmap())
-    new = await client.replace(CONFIGMAP, {**old, "data": {"k": "w"}})
-    assert new["data"] == {"k": "w"}
-    with pytest.raises(Conflict):
-        await client.replace(CONFIGMAP, {**old, "data": {"k": "x"}})
-
-
 async def test_a_merge_patch_changes_just_what_it_names(sim: ClusterSim, client: KubeClient) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap(team="x"))
     patched = await client.patch(CONFIGMAP, A, {"data": {"k": None, "l": "m"}})
@@ -227,38 +201,6 @@ async def test_a_subresource_can_be_patched(sim: ClusterSim, client: KubeClient)
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     patched = await client.patch(SERVICE, A, {"status": ready}, "status")
     assert patched["status"]["conditions"] == ready["conditions"]
-
-
-async def test_a_delete_spares_a_successor_of_the_same_name(sim: ClusterSim, client: KubeClient) -> None:
-    sim.store.create(kinds.CONFIGMAP, configmap())
-    with pytest.raises(Conflict):
-        await client.delete(CONFIGMAP, A, uid="another")
-    assert sim.store.find(kinds.CONFIGMAP, *A)
-
-
-async def test_a_delete_spares_what_has_changed(sim: ClusterSim, client: KubeClient) -> None:
-    old = sim.store.create(kinds.CONFIGMAP, configmap())["metadata"]
-    new = sim.store.merge(kinds.CONFIGMAP, *A, {"data": {"k": "w"}})["metadata"]
-    with pytest.raises(Conflict):
-        await client.delete(CONFIGMAP, A, uid=old["uid"], resource_version=old["resourceVersion"])
-    await client.delete(CONFIGMAP, A, uid=new["uid"], resource_version=new["resourceVersion"])
-    assert sim.store.find(kinds.CONFIGMAP, *A) is None
-
-
-async def test_a_delete_says_whether_dependents_go_first(sim: ClusterSim, client: KubeClient) -> None:
-    with sim.store.subscribe(kinds.CONFIGMAP) as changes:
-        sim.store.create(kinds.CONFIGMAP, configmap())
-        await client.delete(CONFIGMAP, A, propagation="Foreground")
-        history = [change.object["metadata"].get("finalizers") async for change in _until_deleted(changes)]
-    assert ["foregroundDeletion"] in history
-
-
-async def _until_deleted(changes: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    async with asyncio.timeout(30):
-        async for change in changes:
-            yield change
-            if change.type == "DELETED":
-                return
 
 
 async def test_a_missing_object_is_told_by_name(client: KubeClient) -> None:

@@ -1,7 +1,6 @@
 import base64
 import os
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
@@ -31,10 +30,15 @@ def kubeconfig(server: str, **user: object) -> Object:
     }
 
 
+def written(folder: Path, text: str | bytes) -> str:
+    """Write a kubeconfig into *folder*, and return its path."""
+    file = folder / "config"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return str(file)
+
+
 async def test_a_kubeconfig_leads_to_its_server(sim: ClusterSim, tmp_path: Path) -> None:
-    file = tmp_path / "config"
-    file.write_text(sim.kubeconfig())
-    async with KubeClient(await load_configuration(str(file))) as client:
+    async with KubeClient(await load_configuration(written(tmp_path, sim.kubeconfig()))) as client:
         found = await client.get(SERVICE, Key("default", "kubernetes"))
     assert found["spec"]["clusterIP"] == "10.96.0.1"
 
@@ -55,10 +59,9 @@ async def test_the_token_goes_with_every_request(tmp_path: Path) -> None:
         seen.append(request.headers.get("Authorization"))
         return web.json_response({})
 
-    file = tmp_path / "config"
     async with serving(handler) as url:
-        file.write_text(yaml.safe_dump(kubeconfig(url, token="secret")))
-        async with KubeClient(await load_configuration(str(file))) as client:
+        file = written(tmp_path, yaml.safe_dump(kubeconfig(url, token="secret")))
+        async with KubeClient(await load_configuration(file)) as client:
             await client.get(SERVICE, Key("default", "a"))
     assert seen == ["Bearer secret"]
 
@@ -70,10 +73,9 @@ async def test_a_failure_is_the_callers_to_retry(sim: ClusterSim, tmp_path: Path
         requests.append(request.path)
         return web.Response(status=503)
 
-    file = tmp_path / "config"
     async with serving(handler) as url:
-        file.write_text(yaml.safe_dump(kubeconfig(url)))
-        async with KubeClient(await load_configuration(str(file)), request_timeout=5) as client:
+        file = written(tmp_path, yaml.safe_dump(kubeconfig(url)))
+        async with KubeClient(await load_configuration(file), request_timeout=5) as client:
             with pytest.raises(StatusError, match="503"):
                 await client.get(CONFIGMAP, Key("default", "a"))
     assert len(requests) == 1
@@ -87,11 +89,6 @@ async def test_reading_credentials_leaves_the_file_alone(sim: ClusterSim, tmp_pa
     assert file.read_text() == sim.kubeconfig()
 
 
-class Useless(NamedTuple):
-    text: bytes
-    words: str
-
-
 NO_CONTEXT = yaml.safe_dump({**kubeconfig("https://192.0.2.1"), "contexts": []}).encode()
 NO_CA = yaml.safe_dump(
     {
@@ -103,25 +100,21 @@ NOT_UTF8 = base64.b64decode("//4A")
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("text", "words"),
     [
-        Useless(b"", ""),
-        Useless(b"[]", ""),
-        Useless(b"text", ""),
-        Useless(b"a: [b", "while parsing"),
-        Useless(b"{}", "current-context"),
-        Useless(NO_CONTEXT, "here"),
-        Useless(NO_CA, ""),
-        Useless(NOT_UTF8, "utf-8"),
+        (b"", ""),
+        (b"[]", ""),
+        (b"text", ""),
+        (b"a: [b", "while parsing"),
+        (b"{}", "current-context"),
+        (NO_CONTEXT, "here"),
+        (NO_CA, ""),
+        (NOT_UTF8, "utf-8"),
     ],
 )
-async def test_a_useless_kubeconfig_is_told_in_one_line(case: Useless, tmp_path: Path) -> None:
-    file = tmp_path / "config"
-    file.write_bytes(case.text)
-    with pytest.raises(
-        NoClusterError, match=rf"\Acannot find the API server: .*{case.words}.*; set KUBECONFIG"
-    ) as told:
-        await load_configuration(str(file))
+async def test_a_useless_kubeconfig_is_told_in_one_line(text: bytes, words: str, tmp_path: Path) -> None:
+    with pytest.raises(NoClusterError, match=rf"\Acannot find the API server: .*{words}.*; set KUBECONFIG") as told:
+        await load_configuration(written(tmp_path, text))
     assert "\n" not in str(told.value)
 
 
@@ -141,6 +134,4 @@ async def test_a_kubeconfig_comes_before_the_service_account(
     sim: ClusterSim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
-    file = tmp_path / "config"
-    file.write_text(sim.kubeconfig())
-    assert (await load_configuration(str(file))).host == sim.api_url
+    assert (await load_configuration(written(tmp_path, sim.kubeconfig()))).host == sim.api_url

@@ -128,17 +128,6 @@ async def test_a_list_is_held_no_longer_than_it_is_told(sim: ClusterSim, client:
         assert [each() for each in held] == [None]
 
 
-async def test_an_object_that_leaves_the_selection_is_deleted_to_it(sim: ClusterSim, client: KubeClient) -> None:
-    sim.store.create(kinds.CONFIGMAP, configmap("a", team="x"))
-    sim.store.create(kinds.CONFIGMAP, configmap("b", team="y"))
-    async with following(client, Selection(CONFIGMAP, "default", "team=x")) as seen:
-        await watches(sim, 1)
-        sim.store.merge(kinds.CONFIGMAP, "default", "a", {"metadata": {"labels": {"team": "y"}}})
-        sim.store.merge(kinds.CONFIGMAP, "default", "b", {"metadata": {"labels": {"team": "x"}}})
-        await until(lambda: len(seen) == 3)
-    assert told(seen) == [("Listed", "a"), ("Deleted", "a"), ("Changed", "b")]
-
-
 async def test_a_single_object_can_be_followed_by_its_name(sim: ClusterSim, client: KubeClient) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
     async with following(client, Selection(CONFIGMAP, "default", field_selector="metadata.name=b")) as seen:
@@ -193,22 +182,6 @@ async def test_a_server_that_was_away_is_resumed_from_where_it_was(sim: ClusterS
     assert told(seen) == [("Listed",), ("Changed", "a"), ("Deleted", "a")]
 
 
-async def test_an_object_that_vanished_while_the_server_forgot_is_not_listed_again(
-    sim: ClusterSim, client: KubeClient
-) -> None:
-    for name in ("a", "b"):
-        sim.store.create(kinds.CONFIGMAP, configmap(name))
-    async with following(client) as seen:
-        await watches(sim, 1)
-        sim.faults.leave()
-        await watches(sim, 2)
-        sim.store.delete(kinds.CONFIGMAP, "default", "a")
-        sim.faults.expire_history()
-        sim.faults.clear()
-        await until(lambda: len(seen) == 2)
-    assert told(seen) == [("Listed", "a", "b"), ("Listed", "b")]
-
-
 async def test_a_kind_is_followed_once_it_is_served() -> None:
     async with (
         cluster_sim(SimOptions(absent=frozenset({"dnsconfigs"}))) as sim,
@@ -256,23 +229,6 @@ async def test_a_gateway_that_answers_404_to_everything_takes_no_kind_away(
         sim.store.create(kind, configmap("a"))
         await until(lambda: told(seen)[-1] == ("Changed", "a"))
     assert told(seen) == [("Listed",), ("Changed", "a")]
-
-
-async def test_a_server_whose_etcd_was_restored_is_listed_and_followed_again(
-    sim: ClusterSim, client: KubeClient
-) -> None:
-    sim.store.create(kinds.CONFIGMAP, configmap("a"))
-    backup = sim.store.revision
-    sim.store.create(kinds.CONFIGMAP, configmap("b"))
-    async with following(client) as seen:
-        await watches(sim, 1)
-        sim.faults.leave()
-        sim.store.restore(backup)
-        await retries(sim)
-        sim.faults.clear()
-        await until(lambda: told(seen)[-1] == ("Listed", "a"))
-        sim.store.delete(kinds.CONFIGMAP, "default", "a")
-        await until(lambda: told(seen)[-1] == ("Deleted", "a"))
 
 
 def failures(caplog: pytest.LogCaptureFixture) -> list[tuple[int, float]]:
@@ -389,37 +345,42 @@ def event(kind: str, version: str, **obj: Any) -> Object:
     return {"type": kind, "object": {"metadata": {"name": "a", "resourceVersion": version}, **obj}}
 
 
+FAILURE = {"type": "ERROR", "object": {"code": 500, "reason": "InternalError", "message": "etcd"}}
 GONE = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}}
 
 
-async def test_a_bookmark_moves_the_version_and_nothing_else() -> None:
-    script = Script([event("BOOKMARK", "7")], [event("ADDED", "9"), event("BOOKMARK", "12")], [])
-    seen = await script.follow(3)
-    assert script.versions[:3] == ["1", "7", "12"]
-    assert told(seen) == [("Listed",), ("Changed", "a")]
+class Followed(NamedTuple):
+    """The watches that a server gives, the versions from which they are asked for, and the names of the updates."""
+
+    script: Script
+    versions: list[str]
+    names: str
 
 
-async def test_a_version_that_is_gone_is_listed_again() -> None:
-    script = Script([event("ADDED", "5"), GONE], [event("ADDED", "6")], [])
-    seen = await script.follow(3)
-    assert script.versions[:3] == ["1", "1", "6"]
-    assert told(seen) == [("Listed",), ("Changed", "a"), ("Listed",), ("Changed", "a")]
+ADDED = event("ADDED", "5")
+FOLLOWED = {
+    "a bookmark moves the version and nothing else": Followed(
+        Script([event("BOOKMARK", "7")], [event("ADDED", "9"), event("BOOKMARK", "12")], []),
+        ["1", "7", "12"],
+        "Listed Changed",
+    ),
+    "a version that is gone is listed again": Followed(
+        Script([ADDED, GONE], [event("ADDED", "6")], []), ["1", "1", "6"], "Listed Changed Listed Changed"
+    ),
+    "a failure resumes the watch": Followed(Script([ADDED, FAILURE], [], current="5"), ["1", "5"], "Listed Changed"),
+} | {
+    f"a version that goes back is listed again, by {last['type']}": Followed(
+        Script([ADDED, last], [], current="4"), ["1", "1"], "Listed Changed Listed"
+    )
+    for last in (FAILURE, event("ADDED", "4"), event("DELETED", "4"), event("BOOKMARK", "4"))
+}
 
 
-FAILURE = {"type": "ERROR", "object": {"code": 500, "reason": "InternalError", "message": "etcd"}}
-
-
-async def test_a_failure_in_a_watch_resumes_it() -> None:
-    script = Script([event("ADDED", "5"), FAILURE], [], current="5")
-    assert told(await script.follow(2)) == [("Listed",), ("Changed", "a")]
-    assert script.versions[:2] == ["1", "5"]
-
-
-@pytest.mark.parametrize("last", [FAILURE, event("ADDED", "4"), event("DELETED", "4"), event("BOOKMARK", "4")])
-async def test_versions_that_go_back_are_listed_again(last: Object) -> None:
-    script = Script([event("ADDED", "5"), last], [], current="4")
-    assert told(await script.follow(2)) == [("Listed",), ("Changed", "a"), ("Listed",)]
-    assert script.versions[:2] == ["1", "1"]
+@pytest.mark.parametrize("case", FOLLOWED.values(), ids=FOLLOWED)
+async def test_each_watch_goes_on_from_the_last_version_or_a_list(case: Followed) -> None:
+    seen = await case.script.follow(len(case.versions))
+    assert case.script.versions[: len(case.versions)] == case.versions
+    assert " ".join(type(update).__name__ for update in seen) == case.names
 
 
 @pytest.mark.parametrize("good", [[], [event("ADDED", "5"), FAILURE]], ids=["an end", "an event"])

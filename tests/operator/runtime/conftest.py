@@ -5,14 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 from clustersim import objects as kinds
 from clustersim.sim import ClusterSim
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    DNSCONFIG,
-    SECRET,
-)
-from tsoperator.desired.plan import (
-    Errand,
-)
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET
+from tsoperator.desired.plan import Errand
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import Selection
 from tsoperator.runtime.apply import Applier

@@ -9,26 +9,9 @@ from typing import Any
 from clustersim import objects as kinds
 from clustersim.sim import ClusterSim
 from tsoperator.api.conditions import condition
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    DNSCONFIG,
-    SECRET,
-    Key,
-    Object,
-    Resource,
-    key_of,
-    resource_of,
-)
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Key, Object, Resource, key_of, resource_of
 from tsoperator.desired.children import Owner
-from tsoperator.desired.plan import (
-    DeleteDevice,
-    Errand,
-    Note,
-    Patch,
-    Plan,
-    Refusal,
-    Step,
-)
+from tsoperator.desired.plan import DeleteDevice, Errand, Note, Patch, Plan, Refusal, Step
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.result import Result
@@ -36,15 +19,17 @@ from tsoperator.runtime.result import Result
 from tests.support.cluster import until
 
 OTHERS = "example.org/theirs"
+A = Key("tailscale", "a")
 KINDS = {CONFIGMAP: kinds.CONFIGMAP, DNSCONFIG: kinds.DNSCONFIG, SECRET: kinds.SECRET}
 
 
-def child(name: str = "a", **data: str) -> Object:
+def child(name: str = "a", *finalizers: str, **data: str) -> Object:
     """Return a ConfigMap for a plan to make."""
+    held = {"finalizers": [*finalizers]} if finalizers else {}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"namespace": "tailscale", "name": name, "labels": {"app": name}},
+        "metadata": {"namespace": "tailscale", "name": name, "labels": {"app": name}, **held},
         "data": data,
     }
 
@@ -89,6 +74,12 @@ class Ground:
 
     def live(self, resource: Resource, key: Key) -> Object | None:
         return self.sim.store.find(KINDS[resource], *key)
+
+    def there(self, resource: Resource, key: Key) -> Object:
+        """Return an object that must be there."""
+        found = self.live(resource, key)
+        assert found is not None
+        return found
 
     @property
     def parent(self) -> Object:

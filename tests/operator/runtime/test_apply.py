@@ -9,26 +9,8 @@ from clustersim.faults import Failure
 from clustersim.history import Change
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    DNSCONFIG,
-    SECRET,
-    Key,
-    Object,
-    key_of,
-    labels,
-)
-from tsoperator.desired.plan import (
-    Child,
-    Creation,
-    Deletion,
-    Errand,
-    Note,
-    Patch,
-    Plan,
-    Step,
-    to_create,
-)
+from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Key, Object, key_of, labels
+from tsoperator.desired.plan import Child, Creation, Deletion, Errand, Note, Patch, Plan, Step, to_create
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import AlreadyExists, Conflict, Rejected, StatusError
 from tsoperator.kube.watch import Selection
@@ -38,7 +20,7 @@ from tsoperator.runtime.events import EventRecorder
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tsclient.errors import Unavailable
 
-from tests.operator.runtime.ground import OTHERS, Ground, child, delete_device, failed, secret_patch, written
+from tests.operator.runtime.ground import OTHERS, A, Ground, child, delete_device, failed, secret_patch, written
 from tests.support.cluster import running
 
 
@@ -54,9 +36,7 @@ async def test_a_creation_never_replaces_an_object(ground: Ground) -> None:
     ground.sim.store.merge(kinds.SECRET, "tailscale", "new", {"data": {"state": "eA=="}})
     with pytest.raises(Conflict):
         await ground.apply(Creation(made))
-    live = ground.live(SECRET, Key("tailscale", "new"))
-    assert live is not None
-    assert live["data"] == {"state": "eA=="}
+    assert ground.there(SECRET, Key("tailscale", "new"))["data"] == {"state": "eA=="}
 
 
 async def test_a_child_that_lost_its_labels_is_given_them_back(ground: Ground) -> None:
@@ -65,8 +45,7 @@ async def test_a_child_that_lost_its_labels_is_given_them_back(ground: Ground) -
     ground.sim.store.merge(kinds.SECRET, "tailscale", "new", {"metadata": {"labels": None}})
     with pytest.raises(AlreadyExists):
         await ground.apply(Creation(secret("new")))
-    live = ground.live(SECRET, Key("tailscale", "new"))
-    assert live is not None
+    live = ground.there(SECRET, Key("tailscale", "new"))
     assert labels(live) == {"app": "new"}
 
 
@@ -113,9 +92,7 @@ async def test_only_what_differs_is_written(ground: Ground) -> None:
     async with written(ground) as writes:
         await ground.apply(Child(child("a", k="w")), Child(child("b")))
     assert writes == {("update", "configmaps"): 1}
-    live = ground.live(CONFIGMAP, Key("tailscale", "a"))
-    assert live
-    assert live["data"] == {"k": "w"}
+    assert ground.there(CONFIGMAP, A)["data"] == {"k": "w"}
 
 
 async def test_our_finalizer_comes_and_goes_among_others_by_the_writes_that_rbac_grants(ground: Ground) -> None:
@@ -144,10 +121,10 @@ async def test_a_parent_that_others_changed_is_a_conflict(ground: Ground) -> Non
     ground.sim.store.merge(kinds.DNSCONFIG, "", "parent", {"metadata": {"finalizers": [OTHERS, "example.org/more"]}})
     with pytest.raises(Conflict):
         await ground.applier.apply(old, Plan(hold=FINALIZER, steps=[Child(child())]))
-    assert ground.live(CONFIGMAP, Key("tailscale", "a")) is None
+    assert ground.live(CONFIGMAP, A) is None
 
 
-HELD = {**child("held"), "metadata": {**child("held")["metadata"], "finalizers": [FINALIZER, OTHERS]}}
+HELD = child("held", FINALIZER, OTHERS)
 FINALIZERS = {
     "hold": Plan(hold="example.org/ours"),
     "release": Plan(release=FINALIZER),
@@ -164,13 +141,12 @@ async def test_a_finalizer_that_was_added_since_the_last_look_is_kept(ground: Gr
     steps = [replace(step, obj=old) for step in plan.steps if isinstance(step, Deletion)]
     with pytest.raises(Conflict):
         await ground.applier.report(await ground.applier.apply(old, replace(plan, steps=steps)), plan, failed)
-    live = ground.live(CONFIGMAP, key_of(old))
-    assert live is not None
+    live = ground.there(CONFIGMAP, key_of(old))
     assert live["metadata"]["finalizers"] == theirs
 
 
 GONE = {
-    "patch": Plan(steps=[Patch(CONFIGMAP, Key("tailscale", "a"), {"data": {"k": "v"}})]),
+    "patch": Plan(steps=[Patch(CONFIGMAP, A, {"data": {"k": "v"}})]),
     "replace": Plan(steps=[Child(child(k="v"))]),
     "status": Plan(status={"conditions": [condition("Ready", True, "Ready", "")]}),
 }
@@ -200,7 +176,7 @@ async def test_a_device_that_cannot_be_deleted_stops_the_plan(ground: Ground) ->
     with pytest.raises(Unavailable, match="away"):
         await ground.apply(delete_device("n1"), Child(child()), hold=FINALIZER)
     assert FINALIZER in ground.parent["metadata"]["finalizers"]
-    assert ground.live(CONFIGMAP, Key("tailscale", "a")) is None
+    assert ground.live(CONFIGMAP, A) is None
 
 
 async def test_a_write_that_fails_leaves_the_deletes_for_the_next_time(ground: Ground) -> None:
@@ -253,28 +229,21 @@ async def test_an_object_that_changed_is_deleted_unless_it_must_be_unchanged(gro
 
 
 async def test_a_deletion_takes_our_finalizer_off_first(ground: Ground) -> None:
-    obj = child("old")
-    obj["metadata"]["finalizers"] = ["example.org/ours"]
-    old = ground.put(obj)
+    old = ground.put(child("old", "example.org/ours"))
     await ground.apply(Deletion(CONFIGMAP, old, release="example.org/ours", unchanged=True))
     assert ground.live(CONFIGMAP, key_of(old)) is None
 
 
 async def test_a_deletion_leaves_the_finalizers_of_others(ground: Ground) -> None:
-    obj = child("old")
-    obj["metadata"]["finalizers"] = ["example.org/ours", OTHERS]
-    old = ground.put(obj)
+    old = ground.put(child("old", "example.org/ours", OTHERS))
     await ground.apply(Deletion(CONFIGMAP, old, release="example.org/ours"))
-    live = ground.live(CONFIGMAP, key_of(old))
-    assert live
+    live = ground.there(CONFIGMAP, key_of(old))
     assert live["metadata"]["finalizers"] == [OTHERS]
     assert "deletionTimestamp" in live["metadata"]
 
 
 async def test_an_object_that_is_being_deleted_is_only_let_go(ground: Ground) -> None:
-    obj = child("old")
-    obj["metadata"]["finalizers"] = ["example.org/ours"]
-    ground.put(obj)
+    ground.put(child("old", "example.org/ours"))
     deleting = ground.sim.store.delete(kinds.CONFIGMAP, "tailscale", "old")
     async with written(ground) as writes:
         await ground.apply(Deletion(CONFIGMAP, deleting, release="example.org/ours"))

@@ -1,5 +1,4 @@
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -50,10 +49,6 @@ async def followed(client: KubeClient, *sources: Source) -> AsyncIterator[Cache]
         yield cache
 
 
-def found(cache: Cache, team: str) -> list[str]:
-    return [obj["metadata"]["name"] for obj in cache.indexed(CONFIGMAP, "team", team)]
-
-
 class Notes:
     """A listener that notes the teams of the old and the new object."""
 
@@ -66,6 +61,19 @@ class Notes:
     @staticmethod
     def _team(obj: Object | None) -> str | None:
         return labels(obj)["team"] if obj is not None else None
+
+
+@asynccontextmanager
+async def noted(client: KubeClient, *sources: Source) -> AsyncIterator[tuple[Cache, Notes]]:
+    """Yield a cache as `followed` does, and what notes each change of ConfigMaps."""
+    notes = Notes()
+    async with followed(client, *sources) as cache:
+        cache.listen(CONFIGMAP, notes)
+        yield cache, notes
+
+
+def found(cache: Cache, team: str) -> list[str]:
+    return [obj["metadata"]["name"] for obj in cache.indexed(CONFIGMAP, "team", team)]
 
 
 async def test_an_index_follows_every_change(sim: ClusterSim, client: KubeClient) -> None:
@@ -95,9 +103,7 @@ async def test_an_index_lists_by_namespace_and_name(sim: ClusterSim, client: Kub
 
 
 async def test_listeners_are_told_the_old_and_the_new_object(sim: ClusterSim, client: KubeClient) -> None:
-    notes = Notes()
-    async with followed(client) as cache:
-        cache.listen(CONFIGMAP, notes)
+    async with noted(client) as (_, notes):
         create(sim, configmap("a", "x"))
         join(sim, "a", "y")
         sim.store.delete(kinds.CONFIGMAP, *A)
@@ -116,9 +122,7 @@ async def test_a_listener_finds_the_new_object_in_the_cache(sim: ClusterSim, cli
 
 async def test_a_relist_tells_what_vanished_what_came_and_what_changed(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, configmap("a", "x"), configmap("b", "x"))
-    notes = Notes()
-    async with followed(client) as cache:
-        cache.listen(CONFIGMAP, notes)
+    async with noted(client) as (cache, notes):
         await missing(sim, lambda: change_all(sim))
         await until(lambda: len(notes.changes) == 3)
         assert (found(cache, "x"), found(cache, "y"), found(cache, "z")) == ([], ["b"], ["c"])
@@ -166,9 +170,7 @@ async def test_after_a_restore_of_etcd_deletions_and_writes_are_heeded(sim: Clus
 
 async def test_a_relist_tells_nothing_of_what_is_as_it_was(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, configmap("a", "x"))
-    notes = Notes()
-    async with followed(client) as cache:
-        cache.listen(CONFIGMAP, notes)
+    async with noted(client) as (_, notes):
         await missing(sim)
         create(sim, configmap("b", "y"))
         await until(lambda: notes.changes)
@@ -195,9 +197,7 @@ async def test_the_newest_state_is_that_of_the_same_object(sim: ClusterSim, clie
 
 async def test_a_successor_of_the_same_name_is_a_change(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, configmap("a", "x"))
-    notes = Notes()
-    async with followed(client) as cache:
-        cache.listen(CONFIGMAP, notes)
+    async with noted(client) as (_, notes):
         await missing(sim, lambda: replace_with(sim, configmap("a", "y")))
         await until(lambda: notes.changes)
     assert notes.changes == [("x", "y")]
@@ -213,9 +213,7 @@ async def test_a_source_keeps_what_it_says(sim: ClusterSim, client: KubeClient) 
     def bare(obj: Object) -> Object:
         return {"metadata": {**obj["metadata"], "labels": {"team": "slim"}}}
 
-    notes = Notes()
-    async with followed(client, Source(Selection(CONFIGMAP, "default"), {"team": by_team}, bare)) as cache:
-        cache.listen(CONFIGMAP, notes)
+    async with noted(client, Source(Selection(CONFIGMAP, "default"), {"team": by_team}, bare)) as (cache, notes):
         create(sim, configmap("a", "x"))
         await until(lambda: found(cache, "slim") == ["a"])
         assert cache.all(CONFIGMAP)[0].keys() == {"metadata"}
@@ -232,44 +230,6 @@ async def test_a_cache_is_synced_when_every_kind_has_been_listed(sim: ClusterSim
         sim.faults.clear()
         await cache.synced()
     assert cache.unsynced() == []
-
-
-@pytest.fixture
-async def bare_sim() -> AsyncIterator[ClusterSim]:
-    async with cluster_sim(SimOptions(absent=frozenset({"dnsconfigs"}))) as sim:
-        yield sim
-
-
-async def test_a_kind_that_is_not_served_counts_as_listed(bare_sim: ClusterSim) -> None:
-    async with kube_client(bare_sim.api_url) as client, followed(client, Source(Selection(DNSCONFIG))) as cache:
-        assert cache.unsynced() == []
-        assert cache.all(DNSCONFIG) == []
-
-
-async def test_a_kind_of_another_project_may_well_not_be_served(
-    bare_sim: ClusterSim, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "tsoperator.runtime.cache")
-    async with kube_client(bare_sim.api_url) as client, followed(client, Source(Selection(SERVICEMONITOR))):
-        assert caplog.messages == []
-
-
-async def test_a_kind_that_is_not_served_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    lists = deque([404, 404, 404, 200])
-
-    async def handler(request: web.Request) -> web.Response:
-        if request.path.endswith("/v1alpha1"):
-            return web.json_response({"resources": []})
-        status = 404 if "watch" in request.query or not lists else lists.popleft()
-        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": []}, status=status)
-
-    caplog.set_level(logging.INFO, "tsoperator.runtime.cache")
-    async with serving(handler) as url, kube_client(url) as client, followed(client, Source(Selection(DNSCONFIG))):
-        await until(lambda: not lists)
-        await until(lambda: len(caplog.records) >= 2)
-    assert [record.levelname for record in caplog.records[:2]] == ["WARNING", "INFO"]
-    assert caplog.messages[0].startswith("dnsconfigs.tailscale.com is not served by the API server")
-    assert caplog.messages[1] == "dnsconfigs.tailscale.com is served now"
 
 
 async def test_the_objects_of_a_kind_that_is_taken_away_are_gone(sim: ClusterSim, client: KubeClient) -> None:
@@ -293,18 +253,8 @@ async def test_a_kind_that_is_taken_away_is_refused_no_more(sim: ClusterSim, cli
         await until(lambda: not cache.refused())
 
 
-async def test_a_write_is_held_before_the_watch_tells_it(sim: ClusterSim, client: KubeClient) -> None:
-    async with followed(client) as cache:
-        pass
-    create(sim, configmap("a", "x"))
-    cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
-    assert found(cache, "x") == ["a"]
-
-
 async def test_a_write_is_told_once_and_no_older_state_after_it(sim: ClusterSim, client: KubeClient) -> None:
-    notes = Notes()
-    async with followed(client) as cache:
-        cache.listen(CONFIGMAP, notes)
+    async with noted(client) as (cache, notes):
         create(sim, configmap("a", "x"))
         join(sim, "a", "y")
         cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
@@ -332,9 +282,7 @@ async def test_a_state_that_was_written_is_not_made_slim_again_when_the_watch_te
 
 async def test_the_end_of_a_predecessor_does_not_end_what_was_written(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, configmap("a", "x"))
-    notes = Notes()
-    async with followed(client) as cache:
-        cache.listen(CONFIGMAP, notes)
+    async with noted(client) as (cache, notes):
         replace_with(sim, configmap("a", "y"))
         cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
         create(sim, configmap("b", "z"))
@@ -501,17 +449,20 @@ async def test_a_source_of_all_namespaces_knows_each_and_another_only_its_own(
         assert cache.knows(DNSCONFIG, "")
 
 
-async def test_a_kind_that_is_not_served_is_told_once_for_all_namespaces(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_kind_of_ours_that_is_not_served_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Those of other projects may well not be served."""
     caplog.set_level(logging.INFO, "tsoperator.runtime.cache")
     policies = [Source(Selection(PROXYGROUPPOLICY, namespace)) for namespace in ("default", "kube-system", "tailscale")]
     async with (
         cluster_sim(SimOptions(absent=frozenset({"proxygrouppolicies"}))) as bare,
         kube_client(bare.api_url) as client,
-        followed(client, *policies),
+        followed(client, *policies, Source(Selection(SERVICEMONITOR))),
     ):
         bare.serve_kind(kinds.PROXYGROUPPOLICY)
         await until(lambda: bare.requests["tsoperator", "watch", "proxygrouppolicies"] >= 3)
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert caplog.messages[0].startswith("proxygrouppolicies.tailscale.com is not served by the API server")
+    assert caplog.messages[1] == "proxygrouppolicies.tailscale.com is served now"
 
 
 async def test_a_relist_of_one_selection_drops_nothing_of_another(sim: ClusterSim, client: KubeClient) -> None:
@@ -541,9 +492,7 @@ async def test_an_object_of_two_sources_is_held_while_one_selects_it(
 
 
 async def test_an_object_of_two_sources_is_told_once(sim: ClusterSim, client: KubeClient) -> None:
-    notes = Notes()
-    async with followed(client, *LABELLED) as cache:
-        cache.listen(CONFIGMAP, notes)
+    async with noted(client, *LABELLED) as (cache, notes):
         create(sim, labelled("a", team="x", tier="front"))
         create(sim, labelled("b", team="x"), labelled("c", team="y", tier="front"))  # each is told after "a"
         await until(lambda: (found(cache, "x"), found(cache, "y")) == (["a", "b"], ["c"]))

@@ -81,10 +81,10 @@ class Script:
         return end
 
 
-def times_of(*ends: End, seconds: float = 20) -> list[float]:
+def times_of(*ends: End, seconds: float = 20, policy: Policy | None = None) -> list[float]:
     """Return when a key is reconciled whose reconciles end like that."""
     script = Script(*ends)
-    run(Ground(script).run(seconds, A))
+    run(Ground(script, policy).run(seconds, A))
     return script.times
 
 
@@ -94,22 +94,27 @@ def levels(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
     return [(record.levelname, bool(record.exc_info)) for record in told]
 
 
-def test_a_key_that_is_right_is_left_alone() -> None:
-    assert times_of(DONE) == [0]
+X = OSError("x")
+TERMINAL = TerminalError("no such zone")
 
 
-def test_a_key_comes_again_when_its_result_says_so() -> None:
-    assert times_of(Result(requeue_after=7), Result(requeue_after=5), DONE) == [0, 7, 12]
-
-
-@pytest.mark.parametrize("error", [Conflict(409, "", "x"), AlreadyExists(409, "", "x"), Unreachable("x"), OSError("x")])
-def test_a_failure_is_retried_with_back_off(error: Exception) -> None:
-    assert times_of(error, error, error, DONE) == [0, 1, 3, 7]
-
-
-def test_a_good_end_starts_the_back_off_anew() -> None:
-    error = OSError("x")
-    assert times_of(error, error, Result(requeue_after=5), error, DONE) == [0, 1, 3, 8, 9]
+@pytest.mark.parametrize(
+    ("ends", "times"),
+    [
+        ([DONE], [0]),
+        ([Result(requeue_after=7), Result(requeue_after=5), DONE], [0, 7, 12]),
+        ([X, X, X, DONE], [0, 1, 3, 7]),
+        ([Conflict(409, "", "x"), AlreadyExists(409, "", "x"), Unreachable("x"), DONE], [0, 1, 3, 7]),
+        ([X, X, Result(requeue_after=5), X, DONE], [0, 1, 3, 8, 9]),
+        ([Until(5), Until(7), DONE], [0, 5, 7]),
+        ([Until(5, cancelled=True), Until(7, cancelled=True), DONE], [0, 5, 7]),
+        ([TERMINAL], [0]),
+        ([ExceptionGroup("several", [TERMINAL, TERMINAL])], [0]),
+        ([ExceptionGroup("several", [TERMINAL, X]), DONE], [0, 1]),
+    ],
+)
+def test_the_end_of_a_reconcile_says_when_its_key_comes_again(ends: Sequence[End], times: list[float]) -> None:
+    assert times_of(*ends) == times
 
 
 class Changed(NamedTuple):
@@ -160,11 +165,6 @@ def test_a_change_while_a_reconcile_succeeds_is_not_lost(announce: Callable[[Wor
     assert starts == [0, 5]
 
 
-@pytest.mark.parametrize("cancelled", [False, True], ids=["done", "cancelled"])
-def test_a_key_comes_again_when_what_it_waits_for_is_done(cancelled: bool) -> None:
-    assert times_of(Until(5, cancelled), Until(7, cancelled), DONE) == [0, 5, 7]
-
-
 def test_a_wait_is_no_failure_and_ends_none() -> None:
     ground = Ground(Script(OSError("x"), OSError("x"), Until(8), Until(100)))
 
@@ -174,10 +174,6 @@ def test_a_wait_is_no_failure_and_ends_none() -> None:
 
     assert run(main()) == 2
     assert [ground.outcomes(outcome) for outcome in ("error", "requeue", "success")] == [2, 2, 0]
-
-
-def test_a_terminal_error_waits_for_a_change() -> None:
-    assert times_of(TerminalError("no such zone")) == [0]
 
 
 @in_virtual_time
@@ -204,17 +200,7 @@ PATIENT = Policy(patience={PermissionError: Backoff(first=3, cap=10, jitter=lamb
     ],
 )
 def test_an_error_that_trying_does_not_mend_has_its_own_back_off(ends: Sequence[End], times: list[float]) -> None:
-    script = Script(*ends)
-    run(Ground(script, PATIENT).run(30, A))
-    assert script.times == times
-
-
-def test_a_group_of_errors_is_what_all_of_them_are() -> None:
-    def group(*errors: Exception) -> Exception:
-        return ExceptionGroup("several", errors)
-
-    assert times_of(group(TerminalError("x"), TerminalError("y"))) == [0]
-    assert times_of(group(TerminalError("x"), OSError("y")), DONE) == [0, 1]
+    assert times_of(*ends, seconds=30, policy=PATIENT) == times
 
 
 class Logged(NamedTuple):
@@ -266,12 +252,6 @@ def test_an_error_that_the_log_has_already_is_not_logged_again(caplog: pytest.Lo
     policy = Policy(workers=1, has_told=lambda error: str(error) == "told")
     run(Ground(script, policy).run(20, A))
     assert caplog.messages == ["test default/a: Unreachable: new", "test default/a: no longer fails"]
-
-
-def test_the_end_of_an_error_is_logged_with_the_key(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "tsoperator")
-    times_of(Unreachable("no route"), DONE)
-    assert caplog.messages == ["test default/a: Unreachable: no route", "test default/a: no longer fails"]
 
 
 def test_a_conflict_that_does_not_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -357,15 +337,7 @@ def test_a_part_that_was_cancelled_does_not_end_the_worker(caplog: pytest.LogCap
 
 
 def test_outcomes_are_counted() -> None:
-    ground = Ground(
-        Script(
-            OSError("x"),
-            Conflict(409, "Conflict", "x"),
-            Result(requeue_after=1),
-            Until(30),
-            DONE,
-        )
-    )
+    ground = Ground(Script(X, Conflict(409, "Conflict", "x"), Result(requeue_after=1), Until(30), DONE))
     assert ground.outcomes("terminal") == 0
     run(ground.run(60, A))
     counts = {outcome: ground.outcomes(outcome) for outcome in ("error", "conflict", "requeue", "success", "terminal")}

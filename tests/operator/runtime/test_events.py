@@ -1,5 +1,6 @@
 import asyncio
 import logging
+from typing import Any, Literal
 
 import pytest
 from tsoperator.api.objects import EVENT, Key, Object, Resource
@@ -22,14 +23,7 @@ WARNING_ON_INGRESS: Object = {
     "apiVersion": "v1",
     "kind": "Event",
     "metadata": {"namespace": "web"},
-    "involvedObject": {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "Ingress",
-        "namespace": "web",
-        "name": "db",
-        "uid": "u-1",
-        "resourceVersion": "7",
-    },
+    "involvedObject": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", **INGRESS["metadata"]},
     "type": "Warning",
     "reason": "NoValidBackends",
     "message": "no valid backends",
@@ -46,11 +40,35 @@ MINUTE, HOUR = 60.0, 3600.0
 class EventServer:
     """An API server that keeps Events and counts what is written."""
 
-    def __init__(self) -> None:
+    def __init__(self, quiet: Quiet | None = None) -> None:
         self.events: dict[Key, Object] = {}
         self.writes = 0
         self.error: KubeError | None = None
         self.hangs = False
+        self._quiet = quiet
+        self.restart()
+
+    def restart(self) -> None:
+        """Let another process record Events."""
+        self._recorder = EventRecorder(self, instance="operator-0", quiet=self._quiet, clock=now, wall=wall)
+
+    async def tell(
+        self,
+        obj: Object = INGRESS,
+        kind: Literal["Normal", "Warning"] = "Warning",
+        reason: str = "NoValidBackends",
+        message: str = "no valid backends",
+        once: bool = False,
+    ) -> None:
+        """Tell of an object what happened to it."""
+        await self._recorder.event(obj, kind, reason, message, once=once)
+
+    async def repeat(self, seconds: float, every: float = MINUTE) -> None:
+        """Tell the same of the Ingress again and again, for some time."""
+        end = now() + seconds
+        while now() <= end:
+            await self.tell()
+            await asyncio.sleep(every)
 
     @property
     def event(self) -> Object:
@@ -86,21 +104,9 @@ class EventServer:
         self.writes += 1
 
 
-def recorder(server: EventServer, quiet: Quiet | None = None) -> EventRecorder:
-    return EventRecorder(server, instance="operator-0", quiet=quiet, clock=now, wall=wall)
-
-
-async def repeat(events: EventRecorder, seconds: float, every: float = MINUTE) -> None:
-    """Tell the same of the Ingress again and again, for some time."""
-    end = now() + seconds
-    while now() <= end:
-        await events.event(INGRESS, "Warning", "NoValidBackends", "no valid backends")
-        await asyncio.sleep(every)
-
-
 def test_an_event_says_what_happened_to_which_object() -> None:
     server = EventServer()
-    run(recorder(server).event(INGRESS, "Warning", "NoValidBackends", "no valid backends"))
+    run(server.tell())
     name = server.event["metadata"].pop("name")
     assert name.startswith("db.")
     assert server.event == WARNING_ON_INGRESS
@@ -108,64 +114,61 @@ def test_an_event_says_what_happened_to_which_object() -> None:
 
 def test_the_event_of_a_cluster_scoped_object_is_in_default() -> None:
     server = EventServer()
-    run(recorder(server).event(CONNECTOR, "Warning", "ConnectorInvalid", "no routes"))
+    run(server.tell(CONNECTOR))
     assert server.event["metadata"]["namespace"] == "default"
     assert "namespace" not in server.event["involvedObject"]
 
 
 def test_an_event_that_repeats_itself_is_not_written_again() -> None:
     server = EventServer()
-    run(repeat(recorder(server), 9 * MINUTE))
+    run(server.repeat(9 * MINUTE))
     assert (server.writes, server.event["count"]) == (1, 1)
 
 
 @in_virtual_time
 async def test_the_count_is_brought_up_to_date_less_and_less_often() -> None:
     server, counts = EventServer(), []
-    events = recorder(server)
     for _ in range(5):
-        await repeat(events, 59 * MINUTE)
+        await server.repeat(59 * MINUTE)
         counts.append(server.writes)
     assert server.event["count"] == 271
     assert server.event["lastTimestamp"] == "2030-01-01T04:30:00Z"
     assert counts == [3, 5, 7, 9, 11]  # at minutes 0, 10, 30, 60, 90 …
 
 
-@pytest.mark.parametrize("other", [("Normal", "R", "m"), ("Warning", "S", "m"), ("Warning", "R", "n")])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("kind", "Normal"),
+        ("reason", "S"),
+        ("message", "n"),
+        ("obj", {**INGRESS, "metadata": {**INGRESS["metadata"], "uid": "u-9"}}),
+    ],
+)
 @in_virtual_time
-async def test_an_event_that_differs_in_a_field_is_written(other: tuple[str, str, str]) -> None:
+async def test_an_event_that_differs_in_a_field_is_written(field: str, value: Any) -> None:
     server = EventServer()
-    events = recorder(server)
-    await events.event(INGRESS, "Warning", "R", "m")
-    await events.event(INGRESS, "Warning" if other[0] == "Warning" else "Normal", *other[1:])
-    assert len(server.events) == 2
-
-
-@in_virtual_time
-async def test_the_same_event_on_another_object_is_written() -> None:
-    server = EventServer()
-    events = recorder(server)
-    for uid in ("u-1", "u-9"):
-        await events.event({**INGRESS, "metadata": {**INGRESS["metadata"], "uid": uid}}, "Normal", "R", "m")
+    await server.tell()
+    await server.tell(**{field: value})
     assert len(server.events) == 2
 
 
 @in_virtual_time
 async def test_an_event_that_the_api_server_has_dropped_is_created_again() -> None:
     server = EventServer()
-    events = recorder(server)
-    await repeat(events, 0)
+    await server.repeat(0)
     server.events.clear()
     await asyncio.sleep(HOUR)
-    await repeat(events, 0)
+    await server.repeat(0)
     assert server.event["count"] == 2
 
 
 @in_virtual_time
 async def test_an_event_of_an_earlier_process_is_counted_on() -> None:
     server = EventServer()
-    await repeat(recorder(server), 0)
-    await repeat(recorder(server), 0)
+    await server.repeat(0)
+    server.restart()
+    await server.repeat(0)
     event = server.event
     assert (event["count"], event["firstTimestamp"]) == (2, "2030-01-01T00:00:00Z")
     assert event["lastTimestamp"] == "2030-01-01T00:01:00Z"
@@ -174,9 +177,10 @@ async def test_an_event_of_an_earlier_process_is_counted_on() -> None:
 @in_virtual_time
 async def test_an_event_that_is_told_once_stays_as_it_was_first_written() -> None:
     server = EventServer()
-    events = recorder(server)
-    for again in (events, events, recorder(server)):  # the last one is a later process
-        await again.event(INGRESS, "Warning", "NoValidBackends", "no valid backends", once=True)
+    for is_later_process in (False, False, True):
+        if is_later_process:
+            server.restart()
+        await server.tell(once=True)
         await asyncio.sleep(HOUR)
     assert (server.event["count"], server.event["lastTimestamp"]) == (1, "2030-01-01T00:00:00Z")
 
@@ -184,10 +188,9 @@ async def test_an_event_that_is_told_once_stays_as_it_was_first_written() -> Non
 @in_virtual_time
 async def test_events_told_at_the_same_time_are_written_once() -> None:
     server = EventServer()
-    events = recorder(server)
     async with asyncio.TaskGroup() as group:
         for _ in range(3):
-            group.create_task(repeat(events, 0))
+            group.create_task(server.repeat(0))
     assert server.writes == 1
 
 
@@ -195,10 +198,9 @@ async def test_events_told_at_the_same_time_are_written_once() -> None:
 async def test_a_failure_to_write_is_told_once_and_the_event_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     server = EventServer()
     server.error = Denied(403, "Forbidden", "the namespace is being terminated")
-    events = recorder(server)
-    await repeat(events, 3 * MINUTE)
+    await server.repeat(3 * MINUTE)
     server.error = None
-    await repeat(events, 0)
+    await server.repeat(0)
     assert server.event["count"] == 1
     assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"]
 
@@ -207,40 +209,38 @@ async def test_a_failure_to_write_is_told_once_and_the_event_tried_again(caplog:
 async def test_a_hanging_api_server_holds_nobody_up_for_long() -> None:
     server = EventServer()
     server.hangs = True
-    await recorder(server).event(INGRESS, "Normal", "R", "m")
+    await server.tell()
     assert now() == CALL_TIMEOUT
 
 
 @in_virtual_time
 async def test_trouble_after_a_success_is_told_again(caplog: pytest.LogCaptureFixture) -> None:
     server = EventServer()
-    events = recorder(server)
     for number, error in enumerate((Unreachable("refused"), None, Unreachable("refused"))):
         server.error = error
-        await events.event(INGRESS, "Normal", "R", str(number))
+        await server.tell(message=str(number))
     assert len(caplog.records) == 2
 
 
 @in_virtual_time
 async def test_only_so_many_events_are_remembered_those_seen_last() -> None:
-    server, writes = EventServer(), []
-    events = recorder(server, Quiet(memory=2))
+    server, writes = EventServer(Quiet(memory=2)), []
     for message in ("a", "b", "a", "c", "a", "b"):
-        await events.event(INGRESS, "Normal", "R", message)
+        await server.tell(message=message)
         writes.append(server.writes)
     assert writes == [1, 2, 2, 3, 3, 5]  # b is tried as new, found there, and counted
 
 
 def test_a_long_message_is_cut() -> None:
     server = EventServer()
-    run(recorder(server).event(INGRESS, "Normal", "R", "x" * 5000))
+    run(server.tell(message="x" * 5000))
     assert server.event["message"] == "x" * (MESSAGE_LIMIT - 1) + "…"
 
 
 def test_a_long_object_name_still_makes_a_valid_event_name() -> None:
     server = EventServer()
     name = "a" * 235 + "." + "b" * 17
-    run(recorder(server).event({**INGRESS, "metadata": {**INGRESS["metadata"], "name": name}}, "Normal", "R", "m"))
+    run(server.tell({**INGRESS, "metadata": {**INGRESS["metadata"], "name": name}}))
     event_name = server.event["metadata"]["name"]
     assert len(event_name) <= 253
     assert ".." not in event_name

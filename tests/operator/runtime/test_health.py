@@ -49,17 +49,11 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_ready_is_what_the_checks_say(case: Case) -> None:
-    async with HealthServer("127.0.0.1:0", CollectorRegistry(), case.checks) as address:
-        answer = await fetch(address, "/readyz")
-    assert answer[:2] == (case.status, case.text)
-
-
-@pytest.mark.parametrize("case", CASES)
-async def test_alive_has_checks_of_its_own(case: Case) -> None:
-    async with HealthServer("127.0.0.1:0", CollectorRegistry(), {"caches": fails}, alive=case.checks) as address:
-        answer = await fetch(address, "/healthz")
-    assert answer[:2] == (case.status, case.text)
+async def test_ready_and_alive_are_what_the_checks_of_each_say(case: Case) -> None:
+    others: dict[str, Check] = {"others": fails}
+    for path, checks, alive in (("/readyz", case.checks, others), ("/healthz", others, case.checks)):
+        async with HealthServer("127.0.0.1:0", CollectorRegistry(), checks, alive=alive) as address:
+            assert (await fetch(address, path))[:2] == (case.status, case.text)
 
 
 async def test_checks_are_asked_each_time() -> None:
@@ -99,24 +93,18 @@ async def test_a_port_in_use_is_said_so() -> None:
             await HealthServer(address, CollectorRegistry(), {}).__aenter__()
 
 
-class Listen(NamedTuple):
-    text: str
-    host: str
-    port: int
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("text", "host", "port"),
     [
-        Listen(":8080", "", 8080),
-        Listen("192.0.2.1:80", "192.0.2.1", 80),
-        Listen("localhost:0", "localhost", 0),
-        Listen("[2001:db8::1]:80", "2001:db8::1", 80),
-        Listen("[::]:65535", "::", 65535),
+        (":8080", "", 8080),
+        ("192.0.2.1:80", "192.0.2.1", 80),
+        ("localhost:0", "localhost", 0),
+        ("[2001:db8::1]:80", "2001:db8::1", 80),
+        ("[::]:65535", "::", 65535),
     ],
 )
-def test_an_address_to_listen_on_is_host_and_port(case: Listen) -> None:
-    assert parse_listen(case.text) == (case.host, case.port)
+def test_an_address_to_listen_on_is_host_and_port(text: str, host: str, port: int) -> None:
+    assert parse_listen(text) == (host, port)
 
 
 @pytest.mark.parametrize("text", ["8080", "192.0.2.1", "192.0.2.1:", ":http", ":65536", "2001:db8::1:80", ":-1", ":²"])

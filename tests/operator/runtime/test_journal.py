@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
@@ -58,17 +59,36 @@ def status(is_true: bool, reason: str = "Fine", kind: str = "Ready", message: st
     return {"conditions": [condition(kind, is_true, reason, message)]}
 
 
+@dataclass(frozen=True)
+class Book:
+    """A journal, and the log that it writes into."""
+
+    journal: Journal
+    log: pytest.LogCaptureFixture
+
+    def told(self) -> list[str]:
+        """Return the lines so far, without the name of the object that all are about, and forget them."""
+        found = [message.removeprefix("Service default/db: ") for message in self.log.messages]
+        self.log.clear()
+        return found
+
+    def carried_out(self, plan: Plan, *writes: Write, parent: Object = PARENT, whole: bool = True) -> list[str]:
+        """Let *plan* be carried out, and return what is told of that."""
+        self.log.clear()
+        self.journal.carried_out(parent, plan, writes, whole=whole)
+        return self.told()
+
+    def reported(self, before: Object | None, after: Object, plan: Plan, kind: str = "Service") -> list[str]:
+        """Let the status of an object turn, and return what is told of that."""
+        self.log.clear()
+        self.journal.reported(parent(kind=kind, status=before), after, plan)
+        return self.told()
+
+
 @pytest.fixture
-def journal(caplog: pytest.LogCaptureFixture) -> Journal:
+def book(caplog: pytest.LogCaptureFixture) -> Book:
     caplog.set_level(logging.INFO, "tsoperator")
-    return Journal(lambda _resource, _listener: None)
-
-
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the lines so far, without the name of the object that all are about, and forget them."""
-    found = [message.removeprefix("Service default/db: ") for message in caplog.messages]
-    caplog.clear()
-    return found
+    return Book(Journal(lambda _resource, _listener: None), caplog)
 
 
 class Written(NamedTuple):
@@ -127,11 +147,9 @@ def changed(resource: Resource, before: Object, after: Object) -> Write:
         Written([changed(SERVICE, {}, {"spec": {"a": 1}})], "", None, "Pod"),
     ],
 )
-def test_a_line_tells_what_was_made_and_which_fields_changed(
-    case: Written, journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    journal.carried_out(parent(kind=case.kind), Plan(outline=case.outline), case.writes)
-    assert told(caplog) == [case.words] * bool(case.words)
+def test_a_line_tells_what_was_made_and_which_fields_changed(case: Written, book: Book) -> None:
+    told = book.carried_out(Plan(outline=case.outline), *case.writes, parent=parent(kind=case.kind))
+    assert told == [case.words] * bool(case.words)
 
 
 class Course(NamedTuple):
@@ -174,21 +192,18 @@ OTHER = ("db-1.tail1234.ts.net", "100.64.0.8")
         Course([READY, None, READY], "", is_made=False),
     ],
 )
-def test_a_line_tells_when_a_proxy_becomes_ready_and_what_it_asks_for(
-    case: Course, journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    for number, outline in enumerate(case.outlines):
-        caplog.clear()
-        journal.carried_out(PARENT, Plan(outline=outline), [MADE] if case.is_made and not number else ())
-    assert told(caplog) == [case.words] * bool(case.words)
+def test_a_line_tells_when_a_proxy_becomes_ready_and_what_it_asks_for(case: Course, book: Book) -> None:
+    writes = [[MADE] if case.is_made else [], *[[]] * len(case.outlines)]
+    told = [
+        book.carried_out(Plan(outline=outline), *wrote) for outline, wrote in zip(case.outlines, writes, strict=False)
+    ]
+    assert told[-1] == [case.words] * bool(case.words)
 
 
-def test_a_proxy_that_is_made_with_its_device_there_is_ready_in_the_same_line(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    journal.carried_out(PARENT, Plan(outline=READY), [MADE])
+def test_a_proxy_that_is_made_with_its_device_there_is_ready_in_the_same_line(book: Book) -> None:
     made = "made StatefulSet tailscale/ts-db (hostname default-db)"
-    assert told(caplog) == [f"{made}; ready as db.tail1234.ts.net (100.64.0.7)"]
+    told = book.carried_out(Plan(outline=READY), MADE)
+    assert told == [f"{made}; ready as db.tail1234.ts.net (100.64.0.7)"]
 
 
 class Noted(NamedTuple):
@@ -215,13 +230,9 @@ class Noted(NamedTuple):
         Noted([[INVALID], [INVALID, NEWS], [INVALID]], []),
     ],
 )
-def test_a_refusal_is_told_when_it_begins_and_when_it_ends(
-    case: Noted, journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    for notes in case.notes:
-        caplog.clear()
-        journal.carried_out(PARENT, Plan(notes=notes), ())
-    assert told(caplog) == case.words
+def test_a_refusal_is_told_when_it_begins_and_when_it_ends(case: Noted, book: Book) -> None:
+    told = [book.carried_out(Plan(notes=notes)) for notes in case.notes]
+    assert told[-1] == case.words
 
 
 class News(NamedTuple):
@@ -245,25 +256,20 @@ class News(NamedTuple):
         News(status(False, message="it waits, and has another name"), OUTLINE, False, True, True),
     ],
 )
-def test_news_is_told_unless_it_is_old_or_clear(case: News, journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-    def is_told(plan: Plan, *writes: Write) -> bool:
-        caplog.clear()
-        journal.carried_out(PARENT, plan, writes)
-        return "Renamed: has another name" in told(caplog)
-
-    plan = Plan(notes=[NEWS], status=case.status, outline=case.outline)
-    found = [is_told(plan, MADE)]
-    journal.released(PARENT)
-    found.append(is_told(plan))
-    journal.released(PARENT)
-    journal.carried_out(PARENT, Plan(notes=[INVALID]), ())
-    assert [*found, is_told(plan)] == [case.made, case.seen, case.known]
+def test_news_is_told_unless_it_is_old_or_clear(case: News, book: Book) -> None:
+    plan, line = Plan(notes=[NEWS], status=case.status, outline=case.outline), "Renamed: has another name"
+    found = [line in book.carried_out(plan, MADE)]
+    book.journal.released(PARENT)
+    found.append(line in book.carried_out(plan))
+    book.journal.released(PARENT)
+    book.carried_out(Plan(notes=[INVALID]))
+    assert [*found, line in book.carried_out(plan)] == [case.made, case.seen, case.known]
 
 
-def test_a_refusal_is_a_warning_and_news_is_not(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_is_a_warning_and_news_is_not(book: Book) -> None:
     for notes in ([INVALID], [INVALID, NEWS], []):
-        journal.carried_out(PARENT, Plan(notes=notes), ())
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "INFO"]
+        book.journal.carried_out(PARENT, Plan(notes=notes), ())
+    assert [record.levelname for record in book.log.records] == ["WARNING", "INFO", "INFO"]
 
 
 class Lasting(NamedTuple):
@@ -285,42 +291,31 @@ class Lasting(NamedTuple):
         Lasting(Plan(notes=[LEFT_OUT]), words=["LeftOut: path /a", "no longer Invalid"]),
     ],
 )
-def test_a_refusal_lasts_while_a_condition_says_so_and_while_another_hides_it(
-    case: Lasting, journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    journal.carried_out(PARENT, Plan(notes=[INVALID]), ())
-    caplog.clear()
-    journal.carried_out(parent(status=case.before), case.then, (), whole=case.whole)
-    assert told(caplog) == [*case.words]
-    journal.carried_out(PARENT, Plan(), ())
-    assert ("no longer Invalid" in "".join(told(caplog))) is ("no longer Invalid" not in case.words)
+def test_a_refusal_lasts_while_a_condition_says_so_and_while_another_hides_it(case: Lasting, book: Book) -> None:
+    book.carried_out(Plan(notes=[INVALID]))
+    assert book.carried_out(case.then, parent=parent(status=case.before), whole=case.whole) == [*case.words]
+    assert ("no longer Invalid" in "".join(book.carried_out(Plan()))) is ("no longer Invalid" not in case.words)
 
 
-def test_conditions_of_pods_have_neither_reason_nor_message(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+def test_conditions_of_pods_have_neither_reason_nor_message(book: Book) -> None:
     pod = parent(kind="Pod", status={"conditions": [{"type": "Ready", "status": "True"}]})
     for notes in ([INVALID, NEWS], [NEWS], []):
-        journal.carried_out(pod, Plan(notes=notes), ())
-    assert caplog.messages == ["Pod default/db: Invalid: no such tag", "Pod default/db: no longer Invalid"]
+        book.journal.carried_out(pod, Plan(notes=notes), ())
+    assert book.told() == ["Pod default/db: Invalid: no such tag", "Pod default/db: no longer Invalid"]
 
 
-def test_the_end_of_a_refusal_is_not_told_of_an_object_that_goes(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    journal.carried_out(PARENT, Plan(notes=[INVALID]), ())
-    caplog.clear()
-    journal.carried_out(parent(metadata={"deletionTimestamp": "t"}), Plan(), ())
-    assert told(caplog) == []
+def test_the_end_of_a_refusal_is_not_told_of_an_object_that_goes(book: Book) -> None:
+    book.carried_out(Plan(notes=[INVALID]))
+    assert book.carried_out(Plan(), parent=parent(metadata={"deletionTimestamp": "t"})) == []
 
 
-def test_an_object_that_was_made_anew_is_another_one(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_object_that_was_made_anew_is_another_one(book: Book) -> None:
     for uid in "12":
-        journal.carried_out(parent(uid), Plan(notes=[INVALID]), ())
-    assert told(caplog) == ["Invalid: no such tag"] * 2
+        assert book.carried_out(Plan(notes=[INVALID]), parent=parent(uid)) == ["Invalid: no such tag"]
 
 
-def test_nothing_is_told_of_a_parent_that_vanished(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-    journal.carried_out({}, Plan(notes=[INVALID]), [MADE])
-    assert told(caplog) == []
+def test_nothing_is_told_of_a_parent_that_vanished(book: Book) -> None:
+    assert book.carried_out(Plan(notes=[INVALID]), MADE, parent={}) == []
 
 
 class Shown(NamedTuple):
@@ -354,58 +349,45 @@ class Shown(NamedTuple):
         ),
     ],
 )
-def test_a_line_tells_which_conditions_turn(case: Shown, journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-    journal.reported(parent(kind=case.kind, status=case.before), case.after, case.plan)
-    assert told(caplog) == [case.words] * bool(case.words)
+def test_a_line_tells_which_conditions_turn(case: Shown, book: Book) -> None:
+    told = book.reported(case.before, case.after, case.plan, case.kind)
+    assert told == [case.words] * bool(case.words)
 
 
-def test_a_proxy_that_was_not_ready_for_a_while_is_told_to_be_so_again(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_proxy_that_was_not_ready_for_a_while_is_told_to_be_so_again(book: Book) -> None:
     plan = Plan(outline=READY)
-    journal.carried_out(PARENT, plan, ())
-    for before, after in ((True, False), (False, True), (False, True)):
-        journal.reported(parent(status=status(before)), status(after), plan)
-    assert told(caplog) == ["Ready is False: Fine: in words", "Ready is True now"]
+    book.carried_out(plan)
+    turns = ((True, False), (False, True), (False, True))
+    told = [book.reported(status(before), status(after), plan) for before, after in turns]
+    assert told == [["Ready is False: Fine: in words"], ["Ready is True now"], []]
 
 
-def test_a_condition_that_a_warning_told_of_ends_with_the_warning(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_condition_that_a_warning_told_of_ends_with_the_warning(book: Book) -> None:
     warned, well = Plan(notes=[INVALID], outline=READY), Plan(outline=READY)
-    journal.carried_out(PARENT, warned, ())
-    journal.reported(parent(status=status(True)), status(False, "Invalid"), warned)
-    journal.carried_out(PARENT, well, ())
-    journal.reported(parent(status=status(False)), status(True), well)
-    assert told(caplog) == ["Invalid: no such tag", "no longer Invalid"]
+    assert book.carried_out(warned) == ["Invalid: no such tag"]
+    assert book.reported(status(True), status(False, "Invalid"), warned) == []
+    assert book.carried_out(well) == ["no longer Invalid"]
+    assert book.reported(status(False), status(True), well) == []
 
 
-def test_a_condition_that_a_note_told_of_is_told_when_it_is_true_again(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    journal.carried_out(PARENT, Plan(outline=READY), ())
-    journal.reported(
-        parent(status=status(True)), status(False), Plan(notes=[Note("Normal", "Fine", "x")], outline=READY)
-    )
-    caplog.clear()
-    journal.reported(parent(status=status(False)), status(True), Plan(outline=READY))
-    assert told(caplog) == ["Ready is True now"]
+def test_a_condition_that_a_note_told_of_is_told_when_it_is_true_again(book: Book) -> None:
+    book.carried_out(Plan(outline=READY))
+    book.reported(status(True), status(False), Plan(notes=[Note("Normal", "Fine", "x")], outline=READY))
+    assert book.reported(status(False), status(True), Plan(outline=READY)) == ["Ready is True now"]
 
 
-def test_the_end_of_an_object_is_told_and_it_is_forgotten(journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-    journal.carried_out(PARENT, Plan(notes=[INVALID]), ())
-    journal.released(PARENT)
-    journal.carried_out(PARENT, Plan(notes=[INVALID]), ())
-    assert told(caplog) == ["Invalid: no such tag", "removed what was made for it", "Invalid: no such tag"]
+def test_the_end_of_an_object_is_told_and_it_is_forgotten(book: Book) -> None:
+    assert book.carried_out(Plan(notes=[INVALID])) == ["Invalid: no such tag"]
+    book.journal.released(PARENT)
+    assert book.told() == ["removed what was made for it"]
+    assert book.carried_out(Plan(notes=[INVALID])) == ["Invalid: no such tag"]
 
 
-def test_a_line_names_the_object_and_its_device_for_machines(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    journal.carried_out(PARENT, Plan(outline=READY), ())
-    journal.released(PARENT)
-    journal.released({**PARENT, "metadata": {"name": "cluster-wide", "uid": "2"}})
-    found = [vars(record)["fields"] for record in caplog.records]
+def test_a_line_names_the_object_and_its_device_for_machines(book: Book) -> None:
+    book.carried_out(Plan(outline=READY))
+    book.journal.released(PARENT)
+    book.journal.released({**PARENT, "metadata": {"name": "cluster-wide", "uid": "2"}})
+    found = [vars(record)["fields"] for record in book.log.records]
     assert found == [
         {"kind": "Service", "namespace": "default", "name": "db", "tailnetName": "db.tail1234.ts.net"},
         {"kind": "Service", "name": "cluster-wide"},
@@ -416,54 +398,43 @@ OWNER = Owner("svc", Key("default", "db"))
 SECRET_OBJECT: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "tailscale", "name": "s"}}
 
 
-class Planned(NamedTuple):
-    plan: Plan
-    words: str
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("plan", "words"),
     [
-        Planned(Plan(), "nothing"),
-        Planned(Plan(hold=FINALIZER, release=FINALIZER), f"hold {FINALIZER}; release {FINALIZER}"),
-        Planned(Plan(steps=[Child(SECRET_OBJECT), Creation(SECRET_OBJECT)]), "Secret tailscale/s; Secret tailscale/s"),
-        Planned(Plan(steps=[Child(SECRET_OBJECT)], requeue_after=1.5), "Secret tailscale/s; again in 1.5 s"),
-        Planned(
-            Plan(steps=[Patch(SECRET, CHILD, {"data": {"key": "hunter2"}})]), "patch Secret tailscale/ts-db (data.key)"
-        ),
-        Planned(Plan(steps=[Deletion(SECRET, SECRET_OBJECT)]), "delete Secret tailscale/s"),
-        Planned(Plan(steps=[DeleteDevice("", OWNER, "nABC")]), "DeleteDevice nABC"),
-        Planned(Plan(steps=[FreeName("", OWNER, "db", ()), FindNodePorts()]), "FreeName db; FindNodePorts"),
-        Planned(Plan(notes=[INVALID], status=status(False, "Bad")), "Event Invalid; Ready=False (Bad)"),
+        (Plan(), "nothing"),
+        (Plan(hold=FINALIZER, release=FINALIZER), f"hold {FINALIZER}; release {FINALIZER}"),
+        (Plan(steps=[Child(SECRET_OBJECT), Creation(SECRET_OBJECT)]), "Secret tailscale/s; Secret tailscale/s"),
+        (Plan(steps=[Child(SECRET_OBJECT)], requeue_after=1.5), "Secret tailscale/s; again in 1.5 s"),
+        (Plan(steps=[Patch(SECRET, CHILD, {"data": {"key": "hunter2"}})]), "patch Secret tailscale/ts-db (data.key)"),
+        (Plan(steps=[Deletion(SECRET, SECRET_OBJECT)]), "delete Secret tailscale/s"),
+        (Plan(steps=[DeleteDevice("", OWNER, "nABC")]), "DeleteDevice nABC"),
+        (Plan(steps=[FreeName("", OWNER, "db", ()), FindNodePorts()]), "FreeName db; FindNodePorts"),
+        (Plan(notes=[INVALID], status=status(False, "Bad")), "Event Invalid; Ready=False (Bad)"),
     ],
 )
-def test_a_plan_is_one_line_for_those_who_look_closely(
-    case: Planned, journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    journal.planned(PARENT, case.plan)
-    assert told(caplog) == []
-    caplog.set_level(logging.DEBUG, "tsoperator")
-    journal.planned(PARENT, case.plan)
-    assert told(caplog) == [f"plan: {case.words}"]
+def test_a_plan_is_one_line_for_those_who_look_closely(plan: Plan, words: str, book: Book) -> None:
+    book.journal.planned(PARENT, plan)
+    assert book.told() == []
+    book.log.set_level(logging.DEBUG, "tsoperator")
+    book.journal.planned(PARENT, plan)
+    assert book.told() == [f"plan: {words}"]
 
 
-def test_a_finalizer_that_is_there_and_a_parent_that_left_nothing_are_not_worth_a_word(
-    journal: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "tsoperator")
-    journal.planned(parent(metadata={"finalizers": [FINALIZER]}), Plan(hold=FINALIZER))
-    journal.planned({}, Plan())
-    journal.planned({}, Plan(steps=[FindNodePorts()]))
-    assert told(caplog) == ["plan: nothing", "something that vanished: plan: FindNodePorts"]
+def test_a_finalizer_that_is_there_and_a_parent_that_left_nothing_are_not_worth_a_word(book: Book) -> None:
+    book.log.set_level(logging.DEBUG, "tsoperator")
+    book.journal.planned(parent(metadata={"finalizers": [FINALIZER]}), Plan(hold=FINALIZER))
+    book.journal.planned({}, Plan())
+    book.journal.planned({}, Plan(steps=[FindNodePorts()]))
+    assert book.told() == ["plan: nothing", "something that vanished: plan: FindNodePorts"]
 
 
-def test_an_error_counts_as_told_if_a_warning_says_it_or_the_api_server_is_away(journal: Journal) -> None:
+def test_an_error_counts_as_told_if_a_warning_says_it_or_the_api_server_is_away(book: Book) -> None:
     known, silent, failed = Denied(403, "", "no"), Denied(403, "", "no"), Denied(403, "", "no")
-    journal.failed(known, Plan(notes=[INVALID]))
-    journal.failed(silent, Plan(notes=[NEWS]))
-    journal.carried_out(PARENT, Plan(notes=[INVALID], error=failed), ())
+    book.journal.failed(known, Plan(notes=[INVALID]))
+    book.journal.failed(silent, Plan(notes=[NEWS]))
+    book.journal.carried_out(PARENT, Plan(notes=[INVALID], error=failed), ())
     errors = (known, failed, Unreachable("away"), silent, Denied(403, "", "no"))
-    assert [journal.has_told(error) for error in errors] == [True, True, True, False, False]
+    assert [book.journal.has_told(error) for error in errors] == [True, True, True, False, False]
 
 
 def test_an_object_that_is_gone_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
@@ -482,52 +453,40 @@ def test_an_object_that_is_gone_is_forgotten(caplog: pytest.LogCaptureFixture) -
     assert [message.partition(":")[0] for message in caplog.messages] == [f"{PARENT['kind']} gone"]
 
 
-class Changed(NamedTuple):
-    desired: object
-    live: object
-    paths: Sequence[str]
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("desired", "live", "paths"),
     [
-        Changed({"a": 1}, {"a": 1, "b": 2}, []),
-        Changed({"a": 1}, {"a": 2}, ["a"]),
-        Changed({"a": {"b": 1, "c": 2}}, {"a": {"b": 2, "c": 2}}, ["a.b"]),
-        Changed({"a": {"b": 1}}, {}, ["a.b"]),
-        Changed({"a": {"b": 1}}, {"a": "x"}, ["a"]),
-        Changed({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}]}, ["a[x].v"]),
-        Changed({"a": [1, 2]}, {"a": [1, 3]}, ["a[1]"]),
-        Changed({"a": [1]}, {"a": [1, 2]}, ["a"]),
-        Changed({"a": [1, 2]}, {"a": [1]}, ["a[1]"]),
-        Changed({"a": [{"name": "x"}]}, {"a": [{"name": "x"}, {"name": "y"}]}, ["a"]),
-        Changed({"a": [{"name": "y", "v": 1}, {"name": "x"}]}, {"a": [{"name": "x"}]}, ["a[y]"]),
-        Changed({"env": [{"name": "x"}, {"name": "y"}], "b": 1}, {"env": [{"name": "y"}, {"name": "x"}]}, ["b"]),
-        Changed({"limits": {"cpu": "0.5"}, "b": 1}, {"limits": {"cpu": "500m"}}, ["b"]),
-        Changed({"a": []}, {}, []),
-        Changed({"a": [1]}, {}, ["a"]),
+        ({"a": 1}, {"a": 1, "b": 2}, []),
+        ({"a": 1}, {"a": 2}, ["a"]),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 2, "c": 2}}, ["a.b"]),
+        ({"a": {"b": 1}}, {}, ["a.b"]),
+        ({"a": {"b": 1}}, {"a": "x"}, ["a"]),
+        ({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}]}, ["a[x].v"]),
+        ({"a": [1, 2]}, {"a": [1, 3]}, ["a[1]"]),
+        ({"a": [1]}, {"a": [1, 2]}, ["a"]),
+        ({"a": [1, 2]}, {"a": [1]}, ["a[1]"]),
+        ({"a": [{"name": "x"}]}, {"a": [{"name": "x"}, {"name": "y"}]}, ["a"]),
+        ({"a": [{"name": "y", "v": 1}, {"name": "x"}]}, {"a": [{"name": "x"}]}, ["a[y]"]),
+        ({"env": [{"name": "x"}, {"name": "y"}], "b": 1}, {"env": [{"name": "y"}, {"name": "x"}]}, ["b"]),
+        ({"limits": {"cpu": "0.5"}, "b": 1}, {"limits": {"cpu": "500m"}}, ["b"]),
+        ({"a": []}, {}, []),
+        ({"a": [1]}, {}, ["a"]),
     ],
 )
-def test_the_fields_that_change_are_told_by_their_paths(case: Changed) -> None:
-    assert [*changed_fields(case.desired, case.live)] == case.paths
-
-
-class TakenOver(NamedTuple):
-    before: Object
-    after: Object
-    is_so: bool
+def test_the_fields_that_change_are_told_by_their_paths(desired: object, live: object, paths: Sequence[str]) -> None:
+    assert [*changed_fields(desired, live)] == paths
 
 
 DIGEST = {"metadata": {"annotations": {ANNOTATION_DIGEST: "d"}}}
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("before", "after", "is_so"),
     [
-        TakenOver({"metadata": {}, "spec": 1}, {**DIGEST, "spec": 1}, True),
-        TakenOver({"metadata": {}, "spec": 2}, {**DIGEST, "spec": 1}, False),
-        TakenOver({"metadata": {"annotations": {ANNOTATION_DIGEST: "c"}}, "spec": 1}, {**DIGEST, "spec": 1}, False),
+        ({"metadata": {}, "spec": 1}, {**DIGEST, "spec": 1}, True),
+        ({"metadata": {}, "spec": 2}, {**DIGEST, "spec": 1}, False),
+        ({"metadata": {"annotations": {ANNOTATION_DIGEST: "c"}}, "spec": 1}, {**DIGEST, "spec": 1}, False),
     ],
 )
-def test_an_object_of_the_go_operator_that_is_right_is_taken_over(case: TakenOver) -> None:
-    assert is_taken_over(case.after, case.before) is case.is_so
+def test_an_object_of_the_go_operator_that_is_right_is_taken_over(before: Object, after: Object, is_so: bool) -> None:
+    assert is_taken_over(after, before) is is_so

@@ -2,7 +2,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import NamedTuple
 
 import pytest
@@ -204,38 +204,34 @@ async def test_a_leader_outlasts_a_short_absence_of_the_api_server(how: str) -> 
     assert diary.terms == [("a", 0, 60)]
 
 
+class Slow(NamedTuple):
+    """How long work takes to stop once its lease is lost, and when the process is ended, and when the work has."""
+
+    seconds: float
+    aborted: list[float]
+    stopped: float
+    fates: tuple[Fate, ...] = ()
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Slow(2, [], 12),
+        Slow(100, [12.5], 110),
+        Slow(100, [2 + 12.5], 2 + 110, (Fate(), Fate(), Fate(back=4.5))),
+    ],
+    ids=["in time", "too late", "the lease runs from when its renewal was sent, not answered"],
+)
 @in_virtual_time
-async def test_the_loss_is_told_after_slow_work_has_stopped() -> None:
+async def test_work_that_does_not_stop_ends_the_process_before_another_may_lead(case: Slow) -> None:
     diary = Diary()
-    candidate = Candidate(LeaseServer(), diary, "a")
+    candidate = Candidate(LeaseServer(), diary, "a", case.fates)
     async with asyncio.TaskGroup() as group:
-        group.create_task(lost(candidate.lead(until=60, slow_stop=2)))
-        await asyncio.sleep(1)
+        group.create_task(lost(candidate.lead(until=120, slow_stop=case.seconds)))
+        await asyncio.sleep(6 if case.fates else 1)
         candidate.link.away = True
-    assert (diary.terms, now(), diary.aborted) == ([("a", 0, 12)], 12, [])
-
-
-@in_virtual_time
-async def test_work_that_does_not_stop_ends_the_process_before_another_may_lead() -> None:
-    diary = Diary()
-    candidate = Candidate(LeaseServer(), diary, "a")
-    async with asyncio.TaskGroup() as group:
-        group.create_task(lost(candidate.lead(until=60, slow_stop=100)))
-        await asyncio.sleep(1)
-        candidate.link.away = True
-    assert diary.aborted == [("a", 12.5)]
-
-
-@in_virtual_time
-async def test_a_lease_runs_from_when_its_renewal_was_sent_not_answered() -> None:
-    diary = Diary()
-    candidate = Candidate(LeaseServer(), diary, "a", (Fate(), Fate(), Fate(back=4.5)))
-    async with asyncio.TaskGroup() as group:
-        group.create_task(lost(candidate.lead(until=60, slow_stop=100)))
-        await asyncio.sleep(6)
-        candidate.link.away = True
-    assert diary.aborted == [("a", 2 + 12.5)]
-    assert diary.terms == [("a", 0, 2 + 10 + 100)]
+    assert diary.aborted == [("a", moment) for moment in case.aborted]
+    assert (diary.terms, now()) == ([("a", 0, case.stopped)], case.stopped)
 
 
 @in_virtual_time
@@ -353,34 +349,30 @@ async def test_an_error_of_the_work_comes_through_and_frees_the_lease() -> None:
     assert server.spec["holderIdentity"] == ""
 
 
+@pytest.mark.parametrize(
+    ("errors", "told"),
+    [
+        (itertools.repeat(Denied(403, "Forbidden", "leases is forbidden")), "Denied: leases is forbidden"),
+        ((Unreachable(f"request {number} lost") for number in itertools.count(1)), "Unreachable: request 1 lost"),
+    ],
+    ids=["refused", "away"],
+)
 @in_virtual_time
-async def test_trouble_that_keeps_us_from_the_lease_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    class NoRole(Link):
-        async def _call(self, act: object) -> dict[str, object]:
-            raise Denied(403, "Forbidden", "leases is forbidden")
-
-    elector = Diary().elector(NoRole(LeaseServer()), "a")
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(elector.lead(Diary().work("a")), 60)
-    assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == [
-        "tailscale/operator: Denied: leases is forbidden"
-    ]
-
-
-@in_virtual_time
-async def test_an_api_server_that_is_away_is_the_same_trouble_whatever_it_is_asked(
-    caplog: pytest.LogCaptureFixture,
+async def test_trouble_that_keeps_us_from_the_lease_is_told_once_whatever_is_asked(
+    caplog: pytest.LogCaptureFixture, errors: Iterator[Exception], told: str
 ) -> None:
-    class Away(Link):
+    class Failing(Link):
         async def _call(self, act: object) -> dict[str, object]:
-            raise Unreachable(f"request {next(numbers)} lost")
+            raise next(errors)
 
-    numbers = itertools.count(1)
-    elector = Diary().elector(Away(LeaseServer()), "a")
+    elector = Diary().elector(Failing(LeaseServer()), "a")
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(elector.lead(Diary().work("a")), 60)
-    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert told == ["tailscale/operator: Unreachable: request 1 lost"]
+    assert warnings(caplog) == [f"tailscale/operator: {told}"]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
 @in_virtual_time
@@ -391,8 +383,7 @@ async def test_trouble_that_comes_back_after_a_renewal_is_told_again(caplog: pyt
         for away in (True, False, True, False):
             await asyncio.sleep(5)
             candidate.link.away = away
-    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert told == ["tailscale/operator: Unreachable: request lost"] * 2
+    assert warnings(caplog) == ["tailscale/operator: Unreachable: request lost"] * 2
 
 
 @pytest.mark.parametrize("seconds", [(15, 15, 2), (15, 10, 10), (15, 10, 0), (5, 10, 2)])

@@ -10,21 +10,13 @@ from clustersim import objects as kinds
 from clustersim.faults import Failure
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER, LABEL_MANAGED, MANAGED
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    Key,
-)
-from tsoperator.desired.plan import (
-    Child,
-    Creation,
-    Note,
-    Plan,
-)
+from tsoperator.api.objects import CONFIGMAP
+from tsoperator.desired.plan import Child, Creation, Note, Plan
 from tsoperator.kube.errors import Conflict, Denied, StatusError
 from tsoperator.runtime.result import Pending, Result
 from tsoperator.tsclient.errors import Unavailable
 
-from tests.operator.runtime.ground import Ground, child, delete_device, failed, secret_patch, written
+from tests.operator.runtime.ground import A, Ground, child, delete_device, failed, secret_patch, written
 
 
 async def test_a_plan_without_a_status_leaves_it(ground: Ground) -> None:
@@ -47,10 +39,8 @@ async def test_a_condition_that_says_the_same_in_other_words_keeps_its_time(grou
     await ground.report({"conditions": [condition("Ready", False, "Pending", "waiting", 1)]})
     ground.time = datetime(2031, 1, 1, tzinfo=UTC)
     await ground.report({"conditions": [condition("Ready", False, "Down", "no Pod is ready", 2)]})
-    assert ground.condition() == {
-        **condition("Ready", False, "Down", "no Pod is ready", 2),
-        "lastTransitionTime": "2030-01-01T00:00:00Z",
-    }
+    now = condition("Ready", False, "Down", "no Pod is ready", 2)
+    assert ground.condition() == {**now, "lastTransitionTime": "2030-01-01T00:00:00Z"}
 
 
 async def test_a_condition_that_is_no_longer_wanted_goes(ground: Ground) -> None:
@@ -159,12 +149,12 @@ async def test_a_step_that_has_to_be_waited_for_is_no_refusal(ground: Ground) ->
         await ground.act(delete_device("n1"), Child(child()))
     assert raised.value is pending
     assert "status" not in ground.parent
-    assert ground.live(CONFIGMAP, Key("tailscale", "a")) is None
+    assert ground.live(CONFIGMAP, A) is None
 
 
 async def test_a_plan_that_can_be_carried_out_is_not_reported_by_that(ground: Ground) -> None:
     assert await ground.act(Child(child()), hold=FINALIZER, status={"conditions": []}) == ground.parent
-    assert ground.live(CONFIGMAP, Key("tailscale", "a"))
+    assert ground.live(CONFIGMAP, A)
     assert "status" not in ground.parent
 
 

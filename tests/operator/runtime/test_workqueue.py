@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import uvloop
@@ -87,48 +87,43 @@ def retry(seconds: float) -> Step:
     return lambda queue: queue.retry(A, Backoff(first=seconds, jitter=lambda: 1.0))
 
 
-class Timed(NamedTuple):
-    steps: list[Step]
-    times: list[float]
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("steps", "times"),
     [
-        Timed([after(5)], [5]),
-        Timed([after(5), after(9)], [5]),
-        Timed([after(9), after(5)], [5]),
-        Timed([after(0)], [0]),
-        Timed([after(-1)], [0]),
-        Timed([after(5), after(0)], [0, 5]),
-        Timed([after(0), after(5)], [0, 5]),
-        Timed([requeue(5), requeue(9)], [9]),
-        Timed([requeue(9), requeue(5)], [5]),
-        Timed([requeue(5), requeue(0)], [0]),
-        Timed([requeue(5), requeue(None)], []),
-        Timed([requeue(5), requeue(None), requeue(9)], [9]),
-        Timed([requeue(5), WorkQueue.clear], []),
-        Timed([after(5), requeue(9)], [5, 9]),
-        Timed([after(5), requeue(5)], [5]),
-        Timed([after(5), requeue(None)], [5]),
-        Timed([after(0), requeue(None)], [0]),
-        Timed([after(5), WorkQueue.clear, after(9)], [9]),
-        Timed([after(0), WorkQueue.clear], []),
-        Timed([retry(5), requeue(None)], []),
-        Timed([retry(5), requeue(9)], [9]),
-        Timed([retry(5), after(9)], [5, 9]),
-        Timed([requeue(5), retry(9)], [5]),
-        Timed([requeue(9), retry(5)], [5]),
-        Timed([retry(5), retry(5)], [5]),
-        Timed([retry(5), WorkQueue.clear, retry(5)], [5]),
+        ([after(5)], [5]),
+        ([after(5), after(9)], [5]),
+        ([after(9), after(5)], [5]),
+        ([after(0)], [0]),
+        ([after(-1)], [0]),
+        ([after(5), after(0)], [0, 5]),
+        ([after(0), after(5)], [0, 5]),
+        ([requeue(5), requeue(9)], [9]),
+        ([requeue(9), requeue(5)], [5]),
+        ([requeue(5), requeue(0)], [0]),
+        ([requeue(5), requeue(None)], []),
+        ([requeue(5), requeue(None), requeue(9)], [9]),
+        ([requeue(5), WorkQueue.clear], []),
+        ([after(5), requeue(9)], [5, 9]),
+        ([after(5), requeue(5)], [5]),
+        ([after(5), requeue(None)], [5]),
+        ([after(0), requeue(None)], [0]),
+        ([after(5), WorkQueue.clear, after(9)], [9]),
+        ([after(0), WorkQueue.clear], []),
+        ([retry(5), requeue(None)], []),
+        ([retry(5), requeue(9)], [9]),
+        ([retry(5), after(9)], [5, 9]),
+        ([requeue(5), retry(9)], [5]),
+        ([requeue(9), retry(5)], [5]),
+        ([retry(5), retry(5)], [5]),
+        ([retry(5), WorkQueue.clear, retry(5)], [5]),
     ],
 )
 @in_virtual_time
-async def test_a_key_comes_when_its_changes_and_its_last_reconcile_say(case: Timed) -> None:
+async def test_a_key_comes_when_its_changes_and_its_last_reconcile_say(steps: list[Step], times: list[float]) -> None:
     queue = WorkQueue()
-    for step in case.steps:
+    for step in steps:
         step(queue)
-    assert await handed_out_at(queue, 60) == [(A, time) for time in case.times]
+    assert await handed_out_at(queue, 60) == [(A, time) for time in times]
 
 
 @in_virtual_time

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from clustersim.control import Control
-from clustersim.tailnet import Device, NewKey
+from clustersim.tailnet import Device
 from tsoperator.api.device import Device as Known
 from tsoperator.tailnet.devices import DEPARTED, Devices, Names, Pace
 from tsoperator.tsclient.client import TailnetClient
@@ -12,7 +12,7 @@ from tsoperator.tsclient.errors import Forbidden, Unavailable
 from tsoperator.tsclient.transport import Retry
 
 from tests.support.cluster import running, until
-from tests.support.tailnets import tailnet_client
+from tests.support.tailnets import join, tailnet_client
 
 LIST = ("GET", "/api/v2/tailnet/-/devices")
 QUICK = Pace(first=0.01, longest=0.02, interval=0.02, denied=0.02)
@@ -47,10 +47,6 @@ def shown(device: Known | None) -> str:
 def tags(devices: Devices, device: Device) -> tuple[str, ...] | None:
     found = devices.known(device.node_id)
     return found.tags if found else None
-
-
-def join(control: Control, hostname: str = "db") -> Device:
-    return control.register(control.create_key(NewKey(("tag:k8s",))).key, hostname)
 
 
 @both_servers

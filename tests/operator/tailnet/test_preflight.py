@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
 
+from tests.support.cluster import until
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
 pytestmark = pytest.mark.full
@@ -32,6 +34,7 @@ POD_OF_OURS: Object = {
     "metadata": {"namespace": NAMESPACE, "name": OPERATOR},
     "spec": {"containers": [{"name": "operator", "image": "registry.example.org/operator:1"}]},
 }
+LIST = ("GET", "/api/v2/tailnet/-/devices")
 WELL = {"api": True, "credentials": True, "auth_keys": True, "devices": True, "tags": True}
 
 
@@ -59,10 +62,18 @@ class Nap:
 
 @dataclass(frozen=True)
 class Ground:
-    """A preflight, and the pauses between its looks."""
+    """A world, a preflight in it, and the pauses between its looks."""
 
+    world: World
     preflight: Preflight
     nap: Nap
+
+    @property
+    def control(self) -> Control:
+        return self.world.control
+
+    async def look(self) -> Findings:
+        return await self.preflight.look()
 
     async def run_a_while(self) -> None:
         """Run it until it naps, after the naps that are over at once."""
@@ -80,110 +91,105 @@ class Ground:
         return {next(iter(sample.labels.values())): sample.value for sample in samples}
 
 
-Making = Callable[[World], Ground]
-
-
-@pytest.fixture(params=[False, True], ids=["tailscale", "headscale"])
-async def tailnet(request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    """A cluster without an operator, and a control server of each kind."""
-    async with new_world(SimOptions(headscale=request.param)) as world:
-        yield world
+@asynccontextmanager
+async def ground_of(world: World) -> AsyncIterator[Ground]:
+    """Yield a preflight for *world*, whose Pod is OPERATOR; it does not try again what failed."""
+    client_id, secret = world.control.client_id, SecretStr(world.control.client_secret)
+    settings = Settings(NAMESPACE, Path(), Path(), pod_name=OPERATOR)
+    async with aiohttp.ClientSession() as session:
+        client = TailnetClient(
+            session,
+            world.control_url,
+            lambda: Credentials(client_id, secret),
+            retry=Retry(tries=1),
+            observe=lambda _, status: preflight.observe(status),
+        )
+        nap = Nap()
+        preflight = Preflight(client, EventRecorder(world.api), own_pod(world.api, settings), sleep=nap)
+        yield Ground(world, preflight, nap)
 
 
 @pytest.fixture
-async def ground_in() -> AsyncIterator[Making]:
-    """A preflight for a world, whose Pod is OPERATOR; it does not try again what failed."""
-    async with aiohttp.ClientSession() as session:
-
-        def ground_of(world: World) -> Ground:
-            client_id, secret = world.control.client_id, SecretStr(world.control.client_secret)
-            client = TailnetClient(
-                session,
-                world.control_url,
-                lambda: Credentials(client_id, secret),
-                retry=Retry(tries=1),
-                observe=lambda _, status: preflight.observe(status),
-            )
-            settings = Settings(NAMESPACE, Path(), Path(), pod_name=OPERATOR)
-            nap = Nap()
-            preflight = Preflight(client, EventRecorder(world.api), own_pod(world.api, settings), sleep=nap)
-            return Ground(preflight, nap)
-
-        yield ground_of
+async def ground(cluster: World) -> AsyncIterator[Ground]:
+    async with ground_of(cluster) as made:
+        yield made
 
 
-async def test_a_tailnet_that_is_set_up_passes_every_check(tailnet: World, ground_in: Making) -> None:
-    findings = await ground_in(tailnet).preflight.look()
-    headscale = tailnet.control.headscale
+@pytest.fixture(params=[False, True], ids=["tailscale", "headscale"])
+async def either(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
+    """A preflight for a control server of each kind, in a cluster without an operator."""
+    async with new_world(SimOptions(headscale=request.param)) as world, ground_of(world) as made:
+        yield made
+
+
+async def test_a_tailnet_that_is_set_up_passes_every_check(either: Ground) -> None:
+    findings = await either.look()
+    headscale = either.control.headscale
     assert findings.passed == {check: True for check in WELL if check != "tags" or not headscale}
     assert findings.server == ("headscale" if headscale else "tailscale")
     assert [note.reason for note in findings.notes] == (["UnsupportedByControlServer"] if headscale else [])
     assert findings.complete
 
 
-async def test_features_that_headscale_lacks_are_named_with_those_that_work(ground_in: Making) -> None:
-    async with new_world(SimOptions(headscale=True)) as world:
-        [note] = (await ground_in(world).preflight.look()).notes
+async def test_features_that_headscale_lacks_are_named_with_those_that_work() -> None:
+    async with new_world(SimOptions(headscale=True)) as world, ground_of(world) as ground:
+        [note] = (await ground.look()).notes
     assert note.type == "Normal"
     assert [word for word in ("ProxyGroup", "HTTPS", "Funnel", "Connectors") if word not in note.message] == []
 
 
-class Missing(NamedTuple):
-    spoil: Callable[[Control], object]
-    failed: list[str]
-    words: str
-
-
 MISSING = {
-    "auth_keys": Missing(lambda control: control.scopes.remove("auth_keys"), ["auth_keys"], "Auth Keys (auth_keys)"),
-    "devices": Missing(lambda control: control.scopes.remove("devices:core"), ["devices"], "Devices Core"),
-    "read only": Missing(
+    "auth_keys": (lambda control: control.scopes.remove("auth_keys"), ["auth_keys"], "Auth Keys (auth_keys)"),
+    "devices": (lambda control: control.scopes.remove("devices:core"), ["devices"], "Devices Core"),
+    "read only": (
         lambda control: control.scopes.symmetric_difference_update({"devices:core", "devices:core:read"}),
         ["devices"],
         "with write access",
     ),
-    "old client": Missing(
-        lambda control: control.fail(403, count=9, path="/devices"), ["devices"], "scope Devices Core (devices:core)"
+    "old client": (
+        lambda control: control.fail(403, count=9, path="/devices"),
+        ["devices"],
+        "scope Devices Core (devices:core)",
     ),
-    "credentials": Missing(
+    "credentials": (
         lambda control: setattr(control, "client_id", "another"),
         ["credentials"],
         "a valid one into Secret operator-oauth",
     ),
-    "not an API": Missing(lambda control: control.answer_nonsense(), ["api"], "not an answer of the API"),
-    "away": Missing(lambda control: control.refuse(count=9), ["api"], "can't be reached: Server disconnected"),
+    "not an API": (lambda control: control.answer_nonsense(), ["api"], "not an answer of the API"),
+    "away": (lambda control: control.refuse(count=9), ["api"], "can't be reached: Server disconnected"),
 }
 
 
-@pytest.mark.parametrize("case", MISSING.values(), ids=MISSING)
-async def test_a_lack_is_found_and_said_once(tailnet: World, ground_in: Making, case: Missing) -> None:
-    preflight = ground_in(tailnet).preflight
-    case.spoil(tailnet.control)
-    findings = await preflight.look()
-    assert [check for check, passed in findings.passed.items() if not passed] == case.failed
+@pytest.mark.parametrize(("spoil", "failed", "words"), MISSING.values(), ids=MISSING)
+async def test_a_lack_is_found_and_said_once(
+    either: Ground, spoil: Callable[[Control], object], failed: list[str], words: str
+) -> None:
+    spoil(either.control)
+    findings = await either.look()
+    assert [check for check, passed in findings.passed.items() if not passed] == failed
     [message] = [note.message for note in findings.notes if note.type == "Warning"]
-    assert case.words in message
-    assert tailnet.control.client_secret not in message
+    assert words in message
+    assert either.control.client_secret not in message
     assert not findings.complete
 
 
-async def test_a_client_without_tags_can_make_no_keys(cluster: World, ground_in: Making) -> None:
-    cluster.control.own_tags = []
-    findings = await ground_in(cluster).preflight.look()
+async def test_a_client_without_tags_can_make_no_keys(ground: Ground) -> None:
+    ground.control.own_tags = []
+    findings = await ground.look()
     assert [check for check, passed in findings.passed.items() if not passed] == ["tags"]
     assert "tag:k8s-operator" in findings.notes[0].message
 
 
-async def test_a_look_changes_nothing(tailnet: World, ground_in: Making) -> None:
-    await ground_in(tailnet).preflight.look()
-    assert {method for method, path in tailnet.control.requests if "oauth" not in path} == {"GET"}
-    assert not tailnet.control.keys
+async def test_a_look_changes_nothing(either: Ground) -> None:
+    await either.look()
+    assert {method for method, path in either.control.requests if "oauth" not in path} == {"GET"}
+    assert not either.control.keys
 
 
-async def test_checks_are_gauges_and_those_not_made_are_left_out(cluster: World, ground_in: Making) -> None:
-    ground = ground_in(cluster)
+async def test_checks_are_gauges_and_those_not_made_are_left_out(ground: Ground) -> None:
     assert ground.metrics() == {}
-    cluster.control.scopes.remove("devices:core")
+    ground.control.scopes.remove("devices:core")
     await ground.run_a_while()
     assert ground.metrics() == {**WELL, "devices": 0, "tailscale": 1}
 
@@ -198,9 +204,8 @@ def test_each_tailnet_has_its_own_gauges() -> None:
     ]
 
 
-async def test_a_check_that_could_not_be_made_is_no_gauge(cluster: World, ground_in: Making) -> None:
-    ground = ground_in(cluster)
-    cluster.control.client_id = "another"
+async def test_a_check_that_could_not_be_made_is_no_gauge(ground: Ground) -> None:
+    ground.control.client_id = "another"
     await ground.run_a_while()
     assert ground.metrics() == {"credentials": 0}
 
@@ -227,35 +232,28 @@ BOTH = {"auth_keys", "devices:core", "services"}
     ],
 )
 async def test_looks_are_daily_or_each_minute_while_something_is_missing(
-    cluster: World, ground_in: Making, caplog: pytest.LogCaptureFixture, case: Looks
+    ground: Ground, caplog: pytest.LogCaptureFixture, case: Looks
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.tailnet.preflight")
-    cluster.control.scopes = case.scopes
-    ground = ground_in(cluster)
+    ground.control.scopes = case.scopes
     ground.nap.left = case.naps
     await ground.run_a_while()
-    assert await looked(cluster, case.looks)
-    assert not await looked(cluster, case.looks + 1)
+    assert ground.control.requests[LIST] == case.looks
     assert len(told_levels(caplog)) == case.told
     assert all(54 <= seconds <= 60 for seconds in ground.nap.seconds)
 
 
 @pytest.mark.parametrize(("status", "looks"), [("200", 1), ("404", 1), ("none", 1), ("401", 2), ("403", 2)])
-async def test_a_call_that_is_refused_brings_the_next_look_forward(
-    cluster: World, ground_in: Making, status: str, looks: int
-) -> None:
-    ground = ground_in(cluster)
+async def test_a_call_that_is_refused_brings_the_next_look_forward(ground: Ground, status: str, looks: int) -> None:
     ground.nap.left, ground.nap.meanwhile = 3, lambda: ground.preflight.observe(status)
     await ground.run_a_while()
-    assert await looked(cluster, looks)
-    assert not await looked(cluster, looks + 1)
+    assert ground.control.requests[LIST] == looks
 
 
-async def test_news_is_told_at_once(cluster: World, ground_in: Making, caplog: pytest.LogCaptureFixture) -> None:
+async def test_news_is_told_at_once(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
-    cluster.control.scopes = {"auth_keys"}
-    ground = ground_in(cluster)
-    ground.nap.left, ground.nap.meanwhile = 1, lambda: cluster.control.scopes.update(BOTH)
+    ground.control.scopes = {"auth_keys"}
+    ground.nap.left, ground.nap.meanwhile = 1, lambda: ground.control.scopes.update(BOTH)
     await ground.run_a_while()
     assert told_levels(caplog) == ["WARNING", "INFO"]
 
@@ -281,25 +279,22 @@ async def test_findings_are_events_on_the_operators_pod_and_stop_nothing(cluster
         assert not operator.done()
 
 
-async def test_without_its_pod_it_tells_the_log(
-    cluster: World, ground_in: Making, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_without_its_pod_it_tells_the_log(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
-    cluster.control.scopes.remove("devices:core")
-    await ground_in(cluster).run_a_while()
+    ground.control.scopes.remove("devices:core")
+    await ground.run_a_while()
     assert "Devices Core (devices:core)" in caplog.text
-    assert await pod_events(cluster) == {}
+    assert await pod_events(ground.world) == {}
 
 
 async def test_the_log_tells_what_is_missing_when_that_begins_and_when_it_ends(
-    cluster: World, ground_in: Making, caplog: pytest.LogCaptureFixture
+    ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
-    await cluster.apply(POD_OF_OURS)
-    ground = ground_in(cluster)
+    await ground.world.apply(POD_OF_OURS)
 
     def refuse() -> None:
-        cluster.control.fail(403, count=2, path="/api/v2/tailnet/-/devices")
+        ground.control.fail(403, count=2, path="/api/v2/tailnet/-/devices")
         ground.preflight.observe("403")
 
     ground.nap.left, ground.nap.meanwhile = 4, refuse
@@ -311,13 +306,7 @@ async def test_the_log_tells_what_is_missing_when_that_begins_and_when_it_ends(
 
 async def test_a_standby_does_not_look(cluster: World) -> None:
     async with running_operator(cluster, leader_election=True, pod_name="first"):
-        await cluster.eventually(lambda: looked(cluster, 1))
+        await until(lambda: cluster.control.requests[LIST])
         async with running_operator(cluster, leader_election=True, pod_name="second"):
             await cluster.settled()
-            assert await looked(cluster, 1)
-            assert not await looked(cluster, 2)
-
-
-async def looked(world: World, times: int) -> bool:
-    """Tell whether the devices were listed so often."""
-    return world.control.requests["GET", "/api/v2/tailnet/-/devices"] >= times
+            assert cluster.control.requests[LIST] == 1

@@ -10,7 +10,6 @@ import pytest
 from clustersim import objects as kinds
 from clustersim.control import Control
 from clustersim.sim import ClusterSim
-from clustersim.tailnet import NewKey
 from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, Object, key_of
 from tsoperator.desired.zones import Suffixes
 from tsoperator.kube.client import KubeClient
@@ -24,7 +23,7 @@ from tsoperator.tailnet.tailnet import Tailnets
 from tests.support.cluster import running, until
 from tests.support.manifests import egress
 from tests.support.objects import OPERATOR_NAMESPACE, settings
-from tests.support.tailnets import running_tailnets, tailnet_client, tailnet_of
+from tests.support.tailnets import join, running_tailnets, tailnet_client, tailnet_of
 
 OWN, OTHER = "tail1234.ts.net", "tail5678.ts.net"
 LIST = "/api/v2/tailnet/-/devices"
@@ -68,10 +67,6 @@ async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
         made.suffixes.listen(SUFFIXES, made.tell)
         made.suffixes.listen(DEVICE, lambda *_: pytest.fail("told as a device"))
         yield made
-
-
-def join(control: Control, hostname: str = "db") -> None:
-    control.register(control.create_key(NewKey(("tag:k8s",))).key, hostname)
 
 
 def report(scene: Scene, name: str, fqdn: str, url: str = "") -> None:

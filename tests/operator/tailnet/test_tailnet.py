@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from clustersim.control import Control
 from clustersim.sim import ClusterSim
-from clustersim.tailnet import Device, NewKey
+from clustersim.tailnet import Device
 from tsoperator.api.device import Device as Known
 from tsoperator.api.objects import DEVICE, SECRET, Key, Object, key_of
 from tsoperator.desired.children import Owner
@@ -25,7 +25,7 @@ from tsoperator.tailnet.tailnet import OWN, Tailnet, Tailnets, UnknownTailnet, d
 
 from tests.support.cluster import until
 from tests.support.objects import FQDN, OPERATOR_NAMESPACE, settings
-from tests.support.tailnets import running_tailnets, tailnet_client, tailnet_of
+from tests.support.tailnets import join, running_tailnets, tailnet_client, tailnet_of
 
 OWNER = Owner("svc", Key("default", "db"))
 QUICK = Pace(first=0.01, longest=0.01, interval=0.01)
@@ -41,9 +41,9 @@ async def tailnets(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Tailnet
         yield made
 
 
-async def join(sim: ClusterSim, tailnets: Tailnets, hostname: str = "db") -> Device:
+async def joined(sim: ClusterSim, tailnets: Tailnets, hostname: str = "db") -> Device:
     """Let a device join, and wait until the list has it."""
-    device = sim.control.register(sim.control.create_key(NewKey(("tag:k8s",))).key, hostname)
+    device = join(sim.control, hostname)
     await until(lambda: device.node_id in view(tailnets, device.node_id).devices)
     return device
 
@@ -53,14 +53,14 @@ def view(tailnets: Tailnets, *ids: str, destination: str = "") -> TailnetView:
 
 
 async def test_a_parent_sees_those_of_its_devices_that_are_known(sim: ClusterSim, tailnets: Tailnets) -> None:
-    device = await join(sim, tailnets)
+    device = await joined(sim, tailnets)
     seen = view(tailnets, device.node_id, "n000009CNTRL")
     assert seen == TailnetView(OWN, sim.control_url, {device.node_id: seen.devices[device.node_id]})
     assert seen.devices[device.node_id].name == FQDN
 
 
 async def test_a_parent_sees_what_failed_and_once_what_was_done(sim: ClusterSim, tailnets: Tailnets) -> None:
-    device, seen = await join(sim, tailnets), list[TailnetView]()
+    device, seen = await joined(sim, tailnets), list[TailnetView]()
     step = SetTags(OWN, OWNER, device.node_id, ("tag:a",))
     sim.control.fail(400, path="/tags")
     for _ in range(2):
@@ -101,12 +101,12 @@ MOVES = {
 async def test_a_destination_is_the_device_there_or_the_one_that_was_there(
     sim: ClusterSim, tailnets: Tailnets, move: Move
 ) -> None:
-    device = await join(sim, tailnets)
+    device = await joined(sim, tailnets)
     before = view(tailnets, device.node_id).devices[device.node_id]
     sim.control.delete_device(device)
     if move.becomes is not None:
         sim.control.update(replace(device, **move.becomes))
-    await join(sim, tailnets, "later")
+    await joined(sim, tailnets, "later")
     now = view(tailnets, device.node_id).devices.get(device.node_id)
     departed = None if move.has_device else before
     wanted = Destination(move.destination, now if move.has_device else None, departed, now if move.has_moved else None)
@@ -114,11 +114,11 @@ async def test_a_destination_is_the_device_there_or_the_one_that_was_there(
 
 
 async def test_the_holder_of_a_name_is_seen_where_a_device_got_another(sim: ClusterSim, tailnets: Tailnets) -> None:
-    first, second, other = [await join(sim, tailnets, name) for name in ("web", "web", "Db")]
+    first, second, other = [await joined(sim, tailnets, name) for name in ("web", "web", "Db")]
     seen = view(tailnets, first.node_id, second.node_id, other.node_id)
     assert {node_id: holder.node_id for node_id, holder in seen.holders.items()} == {second.node_id: first.node_id}
     sim.control.delete_device(first)
-    await join(sim, tailnets, "later")
+    await joined(sim, tailnets, "later")
     assert view(tailnets, second.node_id).holders == {}
 
 
@@ -139,7 +139,7 @@ async def test_a_new_replica_gets_an_auth_key_until_its_parent_is_forgotten(
 
 
 async def test_failures_are_forgotten_with_their_parent(sim: ClusterSim, tailnets: Tailnets) -> None:
-    device = await join(sim, tailnets)
+    device = await joined(sim, tailnets)
     sim.control.fail(400, path="/tags")
     await tailnets.carry_out(SetTags(OWN, OWNER, device.node_id, ("tag:a",)))
     await until(lambda: view(tailnets).failures)
@@ -166,7 +166,7 @@ async def test_a_change_of_a_device_is_one_of_an_object(sim: ClusterSim, tailnet
     changes: list[tuple[Object | None, Object | None]] = []
     tailnets.listen(DEVICE, lambda old, new: changes.append((old, new)))
     tailnets.listen(SECRET, lambda old, new: pytest.fail(f"no device: {old} {new}"))
-    device = await join(sim, tailnets)
+    device = await joined(sim, tailnets)
     known = view(tailnets, device.node_id).devices[device.node_id]
     sim.control.delete_device(device)
     await until(lambda: len(changes) == 2)
@@ -209,16 +209,11 @@ async def lab(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Lab]:
         yield Lab(tailnets, control, tailnet_of(other, client, cache, settings(), LAB, QUICK), existing)
 
 
-def member(control: Control, hostname: str = "db") -> str:
-    """Let a device join, and return its ID."""
-    return control.register(control.create_key(NewKey(("tag:k8s",))).key, hostname).node_id
-
-
 async def test_a_tailnet_is_followed_from_its_registration_to_its_end(lab: Lab) -> None:
     changes: list[Object | None] = []
     lab.tailnets.listen(DEVICE, lambda _, new: changes.append(new))
     lab.tailnets.register(lab.other)
-    first = member(lab.control)
+    first = join(lab.control).node_id
     await until(lambda: lab.tailnets.at(LAB).view(OWNER, [first]).devices)
     assert [key_of(each) for each in changes if each] == [Key(LAB, first)]
     lab.tailnets.unregister(LAB)
@@ -244,7 +239,7 @@ async def test_a_failure_of_the_operators_own_tailnet_is_raised(sim: ClusterSim,
             raise RuntimeError("a listener fails")
 
         own.devices.listen(fail)
-        own.devices.get(member(sim.control))
+        own.devices.get(join(sim.control).node_id)
         with pytest.RaisesGroup(pytest.RaisesGroup(RuntimeError)):
             await Tailnets([own]).run()
 
@@ -269,11 +264,11 @@ async def test_a_tailnet_that_fails_is_followed_again_and_the_others_go_on(
 
     lab.tailnets.listen(DEVICE, listener)
     lab.tailnets.register(lab.other)
-    lab.other.view(OWNER, [member(lab.control)])
+    lab.other.view(OWNER, [join(lab.control).node_id])
     await until(lambda: "Tailnet lab can't be followed" in caplog.text)
-    await join(sim, lab.tailnets)
+    await joined(sim, lab.tailnets)
     failing.clear()
-    later = member(lab.control, "later")
+    later = join(lab.control, "later").node_id
     await until(lambda: later in lab.other.view(OWNER, [later]).devices)
 
 
@@ -364,7 +359,7 @@ async def test_the_tailnet_of_an_orphans_device_is_found_in_fresh_lists(
     own, url = lab.tailnets.at(OWN), sim.control_url
     twin = tailnet_of(own.client, client, Cache([]), settings(), LAB, QUICK)
     lab.tailnets.register(twin)
-    device = member(sim.control)
+    device = join(sim.control).node_id
     assert [await lab.tailnets.find(url, [each]) for each in ("n8", device)] == [OWN, OWN]
     assert own.devices.known(device)
     with pytest.raises(UnknownTailnet, match=r"no Tailnet is for the control server https://gone\.example\.org"):

@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from clustersim import objects as kinds
 from clustersim.control import Control
 from clustersim.sim import ClusterSim
-from clustersim.tailnet import Device, NewKey
+from clustersim.tailnet import Device
 from tsoperator.api.objects import SECRET, Key
 from tsoperator.desired.children import Owner
 from tsoperator.desired.devices import NAME, TAGS, Failed
@@ -30,7 +30,7 @@ from tsoperator.tsclient.errors import Forbidden, Unavailable
 
 from tests.support.cluster import running, until
 from tests.support.objects import FQDN, OPERATOR_NAMESPACE, whole_secret
-from tests.support.tailnets import tailnet_client
+from tests.support.tailnets import join, tailnet_client
 
 OWNER, OTHER = Owner("svc", Key("default", "db")), Owner("svc", Key("default", "other"))
 ONE_TRY = transport.Retry(tries=1)
@@ -50,7 +50,7 @@ class Tailnet:
 
     async def join(self, hostname: str = "db", *, offline: float | None = None) -> Device:
         """Let a device join that was last seen so many seconds ago; the list is read again."""
-        device = self.control.register(self.control.create_key(NewKey(("tag:k8s",))).key, hostname)
+        device = join(self.control, hostname)
         if offline is not None:
             self.control.disconnect(device.node_id, offline)
         await self.devices.refresh()
@@ -124,17 +124,12 @@ async def test_tags_are_set_and_told_once(tailnet: Tailnet) -> None:
     assert (tailnet.news(), tailnet.failures) == ([], {})
 
 
-class Refused(NamedTuple):
-    status: int
-    seconds: float
-
-
-@pytest.mark.parametrize("case", [Refused(400, 600), Refused(403, 600), Refused(500, 30), Refused(429, 30)], ids=str)
+@pytest.mark.parametrize(("status", "seconds"), [(400, 600), (403, 600), (500, 30), (429, 30)], ids=str)
 async def test_a_failure_is_remembered_with_the_time_at_which_it_may_be_tried_again(
-    tailnet: Tailnet, case: Refused
+    tailnet: Tailnet, status: int, seconds: float
 ) -> None:
     device = await tailnet.join()
-    tailnet.control.fail(case.status, path="/tags")
+    tailnet.control.fail(status, path="/tags")
     await tailnet.change(set_tags(device))
     for _ in range(2):
         failed = tailnet.failures[device.node_id, TAGS]
@@ -144,7 +139,7 @@ async def test_a_failure_is_remembered_with_the_time_at_which_it_may_be_tried_ag
             "TagsRefused",
         )
         assert "keeps the tags tag:k8s: it could not be given tag:a: " in failed.finding.message
-        assert case.seconds - 10 < failed.seconds <= case.seconds
+        assert seconds - 10 < failed.seconds <= seconds
     assert (tailnet.control.requests[SET_TAGS], tailnet.news()) == (1, [])
 
 

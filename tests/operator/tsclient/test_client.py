@@ -2,8 +2,7 @@ import asyncio
 
 import aiohttp
 import pytest
-from clustersim.control import Control, Device
-from clustersim.tailnet import NewKey
+from clustersim.control import Control
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import (
     BadRequest,
@@ -17,14 +16,11 @@ from tsoperator.tsclient.errors import (
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
 
+from tests.support.tailnets import join
 from tests.support.virtual_time import Clock
 
 KEYS = "/api/v2/tailnet/-/keys"
 TOKEN = "/api/v2/oauth/token"
-
-
-def register(control: Control, hostname: str = "db") -> Device:
-    return control.register(control.create_key(NewKey(("tag:k8s",))).key, hostname)
 
 
 async def test_an_auth_key_is_single_use_preauthorized_lasting_and_tagged(
@@ -37,7 +33,7 @@ async def test_an_auth_key_is_single_use_preauthorized_lasting_and_tagged(
 
 
 async def test_a_device_reads_the_same_from_either_server(client: TailnetClient, control: Control) -> None:
-    registered = register(control)
+    registered = join(control)
     device = await client.device(registered.node_id)
     assert (device.node_id, device.short_name) == (registered.node_id, "db")
     assert (device.addresses, device.tags, device.authorized) == (registered.addresses, ("tag:k8s",), True)
@@ -46,13 +42,13 @@ async def test_a_device_reads_the_same_from_either_server(client: TailnetClient,
 
 async def test_every_device_is_listed(client: TailnetClient, control: Control) -> None:
     assert await client.devices() == {}
-    registered = [register(control) for _ in range(2)]
+    registered = [join(control) for _ in range(2)]
     listed = await client.devices()
     assert listed == {device.node_id: await client.device(device.node_id) for device in registered}
 
 
 async def test_a_deleted_device_is_gone(client: TailnetClient, control: Control) -> None:
-    device = register(control)
+    device = join(control)
     await client.delete_device(device.node_id)
     assert not control.devices
     with pytest.raises(Missing, match="device not found"):
@@ -60,7 +56,7 @@ async def test_a_deleted_device_is_gone(client: TailnetClient, control: Control)
 
 
 async def test_a_device_that_is_gone_counts_as_deleted(client: TailnetClient, control: Control) -> None:
-    device = register(control)
+    device = join(control)
     control.delete_device(device)
     await client.delete_device(device.node_id)
 
@@ -68,13 +64,13 @@ async def test_a_device_that_is_gone_counts_as_deleted(client: TailnetClient, co
 async def test_a_404_in_plain_text_does_not_count_as_deleted(client: TailnetClient, control: Control) -> None:
     control.answer("404 page not found", status=404, path="/device/", headers={"Content-Type": "text/plain"})
     with pytest.raises(NotSupported, match="does not have that call"):
-        await client.delete_device(register(control).node_id)
+        await client.delete_device(join(control).node_id)
 
 
 async def test_a_web_page_does_not_count_as_deleted(client: TailnetClient, control: Control) -> None:
     control.answer_nonsense(path="/device/")
     with pytest.raises(UnexpectedAnswer, match="Please log in"):
-        await client.delete_device(register(control).node_id)
+        await client.delete_device(join(control).node_id)
 
 
 @pytest.mark.parametrize("device_id", ["", ".", "..", "a/b", "../tailnet/-/keys/1", "1?x=1", "1#", "1%2f", "1\n", "ä"])
@@ -189,7 +185,7 @@ async def test_a_refusal_tells_what_was_asked_for(client: TailnetClient, control
 
 
 async def test_tags_take_the_place_of_those_that_a_device_has(client: TailnetClient, control: Control) -> None:
-    device = register(control)
+    device = join(control)
     await client.set_tags(device.node_id, ["tag:db", "tag:prod"])
     assert control.devices[device.node_id].tags == ("tag:db", "tag:prod")
 
@@ -197,7 +193,7 @@ async def test_tags_take_the_place_of_those_that_a_device_has(client: TailnetCli
 async def test_tags_that_are_refused_for_a_device_are_a_bad_request(client: TailnetClient, control: Control) -> None:
     control.policy_tags = {"tag:k8s"}
     with pytest.raises(BadRequest) as error:
-        await client.set_tags(register(control).node_id, ["tag:other"])
+        await client.set_tags(join(control).node_id, ["tag:other"])
     assert "requested tags [tag:other] are invalid or not permitted" in error.value.detail
 
 
@@ -205,7 +201,7 @@ async def test_tags_that_are_refused_for_a_device_are_a_bad_request(client: Tail
 async def test_a_device_is_renamed_or_named_after_its_hostname(
     client: TailnetClient, control: Control, name: str, label: str
 ) -> None:
-    device = register(control)
+    device = join(control)
     control.rename_device(device, "old")
     await client.set_name(device.node_id, name)
     assert (await client.device(device.node_id)).short_name == label
@@ -219,7 +215,7 @@ async def test_a_device_that_is_gone_can_be_given_nothing(client: TailnetClient)
 
 
 async def test_a_device_tells_whether_it_is_there(client: TailnetClient, control: Control, clock: Clock) -> None:
-    device = register(control)
+    device = join(control)
     control.disconnect(device.node_id, seconds=60)
     found = await client.device(device.node_id)
     if control.headscale:

@@ -112,36 +112,33 @@ async def test_a_device_that_is_gone_is_not_remembered() -> None:
     assert after["n1"] is not before["n1"]
 
 
-class Bad(NamedTuple):
-    body: str | bytes
-    words: str
-
-
 BAD = {
-    "a web page": Bad("<html>Please log in</html>", "but '<html>Please log in</html>'"),
-    "nothing": Bad("", "but ''"),
-    "another answer": Bad('{"message": "hello"}', "(devices: Field required)"),
-    "a list of names": Bad('{"devices": ["db"]}', "(devices.0: "),
-    "a device without a name": Bad(compact(ONE, TWO, {"id": "3"}, TWO), "(devices.2.name: Field required)"),
-    "a device of another shape": Bad(compact(NESTED, device(2, addresses=7)), "(devices.1.addresses: "),
-    "two lists": Bad(compact(ONE)[:-1] + ",[" + compact(TWO)[12:], "but broken JSON"),
-    "an open list": Bad(compact(ONE, TWO)[:-2], "but broken JSON"),
-    "an open name": Bad(compact(ONE, TWO)[:-2] + ',{"}]}', "but broken JSON"),
-    "an open string": Bad(compact(ONE, TWO).replace('db"', "db", 1), "but broken JSON"),
-    "much after an open string": Bad(compact(ONE, *[TWO] * 5000).replace('db"', "db", 1), "but broken JSON"),
-    "no UTF-8": Bad(compact(ONE, TWO).encode().replace(b"db", b"\xff"), "but broken JSON"),
-    "a form feed": Bad(compact(ONE, TWO).replace("},", "}\f,", 1), "but broken JSON"),
+    "a web page": ("<html>Please log in</html>", "but '<html>Please log in</html>'"),
+    "nothing": ("", "but ''"),
+    "another answer": ('{"message": "hello"}', "(devices: Field required)"),
+    "a list of names": ('{"devices": ["db"]}', "(devices.0: "),
+    "a device without a name": (compact(ONE, TWO, {"id": "3"}, TWO), "(devices.2.name: Field required)"),
+    "a device of another shape": (compact(NESTED, device(2, addresses=7)), "(devices.1.addresses: "),
+    "two lists": (compact(ONE)[:-1] + ",[" + compact(TWO)[12:], "but broken JSON"),
+    "an open list": (compact(ONE, TWO)[:-2], "but broken JSON"),
+    "an open name": (compact(ONE, TWO)[:-2] + ',{"}]}', "but broken JSON"),
+    "an open string": (compact(ONE, TWO).replace('db"', "db", 1), "but broken JSON"),
+    "much after an open string": (compact(ONE, *[TWO] * 5000).replace('db"', "db", 1), "but broken JSON"),
+    "no UTF-8": (compact(ONE, TWO).encode().replace(b"db", b"\xff"), "but broken JSON"),
+    "a form feed": (compact(ONE, TWO).replace("},", "}\f,", 1), "but broken JSON"),
 }
 
 
-@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-async def test_an_answer_that_is_no_list_is_unexpected_in_the_words_of_other_answers(bad: Bad) -> None:
+@pytest.mark.parametrize(("body", "words"), BAD.values(), ids=BAD)
+async def test_an_answer_that_is_no_list_is_unexpected_in_the_words_of_other_answers(
+    body: str | bytes, words: str
+) -> None:
     reader = DeviceListReader()
     before = await reader.read(answer(compact(ONE)))
     with pytest.raises(UnexpectedAnswer) as error:
-        await reader.read(answer(bad.body))
-    assert bad.words in str(error.value)
-    assert str(error.value) == plainly(bad.body)
+        await reader.read(answer(body))
+    assert words in str(error.value)
+    assert str(error.value) == plainly(body)
     assert (await reader.read(answer(compact(ONE))))["n1"] is before["n1"]
 
 

@@ -152,28 +152,22 @@ async def test_a_failed_request_does_not_keep_the_next_from_success(tokens: Toke
     assert (await tokens.token()).get_secret_value()
 
 
-class Strange(NamedTuple):
-    body: str
-    status: int
-    error: type[ControlError]
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("body", "status", "kind"),
     [
-        Strange('{"access_token": "", "expires_in": 3600}', 200, UnexpectedAnswer),
-        Strange('{"access_token": "sesame", "expires_in": 0}', 200, UnexpectedAnswer),
-        Strange('{"access_token": ["sesame"]}', 200, UnexpectedAnswer),
-        Strange('{"access_token": "sesame', 200, UnexpectedAnswer),
-        Strange("<html>sesame", 302, UnexpectedAnswer),
-        Strange("404 page not found", 404, NotSupported),
+        ('{"access_token": "", "expires_in": 3600}', 200, UnexpectedAnswer),
+        ('{"access_token": "sesame", "expires_in": 0}', 200, UnexpectedAnswer),
+        ('{"access_token": ["sesame"]}', 200, UnexpectedAnswer),
+        ('{"access_token": "sesame', 200, UnexpectedAnswer),
+        ("<html>sesame", 302, UnexpectedAnswer),
+        ("404 page not found", 404, NotSupported),
     ],
 )
 async def test_a_strange_answer_is_an_error_without_the_token(
-    tokens: TokenSource, control: Control, case: Strange
+    tokens: TokenSource, control: Control, body: str, status: int, kind: type[ControlError]
 ) -> None:
-    control.answer(case.body, status=case.status)
-    with pytest.raises(case.error, match=TOKEN) as error:
+    control.answer(body, status=status)
+    with pytest.raises(kind, match=TOKEN) as error:
         await tokens.token()
     assert "sesame" not in str(error.value)
 

@@ -214,29 +214,24 @@ async def test_a_redirect_is_not_followed(transport: Transport, control: Control
     assert control.requests.total() == 1
 
 
-class Pause(NamedTuple):
-    retry_after: str
-    seconds: list[float]
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("retry_after", "seconds"),
     [
-        Pause("", [0.5, 1, 2]),
-        Pause("7", [7, 7, 7]),
-        Pause("0", [0, 0, 0]),
-        Pause("86400", [15, 15, 15]),
-        Pause("-1", [0.5, 1, 2]),
-        Pause("Fri, 21 Nov 2036 17:00:00 GMT", [0.5, 1, 2]),
+        ("", [0.5, 1, 2]),
+        ("7", [7, 7, 7]),
+        ("0", [0, 0, 0]),
+        ("86400", [15, 15, 15]),
+        ("-1", [0.5, 1, 2]),
+        ("Fri, 21 Nov 2036 17:00:00 GMT", [0.5, 1, 2]),
     ],
 )
 async def test_pauses_double_unless_the_server_asks_for_a_time(
-    transport: Transport, control: Control, pauses: Pauses, case: Pause
+    transport: Transport, control: Control, pauses: Pauses, retry_after: str, seconds: list[float]
 ) -> None:
-    control.fail(429, count=4, retry_after=case.retry_after)
+    control.fail(429, count=4, retry_after=retry_after)
     with pytest.raises(RateLimited):
         await transport.send(ASKED)
-    assert pauses.seconds == case.seconds
+    assert pauses.seconds == seconds
 
 
 @pytest.mark.parametrize(("jitter", "seconds"), [(0.0, 1.0), (0.5, 1.5), (1.0, 2.0)])

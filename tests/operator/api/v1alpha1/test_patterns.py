@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tsoperator.api.crds import DEFINITIONS
@@ -28,27 +28,19 @@ def test_every_pattern_of_a_spec_has_words() -> None:
     assert found - {PATTERN} == WORDS.keys()
 
 
-class Case(NamedTuple):
-    pattern: str
-    good: list[str]
-    bad: list[str]
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("pattern", "good", "bad"),
     [
-        Case(patterns.TAG, ["tag:a", "tag:A-1"], ["a", "tag:", "tag:1a", "tag:-a", "tag:a.b"]),
-        Case(patterns.CONNECTOR_HOSTNAME, ["ab", "1-2", "a" * 63], ["a", "A1", "-a", "a-", "a.b", "a" * 64]),
-        Case(patterns.GROUP_HOSTNAME, ["a", "1-2", "a" * 63], ["", "A1", "-a", "a-", "a.b", "a" * 64]),
-        Case(patterns.HOSTNAME_PREFIX, ["a", "a-", "a" * 62], ["", "-a", "A", "a.b", "a" * 63]),
-        Case(patterns.LABEL_VALUE, ["", "a", "A-_.1"], ["-a", "a.", "a b", "a/b"]),
-        Case(patterns.VARIABLE_NAME, ["a", "-", "_.A1"], ["", "1a", "a b"]),
-        Case(patterns.SERVICE_ACCOUNT_NAME, ["a", "a-.b", "a" * 63], ["", "-a", "a.", "A", "a" * 64]),
-        Case(patterns.ALLOCATION_ID, ["eipalloc-0f"], ["eipalloc-", "eipalloc-g", "0f"]),
-        Case(patterns.SUBNET_ID, ["subnet-0f"], ["subnet-", "subnet-g", "0f"]),
+        (patterns.TAG, ["tag:a", "tag:A-1"], ["a", "tag:", "tag:1a", "tag:-a", "tag:a.b"]),
+        (patterns.CONNECTOR_HOSTNAME, ["ab", "1-2", "a" * 63], ["a", "A1", "-a", "a-", "a.b", "a" * 64]),
+        (patterns.GROUP_HOSTNAME, ["a", "1-2", "a" * 63], ["", "A1", "-a", "a-", "a.b", "a" * 64]),
+        (patterns.HOSTNAME_PREFIX, ["a", "a-", "a" * 62], ["", "-a", "A", "a.b", "a" * 63]),
+        (patterns.LABEL_VALUE, ["", "a", "A-_.1"], ["-a", "a.", "a b", "a/b"]),
+        (patterns.VARIABLE_NAME, ["a", "-", "_.A1"], ["", "1a", "a b"]),
+        (patterns.SERVICE_ACCOUNT_NAME, ["a", "a-.b", "a" * 63], ["", "-a", "a.", "A", "a" * 64]),
+        (patterns.ALLOCATION_ID, ["eipalloc-0f"], ["eipalloc-", "eipalloc-g", "0f"]),
+        (patterns.SUBNET_ID, ["subnet-0f"], ["subnet-", "subnet-g", "0f"]),
     ],
 )
-def test_a_pattern_takes_what_its_words_say(case: Case) -> None:
-    assert [bool(re.search(case.pattern, each)) for each in [*case.good, *case.bad]] == [True] * len(case.good) + [
-        False
-    ] * len(case.bad)
+def test_a_pattern_takes_what_its_words_say(pattern: str, good: list[str], bad: list[str]) -> None:
+    assert [bool(re.search(pattern, each)) for each in [*good, *bad]] == [True] * len(good) + [False] * len(bad)

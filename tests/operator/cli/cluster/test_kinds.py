@@ -1,6 +1,6 @@
 """Whether the operator's kinds are served, and whether webhooks stop what it writes."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tsoperator.api.objects import RECORDER, Key, Object
@@ -48,39 +48,34 @@ def expression(key: str, operator: str, *values: str) -> Object:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": values}]}
 
 
-class Case(NamedTuple):
-    webhook: Object
-    stops: bool
-
-
 CASES = {
-    "Pods": Case(webhook(rule("pods")), True),
-    "other things": Case(webhook(rule("namespaces nodes")), False),
-    "everything": Case(webhook(rule("*", "*")), True),
-    "a group of ours": Case(webhook(rule("connectors", "tailscale.com")), True),
-    "another group": Case(webhook(rule("*", "example.org")), False),
-    "a subresource": Case(webhook(rule("services/status")), True),
-    "each subresource": Case(webhook(rule("*/status", "networking.k8s.io")), True),
-    "a resource with all": Case(webhook(rule("services/*")), True),
-    "all with all": Case(webhook(rule("*/*", "apps")), True),
-    "a subresource of others": Case(webhook(rule("pods/exec")), False),
-    "connections": Case(webhook(rule("*/*", "*", "CONNECT")), False),
-    "connections and more": Case(webhook(rule("*", "*", "CONNECT UPDATE")), True),
-    "no rules": Case({**webhook(), "rules": None}, False),
-    "one that may fail": Case(webhook(failurePolicy="Ignore"), False),
-    "one that may not": Case(webhook(failurePolicy="Fail"), True),
-    "a URL": Case(webhook(clientConfig={"url": "https://gate.example.org"}), False),
-    "this namespace": Case(webhook(namespaceSelector={"matchLabels": {"team": "net"}}), True),
-    "another namespace": Case(webhook(namespaceSelector={"matchLabels": {"team": "web"}}), False),
-    "objects of ours": Case(webhook(objectSelector={"matchLabels": {"tailscale.com/managed": "true"}}), True),
-    "other objects": Case(webhook(objectSelector=expression("app", "Exists")), False),
-    "all but some objects": Case(webhook(objectSelector=expression("app", "DoesNotExist")), True),
-    "in": Case(webhook(namespaceSelector=expression("team", "In", "web", "net")), True),
-    "not in": Case(webhook(namespaceSelector=expression("team", "NotIn", "web", "net")), False),
-    "not in others": Case(webhook(namespaceSelector=expression("team", "NotIn", "web")), True),
-    "exists": Case(webhook(namespaceSelector=expression("team", "Exists")), True),
-    "exists not": Case(webhook(namespaceSelector=expression("none", "Exists")), False),
-    "does not exist": Case(webhook(namespaceSelector=expression("team", "DoesNotExist")), False),
+    "Pods": (webhook(rule("pods")), True),
+    "other things": (webhook(rule("namespaces nodes")), False),
+    "everything": (webhook(rule("*", "*")), True),
+    "a group of ours": (webhook(rule("connectors", "tailscale.com")), True),
+    "another group": (webhook(rule("*", "example.org")), False),
+    "a subresource": (webhook(rule("services/status")), True),
+    "each subresource": (webhook(rule("*/status", "networking.k8s.io")), True),
+    "a resource with all": (webhook(rule("services/*")), True),
+    "all with all": (webhook(rule("*/*", "apps")), True),
+    "a subresource of others": (webhook(rule("pods/exec")), False),
+    "connections": (webhook(rule("*/*", "*", "CONNECT")), False),
+    "connections and more": (webhook(rule("*", "*", "CONNECT UPDATE")), True),
+    "no rules": ({**webhook(), "rules": None}, False),
+    "one that may fail": (webhook(failurePolicy="Ignore"), False),
+    "one that may not": (webhook(failurePolicy="Fail"), True),
+    "a URL": (webhook(clientConfig={"url": "https://gate.example.org"}), False),
+    "this namespace": (webhook(namespaceSelector={"matchLabels": {"team": "net"}}), True),
+    "another namespace": (webhook(namespaceSelector={"matchLabels": {"team": "web"}}), False),
+    "objects of ours": (webhook(objectSelector={"matchLabels": {"tailscale.com/managed": "true"}}), True),
+    "other objects": (webhook(objectSelector=expression("app", "Exists")), False),
+    "all but some objects": (webhook(objectSelector=expression("app", "DoesNotExist")), True),
+    "in": (webhook(namespaceSelector=expression("team", "In", "web", "net")), True),
+    "not in": (webhook(namespaceSelector=expression("team", "NotIn", "web", "net")), False),
+    "not in others": (webhook(namespaceSelector=expression("team", "NotIn", "web")), True),
+    "exists": (webhook(namespaceSelector=expression("team", "Exists")), True),
+    "exists not": (webhook(namespaceSelector=expression("none", "Exists")), False),
+    "does not exist": (webhook(namespaceSelector=expression("team", "DoesNotExist")), False),
 }
 
 
@@ -88,11 +83,11 @@ def configuration(hook: Object) -> Object:
     return {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": "gate"}, "webhooks": [hook]}
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_webhook_without_a_pod_stops_what_it_is_asked_about(case: Case) -> None:
-    found = wrong([*check_webhooks(Webhooks([configuration(case.webhook)], LABELS, []))])
-    assert bool(found) is case.stops
-    (well,) = check_webhooks(Webhooks([configuration(case.webhook)], LABELS, [SERVICE]))
+@pytest.mark.parametrize(("hook", "stops"), CASES.values(), ids=CASES)
+def test_a_webhook_without_a_pod_stops_what_it_is_asked_about(hook: Object, stops: bool) -> None:
+    found = wrong([*check_webhooks(Webhooks([configuration(hook)], LABELS, []))])
+    assert bool(found) is stops
+    (well,) = check_webhooks(Webhooks([configuration(hook)], LABELS, [SERVICE]))
     assert (well.verdict.value, well.words.startswith("no webhook stops what the operator writes")) == ("ok", True)
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from clustersim.sim import SimOptions
+from tsoperator.api.conditions import condition
 from tsoperator.api.objects import (
     CRD,
     DEPLOYMENT,
@@ -24,6 +25,7 @@ from tsoperator.desired.children import Owner
 
 from tests.operator.cli.cluster.front import Front, findings, running_front
 from tests.operator.cli.cluster.samples import deployment, wrong
+from tests.operator.proxies import served_name
 from tests.support.manifests import backend, connector, dnsconfig, egress, ingress
 from tests.support.objects import obj, whole_secret
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
@@ -50,7 +52,7 @@ async def test_an_operator_that_is_well_has_nothing_wrong(front: Front, tmp_path
     async with running_operator(front.world):
         await front.world.apply(service, ingress(), backend())
         await front.world.joined(ingress())
-        await front.world.eventually(lambda: has_name(front.world))
+        await front.world.eventually(lambda: served_name(front.world, ingress()))
         await front.world.joined(service)
         found = await findings(front, tmp_path)
     assert (wrong(found), exit_code(found)) == ([], 0)
@@ -61,10 +63,6 @@ async def test_an_operator_that_is_well_has_nothing_wrong(front: Front, tmp_path
     assert "objects with a condition of the operator that are served: 1 of 1" in words
     assert front.asked > 100
     assert front.progress[:2] == ["the operator's Deployment", "the operator's Pods"]
-
-
-async def has_name(world: World) -> bool:
-    return bool((await world.look(ingress())).get("status", {}).get("loadBalancer", {}).get("ingress"))
 
 
 async def revoke(front: Front) -> None:
@@ -87,25 +85,6 @@ async def forget_key(front: Front) -> None:
     await front.world.api.patch(SECRET, Key(NAMESPACE, "operator-oauth"), {"data": {"client_id": None}})
 
 
-async def deny(front: Front) -> None:
-    front.denied = {"patch services"}
-
-
-async def restrict(front: Front) -> None:
-    front.labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-
-
-async def hook(front: Front) -> None:
-    rules = [{"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}]
-    client = {"service": {"namespace": "policies", "name": "gate"}}
-    webhook = {"name": "gate.example.org", "clientConfig": client, "rules": rules}
-    front.webhooks = [{"metadata": {"name": "gate"}, "webhooks": [webhook]}]
-
-
-async def stop_serving(front: Front) -> None:
-    front.pods = 503
-
-
 async def scale_down(front: Front) -> None:
     await front.world.api.patch(DEPLOYMENT, Key(NAMESPACE, "operator"), {"spec": {"replicas": 0}})
     await front.world.eventually(lambda: no_pods(front.world))
@@ -122,26 +101,6 @@ async def delete_definition(front: Front) -> None:
 
 async def is_withdrawn(world: World) -> bool:
     return not await world.api.serves(RECORDER)
-
-
-async def hide_metrics(front: Front) -> None:
-    front.secret = ("/proxy/metrics", "/proxy/readyz")
-
-
-async def cut_off_pods(front: Front) -> None:
-    front.refusal = "no route to host"
-
-
-async def show_no_metrics(front: Front) -> None:
-    front.metrics = 404
-
-
-async def hide_pods(front: Front) -> None:
-    front.secret = ("/pods",)
-
-
-async def hide_kinds(front: Front) -> None:
-    front.secret = ("/apis/tailscale.com/v1alpha1",)
 
 
 async def cut_off(front: Front) -> None:
@@ -167,6 +126,16 @@ async def change_pod(front: Front, spec: Object, **env: str) -> None:
     await front.world.api.patch(DEPLOYMENT, Key(NAMESPACE, "operator"), {"spec": changed["spec"]})
 
 
+def front_with(**attributes: object) -> Callable[[Front], Awaitable[None]]:
+    """Return what gives the front these *attributes*."""
+
+    async def change(front: Front) -> None:
+        for name, value in attributes.items():
+            setattr(front, name, value)
+
+    return change
+
+
 class Fault(NamedTuple):
     make: Callable[[Front], Awaitable[None]]
     found: str
@@ -174,35 +143,42 @@ class Fault(NamedTuple):
 
 
 BLIND = "can't look"
+RULES = [{"apiGroups": [""], "resources": ["pods"], "operations": ["CREATE"]}]
+GATE = {"service": {"namespace": "policies", "name": "gate"}}
+WEBHOOK = {"metadata": {"name": "gate"}, "webhooks": [{"name": "x.org", "clientConfig": GATE, "rules": RULES}]}
+PAGES = ("/proxy/metrics", "/proxy/readyz")
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+NOT_ACCEPTED = "the control server does not accept the OAuth client"
+NO_ID = "no usable client_id in Secret tailscale/operator-oauth"
 FAULTS = [
-    Fault(revoke, "tailnet/credentials FAILED", "the control server does not accept the OAuth client"),
+    Fault(revoke, "tailnet/credentials FAILED", NOT_ACCEPTED),
     Fault(untag, "tailnet/tags FAILED", "the OAuth client may not give tags to devices"),
     Fault(unscope, "tailnet/devices FAILED", "the OAuth client may not see and change devices"),
-    Fault(forget_secret, "tailnet/credentials FAILED", "no usable client_id in Secret tailscale/operator-oauth"),
-    Fault(forget_key, "tailnet/credentials FAILED", "no usable client_id in Secret tailscale/operator-oauth"),
-    Fault(deny, "rights FAILED", "the operator may not patch services"),
-    Fault(restrict, "pod-security FAILED", "namespace tailscale enforces Pod security 'restricted'"),
-    Fault(hook, "webhooks FAILED", "Service policies/gate has no ready Pod"),
-    Fault(stop_serving, "operator FAILED, operator FAILED", "not ready: cache: not listed yet: services"),
+    Fault(forget_secret, "tailnet/credentials FAILED", NO_ID),
+    Fault(forget_key, "tailnet/credentials FAILED", NO_ID),
+    Fault(front_with(denied={"patch services"}), "rights FAILED", "the operator may not patch services"),
+    Fault(front_with(labels=RESTRICTED), "pod-security FAILED", "tailscale enforces Pod security 'restricted'"),
+    Fault(front_with(webhooks=[WEBHOOK]), "webhooks FAILED", "Service policies/gate has no ready Pod"),
+    Fault(front_with(pods=503), "operator FAILED, operator FAILED", "not ready: cache: not listed yet: services"),
     Fault(scale_down, "operator FAILED", "Deployment tailscale/operator is scaled to 0"),
     Fault(delete_definition, "crds FAILED", "the cluster has no Recorder"),
-    Fault(hide_metrics, f"leader {BLIND}", "can't be read, so whether it leads is unknown: GET /api/v1/namespaces/"),
-    Fault(cut_off_pods, f"leader {BLIND}", "no route to host"),
-    Fault(show_no_metrics, "operator FAILED, operator FAILED", "its port of metrics shows none (HTTP 404)"),
+    Fault(front_with(secret=PAGES), f"leader {BLIND}", "so whether it leads is unknown: GET /api/v1/namespaces/"),
+    Fault(front_with(refusal="no route to host"), f"leader {BLIND}", "no route to host"),
+    Fault(front_with(metrics=404), "operator FAILED, operator FAILED", "its port of metrics shows none (HTTP 404)"),
     Fault(
-        hide_pods,
+        front_with(secret=("/pods",)),
         f"operator {BLIND}, proxies {BLIND}, devices {BLIND}",
         "the operator's Pods: GET /api/v1/namespaces/tailscale/pods: may not",
     ),
-    Fault(hide_kinds, f"crds {BLIND}", "custom resource definitions"),
+    Fault(front_with(secret=("/v1alpha1",)), f"crds {BLIND}", "custom resource definitions"),
     Fault(cut_off, f"devices {BLIND}", "the control server can't be asked from here"),
     Fault(lose_devices, f"devices {BLIND}", "the devices of the tailnet can't be listed: GET"),
     Fault(mount_elsewhere, f"devices {BLIND}", "the operator's credentials are in no Secret"),
-    Fault(trust_the_cluster, "tailnet/credentials FAILED", "the control server does not accept the OAuth client"),
+    Fault(trust_the_cluster, "tailnet/credentials FAILED", NOT_ACCEPTED),
 ]
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.make.__name__)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.words)
 async def test_a_fault_is_found_alone(front: Front, tmp_path: Path, fault: Fault) -> None:
     await fault.make(front)
     found = [each for each in await findings(front, tmp_path) if each.verdict != "ok"]
@@ -228,20 +204,15 @@ async def test_workload_identity_gets_a_token_of_the_operator(front: Front, tmp_
     assert wrong(await findings(front, tmp_path)) == []
 
 
-@pytest.mark.parametrize(("watched", "told"), [("", True), ("default", True), ("team-a", False)])
+@pytest.mark.parametrize(("watched", "seen"), [("", True), ("default", True), ("team-a", False)])
 async def test_objects_of_namespaces_that_are_watched_are_told(
-    front: Front, tmp_path: Path, watched: str, told: bool
+    front: Front, tmp_path: Path, watched: str, seen: bool
 ) -> None:
-    condition = {
-        "type": "TailscaleProxyReady",
-        "status": "False",
-        "reason": "TargetNotFound",
-        "message": "no such name",
-    }
+    told = condition("TailscaleProxyReady", False, "TargetNotFound", "no such name")
     created = await front.world.api.create(SERVICE, egress())
-    await front.world.api.replace_status(SERVICE, {**created, "status": {"conditions": [condition]}})
+    await front.world.api.replace_status(SERVICE, {**created, "status": {"conditions": [told]}})
     await change_pod(front, {}, OPERATOR_WATCH_NAMESPACES=watched)
-    assert ("no such name" in str(wrong(await findings(front, tmp_path)))) is told
+    assert ("no such name" in str(wrong(await findings(front, tmp_path)))) is seen
 
 
 async def of_devices(front: Front, folder: Path) -> list[str]:

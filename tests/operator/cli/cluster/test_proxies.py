@@ -84,58 +84,55 @@ def test_a_proxy_that_does_not_serve_says_why(case: Case) -> None:
     assert case.cure in found.cure
 
 
-class State(NamedTuple):
-    status: dict[str, Any]
-    problem: str
-
-
 def container(**state: Any) -> list[Object]:
     return [{"name": "tailscale", "state": state}]
 
 
 STATES = {
-    "ready": State({"conditions": READY}, ""),
-    "no status": State({}, "it is not ready: it has no status yet"),
-    "no node": State(
+    "ready": ({"conditions": READY}, ""),
+    "no status": ({}, "it is not ready: it has no status yet"),
+    "no node": (
         {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes are available"}]},
         "it is on no node: 0/1 nodes are available",
     ),
-    "no node, no words": State(
+    "no node, no words": (
         {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]},
         "it is on no node: Unschedulable",
     ),
-    "no image": State(
+    "no image": (
         {"containerStatuses": container(waiting={"reason": "ImagePullBackOff", "message": "not found"})},
         "its container tailscale waits: ImagePullBackOff: not found",
     ),
-    "an init container": State(
+    "an init container": (
         {
             "initContainerStatuses": [{"name": "sysctler", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}],
             "containerStatuses": container(waiting={"reason": "PodInitializing"}),
         },
         "its container sysctler waits: CrashLoopBackOff",
     ),
-    "starting": State(
+    "starting": (
         {"phase": "Pending", "containerStatuses": container(waiting={"reason": "ContainerCreating"})},
         "it is not ready: Pending",
     ),
-    "ended": State(
-        {"containerStatuses": container(terminated={"exitCode": 3})}, "its container tailscale ended with exit code 3"
+    "ended": (
+        {"containerStatuses": container(terminated={"exitCode": 3})},
+        "its container tailscale ended with exit code 3",
     ),
-    "ended well": State(
-        {"phase": "Succeeded", "containerStatuses": container(terminated={"exitCode": 0})}, "it is not ready: Succeeded"
+    "ended well": (
+        {"phase": "Succeeded", "containerStatuses": container(terminated={"exitCode": 0})},
+        "it is not ready: Succeeded",
     ),
-    "a gate": State(
+    "a gate": (
         {"conditions": [{"type": "Ready", "status": "False", "message": "a gate is closed"}], "phase": "Running"},
         "it is not ready: a gate is closed",
     ),
-    "evicted": State({"reason": "Evicted", "phase": "Failed"}, "it is not ready: Evicted"),
+    "evicted": ({"reason": "Evicted", "phase": "Failed"}, "it is not ready: Evicted"),
 }
 
 
-@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
-def test_a_pod_that_is_not_ready_says_why(state: State) -> None:
-    assert pod_problem(a_pod(**state.status)) == state.problem
+@pytest.mark.parametrize(("status", "problem"), STATES.values(), ids=STATES)
+def test_a_pod_that_is_not_ready_says_why(status: dict[str, Any], problem: str) -> None:
+    assert pod_problem(a_pod(**status)) == problem
 
 
 def test_a_pod_that_goes_is_not_ready() -> None:
@@ -144,29 +141,25 @@ def test_a_pod_that_goes_is_not_ready() -> None:
     assert pod_problem(found) == "it is being deleted"
 
 
-class Fate(NamedTuple):
-    device: Device | None
-    words: str
-    cure: str
-
-
 SEEN = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 FATES = {
-    "gone": Fate(None, " is not in the tailnet any more", f"delete secret,pod {POD}"),
-    "not approved": Fate(replace(DEVICE, authorized=False), " waits for approval", "approve it"),
-    "offline": Fate(replace(DEVICE, connected=False), " is offline", f"kubectl -n tailscale logs {POD}"),
-    "offline since": Fate(
-        replace(DEVICE, connected=False, last_seen=SEEN), " is offline since 2026-01-02 03:04", f"logs {POD}"
+    "gone": (None, " is not in the tailnet any more", f"delete secret,pod {POD}"),
+    "not approved": (replace(DEVICE, authorized=False), " waits for approval", "approve it"),
+    "offline": (replace(DEVICE, connected=False), " is offline", f"kubectl -n tailscale logs {POD}"),
+    "offline since": (
+        replace(DEVICE, connected=False, last_seen=SEEN),
+        " is offline since 2026-01-02 03:04",
+        f"logs {POD}",
     ),
 }
 
 
-@pytest.mark.parametrize("fate", FATES.values(), ids=FATES)
-def test_a_device_that_is_not_as_it_should_be_is_named(fate: Fate) -> None:
-    devices = {fate.device.node_id: fate.device} if fate.device else {}
+@pytest.mark.parametrize(("device", "words", "cure"), FATES.values(), ids=FATES)
+def test_a_device_that_is_not_as_it_should_be_is_named(device: Device | None, words: str, cure: str) -> None:
+    devices = {device.node_id: device} if device else {}
     (found,) = check_devices(proxies(), {"": devices})
-    assert found.words == f"device web.tail1234.ts.net of Service default/web{fate.words}"
-    assert fate.cure in found.cure
+    assert found.words == f"device web.tail1234.ts.net of Service default/web{words}"
+    assert cure in found.cure
 
 
 @pytest.mark.parametrize("connected", [True, None])

@@ -28,20 +28,8 @@ def corefiles(draw: st.DrawFn) -> str:
 
 
 _PIECES = [
-    *'{}\n \r\t"\\#,:.a',
-    "import",
-    "(s)",
-    "s",
-    "{$",
-    "{%",
-    "%}",
-    "\ufeff",
-    "\xa0",
-    "\ud800",
-    ".:53 {\n}\n",
-    BEGIN,
-    END,
-]
+    *'{}\n \r\t"\\#,:.a', "import", "(s)", "s", "{$", "{%", "%}", "\ufeff", "\xa0", "\ud800", ".:53 {\n}\n", BEGIN, END,
+]  # fmt: skip
 
 
 def texts() -> st.SearchStrategy[str]:

@@ -45,41 +45,35 @@ def patch(name: str, body: Object) -> Change:
     return Change(Patch(CONFIGMAP, Key("kube-system", name), body, "the stub domain"))
 
 
-class Case(NamedTuple):
-    before: DNSObjects
-    edit: Change
-    removal: Change
-
-
 KUBE_DNS = {"data": {"stubDomains": '{"tail1234.ts.net": ["10.96.0.53"]}'}}
 NOTE = '{"zones": {"tail1234.ts.net": ["10.96.0.53"]}, "made": true}'
 CASES = {
-    "the Corefile": Case(
+    "the Corefile": (
         coredns(ROOT),
         patch("coredns", {"data": {"Corefile": ROOT + OURS}}),
         patch("coredns", {"data": {"Corefile": ROOT}}),
     ),
-    "our key of a custom ConfigMap": Case(
+    "our key of a custom ConfigMap": (
         coredns(IMPORTING, a="b"),
         patch("coredns-custom", {"data": {"tailnet.server": OURS}}),
         patch("coredns-custom", {"data": {"tailnet.server": None}}),
     ),
-    "our key, which somebody has written to": Case(
+    "our key, which somebody has written to": (
         coredns(IMPORTING, **{"tailnet.server": "# mine\n"}),
         patch("coredns-custom", {"data": {"tailnet.server": "# mine\n" + OURS}}),
         patch("coredns-custom", {"data": {"tailnet.server": "# mine\n"}}),
     ),
-    "stub domains": Case(
+    "stub domains": (
         DNSObjects([configmap("kube-dns")]),
         patch("kube-dns", {**KUBE_DNS, "metadata": {"annotations": {ANNOTATION: NOTE}}}),
         patch("kube-dns", {"data": {"stubDomains": None}, "metadata": {"annotations": {ANNOTATION: None}}}),
     ),
-    "servers": Case(
+    "servers": (
         DNSObjects((), OPENSHIFT),
         Change(Patch(OPENSHIFT_DNS, Key("", "default"), {"spec": {"servers": [SERVER]}}, "the stub domain")),
         Change(Patch(OPENSHIFT_DNS, Key("", "default"), {"spec": {"servers": None}}, "the stub domain")),
     ),
-    "servers with others": Case(
+    "servers with others": (
         DNSObjects((), {**OPENSHIFT, "spec": {"servers": [OTHER]}}),
         Change(Patch(OPENSHIFT_DNS, Key("", "default"), {"spec": {"servers": [OTHER, SERVER]}}, "the stub domain")),
         Change(Patch(OPENSHIFT_DNS, Key("", "default"), {"spec": {"servers": [OTHER]}}, "the stub domain")),
@@ -87,14 +81,16 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_patch_adds_the_stub_domain_and_a_second_takes_it_out(case: Case) -> None:
-    assert edit_of(case.before) == case.edit
-    assert plan_removal(case.before) == []
-    after = applied(case.before, [case.edit])
+@pytest.mark.parametrize(("before", "edit", "removal"), CASES.values(), ids=CASES)
+def test_a_patch_adds_the_stub_domain_and_a_second_takes_it_out(
+    before: DNSObjects, edit: Change, removal: Change
+) -> None:
+    assert edit_of(before) == edit
+    assert plan_removal(before) == []
+    after = applied(before, [edit])
     assert edit_of(after) == Nothing()
     assert plan_removal(after, keep=platform_of(after)) == []
-    assert plan_removal(after) == [case.removal]
+    assert plan_removal(after) == [removal]
 
 
 def test_a_custom_configmap_is_made_and_goes_again() -> None:

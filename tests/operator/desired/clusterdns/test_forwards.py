@@ -1,7 +1,5 @@
 """Which servers are asked for a zone."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.desired.clusterdns.corefile import parse, parse_plugins
 from tsoperator.desired.clusterdns.forwards import Forward, block_forwards, nearest, plugin_forwards, stub_forwards
@@ -25,39 +23,34 @@ def stanza(zones: str, to: str) -> str:
     return f"{zones} {{\n    errors\n    forward . {to}\n}}\n"
 
 
-class Case(NamedTuple):
-    corefile: str
-    servers: list[str] | None
-
-
 CASES = {
-    "none": Case("", None),
-    "by port": Case(stanza("ts.net:53", "10.96.0.53"), ["10.96.0.53"]),
-    "without a port": Case(stanza("ts.net", "10.96.0.53:53"), ["10.96.0.53"]),
-    "with scheme and dot": Case(stanza("dns://TS.net.:53", "dns://10.96.0.53"), ["10.96.0.53"]),
-    "IPv6": Case(stanza("ts.net", "[fd00:0::53]:53 fd00::54"), ["fd00::53", "fd00::54"]),
-    "several zones": Case(stanza("example.org, ts.net", "10.0.0.1"), ["10.0.0.1"]),
-    "a zone above": Case(stanza("net", "10.0.0.1"), ["10.0.0.1"]),
-    "the nearest zone": Case(stanza("ts.net", "10.0.0.1") + stanza("net", "10.0.0.2"), ["10.0.0.1"]),
-    "a zone below": Case(stanza("tail1234.ts.net", "10.0.0.1"), None),
-    "a zone that ends alike": Case(stanza("bits.net.ts", "10.0.0.1") + stanza("s.net", "10.0.0.2"), None),
-    "a comment": Case("# " + stanza("ts.net", "10.0.0.1").replace("\n", "\n# "), None),
-    "a comment behind": Case("ts.net { # ours\nforward . 10.0.0.1 # the nameserver\n}\n", ["10.0.0.1"]),
-    "in the root's block": Case(".:53 {\n  forward ts.net 10.0.0.1\n  forward . 8.8.8.8\n}", ["10.0.0.1"]),
-    "with options": Case("ts.net {\n forward . 10.0.0.1 {\n  force_tcp\n }\n}\n", ["10.0.0.1"]),
-    "a name": Case(stanza("ts.net", "nameserver"), ["nameserver"]),
-    "another plugin": Case("ts.net {\n template ts.net 10.0.0.9\n}\n", None),
-    "no server": Case("ts.net {\n forward .\n}\n", None),
+    "none": ("", None),
+    "by port": (stanza("ts.net:53", "10.96.0.53"), ["10.96.0.53"]),
+    "without a port": (stanza("ts.net", "10.96.0.53:53"), ["10.96.0.53"]),
+    "with scheme and dot": (stanza("dns://TS.net.:53", "dns://10.96.0.53"), ["10.96.0.53"]),
+    "IPv6": (stanza("ts.net", "[fd00:0::53]:53 fd00::54"), ["fd00::53", "fd00::54"]),
+    "several zones": (stanza("example.org, ts.net", "10.0.0.1"), ["10.0.0.1"]),
+    "a zone above": (stanza("net", "10.0.0.1"), ["10.0.0.1"]),
+    "the nearest zone": (stanza("ts.net", "10.0.0.1") + stanza("net", "10.0.0.2"), ["10.0.0.1"]),
+    "a zone below": (stanza("tail1234.ts.net", "10.0.0.1"), None),
+    "a zone that ends alike": (stanza("bits.net.ts", "10.0.0.1") + stanza("s.net", "10.0.0.2"), None),
+    "a comment": ("# " + stanza("ts.net", "10.0.0.1").replace("\n", "\n# "), None),
+    "a comment behind": ("ts.net { # ours\nforward . 10.0.0.1 # the nameserver\n}\n", ["10.0.0.1"]),
+    "in the root's block": (".:53 {\n  forward ts.net 10.0.0.1\n  forward . 8.8.8.8\n}", ["10.0.0.1"]),
+    "with options": ("ts.net {\n forward . 10.0.0.1 {\n  force_tcp\n }\n}\n", ["10.0.0.1"]),
+    "a name": (stanza("ts.net", "nameserver"), ["nameserver"]),
+    "another plugin": ("ts.net {\n template ts.net 10.0.0.9\n}\n", None),
+    "no server": ("ts.net {\n forward .\n}\n", None),
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_servers_for_a_zone_are_those_of_the_nearest_block(case: Case) -> None:
-    found = nearest(block_forwards("ts.net", parse(case.corefile).blocks))
-    assert (found.to if found else None) == case.servers
-    beside_the_root = nearest(block_forwards("ts.net", parse(ROOT + case.corefile).blocks))
+@pytest.mark.parametrize(("corefile", "servers"), CASES.values(), ids=CASES)
+def test_the_servers_for_a_zone_are_those_of_the_nearest_block(corefile: str, servers: list[str] | None) -> None:
+    found = nearest(block_forwards("ts.net", parse(corefile).blocks))
+    assert (found.to if found else None) == servers
+    beside_the_root = nearest(block_forwards("ts.net", parse(ROOT + corefile).blocks))
     assert beside_the_root
-    assert beside_the_root.to == (case.servers or UPSTREAM)
+    assert beside_the_root.to == (servers or UPSTREAM)
 
 
 def test_the_first_plugin_that_fits_forwards() -> None:

@@ -57,28 +57,23 @@ def test_our_block_listens_where_queries_for_all_names_arrive(text: str, expecte
     assert listening(parse(text)) == expected
 
 
-class Change(NamedTuple):
-    before: str
-    after: str
-
-
 CHANGES = {
-    "empty": Change("", OURS),
-    "at the end": Change(ROOT, ROOT + OURS),
-    "no final newline": Change(ROOT[:-1], f"{ROOT}{OURS[:-1]}"),
-    "only a comment": Change("# x", f"# x\n{OURS[:-1]}"),
-    "CRLF": Change(ROOT.replace("\n", "\r\n"), (ROOT + OURS).replace("\n", "\r\n")),
-    "one CRLF": Change("\r\n\n", "\r\n\n" + OURS.replace("\n", "\r\n")),
-    "a carriage return at the end": Change("\r", f"\r\n{OURS[:-1]}"),
-    "a marker in a word": Change(f'. {{\n log "{BEGIN}"\n}}\n', f'. {{\n log "{BEGIN}"\n}}\n{OURS}'),
-    "a marker in a comment": Change(f"# {BEGIN}\n", f"# {BEGIN}\n{OURS}"),
+    "empty": ("", OURS),
+    "at the end": (ROOT, ROOT + OURS),
+    "no final newline": (ROOT[:-1], f"{ROOT}{OURS[:-1]}"),
+    "only a comment": ("# x", f"# x\n{OURS[:-1]}"),
+    "CRLF": (ROOT.replace("\n", "\r\n"), (ROOT + OURS).replace("\n", "\r\n")),
+    "one CRLF": ("\r\n\n", "\r\n\n" + OURS.replace("\n", "\r\n")),
+    "a carriage return at the end": ("\r", f"\r\n{OURS[:-1]}"),
+    "a marker in a word": (f'. {{\n log "{BEGIN}"\n}}\n', f'. {{\n log "{BEGIN}"\n}}\n{OURS}'),
+    "a marker in a comment": (f"# {BEGIN}\n", f"# {BEGIN}\n{OURS}"),
 }
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_our_lines_are_added_and_taken_out(change: Change) -> None:
-    assert with_block(change.before, "here", STUB, EVERYWHERE) == change.after
-    assert without_block(change.after, "here") == change.before
+@pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHANGES)
+def test_our_lines_are_added_and_taken_out(before: str, after: str) -> None:
+    assert with_block(before, "here", STUB, EVERYWHERE) == after
+    assert without_block(after, "here") == before
 
 
 REPLACED = {

@@ -48,30 +48,24 @@ def test_another_stub_domain_replaces_ours() -> None:
     assert without_zones(*replaced, "here") == Edited('{"a":["1"]}', None)
 
 
-class Seen(NamedTuple):
-    text: str | None
-    annotation: str | None
-    left: str | None
-
-
 SEEN = {
-    "the key is gone": Seen(None, ADDED, None),
-    "our entry is gone": Seen('{"a":["1"]}', ADDED, '{"a":["1"]}'),
-    "all is gone from the key that we made": Seen("{}", MADE, None),
-    "others came into the key that we made": Seen(f'{{{OURS}, "a":["1"]}}', MADE, '{"a":["1"]}'),
-    "last": Seen(f'{{"a":["1"] , {OURS} }}', ADDED, '{"a":["1"] }'),
-    "in the middle": Seen(f'{{"a":["1"],\n {OURS},\n "b":[]}}', ADDED, '{"a":["1"],\n "b":[]}'),
-    "twice": Seen(f'{{{OURS},"b":[],{OURS}}}', ADDED, '{"b":[]}'),
-    "laid out anew": Seen('{\n "ts.net" : [\n  "10.96.0.53"\n ]\n}', ADDED, "{\n \n}"),
-    "edited": Seen('{"ts.net":["10.0.0.1"]}', ADDED, '{"ts.net":["10.0.0.1"]}'),
-    "no annotation": Seen(f"{{{OURS}}}", None, f"{{{OURS}}}"),
-    "no annotation, no JSON": Seen("{{", None, "{{"),
+    "the key is gone": (None, ADDED, None),
+    "our entry is gone": ('{"a":["1"]}', ADDED, '{"a":["1"]}'),
+    "all is gone from the key that we made": ("{}", MADE, None),
+    "others came into the key that we made": (f'{{{OURS}, "a":["1"]}}', MADE, '{"a":["1"]}'),
+    "last": (f'{{"a":["1"] , {OURS} }}', ADDED, '{"a":["1"] }'),
+    "in the middle": (f'{{"a":["1"],\n {OURS},\n "b":[]}}', ADDED, '{"a":["1"],\n "b":[]}'),
+    "twice": (f'{{{OURS},"b":[],{OURS}}}', ADDED, '{"b":[]}'),
+    "laid out anew": ('{\n "ts.net" : [\n  "10.96.0.53"\n ]\n}', ADDED, "{\n \n}"),
+    "edited": ('{"ts.net":["10.0.0.1"]}', ADDED, '{"ts.net":["10.0.0.1"]}'),
+    "no annotation": (f"{{{OURS}}}", None, f"{{{OURS}}}"),
+    "no annotation, no JSON": ("{{", None, "{{"),
 }
 
 
-@pytest.mark.parametrize("seen", SEEN.values(), ids=SEEN)
-def test_our_entry_only_is_taken_out(seen: Seen) -> None:
-    assert without_zones(seen.text, seen.annotation, "here") == Edited(seen.left, None)
+@pytest.mark.parametrize(("text", "annotation", "left"), SEEN.values(), ids=SEEN)
+def test_our_entry_only_is_taken_out(text: str | None, annotation: str | None, left: str | None) -> None:
+    assert without_zones(text, annotation, "here") == Edited(left, None)
 
 
 @pytest.mark.parametrize("annotation", ["", "{", "[]", "{}", '{"zones": []}', '{"zones": {"ts.net": ["10.96.0.53"]}}',
