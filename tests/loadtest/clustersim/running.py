@@ -117,8 +117,8 @@ def _tailscale(name: str) -> Object:
     return {"name": name, "namespace": "tailscale"}
 
 
-def new_key(tailnet: Tailnet) -> str:
-    return tailnet.create_key(NewKey(("tag:k8s",))).key
+def new_key(tailnet: Tailnet, **changes: Any) -> str:
+    return tailnet.create_key(NewKey(("tag:k8s",), **changes)).key
 
 
 def config_secret(name: str = "ts-db-0", **config: Any) -> Object:
