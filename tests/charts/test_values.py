@@ -49,15 +49,12 @@ def render(helm: Path) -> Render:
 
 
 @pytest.fixture(scope="module")
-def admitting(api_bed: Bed) -> Bed:
+def admitting(spaced_bed: Bed) -> Bed:
     """An API server with the namespace of the operator, and those that are to be watched."""
     watched = {name for values in VALUES.values() for name in watched_by(values)}
-    namespaces = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in (NAMESPACE, *watched)
-    ]
-    api_bed.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(namespaces))
-    api_bed.plane.wait_for_namespace(NAMESPACE)
-    return api_bed
+    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in watched]
+    spaced_bed.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(namespaces))
+    return spaced_bed
 
 
 def watched_by(values: str) -> tuple[str, ...]:
