@@ -145,12 +145,6 @@ def test_an_oauth_client_is_read_from_its_volume(render: Render, name: str, tmp_
     assert pod.settings().client_secret_file == tmp_path / "oauth" / "client_secret"
 
 
-def test_an_oauth_client_by_value_is_in_the_secret_under_the_names_that_are_read(render: Render) -> None:
-    (secret,) = of_kind("Secret", render(example("oauth")))
-    given = yaml.safe_load(example("oauth"))["oauth"]
-    assert secret["stringData"] == {"client_id": given["clientId"], "client_secret": given["clientSecret"]}
-
-
 def test_workload_identity_takes_the_token_of_its_volume(render: Render, tmp_path: Path) -> None:
     pod = pod_of(render(example("workload-identity")), tmp_path)
     assert pod.settings().client_id == "TAbc123CNTRL-kAbc123CNTRL"

@@ -89,20 +89,13 @@ async def test_a_file_leads_where_it_is_newer_and_the_api_server_is_lost(
     mounted = {"records.json": document("file", serial=case.serial)}
     await follower.offer(Source.API, {"dnsrecords": document("api", serial=case.api)})
     if before:
+        await follower.offer(Source.FILE, {"records.json": document("older", serial=6)})
         await follower.offer(Source.FILE, mounted)
         assert served_names(serving) == {"api"}
     await follower.lose_api()
     if not before:
         await follower.offer(Source.FILE, mounted)
     assert served_names(serving) == {case.served}
-
-
-async def test_the_newest_file_leads_when_the_api_server_is_lost(serving: Serving, follower: Follower) -> None:
-    await follower.offer(Source.API, {"dnsrecords": document("api", serial=5)})
-    for serial in (6, 7):
-        await follower.offer(Source.FILE, {"records.json": document(f"file{serial}", serial=serial)})
-    await follower.lose_api()
-    assert served_names(serving) == {"file7"}
 
 
 async def test_the_api_server_leads_again_when_it_answers(serving: Serving, follower: Follower) -> None:
@@ -148,15 +141,6 @@ async def test_good_documents_of_the_api_server_are_to_be_kept(serving: Serving)
     await follower.offer(Source.API, {"dnsrecords": whole, "dnsrecords-1": "{", "dnsrecords-2": None})
     await follower.offer(Source.API, {"dnsrecords": "{"})
     assert kept == [[whole]]
-
-
-async def test_a_broken_file_takes_nothing_away_while_the_api_server_is_lost(
-    serving: Serving, follower: Follower
-) -> None:
-    await follower.offer(Source.API, {"dnsrecords": document("api", serial=5)})
-    await follower.lose_api()
-    await follower.offer(Source.FILE, {"records.json": "{"})
-    assert served_names(serving) == {"api"}
 
 
 async def test_shards_are_served_when_the_set_is_whole(serving: Serving, follower: Follower) -> None:
@@ -318,14 +302,6 @@ async def test_a_file_that_is_optional_is_offered_once_it_is_there(tmp_path: Pat
         assert offers.empty()
         path.write_text("{")
         await offered(offers, "{")
-
-
-async def test_a_file_that_is_written_again_with_the_same_size_is_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "records.json"
-    async with following(path) as offers:
-        for name in ("a", "b", "c"):
-            path.write_text(document(name))
-            await offered(offers, document(name))
 
 
 class CoarsePath(PosixPath):
