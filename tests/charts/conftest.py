@@ -9,6 +9,7 @@ import yaml
 
 from tests.charts.rendered import Render, renderer
 from tests.e2e import go_operator
+from tests.e2e.product import CHART, NAMESPACE
 from tests.e2e.testbed.bed import Bed, brought_up
 from tests.e2e.testbed.build import build_program
 from tests.e2e.testbed.paths import Paths
@@ -28,6 +29,14 @@ def api_bed() -> Iterator[Bed]:
     found = Bed(Paths.from_environment(), api_only=True)
     with brought_up(found):
         yield found
+
+
+@pytest.fixture(scope="session")
+def spaced_bed(api_bed: Bed) -> Bed:
+    """That bed, with the operator's namespace."""
+    api_bed.kubectl("apply", "--server-side", "-f", CHART.parent / "manifests" / "namespace.yaml")
+    api_bed.plane.wait_for_namespace(NAMESPACE)
+    return api_bed
 
 
 @pytest.fixture(scope="session")

@@ -127,13 +127,8 @@ class Answer(NamedTuple):
 def defined(api_bed: Bed, go_crds: list[Object]) -> Bed:
     """An API server with the definitions of both."""
     definitions = [crd(definition) for definition in DEFINITIONS] + [moved(definition) for definition in go_crds]
-    api_bed.kubectl(
-        "apply",
-        "--server-side",
-        "-f",
-        "-",
-        stdin=json.dumps({"kind": "List", "apiVersion": "v1", "items": definitions}),
-    )
+    listed = json.dumps({"kind": "List", "apiVersion": "v1", "items": definitions})
+    api_bed.kubectl("apply", "--server-side", "-f", "-", stdin=listed)
     resources = ",".join(definition["metadata"]["name"] for definition in definitions)
     eventually(
         lambda: api_bed.kubectl("get", resources, "--all-namespaces", "--output=name") or True, "all kinds served"
@@ -227,13 +222,8 @@ async def test_a_change_is_accepted_or_refused_as_by_the_go_operators(api: KubeC
 
 @IN_ONE_LOOP
 async def test_a_status_with_a_condition_twice_is_refused_as_by_the_go_operators(api: KubeClient) -> None:
-    condition = {
-        "type": "A",
-        "status": "True",
-        "reason": "B",
-        "message": "",
-        "lastTransitionTime": "2026-01-02T03:04:05Z",
-    }
+    condition = {"type": "A", "status": "True", "reason": "B", "message": ""}
+    condition["lastTransitionTime"] = "2026-01-02T03:04:05Z"
     for resource in both("Connector"):
         async with created(api, resource, EXIT) as obj:
             status = {"conditions": [condition]}

@@ -15,6 +15,7 @@ from tests.e2e.product import CHART
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.waiting import eventually
+from tests.support.manifests import connector
 
 Object = dict[str, Any]
 
@@ -22,12 +23,6 @@ RELEASE, NAMESPACE = "tailscale-operator", "apart"
 WHERE = ("--namespace", NAMESPACE)
 MIGRATION = pages.DOCS / "migration.md"
 CRD = "connectors.tailscale.com"
-CONNECTOR = {
-    "apiVersion": "tailscale.com/v1alpha1",
-    "kind": "Connector",
-    "metadata": {"name": "kept"},
-    "spec": {"exitNode": True},
-}
 OWNER = "meta.helm.sh/release-name"
 KEPT = "serviceaccounts,roles,rolebindings"
 
@@ -50,8 +45,9 @@ def with_crds(api_bed: Bed) -> Iterator[Bed]:
 def moving(with_crds: Bed, helm: Path, go_chart: Path) -> Iterator[Bed]:
     """That API server with the CRDs as they were, a Connector, and the Go operator's chart without the CRDs."""
     with_crds.kubectl("apply", "--server-side", "--force-conflicts", "--filename", go_crds())
+    made = yaml.safe_dump(connector("kept", exitNode=True))
     apply = ("apply", "--server-side", "--filename", "-")
-    eventually(lambda: with_crds.kubectl(*apply, stdin=yaml.safe_dump(CONNECTOR)), "a Connector is made")
+    eventually(lambda: with_crds.kubectl(*apply, stdin=made), "a Connector is made")
     sets = [word for each in (*CREDENTIALS, "installCRDs=false") for word in ("--set", each)]
     with_crds.helm("install", RELEASE, go_chart, *WHERE, "--create-namespace", *sets)
     yield with_crds
@@ -83,7 +79,7 @@ def documented(flags: str) -> str:
     return flags
 
 
-def connector(bed: Bed) -> str:
+def kept(bed: Bed) -> str:
     return bed.kubectl("get", "connectors.tailscale.com", "kept", "--output=name")
 
 
@@ -103,7 +99,7 @@ def test_crds_can_stay_apart(moving: Bed) -> None:
     found = definition(moving)
     assert is_ours(found)
     assert OWNER not in found["metadata"].get("annotations", {})
-    assert connector(moving)
+    assert kept(moving)
 
 
 def test_crds_can_be_given_to_the_release_and_stay_when_that_goes_back(moving: Bed) -> None:
@@ -112,7 +108,7 @@ def test_crds_can_be_given_to_the_release_and_stay_when_that_goes_back(moving: B
     assert is_ours(found)
     assert found["metadata"]["annotations"][OWNER] == RELEASE
     moving.helm("rollback", RELEASE, "1", *WHERE)
-    assert connector(moving)
+    assert kept(moving)
 
 
 def test_the_notes_warn_of_images_that_nobody_has_published(moving: Bed) -> None:

@@ -27,13 +27,7 @@ class Unknown(NamedTuple):
     "case",
     [
         Unknown("oauth.clientID", "oauth.clientId"),
-        Unknown("oauth.client_secret", "oauth.clientSecret"),
-        Unknown("oauth.ClientId", "oauth.clientId"),
         Unknown("operatorConfig.hostnam", "operatorConfig.hostname"),
-        Unknown("operatorConfig.hosntame", "operatorConfig.hostname"),
-        Unknown("operatorConfig.hostname1", "operatorConfig.hostname"),
-        Unknown("operatorConfig.replica", "operatorConfig.replicas"),
-        Unknown("operatorConfig.podAnotations", "operatorConfig.podAnnotations"),
         Unknown("replicas", "operatorConfig.replicas"),
         Unknown("image", "operatorConfig.image or proxyConfig.image"),
         Unknown("operatorConfig.imagePullSecrets", "imagePullSecrets"),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.charts.rendered import CREDENTIALS, Object, Render, container, the, with_values_of
+from tests.charts.rendered import CREDENTIALS, Render, container, the, with_values_of
 from tests.e2e import go_operator
 from tests.e2e.testbed.parts import TAILSCALE
 
@@ -99,8 +99,3 @@ def test_a_volume_with_the_credentials_may_stand_beside_a_client_id_alone(render
     (volume,) = the("Deployment", objects)["spec"]["template"]["spec"]["volumes"]
     assert volume == {"name": "oauth", "secret": {"secretName": "mine"}}
     assert the("Secret", objects)["stringData"] == {"client_id": "client", "client_secret": ""}
-
-
-def test_the_deployment_is_found_by_the_label_that_its_pods_have(render: Render) -> None:
-    deployment: Object = the("Deployment", render(*CREDENTIALS))
-    assert deployment["metadata"]["labels"] == {"app": "operator"} == deployment["spec"]["selector"]["matchLabels"]

@@ -44,14 +44,6 @@ def overlay(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def empty(api_bed: Bed) -> Bed:
-    """An API server with the namespace alone."""
-    api_bed.kubectl("apply", "--server-side", "-f", MANIFESTS / "namespace.yaml")
-    api_bed.plane.wait_for_namespace(NAMESPACE)
-    return api_bed
-
-
 def objects(text: str) -> dict[tuple[str, str], Object]:
     """Return the objects in YAML by kind and name."""
     found = (obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj)
@@ -86,17 +78,17 @@ def test_an_overlay_can_name_another_namespace(kustomize: Kustomize, overlay: Pa
 
 
 @pytest.mark.parametrize("how", ["--server-side=false", "--server-side"])
-def test_the_static_manifests_can_be_applied(empty: Bed, how: str) -> None:
-    applied = empty.kubectl("apply", "--dry-run=server", how, "-f", MANIFESTS / "operator.yaml")
+def test_the_static_manifests_can_be_applied(spaced_bed: Bed, how: str) -> None:
+    applied = spaced_bed.kubectl("apply", "--dry-run=server", how, "-f", MANIFESTS / "operator.yaml")
     assert applied.count("(server dry run)") == len(objects((MANIFESTS / "operator.yaml").read_text()))
 
 
 def test_the_documented_overlay_makes_the_deployment_that_the_documented_values_make(
-    empty: Bed, kustomize: Kustomize, helm: Path, overlay: Path
+    spaced_bed: Bed, kustomize: Kustomize, helm: Path, overlay: Path
 ) -> None:
     values = next(block for block in blocks(INSTALL) if block.startswith(VALUES_OF_CHART))
     rendered = run([helm, "template", "operator", CHART, "--namespace", NAMESPACE, "--values", "-"], stdin=values)
-    assert completed(empty, kustomize(overlay)) == completed(empty, rendered)
+    assert completed(spaced_bed, kustomize(overlay)) == completed(spaced_bed, rendered)
 
 
 def completed(bed: Bed, text: str) -> Object:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e import go_operator
 from tests.e2e.product import CHART, NAMESPACE, RELEASE
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.commands import Word
@@ -22,25 +21,16 @@ def rendered(bed: Bed, chart: Path, *words: Word) -> dict[str, Object]:
     return {obj["kind"]: obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj}
 
 
-@pytest.fixture(scope="module")
-def charts(api_bed: Bed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Both charts by whose they are, and an API server with the namespace for them."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
-    api_bed.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(namespace))
-    api_bed.plane.wait_for_namespace(NAMESPACE)
-    return {"ours": CHART, "go": go_operator.released_chart(tmp_path_factory.mktemp("charts"))}
-
-
-@pytest.mark.parametrize(("whose", "name", "replicas"), [("go", "tailscale-operator", 1), ("ours", "mine", 2)])
+@pytest.mark.parametrize(("is_go", "name", "replicas"), [(True, "tailscale-operator", 1), (False, "mine", 2)])
 def test_the_go_operators_deployment_alone_keeps_its_one_pod_whatever_its_pods_are_called(
-    api_bed: Bed, charts: dict[str, Path], whose: str, name: str, replicas: int
+    spaced_bed: Bed, go_chart: Path, is_go: bool, name: str, replicas: int
 ) -> None:
-    there = rendered(api_bed, charts[whose], "--set", f"{NAME}={name}")["Deployment"]
+    there = rendered(spaced_bed, go_chart if is_go else CHART, "--set", f"{NAME}={name}")["Deployment"]
     there["spec"]["replicas"] = 1
-    api_bed.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(there))
+    spaced_bed.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump(there))
     try:
-        found = rendered(api_bed, CHART)
+        found = rendered(spaced_bed, CHART)
     finally:
-        api_bed.kubectl("--namespace", NAMESPACE, "delete", "deployment", there["metadata"]["name"])
+        spaced_bed.kubectl("--namespace", NAMESPACE, "delete", "deployment", there["metadata"]["name"])
     assert found["Deployment"]["spec"]["replicas"] == replicas
     assert ("PodDisruptionBudget" in found) is (replicas > 1)

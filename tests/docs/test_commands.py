@@ -12,10 +12,6 @@ from tests.docs.sources import functions_of
 PROGRAMS = re.compile(r" *(\$ )?(kubectl|helm|make|docker|dnsload|tsoperator|pip|curl|dig) ")
 
 
-def shown() -> set[str]:
-    return {normalised(command) for page in PAGES for command in shell(page)}
-
-
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_command_on_a_page_has_one_entry(page: Path) -> None:
     entries = {command: entries_of(normalised(command)) for command in shell(page)}
@@ -23,7 +19,7 @@ def test_a_command_on_a_page_has_one_entry(page: Path) -> None:
 
 
 def test_an_entry_is_of_a_command_on_a_page() -> None:
-    used = {entry for command in shown() for entry in entries_of(command)}
+    used = {entry for page in PAGES for command in shell(page) for entry in entries_of(normalised(command))}
     assert {*RUN_BY, *RUN_BY_NONE} - used == set()
 
 

@@ -20,6 +20,7 @@ from tests.docs.pages import PAGES, ROOT, name_of, normalised, outputs, shell, w
 from tests.e2e.testbed.build import build_program
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
+from tests.support.manifests import backend, dnsconfig, egress
 from tests.support.operator import World, running_operator
 
 SECONDS = 60
@@ -30,15 +31,6 @@ WORDS = {"<name>": "stock"}
 """What a reader puts in the place of a placeholder."""
 
 
-def service(name: str, spec: Object, **annotations: str) -> Object:
-    given = {f"tailscale.com/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    metadata = {"name": name, "namespace": "default", "annotations": given}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
-
-
-DB = service("db", {"type": "ExternalName", "externalName": "placeholder"}, tailnet_fqdn="db.tail1234.ts.net")
-STOCK = service("stock", {"selector": {"app": "stock"}, "ports": [{"port": 80}]})
-DNS: Object = {"apiVersion": "tailscale.com/v1alpha1", "kind": "DNSConfig", "metadata": {"name": "dns"}}
 CHANGING = {
     r"\b[0-9a-f]{64}\b": "HASH",
     r"\b\d+(\.\d+){3}\b|\b[0-9a-f:]+::[0-9a-f]+\b": "ADDRESS",
@@ -48,10 +40,10 @@ CHANGING = {
 }
 """What is different each time that a command runs."""
 BEFORE: Mapping[str, Sequence[Object]] = {
-    "docs/conditions.md": [DB],
-    "docs/install.md": [DB, STOCK, {**DNS, "spec": {"nameserver": {}}}],
-    "docs/proxygroup.md": [DB],
-    "docs/troubleshooting.md": [DB],
+    "docs/conditions.md": [egress()],
+    "docs/install.md": [egress(), backend("stock"), dnsconfig()],
+    "docs/proxygroup.md": [egress()],
+    "docs/troubleshooting.md": [egress()],
 }
 """What a page talks of, and doesn't say to apply."""
 CLUSTER_DNS = """

@@ -133,11 +133,11 @@ class Case(NamedTuple):
     "case",
     [
         Case("all StatefulSets made", sample(made=step(1)), sample(Kind.GO, made=step(8)), 0.125, False),
-        Case("all StatefulSets made", sample(made=step(1.1)), sample(Kind.GO, made=step(8)), 0.1375, True),
+        Case("all StatefulSets made", sample(made=step(1.04)), sample(Kind.GO, made=step(8)), 0.13, True),
         Case("CPU a Service made", sample(made=step(1, 0.6)), sample(Kind.GO, made=step(9, 0.5)), 1.2, False),
-        Case("CPU a Service made", sample(made=step(1, 0.7)), sample(Kind.GO, made=step(9, 0.5)), 1.4, True),
+        Case("CPU a Service made", sample(made=step(1, 0.61)), sample(Kind.GO, made=step(9, 0.5)), 1.22, True),
         Case("all Services removed", sample(removed=step(1)), sample(Kind.GO, removed=step(10)), 0.1, False),
-        Case("all Services removed", sample(removed=step(2)), sample(Kind.GO, removed=step(10)), 0.2, True),
+        Case("all Services removed", sample(removed=step(1.1)), sample(Kind.GO, removed=step(10)), 0.11, True),
         Case("memory with all of them", sample(rss_mb=130), sample(Kind.GO, rss_mb=100), 1.3, False),
         Case("memory with all of them", sample(rss_mb=131), sample(Kind.GO, rss_mb=100), 1.31, True),
     ],
@@ -273,13 +273,6 @@ def test_the_document_is_json_with_every_figure() -> None:
     assert kept["steady"][0]["standby_cpu_seconds"] == 0.02
     assert kept["groups"][0]["entry_seconds"] == [0.3, 0.1]
     assert all_runs.next_number == 5
-
-
-def test_each_promise_has_a_goal() -> None:
-    assert [(goal.limit, goal.relative) for goal in GOALS] == [
-        (1 / 8, True), (1.2, True), (1 / 10, True), (6, False), (0, False), (1.3, True),
-    ]  # fmt: skip
-    assert [(goal.limit, goal.relative) for goal in STEADY_GOALS] == [(15, False), (3, False)]
 
 
 def test_services_are_shared_out_to_the_groups_in_turn() -> None:

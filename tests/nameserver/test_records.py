@@ -22,10 +22,6 @@ def test_names_are_in_byte_order_and_empty_fields_omitted() -> None:
     )
 
 
-def test_ip4_is_there_even_when_empty() -> None:
-    assert render(Records()) == '{"version":"v1alpha1","ip4":{}}'
-
-
 def test_our_fields_come_after_upstreams() -> None:
     records = Records(zones=["ts.example.org"], serial=3, shard=0, shards=2)
     expected = '{"version":"v1alpha1","ip4":{},"zones":["ts.example.org"],"serial":3,"shard":0,"shards":2}'

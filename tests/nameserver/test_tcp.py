@@ -18,6 +18,7 @@ from tsnameserver.sockets import Endpoint
 from tsnameserver.tcp import TcpLimits, TcpServer
 from tsnameserver.zone import Serving, Zone
 
+from tests.nameserver.conformance.packets import framed, numbered
 from tests.nameserver.conftest import Running, running_server
 from tests.nameserver.samples import parsed, sample_zone, texts, wire
 from tests.support.cluster import until
@@ -26,10 +27,6 @@ LOOPBACK = Endpoint("127.0.0.1", 0)
 QUERY = wire("db.tail1234.ts.net")
 RESET = struct.pack("ii", 1, 0)
 """The struct linger of a socket whose close resets the connection."""
-
-
-def framed(query: bytes, ident: int = 0) -> bytes:
-    return len(query).to_bytes(2, "big") + ident.to_bytes(2, "big") + query[2:]
 
 
 class Client:
@@ -90,7 +87,7 @@ async def test_a_client_that_reads_late_gets_every_answer_in_order(server: Runni
     many = wire("many.tail1234.ts.net")
     async with connected(server) as client:
         for ident in range(5000):
-            client.writer.write(framed(many, ident))
+            client.writer.write(framed(numbered(many, ident)))
             await asyncio.sleep(0)  # the server has a turn
         made = deque([0], maxlen=3)
 
@@ -130,7 +127,7 @@ async def test_a_query_that_comes_slowly_has_no_more_time() -> None:
 
 async def test_what_has_no_answer_ends_a_connection_after_the_answers_before_it() -> None:
     async with running_server(LOOPBACK, TcpLimits(idle=60, read=60)) as server, connected(server) as client:
-        client.writer.write(framed(QUERY, 1) + framed(b"") + framed(QUERY, 2))
+        client.writer.write(framed(numbered(QUERY, 1)) + framed(b"") + framed(numbered(QUERY, 2)))
         assert (await client.response())[:2] == b"\0\1"
         assert await client.reader.read() == b""
 
@@ -219,7 +216,8 @@ async def test_a_connection_that_has_ended_makes_room(left: bytes, reset: bool) 
 
 async def test_after_its_last_query_a_connection_is_closed_with_every_answer_sent() -> None:
     async with running_server(LOOPBACK, TcpLimits(queries=10, close=60)) as server, connected(server) as client:
-        client.writer.write(b"".join(framed(QUERY, ident) for ident in range(20_000)))  # more than the server reads
+        many = (framed(numbered(QUERY, ident)) for ident in range(20_000))  # more than the server reads
+        client.writer.write(b"".join(many))
         assert [(await client.response())[:2] for _ in range(10)] == [bytes((0, ident)) for ident in range(10)]
         assert await client.reader.read() == b""
         assert asked(server) == 10

@@ -156,11 +156,6 @@ def answers(both: Ends, *queries: bytes) -> list[bytes]:
     return responses
 
 
-def test_queries_that_have_arrived_before_a_stop_are_answered(compiled: bool) -> None:
-    with ends(compiled=compiled) as both:
-        assert [response[:2] for response in answers(both, *numbered(300))] == [query[:2] for query in numbered(300)]
-
-
 def test_responses_that_cannot_be_sent_are_counted_and_keep_no_other_packet_waiting(
     compiled: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

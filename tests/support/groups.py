@@ -16,6 +16,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, SERVICE, Object, key_of
 
+from tests.support.objects import texts
 from tests.support.operator import NAMESPACE, World, is_ready
 
 
@@ -60,7 +61,7 @@ async def replicas(world: World, group: Object) -> list[Replica]:
     name = key_of(group).name
     selector = f"{LABEL_PARENT_TYPE}={PARENT_PROXYGROUP},{LABEL_PARENT_NAME}={name}"
     pods = {key_of(pod).name: pod for pod in (await world.api.list(POD, NAMESPACE, selector)).items}
-    data = {key_of(each).name: _decoded(each) for each in (await world.api.list(SECRET, NAMESPACE, selector)).items}
+    data = {key_of(each).name: texts(each) for each in (await world.api.list(SECRET, NAMESPACE, selector)).items}
     names = sorted(
         (name for name in data if not name.endswith("-config")), key=lambda name: int(name.rpartition("-")[2])
     )
@@ -85,11 +86,6 @@ async def entries(world: World, group: Object) -> Any:
         return None
     text = (configmap.get("binaryData") or {}).get("egress-services")
     return json.loads(b64decode(text)) if text else {}
-
-
-async def cluster_services(world: World, service: Object) -> list[Object]:
-    """Return the ClusterIP Services that lead to the group for a user's *service*: one, unless it is moving."""
-    return (await world.api.list(SERVICE, NAMESPACE, _selector(service))).items
 
 
 async def endpoints(world: World, service: Object) -> dict[str, list[str]]:
@@ -118,7 +114,3 @@ def _selector(service: Object) -> str:
         LABEL_SERVICE_TYPE: SERVICE_TYPE_EGRESS,
     }
     return ",".join(f"{name}={value}" for name, value in wanted.items())
-
-
-def _decoded(secret: Object) -> dict[str, str]:
-    return {name: b64decode(value).decode() for name, value in (secret.get("data") or {}).items()}

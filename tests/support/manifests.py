@@ -41,17 +41,13 @@ def group_egress(name: str = "db", group: str = "pg", target: str = FQDN, *ports
 
 def proxy_group(name: str = "pg", **spec: Any) -> Object:
     """Return a ProxyGroup: egress with two replicas unless *spec* says otherwise."""
-    obj = _object(PROXYGROUP, name, {"type": "egress", **spec})
-    del obj["metadata"]["namespace"]
-    return obj
+    return _object(PROXYGROUP, name, {"type": "egress", **spec})
 
 
 def tailnet(name: str = "other", login_url: str = "", secret: str = "other-credentials") -> Object:
     """Return a Tailnet whose control server is at *login_url*, with the credentials in *secret*."""
     spec: Object = {"credentials": {"secretName": secret}}
-    obj = _object(TAILNET, name, spec | ({"loginUrl": login_url} if login_url else {}))
-    del obj["metadata"]["namespace"]
-    return obj
+    return _object(TAILNET, name, spec | ({"loginUrl": login_url} if login_url else {}))
 
 
 def credentials(name: str = "other-credentials", **values: str) -> Object:
@@ -94,23 +90,17 @@ def ingress(name: str = "web", host: str = "web", **annotations: str) -> Object:
 
 def dnsconfig(name: str = "dns", **nameserver: Any) -> Object:
     """Return a DNSConfig."""
-    obj = _object(DNSCONFIG, name, {"nameserver": nameserver})
-    del obj["metadata"]["namespace"]
-    return obj
+    return _object(DNSCONFIG, name, {"nameserver": nameserver})
 
 
 def connector(name: str = "router", **spec: Any) -> Object:
     """Return a Connector: a subnet router unless *spec* says otherwise."""
-    obj = _object(CONNECTOR, name, spec or {"subnetRouter": {"advertiseRoutes": ["10.40.0.0/14"]}})
-    del obj["metadata"]["namespace"]
-    return obj
+    return _object(CONNECTOR, name, spec or {"subnetRouter": {"advertiseRoutes": ["10.40.0.0/14"]}})
 
 
 def proxy_class(name: str = "prod", **spec: Any) -> Object:
     """Return a ProxyClass."""
-    obj = _object(PROXYCLASS, name, spec)
-    del obj["metadata"]["namespace"]
-    return obj
+    return _object(PROXYCLASS, name, spec)
 
 
 def _named(annotations: Mapping[str, str]) -> dict[str, str]:
@@ -118,5 +108,5 @@ def _named(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def _object(resource: Resource, name: str, spec: Object) -> Object:
-    metadata: Object = {"namespace": "default", "name": name}
+    metadata = {"name": name, **({"namespace": "default"} if resource.namespaced else {})}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}

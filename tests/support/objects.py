@@ -185,7 +185,8 @@ def slim_secret(name: str, data: Mapping[str, str | Object], labels: Mapping[str
 
 def texts(secret: Object) -> dict[str, str]:
     """Return the decoded data of a Secret, or of a patch of one."""
-    return {key: base64.b64decode(value).decode() for key, value in secret["data"].items() if value is not None}
+    data = secret.get("data") or {}
+    return {key: base64.b64decode(value).decode() for key, value in data.items() if value is not None}
 
 
 def pod(name: str, uid: str) -> Object:

@@ -7,7 +7,6 @@ requests) is reached by `World.sim`; tests that do are marked ``simulated``.
 import asyncio
 import json
 import os
-from base64 import b64decode
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -48,6 +47,7 @@ from tsoperator.kube.errors import NotFound
 from tsoperator.settings import Settings
 
 from tests.support.cluster import kube_client
+from tests.support.objects import texts
 
 NAMESPACE = "tailscale"
 """The operator's namespace."""
@@ -112,7 +112,7 @@ class Proxy:
     @property
     def state(self) -> dict[str, str]:
         """The decoded Secret."""
-        return {name: b64decode(value).decode() for name, value in (self.secret.get("data") or {}).items()}
+        return texts(self.secret)
 
     @property
     def config(self) -> Object:

@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from clustersim.control import Control
-from tsoperator.api.objects import SECRET, TAILNET, Object
+from tsoperator.api.objects import SECRET, Object
 
+from tests.support.manifests import tailnet
 from tests.support.operator import NAMESPACE, World
 
 OTHER_DOMAIN = "tail5678.ts.net"
@@ -30,8 +31,7 @@ class OtherTailnet:
 
     def tailnet(self, url: str = "") -> Object:
         """Return the Tailnet."""
-        spec = {"loginUrl": url or self.url, "credentials": {"secretName": SECRET_NAME}}
-        return {"apiVersion": TAILNET.api_version, "kind": TAILNET.kind, "metadata": {"name": NAME}, "spec": spec}
+        return tailnet(NAME, url or self.url, SECRET_NAME)
 
     def device_names(self) -> list[str]:
         """Return the MagicDNS names of its devices."""

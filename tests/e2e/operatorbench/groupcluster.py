@@ -27,6 +27,7 @@ from tests.e2e.operatorbench.cluster import SERVICES, USERS, Cluster
 from tests.e2e.product import NAMESPACE, PROXY_IMAGE
 from tests.e2e.testbed.control import DOMAIN
 from tests.e2e.workloads import egress_service
+from tests.support.manifests import proxy_group
 
 GROUPS = ("even", "odd")
 """The names of the groups; they serve Services in turn."""
@@ -83,7 +84,7 @@ class GroupCluster:
         """Make the groups, and play their proxies until the groups are available."""
         cluster = self._cluster
         for group in GROUPS:
-            await cluster.client.create(PROXYGROUP, proxy_group(group))
+            await cluster.client.create(PROXYGROUP, proxy_group(group, replicas=_REPLICAS))
         states = {Key(NAMESPACE, proxy.name) for proxy in proxies_of(*GROUPS)}
         await cluster.until(lambda: states <= cluster.objects(_STATES).keys(), _PATIENCE, "the proxies have Secrets")
         for proxy in proxies_of(*GROUPS):
@@ -140,16 +141,6 @@ class GroupCluster:
             encoded = (configmap.get("binaryData") or {}).get(EGRESS_SERVICES)
             self._read[group] = version, json.loads(b64decode(encoded)) if encoded else {}
         return self._read[group][1]
-
-
-def proxy_group(name: str) -> Object:
-    """Return a ProxyGroup of type egress."""
-    return {
-        "apiVersion": PROXYGROUP.api_version,
-        "kind": PROXYGROUP.kind,
-        "metadata": {"name": name},
-        "spec": {"type": "egress", "replicas": _REPLICAS},
-    }
 
 
 def pod(proxy: Proxy) -> Object:

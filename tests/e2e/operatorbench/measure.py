@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
@@ -69,15 +69,11 @@ class Run(BaseModel):
         return self.made.counted / self.services
 
 
-class Sample(Run):
-    """The figures of one run of the first scenario: all Services at once."""
+class Burst(Run):
+    """The figures of one run in which all Services are made at once, left alone, and removed at once."""
 
-    ready_seconds: float
-    """Until the last Service said that it is ready, as `made.seconds` until the last StatefulSet was there."""
     idle: Step
     removed: Step
-    peak_mb: float
-    """The most that it ever had."""
 
     @property
     def removal_cpu_ms(self) -> float:
@@ -90,7 +86,16 @@ class Sample(Run):
         return self.removed.counted / self.services
 
 
-class Grouped(Run):
+class Sample(Burst):
+    """The figures of one run of the first scenario."""
+
+    ready_seconds: float
+    """Until the last Service said that it is ready, as `made.seconds` until the last StatefulSet was there."""
+    peak_mb: float
+    """The most that it ever had."""
+
+
+class Grouped(Burst):
     """The figures of one run of the second scenario: all Services at once to two ProxyGroups.
 
     `made.seconds` is the time until the groups' ConfigMaps had an entry for each.
@@ -101,27 +106,15 @@ class Grouped(Run):
     """How often the operator wrote each ConfigMap while the Services were made."""
     served: Step
     """All proxies report that they serve all Services, until the last EndpointSlice has their addresses."""
-    idle: Step
     entry_seconds: Sequence[float]
     """For some Services more: from the request that makes one until its entry is in the ConfigMap."""
     slice_seconds: Sequence[float]
     """For each of these and each proxy: from the proxy's report until its address is in the EndpointSlice."""
-    removed: Step
 
     @property
     def most_configmap_writes(self) -> int:
         """Writes of the ConfigMap that was written most often."""
         return max(self.configmap_writes.values(), default=0)
-
-    @property
-    def removal_cpu_ms(self) -> float:
-        """CPU a Service removed, milliseconds."""
-        return 1000 * self.removed.cpu_seconds / self.services
-
-    @property
-    def removal_writes(self) -> float:
-        """Writes a Service removed."""
-        return self.removed.counted / self.services
 
 
 class Steady(Run):
@@ -175,10 +168,8 @@ def configmap_bytes(entries: Iterable[Entry], user: str) -> int:
     """Return the bytes of ConfigMaps in all that *user* sent, as JSON without spaces; deletions send none."""
     return sum(
         len(json.dumps(entry["requestObject"], separators=(",", ":"), ensure_ascii=False).encode())
-        for entry in entries
-        if entry["user"]["username"] == user
-        and entry["verb"] in MUTATING - {"delete", "deletecollection"}
-        and entry.get("objectRef", {}).get("resource") == "configmaps"
+        for entry in _of_configmaps(entries, user)
+        if not entry["verb"].startswith("delete")
     )
 
 
@@ -186,11 +177,16 @@ def configmap_writes(entries: Iterable[Entry], user: str) -> Counter[str]:
     """Return how often *user* wrote each ConfigMap, by its name; one that was refused counts, too."""
     return Counter(
         entry["objectRef"].get("name") or entry["requestObject"]["metadata"]["name"]
-        for entry in entries
-        if entry["user"]["username"] == user
-        and entry["verb"] in MUTATING
-        and entry.get("objectRef", {}).get("resource") == "configmaps"
+        for entry in _of_configmaps(entries, user)
     )
+
+
+def _of_configmaps(entries: Iterable[Entry], user: str) -> Iterator[Entry]:
+    """Yield the writes of ConfigMaps by *user*."""
+    for entry in entries:
+        plural = entry.get("objectRef", {}).get("resource")
+        if (entry["user"]["username"], plural) == (user, "configmaps") and entry["verb"] in MUTATING:
+            yield entry
 
 
 def by_write(requests: Mapping[tuple[str, str], int]) -> dict[str, int]:

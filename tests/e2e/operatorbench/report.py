@@ -1,106 +1,100 @@
 """What is said of all runs: tables in Markdown, and the JSON that is kept (pure)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from dnsbench.report import table
 
 from tests.e2e.operatorbench.goals import Measured, Verdict
-from tests.e2e.operatorbench.measure import AnyRun, Grouped, Runs, Sample, Steady, Step
+from tests.e2e.operatorbench.measure import AnyRun, Burst, Grouped, Runs, Sample, Steady, Step
+
+Line = tuple[str, Callable[[Any], str]]
+"""The first cell of a line, and what makes the cell of a run."""
+
+_MADE: Sequence[Line] = (
+    ("CPU, ms a Service made", lambda run: f"{run.cpu_ms:.1f}"),
+    ("API writes a Service made", lambda run: f"{run.writes:.2f}"),
+    ("API reads a Service made", lambda run: f"{run.made.reads / run.services:.2f}"),
+    ("cores busy with other work meanwhile", lambda run: f"{run.made.others:.1f}"),
+)
+_REMOVED: Sequence[Line] = (
+    ("all Services removed, s", lambda run: f"{run.removed.seconds:.2f}"),
+    ("CPU, ms a Service removed", lambda run: f"{run.removal_cpu_ms:.1f}"),
+    ("API writes a Service removed", lambda run: f"{run.removal_writes:.2f}"),
+    ("cores busy with other work meanwhile", lambda run: f"{run.removed.others:.1f}"),
+)
+_IDLE: Sequence[Line] = (
+    ("idle: seconds", lambda run: f"{run.idle.seconds:.0f}"),
+    ("idle: API writes, leases apart", lambda run: f"{run.idle.counted}"),
+    ("idle: CPU, ms a second", lambda run: f"{1000 * run.idle.cpu_seconds / run.idle.seconds:.1f}"),
+)
+_MEMORY: Line = ("memory with all, MB", lambda run: f"{run.rss_mb:.0f}")
 
 
 def runs(samples: Sequence[Sample]) -> str:
     """Return the table of all figures of the first scenario, a column a run."""
-    head = ("", *(f"run {sample.run}: {sample.kind}" for sample in samples))
-    return f"### {samples[0].services} egress Services\n\n{table(head, _lines(samples))}"
+    lines: Sequence[Line] = (
+        ("all StatefulSets made, s", lambda run: f"{run.made.seconds:.2f}"),
+        ("all Services ready, s", lambda run: f"{run.ready_seconds:.2f}"),
+        *(*_MADE, *_REMOVED, *_IDLE, _MEMORY),
+        ("memory at most, MB", lambda run: f"{run.peak_mb:.0f}"),
+    )
+    return _table(f"{samples[0].services} egress Services", samples, lines)
 
 
 def steady(samples: Sequence[Steady]) -> str:
     """Return the table of all figures of the third scenario, a column a run."""
-    head = ("", *(f"run {sample.run}: {sample.kind}" for sample in samples))
+    leader, *others = _MADE
+    lines: Sequence[Line] = (
+        ("all names have addresses, s", lambda run: f"{run.made.seconds:.2f}"),
+        (f"leader: {leader[0]}", leader[1]),
+        ("standby: CPU, ms a Service made", lambda run: f"{run.standby_cpu_ms:.1f}"),
+        ("ConfigMap writes a Service made", lambda run: f"{run.configmap_writes:.2f}"),
+        ("kB of ConfigMap written a Service made", lambda run: f"{run.configmap_kb:.1f}"),
+        *others,
+        (f"leader: {_MEMORY[0]}", _MEMORY[1]),
+        ("standby: memory with all, MB", lambda run: f"{run.standby_rss_mb:.0f}"),
+    )
     what = f"{samples[0].services} egress Services, one every {samples[0].every_seconds:g} s, with a DNSConfig"
-    return f"### {what}, leader and standby\n\n{table(head, _steady_lines(samples))}"
-
-
-def _steady_lines(samples: Sequence[Steady]) -> Iterator[tuple[str, ...]]:
-    for text, figures in (
-        ("all names have addresses, s", [f"{each.made.seconds:.2f}" for each in samples]),
-        ("leader: CPU, ms a Service made", [f"{each.cpu_ms:.1f}" for each in samples]),
-        ("standby: CPU, ms a Service made", [f"{each.standby_cpu_ms:.1f}" for each in samples]),
-        ("ConfigMap writes a Service made", [f"{each.configmap_writes:.2f}" for each in samples]),
-        ("kB of ConfigMap written a Service made", [f"{each.configmap_kb:.1f}" for each in samples]),
-        ("API writes a Service made", [f"{each.writes:.2f}" for each in samples]),
-        ("API reads a Service made", [f"{each.made.reads / each.services:.2f}" for each in samples]),
-        ("cores busy with other work meanwhile", [f"{each.made.others:.1f}" for each in samples]),
-        ("leader: memory with all, MB", [f"{each.rss_mb:.0f}" for each in samples]),
-        ("standby: memory with all, MB", [f"{each.standby_rss_mb:.0f}" for each in samples]),
-    ):
-        yield (text, *figures)
+    return _table(f"{what}, leader and standby", samples, lines)
 
 
 def groups(samples: Sequence[Grouped]) -> str:
     """Return the table of all figures of the second scenario, a column a run."""
-    head = ("", *(f"run {sample.run}: {sample.kind}" for sample in samples))
-    what = f"{samples[0].services} egress Services of {samples[0].groups} ProxyGroups"
-    return f"### {what}\n\n{table(head, _group_lines(samples))}"
+    lines: Sequence[Line] = (
+        ("all entries written, s", lambda run: f"{run.made.seconds:.2f}"),
+        *_MADE,
+        ("writes of a ConfigMap, at most", lambda run: f"{run.most_configmap_writes}"),
+        ("all slices have all proxies, s after their reports", lambda run: f"{run.served.seconds:.2f}"),
+        ("CPU, ms a Service served", lambda run: f"{1000 * run.served.cpu_seconds / run.services:.1f}"),
+        ("API writes a Service served", lambda run: f"{run.served.counted / run.services:.2f}"),
+        *_IDLE,
+        ("one Service more: entry written, s", lambda run: _spread(run.entry_seconds)),
+        ("slice has a proxy, s after its report", lambda run: _spread(run.slice_seconds)),
+        *(*_REMOVED, _MEMORY),
+    )
+    return _table(f"{samples[0].services} egress Services of {samples[0].groups} ProxyGroups", samples, lines)
 
 
-def _group_lines(samples: Sequence[Grouped]) -> Iterator[tuple[str, ...]]:
-    for text, figures in (
-        ("all entries written, s", [f"{each.made.seconds:.2f}" for each in samples]),
-        ("CPU, ms a Service made", [f"{each.cpu_ms:.1f}" for each in samples]),
-        ("API writes a Service made", [f"{each.writes:.2f}" for each in samples]),
-        ("API reads a Service made", [f"{each.made.reads / each.services:.2f}" for each in samples]),
-        ("writes of a ConfigMap, at most", [f"{each.most_configmap_writes}" for each in samples]),
-        ("cores busy with other work meanwhile", [f"{each.made.others:.1f}" for each in samples]),
-        ("all slices have all proxies, s after their reports", [f"{each.served.seconds:.2f}" for each in samples]),
-        ("CPU, ms a Service served", [f"{1000 * each.served.cpu_seconds / each.services:.1f}" for each in samples]),
-        ("API writes a Service served", [f"{each.served.counted / each.services:.2f}" for each in samples]),
-        ("idle: seconds", [f"{each.idle.seconds:.0f}" for each in samples]),
-        ("idle: API writes, leases apart", [f"{each.idle.counted}" for each in samples]),
-        ("idle: CPU, ms a second", [f"{1000 * each.idle.cpu_seconds / each.idle.seconds:.1f}" for each in samples]),
-        ("one Service more: entry written, s", [_spread(each.entry_seconds) for each in samples]),
-        ("slice has a proxy, s after its report", [_spread(each.slice_seconds) for each in samples]),
-        ("all Services removed, s", [f"{each.removed.seconds:.2f}" for each in samples]),
-        ("CPU, ms a Service removed", [f"{each.removal_cpu_ms:.1f}" for each in samples]),
-        ("API writes a Service removed", [f"{each.removal_writes:.2f}" for each in samples]),
-        ("cores busy with other work meanwhile", [f"{each.removed.others:.1f}" for each in samples]),
-        ("memory with all, MB", [f"{each.rss_mb:.0f}" for each in samples]),
-    ):
-        yield (text, *figures)
+def _table(title: str, samples: Sequence[AnyRun], lines: Sequence[Line]) -> str:
+    cells = ((text, *map(show, samples)) for text, show in lines)
+    return f"### {title}\n\n{table(_head('', samples), cells)}"
+
+
+def _head(first: str, samples: Sequence[AnyRun]) -> tuple[str, ...]:
+    return (first, *(f"run {sample.run}: {sample.kind}" for sample in samples))
 
 
 def _spread(seconds: Sequence[float]) -> str:
     return f"{min(seconds):.2f} to {max(seconds):.2f}"
 
 
-def _lines(samples: Sequence[Sample]) -> Iterator[tuple[str, ...]]:
-    for text, figures in (
-        ("all StatefulSets made, s", [f"{each.made.seconds:.2f}" for each in samples]),
-        ("all Services ready, s", [f"{each.ready_seconds:.2f}" for each in samples]),
-        ("CPU, ms a Service made", [f"{each.cpu_ms:.1f}" for each in samples]),
-        ("API writes a Service made", [f"{each.writes:.2f}" for each in samples]),
-        ("API reads a Service made", [f"{each.made.reads / each.services:.2f}" for each in samples]),
-        ("cores busy with other work meanwhile", [f"{each.made.others:.1f}" for each in samples]),
-        ("all Services removed, s", [f"{each.removed.seconds:.2f}" for each in samples]),
-        ("CPU, ms a Service removed", [f"{each.removal_cpu_ms:.1f}" for each in samples]),
-        ("API writes a Service removed", [f"{each.removal_writes:.2f}" for each in samples]),
-        ("cores busy with other work meanwhile", [f"{each.removed.others:.1f}" for each in samples]),
-        ("idle: seconds", [f"{each.idle.seconds:.0f}" for each in samples]),
-        ("idle: API writes, leases apart", [f"{each.idle.counted}" for each in samples]),
-        ("idle: CPU, ms a second", [f"{1000 * each.idle.cpu_seconds / each.idle.seconds:.1f}" for each in samples]),
-        ("memory with all, MB", [f"{each.rss_mb:.0f}" for each in samples]),
-        ("memory at most, MB", [f"{each.peak_mb:.0f}" for each in samples]),
-    ):
-        yield (text, *figures)
-
-
 def writes(samples: Sequence[AnyRun]) -> str:
     """Return the table of writes by verb and kind, per Service, in the making and, if there is one, in the removal."""
-    head = ("writes a Service", *(f"run {sample.run}: {sample.kind}" for sample in samples))
     lines = [*_writes("made", samples, [each.made for each in samples])]
-    removed = [each.removed for each in samples if isinstance(each, Sample | Grouped)]
+    removed = [each.removed for each in samples if isinstance(each, Burst)]
     lines += _writes("removed", samples, removed) if removed else ()
-    return table(head, lines)
+    return table(_head("writes a Service", samples), lines)
 
 
 def _writes(word: str, samples: Sequence[AnyRun], steps: Sequence[Step]) -> Iterator[tuple[str, ...]]:

@@ -16,16 +16,11 @@ from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.progress import Progress
 from tests.support.audit import entries
+from tests.support.manifests import dnsconfig
 
 _EVERY = 0.25  # s from one Service to the next
 _POD = 2.1  # s after which a proxy has an address, as if its Pod had started: not just when another Service is made
 _PATIENCE = 30.0  # s that an operator may take to lead, or to follow as the standby
-_DNSCONFIG = {
-    "apiVersion": "tailscale.com/v1alpha1",
-    "kind": "DNSConfig",
-    "metadata": {"name": "ts-dns"},
-    "spec": {"nameserver": {}},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +81,7 @@ def run(bed: Bed, services: int, profile: Path | None, number: int, progress: Pr
     )
     progress.say(f"run {number}: {services} Services, one every {_EVERY:g} s, {Kind.OURS} with a standby")
     with prepared(bed, leader, progress) as login_server:
-        bed.kubectl("create", "-f", "-", stdin=json.dumps(_DNSCONFIG))
+        bed.kubectl("create", "-f", "-", stdin=json.dumps(dnsconfig()))
         with running(bed, leader, login_server) as leading:
             bed.daemons.wait_for(leading.name, lambda: _holder(bed), _PATIENCE, "a Lease of its own")
             with running(bed, standby, login_server) as waiting:

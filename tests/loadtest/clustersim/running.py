@@ -93,8 +93,7 @@ def group_pod(index: int = 0, **variables: str) -> Object:
 def start_group(store: Store, tailnet: Tailnet, entries: Object | None = None, pings: int = 6) -> None:
     """Create what the replicas of the ProxyGroup ``foo`` mount and write."""
     for name in ("foo-0", "foo-1"):
-        content = {"Version": "alpha0", "AuthKey": new_key(tailnet), "Hostname": name}
-        text = json.dumps(content)
+        text = json.dumps({"Version": "alpha0", "AuthKey": new_key(tailnet), "Hostname": name})
         store.create(SECRET, {"metadata": _tailscale(f"{name}-config"), "stringData": {"cap-106.hujson": text}})
         store.create(SECRET, {"metadata": _tailscale(name)})
     metadata = _tailscale("foo-egress-config")
@@ -117,21 +116,18 @@ def _tailscale(name: str) -> Object:
     return {"name": name, "namespace": "tailscale"}
 
 
-def new_key(tailnet: Tailnet) -> str:
-    return tailnet.create_key(NewKey(("tag:k8s",))).key
+def new_key(tailnet: Tailnet, **changes: Any) -> str:
+    return tailnet.create_key(NewKey(("tag:k8s",), **changes)).key
 
 
 def config_secret(name: str = "ts-db-0", **config: Any) -> Object:
-    """Return a proxy's Secret; an argument that is None leaves the field out."""
-    content = {key: value for key, value in {**CONFIG, **config}.items() if value is not None}
-    metadata = {"name": name, "namespace": "tailscale"}
-    return {"metadata": metadata, "stringData": {"cap-107.hujson": json.dumps(content)}}
+    """Return a proxy's Secret."""
+    return {"metadata": _tailscale(name), "stringData": {"cap-107.hujson": json.dumps({**CONFIG, **config})}}
 
 
 def configure(store: Store, name: str = "ts-db-0", **config: Any) -> None:
     """Change the proxy's configuration as the operator does."""
-    patch = {"stringData": config_secret(name, **config)["stringData"]}
-    store.merge(SECRET, "tailscale", name, patch)
+    store.merge(SECRET, "tailscale", name, {"stringData": config_secret(name, **config)["stringData"]})
 
 
 def state(store: Store, name: str = "ts-db-0") -> dict[str, str]:

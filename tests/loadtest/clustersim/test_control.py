@@ -10,7 +10,8 @@ from clustersim.control import Control
 from clustersim.kinds import Target
 from clustersim.objects import SERVICEACCOUNT
 from clustersim.store import Store
-from clustersim.tailnet import NewKey
+
+from tests.loadtest.clustersim.running import new_key
 
 TOKEN, EXCHANGE = "/api/v2/oauth/token", "/api/v2/oauth/token-exchange"
 KEYS, DEVICES, SERVICES = (f"/api/v2/tailnet/-/{what}" for what in ("keys", "devices", "vip-services"))
@@ -66,10 +67,6 @@ async def test_a_token_for_the_audience_is_as_good_as_the_secret() -> None:
             form = {"client_id": control.client_id, "jwt": jwt}
             statuses.append((await Caller(session)("POST", EXCHANGE, data=form)).status)
     assert statuses == [200, 401]
-
-
-def new_key(control: Control, **changes: Any) -> str:
-    return control.create_key(NewKey(("tag:k8s",), **changes)).key
 
 
 def key_body(**changes: Any) -> dict[str, Any]:

@@ -1,24 +1,17 @@
 """Custom kinds come and go with their definitions."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
 import pytest
 from clustersim.furniture import definition
 from clustersim.objects import CRD, SERVICEMONITOR
-from clustersim.sim import ClusterSim, cluster_sim
+from clustersim.sim import ClusterSim
 
 from tests.support.cluster import until
 
 MONITORS = "/apis/monitoring.coreos.com/v1/servicemonitors"
 NAME = "servicemonitors.monitoring.coreos.com"
-
-
-@pytest.fixture
-async def sim() -> AsyncIterator[ClusterSim]:
-    async with cluster_sim() as running:
-        yield running
 
 
 def is_served(sim: ClusterSim) -> bool:

@@ -9,8 +9,8 @@ from clustersim.objects import ENDPOINTSLICE, INGRESS, PROXYGROUP, SERVICE, STAT
 from clustersim.sim import ClusterSim, cluster_sim
 from dnslib import QTYPE, RR, DNSRecord
 
-from tests.loadtest.clustersim.dnsserver import dns_server
 from tests.loadtest.clustersim.running import headless, statefulset, until
+from tests.support.dnsserver import dns_server
 
 DB = Exposed(SERVICE, "default", "db")
 WEB = Exposed(INGRESS, "default", "web")
@@ -36,7 +36,8 @@ async def world() -> AsyncIterator[World]:
     """Yield a cluster and a nameserver that is right but for *wrong_answers*, by type."""
     wrong_answers: dict[str, frozenset[str]] = {}
 
-    def respond(query: DNSRecord) -> bytes:
+    def respond(packet: bytes, _: str) -> bytes:
+        query = DNSRecord.parse(packet)
         qtype = QTYPE[query.q.qtype]
         right = in_cluster(sim, {"A": "IPv4", "AAAA": "IPv6"}[qtype])
         reply = query.reply()
@@ -44,8 +45,8 @@ async def world() -> AsyncIterator[World]:
             reply.add_answer(*RR.fromZone(f"{NAME} {qtype} {address}"))
         return bytes(reply.pack())
 
-    async with cluster_sim() as sim, ApiClient(sim.api_url) as api, dns_server(respond) as port:
-        yield World(sim, Checks(api, port), wrong_answers)
+    async with cluster_sim() as sim, ApiClient(sim.api_url) as api, dns_server(respond) as dns:
+        yield World(sim, Checks(api, dns.port), wrong_answers)
 
 
 def egress(world: World, annotation: str = "tailnet-fqdn", value: str = NAME) -> None:

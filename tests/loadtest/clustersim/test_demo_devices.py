@@ -1,5 +1,4 @@
 from base64 import b64encode
-from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -8,8 +7,9 @@ from clustersim.control import Control
 from clustersim.demo_checks import NotYet, Reached
 from clustersim.demo_devices import Shown, control_client, devices_of, shown, tailnet_devices
 from clustersim.objects import CONNECTOR, SECRET, SERVICE, Object
-from clustersim.sim import ClusterSim, cluster_sim
-from clustersim.tailnet import NewKey
+from clustersim.sim import ClusterSim
+
+from tests.loadtest.clustersim.running import new_key
 
 ORDERS = Shown(SERVICE, "default", "orders")
 NET = Shown(CONNECTOR, "", "net")
@@ -38,12 +38,6 @@ class Case(NamedTuple):
     status: Object | None = None
     tailnet: dict[str, Object] = TAILNET
     ready: str = "True"
-
-
-@pytest.fixture
-async def sim() -> AsyncIterator[ClusterSim]:
-    async with cluster_sim() as running:
-        yield running
 
 
 async def looked(sim: ClusterSim, case: Case) -> list[Reached]:
@@ -102,7 +96,7 @@ async def test_a_difference_from_the_tailnet_is_told(sim: ClusterSim, case: Case
 
 async def test_devices_are_listed_with_the_routes_that_they_advertise() -> None:
     control = Control()
-    device = control.register(control.create_key(NewKey(("tag:k8s",))).key, "net-0")
+    device = control.register(new_key(control), "net-0")
     control.advertise(device.node_id, ("192.0.2.0/24",), app_connector=None)
     async with control.serve() as url, control_client(url, control.client_id, control.client_secret) as client:
         listed = await tailnet_devices(client)

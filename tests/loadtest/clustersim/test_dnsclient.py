@@ -6,7 +6,7 @@ from clustersim.dnsclient import NONE, Answer, ask_tcp, ask_udp
 from clustersim.processes import free_port
 from dnslib import RR, DNSRecord
 
-from tests.loadtest.clustersim.dnsserver import dns_server
+from tests.support.dnsserver import dns_server
 
 
 def good(query: DNSRecord) -> bytes:
@@ -42,8 +42,8 @@ class Case(NamedTuple):
     ],
 )
 async def test_an_answer_is_read(ask: Callable[[int, str, str], Awaitable[Answer]], case: Case) -> None:
-    async with dns_server(case.respond) as port:
-        assert await ask(port, "db.tail1234.ts.net", "A") == case.answer
+    async with dns_server(lambda query, _: case.respond(DNSRecord.parse(query))) as server:
+        assert await ask(server.port, "db.tail1234.ts.net", "A") == case.answer
 
 
 async def test_a_server_that_is_not_there_gives_no_answer() -> None:

@@ -75,11 +75,14 @@ async def test_a_replica_waits_for_all_that_it_mounts(world: World, resource: An
     world.store.delete(resource, "tailscale", name)
     world.store.create(POD, group_pod())
     await until(world.store, lambda: "containerStatuses" in world.pod()["status"])
-    waiting = world.pod()["status"]["containerStatuses"][0]["state"]["waiting"]
+    status = world.pod()["status"]
+    assert (status["phase"], "podIP" in status, world.tailnet.devices) == ("Pending", False, {})
+    waiting = status["containerStatuses"][0]["state"]["waiting"]
     assert waiting == {"reason": "ContainerCreating", "message": f'{word} "{name}" not found'}
     metadata = {"namespace": "tailscale", "name": name}
     world.store.create(resource, {**missing, "metadata": metadata})
     await until(world.store, lambda: "device_fqdn" in state(world.store, "foo-0"))
+    assert world.pod()["status"]["podIP"] == "10.244.0.2"
 
 
 async def test_a_replica_reports_each_change_of_its_entries(joined: World) -> None:
@@ -131,18 +134,6 @@ async def test_a_replica_that_gets_no_answer_joins_when_there_is_one(world: Worl
     assert not state(world.store, "foo-0").keys() & {"device_id", "reissue_authkey"}
     world.tailnet.silent.clear()
     await until(world.store, lambda: "device_fqdn" in state(world.store, "foo-0"))
-
-
-async def test_a_refused_replica_takes_the_next_key_from_its_config(world: World) -> None:
-    key = {"Version": "alpha0", "AuthKey": "tskey-wrong", "Hostname": "foo-0"}
-    patch = {"stringData": {"cap-106.hujson": json.dumps(key)}}
-    world.store.merge(SECRET, "tailscale", "foo-0-config", patch)
-    world.store.create(POD, group_pod())
-    await until(world.store, lambda: state(world.store, "foo-0").get("reissue_authkey") == "tskey-wrong")
-    patch = {"stringData": {"cap-106.hujson": json.dumps({**key, "AuthKey": new_key(world.tailnet)})}}
-    world.store.merge(SECRET, "tailscale", "foo-0-config", patch)
-    await until(world.store, lambda: "device_fqdn" in state(world.store, "foo-0"))
-    assert "reissue_authkey" not in state(world.store, "foo-0")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a-b": {"ports": []}}'])

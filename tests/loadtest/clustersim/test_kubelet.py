@@ -110,19 +110,6 @@ async def test_a_proxy_reports_its_name_once_it_finds_the_one_that_it_leads_to(w
     await logged_in(world)
 
 
-async def test_a_proxy_waits_for_all_secrets_that_it_mounts(world: World) -> None:
-    pod = proxy_pod()
-    pod["spec"]["volumes"].append({"name": "tailscaledconfig-1", "secret": {"secretName": "ts-db-1"}})
-    world.store.create(SECRET, config_secret(AuthKey=new_key(world.tailnet)))
-    world.store.create(POD, pod)
-    await until(world.store, lambda: waits_for(world) == "ContainerCreating")
-    assert (pod_status(world)["phase"], "podIP" in pod_status(world)) == ("Pending", False)
-    assert not world.tailnet.devices
-    world.store.create(SECRET, config_secret("ts-db-1"))
-    await logged_in(world)
-    assert pod_status(world)["podIP"] == "10.244.0.2"
-
-
 BAD_STATE = {"_current-profile": "profile-1234", "profile-1234": '{"Config": null}'}
 
 

@@ -7,18 +7,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
 from clustersim.objects import ENDPOINTSLICE, POD, SERVICE
 from clustersim.sim import cluster_sim
 
 from tests.loadtest.clustersim.running import group_pod, start_group, state, until
-
-
-async def test_the_kubeconfig_leads_to_the_api_server() -> None:
-    async with cluster_sim() as sim:
-        config = yaml.safe_load(sim.kubeconfig())
-    assert config["clusters"][0]["cluster"]["server"] == sim.api_url
-    assert config["current-context"] == config["contexts"][0]["name"]
 
 
 async def test_a_health_port_is_reached_through_the_proxy_into_the_cluster() -> None:

@@ -1,29 +1,18 @@
-from typing import Any
-
 import pytest
-from clustersim.tailnet import AuthKeyError, NewKey, Tailnet
+from clustersim.tailnet import AuthKeyError, Tailnet
 
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_700_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.loadtest.clustersim.running import new_key
+from tests.support.virtual_time import Clock
 
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_700_000_000.0)
 
 
 @pytest.fixture
 def tailnet(clock: Clock) -> Tailnet:
     return Tailnet(clock=clock)
-
-
-def new_key(tailnet: Tailnet, **changes: Any) -> str:
-    return tailnet.create_key(NewKey(("tag:k8s",), **changes)).key
 
 
 def test_a_taken_hostname_gets_the_first_free_number(tailnet: Tailnet) -> None:

@@ -22,8 +22,9 @@ def test_the_table_has_counts_and_percentiles_in_columns() -> None:
 
 
 def test_counts_of_zero_are_left_out() -> None:
-    assert not {"truncated", "malformed", "unexpected"} & {*lines(report_on())}
-    assert {"truncated", "malformed"} < {*lines(report_on(truncated=1, malformed_sent=2))}
+    counted = {"truncated", "malformed", "unexpected"}
+    assert not counted & {*lines(report_on())}
+    assert counted < {*lines(report_on(truncated=1, malformed_sent=2, unexpected=3))}
 
 
 def test_failures_and_the_clients_limits_are_last() -> None:
