@@ -167,7 +167,6 @@ _PROXY: Mapping[Resource, Sequence[Object]] = {
     STATEFULSET: [{"spec": {"replicas": 3}}, _IMAGE],
     SECRET: [{"data": {"cap-107.hujson": "e30="}}, {"data": {"cap-95.hujson": None}}],
 }
-_OTHER, _CLOUD = f"kind-egress-other.{DOMAIN}", "kind-name-other.example.org"
 _SERVED = has_reason("TailscaleProxyReady", "ProxyCreated")
 _CREATED = has_reason("ConnectorReady", "ConnectorCreated")
 _METERED = proxy_class("metered", metrics={"enable": True})

@@ -71,14 +71,6 @@ async def test_the_first_stub_domain_is_for_the_zones_of_the_first_list(cluster:
     assert "tail1234.ts.net:53 {" in await corefile(cluster)
 
 
-async def test_the_corefile_is_as_it_was_when_the_dnsconfig_is_gone(world: World) -> None:
-    await world.apply(managed())
-    await configured(world)
-    await world.delete(managed())
-    await world.eventually(lambda: world.gone(managed()))
-    assert await corefile(world) == COREFILE
-
-
 async def test_in_mode_manual_the_status_says_what_to_write_and_nothing_is_written(world: World) -> None:
     await world.apply(dnsconfig())
     await world.eventually(lambda: snippet(world))
