@@ -202,11 +202,6 @@ def test_the_service_leads_past_a_nameserver_of_the_go_operator_that_is_about_to
     assert selector == {"app": "nameserver", **({"tailscale.com/managed": "true"} if case.alone else {})}
 
 
-def test_our_pods_have_the_labels_by_which_they_are_found() -> None:
-    found = deployment_spec(of=OURS)["template"]["metadata"]["labels"]
-    assert found == {"app": "nameserver", **nameserver_labels("ts-dns", "tailscale")}
-
-
 ASKED = {"service": {"clusterIP": "192.0.2.53"}}
 
 
@@ -350,16 +345,6 @@ def test_an_image_of_which_nothing_is_known_runs_as_the_go_operators_and_the_use
     )
 
 
-def test_the_default_that_is_said_to_be_tailscales_is_not_recommended() -> None:
-    said = live_dnsconfig(annotations={NAMESERVER: "k8s-nameserver"})
-    *_, lost = status_of(plan(said, service=live_service(clusterIP="192.0.2.53"), of=OURS))["conditions"]
-    assert lost["message"].startswith("example.org/tsnameserver:v1 is Tailscale's nameserver: ")
-    assert lost["message"].endswith(
-        "set spec.nameserver.image to this operator's nameserver and annotation "
-        "tailscale.com/nameserver to tsnameserver"
-    )
-
-
 def test_an_image_that_is_said_to_be_ours_is_probed() -> None:
     found = live_dnsconfig(nameserver={"image": {"repo": "mirror.org/ns"}}, annotations={NAMESERVER: "tsnameserver"})
     made = plan(found, service=live_service(clusterIP="192.0.2.53"), of=OURS)
@@ -386,12 +371,6 @@ def test_of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays() -> None:
     assert "'old' is older: delete one of the two" in told["message"]
     assert told["observedGeneration"] == 2
     assert plan(old, new).steps == plan(old).steps
-
-
-def test_a_program_that_there_is_not_is_refused() -> None:
-    told = refused(live_dnsconfig(annotations={NAMESERVER: "mine"}))
-    assert (told["status"], told["reason"]) == ("False", "NameserverInvalid")
-    assert 'annotation tailscale.com/nameserver is "mine": write ' in told["message"]
 
 
 def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs() -> None:

@@ -1,7 +1,5 @@
 """The configuration of the cluster's DNS, while a DNSConfig asks for it to be managed."""
 
-from typing import NamedTuple
-
 import pytest
 from clustersim import objects
 from clustersim.faults import Ban, Failure
@@ -176,31 +174,17 @@ async def moved(world: World, old: str) -> bool:
     return await address(world) != old and await address(world) in await corefile(world)
 
 
-class Wrong(NamedTuple):
-    """What is wrong with a Corefile, and for which reason it is left alone."""
-
-    text: str
-    reason: str
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Wrong(".:53 {\n    errors\n", "CorefileUnreadable"),
-        Wrong(f"{COREFILE}ts.net {{\n    forward . 192.0.2.1\n}}\n", "ZoneTaken"),
-    ],
-    ids=lambda case: case.reason,
-)
-async def test_a_corefile_with_a_fault_is_left_alone_until_it_is_mended(cluster: World, case: Wrong) -> None:
-    await write(cluster, case.text)
+async def test_a_corefile_with_a_fault_is_left_alone_until_it_is_mended(cluster: World) -> None:
+    broken = ".:53 {\n    errors\n"
+    await write(cluster, broken)
     async with running_operator(cluster):
         await cluster.apply(managed())
-        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), case.reason)
+        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "CorefileUnreadable")
         told = await cluster.condition(managed(), CONFIGURED)
         assert told is not None
-        assert (told.status, (await cluster.events(managed()))[case.reason]) == ("False", told.message)
+        assert (told.status, (await cluster.events(managed()))[told.reason]) == ("False", told.message)
         assert not await cluster.writes_when_left_alone()
-        assert await corefile(cluster) == case.text
+        assert await corefile(cluster) == broken
         await write(cluster, COREFILE)
         await configured(cluster)
 

@@ -22,7 +22,7 @@ from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.service import headless_service
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
-from tsoperator.reconcilers.dnsrecords.shards import Limits, configmap_name
+from tsoperator.reconcilers.dnsrecords.shards import Limits
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
 from tsoperator.runtime.gathering import Gathering
@@ -355,20 +355,6 @@ async def test_a_change_of_a_users_service_alone_reaches_the_record(cluster: Wor
         await cluster.becomes(lambda: whole(cluster), {})
 
 
-@pytest.mark.full
-async def test_records_past_the_limit_are_spread_and_one_change_rewrites_one_shard(cluster: World) -> None:
-    await prepared(cluster, 200)
-    async with following_records(cluster):
-        before = await sharded(cluster, 200)
-        await cluster.change(slice_of(7, ""), {"endpoints": [{"addresses": ["192.0.2.250"]}]})
-        changed = {**addresses(200), f"db-7.{DOMAIN}": ["192.0.2.250"]}
-        await cluster.becomes(lambda: whole(cluster), changed)
-        await cluster.settled()
-        after = await shards(cluster)
-    assert sorted(before) == sorted(configmap_name(shard) for shard in range(8))
-    assert len(versions(after).items() - versions(before).items()) == 1
-
-
 async def test_records_are_spread_when_the_nameserver_has_become_one_that_reads_shards(cluster: World) -> None:
     await prepared(cluster, 60)
     await cluster.change(nameserver(), {"spec": nameserver("example.org/k8s-nameserver:v1")["spec"]})
@@ -423,17 +409,6 @@ async def resized(world: World, before: int, after: int) -> None:
     added, removed = map(proxy_of, range(before, after)), map(proxy_of, range(after, before))
     await asyncio.gather(*(world.apply(*objects) for objects in added))
     await asyncio.gather(*(world.delete(objects[0]) for objects in removed))
-
-
-@pytest.mark.full
-async def test_with_fewer_names_the_shards_become_one_document_again(cluster: World) -> None:
-    await prepared(cluster, 60)
-    async with following_records(cluster):
-        before = await sharded(cluster, 60)
-        await resized(cluster, 60, 10)
-        after = await sharded(cluster, 10)
-    assert (len(before), [*after]) == (2, ["dnsrecords"])
-    assert "shards" not in json.loads(after["dnsrecords"]["data"][RECORDS_KEY])
 
 
 @pytest.mark.full

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tsoperator.api.names import INGRESS_CONTROLLER
-from tsoperator.api.objects import INGRESSCLASS, SECRET, SERVICE, STATEFULSET
+from tsoperator.api.objects import INGRESSCLASS, SECRET, STATEFULSET
 
 from tests.support.certificates import certificate_for
 from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
@@ -93,14 +93,13 @@ async def in_kernel(world: World) -> bool:
     return proxy is not None and "EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS" in proxy.env
 
 
-async def test_an_ingress_has_no_name_in_the_cluster_if_it_says_so(world: World) -> None:
-    await world.apply(backend(), ingress(), dnsconfig())
-    proxy = await world.joined(ingress())
-    await world.becomes(world.records, {WEB: proxy.addresses})
-    await world.annotate(ingress(), {"tailscale.com/cluster-dns": "false"})
-    await world.becomes(world.records, {})
-    await world.settled()
-    assert "finalizers" not in (await world.children(SERVICE, ingress()))[0]["metadata"]
+@pytest.mark.real_time
+async def test_a_backend_that_comes_later_is_served(world: World) -> None:
+    await world.apply(ingress())
+    await world.eventually(lambda: event(world, "NoValidBackends"))
+    assert await world.leftovers(ingress()) == []
+    await world.apply(backend())
+    await world.joined(ingress())
 
 
 async def test_a_backend_made_anew_is_served_at_its_new_address(world: World) -> None:

@@ -1,15 +1,7 @@
 """ProxyGroups on a cluster: the operator runs, and the state of the world is looked at."""
 
 import pytest
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    NODE,
-    SECRET,
-    SERVICE,
-    STATEFULSET,
-    Object,
-    key_of,
-)
+from tsoperator.api.objects import CONFIGMAP, NODE, SECRET, SERVICE, STATEFULSET, Object, key_of
 
 from tests.support.groups import Replica, entries, ready_group, replicas
 from tests.support.manifests import DOMAIN, group_egress, proxy_class, proxy_group

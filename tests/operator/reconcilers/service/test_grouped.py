@@ -89,21 +89,6 @@ async def sorted_endpoints(group: PlayedGroup) -> list[str]:
     return sorted((await group.endpoints())["ipv4"])
 
 
-async def test_a_service_goes_once_its_entry_is_out(group: PlayedGroup) -> None:
-    world = group.world
-    await world.apply(grouped())
-    await world.eventually(group.place)
-    await group.configure()
-    await world.becomes(lambda: world.reason(grouped(), READY), "NotReadyToRouteTraffic")
-    await world.delete(grouped())
-    await world.becomes(group.endpoints, {})
-    await world.settled()
-    assert not await world.gone(grouped())
-    await group.configure()
-    await world.eventually(lambda: world.gone(grouped()))
-    assert await group.place() is None
-
-
 async def test_the_place_of_a_service_that_vanished_goes_at_once(group: PlayedGroup) -> None:
     world = group.world
     await world.apply(grouped())

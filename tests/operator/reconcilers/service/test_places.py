@@ -263,8 +263,3 @@ def named(slice_: Object, name: str) -> Object:
 def test_a_slice_of_no_place_goes_and_so_does_one_that_somebody_else_made(name: str) -> None:
     plan = planned(pointed_at("ts-db-new"), moving([NEW_PLACE], [NEW_UP, named(NEW_UP, name)], {}))
     assert gone(plan) == [name]
-
-
-def test_the_slices_of_both_families_stay() -> None:
-    slices = [NEW_UP, named(NEW_UP, "ts-db-new-ipv6")]
-    assert gone(planned(pointed_at("ts-db-new"), moving([NEW_PLACE], slices, {}))) == []

@@ -12,7 +12,7 @@ from tests.support.operator import Proxy, World, running_operator
 
 NAME = f"default-lb.{DOMAIN}"
 CLOUD = "db.example.org"
-DEST_IP, DEST_NAME, TARGET = "TS_DEST_IP", "TS_EXPERIMENTAL_DEST_DNS_NAME", "TS_TAILNET_TARGET_FQDN"
+DEST_IP = "TS_DEST_IP"
 EXPOSE, FUNNEL, FQDN_KEY = "tailscale.com/expose", "tailscale.com/funnel", "tailscale.com/tailnet-fqdn"
 OPT_OUT = "tailscale.com/cluster-dns"
 LB = load_balancer()
@@ -44,10 +44,6 @@ async def test_a_load_balancer_gets_a_proxy_and_shows_its_device(world: World) -
     assert proxy.env[DEST_IP] == service["spec"]["clusterIP"]
     assert (service["spec"]["type"], FINALIZER in service["metadata"]["finalizers"]) == ("LoadBalancer", True)
     assert (proxy.config["Hostname"], await world.device_names()) == ("default-lb", [NAME])
-
-
-async def names(world: World) -> list[str]:
-    return list(await world.records())
 
 
 async def rolled(world: World, before: Proxy) -> bool:
@@ -200,54 +196,6 @@ async def message(world: World) -> str:
     """Return what the condition of the Service says; empty without one."""
     condition = await world.condition(LB)
     return condition.message if condition else ""
-
-
-class Turn(NamedTuple):
-    """A Service that becomes another: its proxy stays, its Pod only if it leads to the same place."""
-
-    service: Object
-    patch: Object
-    env: str
-    balanced: bool = False
-    same_pod: bool = False
-
-
-TURNS = {
-    "annotation to class": Turn(
-        exposed(),
-        {
-            "metadata": {"annotations": {EXPOSE: None}},
-            "spec": {"type": "LoadBalancer", "loadBalancerClass": "tailscale"},
-        },
-        DEST_IP,
-        balanced=True,
-        same_pod=True,
-    ),
-    "class to annotation": Turn(
-        LB,
-        {"metadata": {"annotations": {EXPOSE: "true"}}, "spec": {"type": "ClusterIP", "loadBalancerClass": None}},
-        DEST_IP,
-        same_pod=True,
-    ),
-    "in to out": Turn(LB, {"metadata": {"annotations": {FQDN_KEY: FQDN}}, "spec": {"type": "ClusterIP"}}, TARGET),
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", TURNS.values(), ids=TURNS)
-async def test_a_service_that_turns_into_another_keeps_its_device(world: World, case: Turn) -> None:
-    await world.apply(dnsconfig(), case.service)
-    before = await world.joined(LB)
-    await world.change(LB, case.patch)
-    if not case.same_pod:
-        await world.eventually(lambda: rolled(world, before))
-    after = await world.joined(LB)
-    targets = {DEST_IP: await address(world), DEST_NAME: CLOUD, TARGET: f"{FQDN}."}
-    assert {name: after.env.get(name) for name in targets} == {**dict.fromkeys(targets), case.env: targets[case.env]}
-    assert (after.name, after.pod_uid == before.pod_uid) == (before.name, case.same_pod)
-    assert (await balanced(world), await world.device_names()) == (shown(after) if case.balanced else [], [NAME])
-    await world.becomes(lambda: names(world), [FQDN if case.env == TARGET else NAME])
-    assert len(world.control.keys) == 1
 
 
 async def state(world: World) -> dict[str, str]:

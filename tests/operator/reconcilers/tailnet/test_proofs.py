@@ -46,7 +46,7 @@ from tsoperator.tsclient.transport import Retry
 from tests.support.cluster import running, until
 from tests.support.manifests import connector
 from tests.support.objects import OPERATOR_NAMESPACE, settings, whole_secret
-from tests.support.othertailnet import NAME, SECRET_NAME, OtherTailnet, encoded
+from tests.support.othertailnet import NAME, OtherTailnet, encoded
 from tests.support.tailnets import applier, tailnet_of
 from tests.support.virtual_time import Clock
 
@@ -173,13 +173,6 @@ async def test_each_fault_of_a_tailnet_is_told_at_once(ground: Ground) -> None:
         told.append((await ground.reason_after(), url in ground.tailnets.refusal(NAME)))
     assert told == [("TailnetInvalid", True)] * 2
     assert ground.wait is None
-
-
-async def test_a_missing_secret_is_waited_for(ground: Ground) -> None:
-    secret = ground.lab.secret()
-    await ground.client.delete(resource_of(secret), Key(OPERATOR_NAMESPACE, SECRET_NAME))
-    await until(lambda: not ground.version(SECRET_METADATA, Key(OPERATOR_NAMESPACE, SECRET_NAME)))
-    assert (await ground.reason_after(), ground.wait) == ("InvalidSecret", None)
 
 
 class Trouble(NamedTuple):
