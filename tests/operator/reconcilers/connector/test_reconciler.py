@@ -182,19 +182,6 @@ async def wanted_replicas(world: World, obj: Object) -> list[int]:
     return [found["spec"]["replicas"] for found in await world.children(STATEFULSET, obj)]
 
 
-async def test_no_replicas_are_no_devices_and_all_come_back(world: World) -> None:
-    await world.apply(connector())
-    await joined_replicas(world, connector())
-    await world.change(connector(), {"spec": {"replicas": 0}})
-    await world.becomes(world.device_names, [])
-    await world.becomes(lambda: world.children(SECRET, connector()), [])
-    await world.settled()
-    assert (await status(world, connector()))["devices"] == []
-    assert "hostname" not in await status(world, connector())
-    await world.change(connector(), {"spec": {"replicas": None}})
-    await joined_replicas(world, connector())
-
-
 async def test_a_service_of_the_same_name_has_children_of_its_own(world: World) -> None:
     service = egress("router")
     await world.apply(connector(), service)

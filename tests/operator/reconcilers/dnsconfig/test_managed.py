@@ -41,7 +41,6 @@ async def configured(world: World) -> tuple[str, str]:
 
 
 async def address(world: World) -> str:
-    """Return the nameserver's address."""
     return str((await world.look(managed()))["status"]["nameserver"]["ip"])
 
 

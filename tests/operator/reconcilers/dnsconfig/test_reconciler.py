@@ -56,14 +56,12 @@ async def running_nameserver(world: World, obj: Object) -> Object:
 
 
 async def deployment(world: World) -> Object:
-    """Return the nameserver's Deployment."""
     found = await world.find(DEPLOYMENT, "nameserver")
     assert found is not None
     return found
 
 
 async def image(world: World) -> str:
-    """Return the nameserver's image."""
     return str((await deployment(world))["spec"]["template"]["spec"]["containers"][0]["image"])
 
 

@@ -104,7 +104,6 @@ def saying(rcode: int, *records: RR, authority: RR | None = None) -> Respond:
 
 
 def soa(zone: str, mname: str, rname: str, serial: int) -> RR:
-    """A SOA record."""
     return RR(zone, QTYPE.SOA, rdata=SOA(mname, rname, (serial, 1, 2, 3, 5)), ttl=5)
 
 

@@ -18,7 +18,6 @@ HEALTH = {"name": HEALTH_PORT_NAME, "protocol": "TCP", "port": 9002, "targetPort
 
 
 def group(replicas: int | None = None, type_: str = "egress") -> Object:
-    """A ProxyGroup."""
     return obj(
         PROXYGROUP, Key("", GROUP), {"spec": {"type": type_, **({} if replicas is None else {"replicas": replicas})}}
     )

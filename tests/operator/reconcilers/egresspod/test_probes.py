@@ -209,6 +209,15 @@ async def test_the_requests_end_with_the_leadership() -> None:
 
 
 @in_virtual_time
+async def test_the_services_of_another_pod_are_asked_anew() -> None:
+    services = Services()
+    async with asking(services):
+        await services.pass_all(question("db"))
+        await services.pass_all(question("db", pod="uid-2"))
+    assert len(services.asked) == 2
+
+
+@in_virtual_time
 async def test_a_service_that_led_to_the_pod_before_is_asked_anew_when_it_comes_back() -> None:
     services = Services()
     async with asking(services):

@@ -28,7 +28,6 @@ def live_group(spec: Object | None = None, *, name: str = "foo", **metadata: Any
 
 
 def config(ordinal: int) -> ProxyConfig:
-    """Return the config of a replica."""
     return ProxyConfig(f"foo-{ordinal}", SETTINGS.control_url, in_group=True)
 
 
@@ -97,5 +96,4 @@ def cluster_ip_service(
 
 
 def names(objects: Sequence[Object]) -> list[str]:
-    """Return the kinds and names of *objects*."""
     return [f"{each['kind']} {key_of(each).name}" for each in objects]

@@ -51,6 +51,10 @@ def patch(*services: Object, there: Object, replicas: int | None = 2) -> Object:
     return found.body
 
 
+def test_a_new_configmap_has_the_number_of_requests_and_no_entries() -> None:
+    assert steps([], None) == [Creation({**WANTED, "binaryData": {"hep-pings": SIX}})]
+
+
 def test_a_new_configmap_has_the_entries_of_the_services_that_are_there() -> None:
     (made,) = steps([DB], None)
     assert isinstance(made, Creation)

@@ -45,18 +45,6 @@ async def test_a_replica_more_and_two_fewer_leave_the_other_devices(world: World
     assert not await world.writes_when_left_alone()
 
 
-async def test_no_replicas_are_no_devices(world: World) -> None:
-    await world.apply(FOO)
-    await whole(world)
-    await world.change(FOO, {"spec": {"replicas": 0}})
-    none = Condition("False", "ProxyGroupCreating", "0/0 ProxyGroup pods running")
-    await world.becomes(lambda: world.condition(FOO, AVAILABLE), none)
-    await world.becomes(lambda: replicas(world, FOO), [])
-    await world.settled()
-    assert await world.device_names() == []
-    assert await world.reason(FOO, READY) == READY
-
-
 async def test_a_device_is_not_taken_from_a_pod_that_runs(world: World) -> None:
     await world.apply(FOO)
     found = await whole(world)

@@ -59,7 +59,6 @@ class Watched:
 
 
 def version(obj: Object | None) -> str:
-    """Return the version of *obj*; empty if it isn't there."""
     return obj["metadata"]["resourceVersion"] if obj else ""
 
 

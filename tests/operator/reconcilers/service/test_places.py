@@ -85,12 +85,10 @@ def led_by(plan: Plan) -> str:
 
 
 def gone(plan: Plan) -> list[str]:
-    """The names of what *plan* deletes."""
     return [key_of(each.obj).name for each in deletions_of(plan)]
 
 
 def planned(service: Object, places: Places, children: Children | None = None) -> Plan:
-    """The plan for *service*."""
     observed = Observed(children or Children(), places=places)
     return desired.plan(service, desired.wanted(service, observed, SETTINGS), observed, SETTINGS)
 

@@ -1,9 +1,7 @@
 """Exposed Services on a cluster: the operator runs, and the state of the world is looked at."""
 
 import json
-from typing import NamedTuple
 
-import pytest
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import EVENT, SECRET, SERVICE, Object
 
@@ -93,13 +91,8 @@ async def test_a_name_follows_the_cluster_ip_and_goes_with_it(world: World) -> N
     await world.becomes(world.records, {NAME: ["10.96.77.7"]})
 
 
-@pytest.mark.parametrize(
-    "service", [load_balancer("lb", 443, funnel="true"), exposed(external_name=CLOUD)], ids=["TLS", "external"]
-)
-async def test_what_has_no_name_in_the_cluster_is_told_while_there_is_a_dnsconfig(
-    world: World, service: Object
-) -> None:
-    await world.apply(service)
+async def test_what_has_no_name_in_the_cluster_is_told_while_there_is_a_dnsconfig(world: World) -> None:
+    await world.apply(load_balancer("lb", 443, funnel="true"))
     await world.joined(LB)
     assert "NoClusterName" not in await world.events(LB)
     await world.apply(dnsconfig())
@@ -133,28 +126,6 @@ async def let_go(world: World) -> bool:
     service = await world.look(LB)
     ours = "finalizers" in service["metadata"] or await world.condition(LB) or await balanced(world)
     return not ours and await world.leftovers(LB) == []
-
-
-class Ending(NamedTuple):
-    service: Object
-    patch: Object
-
-
-ENDINGS = {
-    "annotation": Ending(exposed(), {"metadata": {"annotations": {EXPOSE: None}}}),
-    "annotation of a name": Ending(exposed(external_name=CLOUD), {"metadata": {"annotations": {EXPOSE: "false"}}}),
-    "type": Ending(LB, {"spec": {"type": "ClusterIP", "loadBalancerClass": None}}),
-}
-
-
-@pytest.mark.parametrize("case", ENDINGS.values(), ids=ENDINGS)
-async def test_a_service_that_is_no_longer_exposed_leaves_nothing(world: World, case: Ending) -> None:
-    await world.apply(case.service)
-    await world.joined(LB)
-    await world.change(LB, case.patch)
-    await world.eventually(lambda: let_go(world))
-    assert await world.device_names() == []
-    assert not await world.writes_when_left_alone()
 
 
 async def test_a_value_that_turns_nothing_on_is_told_once(cluster: World) -> None:
