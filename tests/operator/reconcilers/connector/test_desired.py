@@ -25,6 +25,7 @@ from tsoperator.settings import Settings
 from tests.support.objects import (
     children_of,
     condition_of,
+    deleted_devices,
     deleting,
     held,
     live_connector,
@@ -176,6 +177,12 @@ def test_findings_about_devices_are_told_in_the_condition_and_by_events() -> Non
     assert (reasons_of(made), made.requeue_after) == (["TagsRefused"], 60)
 
 
+def test_a_device_without_a_name_yet_is_shown_with_an_empty_one() -> None:
+    status = status_of(plan(live_connector(EXIT), Observed(Children(secrets=[secret(0, device_id="n0")]))))
+    assert status["devices"] == [{"hostname": ""}]
+    assert not {"hostname", "tailnetIPs"} & status.keys()
+
+
 def test_a_role_that_a_connector_gives_up_is_not_shown_any_more() -> None:
     before = status_of(plan(live_connector({**EXIT, "replicas": 1}), joined(0)))
     after = status_of(plan(live_connector({**APP, "replicas": 0}) | {"status": {**before, "future": 1}}, joined(0)))
@@ -290,6 +297,15 @@ def test_the_proxies_join_the_tailnet_of_the_connector() -> None:
     made = desired.wanted(live_connector(EXIT), parsed(live_connector(EXIT)), observed, SETTINGS)
     assert isinstance(made, Proxy)
     assert (made.tailnet, made.config.server_url) == ("other", "https://headscale.example.org")
+
+
+def test_a_connector_that_was_never_held_goes_without_a_plan() -> None:
+    assert desired.plan_deletion(live_connector(), joined(0)) == Plan()
+
+
+def test_a_connector_goes_after_its_devices() -> None:
+    made = plan(deleting(held(live_connector())), joined(0, 1))
+    assert (deleted_devices(made), made.release) == (["n0", "n1"], FINALIZER)
 
 
 def test_devices_of_another_tailnet_are_not_forgotten() -> None:

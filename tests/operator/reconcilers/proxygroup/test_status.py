@@ -77,3 +77,12 @@ def test_the_conditions_count_the_devices(case: Case) -> None:
     assert (available, ready) == (case.available, case.ready)
     assert [found.get("observedGeneration") for found in made["conditions"]] == [None, 7]
     assert made.get("devices", []) == devices
+
+
+def test_the_rest_of_the_status_stays() -> None:
+    other = {"type": "Other", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "t"}
+    old = {"url": "https://x", "devices": [DEVICE], "conditions": [other]}
+    made = status({**live_group(), "status": old}, [], 2)
+    assert made["url"] == "https://x"
+    assert "devices" not in made
+    assert [each["type"] for each in made["conditions"]] == ["Other", AVAILABLE, READY]

@@ -35,6 +35,7 @@ from tests.support.objects import (
     settings,
     slim_secret,
     status_of,
+    stored,
     texts,
 )
 
@@ -449,6 +450,14 @@ def test_a_service_that_we_never_held_only_loses_its_condition() -> None:
     assert desired.plan_deletion(gone(), NOTHING) == Plan(status={"loadBalancer": {}, "conditions": []})
     assert desired.plan_deletion(egress_service({}), NOTHING) == Plan()
     assert desired.plan_deletion(deleting(gone()), NOTHING) == Plan()
+
+
+def test_the_condition_goes_with_the_finalizer() -> None:
+    service, pods = held(gone()), stored(children_of(planned(egress_service(), keys=KEY))[2])
+    waiting = desired.plan_deletion(service, Observed(Children(statefulsets=[pods])))
+    assert (waiting.release, waiting.status) == ("", None)
+    last = desired.plan_deletion(service, NOTHING)
+    assert (last.release, last.status) == (FINALIZER, {"loadBalancer": {}, "conditions": []})
 
 
 @pytest.mark.parametrize(("shown", "left"), [(SHOWN, {}), ({"ingress": [{"ip": "192.0.2.9"}]}, None)])
