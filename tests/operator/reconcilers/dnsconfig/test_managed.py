@@ -239,18 +239,6 @@ async def test_a_write_that_is_refused_is_told(world: World) -> None:
 
 
 @pytest.mark.simulated
-async def test_what_may_not_be_seen_is_told_and_holds_nothing(cluster: World) -> None:
-    cluster.sim.faults.forbid(READING)
-    async with running_operator(cluster):
-        await cluster.apply(managed())
-        await cluster.becomes(lambda: cluster.reason(managed(), CONFIGURED), "NotPermitted")
-        status = (await cluster.look(managed()))["status"]
-        assert status["clusterDNS"] == {"zones": ["ts.net"]}
-        await cluster.delete(managed())
-        await cluster.eventually(lambda: cluster.gone(managed()))
-
-
-@pytest.mark.simulated
 async def test_a_stub_domain_that_can_no_longer_be_seen_holds_the_dnsconfig(cluster: World) -> None:
     async with running_operator(cluster):
         await cluster.apply(managed())

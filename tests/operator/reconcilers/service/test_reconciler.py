@@ -40,17 +40,6 @@ async def test_without_its_annotation_a_service_loses_its_proxy_and_its_conditio
     assert await world.device_names() == []
 
 
-async def test_a_service_with_a_selector_and_an_address_becomes_a_name_for_its_proxy(world: World) -> None:
-    service = backend("db")
-    service["metadata"]["annotations"] = {"tailscale.com/tailnet-fqdn": FQDN}
-    await world.apply(service)
-    proxy = await world.joined(service)
-    spec = (await world.look(service))["spec"]
-    assert (spec["type"], spec["externalName"]) == ("ExternalName", f"{proxy.name}.tailscale.svc.cluster.local")
-    assert not {"selector", "clusterIP"} & spec.keys()
-    assert not await world.writes_when_left_alone()
-
-
 async def test_a_users_service_labelled_as_a_proxys_is_the_users(world: World) -> None:
     stranger = backend("copied")
     stranger["metadata"]["labels"] = Owner("svc", key_of(egress())).labels

@@ -287,6 +287,16 @@ async def test_a_rotated_secret_keeps_what_is_remembered_of_the_tailnet(ground: 
     assert await used.client.devices()
 
 
+async def test_a_secret_with_bad_credentials_does_not_replace_good_ones(ground: Ground) -> None:
+    await ground.reason_after()
+    used = ground.tailnets.registered(NAME)
+    await ground.change(ground.lab.secret(), {"data": encoded({"client_secret": "wrong"})})
+    assert await ground.reason_after() == "InvalidOAuth"
+    ground.lab.control.revoke_tokens()
+    assert used is not None
+    assert await used.client.devices()
+
+
 async def test_a_tailnet_that_vanishes_is_forgotten(ground: Ground) -> None:
     await ground.reason_after()
     await ground.change(ground.lab.tailnet(), {"metadata": {"finalizers": None}})
