@@ -345,6 +345,16 @@ def test_an_image_of_which_nothing_is_known_runs_as_the_go_operators_and_the_use
     )
 
 
+def test_the_default_that_is_said_to_be_tailscales_is_not_recommended() -> None:
+    said = live_dnsconfig(annotations={NAMESERVER: "k8s-nameserver"})
+    *_, lost = status_of(plan(said, service=live_service(clusterIP="192.0.2.53"), of=OURS))["conditions"]
+    assert lost["message"].startswith("example.org/tsnameserver:v1 is Tailscale's nameserver: ")
+    assert lost["message"].endswith(
+        "set spec.nameserver.image to this operator's nameserver and annotation "
+        "tailscale.com/nameserver to tsnameserver"
+    )
+
+
 def test_an_image_that_is_said_to_be_ours_is_probed() -> None:
     found = live_dnsconfig(nameserver={"image": {"repo": "mirror.org/ns"}}, annotations={NAMESERVER: "tsnameserver"})
     made = plan(found, service=live_service(clusterIP="192.0.2.53"), of=OURS)
