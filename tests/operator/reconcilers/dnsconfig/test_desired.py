@@ -383,6 +383,12 @@ def test_of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays() -> None:
     assert plan(old, new).steps == plan(old).steps
 
 
+def test_a_program_that_there_is_not_is_refused() -> None:
+    told = refused(live_dnsconfig(annotations={NAMESERVER: "mine"}))
+    assert (told["status"], told["reason"]) == ("False", "NameserverInvalid")
+    assert 'annotation tailscale.com/nameserver is "mine": write ' in told["message"]
+
+
 def test_an_invalid_dnsconfig_is_told_so_and_keeps_what_runs() -> None:
     status = {"nameserver": {"ip": "192.0.2.53"}}
     told = refused({**live_dnsconfig(nameserver={"replicas": -1}, generation=3), "status": status})

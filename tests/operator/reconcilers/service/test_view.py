@@ -103,6 +103,13 @@ async def test_services_that_are_invalid_keep_no_ports_from_others(seen: Seen) -
     assert seen.view.starved("egress") == []
 
 
+async def test_allocated_ports_stay_and_are_the_services_own(seen: Seen) -> None:
+    await seen.world.apply(placed(Key("default", "db"), {SQL: FREE}), grouped("db", "egress", 5432, 80))
+    ports = (await seen.places(grouped())).ports
+    assert ports is not None
+    assert (ports[SQL], len(set(ports.values()))) == (FREE, 2)
+
+
 async def test_a_port_that_the_service_itself_gives_up_is_free_for_it(seen: Seen) -> None:
     mine = placed(Key("default", "db"), {SQL: FREE, Wanted("TCP", 80): FREE + 1})
     await seen.world.apply(placed(Key("default", "big"), ALL_BUT_TWO), mine, grouped("db", "egress", 5432, 81))
