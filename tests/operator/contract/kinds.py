@@ -12,7 +12,6 @@ from tsoperator.api.objects import (
     CONFIGMAP,
     DEPLOYMENT,
     ENDPOINTSLICE,
-    PROXYGROUP,
     ROLE,
     ROLEBINDING,
     SECRET,
@@ -133,6 +132,11 @@ def is_balanced(obj: Object) -> bool:
     return bool((obj.get("status") or {}).get("loadBalancer", {}).get("ingress"))
 
 
+def spec(**fields: Any) -> Object:
+    """Return the patch that sets *fields* of the spec."""
+    return {"spec": fields}
+
+
 def annotated(**annotations: str | None) -> Object:
     """Return the patch that sets *annotations* of ours, written as for `egress`."""
     named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
@@ -170,19 +174,23 @@ _PROXY: Mapping[Resource, Sequence[Object]] = {
 _OTHER, _CLOUD = f"kind-egress-other.{DOMAIN}", "kind-name-other.example.org"
 _SERVED = has_reason("TailscaleProxyReady", "ProxyCreated")
 _CREATED = has_reason("ConnectorReady", "ConnectorCreated")
+_HOST_BITS = spec(subnetRouter={"advertiseRoutes": ["1.2.3.4/5"]})
+_BAD_IMAGE = spec(statefulSet={"pod": {"tailscaleContainer": {"image": "FOO bar"}}})
 _METERED = proxy_class("metered", metrics={"enable": True})
 _BAD_SERVICE = {
     "hostname": Bad(annotated(hostname="-bad.host_"), "ProxyInvalid", "-bad.host_", "INVALIDSERVICE"),
     "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch", "ProxyFailed"),
 }
-_BAD_HOST = {"spec": {"tls": [{"hosts": ["w" * 64]}]}}
-_MAKING = frozenset({"create secrets", "create services", "create statefulsets", "patch secrets"})
+
+
+def writes(verb: str, *plurals: str) -> frozenset[str]:
+    """Return the writes of these kinds."""
+    return frozenset(f"{verb} {plural}" for plural in plurals)
+
+
+_MAKING = writes("create", "secrets", "services", "statefulsets") | {"patch secrets"}
 _SUFFIX = "update dnsconfigs"  # the first device shows which zone the cluster's DNS has to forward
-_ENDING = frozenset({"delete secrets", "delete services", "delete statefulsets"})
-_GROUP_KINDS = ["serviceaccounts", "roles", "rolebindings", "configmaps", "secrets", "statefulsets", "services"]
-_GROUP_MADE = frozenset(
-    {*(f"create {kind}" for kind in _GROUP_KINDS), "patch secrets", "update pods", "update proxygroups"}
-)
+_ENDING = writes("delete", "secrets", "services", "statefulsets")
 
 
 def _service(manifest: Object, **fields: Any) -> Kind:
@@ -206,9 +214,7 @@ KINDS: Sequence[Kind] = [
         beside=[dnsconfig()],
         children={**_PROXY, SERVICE: [*_PROXY[SERVICE], {"metadata": {"finalizers": None}}]},
         edits={
-            "target": Edit(
-                annotated(tailnet_fqdn=f"kind-egress-other.{DOMAIN}"), f"kind-egress-other.{DOMAIN}", restarts=True
-            ),
+            "target": Edit(annotated(tailnet_fqdn=_OTHER), _OTHER, restarts=True),
             "hostname": Edit(annotated(hostname="kind-egress-orders"), f"kind-egress-orders.{DOMAIN}"),
         },
         bad={
@@ -232,11 +238,7 @@ KINDS: Sequence[Kind] = [
     ),
     _service(
         exposed("kind-name", external_name="kind-name-db.example.org"),
-        edits={
-            "name": Edit(
-                {"spec": {"externalName": "kind-name-other.example.org"}}, "kind-name-other.example.org", restarts=True
-            )
-        },
+        edits={"name": Edit(spec(externalName=_CLOUD), _CLOUD, restarts=True)},
         making=_MAKING | {"patch services", "update services", "update statefulsets"},
     ),
     _service(
@@ -249,7 +251,7 @@ KINDS: Sequence[Kind] = [
     ),
     _service(
         load_balancer("kind-public", 443, funnel="true"),
-        edits={"port": Edit({"spec": {"ports": [{"name": "port-8443", "port": 8443}]}}, ":8443")},
+        edits={"port": Edit(spec(ports=[{"name": "port-8443", "port": 8443}]), ":8443")},
         bad=_BAD_SERVICE,
     ),
     Kind(
@@ -260,13 +262,11 @@ KINDS: Sequence[Kind] = [
         child_name=proxy_child,
         devices=1,
         edits={
-            "host": Edit(
-                {"spec": {"tls": [{"hosts": ["kind-ingress-shop"]}]}}, f'"hostname": "kind-ingress-shop.{DOMAIN}"'
-            ),
+            "host": Edit(spec(tls=[{"hosts": ["kind-ingress-shop"]}]), f'"hostname": "kind-ingress-shop.{DOMAIN}"'),
             "redirect": Edit(annotated(http_redirect="true"), "301:https://"),
         },
         bad={
-            "host": Bad(_BAD_HOST, "InvalidHostname", "spec.tls", "InvalidHostname"),
+            "host": Bad(spec(tls=[{"hosts": ["w" * 64]}]), "InvalidHostname", "spec.tls", "InvalidHostname"),
             "tags": Bad(annotated(tags="nonsense"), "InvalidTags", "tailscale.com/tags", "InvalidTags"),
             "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch", "ProxyFailed"),
         },
@@ -284,25 +284,14 @@ KINDS: Sequence[Kind] = [
         child_name=proxy_child,
         devices=2,
         edits={
-            "routes": Edit({"spec": {"subnetRouter": {"advertiseRoutes": ["192.0.2.0/24"]}}}, "192.0.2.0/24"),
-            "prefix": Edit({"spec": {"hostnamePrefix": "kind-connector-gate"}}, f"kind-connector-gate-1.{DOMAIN}"),
+            "routes": Edit(spec(subnetRouter={"advertiseRoutes": ["192.0.2.0/24"]}), "192.0.2.0/24"),
+            "prefix": Edit(spec(hostnamePrefix="kind-connector-gate"), f"kind-connector-gate-1.{DOMAIN}"),
         },
         bad={
-            "host bits": Bad(
-                {"spec": {"subnetRouter": {"advertiseRoutes": ["1.2.3.4/5"]}}},
-                "ConnectorInvalid",
-                "0.0.0.0/5",
-                "ConnectorInvalid",
-            ),
-            "class": Bad(
-                {"spec": {"proxyClass": "nonesuch"}}, "ConnectorCreationFailed", "nonesuch", "ConnectorCreationFailed"
-            ),
+            "host bits": Bad(_HOST_BITS, "ConnectorInvalid", "0.0.0.0/5", "ConnectorInvalid"),
+            "class": Bad(spec(proxyClass="nonesuch"), "ConnectorCreationFailed", "nonesuch", "ConnectorCreationFailed"),
             "two roles": Bad(
-                {"spec": {"appConnector": {}}},
-                "ConnectorInvalid",
-                "app connector",
-                "ConnectorInvalid",
-                is_simulated=True,
+                spec(appConnector={}), "ConnectorInvalid", "app connector", "ConnectorInvalid", is_simulated=True
             ),
         },
         failed="ConnectorCreationFailed",
@@ -325,13 +314,13 @@ KINDS: Sequence[Kind] = [
         shared=[(CONFIGMAP, Key("kube-system", "coredns"))],
         edits={
             "image": Edit(
-                {"spec": {"nameserver": {"image": {"repo": "tailscale/k8s-nameserver", "tag": "kind-dns"}}}},
+                spec(nameserver={"image": {"repo": "tailscale/k8s-nameserver", "tag": "kind-dns"}}),
                 "k8s-nameserver:kind-dns",
             )
         },
         bad={
             "replicas": Bad(
-                {"spec": {"nameserver": {"replicas": "many"}}},
+                spec(nameserver={"replicas": "many"}),
                 "NameserverInvalid",
                 "replicas",
                 "NameserverInvalid",
@@ -339,32 +328,18 @@ KINDS: Sequence[Kind] = [
             )
         },
         failed="NameserverCreationFailed",
-        making=frozenset(
-            {
-                *(f"create {kind}" for kind in ("serviceaccounts", "roles", "rolebindings", "deployments", "services")),
-                *(
-                    "create configmaps",
-                    "patch configmaps",
-                    "update dnsconfigs",
-                    "update deployments",
-                    "update services",
-                ),
-            }
-        ),
+        making=writes("create", "serviceaccounts", "roles", "rolebindings", "deployments", "services", "configmaps")
+        | writes("update", "dnsconfigs", "deployments", "services")
+        | {"patch configmaps"},
         ending=frozenset({"update dnsconfigs", "patch configmaps"}),
     ),
     Kind(
         proxy_class("kind-class", statefulSet={"labels": {"team": "web"}}),
         has_reason("ProxyClassReady", "ProxyClassValid"),
         bad={
-            "image": Bad(
-                {"spec": {"statefulSet": {"pod": {"tailscaleContainer": {"image": "FOO bar"}}}}},
-                "ProxyClassInvalid",
-                "may have upper case",
-                "ProxyClassInvalid",
-            ),
+            "image": Bad(_BAD_IMAGE, "ProxyClassInvalid", "may have upper case", "ProxyClassInvalid"),
             "metrics": Bad(
-                {"spec": {"metrics": {"enable": "yes"}}},
+                spec(metrics={"enable": "yes"}),
                 "ProxyClassInvalid",
                 "must be true or false",
                 "ProxyClassInvalid",
@@ -389,22 +364,19 @@ KINDS: Sequence[Kind] = [
         },
         child_name=group_child,
         devices=2,
-        edits={
-            "prefix": Edit(
-                {"spec": {"hostnamePrefix": "kind-egress-group-gate"}}, '"hostname": "kind-egress-group-gate-1"'
-            )
-        },
+        edits={"prefix": Edit(spec(hostnamePrefix="kind-egress-group-gate"), '"hostname": "kind-egress-group-gate-1"')},
         bad={
-            "class": Bad({"spec": {"proxyClass": "nonesuch"}}, "ProxyGroupCreating", "nonesuch"),
+            "class": Bad(spec(proxyClass="nonesuch"), "ProxyGroupCreating", "nonesuch"),
             "replicas": Bad(
-                {"spec": {"replicas": "many"}}, "ProxyGroupInvalid", "replicas", "ProxyGroupInvalid", is_simulated=True
+                spec(replicas="many"), "ProxyGroupInvalid", "replicas", "ProxyGroupInvalid", is_simulated=True
             ),
         },
         is_collected=True,
         keeps_others_labels=True,
         failed="ProxyGroupCreationFailed",
-        making=_GROUP_MADE,
-        ending=frozenset({"update proxygroups", "delete statefulsets", "delete secrets", "delete services"}),
+        making=writes("create", "serviceaccounts", "roles", "rolebindings", "configmaps", "secrets", "statefulsets")
+        | {"create services", "patch secrets", "update pods", "update proxygroups"},
+        ending=_ENDING | {"update proxygroups"},
     ),
     Kind(
         group_egress("kind-shared", "several", f"kind-shared-target.{DOMAIN}"),
@@ -417,7 +389,7 @@ KINDS: Sequence[Kind] = [
         child_name=shared_child,
         edits={
             "target": Edit(annotated(tailnet_fqdn=f"kind-shared-other.{DOMAIN}"), f"kind-shared-other.{DOMAIN}"),
-            "port": Edit({"spec": {"ports": [{"name": "port-8443", "port": 8443}]}}, "port-8443"),
+            "port": Edit(spec(ports=[{"name": "port-8443", "port": 8443}]), "port-8443"),
         },
         bad={
             "zone": Bad(annotated(tailnet_fqdn="db"), "EgressSvcInvalid", "not a MagicDNS name", "INVALIDSERVICE"),
@@ -425,21 +397,13 @@ KINDS: Sequence[Kind] = [
         },
         keeps_others_labels=True,
         failed="ProxyFailed",
-        making=frozenset(
-            {
-                *("create services", "update services", "patch services", "patch configmaps"),
-                *("create endpointslices", "update endpointslices"),
-            }
-        ),
+        making=writes("create", "services", "endpointslices")
+        | writes("update", "services", "endpointslices")
+        | writes("patch", "services", "configmaps"),
         ending=frozenset({"delete services", "delete endpointslices", "patch services", "patch configmaps"}),
     ),
     Kind(
-        {
-            "apiVersion": PROXYGROUP.api_version,
-            "kind": PROXYGROUP.kind,
-            "metadata": {"name": "kind-group"},
-            "spec": {"type": "ingress"},
-        },
+        proxy_group("kind-group", type="ingress"),
         has_reason("ProxyGroupReady", "NotSupportedYet"),
         making=frozenset({"update proxygroups"}),
     ),

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Key, Object
 from tsoperator.api.v1alpha1.connector import Connector
@@ -17,9 +16,8 @@ from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Note, Plan, Refusal
-from tsoperator.desired.proxy import Children, Proxy, proxy_login
+from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.desired.proxypod import connected_networks
-from tsoperator.desired.tailscaled import config_files
 from tsoperator.reconcilers.connector import desired
 from tsoperator.reconcilers.connector.desired import Observed
 from tsoperator.settings import Settings
@@ -179,22 +177,6 @@ def test_findings_about_devices_are_told_in_the_condition_and_by_events() -> Non
     assert (reasons_of(made), made.requeue_after) == (["TagsRefused"], 60)
 
 
-def test_a_name_with_a_number_is_told_in_the_condition_and_by_an_event() -> None:
-    device = Device("n0", "gate-1.tail1234.ts.net", "gate", tags=("tag:k8s",))
-    observed = replace(joined(0), tailnet=TailnetView(devices={"n0": device}))
-    made = plan(live_connector({**EXIT, "hostname": "gate"}), observed)
-    (note,) = made.notes
-    assert (note.type, note.reason) == ("Warning", "NameHeld")
-    assert ready(made) == ("True", "ConnectorCreated", f"ConnectorCreated; {note.message}")
-
-
-def test_an_app_connector_with_a_key_that_it_has_yet_to_use_needs_no_other() -> None:
-    wanted = proxy(APP)
-    files = config_files(replace(wanted.config, routes=None), "unused")
-    children = Children(secrets=[slim_secret(wanted.replicas[0].state_secret.name, files, OWNER.labels)])
-    assert proxy_login(wanted, children).in_need == frozenset()
-
-
 def test_a_device_without_a_name_yet_is_shown_with_an_empty_one() -> None:
     status = status_of(plan(live_connector(EXIT), Observed(Children(secrets=[secret(0, device_id="n0")]))))
     assert status["devices"] == [{"hostname": ""}]
@@ -310,21 +292,6 @@ def test_a_tailnet_that_cannot_be_used_is_told() -> None:
     assert refusal == Plan(status=refusal.status, notes=notes)
 
 
-REFUSALS = {
-    "invalid": (BAD[0].spec, NOTHING, NO_KEYS),
-    "unreadable": ({"subnetRouter": []}, NOTHING, NO_KEYS),
-    "no class": ({**EXIT, "proxyClass": "prod"}, NOTHING, NO_KEYS),
-    "no tailnet": ({**EXIT, "tailnet": "other"}, replace(NOTHING, tailnet=UNUSABLE), NO_KEYS),
-    "no key": (EXIT, NOTHING, Refusal("the control server is away")),
-}
-
-
-@pytest.mark.parametrize(("spec", "observed", "keys"), REFUSALS.values(), ids=REFUSALS)
-def test_a_refusal_says_of_which_generation_it_is(spec: Object, observed: Observed, keys: Keys | Refusal) -> None:
-    refused = plan(live_connector(spec, generation=7), observed, keys)
-    assert (ready(refused)[0], status_of(refused)["conditions"][0]["observedGeneration"]) == ("False", 7)
-
-
 def test_the_proxies_join_the_tailnet_of_the_connector() -> None:
     observed = Observed(Children(), tailnet=TailnetView("other", "https://headscale.example.org"))
     made = desired.wanted(live_connector(EXIT), parsed(live_connector(EXIT)), observed, SETTINGS)
@@ -339,11 +306,6 @@ def test_a_connector_that_was_never_held_goes_without_a_plan() -> None:
 def test_a_connector_goes_after_its_devices() -> None:
     made = plan(deleting(held(live_connector())), joined(0, 1))
     assert (deleted_devices(made), made.release) == (["n0", "n1"], FINALIZER)
-
-
-@pytest.mark.parametrize("spec", [None, {"subnetRouter": []}])
-def test_a_broken_connector_goes_too(spec: object) -> None:
-    assert plan(deleting(held({**live_connector(), "spec": spec}))).release == FINALIZER
 
 
 def test_devices_of_another_tailnet_are_not_forgotten() -> None:

@@ -202,11 +202,6 @@ def test_the_service_leads_past_a_nameserver_of_the_go_operator_that_is_about_to
     assert selector == {"app": "nameserver", **({"tailscale.com/managed": "true"} if case.alone else {})}
 
 
-def test_our_pods_have_the_labels_by_which_they_are_found() -> None:
-    found = deployment_spec(of=OURS)["template"]["metadata"]["labels"]
-    assert found == {"app": "nameserver", **nameserver_labels("ts-dns", "tailscale")}
-
-
 ASKED = {"service": {"clusterIP": "192.0.2.53"}}
 
 

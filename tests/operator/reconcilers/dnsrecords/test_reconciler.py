@@ -22,7 +22,7 @@ from tsoperator.desired.nameserver import nameserver_labels
 from tsoperator.desired.service import headless_service
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.reconcilers.dnsrecords.reconciler import DNSRecordsReconciler
-from tsoperator.reconcilers.dnsrecords.shards import Limits, configmap_name
+from tsoperator.reconcilers.dnsrecords.shards import Limits
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
 from tsoperator.runtime.gathering import Gathering
@@ -33,7 +33,7 @@ from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.operator.reconcilers.service.played import running_services
 from tests.support.cluster import running
-from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress, load_balancer
+from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, load_balancer
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, Proxy, World, new_world, running_operator
 from tests.support.tailnets import applier
@@ -66,12 +66,6 @@ async def every_version(world: World) -> AsyncIterator[list[dict[str, list[str]]
 def in_order(addresses: Iterable[str]) -> list[str]:
     """Return *addresses* as `World.records` does: IPv4 first, each family by number."""
     return sorted(addresses, key=lambda text: (ip_address(text).version, int(ip_address(text))))
-
-
-async def test_a_name_leads_to_its_proxy(world: World) -> None:
-    await world.apply(dnsconfig(), egress())
-    proxy = await named_proxy(world, egress())
-    assert await world.records() == {FQDN: proxy.addresses}
 
 
 async def test_each_zone_has_a_canary_that_leads_to_the_nameserver(cluster: World) -> None:
@@ -124,28 +118,6 @@ async def test_a_new_name_is_written_once_with_its_address(world: World) -> None
     assert {len(records[FQDN]) for records in seen if FQDN in records} == {1}
 
 
-async def test_without_a_dnsconfig_there_are_no_records(world: World) -> None:
-    await world.apply(egress())
-    await world.eventually(lambda: world.proxy(egress()))
-    await world.settled()
-    assert await world.find(CONFIGMAP, CONFIGMAP_NAME) is None
-
-
-async def test_an_address_has_no_name(world: World) -> None:
-    await world.apply(dnsconfig(), egress(target="100.64.0.9"))
-    await world.eventually(lambda: world.proxy(egress()))
-    await world.settled()
-    assert await world.records() == {}
-
-
-@pytest.mark.simulated  # the real cluster has Services with IPv4 only
-async def test_a_name_has_the_addresses_of_both_families(world: World) -> None:
-    await world.apply(dnsconfig(), egress())
-    proxy = await named_proxy(world, egress())
-    assert [ip_address(address).version for address in proxy.addresses] == [4, 6]
-    await world.becomes(world.records, {FQDN: proxy.addresses})
-
-
 async def test_a_new_name_takes_the_old_one_away_in_both_families(world: World) -> None:
     await world.apply(dnsconfig(), egress())
     before = await named_proxy(world, egress())
@@ -154,23 +126,6 @@ async def test_a_new_name_takes_the_old_one_away_in_both_families(world: World) 
     after = await named_proxy(world, egress(), SECOND)
     await world.becomes(world.records, {SECOND: after.addresses})
     assert FQDN not in after.service["metadata"]["annotations"].values()
-
-
-async def test_a_name_turned_into_an_address_is_gone(world: World) -> None:
-    await world.apply(dnsconfig(), egress())
-    await named_proxy(world, egress())
-    await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": None, "tailscale.com/tailnet-ip": "100.64.0.9"})
-    await world.becomes(world.records, {})
-    await world.settled()
-    assert "finalizers" not in (await world.children(SERVICE, egress()))[0]["metadata"]
-
-
-async def test_an_address_turned_into_a_name_gets_a_record(world: World) -> None:
-    service = egress(target="100.64.0.9")
-    await world.apply(dnsconfig(), service)
-    await world.eventually(lambda: world.proxy(service))
-    await world.annotate(service, {"tailscale.com/tailnet-fqdn": FQDN, "tailscale.com/tailnet-ip": None})
-    await named_proxy(world, service)
 
 
 async def test_a_new_pod_is_followed_and_the_name_exists_all_the_while(world: World) -> None:
@@ -191,17 +146,6 @@ async def moved(world: World, before: Proxy) -> bool:
     return proxy is not None and proxy.pod_uid != before.pod_uid
 
 
-async def test_a_name_whose_proxies_are_all_down_exists_without_an_address(world: World) -> None:
-    await world.apply(dnsconfig(), egress())
-    proxy = await named_proxy(world, egress())
-    endpoints = (await world.api.list(ENDPOINTSLICE, NAMESPACE, f"{LABEL_SERVICE_NAME}={proxy.name}")).items[0]
-    (device,) = world.control.devices.values()
-    world.control.fail(503, count=1000, path="/api/v2/tailnet/-/keys")  # else the proxy is back at once
-    world.control.delete_device(device)  # the proxy is no longer ready
-    await world.becomes(world.records, {FQDN: []})
-    assert endpoints["endpoints"][0]["conditions"]["ready"]
-
-
 async def test_two_services_for_one_name_share_it_and_each_takes_only_its_own_address_away(world: World) -> None:
     second = egress("second")
     await world.apply(dnsconfig(), egress(), second)
@@ -214,13 +158,6 @@ async def test_two_services_for_one_name_share_it_and_each_takes_only_its_own_ad
     await world.becomes(world.records, {})
 
 
-async def test_a_service_and_an_ingress_can_be_named_alike(world: World) -> None:
-    await world.apply(dnsconfig(), backend(), ingress(), egress(target=f"web.{DOMAIN}"))
-    first = await named_proxy(world, egress(), f"web.{DOMAIN}")
-    second = await named_proxy(world, ingress(), f"web.{DOMAIN}")
-    await world.becomes(world.records, {f"web.{DOMAIN}": in_order([*first.addresses, *second.addresses])})
-
-
 async def test_a_proxy_whose_service_becomes_bad_keeps_its_name(world: World) -> None:
     await world.apply(dnsconfig(), egress())
     proxy = await named_proxy(world, egress())
@@ -228,27 +165,6 @@ async def test_a_proxy_whose_service_becomes_bad_keeps_its_name(world: World) ->
     await world.becomes(lambda: world.reason(egress()), "ProxyInvalid")
     await world.settled()
     assert await world.records() == {FQDN: proxy.addresses}
-
-
-async def test_names_of_any_spelling_are_one_name(world: World) -> None:
-    await world.apply(dnsconfig(), egress(target="DB.Tail1234.ts.net."))
-    proxy = await named_proxy(world, egress())
-    assert await world.records() == {FQDN: proxy.addresses}
-
-
-async def test_records_that_cannot_be_written_are_told_of_on_the_dnsconfig_until_they_can(world: World) -> None:
-    metadata = {"namespace": NAMESPACE, "name": CONFIGMAP_NAME}
-    strangers = {"apiVersion": CONFIGMAP.api_version, "kind": CONFIGMAP.kind, "metadata": metadata}
-    await world.apply(strangers, dnsconfig(), egress())
-    told = await world.eventually(lambda: not_written(world))
-    assert "ConfigMap tailscale/dnsrecords is in the way: it is not the operator's" in told
-    await world.delete(strangers)
-    await named_proxy(world, egress())
-
-
-async def not_written(world: World) -> str:
-    """Return why the records were not written, if that was told."""
-    return (await world.events(dnsconfig())).get("RecordsNotWritten", "")
 
 
 @pytest.mark.simulated  # a controller manager makes some 5 StatefulSets' Pods a second
@@ -280,16 +196,6 @@ async def test_a_burst_is_few_writes_of_the_records(cluster: World) -> None:
         await cluster.eventually(lambda: all_named(cluster, 20))
         await cluster.settled()
     assert 0 < len(seen) < 40
-
-
-async def test_a_headless_service_that_goes_loses_our_finalizer(world: World) -> None:
-    await world.apply(dnsconfig(), egress())
-    proxy = await named_proxy(world, egress())
-    await world.delete(proxy.service)
-    await world.settled()
-    after = await named_proxy(world, egress())
-    assert key_of(after.service) == key_of(proxy.service)
-    assert after.pod_uid == proxy.pod_uid
 
 
 FOREIGN = egress(target="db.tail.example.org")
@@ -449,20 +355,6 @@ async def test_a_change_of_a_users_service_alone_reaches_the_record(cluster: Wor
         await cluster.becomes(lambda: whole(cluster), {})
 
 
-@pytest.mark.full
-async def test_records_past_the_limit_are_spread_and_one_change_rewrites_one_shard(cluster: World) -> None:
-    await prepared(cluster, 200)
-    async with following_records(cluster):
-        before = await sharded(cluster, 200)
-        await cluster.change(slice_of(7, ""), {"endpoints": [{"addresses": ["192.0.2.250"]}]})
-        changed = {**addresses(200), f"db-7.{DOMAIN}": ["192.0.2.250"]}
-        await cluster.becomes(lambda: whole(cluster), changed)
-        await cluster.settled()
-        after = await shards(cluster)
-    assert sorted(before) == sorted(configmap_name(shard) for shard in range(8))
-    assert len(versions(after).items() - versions(before).items()) == 1
-
-
 async def test_records_are_spread_when_the_nameserver_has_become_one_that_reads_shards(cluster: World) -> None:
     await prepared(cluster, 60)
     await cluster.change(nameserver(), {"spec": nameserver("example.org/k8s-nameserver:v1")["spec"]})
@@ -476,15 +368,6 @@ async def test_records_are_spread_when_the_nameserver_has_become_one_that_reads_
 async def spread(world: World) -> bool:
     """Tell whether the records are in several ConfigMaps."""
     return len(await shards(world)) > 1
-
-
-async def test_shards_that_are_right_are_left_alone(cluster: World) -> None:
-    await prepared(cluster, 60)
-    async with following_records(cluster):
-        await sharded(cluster, 60)
-        assert not await cluster.writes_when_left_alone()
-    async with following_records(cluster):
-        assert not await cluster.writes_when_left_alone()
 
 
 @pytest.mark.full
@@ -526,17 +409,6 @@ async def resized(world: World, before: int, after: int) -> None:
     added, removed = map(proxy_of, range(before, after)), map(proxy_of, range(after, before))
     await asyncio.gather(*(world.apply(*objects) for objects in added))
     await asyncio.gather(*(world.delete(objects[0]) for objects in removed))
-
-
-@pytest.mark.full
-async def test_with_fewer_names_the_shards_become_one_document_again(cluster: World) -> None:
-    await prepared(cluster, 60)
-    async with following_records(cluster):
-        before = await sharded(cluster, 60)
-        await resized(cluster, 60, 10)
-        after = await sharded(cluster, 10)
-    assert (len(before), [*after]) == (2, ["dnsrecords"])
-    assert "shards" not in json.loads(after["dnsrecords"]["data"][RECORDS_KEY])
 
 
 @pytest.mark.full

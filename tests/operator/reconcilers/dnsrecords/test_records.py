@@ -199,11 +199,6 @@ def test_null_conditions_and_addresses_are_none() -> None:
     assert both(proxy(found))[0] == {FQDN: ["192.0.2.1"]}
 
 
-def test_of_two_endpoints_only_the_ready_one_is_served() -> None:
-    found = endpoint_slice("ts-db", endpoint("192.0.2.1", ready=False), endpoint("192.0.2.2"))
-    assert both(proxy(found))[0] == {FQDN: ["192.0.2.2"]}
-
-
 def test_addresses_are_in_order_as_numbers_and_once_each() -> None:
     found = endpoint_slice("ts-db", endpoint("192.0.2.10", "192.0.2.9", "2001:db8::a", "2001:db8::9", "192.0.2.10"))
     longer = endpoint_slice("ts-db", endpoint("2001:0db8::0009"))

@@ -83,11 +83,6 @@ def test_a_name_more_or_less_never_splits_and_merges_by_turns(weight: int, now: 
     assert shards.count_for(even(weight), 80, after, LIMITS) == after
 
 
-def test_the_uneven_shard_decides() -> None:
-    uneven = (*even(0)[:-1], Bucket({}, {}, {}, 990))
-    assert shards.count_for(uneven, 11, 1, LIMITS) == 32
-
-
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16, 32])
 def test_the_parts_have_every_name_once_and_none_is_left_much_larger(count: int) -> None:
     parts = shards.parts_of(buckets(numbered_names(3200)), count, ZONES)
@@ -101,12 +96,6 @@ def test_a_split_takes_the_names_of_a_shard_apart_and_mixes_none() -> None:
     whole = buckets(numbered_names(100))
     two, four = (shards.parts_of(whole, count, ZONES) for count in (2, 4))
     assert {*two[1].buckets} == {*four[1].buckets, *four[3].buckets}
-
-
-def test_the_one_shard_of_one_has_the_go_operators_form() -> None:
-    (part,) = shards.parts_of(buckets(["a.ts.net"]), 1, ZONES)
-    text = '{"version":"v1alpha1","ip4":{"a.ts.net":["192.0.2.1"]},"zones":["ts.net"],"serial":7}'
-    assert shards.with_serial(shards.document(part), 7) == text
 
 
 @pytest.mark.parametrize(
@@ -125,11 +114,6 @@ def test_the_zones_of_a_document_are_read_from_its_end(end: str, zones: list[str
     names = '{"version":"v1alpha1","ip4":{"zones":["192.0.2.1"]},'
     assert shards.zones_of(f"{names}{end}") == zones
     assert shards.zones_of(f"{names[:-1]}}}") == shards.zones_of("") == []
-
-
-def test_the_zones_that_are_written_are_read() -> None:
-    (part,) = shards.parts_of(buckets(numbered_names(9)), 1, ("ts.net", "tail.example.org"))
-    assert tuple(shards.zones_of(shards.document(part))) == part.zones
 
 
 def test_each_of_several_shards_says_which_it_is() -> None:
@@ -164,12 +148,6 @@ def test_the_trailer_of_a_document_is_at_its_end(case: Ending) -> None:
     assert shards.trailer_of(case.document) == case.trailer
 
 
-@pytest.mark.parametrize("count", [1, 2, 32])
-def test_the_trailer_of_what_is_written_is_found(count: int) -> None:
-    for part in shards.parts_of(buckets(numbered_names(40)), count, ZONES):
-        assert shards.trailer_of(shards.with_serial(shards.document(part), 2**32 - 1)) == Trailer(2**32 - 1, count)
-
-
 class Holder(NamedTuple):
     configmap: str
     shard: int | None
@@ -190,10 +168,6 @@ class Holder(NamedTuple):
 )
 def test_the_name_of_a_configmap_says_which_shard_it_holds(case: Holder) -> None:
     assert shards.shard_named(case.configmap) == case.shard
-
-
-def test_each_shard_has_a_configmap_of_its_own() -> None:
-    assert [shards.shard_named(shards.configmap_name(shard)) for shard in range(32)] == [*range(32)]
 
 
 def test_the_nameserver_selects_the_labels_that_shards_carry() -> None:
@@ -226,8 +200,3 @@ def test_a_name_that_is_served_is_not_crowded_out_by_one_that_comes() -> None:
 def test_names_that_fit_stay_as_they_are(room: int, served: set[str]) -> None:
     once = fitted(room, served)
     assert fitted(room, once) == once
-
-
-def test_a_name_that_fits_keeps_its_addresses() -> None:
-    (part,) = shards.parts_of(buckets(numbered_names(2)), 1, ZONES)
-    assert shards.document(shards.fitting(part, 2 * WEIGHT, ())) == shards.document(part)

@@ -5,7 +5,9 @@ from typing import Any
 
 from tsoperator.api.names import EGRESS_GATE, HEALTH_PORT_NAME, LABEL_SERVICE_NAME
 from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, PROXYGROUP, SERVICE, Key, Object
+from tsoperator.desired.children import Owner
 from tsoperator.desired.egressgroup import Entry, group_owner, render_entries
+from tsoperator.reconcilers.service.clusterip import place_labels
 
 from tests.support.objects import OPERATOR_NAMESPACE, obj
 
@@ -16,7 +18,6 @@ HEALTH = {"name": HEALTH_PORT_NAME, "protocol": "TCP", "port": 9002, "targetPort
 
 
 def group(replicas: int | None = None, type_: str = "egress") -> Object:
-    """A ProxyGroup."""
     return obj(
         PROXYGROUP, Key("", GROUP), {"spec": {"type": type_, **({} if replicas is None else {"replicas": replicas})}}
     )
@@ -69,11 +70,4 @@ def config(users: Sequence[Key]) -> Object:
 
 
 def _served(user: Key) -> dict[str, str]:
-    return {
-        "tailscale.com/managed": "true",
-        "tailscale.com/parent-resource-type": "svc",
-        "tailscale.com/parent-resource": user.name,
-        "tailscale.com/parent-resource-ns": user.namespace,
-        "tailscale.com/proxy-group": GROUP,
-        "tailscale.com/svc-type": "egress",
-    }
+    return place_labels(Owner("svc", user), GROUP)

@@ -118,7 +118,6 @@ def test_each_served_service_is_asked(case: Asked) -> None:
 
 
 def entries(served: Sequence[Key]) -> dict[str, Entry]:
-    """The entries of the ConfigMap for *served*."""
     return {f"{key.namespace}-{key.name}": Entry("", "100.64.0.1", frozenset()) for key in served}
 
 

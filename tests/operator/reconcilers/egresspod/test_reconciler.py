@@ -178,16 +178,6 @@ async def test_an_open_gate_is_left_alone(scene: Scene) -> None:
     assert not scene.asked
 
 
-async def test_another_pod_of_the_name_is_asked_anew(scene: Scene) -> None:
-    await scene.make(WAITING, config([USER]), service(), endpoints(POD_IP), group())
-    async with reconciling(scene.client):
-        await until(lambda: scene.is_open)
-        await scene.delete(WAITING)
-        await scene.make(WAITING)
-        await until(lambda: scene.is_open)
-    assert scene.asked == [POD_IP] * 2
-
-
 def by_hand(scene: Scene, cache: Cache, prober: Prober) -> EgressPodReconciler:
     """A reconciler that a test calls."""
     applier = Applier(scene.client, cache, EventRecorder(scene.client), no_errand, refusal_of)

@@ -13,7 +13,6 @@ from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER, PROXY_CLASS
 from tsoperator.api.objects import INGRESSCLASS, STATEFULSET, Key, Object
 from tsoperator.api.rules import child_name
-from tsoperator.desired.classref import class_name
 from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
@@ -50,7 +49,6 @@ SETTINGS = settings()
 WEB = {"web": backend_service()}
 NEW = Observed(Children(), WEB)
 NAME = child_name("web", "web-uid")
-STAGING = "useLetsEncryptStagingEnvironment"
 FORWARD = {"tailscale.com/experimental-forward-cluster-traffic-via-ingress": "true"}
 OPT_OUT = {"tailscale.com/cluster-dns": "false"}
 OWNER = desired.owner(Key("default", "web"))
@@ -102,22 +100,12 @@ def test_an_ingress_of_our_class_is_ours(annotations: dict[str, str], class_: st
     assert desired.is_leaving(deleting(found), SETTINGS)
 
 
-def test_the_class_can_be_another() -> None:
-    assert desired.is_ours(live_ingress(spec={"ingressClassName": "private"}), settings(ingress_class="private"))
-
-
 @pytest.mark.parametrize(
     ("host", "name"),
     [("web", "web"), ("web.tail1234.ts.net", "web"), ("", "default-web-ingress"), (".x", "default-web-ingress")],
 )
 def test_the_hostname_is_the_first_label_of_the_tls_host(host: str, name: str) -> None:
     assert desired.hostname(live_ingress({"tailscale.com/hostname": "ignored"}, host=host)) == name
-
-
-def test_tags_are_the_annotations_trimmed_or_the_operators() -> None:
-    assert desired.tags(live_ingress({"tailscale.com/tags": "tag:a, tag:b"}), SETTINGS) == ("tag:a", "tag:b")
-    assert desired.tags(live_ingress({"tailscale.com/tags": ""}), SETTINGS) == ("tag:k8s",)
-    assert desired.tags(live_ingress(), SETTINGS) == ("tag:k8s",)
 
 
 class Refused(NamedTuple):
@@ -287,33 +275,6 @@ def test_a_host_of_another_domain_than_the_tailnets_is_told(host: str, told: lis
     assert reasons_of(planned(live_ingress(host=host))) == []
 
 
-class Staged(NamedTuple):
-    labels: dict[str, str]
-    annotations: dict[str, str]
-    default: str
-    staging: bool
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Staged({}, {}, "", staging=False),
-        Staged({}, {}, "staging", staging=True),
-        Staged({}, {PROXY_CLASS: ""}, "staging", staging=False),
-        Staged({}, {PROXY_CLASS: "staging"}, "plain", staging=True),
-        Staged({PROXY_CLASS: "staging"}, {PROXY_CLASS: "plain"}, "", staging=True),
-        Staged({PROXY_CLASS: "plain"}, {PROXY_CLASS: "staging"}, "staging", staging=False),
-    ],
-)
-def test_certificates_come_from_where_the_class_says_that_counts(case: Staged) -> None:
-    classes = {name: live_proxy_class(name, {STAGING: name == "staging"}, ready=True) for name in ("staging", "plain")}
-    parent, chosen = live_ingress(case.annotations, labels=case.labels), settings(proxy_class=case.default)
-    found = Observed(Children(), WEB, classes.get(class_name(parent, case.default)))
-    (made,) = [obj for obj in children_of(planned(parent, found, of=chosen)) if obj["kind"] == "StatefulSet"]
-    names = {variable["name"] for variable in made["spec"]["template"]["spec"]["containers"][0]["env"]}
-    assert ("TS_DEBUG_ACME_DIRECTORY_URL" in names) is case.staging
-
-
 @pytest.mark.parametrize(("missed_for", "told", "again"), [(0, [], 600), (601, ["CertificatePending"], None)])
 def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: float | None) -> None:
     seen = Seen("web.tail1234.ts.net", Certificate(is_there=False), datetime(2026, 1, 2, tzinfo=UTC), missed_for)
@@ -321,22 +282,8 @@ def test_a_certificate_is_waited_for(missed_for: float, told: list[str], again: 
     assert (reasons_of(plan), plan.requeue_after) == (told, again)
 
 
-@pytest.mark.parametrize(
-    "name", ["cluster-dns", "funnel", "http-redirect", "experimental-forward-cluster-traffic-via-ingress"]
-)
-@pytest.mark.parametrize(
-    ("value", "told"), [("true", []), ("false", []), ("True", ["IgnoredAnnotation"]), ("", ["IgnoredAnnotation"])]
-)
-def test_a_switch_that_is_neither_on_nor_off_is_told(name: str, value: str, told: list[str]) -> None:
-    plan = planned(live_ingress({f"tailscale.com/{name}": value}))
-    ignored = [note for note in plan.notes if note.reason != "FunnelNeedsPolicy"]
-    assert [note.reason for note in ignored] == told
-    assert [f'tailscale.com/{name} is "{value}"' in note.message for note in ignored] == [True] * len(told)
-
-
 GROUP = {"tailscale.com/proxy-group": "group"}
 SHOP = {"tailscale.com/hostname": "shop"}
-NAMES = {"n1": "web-1", "n2": "web"}.items()
 KEPT = "; until then the proxy keeps the hostname web"
 
 
@@ -386,14 +333,6 @@ def test_an_ingress_that_is_served_goes_on_with_what_it_has_and_is_warned(case: 
     assert plan.notes[0].message.endswith(case.told[1]) or case.told[1] in plan.notes[0].message
     assert [step for step in plan.steps if isinstance(step, SetTags)] == []
     assert "StatefulSet" in [each["kind"] for each in children_of(plan)]
-
-
-def test_a_name_with_a_number_is_told_with_who_holds_the_name() -> None:
-    numbered, holder = (Device(each, f"{name}.tail1234.ts.net", "web", tags=("tag:k8s",)) for each, name in NAMES)
-    view = TailnetView(devices={"n1": numbered}, holders={"n1": holder})
-    (note,) = planned(live_ingress(), replace(logged_in(DEVICE), tailnet=view)).notes
-    assert (note.type, note.reason) == ("Warning", "NameHeld")
-    assert note.message.startswith("the name web is held by device web.tail1234.ts.net (n2), so that device web-1.")
 
 
 def test_an_ingress_of_a_group_keeps_its_proxy_and_says_that_groups_are_not_served() -> None:
@@ -499,12 +438,6 @@ def test_of_an_ingress_of_another_class_only_our_status_goes(host: str, status: 
     assert (first.release, first.status) == ("", None)
 
 
-@pytest.mark.parametrize("status", [{}, {"loadBalancer": None}, {"loadBalancer": {"ingress": None}}])
-def test_an_ingress_that_shows_nothing_goes_too(status: Object) -> None:
-    plan = desired.plan_deletion({**leaving(""), "status": status}, Observed(Children(), WEB))
-    assert (plan.release, plan.status) == (FINALIZER, None)
-
-
 def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
     refusal = Refusal("the control server is away", error=ValueError("503"))
     plan = Plan(notes=[Note("Warning", "ProxyFailed", refusal.message)], error=refusal.error)
@@ -517,38 +450,28 @@ def test_an_ingress_whose_services_cannot_be_seen_keeps_what_runs_and_is_looked_
     assert planned(deleting(held(live_ingress())), unseen).release == FINALIZER
 
 
-NOTHING: st.SearchStrategy[Object | None] = st.none() | st.just({})
-PORTS = NOTHING | st.fixed_dictionaries(
-    {}, optional={"number": st.none() | st.integers(0, 65535), "name": st.none() | st.sampled_from(["", "https", "x"])}
+def having(**fields: st.SearchStrategy[object]) -> st.SearchStrategy[Object]:
+    """Objects with any of *fields*."""
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+PORTS = having(number=st.none() | st.integers(0, 65535), name=st.sampled_from([None, "", "https", "x"]))
+SERVICES = having(name=st.sampled_from(["web", "missing", ""]), port=st.none() | PORTS)
+BACKENDS = st.none() | having(service=st.none() | SERVICES, resource=st.sampled_from([None, {"kind": "Bucket"}]))
+PATHS = having(
+    path=st.sampled_from([None, "", "/", "/a"]),
+    pathType=st.sampled_from(["Exact", "Prefix", "ImplementationSpecific"]),
+    backend=BACKENDS,
 )
-BACKENDS = NOTHING | st.fixed_dictionaries(
-    {},
-    optional={
-        "service": NOTHING
-        | st.fixed_dictionaries({}, optional={"name": st.sampled_from(["web", "missing", ""]), "port": PORTS}),
-        "resource": st.none() | st.just({"kind": "Bucket", "name": "b"}),
-    },
+RULES = having(
+    host=st.sampled_from([None, "", "web", "other.example.org"]),
+    http=st.none() | having(paths=st.none() | st.lists(PATHS, max_size=3)),
 )
-PATHS = st.fixed_dictionaries(
-    {},
-    optional={
-        "path": st.none() | st.sampled_from(["", "/", "/a"]),
-        "pathType": st.sampled_from(["Exact", "Prefix", "ImplementationSpecific"]),
-        "backend": BACKENDS,
-    },
-)
-RULES = st.fixed_dictionaries(
-    {},
-    optional={
-        "host": st.none() | st.sampled_from(["", "web", "other.example.org"]),
-        "http": NOTHING | st.fixed_dictionaries({"paths": st.none() | st.lists(PATHS, max_size=3)}),
-    },
-)
-TLS = st.none() | st.lists(
-    st.just({}) | st.fixed_dictionaries({"hosts": st.none() | st.lists(st.text(max_size=9), max_size=2)}), max_size=2
-)
-SPECS = st.fixed_dictionaries(
-    {}, optional={"defaultBackend": BACKENDS, "rules": st.none() | st.lists(RULES, max_size=3), "tls": TLS}
+TLS = having(hosts=st.none() | st.lists(st.text(max_size=9), max_size=2))
+SPECS = having(
+    defaultBackend=BACKENDS,
+    rules=st.none() | st.lists(RULES, max_size=3),
+    tls=st.none() | st.lists(TLS, max_size=2),
 )
 ANNOTATIONS = st.dictionaries(
     st.sampled_from([*FORWARD, "tailscale.com/tags", "tailscale.com/funnel", "tailscale.com/http-redirect"]),

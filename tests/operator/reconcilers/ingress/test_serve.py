@@ -27,7 +27,6 @@ MANY["external"]["spec"]["type"] = "ExternalName"
 
 
 def rules(*paths: Object, **rule: object) -> Object:
-    """A spec of one rule and no default backend."""
     return {"rules": [{**rule, "http": {"paths": [*paths]}}]}
 
 

@@ -11,7 +11,7 @@ from tsoperator.reconcilers.proxyclass import desired
 from tsoperator.reconcilers.proxyclass.desired import Observed
 from tsoperator.reconcilers.proxyclass.ports import Range
 
-from tests.support.objects import condition_of, deleting, held, live_proxy_class, reasons_of, status_of
+from tests.support.objects import condition_of, deleting, held, live_proxy_class, reasons_of
 
 READY = {
     "type": "ProxyClassReady",
@@ -222,19 +222,6 @@ def test_node_ports_are_those_of_the_cluster() -> None:
     assert condition_of(plan(NODE_PORTS)) == READY
     message = condition_of(plan(NODE_PORTS, Observed(node_ports=Range(30000, 32767))))["message"]
     assert 'ports: Invalid value: "3001": 3001 is not among the cluster' in message
-
-
-def test_a_status_keeps_the_conditions_of_others() -> None:
-    other = {
-        "type": "Other",
-        "status": "True",
-        "reason": "X",
-        "message": "",
-        "lastTransitionTime": "2026-01-02T03:04:05Z",
-    }
-    obj = live_proxy_class() | {"status": {"conditions": [other]}}
-    status = status_of(desired.plan(obj, ProxyClass.parse(obj), Observed()))
-    assert [condition["type"] for condition in status["conditions"]] == ["Other", "ProxyClassReady"]
 
 
 @pytest.mark.parametrize("spec", [{}, NODE_PORTS, {"metrics": {}}])

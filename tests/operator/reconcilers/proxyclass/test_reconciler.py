@@ -8,7 +8,6 @@ from tests.support.manifests import proxy_class
 from tests.support.operator import NAMESPACE, World, running_operator
 
 READY = "ProxyClassReady"
-BAD: Object = {"statefulSet": {"pod": {"tailscaleContainer": {"image": "FOO bar"}}}}
 MONITORED: Object = {"metrics": {"enable": True, "serviceMonitor": {"enable": True}}}
 PORTS: Object = {"staticEndpoints": {"nodePort": {"ports": [{"port": 30010, "endPort": 30020}]}}}
 
@@ -16,22 +15,6 @@ PORTS: Object = {"staticEndpoints": {"nodePort": {"ports": [{"port": 30010, "end
 async def becomes(world: World, name: str, reason: str) -> None:
     """Wait until the ProxyClass *name* is ready or not for that *reason*."""
     await world.becomes(lambda: world.reason(proxy_class(name), READY), reason)
-
-
-async def test_a_variable_that_the_image_reads_is_warned_of(world: World) -> None:
-    container = {"env": [{"name": "TS_USERSPACE", "value": "true"}]}
-    await world.apply(proxy_class(statefulSet={"pod": {"tailscaleContainer": container}}))
-    await becomes(world, "prod", "ProxyClassValid")
-    await world.settled()
-    assert "TS_USERSPACE" in (await world.events(proxy_class()))["CustomTSEnvVar"]
-
-
-async def test_without_the_prometheus_operator_there_are_no_service_monitors(world: World) -> None:
-    await world.apply(proxy_class(**MONITORED))
-    await becomes(world, "prod", "ProxyClassInvalid")
-    condition = await world.condition(proxy_class(), READY)
-    assert condition is not None
-    assert "servicemonitors.monitoring.coreos.com" in condition.message
 
 
 async def test_service_monitors_come_with_the_prometheus_operator_and_go_with_it(

@@ -11,6 +11,7 @@ from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.desired.tailscaled import ProxyConfig, config_files
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
+from tsoperator.reconcilers.service.clusterip import place_labels
 from tsoperator.settings import Settings
 
 from tests.support.objects import OPERATOR_NAMESPACE, obj, pod, settings, slim_secret
@@ -27,7 +28,6 @@ def live_group(spec: Object | None = None, *, name: str = "foo", **metadata: Any
 
 
 def config(ordinal: int) -> ProxyConfig:
-    """Return the config of a replica."""
     return ProxyConfig(f"foo-{ordinal}", SETTINGS.control_url, in_group=True)
 
 
@@ -84,14 +84,7 @@ def cluster_ip_service(
     **metadata: Any,
 ) -> Object:
     """Return the ClusterIP Service of the egress Service *name*; without *fqdn* it doesn't say where it leads."""
-    labels = {
-        "tailscale.com/managed": "true",
-        "tailscale.com/parent-resource-type": "svc",
-        "tailscale.com/parent-resource": name,
-        "tailscale.com/parent-resource-ns": "default",
-        "tailscale.com/proxy-group": "foo",
-        "tailscale.com/svc-type": "egress",
-    }
+    labels = place_labels(Owner("svc", Key("default", name)), "foo")
     listed: list[Object] = [
         {"name": f"p{port}", "protocol": "TCP", "port": port, "targetPort": target} for port, target in ports
     ]
@@ -103,5 +96,4 @@ def cluster_ip_service(
 
 
 def names(objects: Sequence[Object]) -> list[str]:
-    """Return the kinds and names of *objects*."""
     return [f"{each['kind']} {key_of(each).name}" for each in objects]

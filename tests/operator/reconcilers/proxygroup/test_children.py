@@ -115,13 +115,6 @@ def test_secrets_get_back_their_labels_and_owner() -> None:
     }
 
 
-def test_labels_come_back_together_with_the_config() -> None:
-    found = with_config(OTHER, labels={})
-    (patch,) = [step for step in steps([*found, *joined(1)]) if isinstance(step, Patch)]
-    assert patch.body["metadata"]["labels"] == LABELS
-    assert gone(patch)
-
-
 class Owners(NamedTuple):
     references: list[Object]
     written: list[Object] | None

@@ -9,7 +9,7 @@ import pytest
 from tsoperator.api.objects import CONFIGMAP, Key, Object
 from tsoperator.desired.egressgroup import Entry, Port, entries_of, entry_of, render_entries, slim_configmap
 from tsoperator.desired.plan import Creation, Patch, Step
-from tsoperator.reconcilers.proxygroup.configmap import SIZE_MAX, Entries, configmap_steps, entries
+from tsoperator.reconcilers.proxygroup.configmap import SIZE_MAX, configmap_steps, entries
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, cluster_ip_service
 from tests.support.objects import deleting, obj
@@ -181,25 +181,9 @@ def test_an_entry_of_a_configmap_that_is_too_large_can_shrink() -> None:
     assert (found.chosen, found.left_out) == ({**there, "default-01": wanted_of(services[0])}, 0)
 
 
-def test_an_entry_goes_from_a_full_configmap_with_its_service() -> None:
-    there = {f"default-{number:02}": wanted_of(big(number, 440)) for number in (1, 2, 3)}
-    found = entries([big(2, 440), big(3, 440), big(4, 440)], live(there), "cluster.local")
-    assert (sorted(found.chosen), found.left_out) == (["default-02", "default-03"], 1)
-
-
-def test_the_number_of_services_left_out_is_kept_right() -> None:
-    services = [big(number, 600, created=str(number)) for number in (1, 2, 3)]
-    full = live({"default-01": wanted_of(services[0])}, annotations={"tailscale.com/egress-left-out": "1"})
-    assert patch(*services, there=full) == {"metadata": {"annotations": {"tailscale.com/egress-left-out": "2"}}}
-
-
 def test_the_limit_is_met_to_the_byte() -> None:
     exact = replace(wanted_of(DB), fqdn="")
     room = SIZE_MAX // 4 * 3 - len(base64.b64decode(render_entries({"default-db": exact})))
     for more, left_out in ((0, 0), (1, 1)):
         found = entries([cluster_ip_service(fqdn="x" * (room + more))], None, "cluster.local")
         assert (found.left_out, len(found.chosen)) == (left_out, 1 - left_out)
-
-
-def test_no_entries_are_nothing_to_write() -> None:
-    assert entries([], None, "cluster.local") == Entries({})

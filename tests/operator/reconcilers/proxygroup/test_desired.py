@@ -24,7 +24,7 @@ from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.egressgroup import Entry, render_entries, slim_configmap
 from tsoperator.desired.login import Keys
 from tsoperator.desired.plan import DeleteDevice, Deletion, FreeName, Note, Patch, Plan, Refusal, SetTags, write_for
-from tsoperator.desired.proxy import Children, proxy_login
+from tsoperator.desired.proxy import Children
 from tsoperator.reconcilers.proxygroup import desired
 from tsoperator.reconcilers.proxygroup.desired import Observed
 
@@ -93,11 +93,6 @@ def test_a_new_group_gets_its_account_before_its_secrets_and_its_pods_last() -> 
         assert each["metadata"]["ownerReferences"] == OWNED["ownerReferences"]
 
 
-def test_the_account_of_a_new_group_may_use_the_secrets_that_are_to_come() -> None:
-    names = child(plan_of(live_group({"replicas": 1}), NOTHING), "Role")["rules"][1]["resourceNames"]
-    assert names == ["foo-0-config", "foo-0"]
-
-
 def test_what_the_devices_need_is_asked_for_before_and_after_the_children_are_made() -> None:
     view = TailnetView(devices={"nodeid-0": Device("nodeid-0", "foo-0.tail1234.ts.net", "foo-0", tags=("tag:old",))})
     observed = Observed(replace(running(0), secrets=joined(0)), tailnet=view)
@@ -152,16 +147,6 @@ def test_what_the_go_operator_made_is_only_marked() -> None:
             assert {**written, "metadata": live["metadata"]} == live
 
 
-class Step(NamedTuple):
-    """A step in the life of a group, and what its conditions say (proxygroup-family.md 5.11)."""
-
-    observed: Observed
-    available: Condition
-    ready: Condition
-    replicas: int | None = None
-    children: bool = True
-
-
 PROD = live_proxy_class(spec={}, ready=True)
 
 
@@ -173,84 +158,8 @@ def counted(count: str) -> str:
     return f"{count} ProxyGroup pods running"
 
 
-CREATING, AVAILABLE, READY = "ProxyGroupCreating", "ProxyGroupAvailable", ("True", "ProxyGroupReady", "ProxyGroupReady")
-UNREADY: Condition = (
-    "False",
-    CREATING,
-    "waiting for ProxyClass 'prod', which is not ready: see the ProxyClassReady condition in its status; "
-    "a proxy that runs stays as it is",
-)
-FEW = (CREATING, counted("2/3"))
-NONE: Condition = ("False", CREATING, counted("0/2"))
+CREATING = "ProxyGroupCreating"
 NEW = Children(secrets=[*secrets(0, "a"), *secrets(1, "b")])
-STEPS = {
-    "class not ready": Step(of_class(Children(), live_proxy_class()), NONE, UNREADY, children=False),
-    "class ready": Step(of_class(NEW), NONE, NONE),
-    "both joined": Step(of_class(running(0, 1)), ("True", AVAILABLE, counted("2/2")), READY),
-    "one more": Step(of_class(running(0, 1)), ("True", *FEW), ("False", *FEW), 3),
-    "third joined": Step(of_class(running(0, 1, 2)), ("True", AVAILABLE, counted("3/3")), READY, 3),
-    "two fewer": Step(
-        of_class(running(0, 1, 2)),
-        ("True", CREATING, counted("3/1")),
-        ("False", CREATING, "waiting for 2 pods to shut down"),
-        1,
-    ),
-    "two gone": Step(
-        of_class(replace(running(0, 1, 2), pods=running(0).pods)), ("True", AVAILABLE, counted("1/1")), READY, 1
-    ),
-}
-
-
-@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
-def test_the_status_follows_the_life_of_a_group(step: Step) -> None:
-    group = live_group({} if step.replicas is None else {"replicas": step.replicas})
-    made = plan_of(group, step.observed, settings(proxy_class="prod"))
-    assert conditions(made) == (step.available, step.ready)
-    assert bool(children_of(made)) == step.children
-
-
-def test_each_new_replica_needs_a_key_with_the_default_tags() -> None:
-    login = proxy_login(proxy_of(live_group(), NOTHING), Children())
-    assert (login.owner, login.parent_uid, login.in_need) == (OWNER, "foo-uid", frozenset({0, 1}))
-    assert [(each.config_secret.name, each.state_secret.name) for each in login.replicas] == [
-        ("foo-0-config", "foo-0"),
-        ("foo-1-config", "foo-1"),
-    ]
-    assert [each.hostname for each in login.replicas] == ["foo-0", "foo-1"]
-    assert {(*each.tags,) for each in login.replicas} == {("tag:k8s",)}
-
-
-class Login(NamedTuple):
-    """What the Secrets of a replica say of its login, and whether it may need a key."""
-
-    key: str
-    state: dict[str, str]
-    in_need: bool
-
-
-DEVICE = {"device_id": "n0"}
-ONE = proxy_of(live_group({"replicas": 1}), NOTHING)
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Login("", {**DEVICE, "reissue_authkey": ""}, True),
-        Login("K", {"reissue_authkey": "older"}, False),
-        Login("K", {**DEVICE, "reissue_authkey": "K"}, True),
-        Login("", {}, True),
-        Login("", DEVICE, False),
-        Login("K", DEVICE, False),
-        Login("K", {}, False),
-    ],
-)
-def test_a_replica_needs_a_key_if_it_can_not_log_in(case: Login) -> None:
-    login = proxy_login(ONE, Children(secrets=secrets(0, case.key, **case.state)))
-    assert login.in_need == ({0} if case.in_need else set())
-
-
-def test_a_replica_that_has_logged_in_needs_no_key_for_a_config_that_was_lost() -> None:
-    assert not proxy_login(ONE, Children(secrets=secrets(0, **DEVICE)[:1])).in_need
 
 
 def test_a_group_can_choose_names_tags_tailnet_and_routes() -> None:
@@ -470,11 +379,6 @@ def test_a_service_monitor_does_not_tell_the_family_of_addresses() -> None:
     measured = live_proxy_class(spec={"metrics": {"enable": True}}, ready=True)
     made = plan_of(CLASSY, of_class(Children(metrics=[monitor]), measured))
     assert not [each for each in children_of(made) if each["kind"] == "StatefulSet"]
-
-
-def test_a_label_of_a_group_names_no_class() -> None:
-    labelled = live_group({"proxyClass": "prod"}, labels={"tailscale.com/proxy-class": "other"})
-    assert ready(plan_of(labelled, of_class(Children(), live_proxy_class()))) == UNREADY
 
 
 LEAVING = deleting(held(live_group()))

@@ -6,7 +6,6 @@ import pytest
 from tsoperator.api.objects import NODE, SERVICE, Key, Object
 from tsoperator.api.v1alpha1.proxyclass import NodePort
 from tsoperator.desired.proxy import Children
-from tsoperator.desired.tailscaled import config_files
 from tsoperator.reconcilers.proxygroup.desired import Observed
 from tsoperator.reconcilers.proxygroup.nodeports import NoEndpoints, StaticEndpoints, slim_node, static_endpoints
 
@@ -192,8 +191,3 @@ def test_node_ports_go_with_the_static_endpoints() -> None:
     assert [each.obj for each in deletions_of(plan_of(live_group(), Observed(children)))] == [there]
     surplus = Children(services=[there], secrets=running(0, 1, 2).secrets, pods=running(0, 1, 2).pods)
     assert deletions_of(plan_of(live_group(), Observed(surplus))) == []
-
-
-def test_a_config_without_endpoints_has_no_field_for_them() -> None:
-    proxy = proxy_of(live_group(), Observed(Children()))
-    assert "StaticEndpoints" not in config_files(proxy.config_of(proxy.replicas[0]))["cap-106.hujson"]

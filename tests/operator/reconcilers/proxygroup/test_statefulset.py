@@ -116,14 +116,6 @@ def test_the_environment_is_in_the_images_order() -> None:
     assert "TS_DEBUG_FIREWALL_MODE" not in dict(environment(whole(of=settings())))
 
 
-def test_no_replicas_have_one_volume() -> None:
-    spec = pods_of(whole({"replicas": 0}))
-    assert [each["name"] for each in spec["volumes"]] == ["foo-egress-config"]
-    assert [each["name"] for each in spec["containers"][0]["volumeMounts"]] == ["foo-egress-config"]
-    assert "lifecycle" in spec["containers"][0]
-    assert spec["readinessGates"] == GATES
-
-
 SHRUNK = {"3 to 1": (3, 1, 3), "1": (1, 1, 1), "0 to 1": (0, 1, 1), "3 to 2": (3, 2, 2), "3 to 0": (3, 0, 0)}
 
 
@@ -222,19 +214,6 @@ def test_metrics_and_debugging_wait_for_the_address_family(case: Listening) -> N
     assert found == (f"{case.host}:9001" if case.host else None)
 
 
-def test_metrics_leave_the_drain_as_it_is() -> None:
-    statefulset = whole(class_=METRICS, metrics=service("IPv4"))
-    assert ("TS_LOCAL_ADDR_PORT", "$(POD_IP):9002") in environment(statefulset)
-    assert "lifecycle" in container(statefulset)
-
-
 def test_the_staging_environment_of_certificates_is_not_for_egress() -> None:
     staging = {"useLetsEncryptStagingEnvironment": True}
     assert environment(whole(class_=staging)) == environment(whole())
-
-
-def test_a_class_can_not_take_our_labels_away() -> None:
-    given = {"statefulSet": {"labels": {"team": "db"}, "pod": {"labels": {"tailscale.com/managed": "no", "a": "b"}}}}
-    statefulset = whole(class_=given)
-    assert statefulset["metadata"]["labels"] == {"team": "db", **OWNER.labels}
-    assert statefulset["spec"]["template"]["metadata"]["labels"] == {"a": "b", **OWNER.labels}

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.reconcilers.proxygroup.status import Problem, running_devices, status
+from tsoperator.reconcilers.proxygroup.status import running_devices, status
 
 from tests.operator.reconcilers.proxygroup.groups import live_group, secrets
 from tests.support.objects import pod
@@ -77,13 +77,6 @@ def test_the_conditions_count_the_devices(case: Case) -> None:
     assert (available, ready) == (case.available, case.ready)
     assert [found.get("observedGeneration") for found in made["conditions"]] == [None, 7]
     assert made.get("devices", []) == devices
-
-
-def test_a_problem_comes_before_the_count() -> None:
-    made = status(live_group(), [DEVICE], 2, Problem("ProxyGroupInvalid", "so it is"))
-    available, ready = made["conditions"]
-    assert (available["status"], available["message"]) == ("True", running("1/2"))
-    assert (ready["status"], ready["reason"], ready["message"]) == ("False", "ProxyGroupInvalid", "so it is")
 
 
 def test_the_rest_of_the_status_stays() -> None:

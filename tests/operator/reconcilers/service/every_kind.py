@@ -42,5 +42,4 @@ async def joined_proxies(world: World, services: Iterable[Object] = SERVICES) ->
 
 
 def device_ids(proxies: dict[str, Proxy]) -> dict[str, str]:
-    """Return the device of each proxy."""
     return {name: proxy.state["device_id"] for name, proxy in proxies.items()}

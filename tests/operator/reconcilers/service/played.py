@@ -46,7 +46,7 @@ from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tsclient.errors import ControlError
 
 from tests.support.cluster import running
-from tests.support.manifests import egress
+from tests.support.manifests import FQDN, group_egress, proxy_group
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, World
 from tests.support.tailnets import applier, running_tailnets, tailnet_client
@@ -58,9 +58,7 @@ GRACE = 0.3
 
 def grouped(name: str = "db", group: str = "egress", *ports: int) -> Object:
     """Return an egress Service that names *group*."""
-    service = egress(name, proxy_group=group)
-    service["spec"]["ports"] = [{"name": f"port-{port}", "port": port} for port in ports or (5432,)]
-    return service
+    return group_egress(name, group, FQDN, *ports)
 
 
 async def make_namespaces(world: World, *names: str) -> None:
@@ -108,9 +106,7 @@ class PlayedGroup:
 
     async def start(self, type_: str = "egress") -> None:
         """Make the ProxyGroup, available, with its ConfigMap, Pods and state Secrets."""
-        spec = {"type": type_, "replicas": self.replicas}
-        group = {"apiVersion": PROXYGROUP.api_version, "kind": PROXYGROUP.kind}
-        await self.world.apply({**group, "metadata": {"name": self.name}, "spec": spec})
+        await self.world.apply(proxy_group(self.name, type=type_, replicas=self.replicas))
         await self.available(True)
         await self.world.apply(self._child(CONFIGMAP.kind, config_name(self.name)))
         for ordinal in range(self.replicas):

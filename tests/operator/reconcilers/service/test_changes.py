@@ -59,7 +59,6 @@ class Watched:
 
 
 def version(obj: Object | None) -> str:
-    """Return the version of *obj*; empty if it isn't there."""
     return obj["metadata"]["resourceVersion"] if obj else ""
 
 
@@ -151,8 +150,3 @@ async def test_an_entry_that_goes_concerns_its_service_though_that_no_longer_nam
 async def cached(watched: Watched, service: Key) -> bool:
     """Tell whether the cache has the Service."""
     return watched.cache.get(SERVICE, service) is not None
-
-
-async def test_services_are_found_by_their_entry(watched: Watched) -> None:
-    assert set(watched.changes.having("egress", ["default-db", "default-moved"])) == {DB, MOVED}
-    assert not set(watched.changes.having("other", ["default-db"]))

@@ -1,6 +1,5 @@
 """The ClusterIP Service in front of a ProxyGroup's proxies, and the ports that they listen at."""
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import pytest
@@ -127,27 +126,6 @@ def test_an_allocated_port_stays_as_long_as_its_port_is_wanted(case: Edit) -> No
     assert list(ports.items())[: len(case.kept)] == list(case.kept.items())
     assert set(ports) == set(wanted_ports(with_ports(*case.ports)))
     assert set(ports.values()) <= set(ALL_PORTS)
-
-
-NAMED: list[Object] = [{"port": 5432, "name": "sql"}, {"port": 80, "name": "web"}]
-LIFE = {
-    "tailscale-unnamed": with_ports({"port": 5432}),
-    "sql web": with_ports(*NAMED),
-    "sql web dns": with_ports(*NAMED, {"port": 53, "name": "dns", "protocol": "UDP"}),
-    "sql web dns-tcp": with_ports(*NAMED, {"port": 53, "name": "dns-tcp", "protocol": "TCP"}),
-}
-"""A Service in the course of its edits, by the names of its ports (proxygroup-family.md 21)."""
-
-
-def test_a_service_keeps_its_ports_through_all_edits() -> None:
-    ports: Mapping[Wanted, int] = {}
-    for names, user in LIFE.items():
-        wanted, before = wanted_ports(user), ports
-        ports = allocate(user, before, ()) or {}
-        assert {each: port for each, port in before.items() if each in wanted}.items() <= ports.items()
-        service = cluster_ip_service(KEY, {}, BY_NAME, ports, wanted)
-        assert [each["name"] for each in service["spec"]["ports"]] == [*names.split(), "tailscale-health-check"]
-    assert list(ports) == [SQL, Wanted("TCP", 80), DNS_TCP]
 
 
 def test_the_same_question_has_the_same_answer_and_another_service_another_one() -> None:

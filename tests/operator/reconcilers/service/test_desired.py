@@ -15,7 +15,6 @@ from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
 from tsoperator.desired.plan import Note, Patch, Plan, Refusal
 from tsoperator.desired.proxy import Children, Proxy
-from tsoperator.desired.proxypod import ProxyPod, egress_to_name, exposed_ip, exposed_name, served_service
 from tsoperator.reconcilers.service import desired, egress
 from tsoperator.reconcilers.service.desired import Observed
 from tsoperator.reconcilers.service.mode import Mode, mode_of
@@ -26,9 +25,7 @@ from tests.support.objects import (
     FQDN,
     children_of,
     condition_of,
-    deleted_devices,
     deleting,
-    deletions_of,
     egress_service,
     headless,
     held,
@@ -75,44 +72,6 @@ def proxy(service: Object, of: Settings = SETTINGS) -> Proxy:
     return made
 
 
-class Asks(NamedTuple):
-    annotations: dict[str, str]
-    spec: Object
-    pod: ProxyPod | None
-    """None: it asks for nothing."""
-
-
-TO_FQDN = egress_to_name(f"{FQDN}.")
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Asks({FQDN_KEY: FQDN}, BY_NAME, TO_FQDN),
-        Asks({FQDN_KEY: FQDN}, CLUSTER_IP, TO_FQDN),
-        Asks({IP_KEY: "", FQDN_KEY: ""}, BY_NAME, None),
-        Asks({}, CLUSTER_IP, None),
-        Asks(EXPOSE, CLUSTER_IP, exposed_ip("192.0.2.4")),
-        Asks(EXPOSE, BY_NAME, exposed_name("db.example.org")),
-        Asks(EXPOSE, {**CLUSTER_IP, "externalName": "db.example.org"}, exposed_ip("192.0.2.4")),
-        Asks(EXPOSE, {**CLUSTER_IP, "clusterIP": "2001:db8::4"}, exposed_ip("2001:db8::4")),
-        Asks({}, LOAD_BALANCER, exposed_ip("192.0.2.4")),
-        Asks(GROUP, CLUSTER_IP, None),
-        Asks(FUNNEL, PUBLIC, served_service()),
-        Asks(FUNNEL, {**PUBLIC, "ports": [{"port": 80}]}, exposed_ip("192.0.2.4")),
-        Asks({FQDN_KEY: FQDN, **EXPOSE}, CLUSTER_IP, exposed_ip("192.0.2.4")),
-        Asks({FQDN_KEY: FQDN, **EXPOSE}, BY_NAME, exposed_name("db.example.org")),
-        Asks({IP_KEY: "100.66.66.66"}, LOAD_BALANCER, exposed_ip("192.0.2.4")),
-    ],
-)
-def test_a_service_asks_for_one_proxy_or_none(case: Asks) -> None:
-    service = egress_service(case.annotations, spec=case.spec)
-    assert desired.is_leaving(service, SETTINGS) is (case.pod is None)
-    if case.pod is not None:
-        made = proxy(service)
-        assert (made.pod, made.config.serve_config is not None) == (case.pod, case.pod == served_service())
-
-
 OPT_OUT = {"tailscale.com/cluster-dns": "false"}
 LB_NAME = "lb.tail1234.ts.net"
 
@@ -150,15 +109,6 @@ def test_a_name_in_the_cluster_is_noted_or_told_to_be_missing_where_names_are_se
         assert [each in condition_of(plan)["message"] for each in words] == [True for _ in words]
         noted = annotations(children_of(plan)[0])
         assert noted == {f"tailscale.com/{name}": value for name, value in case.notes.items()}
-
-
-def test_an_exposed_service_has_no_name_before_its_device_has_one() -> None:
-    assert annotations(children_of(planned(egress_service({}, spec=LOAD_BALANCER), keys=KEY))[0]) == {}
-
-
-def test_a_service_that_is_being_deleted_is_leaving() -> None:
-    assert desired.is_leaving(deleting(egress_service()), SETTINGS)
-    assert desired.is_leaving(deleting(egress_service({}, spec=LOAD_BALANCER)), SETTINGS)
 
 
 class Violation(NamedTuple):
@@ -228,14 +178,6 @@ def test_tags_are_the_annotations_trimmed_or_the_operators() -> None:
     asked = settings(proxy_tags=("tag:default",))
     assert desired.tags(egress_service({"tailscale.com/tags": "tag:a, tag:b"}), asked) == ("tag:a", "tag:b")
     assert desired.tags(egress_service(), asked) == ("tag:default",)
-
-
-def test_the_proxy_belongs_to_the_service() -> None:
-    made = proxy(egress_service())
-    assert str(made.owner) == "svc:default/db"
-    assert made.parent_uid == "db-uid"
-    assert made.config.hostname == "default-db"
-    assert made.config.serve_config is None
 
 
 def test_the_proxy_logs_in_where_its_tailnet_is() -> None:
@@ -339,15 +281,6 @@ def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> 
     child = headless(desired.owner(Key("default", "db")), "db-uid", "ts-db-x7k2p")
     plan = planned(egress_service(), Observed(Children([child])), of=settings(cluster_domain="k8s.example.org"))
     assert patches_of(plan)[0].body["spec"]["externalName"] == "ts-db-x7k2p.tailscale.svc.k8s.example.org"
-
-
-def test_other_conditions_and_the_rest_of_the_status_stay() -> None:
-    other = {"type": "Other", "status": "True", "reason": "X", "message": "", "lastTransitionTime": "t"}
-    service = {**egress_service(), "status": {"loadBalancer": {}, "conditions": [other]}}
-    status = status_of(planned(service))
-    assert status["loadBalancer"] == {}
-    assert [condition["type"] for condition in status["conditions"]] == ["Other", "TailscaleProxyReady"]
-    assert status["conditions"][0] == other
 
 
 LOGGED_IN = {"device_id": "n1", "device_fqdn": "lb.tail1234.ts.net.", "device_ips": '["100.64.0.7","fd7a::7"]'}
@@ -519,22 +452,12 @@ def test_a_service_that_we_never_held_only_loses_its_condition() -> None:
     assert desired.plan_deletion(deleting(gone()), NOTHING) == Plan()
 
 
-def test_removal_takes_three_steps_and_the_condition_goes_with_the_last() -> None:
-    owner = desired.owner(Key("default", "db"))
-    service = held(gone())
-    pods = stored(children_of(planned(egress_service(), keys=KEY))[2])
-    secret = slim_secret(f"{NAME}-0", {"device_id": "n1"}, owner.labels)
-    rest = Children([headless(owner, "db-uid", NAME)], [], [secret])
-    steps = [
-        desired.plan_deletion(service, Observed(Children(rest.services, statefulsets, rest.secrets)))
-        for statefulsets in ([pods], [deleting(pods)], [])
-    ]
-    assert [(len(deletions_of(step)), deleted_devices(step), step.release) for step in steps] == [
-        (1, [], ""),
-        (0, [], ""),
-        (2, ["n1"], FINALIZER),
-    ]
-    assert [step.status for step in steps] == [None, None, {"loadBalancer": {}, "conditions": []}]
+def test_the_condition_goes_with_the_finalizer() -> None:
+    service, pods = held(gone()), stored(children_of(planned(egress_service(), keys=KEY))[2])
+    waiting = desired.plan_deletion(service, Observed(Children(statefulsets=[pods])))
+    assert (waiting.release, waiting.status) == ("", None)
+    last = desired.plan_deletion(service, NOTHING)
+    assert (last.release, last.status) == (FINALIZER, {"loadBalancer": {}, "conditions": []})
 
 
 @pytest.mark.parametrize(("shown", "left"), [(SHOWN, {}), ({"ingress": [{"ip": "192.0.2.9"}]}, None)])

@@ -42,11 +42,6 @@ def test_the_proxy_goes_where_the_annotation_says(case: Targeted) -> None:
     assert (egress.pod(service), egress.magic_dns_name(service)) == (case.pod, case.name)
 
 
-@pytest.mark.parametrize("annotations", [{}, {IP_KEY: "", FQDN_KEY: ""}, {"tailscale.com/expose": "true"}])
-def test_a_service_without_a_device_is_none(annotations: dict[str, str]) -> None:
-    assert not egress.asks(egress_service(annotations))
-
-
 @pytest.mark.parametrize(
     ("annotations", "keys"),
     [
@@ -76,52 +71,33 @@ def test_an_address_elsewhere_needs_a_route(annotations: dict[str, str], accepts
         assert "set tailscale.acceptRoutes: true in a ProxyClass" in egress.routes_not_accepted(service)
 
 
-class Pointing(NamedTuple):
-    spec: Object
-    rewritten: bool
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Pointing({"type": "ExternalName", "externalName": EXTERNAL_NAME}, rewritten=False),
-        Pointing({"type": "ExternalName", "externalName": "placeholder"}, rewritten=True),
-        Pointing({"type": "ClusterIP", "externalName": EXTERNAL_NAME}, rewritten=True),
-        Pointing({"type": "ClusterIP", "clusterIP": "192.0.2.4", "selector": {"app": "db"}}, rewritten=True),
-    ],
-)
-def test_a_service_is_pointed_at_its_proxy_once(case: Pointing) -> None:
-    body = {"spec": {"type": "ExternalName", "externalName": EXTERNAL_NAME, "selector": None}}
-    patches = [Patch(SERVICE, Key("default", "db"), body)] if case.rewritten else []
-    assert egress.rewrite(egress_service(spec=case.spec), PROXY, SETTINGS) == patches
-
-
 @pytest.mark.parametrize(
     ("spec", "fields"),
     [
         ({"type": "ExternalName", "externalName": EXTERNAL_NAME}, []),
         ({"type": "ExternalName", "externalName": "placeholder"}, ["spec.externalName"]),
         ({"type": "ClusterIP", "externalName": EXTERNAL_NAME}, ["spec.type"]),
-        ({}, ["spec.externalName", "spec.type"]),
+        ({"clusterIP": "192.0.2.4", "selector": {"app": "db"}}, ["spec.externalName", "spec.type"]),
     ],
 )
-def test_the_fields_that_lead_elsewhere_are_named(spec: Object, fields: list[str]) -> None:
-    assert egress.strays(egress_service(spec=spec or {"clusterIP": "192.0.2.4"}), PROXY, SETTINGS) == fields
+def test_a_service_with_fields_that_lead_elsewhere_is_pointed_at_its_proxy(spec: Object, fields: list[str]) -> None:
+    service = egress_service(spec=spec)
+    body = {"spec": {"type": "ExternalName", "externalName": EXTERNAL_NAME, "selector": None}}
+    assert egress.strays(service, PROXY, SETTINGS) == fields
+    patches = [Patch(SERVICE, Key("default", "db"), body)] if fields else []
+    assert egress.rewrite(service, PROXY, SETTINGS) == patches
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_reverts_are_told_with_what_ends_them() -> None:
+    told = egress.overwritten(Reverts(("spec.externalName", "spec.type"), "argocd-controller"), PROXY)
+    for words in (
         "argocd-controller keeps setting spec.externalName and spec.type back",
         PROXY,
         "leave spec.type, spec.externalName and spec.selector out",
         "RespectIgnoreDifferences=true",
         "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent",
-    ],
-)
-def test_reverts_are_told_with_what_ends_them(words: str) -> None:
-    reverts = Reverts(("spec.externalName", "spec.type"), "argocd-controller")
-    assert words in egress.overwritten(reverts, PROXY)
+    ):
+        assert words in told
 
 
 def managed(manager: str, time: str, *fields: str) -> Object:

@@ -17,11 +17,6 @@ def public(*ports: int, address: str = "192.0.2.4", protocol: str = "TCP") -> Ob
     return egress_service({FUNNEL: "true"}, spec=spec)
 
 
-@pytest.mark.parametrize(("value", "asks"), [("true", True), ("True", False), ("1", False), ("", False)])
-def test_only_true_asks_for_funnel(value: str, asks: bool) -> None:
-    assert funnel.asks(egress_service({FUNNEL: value})) is asks
-
-
 @pytest.mark.parametrize("ports", [(443,), (8443,), (10000,), (443, 8443, 10000)])
 def test_the_ports_of_funnel_are_good(ports: tuple[int, ...]) -> None:
     assert funnel.violations(public(*ports)) == []

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
-from tsoperator.api.names import FINALIZER, PROXY_GROUP
-from tsoperator.api.objects import ENDPOINTSLICE, Key, Object, key_of
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import Object, key_of
 
 from tests.operator.reconcilers.service.played import (
     CONFIGURED,
@@ -87,21 +87,6 @@ async def passed(moment: float) -> bool:
 async def sorted_endpoints(group: PlayedGroup) -> list[str]:
     """Return the addresses in the IPv4 EndpointSlice at *group*."""
     return sorted((await group.endpoints())["ipv4"])
-
-
-async def test_a_service_goes_once_its_entry_is_out(group: PlayedGroup) -> None:
-    world = group.world
-    await world.apply(grouped())
-    await world.eventually(group.place)
-    await group.configure()
-    await world.becomes(lambda: world.reason(grouped(), READY), "NotReadyToRouteTraffic")
-    await world.delete(grouped())
-    await world.becomes(group.endpoints, {})
-    await world.settled()
-    assert not await world.gone(grouped())
-    await group.configure()
-    await world.eventually(lambda: world.gone(grouped()))
-    assert await group.place() is None
 
 
 async def test_the_place_of_a_service_that_vanished_goes_at_once(group: PlayedGroup) -> None:
@@ -233,49 +218,3 @@ async def applied(world: World, services: list[Object]) -> None:
     for service in services:
         await world.becomes(lambda service=service: world.reason(service, READY), "ReadyToRouteTraffic")  # type: ignore[misc]  # a value is bound
     await world.settled()
-
-
-async def test_what_somebody_deletes_or_edits_is_made_right_again(group: PlayedGroup) -> None:
-    world = group.world
-    async with running(group.play()):
-        await world.apply(grouped())
-        await world.becomes(lambda: world.reason(grouped(), READY), "ReadyToRouteTraffic")
-        before, before_slices = await group.endpoints(), await slices(world)
-        place = await world.eventually(group.place)
-        for name in before_slices:
-            await world.api.delete(ENDPOINTSLICE, Key(NAMESPACE, name))
-        await world.becomes(group.endpoints, before)
-        await world.change(place, {"spec": {"ports": [{"name": "mine", "port": 1}]}})
-        await world.becomes(lambda: ports_of(group), ports(place))
-        await world.change(place, {"spec": {"selector": {"app": "mine"}}})
-        await world.becomes(lambda: selector(group), None)
-        await world.becomes(lambda: slices(world), before_slices)
-        await world.delete(place)
-        await world.eventually(group.place)
-        await world.becomes(group.endpoints, before)
-        await world.becomes(lambda: ports_of(group), ports(place))
-        assert not await world.writes_when_left_alone()
-
-
-async def slices(world: World) -> list[str]:
-    """Return the names of the EndpointSlices at the group."""
-    return [
-        key_of(each).name for each in (await world.api.list(ENDPOINTSLICE, NAMESPACE, f"{PROXY_GROUP}=egress")).items
-    ]
-
-
-async def selector(group: PlayedGroup) -> Object | None:
-    """Return the selector of the only place at *group*."""
-    place = await group.place()
-    return place["spec"].get("selector") if place else {}
-
-
-async def ports_of(group: PlayedGroup) -> list[tuple[str, int]]:
-    """Return the ports of the only place at *group*."""
-    place = await group.place()
-    return ports(place) if place else []
-
-
-def ports(place: Object) -> list[tuple[str, int]]:
-    """Return the names and targets of the ports of a ClusterIP Service."""
-    return [(each["name"], each["targetPort"]) for each in place["spec"]["ports"]]

@@ -55,7 +55,6 @@ def at(*services: Object, **changes: Any) -> Places:
 
 
 def planned(service: Object, places: Places) -> Plan:
-    """The plan for *service*."""
     return grouped.plan(service, OWNER, places, SETTINGS)
 
 
@@ -69,7 +68,6 @@ def told(plan: Plan) -> dict[str, tuple[str, str]]:
 
 
 def names(objects: list[Object]) -> list[str]:
-    """The names of *objects*."""
     return [key_of(each).name for each in objects]
 
 

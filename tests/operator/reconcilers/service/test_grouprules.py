@@ -7,7 +7,7 @@ from tsoperator.api.names import PROXY_GROUP
 from tsoperator.api.objects import Key, Object
 from tsoperator.desired.zones import Suffixes
 from tsoperator.reconcilers.service.clusterip import Target
-from tsoperator.reconcilers.service.grouprules import group_name, target, violations
+from tsoperator.reconcilers.service.grouprules import target, violations
 from tsoperator.reconcilers.service.places import Places
 
 from tests.operator.reconcilers.service.places import GROUP, group, live_group, user_service
@@ -68,11 +68,6 @@ def test_each_violation_says_how_to_fix_it(case: Case) -> None:
     assert all(case.words in each for each in found)
 
 
-def test_violations_are_told_together() -> None:
-    wrong = user_service({**NAMED, "tailscale.com/tailnet-ip": "db"}, spec={"type": "ClusterIP", "ports": []})
-    assert len(violations(wrong, PLACES, settings())) == 3
-
-
 @pytest.mark.parametrize(
     ("annotations", "wanted"),
     [
@@ -84,7 +79,3 @@ def test_violations_are_told_together() -> None:
 )
 def test_the_target_is_as_the_user_wrote_it(annotations: Object, wanted: Target) -> None:
     assert target(user_service(annotations)) == wanted
-
-
-def test_the_group_is_the_one_that_the_annotation_names() -> None:
-    assert (group_name(user_service()), group_name(user_service({}))) == (GROUP, "")

@@ -85,12 +85,10 @@ def led_by(plan: Plan) -> str:
 
 
 def gone(plan: Plan) -> list[str]:
-    """The names of what *plan* deletes."""
     return [key_of(each.obj).name for each in deletions_of(plan)]
 
 
 def planned(service: Object, places: Places, children: Children | None = None) -> Plan:
-    """The plan for *service*."""
     observed = Observed(children or Children(), places=places)
     return desired.plan(service, desired.wanted(service, observed, SETTINGS), observed, SETTINGS)
 
@@ -263,8 +261,3 @@ def named(slice_: Object, name: str) -> Object:
 def test_a_slice_of_no_place_goes_and_so_does_one_that_somebody_else_made(name: str) -> None:
     plan = planned(pointed_at("ts-db-new"), moving([NEW_PLACE], [NEW_UP, named(NEW_UP, name)], {}))
     assert gone(plan) == [name]
-
-
-def test_the_slices_of_both_families_stay() -> None:
-    slices = [NEW_UP, named(NEW_UP, "ts-db-new-ipv6")]
-    assert gone(planned(pointed_at("ts-db-new"), moving([NEW_PLACE], slices, {}))) == []

@@ -5,15 +5,14 @@ import asyncio
 import pytest
 from clustersim.faults import Failure
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import SECRET, SERVICE, STATEFULSET, Key, Object, key_of, uid
+from tsoperator.api.objects import SECRET, STATEFULSET, Key, Object, key_of, uid
 from tsoperator.api.rules import child_name
 from tsoperator.desired.children import Owner
 
 from tests.support.manifests import DOMAIN, FQDN, backend, egress
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
-SECOND = f"second.{DOMAIN}"
-TARGET_FQDN, TARGET_IP = "TS_TAILNET_TARGET_FQDN", "TS_TAILNET_TARGET_IP"
+TARGET_FQDN = "TS_TAILNET_TARGET_FQDN"
 
 
 async def test_a_service_gets_a_proxy_and_leads_to_it(world: World) -> None:
@@ -25,12 +24,6 @@ async def test_a_service_gets_a_proxy_and_leads_to_it(world: World) -> None:
     assert proxy.env[TARGET_FQDN] == f"{FQDN}."
     assert proxy.config["Hostname"] == "default-db"
     assert await world.device_names() == [f"default-db.{DOMAIN}"]
-
-
-async def test_the_device_gets_the_tags_that_the_service_asks_for(world: World) -> None:
-    await world.apply(egress(tags="tag:db, tag:prod"))
-    await world.joined(egress())
-    assert [device.tags for device in world.control.devices.values()] == [("tag:db", "tag:prod")]
 
 
 async def test_without_its_annotation_a_service_loses_its_proxy_and_its_condition(world: World) -> None:
@@ -45,17 +38,6 @@ async def test_without_its_annotation_a_service_loses_its_proxy_and_its_conditio
     assert service["metadata"]["annotations"] == {"tailscale.com/hostname": "orders"}
     assert await pointed(world)  # nobody knows where it pointed before
     assert await world.device_names() == []
-
-
-async def test_a_service_with_a_selector_and_an_address_becomes_a_name_for_its_proxy(world: World) -> None:
-    service = backend("db")
-    service["metadata"]["annotations"] = {"tailscale.com/tailnet-fqdn": FQDN}
-    await world.apply(service)
-    proxy = await world.joined(service)
-    spec = (await world.look(service))["spec"]
-    assert (spec["type"], spec["externalName"]) == ("ExternalName", f"{proxy.name}.tailscale.svc.cluster.local")
-    assert not {"selector", "clusterIP"} & spec.keys()
-    assert not await world.writes_when_left_alone()
 
 
 async def test_a_users_service_labelled_as_a_proxys_is_the_users(world: World) -> None:
@@ -158,13 +140,6 @@ async def test_a_key_with_other_tags_than_are_asked_for_now_is_not_used(world: W
     world.sim.faults.clear()
     await world.joined(egress())
     assert [device.tags for device in world.control.devices.values()] == [("tag:db",)]
-
-
-async def test_a_service_of_a_proxy_group_is_left_alone(world: World) -> None:
-    await world.apply(egress(proxy_group="egress"), egress("other", SECOND))
-    await world.joined(egress("other"))
-    assert await world.leftovers(egress()) == []
-    assert "finalizers" not in (await world.api.get(SERVICE, Key("default", "db")))["metadata"]
 
 
 async def test_a_manifest_that_says_nothing_of_where_it_points_can_be_applied_again(world: World) -> None:

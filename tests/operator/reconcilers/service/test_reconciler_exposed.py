@@ -1,21 +1,18 @@
 """Exposed Services on a cluster: the operator runs, and the state of the world is looked at."""
 
 import json
-from typing import Any, NamedTuple
 
-import pytest
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import EVENT, SECRET, SERVICE, Object
 
-from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, exposed, load_balancer
+from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, exposed, load_balancer
 from tests.support.operator import Proxy, World, running_operator
 
 NAME = f"default-lb.{DOMAIN}"
 CLOUD = "db.example.org"
-DEST_IP, DEST_NAME, TARGET = "TS_DEST_IP", "TS_EXPERIMENTAL_DEST_DNS_NAME", "TS_TAILNET_TARGET_FQDN"
+DEST_IP = "TS_DEST_IP"
 EXPOSE, FUNNEL, FQDN_KEY = "tailscale.com/expose", "tailscale.com/funnel", "tailscale.com/tailnet-fqdn"
 OPT_OUT = "tailscale.com/cluster-dns"
-PORTS = [{"name": "http", "port": 80}]
 LB = load_balancer()
 """The Service of every test, if only by its name."""
 
@@ -45,19 +42,6 @@ async def test_a_load_balancer_gets_a_proxy_and_shows_its_device(world: World) -
     assert proxy.env[DEST_IP] == service["spec"]["clusterIP"]
     assert (service["spec"]["type"], FINALIZER in service["metadata"]["finalizers"]) == ("LoadBalancer", True)
     assert (proxy.config["Hostname"], await world.device_names()) == ("default-lb", [NAME])
-
-
-async def test_a_service_with_the_annotation_leads_to_its_cluster_ip(world: World) -> None:
-    await world.apply(exposed(hostname="shop", tags="tag:web"))
-    proxy = await world.joined(LB)
-    assert (proxy.env[DEST_IP], await balanced(world)) == (await address(world), [])
-    assert [(device.name, device.tags) for device in world.control.devices.values()] == [
-        (f"shop.{DOMAIN}", ("tag:web",))
-    ]
-
-
-async def names(world: World) -> list[str]:
-    return list(await world.records())
 
 
 async def rolled(world: World, before: Proxy) -> bool:
@@ -107,13 +91,8 @@ async def test_a_name_follows_the_cluster_ip_and_goes_with_it(world: World) -> N
     await world.becomes(world.records, {NAME: ["10.96.77.7"]})
 
 
-@pytest.mark.parametrize(
-    "service", [load_balancer("lb", 443, funnel="true"), exposed(external_name=CLOUD)], ids=["TLS", "external"]
-)
-async def test_what_has_no_name_in_the_cluster_is_told_while_there_is_a_dnsconfig(
-    world: World, service: Object
-) -> None:
-    await world.apply(service)
+async def test_what_has_no_name_in_the_cluster_is_told_while_there_is_a_dnsconfig(world: World) -> None:
+    await world.apply(load_balancer("lb", 443, funnel="true"))
     await world.joined(LB)
     assert "NoClusterName" not in await world.events(LB)
     await world.apply(dnsconfig())
@@ -147,47 +126,6 @@ async def let_go(world: World) -> bool:
     service = await world.look(LB)
     ours = "finalizers" in service["metadata"] or await world.condition(LB) or await balanced(world)
     return not ours and await world.leftovers(LB) == []
-
-
-class Ending(NamedTuple):
-    service: Object
-    patch: Object
-
-
-ENDINGS = {
-    "annotation": Ending(exposed(), {"metadata": {"annotations": {EXPOSE: None}}}),
-    "annotation of a name": Ending(exposed(external_name=CLOUD), {"metadata": {"annotations": {EXPOSE: "false"}}}),
-    "type": Ending(LB, {"spec": {"type": "ClusterIP", "loadBalancerClass": None}}),
-}
-
-
-@pytest.mark.parametrize("case", ENDINGS.values(), ids=ENDINGS)
-async def test_a_service_that_is_no_longer_exposed_leaves_nothing(world: World, case: Ending) -> None:
-    await world.apply(case.service)
-    await world.joined(LB)
-    await world.change(LB, case.patch)
-    await world.eventually(lambda: let_go(world))
-    assert await world.device_names() == []
-    assert not await world.writes_when_left_alone()
-
-
-async def test_a_service_that_a_group_is_to_expose_keeps_its_proxy_and_says_that_this_has_to_wait(world: World) -> None:
-    await world.apply(LB)
-    await world.joined(LB)
-    await world.annotate(LB, {"tailscale.com/proxy-group": "ingress"})
-    await world.becomes(lambda: world.reason(LB), "NotSupportedYet")
-    assert "remove annotation tailscale.com/proxy-group" in (await world.events(LB))["NotSupportedYet"]
-    assert await balanced(world)
-    assert not await world.writes_when_left_alone()
-
-
-async def test_a_service_that_names_an_empty_group_keeps_its_proxy_and_says_so(world: World) -> None:
-    await world.apply(LB)
-    await world.joined(LB)
-    await world.annotate(LB, {"tailscale.com/proxy-group": ""})
-    await world.becomes(lambda: world.reason(LB), "ProxyInvalid")
-    assert "names no ProxyGroup" in await event(world, "INVALIDSERVICE")
-    assert await balanced(world)
 
 
 async def test_a_value_that_turns_nothing_on_is_told_once(cluster: World) -> None:
@@ -231,97 +169,9 @@ async def message(world: World) -> str:
     return condition.message if condition else ""
 
 
-class Turn(NamedTuple):
-    """A Service that becomes another: its proxy stays, its Pod only if it leads to the same place."""
-
-    service: Object
-    patch: Object
-    env: str
-    balanced: bool = False
-    same_pod: bool = False
-
-
-TURNS = {
-    "annotation to class": Turn(
-        exposed(),
-        {
-            "metadata": {"annotations": {EXPOSE: None}},
-            "spec": {"type": "LoadBalancer", "loadBalancerClass": "tailscale"},
-        },
-        DEST_IP,
-        balanced=True,
-        same_pod=True,
-    ),
-    "class to annotation": Turn(
-        LB,
-        {"metadata": {"annotations": {EXPOSE: "true"}}, "spec": {"type": "ClusterIP", "loadBalancerClass": None}},
-        DEST_IP,
-        same_pod=True,
-    ),
-    "in to out": Turn(LB, {"metadata": {"annotations": {FQDN_KEY: FQDN}}, "spec": {"type": "ClusterIP"}}, TARGET),
-}
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", TURNS.values(), ids=TURNS)
-async def test_a_service_that_turns_into_another_keeps_its_device(world: World, case: Turn) -> None:
-    await world.apply(dnsconfig(), case.service)
-    before = await world.joined(LB)
-    await world.change(LB, case.patch)
-    if not case.same_pod:
-        await world.eventually(lambda: rolled(world, before))
-    after = await world.joined(LB)
-    targets = {DEST_IP: await address(world), DEST_NAME: CLOUD, TARGET: f"{FQDN}."}
-    assert {name: after.env.get(name) for name in targets} == {**dict.fromkeys(targets), case.env: targets[case.env]}
-    assert (after.name, after.pod_uid == before.pod_uid) == (before.name, case.same_pod)
-    assert (await balanced(world), await world.device_names()) == (shown(after) if case.balanced else [], [NAME])
-    await world.becomes(lambda: names(world), [FQDN if case.env == TARGET else NAME])
-    assert len(world.control.keys) == 1
-
-
-async def test_a_new_cluster_ip_is_followed(world: World) -> None:
-    await world.apply(exposed())
-    await world.joined(LB)
-    await world.change(LB, {"spec": {"type": "ExternalName", "externalName": CLOUD, "selector": None}})
-    before = await world.joined(LB)
-    await world.change(LB, {"spec": {"type": "ClusterIP", "externalName": None, "clusterIP": "10.96.77.7"}})
-    await world.eventually(lambda: rolled(world, before))
-    assert (await world.joined(LB)).env[DEST_IP] == "10.96.77.7"
-
-
-async def test_the_proxy_of_an_egress_service_is_not_exposed_in_its_place(world: World) -> None:
-    await world.apply(egress("lb"))
-    before = await world.joined(LB)
-    await world.annotate(LB, {FQDN_KEY: None, EXPOSE: "true"})
-    await world.becomes(lambda: world.reason(LB), "ProxyInvalid")
-    assert "set spec.type to ClusterIP" in (await world.events(LB))["INVALIDSERVICE"]
-    assert not await world.writes_when_left_alone()
-    after = await world.proxy(LB)
-    assert (after and after.pod_uid) == before.pod_uid
-    await world.change(LB, {"spec": {"type": "ClusterIP", "externalName": None, "ports": PORTS}})
-    await world.joined(LB)
-
-
 async def state(world: World) -> dict[str, str]:
     """Return the decoded Secret of the proxy."""
     return Proxy({}, {}, (await world.children(SECRET, LB))[0], {}).state
-
-
-async def serve_config(world: World) -> Any:
-    """Return what the proxy is told to serve; None if nothing."""
-    text = (await state(world)).get("serve-config")
-    return json.loads(text) if text else None
-
-
-async def test_a_public_service_is_served_to_the_internet_and_shows_its_name(world: World) -> None:
-    await world.apply(load_balancer("lb", 443, funnel="true"))
-    proxy = await world.joined(LB)
-    await world.becomes(lambda: balanced(world), [{"hostname": NAME}])
-    assert await serve_config(world) == {
-        "TCP": {"443": {"TCPForward": f"{await address(world)}:443", "TerminateTLS": "${TS_CERT_DOMAIN}"}},
-        "AllowFunnel": {"${TS_CERT_DOMAIN}:443": True},
-    }
-    assert (proxy.env["TS_USERSPACE"], DEST_IP in proxy.env) == ("true", False)
 
 
 async def test_funnel_is_turned_on_and_off_on_one_device_that_forgets_it(world: World) -> None:
@@ -337,37 +187,6 @@ async def test_funnel_is_turned_on_and_off_on_one_device_that_forgets_it(world: 
     assert [name for name in await state(world) if "serve" in name] == []
     assert (await balanced(world), after.env[DEST_IP]) == (shown(after), first.env[DEST_IP])
     assert len(world.control.keys) == 1
-
-
-async def test_funnel_without_https_is_said_to_need_it(world: World) -> None:
-    world.control.https = False
-    await world.apply(load_balancer("lb", 443, funnel="true"))
-    await world.eventually(lambda: world.proxy(LB))
-    await world.eventually(lambda: event(world, "HTTPSNotEnabled"))
-    await world.becomes(lambda: world.reason(LB), "ProxyPending")
-    assert await balanced(world) == []
-    assert not await world.writes_when_left_alone()
-
-
-async def test_ports_that_funnel_can_not_serve_are_forwarded_from_the_tailnet_but_take_nothing_away(
-    world: World,
-) -> None:
-    await world.apply(load_balancer("lb", 443, 22, funnel="true"))
-    proxy = await world.joined(LB)
-    await world.becomes(lambda: balanced(world), shown(proxy))
-    assert (proxy.env[DEST_IP], await serve_config(world)) == (await address(world), None)
-    assert "Funnel can't serve port 22/TCP" in await event(world, "FunnelIgnored")
-    await world.change(LB, {"spec": {"ports": [{"name": "port-443", "port": 443}]}})
-    await world.becomes(lambda: balanced(world), [{"hostname": NAME}])
-    await world.change(LB, {"spec": {"ports": [{"name": "port-443", "port": 443}, {"name": "port-22", "port": 22}]}})
-    await world.becomes(lambda: world.reason(LB), "ProxyInvalid")
-    assert list((await serve_config(world))["TCP"]) == ["443"]
-
-
-async def test_funnel_elsewhere_is_said_to_have_no_effect(world: World) -> None:
-    await world.apply(exposed(funnel="true"))
-    assert (await world.joined(LB)).env[DEST_IP] == await address(world)
-    await world.eventually(lambda: event(world, "FunnelIgnored"))
 
 
 async def event(world: World, reason: str) -> str:

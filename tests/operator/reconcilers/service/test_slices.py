@@ -12,7 +12,6 @@ from tsoperator.reconcilers.service.slices import (
     families,
     leading_pods,
     led_pods,
-    pod_address,
     serves,
     serving_pods,
 )
@@ -122,11 +121,6 @@ def test_labels_of_others_stay_on_the_service() -> None:
 )
 def test_the_families_of_a_service_are_those_of_its_addresses(spec: Object, versions: list[int]) -> None:
     assert families({"spec": spec}) == versions
-
-
-def test_a_pods_address_is_that_of_the_family() -> None:
-    both = pod(0, IP4, IP6)
-    assert [pod_address(both, 4), pod_address(both, 6), pod_address(pod(0, IP6), 4)] == [IP4, IP6, ""]
 
 
 def slice_of(service: Object, version: int, *endpoints: Object, **metadata: object) -> Object:

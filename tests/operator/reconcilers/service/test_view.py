@@ -53,7 +53,6 @@ class Seen:
 
 
 def version(service: Object) -> str:
-    """Return the version of *service*."""
     found: str = service["metadata"]["resourceVersion"]
     return found
 
@@ -118,7 +117,6 @@ async def test_a_port_that_the_service_itself_gives_up_is_free_for_it(seen: Seen
 
 
 def at(namespace: str, service: Object) -> Object:
-    """Return *service* in another namespace."""
     return {**service, "metadata": {**service["metadata"], "namespace": namespace}}
 
 

@@ -46,7 +46,7 @@ from tsoperator.tsclient.transport import Retry
 from tests.support.cluster import running, until
 from tests.support.manifests import connector
 from tests.support.objects import OPERATOR_NAMESPACE, settings, whole_secret
-from tests.support.othertailnet import NAME, SECRET_NAME, OtherTailnet, encoded
+from tests.support.othertailnet import NAME, OtherTailnet, encoded
 from tests.support.tailnets import applier, tailnet_of
 from tests.support.virtual_time import Clock
 
@@ -175,13 +175,6 @@ async def test_each_fault_of_a_tailnet_is_told_at_once(ground: Ground) -> None:
     assert ground.wait is None
 
 
-async def test_a_missing_secret_is_waited_for(ground: Ground) -> None:
-    secret = ground.lab.secret()
-    await ground.client.delete(resource_of(secret), Key(OPERATOR_NAMESPACE, SECRET_NAME))
-    await until(lambda: not ground.version(SECRET_METADATA, Key(OPERATOR_NAMESPACE, SECRET_NAME)))
-    assert (await ground.reason_after(), ground.wait) == ("InvalidSecret", None)
-
-
 class Trouble(NamedTuple):
     """What goes wrong with the control server, and what is used after that, with an operator that goes on or anew."""
 
@@ -291,6 +284,16 @@ async def test_a_rotated_secret_keeps_what_is_remembered_of_the_tailnet(ground: 
     assert used is not None
     assert ground.tailnets.registered(NAME) is used
     ground.lab.control.revoke_tokens()
+    assert await used.client.devices()
+
+
+async def test_a_secret_with_bad_credentials_does_not_replace_good_ones(ground: Ground) -> None:
+    await ground.reason_after()
+    used = ground.tailnets.registered(NAME)
+    await ground.change(ground.lab.secret(), {"data": encoded({"client_secret": "wrong"})})
+    assert await ground.reason_after() == "InvalidOAuth"
+    ground.lab.control.revoke_tokens()
+    assert used is not None
     assert await used.client.devices()
 
 

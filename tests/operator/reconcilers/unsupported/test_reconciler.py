@@ -14,7 +14,6 @@ SPECS: dict[Resource, Object] = {
 
 
 def thing(resource: Resource) -> Object:
-    """An object of that kind."""
     metadata = {"name": "one", **({"namespace": "default"} if resource.namespaced else {})}
     return {
         "apiVersion": resource.api_version,
