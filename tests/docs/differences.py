@@ -17,7 +17,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
         "operator/test_tags_and_names.py an_edit_of_tags_reaches_the_devices_that_run",
         "operator/tailnet/test_upkeep.py tags_are_set_and_told_once",
-        "operator/test_tags_and_names.py an_ingress_tells_by_an_event_that_its_tags_are_refused",
+        "operator/reconcilers/ingress/test_desired.py paths_that_are_left_out_and_findings_about_devices_are_told_by_events",
     ],
     "A proxy whose object is gone": [
         "operator/test_orphans.py a_proxy_outlives_its_parent_for_an_hour",
@@ -50,7 +50,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/reconcilers/ingress/test_desired.py an_ingress_that_is_served_goes_on_with_what_it_has_and_is_warned",
     ],
     "A Connector makes nothing until its ProxyClass is ready": [
-        "operator/reconcilers/connector/test_reconciler.py a_connector_waits_for_its_class_and_goes_on_without_it",
+        "operator/reconcilers/connector/test_desired.py a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event",
     ],
     "While no proxy of a name is ready": [
         "operator/reconcilers/dnsrecords/test_records.py a_name_whose_proxies_are_all_down_has_no_address_but_exists",
@@ -66,12 +66,12 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_are_what_the_chart_renders"],
     "With two DNSConfigs": [
-        "operator/reconcilers/dnsconfig/test_reconciler.py a_second_dnsconfig_is_refused_and_takes_nothing_away",
+        "operator/reconcilers/dnsconfig/test_desired.py of_two_dnsconfigs_the_younger_is_refused_and_the_older_stays",
     ],
     "Conditions turn False": [
         f"{_SERVICE}/test_desired.py a_service_with_a_proxy_class_waits_and_keeps_what_runs",
-        "operator/reconcilers/connector/test_reconciler.py a_connector_waits_for_its_class_and_goes_on_without_it",
-        "operator/reconcilers/tailnet/test_reconciler.py bad_credentials_keep_what_runs_and_shut_out_newcomers",
+        "operator/reconcilers/connector/test_desired.py a_class_that_is_not_there_is_told",
+        "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_for_proxies_that_run",
     ],
     "There are more Events": ["docs/test_conditions.py every_reason_has_a_row_and_every_row_is_a_reason"],
     "Metrics are on port 9002": [
@@ -114,7 +114,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "e2e/test_proxygroup.py the_record_of_a_name_is_the_address_of_its_cluster_ip_service",
     ],
     "A Tailnet stays while": [
-        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_an_object_names_it",
+        f"{_TAILNET}/test_proofs.py a_tailnet_stays_while_an_object_of_any_kind_names_it",
         f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_an_object_that_named_it_has_devices_there",
     ],
     "A ProxyGroup or a Connector has at most 100 replicas": [
