@@ -9,6 +9,8 @@ from typing import Final
 _SERVICE = "operator/reconcilers/service"
 _GROUP = "operator/reconcilers/proxygroup"
 _TAILNET = "operator/reconcilers/tailnet"
+_CONNECTOR = "operator/reconcilers/connector"
+_INGRESS = "operator/reconcilers/ingress"
 _CHART = "charts/test_chart.py"
 _EVERY_VARIABLE = "charts/test_values.py every_variable_is_a_setting_or_left_out_for_a_reason"
 _COMBINATIONS = f"{_CHART} the_main_combinations_render_as_written_down"
@@ -17,7 +19,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
         "operator/test_tags_and_names.py an_edit_of_tags_reaches_the_devices_that_run",
         "operator/tailnet/test_upkeep.py tags_are_set_and_told_once",
-        "operator/reconcilers/ingress/test_desired.py paths_that_are_left_out_and_findings_about_devices_are_told_by_events",
+        f"{_INGRESS}/test_desired.py paths_that_are_left_out_and_findings_about_devices_are_told_by_events",
     ],
     "A proxy whose object is gone": [
         "operator/test_orphans.py a_proxy_outlives_its_parent_for_an_hour",
@@ -46,11 +48,11 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/api/test_rules.py a_hostname_namespace_target_address_or_tag_is_good_or_told_why_not",
     ],
     "A new Ingress gets no proxy while": [
-        "operator/reconcilers/ingress/test_desired.py an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs",
-        "operator/reconcilers/ingress/test_desired.py an_ingress_that_is_served_goes_on_with_what_it_has_and_is_warned",
+        f"{_INGRESS}/test_desired.py an_ingress_that_cannot_be_served_is_told_why_and_keeps_what_runs",
+        f"{_INGRESS}/test_desired.py an_ingress_that_is_served_goes_on_with_what_it_has_and_is_warned",
     ],
     "A Connector makes nothing until its ProxyClass is ready": [
-        "operator/reconcilers/connector/test_desired.py a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event",
+        f"{_CONNECTOR}/test_desired.py a_class_that_cannot_be_applied_yet_is_waited_for_without_an_event",
     ],
     "While no proxy of a name is ready": [
         "operator/reconcilers/dnsrecords/test_records.py a_name_whose_proxies_are_all_down_has_no_address_but_exists",
@@ -70,7 +72,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "Conditions turn False": [
         f"{_SERVICE}/test_desired.py a_service_with_a_proxy_class_waits_and_keeps_what_runs",
-        "operator/reconcilers/connector/test_desired.py a_class_that_is_not_there_is_told",
+        f"{_CONNECTOR}/test_desired.py a_class_that_is_not_there_is_told",
         "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_for_proxies_that_run",
     ],
     "There are more Events": ["docs/test_conditions.py every_reason_has_a_row_and_every_row_is_a_reason"],

@@ -156,6 +156,14 @@ async def test_a_proxy_that_has_logged_in_needs_no_key(ground: Ground, state: di
     assert not ground.control.keys
 
 
+async def test_a_replica_that_keeps_its_state_in_another_secret_needs_no_key_either(ground: Ground) -> None:
+    ground.put_secret(config={"Hostname": "db"})
+    ground.put_secret(1, device_id="n000001CNTRL")
+    login = proxy_login(PROXY, NO_SECRETS)
+    apart = [replace(each, state_secret=Key(OPERATOR_NAMESPACE, "ts-db-1")) for each in login.replicas]
+    assert (await ground.auth_keys.obtain(replace(login, replicas=apart))).by_ordinal == {}
+
+
 @pytest.mark.parametrize("config", [{"Hostname": "db"}, {"AuthKey": ""}, {"AuthKey": None}, "not JSON"])
 async def test_a_secret_without_a_key_gets_one(ground: Ground, config: Object | str) -> None:
     ground.put_secret(config=config)

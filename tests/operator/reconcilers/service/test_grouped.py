@@ -51,12 +51,17 @@ async def test_a_service_is_served_once_the_proxies_report_its_entry(group: Play
     assert (await world.look(grouped()))["metadata"]["finalizers"] == [FINALIZER]
     assert (await world.reason(grouped(), CONFIGURED)).startswith("ConfigurationFailed:ProxyGroup:egress:Config:")
     await group.configure()
+
+    async def is_configured() -> bool:
+        return (await world.reason(grouped(), CONFIGURED)).startswith("ConfiguredFor:ProxyGroup:egress:Config:")
+
+    await world.eventually(is_configured)
     await group.report(0)
     await world.becomes(lambda: world.reason(grouped(), READY), "PartiallyReadyToRouteTraffic")
     assert await group.endpoints() == {"ipv4": (await group.addresses(0))[:1]}
     await group.report(1)
     await world.becomes(lambda: world.reason(grouped(), READY), "ReadyToRouteTraffic")
-    assert (await world.reason(grouped(), CONFIGURED)).startswith("ConfiguredFor:ProxyGroup:egress:Config:")
+    assert await is_configured()
     assert await world.reason(grouped(), VALID) == "EgressSvcValid"
     assert not await world.writes_when_left_alone()
 
