@@ -1,5 +1,6 @@
 """The configuration of the cluster's DNS, while a DNSConfig asks for it to be managed."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -163,20 +164,29 @@ async def test_the_nameserver_keeps_its_address_and_else_the_stub_domain_follows
 
 
 @pytest.mark.simulated
-@pytest.mark.parametrize(("zone", "given"), [("ts.net", True), ("ts.net", False), ("tail1234.ts.net", True)])
+@pytest.mark.parametrize("zone", ["ts.net", "tail1234.ts.net"])
+@pytest.mark.parametrize(
+    ("refusal", "given"),
+    [
+        (None, True),
+        (Failure(422, 1, "create", "services"), False),
+        (Failure(403, 1, "create", "services"), True),
+        (Failure(422, 12, "create", "deployments"), True),
+    ],
+)
 async def test_a_new_nameserver_has_the_address_that_the_clusters_dns_asks_if_it_can(
-    cluster: World, zone: str, given: bool
+    cluster: World, zone: str, refusal: Failure | None, given: bool
 ) -> None:
     cluster.peer()
     cluster.control.latency = 0.1
     await write(cluster, f"{COREFILE}{zone} {{\n    forward . 10.96.4.3\n}}\n")
-    if not given:
-        cluster.sim.faults.fail(Failure(422, verb="create", plural="services"))
+    if refusal:
+        cluster.sim.faults.fail(replace(refusal))
     async with running_operator(cluster):
         await cluster.apply(dnsconfig())
         await cluster.eventually(lambda: snippet(cluster))
         assert (await address(cluster) == "10.96.4.3") is given
-        assert not {"NameserverCreationFailed"} & {*await cluster.events(dnsconfig())}
+        assert ("NameserverCreationFailed" in await cluster.events(dnsconfig())) is bool(refusal and given)
 
 
 async def moved(world: World, old: str) -> bool:
