@@ -131,6 +131,16 @@ async def test_the_count_is_brought_up_to_date_less_and_less_often() -> None:
     assert counts == [3, 5, 7, 9, 11]  # at minutes 0, 10, 30, 60, 90 …
 
 
+@in_virtual_time
+async def test_an_event_that_comes_back_after_hours_is_as_quiet_as_one_that_goes_on() -> None:
+    server = EventServer()
+    events = recorder(server)
+    await repeat(events, MINUTE)
+    await asyncio.sleep(5 * HOUR)
+    await repeat(events, 9 * MINUTE)
+    assert (server.writes, server.event["count"]) == (2, 3)
+
+
 @pytest.mark.parametrize("other", [("Normal", "R", "m"), ("Warning", "S", "m"), ("Warning", "R", "n")])
 @in_virtual_time
 async def test_an_event_that_differs_in_a_field_is_written(other: tuple[str, str, str]) -> None:

@@ -17,7 +17,7 @@ from tsoperator.desired.login import Keys
 from tsoperator.desired.proxy import Children, Proxy, proxy_login
 from tsoperator.desired.proxypod import connected_networks, egress_to_ip
 from tsoperator.desired.secret import slim
-from tsoperator.desired.tailscaled import ProxyConfig
+from tsoperator.desired.tailscaled import ProxyConfig, config_files
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Unreachable
 from tsoperator.runtime.result import Pending
@@ -230,6 +230,15 @@ async def test_a_key_that_was_not_stored_is_not_minted_again(sim: ClusterSim, au
     assert (first.requeue_after, minted(sim)) == (None, [first.by_ordinal[0]])
     assert await obtain(auth_keys, seen(sim)) == first
     assert len(minted(sim)) == 1
+
+
+async def test_a_key_that_was_stored_is_not_given_again(sim: ClusterSim, auth_keys: AuthKeys) -> None:
+    first = (await obtained(auth_keys, NO_SECRETS))[0]
+    put_secret(sim, **config_files(CONFIG, first))
+    assert await obtained(auth_keys, seen(sim)) == {}
+    put_secret(sim, **config_files(CONFIG))
+    second = (await obtained(auth_keys, seen(sim)))[0]
+    assert minted(sim) == [first, second]
 
 
 @pytest.mark.parametrize("asks", [False, True])

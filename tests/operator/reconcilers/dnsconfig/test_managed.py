@@ -223,6 +223,29 @@ async def test_a_corefile_with_a_fault_is_left_alone_until_it_is_mended(cluster:
         await configured(cluster)
 
 
+async def test_a_stub_domain_that_comes_back_without_a_dnsconfig_is_taken_out(world: World) -> None:
+    await world.apply(managed())
+    text, _ = await configured(world)
+    await world.delete(managed())
+    await world.eventually(lambda: world.gone(managed()))
+    await write(world, text)
+    await world.becomes(lambda: corefile(world), COREFILE)
+
+
+@pytest.mark.simulated
+async def test_a_stub_domain_stays_while_nobody_sees_whether_there_is_a_dnsconfig(world: World) -> None:
+    await world.apply(managed())
+    text, _ = await configured(world)
+    await world.delete(managed())
+    await world.eventually(lambda: world.gone(managed()))
+    world.sim.faults.forbid(Ban("dnsconfigs"))
+    world.sim.faults.drop_watches()
+    await world.settled()
+    await write(world, text)
+    await world.settled()
+    assert await corefile(world) == text
+
+
 async def test_without_the_setting_the_condition_says_which_value_to_set(cluster: World) -> None:
     async with running_operator(cluster, manage_cluster_dns=False):
         await cluster.apply(managed())
