@@ -11,6 +11,8 @@ import pytest
 from tsnameserver.configmaps import ApiSettings, Backoff, ConfigMaps
 
 from tests.nameserver.api_server import LABELS, ApiServer, api_server
+from tests.nameserver.authority import certified
+from tests.support.cluster import until
 
 Texts = Mapping[str, str | None]
 SHORT = Backoff(first=0.01, most=0.02, denied=0.03)
@@ -205,6 +207,15 @@ async def test_the_token_is_read_anew_for_each_request(api: ApiServer, tmp_path:
     assert (sent[0], sent[2]) == ("Bearer first", "Bearer second")
 
 
+async def test_an_authority_that_is_renewed_is_read_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    certified(tmp_path)
+    (renewed := tmp_path / "renewed").mkdir()
+    async with api_server("tailscale", tls=certified(renewed)) as api, following(api.url, tmp_path) as offers:
+        await until(lambda: "certificate verify failed" in caplog.text)
+        (renewed / "ca.crt").replace(tmp_path / "ca.crt")
+        assert await offers.get() == {}
+
+
 @pytest.mark.parametrize(("status", "lost"), [(403, True), (503, True), (410, False)])
 async def test_that_configmaps_cannot_be_followed_is_told(
     api: ApiServer, tmp_path: Path, status: int, lost: bool
@@ -260,7 +271,7 @@ async def test_a_sign_of_life_is_noted(api: ApiServer, tmp_path: Path, send: Cal
     offers: asyncio.Queue[Texts] = asyncio.Queue()
     configmaps = ConfigMaps(ApiSettings(api.url, "tailscale", tmp_path), offers.put, lambda: asyncio.sleep(0))
     task = asyncio.create_task(configmaps.follow())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(10):  # a watch that gives no sign for 20 s has ended
         await offers.get()
         api.write("dnsrecords", "seen by the watch")
         await offers.get()
