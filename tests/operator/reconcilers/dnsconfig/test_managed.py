@@ -228,6 +228,7 @@ async def test_a_stub_domain_that_comes_back_without_a_dnsconfig_is_taken_out(wo
     text, _ = await configured(world)
     await world.delete(managed())
     await world.eventually(lambda: world.gone(managed()))
+    await world.settled()
     await write(world, text)
     await world.becomes(lambda: corefile(world), COREFILE)
 
