@@ -21,6 +21,7 @@ from tsoperator.api.objects import (
     Object,
     key_of,
 )
+from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
 from tsoperator.reconcilers.dnsconfig.asking import ask
 from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
@@ -187,6 +188,12 @@ async def running_dnsconfigs(world: World) -> AsyncIterator[None]:
     )
     async with running(manager.run(world.api, None)):
         yield
+
+
+async def test_a_change_of_openshifts_dns_is_looked_at_without_a_dnsconfig(cluster: World) -> None:
+    cache, tailnets = Cache(sources(NAMESPACE)), Tailnets([])
+    reconciler = DNSConfigReconciler(cache, applier(cluster.api, cache, tailnets), Prober(ask), settings())
+    assert [*reconciler.watches[OPENSHIFT_DNS]({})] == [Key("", "")]
 
 
 class Obstacle(NamedTuple):

@@ -149,6 +149,7 @@ async def test_a_dnsconfig_lets_pods_reach_all_ingresses_but_those_that_say_othe
     assert not await world.writes_when_left_alone()
     await world.delete(dnsconfig())
     await world.becomes(lambda: in_kernel(world), False)
+    await world.settled()
     await world.apply(dnsconfig() | asked)
     await world.becomes(lambda: in_kernel(world), True)
 
