@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -112,15 +113,15 @@ class ApiServer:
 
 
 @asynccontextmanager
-async def api_server(namespace: str, port: int = 0) -> AsyncIterator[ApiServer]:
+async def api_server(namespace: str, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[ApiServer]:
     """Run an API server with one *namespace*."""
     server = ApiServer()
     app = web.Application()
     app.router.add_get(f"/api/v1/namespaces/{namespace}/configmaps", server.answer)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls).start()
+    server.url = f"http{'s' if tls else ''}://127.0.0.1:{runner.addresses[0][1]}"
     try:
         yield server
     finally:

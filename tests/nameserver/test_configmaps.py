@@ -11,6 +11,8 @@ import pytest
 from tsnameserver.configmaps import ApiSettings, Backoff, ConfigMaps
 
 from tests.nameserver.api_server import LABELS, ApiServer, api_server
+from tests.nameserver.authority import certified
+from tests.support.cluster import until
 
 Texts = Mapping[str, str | None]
 SHORT = Backoff(first=0.01, most=0.02, denied=0.03)
@@ -202,6 +204,15 @@ async def test_the_token_is_read_anew_for_each_request(api: ApiServer, tmp_path:
     assert (sent[0], sent[2]) == ("Bearer first", "Bearer second")
 
 
+async def test_an_authority_that_is_renewed_is_read_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    certified(tmp_path)
+    (renewed := tmp_path / "renewed").mkdir()
+    async with api_server("tailscale", tls=certified(renewed)) as api, following(api.url, tmp_path) as offers:
+        await until(lambda: "certificate verify failed" in caplog.text)
+        (renewed / "ca.crt").replace(tmp_path / "ca.crt")
+        assert await offers.get() == {}
+
+
 @pytest.mark.parametrize(("status", "lost"), [(403, True), (503, True), (410, False)])
 async def test_that_configmaps_cannot_be_followed_is_told(
     api: ApiServer, tmp_path: Path, status: int, lost: bool
@@ -244,7 +255,8 @@ SIGNS: dict[str, Callable[[ApiServer], None]] = {
 @pytest.mark.parametrize("send", SIGNS.values(), ids=SIGNS)
 async def test_a_sign_of_life_is_noted(api: ApiServer, tmp_path: Path, send: Callable[[ApiServer], None]) -> None:
     offers: asyncio.Queue[Texts] = asyncio.Queue()
-    async with running(settings(api.url, tmp_path), offers.put) as configmaps:
+    # A watch that gives no sign for 20 s ends.
+    async with running(settings(api.url, tmp_path), offers.put) as configmaps, asyncio.timeout(10):
         await offers.get()
         api.write("dnsrecords", "seen by the watch")
         await offers.get()

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import NamedTuple
 import pytest
 from tsnameserver.errors import ApiError
 from tsnameserver.httpget import HttpGet
+
+from tests.nameserver.authority import certified
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 WHOLE = HEAD + b"Content-Length: 2\r\n\r\nok"
@@ -140,25 +141,25 @@ async def test_a_connection_is_not_kept_after_a_response_that_was_not_read() -> 
     assert script.connections == 2
 
 
+async def test_a_kept_connection_that_fails_is_not_used_again() -> None:
+    cut = HEAD + b"Content-Length: 9\r\n\r\ncut"
+    async with scripted(WHOLE, cut, b"", WHOLE) as script:
+        with closing(client_of(script)) as client:
+            assert await said(client) == (200, b"ok")
+            with pytest.raises(ApiError):
+                await said(client)
+            assert await said(client) == (200, b"ok")
+    assert script.connections == 2
+
+
 async def test_a_server_that_does_not_take_connections_is_given_up_in_time() -> None:
     with pytest.raises(TimeoutError):
         await said(HttpGet("http://127.0.0.1:1", None, connect_seconds=0))
 
 
-def certificate(folder: Path) -> Path:
-    """Make a certificate of 127.0.0.1, with its key, signed by nobody else."""
-    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=api"
-    path = folder / "server.pem"
-    files = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(path), "-out", str(folder / "ca.crt")]
-    subprocess.run(["openssl", *words.split(), *files], check=True, capture_output=True)
-    path.write_text(path.read_text() + (folder / "ca.crt").read_text())
-    return path
-
-
 @pytest.mark.parametrize("known", [True, False])
 async def test_only_a_server_that_the_authority_certifies_is_told_anything(tmp_path: Path, known: bool) -> None:
-    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    serving.load_cert_chain(certificate(tmp_path))
+    serving = certified(tmp_path)
     asking = ssl.create_default_context(cafile=tmp_path / "ca.crt" if known else None)
     async with scripted(WHOLE, tls=serving) as script:
         with closing(client_of(script, asking)) as client:

@@ -3,8 +3,10 @@
 import asyncio
 import json
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -84,9 +86,24 @@ async def test_a_snapshot_that_cannot_be_written_is_told_once_and_tried_again(
         await asyncio.sleep(0.1)
         folder.mkdir()
         await until(lambda: snapshot.written)
-    assert files(folder) == {"kept": "{}\n"}
-    (warning,) = caplog.records
-    assert "the snapshot can't be written" in warning.getMessage()
+        assert files(folder) == {"kept": "{}\n"}
+        assert [each.getMessage().partition(",")[0] for each in caplog.records] == ["the snapshot can't be written"]
+        folder.rename(tmp_path / "away")
+        snapshot.keep(["[]"])
+        await until(lambda: len(caplog.records) > 1)  # that is another trouble
+
+
+async def test_what_is_to_be_kept_while_another_is_written_is_written_next(tmp_path: Path) -> None:
+    snapshot, slow = Snapshot(tmp_path / "kept"), threading.Event()
+    with ThreadPoolExecutor(1) as disk:
+        asyncio.get_running_loop().set_default_executor(disk)
+        disk.submit(slow.wait)
+        async with writing(snapshot):
+            snapshot.keep(["1"])
+            await asyncio.sleep(0.05)
+            snapshot.keep(["2"])
+            slow.set()
+            await until(lambda: files(tmp_path) == {"kept": "2\n"})
 
 
 class Offers(list[tuple[float, Sequence[bytes]]]):

@@ -161,6 +161,12 @@ async def test_a_problem_is_said_once(follower: Follower, caplog: pytest.LogCapt
         assert len([warning for warning in warnings if part in warning]) == 1
 
 
+async def test_a_problem_that_comes_back_is_said_again(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
+    for text in ("{", document("a"), "{"):
+        await follower.offer(Source.API, {"dnsrecords": text})
+    assert caplog.text.count("dnsrecords is ignored") == 2
+
+
 async def test_a_flood_of_problems_is_cut_short(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
     bad = {f"a{number}.example.org": ["192.0.2.1"] for number in range(500)}
     await follower.offer(Source.FILE, {"records.json": render(Records(ip4=bad))})

@@ -21,7 +21,7 @@ from tsnameserver.zone import Serving, Zone
 from tests.nameserver.conformance.packets import framed, numbered
 from tests.nameserver.conftest import Running, running_server
 from tests.nameserver.samples import parsed, sample_zone, texts, wire
-from tests.support.cluster import until
+from tests.support.cluster import running, until
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 QUERY = wire("db.tail1234.ts.net")
@@ -100,6 +100,7 @@ async def test_a_client_that_reads_late_gets_every_answer_in_order(server: Runni
         idents = [int.from_bytes((await client.response())[:2], "big") for _ in range(5000)]
         assert idents == list(range(5000))
         assert await client.ask() == ["100.64.0.1"]
+        assert server.tcp.readiness.run() == 0  # it waits for the client, not for room
 
 
 async def test_time_runs_anew_with_every_answer() -> None:
@@ -200,18 +201,20 @@ async def test_a_turn_of_the_event_loop_accepts_many_but_not_all(server: Running
         assert set(after_each_turn) - {0} == {100, 120}
 
 
+@pytest.mark.parametrize("limits", [TcpLimits(connections=1), TcpLimits(client_connections=1)], ids=["all", "its own"])
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize("left", [b"", framed(QUERY)[:-1]], ids=["between queries", "half-way"])
-async def test_a_connection_that_has_ended_makes_room(left: bytes, reset: bool) -> None:
-    async with running_server(LOOPBACK, TcpLimits(connections=1)) as server:
+async def test_a_connection_that_has_ended_makes_room(limits: TcpLimits, left: bytes, reset: bool) -> None:
+    async with running_server(LOOPBACK, limits) as server:
         for _ in range(3):
-            async with connected(server) as client:
+            async with connected(server, "127.0.0.9") as client:
                 assert await client.ask() == ["100.64.0.1"]
                 client.writer.write(left)
                 if reset:
                     client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             await until(lambda: not server.tcp.connections)
         assert (server.tcp.accepted, server.tcp.evicted, server.tcp.failures) == (3, 0, 0)
+        assert "127.0.0.9" not in repr(vars(server.tcp))
 
 
 async def test_after_its_last_query_a_connection_is_closed_with_every_answer_sent() -> None:
@@ -315,3 +318,15 @@ async def test_an_error_of_accept_that_stays_ends_the_server() -> None:
         deaf.setblocking(False)
         with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
             await TcpServer(deaf, Serving(sample_zone())).serve()
+
+
+async def test_a_server_that_starts_again_closes_idle_connections() -> None:
+    with socket.create_server(LOOPBACK) as listener:
+        listener.setblocking(False)
+        server = TcpServer(listener, Serving(sample_zone()), TcpLimits(idle=0.05, close=0.01))
+        for is_left in (True, False):
+            async with running(server.serve()), asyncio.timeout(10):
+                reader, writer = await asyncio.open_connection(*listener.getsockname())
+                await until(lambda: server.connections)
+                assert is_left or await reader.read() == b""
+                writer.close()

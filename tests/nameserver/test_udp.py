@@ -17,14 +17,16 @@ from typing import NamedTuple
 import pytest
 from tsnameserver.answer import answer
 from tsnameserver.compiled import COMPILED
+from tsnameserver.compiler import build_zone
 from tsnameserver.counters import Counts
 from tsnameserver.querylog import QueryLog
+from tsnameserver.records import Records
 from tsnameserver.sockets import Endpoint, bind
 from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving, Zone
 
 from tests.nameserver.random_queries import ZONES, random_query
-from tests.nameserver.samples import parsed, sample_zone, texts, wire
+from tests.nameserver.samples import SETTINGS, parsed, sample_zone, texts, wire
 
 QUERY = wire("db.tail1234.ts.net")
 MISSING = wire("missing.tail1234.ts.net")
@@ -61,10 +63,15 @@ class Ends(NamedTuple):
 
 @contextmanager
 def ends(
-    host: str = "127.0.0.1", *, compiled: bool = COMPILED, log_seconds: float = 10.0, log_queries: int = 0
+    host: str = "127.0.0.1",
+    *,
+    compiled: bool = COMPILED,
+    log_seconds: float = 10.0,
+    log_queries: int = 0,
+    serving: Serving | None = None,
 ) -> Iterator[Ends]:
     sockets = bind([Endpoint(host, 0)], None)
-    bound, serving = sockets.pairs[0].udp, Serving(sample_zone())
+    bound, serving = sockets.pairs[0].udp, serving or Serving(sample_zone())
     server = UdpServer(bound, serving, QueryLog(log_queries), compiled=compiled, log_seconds=log_seconds)
     with contextlib.closing(sockets), socket.socket(bound.family, socket.SOCK_DGRAM) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
@@ -189,6 +196,14 @@ def test_a_loop_answers_and_counts_what_answer_does(host: str, compiled: bool) -
         responses = answers(both, *queries)
         assert sorted(responses) == sorted(response for response in alone if response is not None)
         assert told(both.server.counts) == told(counts)
+
+
+def test_servers_of_several_addresses_answer_from_the_newest_zone(compiled: bool) -> None:
+    with ends(compiled=compiled) as first, ends("::1", compiled=compiled, serving=first.serving) as second:
+        for each in (first, second):
+            each.server.start()
+        first.serving.zone = build_zone(Records(ip4={"db.tail1234.ts.net": ["192.0.2.9"]}), SETTINGS)
+        assert [texts(parsed(each.ask())) for each in (first, second)] == [["192.0.2.9"]] * 2
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1"])

@@ -140,7 +140,7 @@ async def test_an_orphan_goes_step_by_step_with_its_device_after_that_hour(
         assert (await left.reconcile(ORPHANED_FOR)).requeue_after
         await left.world.eventually(lambda: left.gone(STATEFULSET))
         assert await left.reconcile() == DONE
-        assert (await left.left(), await left.reconcile()) == ([], DONE)
+        assert [await left.left(), await left.reconcile(), await left.reconcile()] == [[], DONE, DONE]
     begun, ended = caplog.messages
     about = f"{parent['kind']} {key_of(parent)}: "
     assert begun == f"{about}gone for long, and its proxy was left behind: removing it"
@@ -153,6 +153,18 @@ async def test_a_parent_that_was_back_meanwhile_has_its_hour_again(left: Left) -
     await left.reconcile()
     await left.vanish()
     assert await left.reconcile(ORPHANED_FOR) == Result(ORPHANED_FOR)
+
+
+async def test_an_orphan_whose_parent_was_back_meanwhile_is_told_of_anew(
+    left: Left, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        await left.reconcile()
+        await left.reconcile(ORPHANED_FOR)
+        await left.world.apply(left.parent)
+        await left.reconcile()
+        await left.vanish()
+    assert len([line for line in caplog.messages if line.endswith("left behind: removing it")]) == 2
 
 
 async def test_a_device_that_cannot_be_deleted_keeps_its_secret(left: Left) -> None:

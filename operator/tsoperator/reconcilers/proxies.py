@@ -144,6 +144,7 @@ class Proxies:
     def found(self, owner: Owner) -> None:
         """Note that *owner* is there."""
         self._orphaned.pop(owner, None)
+        self._left_behind.pop(owner, None)
 
     def forget(self, owner: Owner) -> None:
         """Forget what is remembered for *owner*, which has no proxy any more."""

@@ -132,7 +132,7 @@ def test_a_recorded_proxy_only_gets_the_digest(name: str) -> None:
 
 def test_a_recorded_nameserver_only_gets_the_digest() -> None:
     made = recorded("nameserver")
-    assert only_marked(nameserver_plan(made), made) == ["ServiceAccount", "Deployment", "Service"]
+    assert only_marked(nameserver_plan(made), made) == ["Service", "ServiceAccount", "Deployment"]
 
 
 def placed(recorded: Object) -> Object:

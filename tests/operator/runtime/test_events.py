@@ -136,6 +136,15 @@ async def test_the_count_is_brought_up_to_date_less_and_less_often() -> None:
     assert counts == [3, 5, 7, 9, 11]  # at minutes 0, 10, 30, 60, 90 …
 
 
+@in_virtual_time
+async def test_an_event_that_comes_back_after_hours_is_as_quiet_as_one_that_goes_on() -> None:
+    server = EventServer()
+    await server.repeat(MINUTE)
+    await asyncio.sleep(5 * HOUR)
+    await server.repeat(9 * MINUTE)
+    assert (server.writes, server.event["count"]) == (2, 3)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

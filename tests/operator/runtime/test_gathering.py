@@ -1,4 +1,5 @@
 from typing import NamedTuple
+from weakref import ref
 
 import pytest
 from tsoperator.api.objects import Key
@@ -44,3 +45,19 @@ def test_the_burst_of_one_key_holds_up_no_other() -> None:
     moments = iter((0.0, 1.0, 1.0))
     gatherer = Gatherer(GROWING, lambda: next(moments))
     assert [gatherer.delay(key) for key in (KEY, KEY, OTHER)] == [1, 2, 1]
+
+
+class Name(str):
+    """A name of which a test sees whether anybody remembers it."""
+
+    __slots__ = ("__weakref__",)
+
+
+def test_a_key_is_forgotten_after_its_burst() -> None:
+    moments = iter((0.0, 3.0))
+    gatherer, name = Gatherer(GROWING, lambda: next(moments)), Name("a")
+    gatherer.delay(Key("", name))
+    remembered = ref(name)
+    del name
+    gatherer.delay(OTHER)
+    assert remembered() is None

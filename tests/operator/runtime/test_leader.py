@@ -312,11 +312,10 @@ async def test_the_log_tells_who_leads_and_who_stands_by(caplog: pytest.LogCaptu
         group.create_task(Candidate(server, diary, "a").lead(until=20))
         await asyncio.sleep(1)
         group.create_task(Candidate(server, diary, "b").lead(until=40))
-    assert caplog.messages == [
-        "leading: a holds the Lease tailscale/operator",
-        "standing by: a holds the Lease tailscale/operator",
-        "leading: b holds the Lease tailscale/operator",
-    ]
+        await asyncio.sleep(0.5)
+        group.create_task(Candidate(server, diary, "c").lead(until=30))
+    told = [("leading", "a"), ("standing by", "a"), ("standing by", "a"), ("leading", "b"), ("standing by", "b")]
+    assert caplog.messages == [f"{what}: {who} holds the Lease tailscale/operator" for what, who in told]
 
 
 @in_virtual_time

@@ -121,6 +121,19 @@ async def test_a_report_that_is_refused_again_and_again_is_told_once(
     assert [line.split(": ")[1] for line in caplog.messages] == ["Failed"]
 
 
+async def test_a_report_that_is_refused_anew_after_a_good_one_is_told_anew(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING", "tsoperator")
+    for reason in ("One", "Other"):
+        status = {"conditions": [condition("Ready", True, reason, "")]}
+        ground.sim.faults.fail(Failure(status=403, plural="dnsconfigs", verb="update"))
+        with pytest.raises(Denied):
+            await ground.report(status)
+        await ground.report(status)
+    assert [line.split(": ")[1] for line in caplog.messages] == ["Failed", "Failed"]
+
+
 @pytest.mark.parametrize("told", REFUSALS.values(), ids=REFUSALS)
 async def test_the_first_refusal_is_told_although_the_finalizer_was_just_added(ground: Ground, told: Told) -> None:
     if told.status:

@@ -15,7 +15,7 @@ from tsoperator.desired.login import Keys
 from tsoperator.desired.proxy import Children, Proxy, proxy_login
 from tsoperator.desired.proxypod import connected_networks, egress_to_ip
 from tsoperator.desired.secret import slim
-from tsoperator.desired.tailscaled import ProxyConfig
+from tsoperator.desired.tailscaled import ProxyConfig, config_files
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Unreachable
 from tsoperator.runtime.result import Pending
@@ -245,6 +245,15 @@ async def test_a_key_that_was_not_stored_is_not_minted_again(ground: Ground) -> 
     assert (first.requeue_after, ground.minted) == (None, [first.by_ordinal[0]])
     assert await ground.obtain() == first
     assert len(ground.minted) == 1
+
+
+async def test_a_key_that_was_stored_is_not_given_again(ground: Ground) -> None:
+    first = (await ground.obtained(NO_SECRETS))[0]
+    ground.put_secret(**config_files(CONFIG, first))
+    assert await ground.obtained() == {}
+    ground.put_secret(**config_files(CONFIG))
+    second = (await ground.obtained())[0]
+    assert ground.minted == [first, second]
 
 
 @pytest.mark.parametrize("asks", [False, True])

@@ -317,3 +317,13 @@ async def test_calls_that_are_interrupted_are_waited_for_no_more_and_others_can_
     assert [each.until.cancelled() for each in pending] == [True, True]
     async with running(server.calls.run()):
         assert await server.wait_for(A, "y") == "y"
+
+
+@in_virtual_time
+async def test_a_failure_is_forgotten_when_calls_are_interrupted() -> None:
+    server = Server()
+    async with running(server.calls.run()):
+        await server.stop_answering()
+    async with running(server.calls.run()):
+        await server.begin(A, "x", 10)
+        assert await server.wait_for(B, "y") == "y"

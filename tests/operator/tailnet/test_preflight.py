@@ -229,6 +229,7 @@ BOTH = {"auth_keys", "devices:core", "services"}
         Looks({"auth_keys"}, 1, 2, 1),
         Looks({"auth_keys"}, 59, 60, 1),
         Looks({"auth_keys"}, 60, 61, 2),
+        Looks({"auth_keys"}, 119, 120, 2),
     ],
 )
 async def test_looks_are_daily_or_each_minute_while_something_is_missing(

@@ -288,6 +288,9 @@ async def test_a_parent_does_not_wait_for_a_tailnet_that_goes(lab: Lab) -> None:
         lab.tailnets.at(LAB)
     lab.tailnets.unregister(LAB)
     assert raised.value.until.done()
+    with pytest.raises(Pending) as raised:  # it was made anew
+        lab.tailnets.at(LAB)
+    assert not raised.value.until.done()
 
 
 async def test_a_refused_tailnet_is_there_for_those_who_are_in_it(lab: Lab) -> None:

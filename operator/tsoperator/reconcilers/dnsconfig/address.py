@@ -19,8 +19,9 @@ class Addresses:
         self._refused: set[str] = set()
 
     def note(self, service: Object) -> None:
-        """Remember the address of the nameserver's *service*."""
+        """Remember the address of the nameserver's *service*, which the API server gave."""
         self._last = address_of(service)
+        self._refused.discard(self._last)
 
     def choose(self, dns: DNSObjects | None, zones: Sequence[str], services: Iterable[Object]) -> str:
         """Return the address to ask for; empty if there is none that others among *services* don't have.

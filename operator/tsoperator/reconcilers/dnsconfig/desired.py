@@ -122,15 +122,15 @@ def plan(obj: Object, dnsconfig: DNSConfig | Invalid, observed: Observed, settin
         )
     image = nameserver_image(obj, dnsconfig, settings)
     children = [
+        _service(dnsconfig, settings, observed),  # first: whatever else is refused, the Service gets its address
         _service_account(dnsconfig, settings),
         _role(dnsconfig, settings),
         _role_binding(dnsconfig, settings),
         _deployment(dnsconfig, image, settings),
-        _service(dnsconfig, settings, observed),
     ]
     zones = forwarded_zones(obj, settings.zones, observed.suffixes)
     if not zones:  # a new Service may have to get the address that the cluster's DNS asks for them
-        kept = children if observed.service else children[:-1]
+        kept = children if observed.service else children[1:]
         return Plan(hold=FINALIZER, steps=[*map(Child, kept)], requeue_after=_ZONES_SOON)
     address = _address(observed)
     if not address:

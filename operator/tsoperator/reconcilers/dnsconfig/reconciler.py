@@ -115,14 +115,16 @@ class DNSConfigReconciler:
         """
         children = [step for step in plan.steps if isinstance(step, Child)]
         others = [step for step in plan.steps if not isinstance(step, Child)]
-        to_children = partial(self._without, address) if address else failed
+        to_children = partial(self._without, address, failed) if address else failed
         notes = () if others else plan.notes
         stored = await self._applier.act(obj, replace(plan, steps=children, notes=notes), to_children)
         if not others:
             return stored
         return await self._applier.act(stored, replace(plan, hold="", steps=others), partial(_not_written, plan))
 
-    def _without(self, address: str, _: Object, __: Refusal) -> Plan:
+    def _without(self, address: str, failed: Failed, obj: Object, refusal: Refusal) -> Plan:
+        if isinstance(refusal.error, Denied):  # which says nothing of the address
+            return failed(obj, refusal)
         self._addresses.refuse(address)
         return Plan()
 

@@ -87,7 +87,7 @@ class PlacesView:
         name = group_name(service)
         groups = made.groups if name in made.groups else {**made.groups, name: self._group(name)}
         found = replace(made, groups=groups, rival=self._rival(service, name))
-        self._starved.pop(owner.key, None)
+        self.forget(owner.key)
         if violations(service, found, self._settings):
             return found  # it must not keep ports from others
         return replace(found, ports=self._ports(service, name, made.at(name)))
@@ -162,7 +162,6 @@ class PlacesView:
         """Return the proxies' ports for *service*; new ones stay reserved until the cache shows them."""
         kept = allocated(live)
         if set(wanted_ports(service)) <= kept.keys():
-            self._reservations.free(key_of(service))
             return allocate(service, kept, ())
         others = self._cache.indexed(SERVICE, BY_SERVING_GROUP, group)
         used = used_ports(each for each in others if served_service(each) != key_of(service))

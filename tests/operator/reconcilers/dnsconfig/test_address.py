@@ -60,3 +60,5 @@ def test_an_address_that_is_asked_comes_before_the_last_one_and_none_of_others_i
     assert chosen(dns, "10.96.4.3") == "10.96.4.9"
     addresses.refuse("10.96.4.9")
     assert chosen(dns, "10.96.4.3") == ""
+    addresses.note(service("nameserver", "10.96.4.9"))  # it was given after all
+    assert chosen(dns, "10.96.4.3") == "10.96.4.9"

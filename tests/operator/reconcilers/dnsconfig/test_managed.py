@@ -1,5 +1,7 @@
 """The configuration of the cluster's DNS, while a DNSConfig asks for it to be managed."""
 
+from dataclasses import replace
+
 import pytest
 from clustersim import objects
 from clustersim.faults import Ban, Failure
@@ -152,20 +154,29 @@ async def test_the_nameserver_keeps_its_address_and_else_the_stub_domain_follows
 
 
 @pytest.mark.simulated
-@pytest.mark.parametrize(("zone", "given"), [("ts.net", True), ("ts.net", False), ("tail1234.ts.net", True)])
+@pytest.mark.parametrize("zone", ["ts.net", "tail1234.ts.net"])
+@pytest.mark.parametrize(
+    ("refusal", "given"),
+    [
+        (None, True),
+        (Failure(422, 1, "create", "services"), False),
+        (Failure(403, 1, "create", "services"), True),
+        (Failure(422, 12, "create", "deployments"), True),
+    ],
+)
 async def test_a_new_nameserver_has_the_address_that_the_clusters_dns_asks_if_it_can(
-    cluster: World, zone: str, given: bool
+    cluster: World, zone: str, refusal: Failure | None, given: bool
 ) -> None:
     cluster.peer()
     cluster.control.latency = 0.1
     await write(cluster, f"{COREFILE}{zone} {{\n    forward . 10.96.4.3\n}}\n")
-    if not given:
-        cluster.sim.faults.fail(Failure(422, verb="create", plural="services"))
+    if refusal:
+        cluster.sim.faults.fail(replace(refusal))
     async with running_operator(cluster):
         await cluster.apply(dnsconfig())
         await cluster.eventually(lambda: snippet(cluster))
         assert (await address(cluster) == "10.96.4.3") is given
-        assert not {"NameserverCreationFailed"} & {*await cluster.events(dnsconfig())}
+        assert ("NameserverCreationFailed" in await cluster.events(dnsconfig())) is bool(refusal and given)
 
 
 async def moved(world: World, old: str) -> bool:
@@ -186,6 +197,30 @@ async def test_a_corefile_with_a_fault_is_left_alone_until_it_is_mended(cluster:
         assert await corefile(cluster) == broken
         await write(cluster, COREFILE)
         await configured(cluster)
+
+
+async def test_a_stub_domain_that_comes_back_without_a_dnsconfig_is_taken_out(world: World) -> None:
+    await world.apply(managed())
+    text, _ = await configured(world)
+    await world.delete(managed())
+    await world.eventually(lambda: world.gone(managed()))
+    await world.settled()
+    await write(world, text)
+    await world.becomes(lambda: corefile(world), COREFILE)
+
+
+@pytest.mark.simulated
+async def test_a_stub_domain_stays_while_nobody_sees_whether_there_is_a_dnsconfig(world: World) -> None:
+    await world.apply(managed())
+    text, _ = await configured(world)
+    await world.delete(managed())
+    await world.eventually(lambda: world.gone(managed()))
+    world.sim.faults.forbid(Ban("dnsconfigs"))
+    world.sim.faults.drop_watches()
+    await world.settled()
+    await write(world, text)
+    await world.settled()
+    assert await corefile(world) == text
 
 
 async def test_without_the_setting_the_condition_says_which_value_to_set(cluster: World) -> None:

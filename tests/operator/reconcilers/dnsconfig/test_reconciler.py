@@ -16,6 +16,7 @@ from tsoperator.api.objects import (
     Key,
     Object,
 )
+from tsoperator.desired.clusterdns.platforms import OPENSHIFT_DNS
 from tsoperator.reconcilers.dnsconfig.asking import ask
 from tsoperator.reconcilers.dnsconfig.probes import VERDICT, Prober
 from tsoperator.reconcilers.dnsconfig.reconciler import DNSConfigReconciler
@@ -138,6 +139,12 @@ async def running_dnsconfigs(world: World) -> AsyncIterator[None]:
     )
     async with running(manager.run(world.api, None)):
         yield
+
+
+async def test_a_change_of_openshifts_dns_is_looked_at_without_a_dnsconfig(cluster: World) -> None:
+    cache, tailnets = Cache(sources(NAMESPACE)), Tailnets([])
+    reconciler = DNSConfigReconciler(cache, applier(cluster.api, cache, tailnets), Prober(ask), settings())
+    assert [*reconciler.watches[OPENSHIFT_DNS]({})] == [Key("", "")]
 
 
 ADDRESS = "10.96.4.3"

@@ -79,6 +79,13 @@ async def test_each_zone_has_a_canary_that_leads_to_the_nameserver(cluster: Worl
         assert not await cluster.writes_when_left_alone()
 
 
+async def test_a_canary_goes_with_its_zone(world: World) -> None:
+    await world.apply(dnsconfig())
+    await world.becomes(lambda: canaries_lead(world, {"ts.net"}), True)
+    await world.apply(egress())
+    await world.becomes(lambda: canaries_lead(world, {DOMAIN}), True)
+
+
 async def test_the_own_suffix_of_a_tailnet_is_forwarded_even_if_its_control_server_is_away_later(
     cluster: World,
 ) -> None:
@@ -335,12 +342,17 @@ def versions(found: dict[str, Object]) -> dict[str, str]:
 
 
 async def test_a_new_name_that_gets_no_address_is_written_a_moment_later(cluster: World) -> None:
-    parent, service, _ = proxy_of(1)
+    names: dict[str, list[str]] = {}
     await cluster.apply(dnsconfig(), nameserver())
     async with following_records(cluster):
-        await cluster.becomes(lambda: whole(cluster), {})
-        await cluster.apply(parent, service)
-        await cluster.becomes(lambda: whole(cluster), {f"db-1.{DOMAIN}": []})
+        await cluster.eventually(lambda: shards(cluster))
+        await cluster.settled()
+        for number in (1, 2):
+            began = asyncio.get_running_loop().time()
+            await cluster.apply(*proxy_of(number)[:2])
+            names[f"db-{number}.{DOMAIN}"] = []
+            await cluster.becomes(lambda: whole(cluster), names)
+            assert asyncio.get_running_loop().time() >= began + 1
 
 
 async def test_a_change_of_a_users_service_alone_reaches_the_record(cluster: World) -> None:

@@ -8,9 +8,10 @@ from datetime import timedelta
 
 import pytest
 from clustersim import objects as kinds
-from clustersim.faults import Ban
+from clustersim.faults import Ban, Failure
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from tsoperator.api.objects import INGRESS, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of
+from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.ingress.certificate import PATIENCE
 from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
 from tsoperator.reconcilers.proxies import Proxies
@@ -103,6 +104,17 @@ async def test_a_certificate_that_has_come_is_missed_anew_when_it_is_lost(ground
     await ground.reconcile(1)
     ground.report(crt=None, key=None)
     assert [await ground.reconcile(after) for after in (100, 1)] == [PATIENCE, PATIENCE - 1]
+
+
+async def test_a_certificate_that_comes_while_a_write_fails_is_told_later(ground: Ground) -> None:
+    ground.report(crt=certificate_for(timedelta(days=90)), key="key")
+    [statefulset] = ground.sim.store.list(kinds.STATEFULSET)
+    ground.sim.store.delete(kinds.STATEFULSET, *key_of(statefulset))
+    ground.sim.faults.fail(Failure(500, verb="create", plural="statefulsets"))
+    with pytest.raises(KubeError):
+        await ground.reconcile(1)
+    await ground.reconcile(1)
+    assert "CertificateReady" in [event["reason"] for event in ground.sim.store.list(kinds.EVENT)]
 
 
 async def test_a_certificate_is_missed_anew_when_its_proxy_has_a_name_again(ground: Ground) -> None:

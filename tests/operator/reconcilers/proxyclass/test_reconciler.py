@@ -29,6 +29,16 @@ async def test_service_monitors_come_with_the_prometheus_operator_and_go_with_it
     assert await world.reason(proxy_class("other"), READY) == "ProxyClassValid"
 
 
+@pytest.mark.simulated
+async def test_service_monitors_go_as_soon_as_their_definition_is_to_go(world: World, monitoring: Object) -> None:
+    await world.apply(monitoring, proxy_class(**MONITORED))
+    await becomes(world, "prod", "ProxyClassValid")
+    await world.change(monitoring, {"metadata": {"finalizers": ["example.org/hold"]}})
+    await world.delete(monitoring)
+    await becomes(world, "prod", "ProxyClassInvalid")
+    await world.change(monitoring, {"metadata": {"finalizers": None}})
+
+
 async def test_ports_that_the_cluster_does_not_hand_out_are_refused(world: World) -> None:
     await world.apply(proxy_class(staticEndpoints={"nodePort": {"ports": [{"port": 3001}]}}))
     await becomes(world, "prod", "ProxyClassInvalid")

@@ -138,6 +138,16 @@ async def test_a_configmap_concerns_the_services_whose_entries_change_and_all_wh
     assert await configure(watched, None) == ALL
 
 
+async def test_a_configmap_that_is_made_anew_concerns_the_services_of_all_its_entries(watched: Watched) -> None:
+    key = Key(NAMESPACE, "egress-egress-config")
+    assert await configure(watched, None, "default-db") == {DB}
+    live = await watched.world.api.get(CONFIGMAP, key)
+    await watched.world.api.delete(CONFIGMAP, key)
+    assert await watched.concerned(CONFIGMAP, key.name) == {DB}
+    await watched.world.apply({**live, "metadata": {**live["metadata"], "resourceVersion": None, "uid": None}})
+    assert await watched.concerned(CONFIGMAP, key.name) == {DB}
+
+
 async def test_an_entry_that_goes_concerns_its_service_though_that_no_longer_names_the_group(watched: Watched) -> None:
     service = user_service(name="left-alone")
     service["metadata"] = {"namespace": "default", "name": "left-alone"}

@@ -107,6 +107,24 @@ async def test_a_service_that_is_set_back_once_is_mended_without_a_word(world: W
     assert (await world.reason(egress()), await world.events(egress())) == ("ProxyCreated", {})
 
 
+@pytest.mark.simulated
+async def test_a_rival_is_forgotten_when_the_service_asks_for_nothing(world: World) -> None:
+    await world.apply(egress())
+    await world.joined(egress())
+    async with asyncio.TaskGroup() as tasks:
+        rival = tasks.create_task(set_back(world))
+        await world.eventually(lambda: overwritten(world))
+        rival.cancel()
+    await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": None})
+    await world.becomes(lambda: world.leftovers(egress()), [])
+    await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": FQDN})
+    await world.joined(egress())
+    await world.change(egress(), {"spec": {"externalName": "placeholder"}})
+    await world.eventually(lambda: pointed(world))
+    await world.settled()
+    assert await world.reason(egress()) == "ProxyCreated"
+
+
 async def test_a_new_hostname_keeps_the_key_of_a_proxy_that_has_yet_to_log_in(cluster: World) -> None:
     await cluster.apply(egress())
     name = f"{child_name('db', uid(await cluster.look(egress())))}-0"

@@ -102,6 +102,9 @@ async def test_what_has_no_name_in_the_cluster_is_told_while_there_is_a_dnsconfi
     assert await world.records() == {}
     await world.delete(dnsconfig())
     await world.becomes(lambda: says(world, told), False)
+    await world.settled()
+    await world.apply(dnsconfig())
+    await world.becomes(lambda: says(world, told), True)
 
 
 async def says(world: World, words: str) -> bool:

@@ -95,6 +95,7 @@ async def test_services_that_are_seen_at_once_get_different_ports(seen: Seen) ->
 async def test_services_that_are_invalid_keep_no_ports_from_others(seen: Seen) -> None:
     invalid, sound = grouped("a", "egress", 1, 2), grouped("b", "egress", 1, 2)
     await seen.world.apply(placed(Key("default", "big"), ALL_BUT_TWO), invalid, sound)
+    assert (await seen.places(invalid)).ports
     assert (await seen.places(invalid, annotations={**invalid["metadata"]["annotations"], **BAD})).ports is None
     assert (await seen.places(sound)).ports
     assert (await seen.places(invalid)).ports is None

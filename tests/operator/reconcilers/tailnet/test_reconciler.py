@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import Object
+from tsoperator.api.objects import Object, uid
 from tsoperator.kube.client import USER_AGENT
 
+from tests.operator.contract.memory import remembered
 from tests.support.manifests import DOMAIN, connector, proxy_group
-from tests.support.operator import World
+from tests.support.operator import World, running_operator
 from tests.support.othertailnet import NAME, OTHER_DOMAIN, OtherTailnet, other_tailnet
 
 READY, CONNECTOR_READY = "TailnetReady", "ConnectorReady"
@@ -51,6 +52,21 @@ async def test_a_connector_joins_the_tailnet_that_it_names(world: World, joined:
     assert joined.device_names() == []
     await world.delete(joined.tailnet())
     await world.eventually(lambda: world.gone(joined.tailnet()))
+
+
+@pytest.mark.simulated
+async def test_a_tailnet_that_is_gone_is_forgotten_with_its_credentials(cluster: World) -> None:
+    async with other_tailnet(cluster) as lab, running_operator(cluster) as operator:
+        await cluster.apply(lab.secret(), lab.tailnet())
+        await cluster.becomes(lambda: cluster.reason(lab.tailnet(), READY), "TailnetValid")
+        words = uid(await cluster.look(lab.tailnet())), lab.control.client_secret
+        assert len(remembered(operator, *words)) > len(words)
+        await cluster.delete(lab.tailnet())
+
+        async def paths() -> list[str]:
+            return remembered(operator, *words)
+
+        await cluster.becomes(paths, [])
 
 
 async def test_a_connector_waits_for_its_tailnet(world: World, lab: OtherTailnet) -> None:
