@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from clustersim.faults import Ban
+from clustersim.objects import RESOURCES
 from tsoperator.api.objects import (
     POD,
     SECRET,
@@ -145,6 +146,17 @@ async def test_an_orphan_goes_step_by_step_with_its_device_after_that_hour(
     about = f"{parent['kind']} {key_of(parent)}: "
     assert begun == f"{about}gone for long, and its proxy was left behind: removing it"
     assert ended == f"{about}removed the proxy that it left behind"
+
+
+@pytest.mark.parametrize("parent", PARENTS.values(), ids=PARENTS)
+async def test_the_proxy_of_a_parent_that_our_finalizer_did_not_hold_goes_at_once(parent: Object) -> None:
+    async with new_world() as world, running_operator(world):
+        await world.apply(backend(), parent)
+        await world.eventually(world.device_names)
+        resource = next(each for each in RESOURCES if each.kind == parent["kind"])
+        world.sim.store.disown(resource, *key_of(parent))
+        await world.becomes(lambda: world.leftovers(parent), [])
+        assert await world.device_names() == []
 
 
 async def test_a_parent_that_was_back_meanwhile_has_its_hour_again(left: Left) -> None:

@@ -1,12 +1,16 @@
 """What the reconcilers of proxies share: a view of a proxy and its tailnet, its auth keys, and its removal."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
-from tsoperator.api.names import FINALIZER
+from tsoperator.api.names import FINALIZER, PARENT_CONNECTOR, PARENT_INGRESS, PARENT_SERVICE
 from tsoperator.api.objects import (
+    CONNECTOR,
+    INGRESS,
     POD,
     PROXYCLASS,
     SECRET,
@@ -17,6 +21,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     has_finalizer,
+    is_deleting,
     key_of,
 )
 from tsoperator.desired.children import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after, owned_keys
@@ -35,6 +40,8 @@ from tsoperator.tailnet.tailnet import OWN, Tailnets
 from tsoperator.tsclient.errors import ControlError
 
 log = logging.getLogger(__name__)
+
+_PARENTS = {SERVICE: PARENT_SERVICE, INGRESS: PARENT_INGRESS, CONNECTOR: PARENT_CONNECTOR}
 
 ORPHANED_FOR = 3600.0
 """Seconds for which a proxy outlives a parent that vanished, because a restore from a backup may bring it back."""
@@ -59,9 +66,11 @@ class Proxies:
         self._applier = applier
         self._tailnets = tailnets
         self._clock = clock
-        self._orphaned: dict[Owner, float] = {}  # when we first saw that the parent was gone
+        self._orphaned: dict[Owner, float] = {}  # since when the parent is gone, as far as we saw
         self._left_behind: dict[Owner, str] = {}  # whose proxies are being removed, and their names in the log
         self._unseen: set[str] = set()  # namespaces that aren't watched, but have proxies
+        for resource, owner_type in _PARENTS.items():
+            cache.listen_for_deletions(resource, partial(self._end, owner_type))
 
     def children(self, owner: Owner) -> Children:
         """Return the children that the proxy of *owner* has."""
@@ -153,6 +162,14 @@ class Proxies:
             log.info("%s: removed the proxy that it left behind", name)
         self._tailnets.forget(owner)
 
+    def _end(self, owner_type: str, parent: Object) -> None:
+        """Let the proxy of a *parent* go at once that was deleted although our finalizer was on it.
+
+        The API server looks for finalizers when a deletion begins. It doesn't see one that comes a moment later.
+        """
+        if has_finalizer(parent, FINALIZER) and not is_deleting(parent):
+            self._orphaned[Owner(owner_type, key_of(parent))] = -math.inf
+
     async def remove_orphan(self, resource: Resource, owner: Owner) -> Result:
         """Remove, step by step, the proxy of *owner*, a *resource* that vanished without waiting for our finalizer.
 
@@ -171,7 +188,8 @@ class Proxies:
         left = self._orphaned.setdefault(owner, now) + ORPHANED_FOR - now
         if left > 0:
             return Result(left)
-        self._warn_left_behind(owner, f"{resource.kind} {owner.key}")
+        why = "deleted before our finalizer held it" if left == -math.inf else "gone for long"
+        self._warn_left_behind(owner, f"{resource.kind} {owner.key}", why)
         ids, url = _device_ids(children), _login_url(children)
         # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
         tailnet = await self._tailnets.find(url, ids) if ids and url and not resource.namespaced else OWN
@@ -179,10 +197,10 @@ class Proxies:
         await self._applier.apply({}, plan)
         return Result(plan.requeue_after)
 
-    def _warn_left_behind(self, owner: Owner, name: str) -> None:
-        """Log once that the proxy of *owner* is being removed, which takes several steps."""
+    def _warn_left_behind(self, owner: Owner, name: str, why: str) -> None:
+        """Log once that the proxy of *owner* is being removed, and *why*; the removal takes several steps."""
         if owner not in self._left_behind:
-            log.warning("%s: gone for long, and its proxy was left behind: removing it", name)
+            log.warning("%s: %s, and its proxy was left behind: removing it", name, why)
         self._left_behind[owner] = name
 
     def parents_of_device(self, device: Object, owner_type: str) -> Iterable[Key]:

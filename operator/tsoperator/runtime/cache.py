@@ -115,6 +115,13 @@ class Cache:
         """Call *listener* at every change of the kind from now on."""
         self._kinds[resource].listeners.append(listener)
 
+    def listen_for_deletions(self, resource: Resource, listener: Callable[[Object], None]) -> None:
+        """Call *listener* from now on with the last state of each object of the kind that the API server deleted.
+
+        It isn't called for objects that a new list lacks: a restore from a backup, say, has lost them.
+        """
+        self._kinds[resource].deletion_listeners.append(listener)
+
     def unsynced(self) -> list[str]:
         """Return the selections whose objects have not been listed yet."""
         return [str(part.source.selection) for part in self._parts() if not part.synced.is_set()]
@@ -166,6 +173,7 @@ class _Kind:
         self.objects: dict[Key, Object] = {}
         self.found: dict[str, dict[str, set[Key]]] = {}
         self.listeners: list[Listener] = []
+        self.deletion_listeners: list[Callable[[Object], None]] = []
         self.served = True
         self._indexes: dict[str, Index] = {}
         self._values: dict[Key, tuple[tuple[str, ...], ...]] = {}  # under which each index finds a key
@@ -250,6 +258,8 @@ class _Part:
                 self._tell(obj, obj)
             case Deleted(obj):
                 self._tell(obj, None)
+                for listener in self._kind.deletion_listeners:
+                    listener(obj)
             case Listed(items, version):
                 self._note_served(True)
                 self._told = version_number(version)  # after a restore of etcd, it is lower than before

@@ -50,13 +50,17 @@ async def followed(client: KubeClient, *sources: Source) -> AsyncIterator[Cache]
 
 
 class Notes:
-    """A listener that notes the teams of the old and the new object."""
+    """A listener that notes the teams of the old and the new object, and of those that the API server deleted."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str | None, str | None]] = []
+        self.deleted: list[str | None] = []
 
     def __call__(self, old: Object | None, new: Object | None) -> None:
         self.changes.append((self._team(old), self._team(new)))
+
+    def end(self, last: Object) -> None:
+        self.deleted.append(self._team(last))
 
     @staticmethod
     def _team(obj: Object | None) -> str | None:
@@ -69,6 +73,7 @@ async def noted(client: KubeClient, *sources: Source) -> AsyncIterator[tuple[Cac
     notes = Notes()
     async with followed(client, *sources) as cache:
         cache.listen(CONFIGMAP, notes)
+        cache.listen_for_deletions(CONFIGMAP, notes.end)
         yield cache, notes
 
 
@@ -108,7 +113,7 @@ async def test_listeners_are_told_the_old_and_the_new_object(sim: ClusterSim, cl
         join(sim, "a", "y")
         sim.store.delete(kinds.CONFIGMAP, *A)
         await until(lambda: len(notes.changes) == 3)
-    assert notes.changes == [(None, "x"), ("x", "y"), ("y", None)]
+    assert (notes.changes, notes.deleted) == ([(None, "x"), ("x", "y"), ("y", None)], ["y"])
 
 
 async def test_a_listener_finds_the_new_object_in_the_cache(sim: ClusterSim, client: KubeClient) -> None:
@@ -127,6 +132,7 @@ async def test_a_relist_tells_what_vanished_what_came_and_what_changed(sim: Clus
         await until(lambda: len(notes.changes) == 3)
         assert (found(cache, "x"), found(cache, "y"), found(cache, "z")) == ([], ["b"], ["c"])
     assert sorted(notes.changes, key=str) == [("x", "y"), ("x", None), (None, "z")]
+    assert notes.deleted == []
 
 
 def change_all(sim: ClusterSim) -> None:
