@@ -1,6 +1,7 @@
 """Proxies that have a ProxyClass: they are as it says, and only what changes restarts them."""
 
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import pytest
@@ -24,7 +25,7 @@ from tests.operator.classes import (
 )
 from tests.operator.proxies import event, restarted
 from tests.support.lanes import cases
-from tests.support.manifests import DOMAIN, backend, connector, egress, ingress, proxy_class
+from tests.support.manifests import DOMAIN, backend, connector, egress, ingress, load_balancer, proxy_class
 from tests.support.operator import NAMESPACE, Proxy, World, new_world, running_operator
 
 SERVICE_WITH_CLASS = egress(proxy_class="prod")
@@ -195,17 +196,17 @@ async def test_a_proxy_waits_for_its_class(world: World) -> None:
     await world.joined(ingress())
 
 
-async def measured_ingress(world: World, **spec: Any) -> Proxy:
-    """Return the proxy of an Ingress that serves metrics."""
+async def measured(world: World, parent: Object = INGRESS_WITH_CLASS, **spec: Any) -> Proxy:
+    """Return the proxy of *parent*, which serves metrics."""
     await world.apply(backend())
-    proxy = await joined_with_class(world, INGRESS_WITH_CLASS, **(spec or METRICS))
+    proxy = await joined_with_class(world, parent, **(spec or METRICS))
     await world.becomes(lambda: metrics_services(world), [f"{proxy.name}-metrics"])
     await world.settled()
     return proxy
 
 
 async def test_metrics_are_served_and_can_be_found_until_they_are_not_wanted(world: World) -> None:
-    proxy = await measured_ingress(world)
+    proxy = await measured(world)
     service = await world.look(metrics_service(proxy))
     assert (proxy.env["TS_ENABLE_METRICS"], proxy.env["TS_LOCAL_ADDR_PORT"]) == ("true", "$(POD_IP):9002")
     assert service["spec"]["selector"].items() <= labels(proxy.pod).items()
@@ -224,7 +225,7 @@ def metrics_service(proxy: Proxy) -> Object:
 
 
 async def test_a_metrics_service_that_is_edited_or_deleted_is_put_right(world: World) -> None:
-    service = await world.look(metrics_service(await measured_ingress(world)))
+    service = await world.look(metrics_service(await measured(world)))
 
     async def spec() -> object:
         return (await world.look(service))["spec"]
@@ -276,7 +277,7 @@ async def test_a_service_monitor_follows_the_class(cluster: World, monitoring: O
         for status in (500, 409, 500):
             cluster.sim.faults.fail(Failure(status, verb=failing, plural="servicemonitors"))
     async with running_operator(cluster):
-        proxy = await measured_ingress(cluster, **MONITORED)
+        proxy = await measured(cluster, **MONITORED)
         own = dict(labels(await cluster.look(metrics_service(proxy))))
         await cluster.becomes(lambda: monitor_labels(cluster), {**own, "release": "prom"})
         assert not await cluster.writes_when_left_alone()
@@ -289,11 +290,14 @@ async def test_a_service_monitor_follows_the_class(cluster: World, monitoring: O
         assert not cluster.simulation or cluster.sim.faults.to_json()["fail"] == []
 
 
+@pytest.mark.parametrize(
+    "parent", [INGRESS_WITH_CLASS, ROUTER, load_balancer(proxy_class="prod")], ids=itemgetter("kind")
+)
 async def test_a_service_monitor_without_its_labels_is_given_them_back_and_never_patched(
-    world: World, monitoring: Object
+    world: World, monitoring: Object, parent: Object
 ) -> None:
     await define_monitors(world, monitoring)
-    await measured_ingress(world, **MONITORED)
+    await measured(world, parent, **MONITORED)
     wanted = await world.eventually(lambda: monitor_labels(world))
     [monitor] = (await world.api.list(SERVICEMONITOR, NAMESPACE)).items
     await world.settled()
@@ -312,7 +316,7 @@ def patches(world: World) -> int:
 async def test_a_strangers_service_monitor_is_said_to_be_in_the_way(cluster: World, monitoring: Object) -> None:
     await define_monitors(cluster, monitoring)
     async with running_operator(cluster):
-        proxy = await measured_ingress(cluster)
+        proxy = await measured(cluster)
     stranger = {**metrics_service(proxy), "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor"}
     await cluster.apply({**stranger, "spec": {"selector": {}, "endpoints": []}})
     theirs = await cluster.look(stranger)

@@ -33,7 +33,7 @@ from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.operator.reconcilers.service.played import running_services
 from tests.support.cluster import running
-from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, load_balancer
+from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, ingress, load_balancer
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, Proxy, World, new_world, running_operator
 from tests.support.tailnets import applier
@@ -355,15 +355,15 @@ async def test_a_new_name_that_gets_no_address_is_written_a_moment_later(cluster
             assert asyncio.get_running_loop().time() >= began + 1
 
 
-async def test_a_change_of_a_users_service_alone_reaches_the_record(cluster: World) -> None:
-    service = load_balancer()
-    key, owner = Key(NAMESPACE, "ts-lb"), Owner("svc", key_of(service))
-    await cluster.apply(dnsconfig(), nameserver(), service)
-    address = (await cluster.look(service))["spec"]["clusterIP"]
+@pytest.mark.parametrize(("type_", "parent"), [("svc", load_balancer()), ("ingress", ingress())])
+async def test_a_change_of_a_users_object_alone_reaches_the_record(cluster: World, type_: str, parent: Object) -> None:
+    key, owner = Key(NAMESPACE, "ts-lb"), Owner(type_, key_of(parent))
+    await cluster.apply(dnsconfig(), nameserver(), parent)
+    address = (await cluster.look(parent))["spec"].get("clusterIP", "")
     await cluster.apply(headless_service(key, owner, "uid", FQDN, address))
     async with following_records(cluster):
-        await cluster.becomes(lambda: whole(cluster), {FQDN: [address]})
-        await cluster.annotate(service, {"tailscale.com/cluster-dns": "false"})
+        await cluster.becomes(lambda: whole(cluster), {FQDN: [address] if address else []})
+        await cluster.annotate(parent, {"tailscale.com/cluster-dns": "false"})
         await cluster.becomes(lambda: whole(cluster), {})
 
 
