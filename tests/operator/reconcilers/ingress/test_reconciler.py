@@ -77,8 +77,8 @@ async def test_a_dnsconfig_lets_pods_reach_all_ingresses_but_those_that_say_othe
     off = ingress("off", "off", experimental_forward_cluster_traffic_via_ingress="false")
     await world.apply(backend(), ingress(), off, dnsconfig())
     before = [await world.joined(each) for each in (ingress(), off)]
-    asked = {"spec": {"clusterDNS": {"ingressNames": True}}}
-    await world.change(dnsconfig(), asked)
+    asking = {**dnsconfig(), "spec": {**dnsconfig()["spec"], "clusterDNS": {"ingressNames": True}}}
+    await world.change(dnsconfig(), {"spec": asking["spec"]})
     await world.becomes(lambda: in_kernel(world), True)
     after = [await world.joined(each) for each in (ingress(), off)]
     assert [old.pod_uid == new.pod_uid for old, new in zip(before, after, strict=True)] == [False, True]
@@ -87,7 +87,7 @@ async def test_a_dnsconfig_lets_pods_reach_all_ingresses_but_those_that_say_othe
     await world.delete(dnsconfig())
     await world.becomes(lambda: in_kernel(world), False)
     await world.settled()
-    await world.apply(dnsconfig() | asked)
+    await world.apply(asking)
     await world.becomes(lambda: in_kernel(world), True)
 
 
