@@ -66,11 +66,11 @@ class Proxies:
         self._applier = applier
         self._tailnets = tailnets
         self._clock = clock
-        self._orphaned: dict[Owner, float] = {}  # since when the parent is gone, as far as we saw
+        self._orphaned: dict[Owner, float] = {}  # when we first saw that the parent was gone; -inf: don't wait
         self._left_behind: dict[Owner, str] = {}  # whose proxies are being removed, and their names in the log
         self._unseen: set[str] = set()  # namespaces that aren't watched, but have proxies
         for resource, owner_type in _PARENTS.items():
-            cache.listen_for_deletions(resource, partial(self._end, owner_type))
+            cache.listen_for_deletions(resource, partial(self._note_deletion, owner_type))
 
     def children(self, owner: Owner) -> Children:
         """Return the children that the proxy of *owner* has."""
@@ -162,7 +162,7 @@ class Proxies:
             log.info("%s: removed the proxy that it left behind", name)
         self._tailnets.forget(owner)
 
-    def _end(self, owner_type: str, parent: Object) -> None:
+    def _note_deletion(self, owner_type: str, parent: Object) -> None:
         """Let the proxy of a *parent* go at once that was deleted although our finalizer was on it.
 
         The API server looks for finalizers when a deletion begins. It doesn't see one that comes a moment later.

@@ -456,7 +456,7 @@ async def test_a_source_of_all_namespaces_knows_each_and_another_only_its_own(
 
 
 async def test_a_kind_of_ours_that_is_not_served_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Those of other projects may well not be served."""
+    """Nothing is told of a kind of another project, such as ServiceMonitor: a cluster may lack its CRD."""
     caplog.set_level(logging.INFO, "tsoperator.runtime.cache")
     policies = [Source(Selection(PROXYGROUPPOLICY, namespace)) for namespace in ("default", "kube-system", "tailscale")]
     async with (

@@ -101,7 +101,7 @@ class PlacesView:
         return Place(name, device is not None and bool(device.id) and any(ready_addresses(slices)))
 
     def forget(self, service: Key) -> None:
-        """Forget what is remembered for *service*, which needs no ports of a ProxyGroup any more."""
+        """Forget what is remembered for *service*: it is given ports at a ProxyGroup anew, or needs none any more."""
         self._reservations.free(service)
         self._starved.pop(service, None)
 
