@@ -205,7 +205,7 @@ async def test_a_burst_is_few_writes_of_the_records(cluster: World) -> None:
     assert 0 < len(seen) < 40
 
 
-FOREIGN = egress(target="db.tail.example.org")
+FOREIGN = egress(target="no-device-yet.tail.example.org")
 BOTH_ZONES = ["ts.net", "tail.example.org"]
 SOON = Pace(first=0.01, longest=0.01, interval=0.01)
 
