@@ -8,8 +8,8 @@ from tests.support.sample import SHARES, sampled, share_of
 
 pytest_plugins = ["pytester"]
 
-INI = "[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers = full\n  release\n"
-PLAIN = """
+INI = "[pytest]\nasyncio_default_fixture_loop_scope = function\nmarkers = full\n"
+TESTS = """
 import pytest
 
 def test_plain(): ...
@@ -17,37 +17,32 @@ def test_plain(): ...
 @pytest.mark.full
 @pytest.mark.parametrize("number", range(60))
 def test_full(number): ...
-"""
-RELEASE = """
-import pytest
 
-pytestmark = [pytest.mark.full, pytest.mark.release]
-
-def test_before(): ...
-
-def test_after(): ...
+@pytest.mark.full(share=2)
+@pytest.mark.parametrize("number", range(5))
+def test_story(number): ...
 """
 
 
-def commits() -> list[str]:
+def commits() -> dict[int, str]:
     """Return a commit for each share."""
-    return list({share_of(commit): commit for commit in (f"{number:040x}" for number in range(100))}.values())
+    return {share_of(commit): commit for commit in (f"{number:040x}" for number in range(100))}
 
 
 def test_a_full_test_is_in_one_share_and_another_in_all(pytester: pytest.Pytester) -> None:
     pytester.makeini(INI)
-    items = pytester.getitems(PLAIN)
-    counts = Counter(item.name for commit in commits() for item in sampled(items, commit))
-    assert counts == {item.name: 1 if item.name.startswith("test_full") else SHARES for item in items}
+    items = pytester.getitems(TESTS)
+    counts = {share: Counter(item.name for item in sampled(items, commit)) for share, commit in commits().items()}
+    assert sum(counts.values(), Counter()) == {item.name: SHARES if item.name == "test_plain" else 1 for item in items}
+    stories = {share: sum(name.startswith("test_story") for name in names) for share, names in counts.items()}
+    assert stories == {share: 5 * (share == 2) for share in range(1, SHARES + 1)}
 
 
-def test_tests_of_a_release_are_chosen_by_module(pytester: pytest.Pytester) -> None:
+def test_a_share_that_no_commit_chooses_is_refused(pytester: pytest.Pytester) -> None:
     pytester.makeini(INI)
-    files = pytester.makepyfile(test_back=RELEASE, test_next=RELEASE, test_uninstall=RELEASE).parent
-    items, _ = pytester.inline_genitems(files)
-    chosen = [Counter(item.path.name for item in sampled(items, commit)) for commit in commits()]
-    assert all(list(counts.values()) == [2] for counts in chosen)
-    assert {name for counts in chosen for name in counts} == {"test_back.py", "test_next.py", "test_uninstall.py"}
+    items = pytester.getitems("import pytest\n@pytest.mark.full(share=7)\ndef test_never(): ...")
+    with pytest.raises(pytest.UsageError, match="there is no share 7; give one from 1 to 6"):
+        sampled(items, "a commit")
 
 
 def test_shares_are_about_equal() -> None:

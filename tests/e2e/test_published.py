@@ -31,7 +31,7 @@ from tests.release import layouts
 
 Object = dict[str, Any]
 
-pytestmark = [pytest.mark.full, pytest.mark.release]
+pytestmark = pytest.mark.full(share=2)
 
 WHERE = {"PYTHONPATH": ".ci"}  # of the program, which isn't installed
 NAMES = ("tsoperator", "tsnameserver", "charts/tailscale-operator")

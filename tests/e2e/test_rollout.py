@@ -18,7 +18,7 @@ from tests.e2e.testbed.peer import Peer
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import NOWHERE, PEER_NAME, egress_service
 
-pytestmark = [pytest.mark.full, pytest.mark.release]
+pytestmark = pytest.mark.full(share=3)
 
 PATIENCE = 5  # seconds that a new Service may wait for its proxy
 

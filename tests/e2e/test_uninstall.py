@@ -17,7 +17,7 @@ from tests.e2e.testbed.peer import GREETING, WEB_PORT
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import NOWHERE, PEER_NAME, egress_service
 
-pytestmark = [pytest.mark.full, pytest.mark.release]
+pytestmark = pytest.mark.full(share=4)
 
 KINDS = "customresourcedefinitions,dnsconfigs,proxyclasses"
 COMMAND = re.compile(r"<!-- tests/e2e/test_uninstall.py runs this -->\n```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)

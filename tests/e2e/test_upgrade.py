@@ -20,7 +20,7 @@ from tests.e2e.users import CLASS, REPLICAS, Inventory, Users
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, egress_service, exposed_service, web
 
-pytestmark = [pytest.mark.full, pytest.mark.release]
+pytestmark = pytest.mark.full(share=1)
 
 NAME = f"go-shop.{control.DOMAIN}"  # is to resolve all the while
 EARLY = f"early.{control.DOMAIN}"  # of a Service that ours exposes and the Go operator has to let go

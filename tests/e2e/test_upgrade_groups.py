@@ -17,7 +17,7 @@ from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import Peer
 from tests.e2e.waiting import eventually
 
-pytestmark = [pytest.mark.full, pytest.mark.release, pytest.mark.thorough]
+pytestmark = [pytest.mark.full, pytest.mark.thorough]
 
 
 class Stage(NamedTuple):

@@ -1,4 +1,8 @@
-"""A share of the tests that are too many for each run of CI: another one with each commit."""
+"""A share of the tests that are too many for each run of CI: another one with each commit.
+
+A test marked `full` is in a share by its node ID. Where that would tear a story apart, or put two long tests together,
+its mark says the share: ``full(share=2)``.
+"""
 
 import hashlib
 from collections.abc import Iterable
@@ -16,20 +20,17 @@ def share_of(text: str) -> int:
 def sampled(items: Iterable[pytest.Item], commit: str) -> list[pytest.Item]:
     """Return *items* without those marked `full` that aren't in the share that *commit* chooses.
 
-    Of those marked `release` that is one module, since each of these is one story. One that is `thorough`, too, is left
-    to a run of all tests.
+    Raises `pytest.UsageError` for a mark whose share no commit chooses.
     """
-    everything = list(items)
-    releases = sorted({item.path for item in everything if _has("release", item) and not _has("thorough", item)})
-    release = releases[share_of(commit) % len(releases)] if releases else None
-
-    def chosen(item: pytest.Item) -> bool:
-        if _has("release", item):
-            return item.path == release
-        return not _has("full", item) or share_of(item.nodeid) == share_of(commit)
-
-    return [item for item in everything if chosen(item)]
+    return [item for item in items if _share(item) in {None, share_of(commit)}]
 
 
-def _has(marker: str, item: pytest.Item) -> bool:
-    return item.get_closest_marker(marker) is not None
+def _share(item: pytest.Item) -> int | None:
+    """Return the share that a test is in, None if it isn't marked `full`."""
+    mark = item.get_closest_marker("full")
+    if mark is None:
+        return None
+    share: int = mark.kwargs.get("share") or share_of(item.nodeid)
+    if not 1 <= share <= SHARES:
+        raise pytest.UsageError(f"{item.nodeid}: there is no share {share}; give one from 1 to {SHARES}")
+    return share
