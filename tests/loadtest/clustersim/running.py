@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from clustersim.objects import CONFIGMAP, SECRET, Object
+from clustersim.objects import SECRET, Object
 from clustersim.store import Store
 from clustersim.tailnet import NewKey, Tailnet
 
@@ -67,49 +67,6 @@ def proxy_pod(name: str = "ts-db-0", **variables: str) -> Object:
         "metadata": {"name": name, "namespace": "tailscale", "labels": {"app": name}},
         "spec": {"containers": [container], "volumes": volumes},
     }
-
-
-def group_pod(index: int = 0, **variables: str) -> Object:
-    """Return the Pod of one of two replicas of the ProxyGroup ``foo``."""
-    name = f"foo-{index}"
-    pod = proxy_pod(
-        name, **{"TS_EGRESS_PROXIES_CONFIG_PATH": "/etc/proxies", "TS_ENABLE_HEALTH_CHECK": "true"} | variables
-    )
-    container = pod["spec"]["containers"][0]
-    container["env"].insert(0, {"name": "POD_IPS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIPs"}}})
-    container["lifecycle"] = {"preStop": {"httpGet": {"path": "/internal-egress-services-preshutdown", "port": 9002}}}
-    configs = {f"config-{i}": f"foo-{i}" for i in range(2)}
-    container["volumeMounts"] = [
-        *({"name": volume, "mountPath": f"/etc/tsconfig/{replica}"} for volume, replica in configs.items()),
-        {"name": "foo-egress-config", "mountPath": "/etc/proxies"},
-    ]
-    pod["spec"]["volumes"] = [
-        *({"name": volume, "secret": {"secretName": f"{replica}-config"}} for volume, replica in configs.items()),
-        {"name": "foo-egress-config", "configMap": {"name": "foo-egress-config"}},
-    ]
-    return pod
-
-
-def start_group(store: Store, tailnet: Tailnet, entries: Object | None = None, pings: int = 6) -> None:
-    """Create what the replicas of the ProxyGroup ``foo`` mount and write."""
-    for name in ("foo-0", "foo-1"):
-        text = json.dumps({"Version": "alpha0", "AuthKey": new_key(tailnet), "Hostname": name})
-        store.create(SECRET, {"metadata": _tailscale(f"{name}-config"), "stringData": {"cap-106.hujson": text}})
-        store.create(SECRET, {"metadata": _tailscale(name)})
-    metadata = _tailscale("foo-egress-config")
-    store.create(CONFIGMAP, {"metadata": metadata, "binaryData": group_files(entries, pings)})
-
-
-def group_files(entries: Object | None = None, pings: int = 6) -> dict[str, str]:
-    """Return the ``binaryData`` of the ProxyGroup's ConfigMap."""
-    files = {"hep-pings": str(pings)} | ({} if entries is None else {"egress-services": json.dumps(entries)})
-    return {name: b64encode(text.encode()).decode() for name, text in files.items()}
-
-
-def entry(ip: str = "", fqdn: str = "", health: str = "") -> Object:
-    """Return an entry of the ProxyGroup's ConfigMap."""
-    ports = [{"protocol": "TCP", "matchPort": 10437, "targetPort": 5432}]
-    return {"healthCheckEndpoint": health, "tailnetTarget": {"ip": ip, "fqdn": fqdn}, "ports": ports}
 
 
 def _tailscale(name: str) -> Object:

@@ -25,15 +25,6 @@ async def take(seen: Queue[str], number: int) -> list[str]:
     return taken + [seen.get_nowait() for _ in range(seen.qsize())]
 
 
-async def test_objects_from_before_and_after_are_reconciled_once_a_key() -> None:
-    store, seen = Store(), Queue[str]()
-    create(store, "a", "red")
-    async with running(follow(store, [CONFIGMAP], by_team, seen.put_nowait)):
-        for name in "bcd":
-            create(store, name, "blue")
-        assert await take(seen, 2) == ["red", "blue"]
-
-
 async def test_a_changed_label_concerns_the_old_key_too() -> None:
     store, seen = Store(), Queue[str]()
     create(store, "a", "red")

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 from clustersim.apiclient import ApiClient
 from clustersim.demo_checks import Checks, Exposed, NotYet
-from clustersim.objects import ENDPOINTSLICE, INGRESS, PROXYGROUP, SERVICE, STATEFULSET
+from clustersim.objects import ENDPOINTSLICE, PROXYGROUP, SERVICE, STATEFULSET
 from clustersim.sim import ClusterSim, cluster_sim
 from dnslib import QTYPE, RR, DNSRecord
 
@@ -13,7 +13,6 @@ from tests.loadtest.clustersim.running import headless, statefulset, until
 from tests.support.dnsserver import dns_server
 
 DB = Exposed(SERVICE, "default", "db")
-WEB = Exposed(INGRESS, "default", "web")
 BALANCER = Exposed(SERVICE, "default", "lb", direct=True)
 IN_GROUP = replace(DB, group="egress")
 NAME = "db.tail1234.ts.net"
@@ -109,13 +108,6 @@ async def test_a_wrong_answer_is_told_with_the_right_one(world: World, qtype: st
     world.wrong_answers[qtype] = frozenset({address})
     with pytest.raises(NotYet, match=f"{NAME} {qtype} over UDP: NOERROR, {address}; the cluster has"):
         await world.checks.leads(DB)
-
-
-async def test_an_ingress_goes_by_the_hostname_in_its_status(world: World) -> None:
-    world.sim.store.create(INGRESS, {"metadata": {"name": "web", "namespace": "default"}, "spec": {}})
-    await proxy(world, WEB)
-    with pytest.raises(NotYet, match="has no hostname in its status"):
-        await world.checks.leads(WEB)
 
 
 async def test_an_egress_by_address_goes_by_its_external_name(world: World) -> None:

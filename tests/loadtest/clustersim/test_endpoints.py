@@ -57,16 +57,6 @@ async def test_an_empty_slice_carries_the_labels_of_its_headless_service(store: 
     assert (found["endpoints"], found["ports"]) == (None, None)
 
 
-async def test_ports_are_those_that_the_pods_listen_at(store: Store) -> None:
-    ports = [{"name": "a", "port": 80, "targetPort": 8080}, {"name": "b", "port": 53, "protocol": "UDP"}]
-    store.merge(SERVICE, "default", "web", {"spec": {"ports": ports}})
-    await until(store, lambda: slices(store)["IPv6"]["ports"])
-    assert slices(store)["IPv4"]["ports"] == [
-        {"name": "a", "port": 8080, "protocol": "TCP"},
-        {"name": "b", "port": 53, "protocol": "UDP"},
-    ]
-
-
 def test_a_pod_that_waits_for_its_finalizer_serves_and_is_terminating() -> None:
     store = Store()
     store.create(SERVICE, headless())
@@ -78,13 +68,6 @@ def test_a_pod_that_waits_for_its_finalizer_serves_and_is_terminating() -> None:
     (endpoint,) = slices(store)["IPv4"]["endpoints"]
     assert endpoint["conditions"] == {"ready": False, "serving": True, "terminating": True}
     assert (endpoint["targetRef"]["name"], endpoint["hostname"]) == ("web-0", "web-0")
-
-
-async def test_a_pod_whose_label_goes_leaves_the_slice(store: Store) -> None:
-    store.create(POD, pod())
-    await until(store, has(store, 1))
-    store.merge(POD, "default", "web-0", {"metadata": {"labels": {"app": "other"}}})
-    await until(store, lambda: addresses(store) == [])
 
 
 async def test_a_pod_behind_a_readiness_gate_is_not_ready(store: Store) -> None:

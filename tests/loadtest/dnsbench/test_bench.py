@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from dnsbench.bench import Bench, Writer
 from dnsbench.client import Client
-from dnsbench.dnsperf import Dnsperf
 from dnsbench.process import Server
 from dnsbench.progress import Progress
 from dnsbench.queries import Mix, addresses
@@ -16,7 +15,6 @@ from dnsbench.servers import Installed, Kind, answers
 from dnsload.client import Load, steady
 
 from tests.loadtest.dnsbench.conftest import NAMES, SERVER_CORE
-from tests.loadtest.dnsbench.fake import dnsperf_program
 
 HITS = Contestant("ours, hits", Kind.OURS, Mix(20, 0.0))
 MISSES = Contestant("ours, misses", Kind.OURS, Mix(20, 1.0))
@@ -51,13 +49,6 @@ def test_the_bare_echo_answers_all_and_none_wrongly(bench: Bench) -> None:
     (row,) = measuring.run(Scenario("saturated", "Saturated", Load(0.1), 1, (ECHO,)))
     assert row.best.sent > 100
     assert (row.best.wrong, row.best.lost) == (0, 0)
-
-
-@pytest.mark.thorough
-def test_dnsperf_asks_where_it_is_told_to(bench: Bench, tmp_path: Path) -> None:
-    measuring = replace(bench, dnsperf=Dnsperf(dnsperf_program(tmp_path), bench.core))
-    rows = measuring.run(Scenario("dnsperf", "dnsperf", Load(0.05), 1, (HITS,), by_dnsperf=True))
-    assert rows[0].best.sent == 1010
 
 
 @pytest.mark.thorough
