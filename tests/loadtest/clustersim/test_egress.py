@@ -12,7 +12,7 @@ from clustersim.proxyconfig import ConfigError
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
 
-from tests.loadtest.clustersim.running import CONFIG, new_key, proxy_pod, running, until
+from tests.loadtest.clustersim.running import CONFIG, new_key, proxy_pod, running, state, until
 
 NAME = Key("tailscale", "foo-egress-config")
 ADDRESSES = {"podIPv4": "10.244.0.2", "podIPv6": ""}
@@ -30,6 +30,16 @@ def replica() -> Object:
     return pod
 
 
+def ground(**entries: Object) -> tuple[Store, Tailnet]:
+    """Return a store with all that the Pod needs, and the tailnet that it joins."""
+    store, tailnet = configured(egress_services=json.dumps(entries)), Tailnet()
+    config = json.dumps({**CONFIG, "AuthKey": new_key(tailnet)})
+    for name in ("foo-0", "foo-1"):
+        metadata = {"namespace": "tailscale", "name": name}
+        store.create(SECRET, {"metadata": metadata, "stringData": {"cap-106.hujson": config}})
+    return store, tailnet
+
+
 @pytest.mark.parametrize(
     ("resource", "name", "word"),
     [(CONFIGMAP, NAME.name, "configmap"), (SECRET, "foo-1", "secret"), (SECRET, "foo-0", "secret")],
@@ -38,21 +48,31 @@ async def test_a_replica_waits_for_all_that_it_mounts(resource: Any, name: str, 
     def status() -> Any:
         return store.get(POD, "tailscale", "foo-0").get("status", {})
 
-    store, tailnet = Store(), Tailnet()
-    config = json.dumps({**CONFIG, "AuthKey": new_key(tailnet)})
-    there = {(SECRET, each): {"stringData": {"cap-106.hujson": config}} for each in ("foo-0", "foo-1")}
-    there[CONFIGMAP, NAME.name] = {}
-    late = there.pop((resource, name))
-    for (kind, each), content in there.items():
-        store.create(kind, {"metadata": {"namespace": "tailscale", "name": each}, **content})
+    store, tailnet = ground()
+    late = store.delete(resource, "tailscale", name)
     async with running(kubelet.run(store, tailnet)):
         store.create(POD, replica())
         await until(store, lambda: "containerStatuses" in status())
         waiting = {"reason": "ContainerCreating", "message": f'{word} "{name}" not found'}
         assert status()["containerStatuses"][0]["state"]["waiting"] == waiting
         assert (status()["phase"], "podIP" in status(), tailnet.devices) == ("Pending", False, {})
-        store.create(resource, {"metadata": {"namespace": "tailscale", "name": name}, **late})
+        store.create(resource, {**late, "metadata": {"namespace": "tailscale", "name": name}})
         await until(store, lambda: tailnet.devices and status().get("podIP") == "10.244.0.2")
+
+
+async def test_a_replica_follows_the_device_that_it_leads_to() -> None:
+    def target() -> Any:
+        return json.loads(state(store, "foo-0")["egress-services"])["services"]["a"]["tailnetTargetIPs"]
+
+    store, tailnet = ground(a={"ports": [], "tailnetTarget": {"ip": "", "fqdn": "db.tail1234.ts.net"}})
+    async with running(kubelet.run(store, tailnet)):
+        store.create(POD, replica())
+        await until(store, lambda: "egress-services" in state(store, "foo-0"))
+        assert target() is None
+        db = tailnet.register(new_key(tailnet), "db")
+        await until(store, lambda: target() == list(db.addresses))
+        tailnet.delete_device(db)
+        await until(store, lambda: target() is None)
 
 
 def configured(**files: str) -> Store:

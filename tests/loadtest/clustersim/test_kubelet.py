@@ -105,6 +105,13 @@ async def test_a_bad_reload_leaves_a_running_proxy_alone(joined: World) -> None:
     assert pod_status(joined)["containerStatuses"][0]["restartCount"] == 0
 
 
+async def test_a_boot_resets_the_reports_of_an_earlier_pod(world: World) -> None:
+    stale = dict.fromkeys(("reissue_authkey", "https_endpoint", "egress-services", "ingress-config.json"), "old")
+    start(world, stale)
+    await until(world.store, lambda: "device_fqdn" in state(world.store))
+    assert not stale.keys() & state(world.store).keys()
+
+
 async def test_a_key_that_is_taken_from_the_secret_is_reported_again_by_the_next_start_only(joined: World) -> None:
     (node_id,) = joined.tailnet.devices
     joined.store.merge(SECRET, "tailscale", "ts-db-0", {"data": {"device_id": None}})
