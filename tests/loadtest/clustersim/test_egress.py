@@ -1,5 +1,6 @@
 """The proxies of a ProxyGroup of type egress."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -32,7 +33,7 @@ def replica() -> Object:
 
 def ground(**entries: Object) -> tuple[Store, Tailnet]:
     """Return a store with all that the Pod needs, and the tailnet that it joins."""
-    store, tailnet = configured(egress_services=json.dumps(entries)), Tailnet()
+    store, tailnet = configured(egress_services=json.dumps(entries), hep_pings="6"), Tailnet()
     config = json.dumps({**CONFIG, "AuthKey": new_key(tailnet)})
     for name in ("foo-0", "foo-1"):
         metadata = {"namespace": "tailscale", "name": name}
@@ -83,6 +84,29 @@ def configured(**files: str) -> Store:
     return store
 
 
+def endpointslice(conditions: Object) -> Object:
+    metadata = {"name": "a", "namespace": "tailscale", "labels": {"kubernetes.io/service-name": "ts-db"}}
+    endpoints = [{"addresses": ["10.244.0.2"], "conditions": conditions}]
+    return {"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints}
+
+
+async def test_a_pod_with_a_hook_stays_until_no_service_leads_to_it() -> None:
+    hooked = replica()
+    hooked["spec"]["terminationGracePeriodSeconds"] = 360_000
+    hooked["spec"]["containers"][0]["lifecycle"] = {"preStop": {"httpGet": {"path": "/", "port": 9002}}}
+    target = {"ip": "100.64.9.9", "fqdn": ""}
+    store, tailnet = ground(a={"ports": [], "tailnetTarget": target, "healthCheckEndpoint": HEALTH})
+    store.create(ENDPOINTSLICE, endpointslice({"ready": True}))
+    async with running(kubelet.run(store, tailnet)):
+        store.create(POD, hooked)
+        await until(store, lambda: "egress-services" in state(store, "foo-0"))
+        store.delete(POD, "tailscale", "foo-0")
+        await asyncio.sleep(20 * kubelet.SECOND)
+        assert store.find(POD, "tailscale", "foo-0")
+        store.delete(ENDPOINTSLICE, "tailscale", "a")
+        await until(store, lambda: not store.find(POD, "tailscale", "foo-0"))
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"a-b": {"ports": []}}'])
 def test_a_document_that_cannot_be_read_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError):
@@ -104,10 +128,8 @@ def test_a_document_that_cannot_be_read_is_an_error(text: str) -> None:
 def test_a_proxy_that_ends_waits_for_the_health_services_of_its_entries(
     entries: Object, pings: str, conditions: Object, routed: bool
 ) -> None:
-    metadata = {"name": "a", "namespace": "tailscale", "labels": {"kubernetes.io/service-name": "ts-db"}}
-    endpoints = [{"addresses": ["10.244.0.2"], "conditions": conditions}]
     store = configured(hep_pings=pings, egress_services=json.dumps(entries))
-    store.create(ENDPOINTSLICE, {"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints})
+    store.create(ENDPOINTSLICE, endpointslice(conditions))
     assert Egress(store, NAME, ADDRESSES).is_routed() is routed
     assert not Egress(store, NAME, {"podIPv4": "10.244.0.3"}).is_routed()
 
