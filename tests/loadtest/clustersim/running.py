@@ -3,8 +3,7 @@
 import asyncio
 import json
 from base64 import b64decode
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 from clustersim.objects import SECRET, Object
@@ -12,17 +11,6 @@ from clustersim.store import Store
 from clustersim.tailnet import NewKey, Tailnet
 
 CONFIG = {"Version": "alpha0", "Hostname": "default-db", "acceptDNS": False, "NoStatefulFiltering": True}
-
-
-@asynccontextmanager
-async def running(*programs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run *programs* until the end of the block."""
-    async with asyncio.TaskGroup() as tasks:
-        started = [tasks.create_task(program) for program in programs]
-        await asyncio.sleep(0)
-        yield
-        for task in started:
-            task.cancel()
 
 
 async def until(store: Store, holds: Callable[[], Any]) -> None:

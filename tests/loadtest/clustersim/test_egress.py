@@ -13,7 +13,8 @@ from clustersim.proxyconfig import ConfigError
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
 
-from tests.loadtest.clustersim.running import CONFIG, new_key, proxy_pod, running, state, until
+from tests.loadtest.clustersim.running import CONFIG, new_key, proxy_pod, state, until
+from tests.support.cluster import running
 
 NAME = Key("tailscale", "foo-egress-config")
 ADDRESSES = {"podIPv4": "10.244.0.2", "podIPv6": ""}

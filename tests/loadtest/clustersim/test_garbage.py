@@ -7,7 +7,8 @@ from clustersim.objects import CONFIGMAP, Object
 from clustersim.pods import owner_reference
 from clustersim.store import Store
 
-from tests.loadtest.clustersim.running import running, until
+from tests.loadtest.clustersim.running import until
+from tests.support.cluster import running
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from clustersim.objects import NODE, POD, SECRET
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
 
-from tests.loadtest.clustersim.running import config_secret, configure, new_key, proxy_pod, running, state, until
+from tests.loadtest.clustersim.running import config_secret, configure, new_key, proxy_pod, state, until
+from tests.support.cluster import running
 
 TARGET = {"TS_TAILNET_TARGET_FQDN": "db.tail1234.ts.net."}
 

@@ -9,7 +9,8 @@ from clustersim.pods import is_deleting
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
 
-from tests.loadtest.clustersim.running import running, statefulset, until
+from tests.loadtest.clustersim.running import statefulset, until
+from tests.support.cluster import running
 
 
 @pytest.fixture
