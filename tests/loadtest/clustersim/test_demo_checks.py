@@ -13,7 +13,6 @@ from tests.loadtest.clustersim.running import headless, statefulset, until
 from tests.support.dnsserver import dns_server
 
 DB = Exposed(SERVICE, "default", "db")
-BALANCER = Exposed(SERVICE, "default", "lb", direct=True)
 IN_GROUP = replace(DB, group="egress")
 NAME = "db.tail1234.ts.net"
 
@@ -86,19 +85,6 @@ async def test_a_name_by_a_group_leads_to_the_service_of_its_ready_proxies(world
     addresses = tuple(world.sim.store.get(SERVICE, "tailscale", "ts-db-abcde")["spec"]["clusterIPs"])
     world.wrong_answers.update(A=frozenset(addresses[:1]), AAAA=frozenset(addresses[1:]))
     assert await world.checks.leads(IN_GROUP) == (NAME, addresses)
-
-
-async def test_the_name_of_a_load_balancer_leads_to_itself(world: World) -> None:
-    metadata = {"name": "lb", "namespace": "default"}
-    spec = {"type": "LoadBalancer", "loadBalancerClass": "tailscale", "ports": [{"port": 80}]}
-    made = world.sim.store.create(SERVICE, {"metadata": metadata, "spec": spec})
-    await proxy(world, BALANCER)
-    with pytest.raises(NotYet, match="has no hostname in its status"):
-        await world.checks.leads(BALANCER)
-    status = {"loadBalancer": {"ingress": [{"hostname": NAME}]}}
-    world.sim.store.replace(SERVICE, {**made, "status": status}, subresource="status")
-    world.wrong_answers.update(A=frozenset([made["spec"]["clusterIP"]]), AAAA=frozenset())
-    assert await world.checks.leads(BALANCER) == (NAME, (made["spec"]["clusterIP"],))
 
 
 @pytest.mark.parametrize(("qtype", "address"), [("A", "192.0.2.1"), ("AAAA", "2001:db8::1")])

@@ -49,11 +49,6 @@ def test_hostile_packets_are_of_their_sort(sort: Hostile) -> None:
     assert {len(query.options) for query in queries} == {sort is Hostile.COOKIES}
 
 
-def test_a_cookie_is_that_of_a_client() -> None:
-    query = dns.message.from_wire(packet(f"db.{DOMAIN}", cookie=b"12345678"))
-    assert (query.edns, query.payload, query.options[0].to_wire()) == (0, 1232, b"12345678")
-
-
 def test_every_name_is_asked_for_equally_often() -> None:
     asked = Counter(query.packet for query in make(Mix(100, misses=0)))
     assert set(asked.values()) == {FEWEST // 100}

@@ -17,7 +17,7 @@ from dnsload.client import JUNK, PORTLESS, Load, Query, Seen, compile_client, en
 from dnsload.errors import ClientError
 from dnsload.targets import Target
 
-from tests.loadtest.compiling import NEEDS_CC
+from tests.loadtest.compiling import NEEDS_CC, client_program
 from tests.loadtest.dnsload.responder import Respond, answer_well, response, tcp_responder, udp_responder
 from tests.loadtest.dnsload.samples import LINE
 
@@ -32,6 +32,11 @@ def packet(name: bytes = NAME, qtype: int = 1) -> bytes:
 
 
 RIGHT = Query(packet(), addresses=(ADDRESS,))
+
+
+@pytest.fixture
+def program() -> Path:
+    return client_program()
 
 
 def silent_server() -> socket.socket:
