@@ -11,10 +11,10 @@ from dnslib import QTYPE, RR, DNSRecord
 
 from tests.loadtest.clustersim.running import headless, statefulset, until
 from tests.support.dnsserver import dns_server
+from tests.support.manifests import FQDN, egress, proxy_group
 
 DB = Exposed(SERVICE, "default", "db")
 IN_GROUP = replace(DB, group="egress")
-NAME = "db.tail1234.ts.net"
 
 
 class World(NamedTuple):
@@ -40,17 +40,11 @@ async def world() -> AsyncIterator[World]:
         right = in_cluster(sim, {"A": "IPv4", "AAAA": "IPv6"}[qtype])
         reply = query.reply()
         for address in wrong_answers.get(qtype, right):
-            reply.add_answer(*RR.fromZone(f"{NAME} {qtype} {address}"))
+            reply.add_answer(*RR.fromZone(f"{FQDN} {qtype} {address}"))
         return bytes(reply.pack())
 
     async with cluster_sim() as sim, ApiClient(sim.api_url) as api, dns_server(respond) as dns:
         yield World(sim, Checks(api, dns.port), wrong_answers)
-
-
-def egress(world: World, annotation: str = "tailnet-fqdn", value: str = NAME) -> None:
-    metadata = {"name": "db", "namespace": "default", "annotations": {f"tailscale.com/{annotation}": value}}
-    spec = {"type": "ExternalName", "externalName": "placeholder"}
-    world.sim.store.create(SERVICE, {"metadata": metadata, "spec": spec})
 
 
 async def proxy(world: World, target: Exposed = DB) -> None:
@@ -65,46 +59,45 @@ async def proxy(world: World, target: Exposed = DB) -> None:
 
 
 async def test_a_name_leads_to_a_ready_proxy_alone(world: World) -> None:
-    egress(world)
+    world.sim.store.create(SERVICE, egress())
     with pytest.raises(NotYet, match="has no ready proxy"):
         await world.checks.leads(DB)
     await proxy(world)
-    assert await world.checks.leads(DB) == (NAME, ("10.244.0.2", "2001:db8:244::2"))
+    assert await world.checks.leads(DB) == (FQDN, ("10.244.0.2", "2001:db8:244::2"))
 
 
 async def test_a_name_by_a_group_leads_to_the_service_of_its_ready_proxies(world: World) -> None:
-    egress(world)
+    world.sim.store.create(SERVICE, egress())
     with pytest.raises(NotYet, match="has no ready proxy"):
         await world.checks.leads(IN_GROUP)
-    group = {"metadata": {"name": "egress"}, "spec": {"type": "egress", "replicas": 2}}
-    world.sim.store.create(PROXYGROUP, group)
+    world.sim.store.create(PROXYGROUP, proxy_group("egress", replicas=2))
     await proxy(world, IN_GROUP)
     with pytest.raises(NotYet, match="not all of the 2 proxies of its group are ready"):
         await world.checks.leads(IN_GROUP)
     world.sim.store.merge(PROXYGROUP, "", "egress", {"spec": {"replicas": 1}})
     addresses = tuple(world.sim.store.get(SERVICE, "tailscale", "ts-db-abcde")["spec"]["clusterIPs"])
     world.wrong_answers.update(A=frozenset(addresses[:1]), AAAA=frozenset(addresses[1:]))
-    assert await world.checks.leads(IN_GROUP) == (NAME, addresses)
+    assert await world.checks.leads(IN_GROUP) == (FQDN, addresses)
 
 
 @pytest.mark.parametrize(("qtype", "address"), [("A", "192.0.2.1"), ("AAAA", "2001:db8::1")])
 async def test_a_wrong_answer_is_told_with_the_right_one(world: World, qtype: str, address: str) -> None:
-    egress(world)
+    world.sim.store.create(SERVICE, egress())
     await proxy(world)
     world.wrong_answers[qtype] = frozenset({address})
-    with pytest.raises(NotYet, match=f"{NAME} {qtype} over UDP: NOERROR, {address}; the cluster has"):
+    with pytest.raises(NotYet, match=f"{FQDN} {qtype} over UDP: NOERROR, {address}; the cluster has"):
         await world.checks.leads(DB)
 
 
 async def test_an_egress_by_address_goes_by_its_external_name(world: World) -> None:
-    egress(world, "tailnet-ip", "100.64.10.10")
+    world.sim.store.create(SERVICE, egress(target="100.64.10.10"))
     await proxy(world)
     with pytest.raises(NotYet, match="its externalName is 'placeholder'"):
         await world.checks.leads(DB)
 
 
 async def test_a_move_that_is_not_answered_is_told(world: World) -> None:
-    egress(world)
+    world.sim.store.create(SERVICE, egress())
     await proxy(world)
     world.wrong_answers["A"] = frozenset({"192.0.2.1"})
     with pytest.raises(NotYet, match=r"after the change: NOERROR, 192\.0\.2\.1"):

@@ -63,18 +63,20 @@ async def test_a_replica_waits_for_all_that_it_mounts(resource: Any, name: str, 
 
 
 async def test_a_replica_follows_the_device_that_it_leads_to() -> None:
-    def target() -> Any:
-        return json.loads(state(store, "foo-0")["egress-services"])["services"]["a"]["tailnetTargetIPs"]
+    def report() -> Any:
+        return json.loads(state(store, "foo-0")["egress-services"])["services"]
 
     store, tailnet = ground(a={"ports": [], "tailnetTarget": {"ip": "", "fqdn": "db.tail1234.ts.net"}})
     async with running(kubelet.run(store, tailnet)):
         store.create(POD, replica())
         await until(store, lambda: "egress-services" in state(store, "foo-0"))
-        assert target() is None
+        assert report()["a"]["tailnetTargetIPs"] is None
         db = tailnet.register(new_key(tailnet), "db")
-        await until(store, lambda: target() == list(db.addresses))
+        await until(store, lambda: report()["a"]["tailnetTargetIPs"] == list(db.addresses))
         tailnet.delete_device(db)
-        await until(store, lambda: target() is None)
+        await until(store, lambda: report()["a"]["tailnetTargetIPs"] is None)
+        store.merge(CONFIGMAP, *NAME, {"data": {"egress-services": None}})
+        await until(store, lambda: report() is None)
 
 
 def configured(**files: str) -> Store:
