@@ -1,4 +1,4 @@
-"""A store with its controllers running, and the objects that the tests of them put in it."""
+"""The objects that tests put into a store, and waiting for what its controllers do."""
 
 import asyncio
 import json
@@ -57,17 +57,14 @@ def proxy_pod(name: str = "ts-db-0", **variables: str) -> Object:
     }
 
 
-def _tailscale(name: str) -> Object:
-    return {"name": name, "namespace": "tailscale"}
-
-
 def new_key(tailnet: Tailnet, **changes: Any) -> str:
     return tailnet.create_key(NewKey(("tag:k8s",), **changes)).key
 
 
 def config_secret(name: str = "ts-db-0", **config: Any) -> Object:
     """Return a proxy's Secret."""
-    return {"metadata": _tailscale(name), "stringData": {"cap-107.hujson": json.dumps({**CONFIG, **config})}}
+    metadata = {"name": name, "namespace": "tailscale"}
+    return {"metadata": metadata, "stringData": {"cap-107.hujson": json.dumps({**CONFIG, **config})}}
 
 
 def configure(store: Store, name: str = "ts-db-0", **config: Any) -> None:
