@@ -81,6 +81,19 @@ def test_a_service_may_have_an_address_of_each_family() -> None:
     assert (first["clusterIPs"], first["ipFamilies"]) == (["2001:db8:96::1"], ["IPv6"])
 
 
+@pytest.mark.parametrize(
+    ("spec", "changed"),
+    [
+        (BALANCED, {"loadBalancerClass": "other"}),
+        ({"ports": [{"port": 80, "nodePort": 30000}]}, {"ports": [{"port": 80, "nodePort": 29999}]}),
+    ],
+)
+def test_another_class_and_a_port_out_of_range_are_refused(store: Store, spec: Object, changed: Object) -> None:
+    change(store, **spec)
+    with pytest.raises(ApiError, match=r"may not change once set|29999: provided port is not in the valid range"):
+        change(store, **changed)
+
+
 def test_an_external_name_has_nothing_of_a_cluster_service(store: Store) -> None:
     spec = change(store, type="ExternalName", externalName="db.example.org")["spec"]
     assert spec.keys() == {"type", "externalName", "sessionAffinity", "ports"}

@@ -6,6 +6,7 @@ from clustersim.objects import (
     DEPLOYMENT,
     NAMESPACE,
     POD,
+    PROXYCLASS,
     ROLEBINDING,
     SECRET,
     SERVICE,
@@ -29,15 +30,24 @@ def test_a_name_is_generated() -> None:
     assert all(name.startswith("a-") and len(name) == 7 for name in generated)
 
 
-def test_an_older_version_conflicts() -> None:
+def test_an_older_version_or_another_uid_conflicts() -> None:
     store = Store()
     seen = store.create(CONFIGMAP, configmap())
     store.merge(CONFIGMAP, "default", "settings", {"data": {"a": "2"}})
-    stale = {"metadata": {"resourceVersion": seen["metadata"]["resourceVersion"]}}
     with refusal(409, "Conflict"):
         store.replace(CONFIGMAP, {**seen, "data": {}})
-    with refusal(409, "Conflict"):
-        store.merge(CONFIGMAP, "default", "settings", stale)
+    for stale in ({"resourceVersion": seen["metadata"]["resourceVersion"]}, {"uid": "of-another"}):
+        with refusal(409, "Conflict"):
+            store.merge(CONFIGMAP, "default", "settings", {"metadata": stale})
+
+
+def test_a_status_is_written_by_its_subresource_only() -> None:
+    store = Store()
+    store.create(PROXYCLASS, {"metadata": {"name": "a"}, "spec": {"x": 1}, "status": {"ready": 1}})
+    both = {"spec": {"x": 2}, "status": {"ready": 2}}
+    assert "status" not in store.merge(PROXYCLASS, "", "a", both)
+    reported = store.merge(PROXYCLASS, "", "a", {"spec": {"x": 3}, "status": {"ready": 3}}, "status")
+    assert (reported["spec"], reported["status"]) == ({"x": 2}, {"ready": 3})
 
 
 def test_a_write_that_changes_nothing_is_none() -> None:
