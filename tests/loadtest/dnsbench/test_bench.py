@@ -28,18 +28,13 @@ def bench(client: Client, tmp_path: Path) -> Bench:
     return Bench(installed, client, SERVER_CORE, tmp_path, Progress(), warm_seconds=0.05)
 
 
-def test_contestants_are_measured_round_after_round(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+def test_contestants_are_measured_round_after_round(bench: Bench) -> None:
     rows = bench.run(Scenario("flood", "Flood", Load(0.1), 2, (HITS, MISSES)))
-    assert [(row.scenario, row.label, len(row.rounds)) for row in rows] == [
-        ("flood", "ours, hits", 2),
-        ("flood", "ours, misses", 2),
-    ]
+    assert [(row.label, len(row.rounds)) for row in rows] == [("ours, hits", 2), ("ours, misses", 2)]
     assert all(row.best.sent > 100 and row.best.wrong == 0 and row.best.changes == 0 for row in rows)
     spent = [each.cpu_us * each.sent / 1e6 for row in rows for each in row.rounds]  # seconds, counted in ticks
     assert sum(spent) > 0
     assert max(spent) < 0.2  # not what came before
-    assert "round 2 of 2: ours, hits" in capsys.readouterr().err
-    assert sorted(path.suffix for path in bench.folder.iterdir()) == [".queries"] * 2 + [".reports"] * 2
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [command for command in commands if str(bench.folder).encode() in command]
 
