@@ -1,4 +1,4 @@
-"""The cluster as a whole."""
+"""The command that runs the cluster alone."""
 
 import asyncio
 import signal
