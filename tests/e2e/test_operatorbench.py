@@ -8,7 +8,7 @@ from tsoperator.desired.egressgroup import read_entries, read_report
 
 from tests.e2e.operatorbench.cluster import addressed, is_ready
 from tests.e2e.operatorbench.goals import GOALS, GROUP_GOALS, STEADY_GOALS, Measured, Verdict, judged
-from tests.e2e.operatorbench.groupcluster import Proxy, addresses, report
+from tests.e2e.operatorbench.groupcluster import Proxy, addresses, report, service
 from tests.e2e.operatorbench.measure import (
     Grouped,
     Kind,
@@ -221,6 +221,11 @@ def test_the_document_is_json_with_every_figure() -> None:
     assert kept["steady"][0]["standby_cpu_seconds"] == 0.02
     assert kept["groups"][0]["entry_seconds"] == [0.3, 0.1]
     assert all_runs.next_number == 5
+
+
+def test_services_are_shared_out_to_the_groups_in_turn() -> None:
+    made = [service(number, f"db-{number}")["metadata"]["annotations"] for number in range(3)]
+    assert [each["tailscale.com/proxy-group"] for each in made] == ["even", "odd", "even"]
 
 
 def test_a_proxy_reports_what_its_configmap_says() -> None:
