@@ -94,7 +94,7 @@ def test_a_signal_ends_a_run_early_with_its_report(server: Server, how: str, num
         process.send_signal(number)
         stdout, _ = process.communicate(timeout=40)
     assert ("engine" in engine, "sent" in first, process.returncode) == (True, True, 0)
-    assert re.search(r"\(interrupted\)[^$]*^sent +[1-9]", stdout, re.MULTILINE)
+    assert re.search(r"\(interrupted\).*^sent +[1-9]", stdout, re.DOTALL | re.MULTILINE)
 
 
 def test_wrong_answers_are_exit_code_1(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
