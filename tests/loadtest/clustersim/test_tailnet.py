@@ -53,3 +53,11 @@ def test_a_name_that_was_given_stays_when_the_hostname_changes(tailnet: Tailnet)
     assert tailnet.devices[device.node_id].name == "web.tail1234.ts.net"
     assert tailnet.set_hostname(device.node_id, "shop").name == "shop.tail1234.ts.net"
     assert tailnet.register(new_key(tailnet), "web").name == "web.tail1234.ts.net"
+
+
+def test_an_offer_of_a_device_stays_until_it_says_otherwise(tailnet: Tailnet) -> None:
+    node_id = tailnet.register(new_key(tailnet), "router").node_id
+    offers = [(("10.40.0.0/14",), True), (None, None), ((), None), (None, False)]
+    devices = [tailnet.advertise(node_id, *offer) for offer in offers]
+    assert [device.advertised_routes for device in devices] == [("10.40.0.0/14",), ("10.40.0.0/14",), (), ()]
+    assert [device.app_connector for device in devices] == [True, True, True, False]
