@@ -29,6 +29,7 @@ PROXYCLASSES = "/apis/tailscale.com/v1alpha1/proxyclasses"
         (404, "GET", "/apis/example.org/v1/things", None, JSON),
         (404, "GET", f"{CONFIGMAPS}/settings/status", None, JSON),
         (404, "GET", "/api/v1/configmaps/settings", None, JSON),
+        (404, "GET", "/apis/tailscale.com/v1alpha1/namespaces/default/proxyclasses/a", None, JSON),
         (404, "POST", "/api/v1/namespaces/missing/configmaps", {"metadata": {"name": "a"}}, JSON),
         (405, "DELETE", CONFIGMAPS, {}, JSON),
         (400, "POST", CONFIGMAPS, [], JSON),
