@@ -32,13 +32,14 @@ def test_an_empty_slice_carries_the_labels_of_its_headless_service() -> None:
 
 def test_a_pod_that_waits_for_its_finalizer_serves_and_is_terminating() -> None:
     store = Store()
-    store.create(SERVICE, headless())
+    store.create(SERVICE, headless(ports=[{"name": "a", "port": 80, "targetPort": 8080}]))
     metadata = {"name": "a", "namespace": "default", "labels": {"app": "web"}, "finalizers": ["example.org/wait"]}
     store.create(POD, {"metadata": metadata, "spec": {"containers": [], "hostname": "a", "subdomain": "web"}})
     ready = {"conditions": [{"type": "Ready", "status": "True"}], "podIPs": [{"ip": "192.0.2.1"}]}
     store.merge(POD, "default", "a", {"status": ready}, "status")
     store.delete(POD, "default", "a")
     endpoints.Endpoints(store).reconcile(Key("default", "web"))
+    assert slices(store)["IPv4"]["ports"] == [{"name": "a", "port": 8080, "protocol": "TCP"}]
     (endpoint,) = slices(store)["IPv4"]["endpoints"]
     assert endpoint["conditions"] == {"ready": False, "serving": True, "terminating": True}
     assert (endpoint["targetRef"]["name"], endpoint["hostname"]) == ("a", "a")

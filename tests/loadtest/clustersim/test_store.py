@@ -30,6 +30,12 @@ def test_a_name_is_generated() -> None:
     assert all(name.startswith("a-") and len(name) == 7 for name in generated)
 
 
+def test_a_null_takes_a_field_away() -> None:
+    store = Store()
+    store.create(CONFIGMAP, configmap())
+    assert store.merge(CONFIGMAP, "default", "settings", {"data": {"a": None, "b": "2"}})["data"] == {"b": "2"}
+
+
 def test_an_older_version_or_another_uid_conflicts() -> None:
     store = Store()
     seen = store.create(CONFIGMAP, configmap())

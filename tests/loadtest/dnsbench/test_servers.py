@@ -1,20 +1,10 @@
 """Tests of how servers are found and started."""
 
-from pathlib import Path
-
-import pytest
-from dnsbench.errors import BenchError
 from dnsbench.process import Server
 from dnsbench.queries import DOMAIN, addresses, hit, miss
-from dnsbench.servers import Installed, Kind, answers, free_port
+from dnsbench.servers import answers, free_port
 
 from tests.loadtest.dnsbench.conftest import NAMES
-
-
-@pytest.mark.parametrize("go", [None, Path("/nowhere/k8s-nameserver")])
-def test_the_go_server_is_asked_for(go: Path | None) -> None:
-    with pytest.raises(BenchError, match="--go-nameserver PATH"):
-        Installed.find({Kind.GO}, go)
 
 
 def test_a_server_answers_if_the_answer_is_right(ours: Server) -> None:
