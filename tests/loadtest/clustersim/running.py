@@ -1,28 +1,16 @@
-"""A store with its controllers running, and the objects that the tests of them put in it."""
+"""The objects that tests put into a store, and waiting for what its controllers do."""
 
 import asyncio
 import json
-from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from base64 import b64decode
+from collections.abc import Callable
 from typing import Any
 
-from clustersim.objects import CONFIGMAP, SECRET, Object
+from clustersim.objects import SECRET, Object
 from clustersim.store import Store
 from clustersim.tailnet import NewKey, Tailnet
 
 CONFIG = {"Version": "alpha0", "Hostname": "default-db", "acceptDNS": False, "NoStatefulFiltering": True}
-
-
-@asynccontextmanager
-async def running(*programs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run *programs* until the end of the block."""
-    async with asyncio.TaskGroup() as tasks:
-        started = [tasks.create_task(program) for program in programs]
-        await asyncio.sleep(0)
-        yield
-        for task in started:
-            task.cancel()
 
 
 async def until(store: Store, holds: Callable[[], Any]) -> None:
@@ -69,60 +57,14 @@ def proxy_pod(name: str = "ts-db-0", **variables: str) -> Object:
     }
 
 
-def group_pod(index: int = 0, **variables: str) -> Object:
-    """Return the Pod of one of two replicas of the ProxyGroup ``foo``."""
-    name = f"foo-{index}"
-    pod = proxy_pod(
-        name, **{"TS_EGRESS_PROXIES_CONFIG_PATH": "/etc/proxies", "TS_ENABLE_HEALTH_CHECK": "true"} | variables
-    )
-    container = pod["spec"]["containers"][0]
-    container["env"].insert(0, {"name": "POD_IPS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIPs"}}})
-    container["lifecycle"] = {"preStop": {"httpGet": {"path": "/internal-egress-services-preshutdown", "port": 9002}}}
-    configs = {f"config-{i}": f"foo-{i}" for i in range(2)}
-    container["volumeMounts"] = [
-        *({"name": volume, "mountPath": f"/etc/tsconfig/{replica}"} for volume, replica in configs.items()),
-        {"name": "foo-egress-config", "mountPath": "/etc/proxies"},
-    ]
-    pod["spec"]["volumes"] = [
-        *({"name": volume, "secret": {"secretName": f"{replica}-config"}} for volume, replica in configs.items()),
-        {"name": "foo-egress-config", "configMap": {"name": "foo-egress-config"}},
-    ]
-    return pod
-
-
-def start_group(store: Store, tailnet: Tailnet, entries: Object | None = None, pings: int = 6) -> None:
-    """Create what the replicas of the ProxyGroup ``foo`` mount and write."""
-    for name in ("foo-0", "foo-1"):
-        text = json.dumps({"Version": "alpha0", "AuthKey": new_key(tailnet), "Hostname": name})
-        store.create(SECRET, {"metadata": _tailscale(f"{name}-config"), "stringData": {"cap-106.hujson": text}})
-        store.create(SECRET, {"metadata": _tailscale(name)})
-    metadata = _tailscale("foo-egress-config")
-    store.create(CONFIGMAP, {"metadata": metadata, "binaryData": group_files(entries, pings)})
-
-
-def group_files(entries: Object | None = None, pings: int = 6) -> dict[str, str]:
-    """Return the ``binaryData`` of the ProxyGroup's ConfigMap."""
-    files = {"hep-pings": str(pings)} | ({} if entries is None else {"egress-services": json.dumps(entries)})
-    return {name: b64encode(text.encode()).decode() for name, text in files.items()}
-
-
-def entry(ip: str = "", fqdn: str = "", health: str = "") -> Object:
-    """Return an entry of the ProxyGroup's ConfigMap."""
-    ports = [{"protocol": "TCP", "matchPort": 10437, "targetPort": 5432}]
-    return {"healthCheckEndpoint": health, "tailnetTarget": {"ip": ip, "fqdn": fqdn}, "ports": ports}
-
-
-def _tailscale(name: str) -> Object:
-    return {"name": name, "namespace": "tailscale"}
-
-
 def new_key(tailnet: Tailnet, **changes: Any) -> str:
     return tailnet.create_key(NewKey(("tag:k8s",), **changes)).key
 
 
 def config_secret(name: str = "ts-db-0", **config: Any) -> Object:
     """Return a proxy's Secret."""
-    return {"metadata": _tailscale(name), "stringData": {"cap-107.hujson": json.dumps({**CONFIG, **config})}}
+    metadata = {"name": name, "namespace": "tailscale"}
+    return {"metadata": metadata, "stringData": {"cap-107.hujson": json.dumps({**CONFIG, **config})}}
 
 
 def configure(store: Store, name: str = "ts-db-0", **config: Any) -> None:

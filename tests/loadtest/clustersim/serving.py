@@ -29,8 +29,6 @@ class Api:
     session: aiohttp.ClientSession
     store: Store
     faults: Faults
-    traffic: Traffic
-    kinds: Kinds
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """Return the status and the JSON of the answer; ``Content_Type=`` and the like are headers."""
@@ -56,15 +54,15 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Object]:
 @asynccontextmanager
 async def serving(bookmark_interval: float = 30.0) -> AsyncIterator[Api]:
     """Run an API server with the namespaces and kinds of a fresh cluster."""
-    store, kinds, traffic = Store(), Kinds(RESOURCES), Traffic()
+    store = Store()
     faults = Faults(store)
-    server = ApiServer(store, kinds, faults, traffic, bookmark_interval)
+    server = ApiServer(store, Kinds(RESOURCES), faults, Traffic(), bookmark_interval)
     timeout = aiohttp.ClientTimeout(total=10)
     async with (
         server.serve("127.0.0.1", 0) as url,
         aiohttp.ClientSession(url, timeout=timeout, headers={"User-Agent": "test"}) as session,
     ):
-        yield Api(session, store, faults, traffic, kinds)
+        yield Api(session, store, faults)
 
 
 def service(name: str = "web", **spec: Any) -> Object:

@@ -5,18 +5,16 @@ from typing import Any, NamedTuple
 import pytest
 from clustersim.apiclient import ApiClient
 from clustersim.demo_checks import Checks, Exposed, NotYet
-from clustersim.objects import ENDPOINTSLICE, INGRESS, PROXYGROUP, SERVICE, STATEFULSET
+from clustersim.objects import ENDPOINTSLICE, PROXYGROUP, SERVICE, STATEFULSET
 from clustersim.sim import ClusterSim, cluster_sim
 from dnslib import QTYPE, RR, DNSRecord
 
 from tests.loadtest.clustersim.running import headless, statefulset, until
 from tests.support.dnsserver import dns_server
+from tests.support.manifests import FQDN, egress, proxy_group
 
 DB = Exposed(SERVICE, "default", "db")
-WEB = Exposed(INGRESS, "default", "web")
-BALANCER = Exposed(SERVICE, "default", "lb", direct=True)
 IN_GROUP = replace(DB, group="egress")
-NAME = "db.tail1234.ts.net"
 
 
 class World(NamedTuple):
@@ -42,17 +40,11 @@ async def world() -> AsyncIterator[World]:
         right = in_cluster(sim, {"A": "IPv4", "AAAA": "IPv6"}[qtype])
         reply = query.reply()
         for address in wrong_answers.get(qtype, right):
-            reply.add_answer(*RR.fromZone(f"{NAME} {qtype} {address}"))
+            reply.add_answer(*RR.fromZone(f"{FQDN} {qtype} {address}"))
         return bytes(reply.pack())
 
     async with cluster_sim() as sim, ApiClient(sim.api_url) as api, dns_server(respond) as dns:
         yield World(sim, Checks(api, dns.port), wrong_answers)
-
-
-def egress(world: World, annotation: str = "tailnet-fqdn", value: str = NAME) -> None:
-    metadata = {"name": "db", "namespace": "default", "annotations": {f"tailscale.com/{annotation}": value}}
-    spec = {"type": "ExternalName", "externalName": "placeholder"}
-    world.sim.store.create(SERVICE, {"metadata": metadata, "spec": spec})
 
 
 async def proxy(world: World, target: Exposed = DB) -> None:
@@ -67,66 +59,45 @@ async def proxy(world: World, target: Exposed = DB) -> None:
 
 
 async def test_a_name_leads_to_a_ready_proxy_alone(world: World) -> None:
-    egress(world)
+    world.sim.store.create(SERVICE, egress())
     with pytest.raises(NotYet, match="has no ready proxy"):
         await world.checks.leads(DB)
     await proxy(world)
-    assert await world.checks.leads(DB) == (NAME, ("10.244.0.2", "2001:db8:244::2"))
+    assert await world.checks.leads(DB) == (FQDN, ("10.244.0.2", "2001:db8:244::2"))
 
 
 async def test_a_name_by_a_group_leads_to_the_service_of_its_ready_proxies(world: World) -> None:
-    egress(world)
+    world.sim.store.create(SERVICE, egress())
     with pytest.raises(NotYet, match="has no ready proxy"):
         await world.checks.leads(IN_GROUP)
-    group = {"metadata": {"name": "egress"}, "spec": {"type": "egress", "replicas": 2}}
-    world.sim.store.create(PROXYGROUP, group)
+    world.sim.store.create(PROXYGROUP, proxy_group("egress", replicas=2))
     await proxy(world, IN_GROUP)
     with pytest.raises(NotYet, match="not all of the 2 proxies of its group are ready"):
         await world.checks.leads(IN_GROUP)
     world.sim.store.merge(PROXYGROUP, "", "egress", {"spec": {"replicas": 1}})
     addresses = tuple(world.sim.store.get(SERVICE, "tailscale", "ts-db-abcde")["spec"]["clusterIPs"])
     world.wrong_answers.update(A=frozenset(addresses[:1]), AAAA=frozenset(addresses[1:]))
-    assert await world.checks.leads(IN_GROUP) == (NAME, addresses)
-
-
-async def test_the_name_of_a_load_balancer_leads_to_itself(world: World) -> None:
-    metadata = {"name": "lb", "namespace": "default"}
-    spec = {"type": "LoadBalancer", "loadBalancerClass": "tailscale", "ports": [{"port": 80}]}
-    made = world.sim.store.create(SERVICE, {"metadata": metadata, "spec": spec})
-    await proxy(world, BALANCER)
-    with pytest.raises(NotYet, match="has no hostname in its status"):
-        await world.checks.leads(BALANCER)
-    status = {"loadBalancer": {"ingress": [{"hostname": NAME}]}}
-    world.sim.store.replace(SERVICE, {**made, "status": status}, subresource="status")
-    world.wrong_answers.update(A=frozenset([made["spec"]["clusterIP"]]), AAAA=frozenset())
-    assert await world.checks.leads(BALANCER) == (NAME, (made["spec"]["clusterIP"],))
+    assert await world.checks.leads(IN_GROUP) == (FQDN, addresses)
 
 
 @pytest.mark.parametrize(("qtype", "address"), [("A", "192.0.2.1"), ("AAAA", "2001:db8::1")])
 async def test_a_wrong_answer_is_told_with_the_right_one(world: World, qtype: str, address: str) -> None:
-    egress(world)
+    world.sim.store.create(SERVICE, egress())
     await proxy(world)
     world.wrong_answers[qtype] = frozenset({address})
-    with pytest.raises(NotYet, match=f"{NAME} {qtype} over UDP: NOERROR, {address}; the cluster has"):
+    with pytest.raises(NotYet, match=f"{FQDN} {qtype} over UDP: NOERROR, {address}; the cluster has"):
         await world.checks.leads(DB)
 
 
-async def test_an_ingress_goes_by_the_hostname_in_its_status(world: World) -> None:
-    world.sim.store.create(INGRESS, {"metadata": {"name": "web", "namespace": "default"}, "spec": {}})
-    await proxy(world, WEB)
-    with pytest.raises(NotYet, match="has no hostname in its status"):
-        await world.checks.leads(WEB)
-
-
 async def test_an_egress_by_address_goes_by_its_external_name(world: World) -> None:
-    egress(world, "tailnet-ip", "100.64.10.10")
+    world.sim.store.create(SERVICE, egress(target="100.64.10.10"))
     await proxy(world)
     with pytest.raises(NotYet, match="its externalName is 'placeholder'"):
         await world.checks.leads(DB)
 
 
 async def test_a_move_that_is_not_answered_is_told(world: World) -> None:
-    egress(world)
+    world.sim.store.create(SERVICE, egress())
     await proxy(world)
     world.wrong_answers["A"] = frozenset({"192.0.2.1"})
     with pytest.raises(NotYet, match=r"after the change: NOERROR, 192\.0\.2\.1"):

@@ -3,13 +3,10 @@ from typing import Any, NamedTuple
 
 import pytest
 from clustersim.apiclient import ApiClient
-from clustersim.control import Control
 from clustersim.demo_checks import NotYet, Reached
-from clustersim.demo_devices import Shown, control_client, devices_of, shown, tailnet_devices
+from clustersim.demo_devices import Shown, devices_of
 from clustersim.objects import CONNECTOR, SECRET, SERVICE, Object
 from clustersim.sim import ClusterSim
-
-from tests.loadtest.clustersim.running import new_key
 
 ORDERS = Shown(SERVICE, "default", "orders")
 NET = Shown(CONNECTOR, "", "net")
@@ -21,7 +18,8 @@ TAILNET: dict[str, Object] = {
     f"n{number}": {"name": f"net-{number}.example.org", "addresses": [f"100.64.0.{number}"], "advertisedRoutes": []}
     for number in (0, 1)
 }
-STATED = {"hostname": "net-0.example.org", "tailnetIPs": ["100.64.0.0"]}
+NAMED = "net-0.example.org"
+STATED = {"hostname": NAMED, "tailnetIPs": ["100.64.0.0"]}
 
 
 def routed(*routes: str) -> dict[str, Object]:
@@ -58,14 +56,8 @@ async def looked(sim: ClusterSim, case: Case) -> list[Reached]:
 @pytest.mark.parametrize(
     ("case", "offers"),
     [
-        (
-            Case(ORDERS, PORTS, balanced({"hostname": "net-0.example.org"}, {"ip": "100.64.0.0"}), routed()),
-            ["port 80/TCP, 53/UDP"],
-        ),
-        (
-            Case(ORDERS, PORTS, balanced({"hostname": "net-0.example.org"}), routed()),
-            ["port 80/TCP, 53/UDP"],
-        ),
+        (Case(ORDERS, PORTS, balanced({"hostname": NAMED}, {"ip": "100.64.0.0"}), routed()), ["port 80/TCP, 53/UDP"]),
+        (Case(ORDERS, PORTS, balanced({"hostname": NAMED}), routed()), ["port 80/TCP, 53/UDP"]),
         (Case(ORDERS, {}, tailnet=routed()), ["every port"]),
         (Case(NET, {}, {"devices": [STATED]}, routed("192.0.2.0/24")), ["route 192.0.2.0/24"]),
         (Case(NET, {}, {"devices": [STATED]}, routed("0.0.0.0/0", "::/0")), ["exit node"]),
@@ -92,26 +84,3 @@ async def test_a_device_is_shown_with_its_purpose(sim: ClusterSim, case: Case, o
 async def test_a_difference_from_the_tailnet_is_told(sim: ClusterSim, case: Case, words: str) -> None:
     with pytest.raises(NotYet, match=words):
         await looked(sim, case)
-
-
-async def test_devices_are_listed_with_the_routes_that_they_advertise() -> None:
-    control = Control()
-    device = control.register(new_key(control), "net-0")
-    control.advertise(device.node_id, ("192.0.2.0/24",), app_connector=None)
-    async with control.serve() as url, control_client(url, control.client_id, control.client_secret) as client:
-        listed = await tailnet_devices(client)
-    assert [each["advertisedRoutes"] for each in listed.values()] == [["192.0.2.0/24"]]
-    assert [*listed] == [device.node_id]
-
-
-def test_a_load_balancer_of_another_class_is_not_shown() -> None:
-    kinds = [("tailscale", None), ("other", None), (None, "true"), (None, "false")]
-    services: list[Object] = [
-        {
-            "kind": "Service",
-            "metadata": {"name": f"s{number}", "annotations": {"tailscale.com/expose": exposed} if exposed else {}},
-            "spec": {"loadBalancerClass": class_},
-        }
-        for number, (class_, exposed) in enumerate(kinds)
-    ]
-    assert [target.name for target in shown(services)] == ["s0", "s2"]

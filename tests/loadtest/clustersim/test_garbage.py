@@ -7,7 +7,8 @@ from clustersim.objects import CONFIGMAP, Object
 from clustersim.pods import owner_reference
 from clustersim.store import Store
 
-from tests.loadtest.clustersim.running import running, until
+from tests.loadtest.clustersim.running import until
+from tests.support.cluster import running
 
 
 @pytest.fixture
@@ -27,14 +28,6 @@ def found_names(store: Store) -> list[str]:
     return [obj["metadata"]["name"] for obj in store.list(CONFIGMAP)]
 
 
-async def test_children_go_after_their_owner_and_so_do_theirs(store: Store) -> None:
-    owner = create(store, "owner")
-    create(store, "grandchild", create(store, "child", owner))
-    create(store, "other")
-    store.delete(CONFIGMAP, "default", "owner")
-    await until(store, lambda: found_names(store) == ["other"])
-
-
 async def test_a_child_with_an_owner_left_stays(store: Store) -> None:
     first, second = create(store, "first"), create(store, "second")
     create(store, "child", first, second)
@@ -42,13 +35,6 @@ async def test_a_child_with_an_owner_left_stays(store: Store) -> None:
     store.delete(CONFIGMAP, "default", "first")
     await until(store, lambda: "witness" not in found_names(store))
     assert found_names(store) == ["child", "second"]
-
-
-async def test_a_late_child_of_an_owner_that_is_gone_goes_at_once(store: Store) -> None:
-    gone = create(store, "owner")
-    store.delete(CONFIGMAP, "default", "owner")
-    create(store, "late", gone)
-    await until(store, lambda: found_names(store) == [])
 
 
 @pytest.mark.parametrize(("propagation", "left"), [("Foreground", ["child", "owner"]), ("Background", ["child"])])

@@ -1,10 +1,9 @@
 import asyncio
 import os
-import socket
 from pathlib import Path
 
 import pytest
-from clustersim.processes import ProcessError, Processes, free_port
+from clustersim.processes import ProcessError, Processes
 
 SLEEPER = "time.sleep(60)"
 FAILURE = "sys.exit('no such thing')"
@@ -56,9 +55,3 @@ async def test_a_process_that_failed_is_noticed_with_its_last_words(tmp_path: Pa
     assert processes.tails() == {"it": ["no such thing"]}
     with pytest.raises(ProcessError, match="it ended with code 1"):
         processes.check()
-
-
-def test_a_free_port_is_free_for_both_protocols() -> None:
-    port = free_port()
-    with socket.create_server(("127.0.0.1", port)), socket.socket(type=socket.SOCK_DGRAM) as udp:
-        udp.bind(("127.0.0.1", port))

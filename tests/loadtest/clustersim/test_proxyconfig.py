@@ -1,28 +1,19 @@
 import json
-from typing import NamedTuple
 
 import pytest
 from clustersim.proxyconfig import ConfigError, ProxyConfig, check_listening, newest_file, parse
 
 
-class Case(NamedTuple):
-    keys: list[str]
-    chosen: str
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("keys", "chosen"),
     [
-        Case(["cap-95.hujson", "cap-107.hujson"], "cap-107.hujson"),
-        Case(["cap-95.hujson", "cap-9999.hujson"], "cap-95.hujson"),
-        Case(["cap-9.hujson", "cap-95.hujson", "device_id", "cap-x.hujson"], "cap-95.hujson"),
+        (["cap-95.hujson", "cap-107.hujson"], "cap-107.hujson"),
+        (["cap-95.hujson", "cap-9999.hujson"], "cap-95.hujson"),
+        (["cap-9.hujson", "cap-95.hujson", "device_id", "cap-x.hujson"], "cap-95.hujson"),
     ],
 )
-def test_the_newest_understood_file_is_chosen(case: Case) -> None:
-    assert newest_file(dict.fromkeys(case.keys, "")) == case.chosen
-
-
-def test_without_an_understood_file_there_is_no_config() -> None:
+def test_the_newest_understood_file_is_chosen(keys: list[str], chosen: str) -> None:
+    assert newest_file(dict.fromkeys(keys, "")) == chosen
     with pytest.raises(ConfigError):
         newest_file({"device_id": "", "cap-9999.hujson": ""})
 

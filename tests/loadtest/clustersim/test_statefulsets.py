@@ -9,7 +9,8 @@ from clustersim.pods import is_deleting
 from clustersim.store import Store
 from clustersim.tailnet import Tailnet
 
-from tests.loadtest.clustersim.running import running, statefulset, until
+from tests.loadtest.clustersim.running import statefulset, until
+from tests.support.cluster import running
 
 
 @pytest.fixture
@@ -54,15 +55,6 @@ def address(pod: Object) -> Any:
     return pod.get("status", {}).get("podIP")
 
 
-async def test_pods_come_in_order_and_the_last_ones_go_first(store: Store) -> None:
-    with store.subscribe(POD) as changes:
-        await create(store, 3)
-        added = [change.object["metadata"]["name"] for change in await changes.batch() if change.type == "ADDED"]
-    assert added == ["web-0", "web-1", "web-2"]
-    store.merge(STATEFULSET, "default", "web", {"spec": {"replicas": 1}})
-    await until(store, lambda: list(pods(store)) == ["web-0"] and status(store)["replicas"] == 1)
-
-
 @pytest.mark.parametrize(("policy", "started"), [("OrderedReady", ["web-0"]), ("Parallel", ["web-0", "web-1"])])
 async def test_the_next_pod_waits_for_the_one_before_unless_parallel(policy: str, started: list[str]) -> None:
     store = Store()
@@ -70,19 +62,6 @@ async def test_the_next_pod_waits_for_the_one_before_unless_parallel(policy: str
         store.create(STATEFULSET, statefulset(replicas=2, podManagementPolicy=policy))
         await until(store, lambda: status(store).get("replicas") == len(started))
     assert list(pods(store)) == started
-
-
-async def test_a_pod_carries_name_index_and_revision_and_is_owned(store: Store) -> None:
-    obj = await create(store, 1)
-    pod = pods(store)["web-0"]
-    assert pod["metadata"]["labels"] == {
-        "app": "web",
-        "statefulset.kubernetes.io/pod-name": "web-0",
-        "apps.kubernetes.io/pod-index": "0",
-        "controller-revision-hash": status(store)["currentRevision"],
-    }
-    assert [owner["uid"] for owner in pod["metadata"]["ownerReferences"]] == [obj["metadata"]["uid"]]
-    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("web-0", "web")
 
 
 async def test_a_changed_template_replaces_the_pods_one_by_one(store: Store) -> None:
@@ -117,13 +96,6 @@ async def test_the_next_pod_waits_for_one_that_is_about_to_go() -> None:
         store.merge(STATEFULSET, "default", "web", {"spec": {"replicas": 2}})
         await until(store, lambda: status(store).get("observedGeneration") == 2)
     assert list(pods(store)) == ["web-0"]
-
-
-async def test_a_statefulset_that_is_being_deleted_makes_no_pods(store: Store) -> None:
-    await create(store, 1)
-    store.delete(STATEFULSET, "default", "web", propagation="Foreground")
-    await until(store, lambda: not store.list(STATEFULSET))
-    assert not pods(store)
 
 
 async def test_a_settled_cluster_writes_nothing(store: Store) -> None:

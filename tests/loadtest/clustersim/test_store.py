@@ -23,16 +23,6 @@ def refusal(status: int, reason: str) -> "pytest.RaisesExc[ApiError]":
     return pytest.raises(ApiError, check=lambda error: (error.status, error.reason) == (status, reason))
 
 
-def test_a_created_object_carries_what_the_server_adds() -> None:
-    created = Store().create(CONFIGMAP, configmap())
-    metadata = created["metadata"]
-    assert (created["apiVersion"], created["kind"]) == ("v1", "ConfigMap")
-    assert metadata["resourceVersion"].isdecimal()
-    assert metadata["uid"]
-    assert metadata["creationTimestamp"].endswith("Z")
-    assert "generation" not in metadata
-
-
 def test_a_name_is_generated() -> None:
     store, obj = Store(), {"metadata": {"generateName": "a-", "namespace": "default"}}
     generated = {store.create(CONFIGMAP, obj)["metadata"]["name"] for _ in range(9)}
@@ -40,24 +30,30 @@ def test_a_name_is_generated() -> None:
     assert all(name.startswith("a-") and len(name) == 7 for name in generated)
 
 
-def test_an_older_version_conflicts() -> None:
+def test_a_null_takes_a_field_away() -> None:
+    store = Store()
+    store.create(CONFIGMAP, configmap())
+    assert store.merge(CONFIGMAP, "default", "settings", {"data": {"a": None, "b": "2"}})["data"] == {"b": "2"}
+
+
+def test_an_older_version_or_another_uid_conflicts() -> None:
     store = Store()
     seen = store.create(CONFIGMAP, configmap())
     store.merge(CONFIGMAP, "default", "settings", {"data": {"a": "2"}})
-    stale = {"metadata": {"resourceVersion": seen["metadata"]["resourceVersion"]}}
     with refusal(409, "Conflict"):
         store.replace(CONFIGMAP, {**seen, "data": {}})
-    with refusal(409, "Conflict"):
-        store.merge(CONFIGMAP, "default", "settings", stale)
+    for stale in ({"resourceVersion": seen["metadata"]["resourceVersion"]}, {"uid": "of-another"}):
+        with refusal(409, "Conflict"):
+            store.merge(CONFIGMAP, "default", "settings", {"metadata": stale})
 
 
-def test_an_object_made_anew_is_not_the_one_with_the_old_uid() -> None:
+def test_a_status_is_written_by_its_subresource_only() -> None:
     store = Store()
-    store.create(CONFIGMAP, configmap())
-    with refusal(409, "Conflict"):
-        store.merge(CONFIGMAP, "default", "settings", {"metadata": {"uid": "of-the-old-one"}})
-    with refusal(409, "Conflict"):
-        store.delete(CONFIGMAP, "default", "settings", uid="of-the-old-one")
+    store.create(PROXYCLASS, {"metadata": {"name": "a"}, "spec": {"x": 1}, "status": {"ready": 1}})
+    both = {"spec": {"x": 2}, "status": {"ready": 2}}
+    assert "status" not in store.merge(PROXYCLASS, "", "a", both)
+    reported = store.merge(PROXYCLASS, "", "a", {"spec": {"x": 3}, "status": {"ready": 3}}, "status")
+    assert (reported["spec"], reported["status"]) == ({"x": 2}, {"ready": 3})
 
 
 def test_a_write_that_changes_nothing_is_none() -> None:
@@ -77,16 +73,6 @@ def test_generation_counts_changes_of_the_specification_only() -> None:
     assert [each["metadata"]["generation"] for each in (labelled, reported, scaled)] == [1, 1, 2]
 
 
-def test_a_status_is_written_by_its_subresource_only() -> None:
-    store = Store()
-    store.create(PROXYCLASS, {"metadata": {"name": "a"}, "spec": {"x": 1}, "status": {"ready": 1}})
-    both = {"spec": {"x": 2}, "status": {"ready": 2}}
-    assert "status" not in store.merge(PROXYCLASS, "", "a", both)
-    reported = store.merge(PROXYCLASS, "", "a", {"spec": {"x": 3}, "status": {"ready": 3}}, "status")
-    assert (reported["spec"], reported["status"]) == ({"x": 2}, {"ready": 3})
-    assert store.merge(PROXYCLASS, "", "a", {"spec": {"x": 4}})["status"] == {"ready": 3}
-
-
 def test_a_finalizer_holds_a_deleted_object_which_gets_no_others() -> None:
     store = Store()
     store.create(CONFIGMAP, configmap(finalizers=["example.org/a"]))
@@ -94,16 +80,6 @@ def test_a_finalizer_holds_a_deleted_object_which_gets_no_others() -> None:
     with refusal(422, "Invalid"):
         store.merge(CONFIGMAP, "default", "settings", {"metadata": {"finalizers": ["example.org/b"]}})
     store.merge(CONFIGMAP, "default", "settings", {"metadata": {"finalizers": None}})
-    assert store.find(CONFIGMAP, "default", "settings") is None
-
-
-def test_foreground_deletion_waits_for_the_garbage_collector() -> None:
-    store = Store()
-    store.create(CONFIGMAP, configmap())
-    lingering = store.delete(CONFIGMAP, "default", "settings", "Foreground")
-    assert lingering["metadata"]["finalizers"] == ["foregroundDeletion"]
-    assert store.delete(CONFIGMAP, "default", "settings", "")["metadata"]["finalizers"] == ["foregroundDeletion"]
-    store.delete(CONFIGMAP, "default", "settings", "Background")
     assert store.find(CONFIGMAP, "default", "settings") is None
 
 
@@ -127,17 +103,6 @@ async def test_an_adopted_object_is_held_as_it_is_until_it_is_disowned() -> None
         for _ in range(2):
             store.disown(SECRET, "shop", "s")
         assert [change.type for change in await changes.batch()] == ["ADDED", "MODIFIED", "DELETED"]
-
-
-def test_history_is_forgotten_past_its_window() -> None:
-    store = Store(window=3)
-    first = store.create(CONFIGMAP, configmap("a"))
-    start = int(first["metadata"]["resourceVersion"])
-    for name in "bcd":
-        store.create(CONFIGMAP, configmap(name))
-    assert len(store.changes_since(CONFIGMAP, start)) == 3
-    with refusal(410, "Expired"):
-        store.changes_since(CONFIGMAP, start - 1)
 
 
 def test_a_restore_takes_back_what_came_after() -> None:

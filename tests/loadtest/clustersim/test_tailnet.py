@@ -44,30 +44,6 @@ def test_an_expired_dead_or_unknown_key_is_refused(tailnet: Tailnet, clock: Cloc
     assert tailnet.register(new_key(tailnet), "db").connected
 
 
-def test_a_token_keeps_its_scopes_until_it_ends_or_is_revoked(tailnet: Tailnet, clock: Clock) -> None:
-    first, second = tailnet.issue_token(), tailnet.issue_token()
-    assert first != second
-    tailnet.scopes.clear()
-    token = tailnet.token(first)
-    assert token is not None
-    assert token.scopes == {"auth_keys", "devices:core", "services"}
-    clock.now += tailnet.token_seconds
-    assert tailnet.token(second) is None
-    third = tailnet.issue_token()
-    assert tailnet.token(third) is not None
-    tailnet.revoke_tokens()
-    assert tailnet.token(third) is None
-
-
-def test_an_offer_of_a_device_stays_until_it_says_otherwise(tailnet: Tailnet) -> None:
-    node_id = tailnet.register(new_key(tailnet), "router").node_id
-    offers = [(("10.40.0.0/14",), True), (None, None), ((), None), (None, False)]
-    devices = [tailnet.advertise(node_id, *offer) for offer in offers]
-    assert [device.advertised_routes for device in devices] == [("10.40.0.0/14",), ("10.40.0.0/14",), (), ()]
-    assert [device.app_connector for device in devices] == [True, True, True, False]
-    assert tailnet.devices[node_id] == devices[-1]
-
-
 def test_a_name_that_was_given_stays_when_the_hostname_changes(tailnet: Tailnet) -> None:
     device = tailnet.register(new_key(tailnet), "db")
     tailnet.rename_device(device, "orders")
@@ -79,8 +55,9 @@ def test_a_name_that_was_given_stays_when_the_hostname_changes(tailnet: Tailnet)
     assert tailnet.register(new_key(tailnet), "web").name == "web.tail1234.ts.net"
 
 
-def test_a_device_that_goes_offline_was_last_seen_then(tailnet: Tailnet, clock: Clock) -> None:
-    device = tailnet.register(new_key(tailnet), "db")
-    tailnet.disconnect(device.node_id, seconds=60)
-    found = tailnet.devices[device.node_id]
-    assert (found.connected, found.last_seen) == (False, "2023-11-14T22:12:20Z")
+def test_an_offer_of_a_device_stays_until_it_says_otherwise(tailnet: Tailnet) -> None:
+    node_id = tailnet.register(new_key(tailnet), "router").node_id
+    offers = [(("10.40.0.0/14",), True), (None, None), ((), None), (None, False)]
+    devices = [tailnet.advertise(node_id, *offer) for offer in offers]
+    assert [device.advertised_routes for device in devices] == [("10.40.0.0/14",), ("10.40.0.0/14",), (), ()]
+    assert [device.app_connector for device in devices] == [True, True, True, False]

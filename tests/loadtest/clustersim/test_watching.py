@@ -4,36 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from clustersim.objects import CONFIGMAP, SERVICE, Object
+from clustersim.objects import CONFIGMAP, Object
 
-from tests.loadtest.clustersim.serving import CONFIGMAPS, METADATA, Api, configmap, service, serving
+from tests.loadtest.clustersim.serving import CONFIGMAPS, METADATA, Api, configmap, serving
 
 
 async def take(events: AsyncIterator[Object], count: int) -> list[Object]:
     async with asyncio.timeout(30):
         return [await anext(events) for _ in range(count)]
-
-
-async def test_a_watch_tells_about_changes_after_its_version(api: Api) -> None:
-    start = api.store.create(CONFIGMAP, configmap())["metadata"]["resourceVersion"]
-    api.store.merge(CONFIGMAP, "default", "settings", {"data": {"a": "2"}})
-    async with api.watch(f"{CONFIGMAPS}?resourceVersion={start}") as events:
-        (first,) = await take(events, 1)
-        api.store.create(CONFIGMAP, configmap("other"))
-        last = api.store.delete(CONFIGMAP, "default", "settings")
-        later = await take(events, 2)
-    assert (first["type"], first["object"]["data"]) == ("MODIFIED", {"a": "2"})
-    assert [event["type"] for event in later] == ["ADDED", "DELETED"]
-    assert later[1]["object"] == last
-
-
-async def test_a_watch_without_a_version_begins_with_the_objects_of_its_namespace(api: Api) -> None:
-    there = api.store.create(CONFIGMAP, configmap())
-    async with api.watch(CONFIGMAPS) as events:
-        api.store.create(CONFIGMAP, {"metadata": {"name": "a", "namespace": "tailscale"}})
-        api.store.create(SERVICE, service())
-        later = api.store.create(CONFIGMAP, configmap("b"))
-        assert await take(events, 2) == [{"type": "ADDED", "object": obj} for obj in (there, later)]
 
 
 async def test_objects_enter_and_leave_a_selection(api: Api) -> None:
@@ -61,16 +39,6 @@ async def test_a_watch_for_metadata_sees_nothing_else() -> None:
     assert all(event["object"].keys() == {"kind", "apiVersion", "metadata"} for event in seen)
     assert {event["object"]["kind"] for event in seen} == {"PartialObjectMetadata"}
     assert seen[0]["object"]["metadata"] == created["metadata"]
-
-
-async def test_a_version_that_is_forgotten_is_an_error_event(api: Api) -> None:
-    start = api.store.create(CONFIGMAP, configmap())["metadata"]["resourceVersion"]
-    async with api.watch(f"{CONFIGMAPS}?resourceVersion={start}") as events:
-        api.faults.expire_history()
-        assert [event async for event in events] == []
-    async with api.watch(f"{CONFIGMAPS}?resourceVersion={start}") as events:
-        (event,) = [event async for event in events]
-    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
 
 
 async def test_a_watch_from_the_future_says_nothing_until_then(api: Api) -> None:

@@ -1,10 +1,7 @@
 """Tests of the goals."""
 
-from typing import NamedTuple
-
 import pytest
 from dnsbench.goals import GOALS, Table, judged
-from dnsbench.measure import Row
 from dnsbench.queries import Hostile
 
 from tests.loadtest.dnsbench.figures import figures, row
@@ -33,56 +30,43 @@ def test_goals_that_are_just_reached_are_met() -> None:
     assert [verdict.text for verdict in verdicts if verdict.missed or verdict.figure is None] == []
 
 
-class Case(NamedTuple):
-    scenario: str
-    label: str
-    figure: str
-    value: float
-    missed: int
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("scenario", "label", "figure", "value", "missed"),
     [
-        Case("saturated", "ours", "cpu_us", 3.85, 2),
-        Case("saturated", "Knot", "cpu_us", 3.7, 1),
-        Case("paced", "ours", "cpu_us", 8.1, 1),
-        Case("paced", "ours", "p50_us", 60.1, 1),
-        Case("sizes", "ours, 100,000 names", "cpu_us", 5.6, 1),
-        Case("sizes", "ours, 100,000 names", "rss_mb", 110.1, 1),
-        Case("sizes", "ours, 1,000 names", "rss_mb", 40.1, 1),
-        Case("flood", "ours, misses", "cpu_us", 5.6, 1),
-        Case("flood", "ours, deep names", "cpu_us", 10.1, 1),
-        Case("flood", "ours, cookies", "cpu_us", 6.1, 1),
-        Case("flood", "ours, names outside", "cpu_us", 10.1, 1),
-        Case("flood", "ours/Python, misses", "cpu_us", 6.1, 1),
-        Case("flood", "ours/Python, deep names", "cpu_us", 10.1, 1),
-        Case("flood", "ours/Python, cookies", "cpu_us", 7.6, 1),
-        Case("flood", "ours/Python, names outside", "cpu_us", 10.1, 1),
-        Case("hostile", "ours, source port 0", "lost", 1, 1),
-        Case("hostile", "ours/Python, cookies", "lost", 1, 1),
-        Case("saturated", "ours/Python", "cpu_us", 10.1, 1),
-        Case("paced", "ours/Python", "cpu_us", 20.1, 1),
-        Case("tcp-new", "ours", "cpu_us", 10.1, 1),
-        Case("tcp", "ours", "cpu_us", 6.1, 1),
-        Case("reload", "ours, changes", "p9999_us", 11_100, 1),
-        Case("reload", "ours, changes", "stall_us", 3100, 1),
-        Case("paced", "ours", "wrong", 1, 1),
-        Case("paced", "ours/Python", "wrong", 1, 1),
-        Case("paced", "Go", "wrong", 1, 0),
-        Case("paced", "echo", "wrong", 1, 0),
+        ("saturated", "ours", "cpu_us", 3.85, 2),
+        ("saturated", "Knot", "cpu_us", 3.7, 1),
+        ("paced", "ours", "cpu_us", 8.1, 1),
+        ("paced", "ours", "p50_us", 60.1, 1),
+        ("sizes", "ours, 100,000 names", "cpu_us", 5.6, 1),
+        ("sizes", "ours, 100,000 names", "rss_mb", 110.1, 1),
+        ("sizes", "ours, 1,000 names", "rss_mb", 40.1, 1),
+        ("flood", "ours, misses", "cpu_us", 5.6, 1),
+        ("flood", "ours, deep names", "cpu_us", 10.1, 1),
+        ("flood", "ours, cookies", "cpu_us", 6.1, 1),
+        ("flood", "ours, names outside", "cpu_us", 10.1, 1),
+        ("flood", "ours/Python, misses", "cpu_us", 6.1, 1),
+        ("flood", "ours/Python, deep names", "cpu_us", 10.1, 1),
+        ("flood", "ours/Python, cookies", "cpu_us", 7.6, 1),
+        ("flood", "ours/Python, names outside", "cpu_us", 10.1, 1),
+        ("hostile", "ours, source port 0", "lost", 1, 1),
+        ("hostile", "ours/Python, cookies", "lost", 1, 1),
+        ("saturated", "ours/Python", "cpu_us", 10.1, 1),
+        ("paced", "ours/Python", "cpu_us", 20.1, 1),
+        ("tcp-new", "ours", "cpu_us", 10.1, 1),
+        ("tcp", "ours", "cpu_us", 6.1, 1),
+        ("reload", "ours, changes", "p9999_us", 11_100, 1),
+        ("reload", "ours, changes", "stall_us", 3100, 1),
+        ("paced", "ours", "wrong", 1, 1),
+        ("paced", "ours/Python", "wrong", 1, 1),
+        ("paced", "Go", "wrong", 1, 0),
+        ("paced", "echo", "wrong", 1, 0),
     ],
 )
-def test_a_goal_is_missed_by_a_little(case: Case) -> None:
-    worse = row(case.scenario, case.label, **{"wrong": 0, **_figures_of(case), case.figure: case.value})
-    verdicts = judged(Table([worse, *MET.rows]))
-    assert sum(verdict.missed for verdict in verdicts) == case.missed
-
-
-def _figures_of(case: Case) -> dict[str, object]:
-    found = MET.get(case.scenario, case.label)
+def test_a_goal_is_missed_by_a_little(scenario: str, label: str, figure: str, value: float, missed: int) -> None:
+    found = MET.get(scenario, label)
     assert found is not None
-    return found.model_dump()
+    worse = row(scenario, label, **{**found.model_dump(), figure: value})
+    assert sum(verdict.missed for verdict in judged(Table([worse, *MET.rows]))) == missed
 
 
 def test_a_bare_echo_is_compared_with_go_and_has_no_goal() -> None:
@@ -93,19 +77,14 @@ def test_a_bare_echo_is_compared_with_go_and_has_no_goal() -> None:
     }
 
 
-def test_a_verdict_has_the_figure_of_each_round_that_measured_it() -> None:
-    ours, theirs = (figures(cpu_us=cpu) for cpu in (3.0, 6.0)), figures(cpu_us=10.0)
-    rows = [
-        Row(scenario="saturated", label="ours", best=figures(cpu_us=3.0), rounds=list(ours)),
-        Row(scenario="saturated", label="Go", best=theirs, rounds=[theirs]),
-    ]
-    rows[1] = rows[1].model_copy(update={"rounds": [theirs, theirs]})
-    assert [(verdict.figure, verdict.rounds) for verdict in judged(Table(rows), GOALS[:1])] == [(0.3, (0.3, 0.6))]
-
-
 def test_a_goal_that_was_not_measured_is_not_missed() -> None:
     assert {(verdict.figure, verdict.missed) for verdict in judged(Table([]))} == {(None, False)}
 
 
-def test_every_goal_has_a_text_of_its_own() -> None:
-    assert len({goal.text for goal in GOALS}) == len(GOALS)
+def test_a_verdict_has_the_figure_of_each_round_that_measured_it() -> None:
+    ours, theirs = row("saturated", "ours", cpu_us=3.0), row("saturated", "Go", cpu_us=10.0)
+    rows = [
+        ours.model_copy(update={"rounds": [figures(cpu_us=3.0), figures(cpu_us=6.0)]}),
+        theirs.model_copy(update={"rounds": [theirs.best] * 2}),
+    ]
+    assert [(verdict.figure, verdict.rounds) for verdict in judged(Table(rows), GOALS[:1])] == [(0.3, (0.3, 0.6))]

@@ -14,16 +14,6 @@ def test_a_missing_server_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixt
     assert capsys.readouterr().err.startswith("dnsbench: Go isn't here (give --go-nameserver PATH;")
 
 
-@pytest.mark.parametrize("words", [["--servers", "bind"], ["--scenarios", "quick"], ["race"]])
-def test_an_unknown_word_is_told_with_those_to_choose_from(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as failure:
-        main(words)
-    assert failure.value.code == 2
-    assert "choose from" in capsys.readouterr().err
-
-
 @NEEDS_CC
 @pytest.mark.thorough
 def test_a_run_prints_tables_and_keeps_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,24 +3,24 @@
 from pathlib import Path
 
 import dns.zone
+import pytest
 from dnsbench.queries import CHANGING, ZONE, addresses
 from dnsbench.records import NAMES_IN_SHARD, Changes, documents, one_document, zone_file
 from tsnameserver.records import merge, parse
 
 
-def test_few_names_are_one_whole_document() -> None:
-    files = documents(addresses(10))
-    assert list(files) == ["records.json"]
-    assert parse(files["records.json"]).shards is None
-
-
-def test_many_names_are_shards_of_one_whole_set() -> None:
-    names = addresses(2 * NAMES_IN_SHARD + 1)
-    files = documents(names)
-    assert list(files) == ["records.json", "records-1.json", "records-2.json"]
-    whole = merge(map(parse, files.values()))
+@pytest.mark.parametrize(
+    ("names", "files"),
+    [
+        (10, ["records.json"]),
+        (2 * NAMES_IN_SHARD + 1, ["records.json", "records-1.json", "records-2.json"]),
+    ],
+)
+def test_names_are_shards_of_one_whole_set_unless_there_are_few(names: int, files: list[str]) -> None:
+    made = documents(addresses(names))
+    whole = merge(map(parse, made.values()))
     assert whole is not None
-    assert set(whole.ip4) == {*names, CHANGING}
+    assert ([*made], {*whole.ip4}) == (files, {*addresses(names), CHANGING})
 
 
 def test_a_shard_fits_a_configmap() -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from dnsbench.goals import Verdict
-from dnsbench.report import document, measurements, soak_document, soaked, summary, table, verdicts
+from dnsbench.report import document, measurements, soak_document, soaked, summary, verdicts
 from dnsbench.scenarios import SCENARIOS
 from dnsbench.soak import Soaked
 
@@ -19,30 +19,10 @@ MET, MISSED, UNMEASURED, COMPARED = (
 )
 
 
-def test_a_table_is_markdown_with_even_columns() -> None:
-    assert table(("", "µs"), [("ours", "4.10"), ("Go", "10.00")]).splitlines() == [
-        "|      |    µs |",
-        "| ---- | ----: |",
-        "| ours |  4.10 |",
-        "| Go   | 10.00 |",
-    ]
-
-
-def test_a_scenarios_table_has_its_own_rows_alone() -> None:
-    text = measurements(SATURATED, [row("saturated", "ours", cpu_us=4.126), row("tcp", "Knot")])
-    assert "| ours |   4.13 |  4.13 |" in text
-    assert "Knot" not in text
-
-
 def test_a_client_at_its_limit_is_told() -> None:
     busy, idle = row("saturated", "Knot", client_busy=0.99), row("saturated", "ours", client_busy=0.8)
     assert "The client was the limit with Knot:" in measurements(SATURATED, [busy, idle])
     assert "limit" not in measurements(SATURATED, [idle])
-
-
-def test_a_figure_that_is_not_known_is_a_dash() -> None:
-    line = measurements(SATURATED, [row("saturated", "ours", p50_us=0.0)]).splitlines()[-1]
-    assert line.split("|")[5].strip() == "-"
 
 
 def test_the_share_of_answers_is_told_and_the_worst_of_all_rounds() -> None:
@@ -50,11 +30,6 @@ def test_the_share_of_answers_is_told_and_the_worst_of_all_rounds() -> None:
     two = two.model_copy(update={"rounds": [*two.rounds, figures(cpu_us=99.5)]})
     cells = [cell.strip() for cell in measurements(SATURATED, [two]).splitlines()[-1].split("|")]
     assert (cells[3], cells[11]) == ("99.50", "99.67")
-
-
-def test_changes_are_told_where_there_were_any() -> None:
-    assert "within a second: 9." in measurements(SATURATED, [row("saturated", "ours", changes=9)])
-    assert "Changes" not in measurements(SATURATED, [row("saturated", "ours")])
 
 
 def test_verdicts_say_whether_each_goal_is_met() -> None:
@@ -81,21 +56,6 @@ def test_readmes_table_is_that_of_the_results() -> None:
     root = Path(__file__).resolve().parents[3]
     results = json.loads((root / "loadtest" / "results" / "nameserver.json").read_text())
     assert summary(results) in (root / "README.md").read_text()
-
-
-def test_readmes_table_has_what_was_measured() -> None:
-    rows = [
-        row("saturated", "ours", cpu_us=3.36),
-        row("saturated", "ours/Python", cpu_us=7),
-        row("saturated", "echo", cpu_us=3.72),
-        row("tcp", "ours", cpu_us=2),
-    ]
-    assert summary(document({}, rows, [])).splitlines() == [
-        "| | ours | ours, its loop in Python | a bare echo (the kernel alone) |",
-        "|---|---:|---:|---:|",
-        "| saturated, 1,000 names | 3.4 | 7.0 | 3.7 |",
-        "| TCP, saturated | 2.0 |  |  |",
-    ]
 
 
 def test_a_soaks_document_is_json_with_memory_by_the_minute() -> None:

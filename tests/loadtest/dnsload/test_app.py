@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from dnsload.app import choose_engine, every_target, make_session, make_workload, run
 from dnsload.checking import Fate
-from dnsload.errors import ClientError, InputError
+from dnsload.errors import ClientError
 from dnsload.settings import Settings, read_settings
 
 from tests.loadtest.dnsload.conducting import NAMES, records_file
@@ -63,11 +63,6 @@ def test_without_a_folder_to_compile_in_the_engine_is_asyncio(tmp_path: Path, mo
     assert (program, words.startswith("asyncio: there is no folder to compile the client in: ")) == (None, True)
 
 
-def test_malformed_packets_by_tcp_are_not_for_the_compiled_engine() -> None:
-    with pytest.raises(InputError, match="needs --engine asyncio"):
-        engine_of("--tcp", "--malformed", "0.1", "--engine", "compiled")
-
-
 def test_a_run_has_as_many_sockets_as_ids_are_needed() -> None:
     named = ("--name", "a.ts.net", "--target", "[::1]:53")
     assert [str(target) for target in every_target(settings(*named, "--sockets", "2"))] == [
@@ -103,10 +98,3 @@ def test_answers_are_held_against_records_transport_and_kind_of_server(
     session = make_session(settings("--records", str(records_file(tmp_path)), *arguments.split()))
     nodata = bytes((flags, 0)) + session.workload.pool[0].packet[2:]
     assert session.checker.judge(0, nodata).fate is fate
-
-
-def test_a_file_without_names_is_an_input_error(tmp_path: Path) -> None:
-    empty = tmp_path / "names"
-    empty.write_text("# none\n")
-    with pytest.raises(InputError, match="no name"):
-        make_workload(settings("--names", str(empty)))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import dns.flags
 import dns.rcode
@@ -18,8 +17,8 @@ from dnsload.client import JUNK, PORTLESS, Load, Query, Seen, compile_client, en
 from dnsload.errors import ClientError
 from dnsload.targets import Target
 
-from tests.loadtest.compiling import NEEDS_CC
-from tests.loadtest.dnsload.responder import answer_well, response, tcp_responder, udp_responder
+from tests.loadtest.compiling import NEEDS_CC, client_program
+from tests.loadtest.dnsload.responder import Respond, answer_well, response, tcp_responder, udp_responder
 from tests.loadtest.dnsload.samples import LINE
 
 NAME = b"\x01a\x02ts\x03net\x00"
@@ -33,6 +32,18 @@ def packet(name: bytes = NAME, qtype: int = 1) -> bytes:
 
 
 RIGHT = Query(packet(), addresses=(ADDRESS,))
+
+
+@pytest.fixture
+def program() -> Path:
+    return client_program()
+
+
+def silent_server() -> socket.socket:
+    """Return a socket that is bound, and answers nothing."""
+    bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    bound.bind(("127.0.0.1", 0))
+    return bound
 
 
 async def asked(program: Path, target: Target, load: Load, *queries: Query) -> list[Seen]:
@@ -64,50 +75,45 @@ def flip(flag: int) -> Callable[..., object]:
     return lambda reply: setattr(reply, "flags", reply.flags ^ flag)
 
 
-def malformed(number: int, query: bytes) -> bytes | None:
-    answer = answer_well(number, query)
-    return answer and answer[:-1]
-
-
-class Case(NamedTuple):
-    respond: Callable[[int, bytes], bytes | None]
-    reason: str | None
-    query: Query = RIGHT
-    authoritative: bool = True
-
-
-CASES = {
-    "right": Case(answer_well, None),
-    "another address": Case(answer_well, "addresses", RIGHT._replace(addresses=(OTHER,))),
-    "an address too few": Case(answer_well, "addresses", RIGHT._replace(addresses=(ADDRESS, OTHER))),
-    "an address of two": Case(changed(add("A", "100.64.0.2")), None, RIGHT._replace(addresses=(OTHER, ADDRESS))),
-    "an address too many": Case(changed(add("A", "100.64.0.2")), "addresses"),
-    "an address that isn't to be there": Case(answer_well, "addresses", Query(packet())),
-    "any addresses": Case(answer_well, None, Query(packet(), addresses=None)),
-    "addresses as of six": Case(answer_well, "addresses", RIGHT._replace(addresses=(bytes(16),))),
-    "an alias": Case(changed(add("CNAME", "c.ts.net.")), None),
-    "another type": Case(changed(add("TXT", "x")), "addresses"),
-    "another rcode": Case(answer_well, "rcode", RIGHT._replace(rcode=3)),
-    "any rcode": Case(answer_well, None, Query(packet(), rcode=None, addresses=None)),
-    "any rcode without AA": Case(changed(flip(dns.flags.AA)), None, Query(packet(), rcode=None, addresses=None)),
-    "neither rcode": Case(changed(lambda reply: reply.set_rcode(2)), "rcode", Query(packet(), rcode=None)),
-    "no AA": Case(changed(flip(dns.flags.AA)), "not authoritative"),
-    "no AA of a resolver": Case(changed(flip(dns.flags.AA)), None, authoritative=False),
-    "no response": Case(changed(flip(dns.flags.QR)), "not a response"),
-    "another question": Case(lambda _, query: (answer_well(0, query) or b"").replace(b"\x01a", b"\x01b"), "question"),
-    "malformed": Case(malformed, "malformed"),
+WITHOUT_AA = changed(flip(dns.flags.AA))
+CASES: dict[str, tuple[Respond, Query, str | None]] = {
+    "right": (answer_well, RIGHT, None),
+    "another address": (answer_well, RIGHT._replace(addresses=(OTHER,)), "addresses"),
+    "an address too few": (answer_well, RIGHT._replace(addresses=(ADDRESS, OTHER)), "addresses"),
+    "an address of two": (changed(add("A", "100.64.0.2")), RIGHT._replace(addresses=(OTHER, ADDRESS)), None),
+    "an address too many": (changed(add("A", "100.64.0.2")), RIGHT, "addresses"),
+    "an address that isn't to be there": (answer_well, Query(packet()), "addresses"),
+    "any addresses": (answer_well, Query(packet(), addresses=None), None),
+    "addresses as of six": (answer_well, RIGHT._replace(addresses=(bytes(16),)), "addresses"),
+    "an alias": (changed(add("CNAME", "c.ts.net.")), RIGHT, None),
+    "another type": (changed(add("TXT", "x")), RIGHT, "addresses"),
+    "another rcode": (answer_well, RIGHT._replace(rcode=3), "rcode"),
+    "any rcode": (answer_well, Query(packet(), rcode=None, addresses=None), None),
+    "any rcode without AA": (WITHOUT_AA, Query(packet(), rcode=None, addresses=None), None),
+    "neither rcode": (changed(lambda reply: reply.set_rcode(2)), Query(packet(), rcode=None), "rcode"),
+    "no AA": (WITHOUT_AA, RIGHT, "not authoritative"),
+    "no response": (changed(flip(dns.flags.QR)), RIGHT, "not a response"),
+    "another question": (lambda *asked: (answer_well(*asked) or b"").replace(b"\x01a", b"\x01b"), RIGHT, "question"),
+    "malformed": (lambda *asked: (answer_well(*asked) or b"")[:-1], RIGHT, "malformed"),
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_an_answer_is_held_against_what_is_expected(program: Path, case: Case) -> None:
-    load = Load(0.02, steady(200), authoritative=case.authoritative, patience=LONG)
-    async with udp_responder(case.respond) as target:
-        (seen,) = await asked(program, target, load, case.query)
+@pytest.mark.parametrize(("respond", "query", "reason"), CASES.values(), ids=CASES)
+async def test_an_answer_is_held_against_what_is_expected(
+    program: Path, respond: Respond, query: Query, reason: str | None
+) -> None:
+    async with udp_responder(respond) as target:
+        (seen,) = await asked(program, target, Load(0.02, steady(200), authoritative=True, patience=LONG), query)
     assert seen.tally.sent == seen.tally.answered == 4
-    assert seen.tally.wrong == (4 if case.reason else 0)
-    assert dict(seen.reasons) == ({case.reason: 4} if case.reason else {})
+    assert seen.tally.wrong == (4 if reason else 0)
+    assert dict(seen.reasons) == ({reason: 4} if reason else {})
     assert [place for place, _ in seen.examples] == [0] * seen.tally.wrong
+
+
+async def test_a_resolver_need_not_be_authoritative(program: Path) -> None:
+    async with udp_responder(WITHOUT_AA) as target:
+        (seen,) = await asked(program, target, Load(0.02, steady(200), authoritative=False, patience=LONG), RIGHT)
+    assert seen.tally.right == 4
 
 
 async def test_a_truncated_answer_by_tcp_is_wrong(program: Path) -> None:
@@ -131,8 +137,7 @@ async def test_an_answer_that_is_too_short_answers_nothing(program: Path) -> Non
 
 async def test_a_late_answer_is_not_taken_for_that_of_the_next_query_of_its_id(program: Path) -> None:
     others = [Query(packet(bytes((1, letter)) + NAME[2:])) for letter in b"bcde"]
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as silent:
-        silent.bind(("127.0.0.1", 0))
+    with silent_server() as silent:
         load = Load(1.0, steady(110_000), patience=0.05)
         running = asyncio.create_task(asked(program, Target(*silent.getsockname()), load, RIGHT, *others))
         asker = await asyncio.to_thread(lambda: silent.recvfrom(512)[1])
@@ -146,8 +151,7 @@ async def test_a_late_answer_is_not_taken_for_that_of_the_next_query_of_its_id(p
 
 
 async def test_what_cannot_be_sent_in_time_is_unsent(program: Path) -> None:
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as silent:
-        silent.bind(("127.0.0.1", 0))
+    with silent_server() as silent:
         load = Load(0.02, steady(10_000_000), patience=0.3)
         (seen,) = await asked(program, Target(*silent.getsockname()), load, RIGHT)
     assert 0 < seen.tally.sent <= 65472
@@ -182,8 +186,7 @@ async def test_without_a_rate_some_are_under_way_at_any_time(program: Path, load
 
 
 async def test_sockets_take_turns_and_their_answers_are_told_apart(program: Path) -> None:
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as silent:
-        silent.bind(("127.0.0.1", 0))
+    with silent_server() as silent:
         load = Load(0.08, steady(3000), sockets=4, patience=0.1)
         await asked(program, Target(*silent.getsockname()), load, RIGHT)
         ports = [silent.recvfrom(512)[1][1] for _ in range(240)]
@@ -201,25 +204,14 @@ async def test_the_wait_for_answers_after_the_end_is_no_gap(program: Path) -> No
     assert seen.seconds < 0.3 < seen.elapsed
 
 
-async def test_connections_are_used_though_there_is_less_under_way_than_one_each(program: Path) -> None:
-    async with tcp_responder() as target:
-        (seen,) = await asked(program, target, Load(0.2, outstanding=1, connections=3, patience=LONG), RIGHT)
-    assert seen.tally.right == seen.tally.sent > 3
-
-
-class Connections(NamedTuple):
-    each: int
-    made: int
-
-
-@pytest.mark.parametrize("case", [Connections(0, 2), Connections(1, 20), Connections(5, 4)], ids=str)
-async def test_a_connection_is_for_so_many_queries(program: Path, case: Connections) -> None:
+@pytest.mark.parametrize(("each", "connections"), [(0, 2), (1, 20), (5, 4)])
+async def test_a_connection_is_for_so_many_queries(program: Path, each: int, connections: int) -> None:
     made: list[int] = []
     async with tcp_responder(connected=made.append) as target:
-        load = Load(0.1, steady(200), connections=2, each=case.each, patience=LONG)
+        load = Load(0.1, steady(200), connections=2, each=each, patience=LONG)
         (seen,) = await asked(program, target, load, RIGHT)
     assert (seen.tally.right, seen.tally.connections_failed) == (20, 0)
-    assert len(made) == pytest.approx(case.made, abs=1)
+    assert len(made) == pytest.approx(connections, abs=1)
 
 
 async def test_connections_that_fail_are_said_and_tried_again(program: Path) -> None:
@@ -247,8 +239,7 @@ async def test_an_address_of_six_is_asked(program: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="raw sockets need root")
 async def test_queries_without_a_port_leave_from_port_0(program: Path) -> None:
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as bound:
-        bound.bind(("127.0.0.1", 0))
+    with silent_server() as bound:
         portless = Query(packet(), PORTLESS)
         (seen,) = await asked(program, Target(*bound.getsockname()), Load(0.02, steady(100)), portless)
         assert bound.recvfrom(512) == (packet(), ("127.0.0.1", 0))

@@ -1,10 +1,7 @@
 """Tests of what is special to the engine of compiled clients."""
 
-import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from dnsload.app import client_load, make_session
@@ -37,31 +34,24 @@ def test_a_client_is_told_what_is_asked_and_expected(
     assert query(Asked(b"rest", question, b"", expected)) == told
 
 
-class Case(NamedTuple):
-    load: Load
-    clients: int
-    rates: float
-    outstanding: Sequence[int]
-    sockets: int
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("load", "clients", "rates", "outstanding", "sockets"),
     [
-        Case(Load(1, steady(90), outstanding=0), 3, 30, [0, 0, 0], 1),
-        Case(Load(1, outstanding=5), 2, 0, [3, 2], 1),
-        Case(Load(1, outstanding=1), 2, 0, [1], 1),
-        Case(Load(1, steady(2 * IDS), outstanding=0, patience=2), 2, IDS, [0, 0], 3),
-        Case(Load(1, outstanding=3 * IDS), 2, 0, [98208, 98208], 2),
-        Case(Load(1, outstanding=5, sockets=4), 1, 0, [5], 4),
+        (Load(1, steady(90), outstanding=0), 3, 30, [0, 0, 0], 1),
+        (Load(1, outstanding=5), 2, 0, [3, 2], 1),
+        (Load(1, outstanding=1), 2, 0, [1], 1),
+        (Load(1, steady(2 * IDS), outstanding=0, patience=2), 2, IDS, [0, 0], 3),
+        (Load(1, outstanding=3 * IDS), 2, 0, [98208, 98208], 2),
+        (Load(1, outstanding=5, sockets=4), 1, 0, [5], 4),
     ],
-    ids=str,
 )
-def test_clients_share_a_load_and_have_sockets_for_it(case: Case) -> None:
-    loads = shared(case.load, case.clients)
-    assert [load.outstanding for load in loads] == case.outstanding
-    assert {load.rates for load in loads} == {steady(case.rates) if case.rates else ()}
-    assert {load.sockets for load in loads} == {case.sockets}
+def test_clients_share_a_load_and_have_sockets_for_it(
+    load: Load, clients: int, rates: float, outstanding: list[int], sockets: int
+) -> None:
+    loads = shared(load, clients)
+    assert [each.outstanding for each in loads] == outstanding
+    assert {each.rates for each in loads} == {steady(rates) if rates else ()}
+    assert {each.sockets for each in loads} == {sockets}
 
 
 @pytest.mark.parametrize(
@@ -98,20 +88,6 @@ async def test_wrong_answers_are_told_in_words(tmp_path: Path) -> None:
     assert (report.totals.wrong, report.wrong_reasons) == (100, {"addresses": 100})
     assert len(report.wrong_examples) == 10
     assert report.wrong_examples[0].endswith("tail1234.ts.net A: 192.0.2.9 instead of 100.64.0.1")
-
-
-async def test_a_run_that_is_stopped_has_recorded_what_came_before(program: Path, tmp_path: Path) -> None:
-    async with udp_responder() as target:
-        settings = run_settings(target, tmp_path, "--rate", "1000", "--duration", "60")
-        session = make_session(settings)
-        engine = CompiledEngine(session, [target], [replace(client_load(settings), every=0.2)], program)
-        running = asyncio.create_task(asyncio.to_thread(engine.run))
-        while not engine.exchanges or not engine.exchanges[0].totals.right:  # noqa: ASYNC110 - a thread counts
-            await asyncio.sleep(0.01)
-        engine.stop()
-        await running
-    assert 100 < session.recording.total.right <= session.recording.total.sent < 10_000
-    assert (engine.stopped, session.recording.total.lost) == (True, 0)
 
 
 def test_a_client_that_fails_says_why(tmp_path: Path) -> None:

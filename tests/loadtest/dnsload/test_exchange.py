@@ -37,12 +37,6 @@ def test_latency_counts_from_when_a_query_was_meant_to_be_sent(exchange: Exchang
     assert tally.rcodes == {0: 1, 3: 1}
 
 
-def test_a_wrong_answer_is_counted(exchange: Exchange, tally: Tally) -> None:
-    exchange.open([0], [0], 0, tally)
-    exchange.close(tally, 0, answer(0, 2), 5)
-    assert (tally.wrong, tally.right, tally.answered, exchange.totals.wrong) == (1, 0, 1, 1)
-
-
 def test_a_second_answer_is_unexpected(exchange: Exchange, tally: Tally) -> None:
     exchange.open([0], [0], 0, tally)
     for _ in range(3):
@@ -97,12 +91,3 @@ def test_ids_go_round(exchange: Exchange, tally: Tally) -> None:
         exchange.close(tally, number % IDS, answer(number % 2), number)
         exchange.expire(number, tally)
     assert (tally.right, tally.unexpected, exchange.room) == (20, 0, IDS)
-
-
-def test_a_query_that_is_abandoned_is_lost_at_once(exchange: Exchange, tally: Tally) -> None:
-    exchange.open([0, 1, MALFORMED], [0, 0, 0], 0, tally)
-    exchange.close(tally, 0, answer(0), 1)
-    exchange.abandon(tally)
-    assert (tally.lost, exchange.outstanding, exchange.room) == (1, 0, IDS)
-    exchange.close(tally, 1, answer(1), 2)
-    assert tally.unexpected == 1

@@ -7,11 +7,6 @@ from dnsload.histogram import Histogram
 PERCENTS = [1.0, 50.0, 90.0, 99.0, 99.9, 99.99, 100.0]
 
 
-def exact(values: np.ndarray) -> list[float]:
-    result: list[float] = np.percentile(values, PERCENTS, method="inverted_cdf").tolist()
-    return result
-
-
 def lognormal(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).lognormal(12, 2, 20_003).astype(np.int64)
 
@@ -20,15 +15,10 @@ def test_percentiles_are_numpys_within_a_fifth_of_a_percent() -> None:
     values = lognormal(0)
     histogram = Histogram()
     histogram.record(values)
-    assert histogram.percentiles(PERCENTS) == pytest.approx(exact(values), rel=2e-3)
+    exact = np.percentile(values, PERCENTS, method="inverted_cdf")
+    assert histogram.percentiles(PERCENTS) == pytest.approx(exact, rel=2e-3)
     assert histogram.mean == pytest.approx(values.mean())
     assert (histogram.count, histogram.largest) == (len(values), values.max())
-
-
-def test_small_values_are_exact() -> None:
-    histogram = Histogram()
-    histogram.record([0, 1, 2, 3, 511])
-    assert histogram.percentiles([20.0, 40.0, 80.0, 100.0]) == [0, 1, 3, 511]
 
 
 def test_every_power_of_two_is_in_its_own_bucket() -> None:
@@ -62,9 +52,3 @@ def test_a_value_that_is_negative_or_too_long_counts_as_the_nearest() -> None:
     histogram.record([-5, 1 << 50])
     assert histogram.percentiles([50.0]) == [0]
     assert histogram.largest == (1 << 40) - 1
-
-
-def test_an_empty_histogram_has_zeros() -> None:
-    histogram = Histogram()
-    histogram.record([])
-    assert (histogram.percentiles([50.0]), histogram.mean) == ([0.0], 0.0)

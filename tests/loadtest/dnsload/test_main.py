@@ -1,6 +1,7 @@
 """Tests of the command: whole runs against the real nameserver, what is written, exit codes and signals."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -82,9 +83,6 @@ def test_a_run_reports_each_second_and_at_the_end(server: Server, tmp_path: Path
     [
         ("--engine=asyncio", signal.SIGINT),
         pytest.param("--engine=compiled", signal.SIGTERM, marks=NEEDS_CC),
-        pytest.param("--engine=asyncio", signal.SIGTERM, marks=pytest.mark.thorough),
-        pytest.param("--engine=compiled", signal.SIGINT, marks=(pytest.mark.thorough, NEEDS_CC)),
-        pytest.param("--tcp", signal.SIGINT, marks=pytest.mark.thorough),
         pytest.param("--tcp", signal.SIGTERM, marks=pytest.mark.thorough),
     ],
 )
@@ -95,10 +93,8 @@ def test_a_signal_ends_a_run_early_with_its_report(server: Server, how: str, num
         engine, first = process.stderr.readline(), process.stderr.readline()
         process.send_signal(number)
         stdout, _ = process.communicate(timeout=40)
-    assert "engine" in engine
-    assert "sent" in first
-    assert process.returncode == 0
-    assert "(interrupted)" in stdout
+    assert ("engine" in engine, "sent" in first, process.returncode) == (True, True, 0)
+    assert re.search(r"\(interrupted\).*^sent +[1-9]", stdout, re.DOTALL | re.MULTILINE)
 
 
 def test_wrong_answers_are_exit_code_1(server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,6 +121,8 @@ def test_loss_is_exit_code_1_unless_it_is_allowed() -> None:
         ("127.0.0.1 --name a..b", "'a..b' is no DNS name"),
         ("127.0.0.1 --name a.ts.net --html /none/report.html", "/none/report.html can't be written"),
         ("127.0.0.1 --name a.ts.net --json /none/report.json", "/none/report.json can't be written"),
+        ("127.0.0.1 --names /dev/null", "there is no name to ask for"),
+        ("127.0.0.1 --name a --tcp --malformed 0.1 --engine compiled", "--malformed with --tcp needs --engine asyncio"),
         ("127.0.0.1", "what to ask?"),
     ],
 )

@@ -53,16 +53,11 @@ def test_an_open_loop_hands_out_what_is_due_once() -> None:
     assert np.diff(half) == pytest.approx(100_000)
 
 
-def test_an_open_loop_knows_what_it_has_not_handed_out() -> None:
-    loop = OpenLoop(Schedule([Segment(1, 10_000, 10_000)]), start=0)
-    loop.due(SECOND, 0, 100)
-    assert loop.unsent(SECOND // 2) == 4901
-    assert loop.unsent(SECOND) == 9900
-
-
-def test_an_open_loop_ends() -> None:
-    loop = OpenLoop(Schedule([Segment(1, 10, 10)]), start=0)
-    assert len(loop.due(SECOND, 0, 100)) == 10
+def test_an_open_loop_ends_and_knows_what_it_has_not_handed_out() -> None:
+    loop = OpenLoop(Schedule([Segment(1, 150, 150)]), start=0)
+    assert len(loop.due(SECOND, 0, 100)) == 100
+    assert [loop.unsent(at) for at in (SECOND * 4 // 5, SECOND)] == [21, 50]
+    assert len(loop.due(SECOND, 0, 100)) == 50
     assert (loop.next_due(), loop.ends, loop.unsent(SECOND)) == (None, SECOND, 0)
 
 

@@ -1,7 +1,6 @@
 """Tests of the command line."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from dnsload.errors import InputError
@@ -26,26 +25,20 @@ def test_options_have_defaults() -> None:
     assert settings.form == QueryForm()
 
 
-class Case(NamedTuple):
-    arguments: str
-    words: str
-    segments: tuple[Segment, ...]
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("arguments", "words", "segments"),
     [
-        Case("--rate 5000 --duration 1m", "5,000 queries/s", (Segment(60, 5000, 5000),)),
-        Case("--rate 1000..20000 --duration 9", "1,000 to 20,000 queries/s", (Segment(9, 1000, 20000),)),
-        Case("--steps 10,50", "steps of 10, 50 queries/s, 30 s each", (Segment(30, 10, 10), Segment(30, 50, 50))),
-        Case("--steps 1000 --step-seconds 5", "steps of 1,000 queries/s, 5 s each", (Segment(5, 1000, 1000),)),
-        Case("--soak", "1,000 queries/s", (Segment(3600, 1000, 1000),)),
-        Case("--concurrency 100", "closed loop, 100 outstanding", ()),
+        ("--rate 5000 --duration 1m", "5,000 queries/s", (Segment(60, 5000, 5000),)),
+        ("--rate 1000..20000 --duration 9", "1,000 to 20,000 queries/s", (Segment(9, 1000, 20000),)),
+        ("--steps 10,50", "steps of 10, 50 queries/s, 30 s each", (Segment(30, 10, 10), Segment(30, 50, 50))),
+        ("--steps 1000 --step-seconds 5", "steps of 1,000 queries/s, 5 s each", (Segment(5, 1000, 1000),)),
+        ("--soak", "1,000 queries/s", (Segment(3600, 1000, 1000),)),
+        ("--concurrency 100", "closed loop, 100 outstanding", ()),
     ],
 )
-def test_a_speed_is_read_and_told_in_words(case: Case) -> None:
-    speed = read(*case.arguments.split()).speed
-    assert (speed.segments, str(speed)) == (case.segments, case.words)
+def test_a_speed_is_read_and_told_in_words(arguments: str, words: str, segments: tuple[Segment, ...]) -> None:
+    speed = read(*arguments.split()).speed
+    assert (speed.segments, str(speed)) == (segments, words)
 
 
 def test_a_target_may_be_repeated() -> None:
@@ -54,11 +47,6 @@ def test_a_target_may_be_repeated() -> None:
 
 def test_do_brings_edns_and_the_resolver_rd() -> None:
     assert read("--dnssec-ok", "--resolver").form == QueryForm(1232, dnssec_ok=True, recursion_desired=True)
-
-
-def test_sockets_are_those_of_the_transport() -> None:
-    assert read("--sockets", "2", "--connections", "3").sockets == 2
-    assert read("--sockets", "2", "--connections", "3", "--tcp").sockets == 3
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("24h", 86400)])

@@ -79,12 +79,6 @@ def test_malformed_packets_differ_from_queries() -> None:
     assert min(map(len, damaged)) < 12
 
 
-def test_a_seed_chooses_the_same_again() -> None:
-    first, second, other = (workload(Mix(miss=0.5, malformed=0.1, seed=seed, absent_names=100)) for seed in (1, 1, 2))
-    assert first.pool == second.pool != other.pool
-    assert first.choose(100) == second.choose(100) != other.choose(100)
-
-
 def test_lines_are_names_and_types() -> None:
     lines = ["DB.ts.net.", "", "# nothing", "a.ts.net mx # mail"]
     assert parse_questions(lines, ("A", "AAAA")) == [
