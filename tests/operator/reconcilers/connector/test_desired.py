@@ -113,14 +113,15 @@ def test_a_role_is_told_to_the_proxy_and_shown(
 
 
 def test_the_devices_have_these_hostnames() -> None:
-    for spec, hostnames in (
+    cases: list[tuple[Object, list[str]]] = [
         ({}, ["router-connector"]),
         ({"hostname": "gate"}, ["gate"]),
         ({"hostname": "gate", "replicas": 0}, []),
         ({"replicas": 2}, ["router-connector", "router-connector"]),
         ({"hostnamePrefix": "ts-prod"}, ["ts-prod-0"]),
         ({"hostnamePrefix": "ts-prod", "replicas": 2}, ["ts-prod-0", "ts-prod-1"]),
-    ):
+    ]
+    for spec, hostnames in cases:
         made = proxy(EXIT | spec)
         assert made.pod == connected_networks()
         assert [made.config_of(each).hostname for each in made.replicas] == hostnames
@@ -264,13 +265,10 @@ def test_the_proxies_join_the_tailnet_of_the_connector() -> None:
     assert (made.tailnet, made.config.server_url) == ("other", "https://headscale.example.org")
 
 
-def test_a_connector_that_was_never_held_goes_without_a_plan() -> None:
-    assert desired.plan_deletion(live_connector(), joined(0)) == Plan()
-
-
-def test_a_connector_goes_after_its_devices() -> None:
+def test_a_connector_goes_after_its_devices_and_at_once_if_it_was_never_held() -> None:
     made = plan(deleting(held(live_connector())), joined(0, 1))
     assert (deleted_devices(made), made.release) == (["n0", "n1"], FINALIZER)
+    assert desired.plan_deletion(live_connector(), joined(0)) == Plan()
 
 
 def test_devices_of_another_tailnet_are_not_forgotten() -> None:
@@ -279,14 +277,6 @@ def test_devices_of_another_tailnet_are_not_forgotten() -> None:
     assert (made.steps, made.release) == ((), "")
     assert ready(made)[2].startswith(f"{UNUSABLE_WORDS}; if the control server is gone for good, delete Secret")
     assert plan(obj, Observed(Children(secrets=[secret(0)]), tailnet=UNUSABLE)).release == FINALIZER
-
-
-def test_a_refusal_is_told_and_tried_again() -> None:
-    refusal = Refusal("the control server is away", error=ValueError("503"))
-    made = plan(live_connector(), keys=refusal)
-    assert ready(made) == ("False", "ConnectorCreationFailed", "the control server is away")
-    notes = [Note("Warning", "ConnectorCreationFailed", "the control server is away")]
-    assert made == Plan(status=made.status, notes=notes, error=refusal.error)
 
 
 FIELDS = {

@@ -1,12 +1,10 @@
 """Connectors on a cluster: the operator runs, and the state of the world is looked at."""
 
 import pytest
-import yaml
-from clustersim.demo_stage import EXAMPLES
 from clustersim.tailnet import Device
 from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Object, key_of
 
-from tests.support.manifests import DOMAIN, connector, egress
+from tests.support.manifests import DOMAIN, connector
 from tests.support.operator import Proxy, World, is_ready
 
 READY = "ConnectorReady"
@@ -51,12 +49,6 @@ async def proxies(world: World, obj: Object) -> list[Proxy]:
 def devices(world: World) -> list[Device]:
     """Return the tailnet's devices by name."""
     return sorted(world.control.devices.values(), key=lambda device: device.name)
-
-
-async def test_the_examples_become_devices_of_the_tailnet(world: World) -> None:
-    await world.apply(*yaml.safe_load_all((EXAMPLES / "connector.yaml").read_text()))
-    names = [f"{name}.{DOMAIN}" for name in ("apps-connector", "cluster-exit", "devnet-0", "devnet-1")]
-    await world.becomes(world.device_names, names)
 
 
 EDITS: dict[str, tuple[Object, str, tuple[str, ...], bool]] = {
@@ -150,13 +142,3 @@ async def test_a_surplus_device_is_not_taken_from_a_pod_that_runs(world: World) 
     assert len(await world.children(SECRET, two)) == 2
     await world.change(before[1].pod, let_go)
     await joined_replicas(world, two)
-
-
-async def test_a_service_of_the_same_name_has_children_of_its_own(world: World) -> None:
-    service = egress("router")
-    await world.apply(connector(), service)
-    await world.eventually(lambda: world.proxy(service))
-    await world.becomes(world.device_names, [f"default-router.{DOMAIN}", f"router-connector.{DOMAIN}"])
-    await world.delete(connector())
-    await world.eventually(lambda: world.gone(connector()))
-    assert await world.device_names() == [f"default-router.{DOMAIN}"]

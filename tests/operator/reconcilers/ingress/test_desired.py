@@ -15,7 +15,7 @@ from tsoperator.api.rules import child_name
 from tsoperator.desired.devices import TailnetView
 from tsoperator.desired.findings import Effect, Finding
 from tsoperator.desired.login import NO_KEYS, Keys
-from tsoperator.desired.plan import Note, Plan, Refusal, SetTags
+from tsoperator.desired.plan import Plan, Refusal, SetTags
 from tsoperator.desired.proxy import Children, Proxy
 from tsoperator.desired.proxypod import served_ingress
 from tsoperator.desired.secret import Certificate
@@ -375,12 +375,6 @@ def test_of_an_ingress_of_another_class_only_our_status_goes(host: str, status: 
     there = Observed(replace(logged_in(DEVICE).children, statefulsets=[pods]), WEB)
     first = desired.plan_deletion(leaving, there)
     assert (first.release, first.status) == ("", None)
-
-
-def test_a_refusal_is_told_by_an_event_and_tried_again() -> None:
-    refusal = Refusal("the control server is away", error=ValueError("503"))
-    plan = Plan(notes=[Note("Warning", "ProxyFailed", refusal.message)], error=refusal.error)
-    assert planned(live_ingress(), keys=refusal) == plan
 
 
 def test_an_ingress_whose_services_cannot_be_seen_keeps_what_runs_and_is_looked_at_again() -> None:

@@ -23,7 +23,7 @@ from tsoperator.sources import sources
 
 from tests.support.certificates import certificate_for
 from tests.support.cluster import kube_client, running, until
-from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
+from tests.support.manifests import DOMAIN, FQDN, backend, connector, dnsconfig, egress, ingress
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 from tests.support.tailnets import applier, running_tailnets, tailnet_client
@@ -162,15 +162,16 @@ async def test_an_ingress_class_that_is_not_there_is_logged_once_and_again_when_
     assert [record.message for record in caplog.records].count(NO_CLASS) == 2
 
 
-async def test_an_ingress_and_a_service_of_one_name_have_proxies_of_their_own(world: World) -> None:
-    service = egress("web", FQDN)
-    obj = ingress()
+async def test_an_ingress_a_service_and_a_connector_of_one_name_have_proxies_of_their_own(world: World) -> None:
+    obj, others = ingress(), [egress("web", FQDN), connector("web")]
     obj["spec"]["defaultBackend"]["service"]["name"] = "shop"
-    await world.apply(backend("shop"), service, obj)
-    await world.joined(ingress())
-    await world.eventually(lambda: world.proxy(service))
-    assert len(await world.device_names()) == 2
-    assert len((await world.api.list(STATEFULSET, NAMESPACE)).items) == 2
+    await world.apply(backend("shop"), obj, *others)
+    await world.becomes(world.device_names, [f"default-web.{DOMAIN}", f"web-connector.{DOMAIN}", WEB])
+    assert len((await world.api.list(STATEFULSET, NAMESPACE)).items) == 3
+    await world.joined(obj)
+    await world.delete(obj)
+    await world.eventually(lambda: world.gone(obj))
+    assert await world.device_names() == [f"default-web.{DOMAIN}", f"web-connector.{DOMAIN}"]
 
 
 KEY = Key("default", "web")

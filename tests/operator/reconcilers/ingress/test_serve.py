@@ -145,6 +145,9 @@ def test_the_tls_host_is_compared_whole() -> None:
         assert (reasons(result), words in result.notes[0].message) == ([INVALID], True)
 
 
+NO_HOSTS: list[Any] = [None, [], [{}], [{"hosts": None}], [{"hosts": []}]]
+
+
 @pytest.mark.parametrize(
     "spec",
     [
@@ -154,7 +157,7 @@ def test_the_tls_host_is_compared_whole() -> None:
         {"rules": [{"host": None, "http": None}, {"host": "web"}]},
         {"rules": [{"http": {}}, {"http": {"paths": None}}]},
         {"defaultBackend": None},
-        *({"tls": tls} for tls in (None, [], [{}], [{"hosts": None}], [{"hosts": []}])),
+        *({"tls": tls} for tls in NO_HOSTS),
     ],
 )
 def test_an_ingress_that_says_nothing_serves_nothing(spec: Object) -> None:
@@ -166,7 +169,7 @@ def test_only_the_first_host_of_the_first_tls_entry_counts() -> None:
     assert (
         tls_host(live_ingress(spec={"tls": [{"hosts": ["a.example.org", "b"]}, {"hosts": ["c"]}]})) == "a.example.org"
     )
-    for tls in ([{"hosts": []}, {"hosts": ["c"]}], [{}], [], None):
+    for tls in (*NO_HOSTS, [{"hosts": []}, {"hosts": ["c"]}]):
         assert tls_host(live_ingress(spec={"tls": tls})) == ""
 
 

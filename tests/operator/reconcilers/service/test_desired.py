@@ -170,13 +170,6 @@ def test_the_annotations_name_the_device_and_tag_it_or_the_operator_does() -> No
     )
 
 
-def test_the_proxy_logs_in_where_its_tailnet_is() -> None:
-    observed = Observed(Children(), tailnet=TailnetView(login_url="https://headscale.example.org"))
-    made = desired.wanted(egress_service(), observed, SETTINGS)
-    assert isinstance(made, Proxy)
-    assert made.config.server_url == "https://headscale.example.org"
-
-
 def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
     plan = planned(egress_service({IP_KEY: "bad", HOSTNAME: ""}))
     condition = condition_of(plan)
@@ -184,11 +177,6 @@ def test_an_invalid_service_is_told_so_and_keeps_what_runs() -> None:
     assert condition["message"].startswith(f'invalid Service: annotation {IP_KEY}: "bad" is not')
     assert f'; annotation {HOSTNAME}: ""' in condition["message"]
     assert plan == Plan(status=plan.status, notes=[Note("Warning", "INVALIDSERVICE", condition["message"])])
-
-
-def test_a_class_that_changes_is_no_news_to_a_service() -> None:
-    changing = Observed(Children(), live_proxy_class("prod", ready=True, generation=2))
-    assert planned(egress_service(EGRESS | CLASS), changing) == Plan()
 
 
 @pytest.mark.parametrize(
@@ -201,6 +189,8 @@ def test_a_service_with_a_proxy_class_waits_and_keeps_what_runs(found: Object | 
     assert (condition["status"], condition["reason"], "'prod'" in condition["message"]) == ("False", reason, True)
     assert [(note.type, note.reason, note.message) for note in plan.notes] == [(kind, reason, condition["message"])]
     assert plan == Plan(status=plan.status, notes=plan.notes)
+    changing = live_proxy_class("prod", ready=True, generation=2)  # which is no news
+    assert planned(egress_service(EGRESS | CLASS), Observed(Children(), changing)) == Plan()
 
 
 def test_a_service_has_a_proxy_as_its_class_says_once_that_is_ready() -> None:
@@ -388,7 +378,7 @@ def test_what_has_no_effect_is_told_whatever_else_is_said(service: Object, keys:
 
 def test_a_service_that_asks_for_nothing_loses_its_condition_with_the_finalizer() -> None:
     gone = {**egress_service({}), "status": {"loadBalancer": {}, "conditions": [READY]}}
-    cleared = {"loadBalancer": {}, "conditions": []}
+    cleared: Object = {"loadBalancer": {}, "conditions": []}
     assert desired.plan_deletion(gone, NOTHING) == Plan(status=cleared)
     assert (
         desired.plan_deletion(egress_service({}), NOTHING) == desired.plan_deletion(deleting(gone), NOTHING) == Plan()

@@ -32,7 +32,7 @@ def test_the_proxy_goes_where_the_annotation_says(annotations: Object, pod: Prox
 
 
 def test_a_service_is_found_by_the_device_that_it_leads_to() -> None:
-    given = ({FQDN_KEY: f"{FQDN.upper()}."}, {IP_KEY: "FD7A:115C:A1E0:0::9"}, {})
+    given: list[Object] = [{FQDN_KEY: f"{FQDN.upper()}."}, {IP_KEY: "FD7A:115C:A1E0:0::9"}, {}]
     found = [{*egress.by_destination(egress_service(annotations))} for annotations in given]
     assert found == [{FQDN, "db"}, {"fd7a:115c:a1e0::9"}, set()]
 

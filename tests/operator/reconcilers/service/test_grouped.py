@@ -83,16 +83,6 @@ async def test_a_pod_that_takes_anothers_place_gets_connections_a_while_later(cl
     assert time.monotonic() - replaced >= GRACE
 
 
-async def test_the_place_of_a_service_that_vanished_goes_at_once(group: PlayedGroup) -> None:
-    world = group.world
-    await world.apply(grouped())
-    await world.becomes(lambda: world.reason(grouped(), READY), "NotReadyToRouteTraffic")
-    await world.change(grouped(), {"metadata": {"finalizers": None}})
-    await world.delete(grouped())
-    await world.becomes(lambda: world.leftovers(grouped()), [])
-    await world.becomes(group.endpoints, {})
-
-
 async def test_a_service_moves_from_group_to_group_to_its_own_proxy_and_back(group: PlayedGroup) -> None:
     world, other = group.world, PlayedGroup(group.world, "other")
     await other.start()
@@ -145,15 +135,6 @@ async def test_a_service_of_a_group_that_is_deleted_says_so_and_comes_back_with_
         await group.report()
         await world.becomes(lambda: world.reason(grouped(), READY), "ReadyToRouteTraffic")
     assert key_of(await world.eventually(group.place)) == key_of(place)
-
-
-async def test_a_service_without_its_group_is_not_held(group: PlayedGroup) -> None:
-    world = group.world
-    await world.apply(grouped(group="missing"))
-    await world.becomes(lambda: world.reason(grouped(), VALID), "ProxyGroupNotReady")
-    assert "finalizers" not in (await world.look(grouped()))["metadata"]
-    await world.delete(grouped())
-    assert await world.gone(grouped())
 
 
 async def test_the_younger_of_two_services_with_one_entry_waits_for_the_older_one(group: PlayedGroup) -> None:

@@ -103,7 +103,8 @@ def test_each_family_of_the_service_has_a_slice_as_the_go_operator_makes_it() ->
 
 
 def test_the_families_of_a_service_are_those_of_its_addresses() -> None:
-    specs = ({"clusterIPs": BOTH}, {"clusterIPs": BOTH[1:]}, {"clusterIP": IPS[0]}, {"clusterIP": "None"}, {})
+    specs: list[Object] = [{"clusterIPs": BOTH}, {"clusterIPs": BOTH[1:]}, {"clusterIP": IPS[0]}]
+    specs += [{"clusterIP": "None"}, {}]
     assert [families({"spec": spec}) for spec in specs] == [[4, 6], [6], [4], [], []]
 
 
