@@ -361,10 +361,6 @@ def test_a_wrong_ingress_class_is_said_to_be_wrong() -> None:
         assert words in desired.class_warning(found, "tailscale")
 
 
-def test_an_ingress_that_we_never_held_is_left_alone() -> None:
-    assert desired.plan_deletion(live_ingress(), logged_in(DEVICE)) == Plan()
-
-
 @pytest.mark.parametrize(("host", "status"), [(WEB_NAME, {"loadBalancer": {}}), ("nginx.example.org", None)])
 def test_of_an_ingress_of_another_class_only_our_status_goes(host: str, status: Object | None) -> None:
     shows = {"loadBalancer": {"ingress": [{"hostname": host}]}}
@@ -375,6 +371,7 @@ def test_of_an_ingress_of_another_class_only_our_status_goes(host: str, status: 
     there = Observed(replace(logged_in(DEVICE).children, statefulsets=[pods]), WEB)
     first = desired.plan_deletion(leaving, there)
     assert (first.release, first.status) == ("", None)
+    assert desired.plan_deletion(live_ingress(), logged_in(DEVICE)) == Plan()  # which was never held
 
 
 def test_an_ingress_whose_services_cannot_be_seen_keeps_what_runs_and_is_looked_at_again() -> None:

@@ -246,13 +246,6 @@ def test_the_external_name_has_the_clusters_domain_and_the_proxys_old_name() -> 
     assert patches_of(plan)[0].body["spec"]["externalName"] == "ts-db-x7k2p.tailscale.svc.k8s.example.org"
 
 
-def test_a_load_balancer_shows_its_device_and_is_not_rewritten() -> None:
-    plan = planned(egress_service({}, spec=LOAD_BALANCER), logged_in())
-    assert (status_of(plan)["loadBalancer"], condition_of(plan)) == (SHOWN, READY)
-    assert [patch.resource for patch in patches_of(plan)] == [SECRET]
-    assert not desired.rewrites(plan, egress_service())
-
-
 @pytest.mark.parametrize(
     ("asked", "spec", "shown"), [({}, LOAD_BALANCER, SHOWN), (EXPOSE, CLUSTER_IP, None), (None, None, {})]
 )
@@ -292,7 +285,8 @@ def test_a_service_with_funnel_says_what_the_policy_needs_or_that_it_has_no_effe
     plan = planned(egress_service(asked, spec=spec), keys=KEY)
     assert reasons_of(plan) == reasons
     told = [note for note in plan.notes if note.reason == "FunnelIgnored"]
-    assert all(note.once and condition_of(plan)["message"].endswith(f"; {note.message}") for note in told)
+    assert all((note.type, note.once) == ("Warning", True) for note in told)
+    assert all(condition_of(plan)["message"].endswith(f"; {note.message}") for note in told)
 
 
 @pytest.mark.parametrize(("asked", "spec"), [(None, None), (EXPOSE, CLUSTER_IP)])
@@ -311,7 +305,9 @@ def test_an_exposed_service_tells_its_name_by_one_event_until_its_condition_or_s
     assert (condition_of(plan), plan.notes) == ({**READY, "message": REACHED.message}, [REACHED])
     assert planned(with_status(service, conditions=[condition_of(plan)]), logged_in()).notes == []
     balancer = egress_service({}, spec=LOAD_BALANCER)
-    assert planned(balancer, logged_in()).notes == [replace(REACHED, once=False)]
+    shown = planned(balancer, logged_in())
+    assert (condition_of(shown), shown.notes) == (READY, [replace(REACHED, once=False)])
+    assert (status_of(shown)["loadBalancer"], [patch.resource for patch in patches_of(shown)]) == (SHOWN, [SECRET])
     assert planned(with_status(balancer, loadBalancer=SHOWN), logged_in()).notes == []
 
 

@@ -164,12 +164,10 @@ async def test_a_service_that_finds_no_free_ports_says_so_and_gets_them_when_oth
 
     await world.eventually(told)
     assert "finalizers" not in (await world.look(small))["metadata"]
+    assert await external_name(world, small) == "placeholder"
     await world.delete(big)
-
-    async def served() -> bool:
-        return (await external_name(world, small)).startswith("ts-small-")
-
-    await world.eventually(served)
+    await world.becomes(lambda: world.reason(small, READY), "NotReadyToRouteTraffic")
+    assert (await external_name(world, small)).startswith("ts-small-")
 
 
 async def test_services_that_are_applied_at_once_get_different_ports_by_few_writes(group: PlayedGroup) -> None:

@@ -92,7 +92,7 @@ AWAITED, GROUP_NOT_READY = [NOBODY[1]], [NOT_READY[1]]
 OTHER_ENTRY = {"default-db": replace(ENTRY, health_check="http://elsewhere.example.org")}
 FULL = configmap({}, **{ANNOTATION_EGRESS_LEFT_OUT: "1"})
 UNAVAILABLE = live_group(available=False)
-BALANCED = held(user_service(spec={"type": "ClusterIP"}))
+WITH_CLUSTER_IP = held(user_service(spec={"type": "ClusterIP"}))
 CASES = {
     "served": Case(SOUND, DONE, ALL, [], at(place())),
     "waiting for the entry": Case(SOUND, FAILED, NOBODY, AWAITED, seeing(configmap=configmap({}), reports={})),
@@ -102,7 +102,7 @@ CASES = {
     "group missing": Case(NOT_READY, None, NO_RESOURCES, GROUP_NOT_READY, seeing(obj=None)),
     "group leaving": Case(NOT_READY, None, ALL, GROUP_NOT_READY, seeing(obj=deleting(live_group()))),
     "group not available": Case(NOT_READY, None, NO_RESOURCES, GROUP_NOT_READY, seeing(obj=UNAVAILABLE)),
-    "invalid": Case(INVALID, None, ALL, ["INVALIDSERVICE"], at(place()), BALANCED),
+    "invalid": Case(INVALID, None, ALL, ["INVALIDSERVICE"], at(place()), WITH_CLUSTER_IP),
     "no ports left": Case(SOUND, FAILED, ALL, ["ProxyGroupFull"], at(place(), ports=None)),
 }
 

@@ -138,12 +138,13 @@ async def test_without_the_definition_of_classes_proxies_run_on_and_can_go(world
     await world.eventually(lambda: world.gone(services[0]))
     await world.apply(crd)
     await world.becomes(lambda: world.reason(services[1]), "ProxyFailed")
-
-    async def applied() -> bool:
-        with suppress(NotFound):  # until its kind is served
-            await world.apply(METERED)
-            return True
-        return False
-
-    await world.eventually(applied)
+    await world.eventually(lambda: applied(world, METERED))
     assert pods(await joined_proxies(world, services[1:])) == {"lb": pods(before)["lb"]}
+
+
+async def applied(world: World, obj: Object) -> bool:
+    """Create *obj*; tell whether its kind is served yet."""
+    with suppress(NotFound):
+        await world.apply(obj)
+        return True
+    return False

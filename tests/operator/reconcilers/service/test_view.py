@@ -27,6 +27,7 @@ from tests.support.cluster import running, until
 from tests.support.manifests import egress
 from tests.support.objects import endpoint, endpoint_slice, settings, slim_secret
 from tests.support.operator import NAMESPACE, World
+from tests.support.virtual_time import Clock
 
 SQL = Wanted("TCP", 5432)
 
@@ -38,7 +39,7 @@ class Seen:
     world: World
     cache: Cache
     view: PlacesView
-    now: list[float]
+    clock: Clock
 
     async def places(self, service: Object, **changes: object) -> Places:
         """Return the places of *service*, once the cache shows all Services; *changes* are of its metadata."""
@@ -59,8 +60,8 @@ async def seen(cluster: World) -> AsyncIterator[Seen]:
     cache = Cache(sources(NAMESPACE))
     async with running(cache.follow(cluster.api)):
         await cache.synced()
-        now = [100.0]
-        yield Seen(cluster, cache, PlacesView(cache, settings(newcomer_wait=8.0), lambda: now[0]), now)
+        clock = Clock()
+        yield Seen(cluster, cache, PlacesView(cache, settings(newcomer_wait=8.0), clock), clock)
 
 
 def placed(key: Key, ports: dict[Wanted, int]) -> Object:
@@ -115,10 +116,10 @@ async def test_a_pod_is_new_for_a_while_after_it_was_first_seen(seen: Seen) -> N
         return sorted((await seen.places(grouped())).groups["egress"].new.values())
 
     await seen.world.becomes(left, [8.0, 8.0])
-    seen.now[0] += 7.0
+    seen.clock.now += 7.0
     await group.replace_pod(1)
     await seen.world.becomes(left, [1.0, 8.0])
-    seen.now[0] += 1.0
+    seen.clock.now += 1.0
     assert await left() == [7.0]
 
 
