@@ -59,7 +59,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "nameserver/test_settings.py the_defaults_suit_upstreams_deployment",
     ],
     "Load balancers and other exposed Services have names": [
-        f"{_SERVICE}/test_reconciler_exposed.py the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips",
+        f"{_SERVICE}/test_reconciler.py the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips",
         "operator/desired/test_clusternames.py an_object_has_no_name_if_its_annotation_says_so",
     ],
     "`helm uninstall` leaves": [

@@ -1,13 +1,14 @@
 """What is told of an Ingress's certificate."""
 
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 import pytest
 from tsoperator.api.objects import Key
 from tsoperator.desired.secret import Certificate
 from tsoperator.desired.x509 import Validity
 from tsoperator.reconcilers.ingress.certificate import Missed, News, Seen, news
+
+from tests.support.virtual_time import Clock
 
 WEB = "web.tail1234.ts.net"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -26,56 +27,48 @@ def told(certificate: Certificate, missed_for: float | None = None) -> News:
     return news(Seen(WEB, certificate, NOW, missed_for))
 
 
-class Case(NamedTuple):
-    certificate: Certificate
-    missed_for: float | None
-    reasons: list[tuple[str, str]]
-    requeue_after: float | None
-
-
 PENDING, FAILING = ("Normal", "CertificatePending"), ("Warning", "CertificateMissing")
 READY, OLD = ("Normal", "CertificateReady"), ("Warning", "CertificateNotRenewed")
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("certificate", "missed_for", "reasons", "requeue_after"),
     [
-        Case(MISSING, None, [], 600),
-        Case(MISSING, 0, [], 600),
-        Case(MISSING, 599, [], 1),
-        Case(MISSING, 600, [PENDING], None),
-        Case(ASKED, 599, [], 1),
-        Case(ASKED, 600, [FAILING], None),
-        Case(lives(90), None, [], 76 * DAY),
-        Case(lives(90), 0, [READY], 76 * DAY),
-        Case(lives(14.5), None, [], DAY / 2),
-        Case(lives(14), None, [OLD], None),
-        Case(lives(14), 5, [OLD], None),
-        Case(lives(-1), None, [OLD], None),
-        Case(lives(5, of=6), 1, [READY], 3.5 * DAY),
-        Case(lives(1, of=6), 1, [OLD], None),
-        Case(TIMELESS, None, [], None),
-        Case(TIMELESS, 1, [READY], None),
+        (MISSING, None, [], 600),
+        (MISSING, 0, [], 600),
+        (MISSING, 599, [], 1),
+        (MISSING, 600, [PENDING], None),
+        (ASKED, 599, [], 1),
+        (ASKED, 600, [FAILING], None),
+        (lives(90), None, [], 76 * DAY),
+        (lives(90), 0, [READY], 76 * DAY),
+        (lives(14.5), None, [], DAY / 2),
+        (lives(14), None, [OLD], None),
+        (lives(14), 5, [OLD], None),
+        (lives(-1), None, [OLD], None),
+        (lives(5, of=6), 1, [READY], 3.5 * DAY),
+        (lives(1, of=6), 1, [OLD], None),
+        (TIMELESS, None, [], None),
+        (TIMELESS, 1, [READY], None),
     ],
 )
-def test_a_certificate_is_told_of_when_it_is_missing_there_or_old(case: Case) -> None:
-    found = told(case.certificate, case.missed_for)
-    assert [(note.type, note.reason) for note in found.notes] == case.reasons
-    assert found.requeue_after == case.requeue_after
+def test_a_certificate_is_told_of_when_it_is_missing_there_or_old(
+    certificate: Certificate, missed_for: float | None, reasons: list[tuple[str, str]], requeue_after: float | None
+) -> None:
+    found = told(certificate, missed_for)
+    assert [(note.type, note.reason) for note in found.notes] == reasons
+    assert found.requeue_after == requeue_after
 
 
-@pytest.mark.parametrize(
-    ("certificate", "words"),
-    [
+def test_the_words_say_what_to_do() -> None:
+    for certificate, words in (
         (MISSING, f"at the first HTTPS request, which takes some seconds; open https://{WEB}/"),
         (ASKED, "see what the log of its Pod says of ACME"),
         (lives(3), f"the certificate of {WEB} expires on 2026-01-05 and has not been renewed"),
         (lives(-3), f"the certificate of {WEB} expired on 2025-12-30 and has not been renewed"),
-    ],
-)
-def test_the_words_say_what_to_do(certificate: Certificate, words: str) -> None:
-    (note,) = told(certificate, 600).notes
-    assert words in note.message
+    ):
+        (note,) = told(certificate, 600).notes
+        assert words in note.message
 
 
 def test_a_lasting_warning_keeps_its_words() -> None:
@@ -83,42 +76,27 @@ def test_a_lasting_warning_keeps_its_words() -> None:
     assert news(later).notes == told(lives(3)).notes
 
 
-class Clock:
-    """Time, in seconds, that passes only when told to."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 WEB_KEY, OTHER_KEY = Key("default", "web"), Key("default", "other")
-
-
-class Look(NamedTuple):
-    """What is there after so many seconds more, and for how long it was missed then."""
-
-    after: float
-    certificate: Certificate
-    missed_for: float | None
-    domain: str = WEB
+OTHER = "other.tail1234.ts.net"
 
 
 @pytest.mark.parametrize(
     "looks",
     [
-        [Look(0, TIMELESS, None)],
-        [Look(0, MISSING, 0), Look(5, MISSING, 5), Look(5, TIMELESS, 10)],
-        [Look(0, MISSING, 0), Look(5, ASKED, 0), Look(5, ASKED, 5), Look(5, TIMELESS, 10)],
-        [Look(0, ASKED, 0), Look(5, ASKED, 0, "other.tail1234.ts.net"), Look(5, ASKED, 0)],
-        [Look(0, MISSING, 0), Look(5, TIMELESS, None, "other.tail1234.ts.net")],
+        [(0, WEB, TIMELESS, None)],
+        [(0, WEB, MISSING, 0), (5, WEB, MISSING, 5), (10, WEB, TIMELESS, 10)],
+        [(0, WEB, MISSING, 0), (5, WEB, ASKED, 0), (10, WEB, ASKED, 5), (15, WEB, TIMELESS, 10)],
+        [(0, WEB, ASKED, 0), (5, OTHER, ASKED, 0), (10, WEB, ASKED, 0)],
+        [(0, WEB, MISSING, 0), (5, OTHER, TIMELESS, None)],
     ],
 )
-def test_a_missing_certificate_is_remembered_with_its_time(looks: list[Look]) -> None:
+def test_a_missing_certificate_is_remembered_with_its_time(
+    looks: list[tuple[float, str, Certificate, float | None]],
+) -> None:
     missed = Missed(clock := Clock())
-    for look in looks:
-        clock.now += look.after
-        assert missed.look(WEB_KEY, look.domain, look.certificate) == look.missed_for
+    for now, domain, certificate, missed_for in looks:
+        clock.now = now
+        assert missed.look(WEB_KEY, domain, certificate) == missed_for
 
 
 def test_a_forgotten_certificate_is_missed_anew() -> None:

@@ -1,14 +1,12 @@
 """What an Ingress says that it has without effect."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.desired.annotations import ignored
 from tsoperator.reconcilers.ingress.notices import VOCABULARY, class_notes
 
 from tests.support.objects import live_ingress, settings
 
-OLD_CLASS = "kubernetes.io/ingress.class"
+MOVE = "move it to a Service, which can lead to a device of the tailnet"
 
 
 @pytest.mark.parametrize(
@@ -16,17 +14,11 @@ OLD_CLASS = "kubernetes.io/ingress.class"
     [
         ("hostname", "write the hostname in spec.tls[0].hosts[0] instead"),
         ("expose", "remove it, because the class alone exposes the Ingress"),
-        (
-            "http-endpoint",
-            "remove it, or set tailscale.com/http-redirect to true, so that plain HTTP is redirected to HTTPS",
-        ),
-        ("tailnet-fqdn", "Ingress: move it to a Service, which can lead to a device of the tailnet"),
-        ("tailnet-ip", "Ingress: move it to a Service, which can lead to a device of the tailnet"),
+        ("http-endpoint", "set tailscale.com/http-redirect to true, so that plain HTTP is redirected to HTTPS"),
+        ("tailnet-fqdn", f"Ingress: {MOVE}"),
+        ("tailnet-ip", f"Ingress: {MOVE}"),
         ("http-redirects", "if you mean tailscale.com/http-redirect, write that"),
-        (
-            "ts-tailnet-target-ip",
-            "if you mean tailscale.com/tailnet-ip, move it to a Service, which can lead to a device of the tailnet",
-        ),
+        ("ts-tailnet-target-ip", f"if you mean tailscale.com/tailnet-ip, {MOVE}"),
         ("funel", "if you mean tailscale.com/funnel, write that"),
     ],
 )
@@ -38,51 +30,39 @@ def test_an_annotation_for_something_else_is_told(name: str, cure: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "cluster-dns",
-        "experimental-forward-cluster-traffic-via-ingress",
-        "funnel",
-        "http-redirect",
-        "tags",
-        "proxy-class",
-        "proxy-group",
-    ],
+    "name", ["cluster-dns", "experimental-forward-cluster-traffic-via-ingress", "funnel", "http-redirect", "tags"]
 )
 def test_an_annotation_for_ingresses_is_known_and_as_a_label_told(name: str) -> None:
-    assert ignored(live_ingress({f"tailscale.com/{name}": "true"}), VOCABULARY) == []
-    told = ignored(live_ingress(labels={f"tailscale.com/{name}": "true"}), VOCABULARY)
-    assert [note.reason for note in told] == ["IgnoredLabel"] * (name != "proxy-class")
+    given = {f"tailscale.com/{name}": "true"}
+    assert ignored(live_ingress(given), VOCABULARY) == []
+    assert [note.reason for note in ignored(live_ingress(labels=given), VOCABULARY)] == ["IgnoredLabel"]
 
 
-class Class(NamedTuple):
-    name: str | None
-    words: str
-    old: str = ""
-    exists: bool = False
-    ours: str = "tailscale"
+def test_a_class_or_a_group_is_known_and_only_the_group_as_a_label_told() -> None:
+    given = {"tailscale.com/proxy-class": "prod", "tailscale.com/proxy-group": "egress"}
+    assert ignored(live_ingress(given), VOCABULARY) == []
+    (note,) = ignored(live_ingress(labels=given), VOCABULARY)
+    assert (note.reason, "tailscale.com/proxy-group" in note.message) == ("IgnoredLabel", True)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        Class("tailscal", "there is no IngressClass tailscal, so nobody serves the Ingress: if this operator is to, "),
-        Class("tailscale-internal", "write tailscale in spec.ingressClassName"),
-        Class("tailscal", "", exists=True),
-        Class("nginx", ""),
-        Class(None, ""),
-        Class(None, "has no effect on this operator", old="tailscale"),
-        Class("", "write tailscale in spec.ingressClassName instead", old="tailscale"),
-        Class(None, "", old="nginx"),
-        Class("nginx", "", old="tailscale"),
-        Class("privat", "write private in spec.ingressClassName", ours="private"),
-        Class("tailscal", "", ours="private"),
-    ],
-)
-def test_a_class_that_is_nearly_ours_is_told_once(case: Class) -> None:
-    found = live_ingress({OLD_CLASS: case.old} if case.old else {}, spec={"ingressClassName": case.name})
-    notes = class_notes(found, settings(ingress_class=case.ours), class_exists=case.exists)
-    assert [(note.type, note.reason, note.once) for note in notes] == [("Warning", "IgnoredIngressClass", True)] * bool(
-        case.words
+def told(name: str | None, old: str = "", *, exists: bool = False, ours: str = "tailscale") -> str:
+    """What is told of an Ingress of the class *name*, with an *old* one as its annotation."""
+    found = live_ingress({"kubernetes.io/ingress.class": old} if old else {}, spec={"ingressClassName": name})
+    notes = class_notes(found, settings(ingress_class=ours), class_exists=exists)
+    assert {(note.type, note.reason, note.once) for note in notes} <= {("Warning", "IgnoredIngressClass", True)}
+    return "".join(note.message for note in notes)
+
+
+def test_a_class_that_is_nearly_ours_is_told_once() -> None:
+    assert "there is no IngressClass tailscal, so nobody serves the Ingress: if this operator is to, w" in told(
+        "tailscal"
     )
-    assert all(case.words in note.message for note in notes)
+    assert "write tailscale in spec.ingressClassName" in told("tailscale-internal")
+    assert "has no effect on this operator" in told(None, "tailscale")
+    assert "write tailscale in spec.ingressClassName instead" in told("", "tailscale")
+    assert "write private in spec.ingressClassName" in told("privat", ours="private")
+
+
+def test_a_class_of_others_or_one_that_exists_is_not_told() -> None:
+    others = [told("nginx"), told(None), told(None, "nginx"), told("nginx", "tailscale")]
+    assert [*others, told("tailscal", exists=True), told("tailscal", ours="private")] == [""] * 6

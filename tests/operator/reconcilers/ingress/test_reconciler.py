@@ -2,16 +2,32 @@
 
 import json
 from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import pytest
+from clustersim import objects as kinds
+from clustersim.faults import Ban, Failure
+from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 from tsoperator.api.names import INGRESS_CONTROLLER
-from tsoperator.api.objects import INGRESSCLASS, SECRET, STATEFULSET
+from tsoperator.api.objects import INGRESS, INGRESSCLASS, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of
+from tsoperator.kube.errors import KubeError
+from tsoperator.reconcilers.ingress.certificate import PATIENCE
+from tsoperator.reconcilers.ingress.reconciler import IngressReconciler
+from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.result import Pending
+from tsoperator.sources import sources
 
 from tests.support.certificates import certificate_for
-from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, ingress
+from tests.support.cluster import kube_client, running, until
+from tests.support.manifests import DOMAIN, FQDN, backend, connector, dnsconfig, egress, ingress
+from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
+from tests.support.tailnets import applier, running_tailnets, tailnet_client
+from tests.support.virtual_time import Clock
 
 WEB = f"web.{DOMAIN}"
 HOST = "${TS_CERT_DOMAIN}"
@@ -24,25 +40,16 @@ async def serving(world: World) -> str:
     return str(entries[0].get("hostname", ""))
 
 
-async def serve_config(world: World) -> Any:
-    """Return what the proxy is told to serve; nothing before there is one."""
+async def target(world: World) -> str:
+    """Return the URL that the proxy sends requests for ``/`` to; empty before there is one."""
     secrets = await world.children(SECRET, ingress())
     text = Proxy({}, {}, secrets[0], {}).state.get("serve-config") if secrets else None
-    return json.loads(text) if text else None
+    return str(json.loads(text)["Web"][f"{HOST}:443"]["Handlers"]["/"]["Proxy"]) if text else ""
 
 
-async def target(world: World) -> str:
-    """Return the URL that the proxy sends requests for ``/`` to."""
-    config = await serve_config(world)
-    return str(config["Web"][f"{HOST}:443"]["Handlers"]["/"]["Proxy"]) if config else ""
-
-
-async def test_a_proxy_serves_the_backend_over_https(world: World) -> None:
-    await world.apply(backend(), ingress())
-    await world.joined(ingress())
-    address = (await world.look(backend()))["spec"]["clusterIP"]
-    handlers = {"Handlers": {"/": {"Proxy": f"http://{address}:80/"}}}
-    assert await serve_config(world) == {"TCP": {"443": {"HTTPS": True}}, "Web": {f"{HOST}:443": handlers}}
+def ingress_class(name: str, controller: str) -> Object:
+    kind = {"apiVersion": INGRESSCLASS.api_version, "kind": INGRESSCLASS.kind}
+    return {**kind, "metadata": {"name": name}, "spec": {"controller": controller}}
 
 
 async def test_an_ingress_of_another_class_loses_its_proxy_and_its_status(world: World) -> None:
@@ -60,10 +67,9 @@ async def test_an_ingress_of_another_class_loses_its_proxy_and_its_status(world:
 async def test_an_ingress_of_a_class_that_is_nearly_ours_says_so_unless_there_is_one(
     world: World, exists: bool
 ) -> None:
-    obj, spec = ingress(), {"controller": "example.org/other"}
+    obj = ingress()
     obj["spec"]["ingressClassName"] = "tailscael"
-    class_ = {"apiVersion": INGRESSCLASS.api_version, "kind": INGRESSCLASS.kind, "metadata": {"name": "tailscael"}}
-    classes = [{**class_, "spec": spec}] * exists
+    classes = [ingress_class("tailscael", "example.org/other")] * exists
     await world.apply(*classes)
     await world.settled()
     await world.apply(obj)
@@ -137,42 +143,142 @@ async def test_a_certificate_is_told_once_it_is_there(world: World) -> None:
     assert not await world.writes_during(world.restart())
 
 
-async def test_an_ingress_class_that_is_not_there_is_logged_once(
+async def test_an_ingress_class_that_is_not_there_is_logged_once_and_again_when_it_goes_again(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    second = ingress("shop", "shop", tags="tag:k8s")
-    await cluster.apply(backend(), ingress(), second)
-    for obj in (ingress(), second):
+    both = [ingress(), ingress("shop", "shop", tags="tag:k8s")]
+    await cluster.apply(backend(), *both)
+    for obj in both:
         await cluster.change(obj, {"spec": {"ingressClassName": "private"}})
     async with running_operator(cluster, ingress_class="private"):
-        await cluster.eventually(lambda: cluster.proxy(ingress()))
-        await cluster.eventually(lambda: cluster.proxy(second))
-    assert [record.message for record in caplog.records].count(NO_CLASS) == 1
-
-
-async def test_an_ingress_class_that_goes_again_is_logged_again(
-    cluster: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    metadata, spec = {"name": "private"}, {"controller": INGRESS_CONTROLLER}
-    right = {"apiVersion": INGRESSCLASS.api_version, "kind": INGRESSCLASS.kind, "metadata": metadata, "spec": spec}
-    await cluster.apply(backend(), ingress())
-    await cluster.change(ingress(), {"spec": {"ingressClassName": "private"}})
-    async with running_operator(cluster, ingress_class="private"):
-        await cluster.eventually(lambda: cluster.proxy(ingress()))
+        for obj in both:
+            await cluster.eventually(lambda obj=obj: cluster.proxy(obj))  # type: ignore[misc]  # bound
+        assert [record.message for record in caplog.records].count(NO_CLASS) == 1
         for change in (cluster.apply, cluster.delete):
-            await change(right)
+            await change(ingress_class("private", INGRESS_CONTROLLER))
             await cluster.settled()
             await cluster.annotate(ingress(), {"example.org/look": change.__name__})
             await cluster.settled()
     assert [record.message for record in caplog.records].count(NO_CLASS) == 2
 
 
-async def test_an_ingress_and_a_service_of_one_name_have_proxies_of_their_own(world: World) -> None:
-    service = egress("web", FQDN)
-    obj = ingress()
+async def test_an_ingress_a_service_and_a_connector_of_one_name_have_proxies_of_their_own(world: World) -> None:
+    obj, others = ingress(), [egress("web", FQDN), connector("web")]
     obj["spec"]["defaultBackend"]["service"]["name"] = "shop"
-    await world.apply(backend("shop"), service, obj)
-    await world.joined(ingress())
-    await world.eventually(lambda: world.proxy(service))
-    assert len(await world.device_names()) == 2
-    assert len((await world.api.list(STATEFULSET, NAMESPACE)).items) == 2
+    await world.apply(backend("shop"), obj, *others)
+    await world.becomes(world.device_names, [f"default-web.{DOMAIN}", f"web-connector.{DOMAIN}", WEB])
+    assert len((await world.api.list(STATEFULSET, NAMESPACE)).items) == 3
+    await world.joined(obj)
+    await world.delete(obj)
+    await world.eventually(lambda: world.gone(obj))
+    assert await world.device_names() == [f"default-web.{DOMAIN}", f"web-connector.{DOMAIN}"]
+
+
+KEY = Key("default", "web")
+SEEN = {INGRESS: kinds.INGRESS, SECRET: kinds.SECRET, SERVICE: kinds.SERVICE, STATEFULSET: kinds.STATEFULSET}
+
+
+@dataclass
+class Ground:
+    """A reconciler of the Ingress `KEY`, in a cluster where no Pod runs."""
+
+    sim: ClusterSim
+    cache: Cache
+    reconciler: IngressReconciler
+    clock: Clock
+
+    async def reconcile(self, after: float = 0.0) -> float | None:
+        """Reconcile the Ingress so many seconds later, once the cache has caught up; return when it wants to again."""
+        self.clock.now += after
+        await until(lambda: all(self._caught_up(resource) for resource in SEEN))
+        while True:
+            try:
+                return (await self.reconciler.reconcile(KEY)).requeue_after
+            except Pending as pending:
+                await pending.until
+
+    def _caught_up(self, resource: Resource) -> bool:
+        watched = [obj for obj in self.sim.store.list(SEEN[resource]) if key_of(obj).namespace != "kube-system"]
+        managed = [obj for obj in watched if resource != SECRET or obj["metadata"].get("labels")]
+        found = [
+            {key_of(obj): obj["metadata"]["resourceVersion"] for obj in side}
+            for side in (managed, self.cache.all(resource))
+        ]
+        return found[0] == found[1]
+
+    def report(self, **data: str | None) -> None:
+        """Write to the proxy's Secret as the proxy does; ``crt`` and ``key`` are those of `WEB`."""
+        [secret] = [secret for secret in self.sim.store.list(kinds.SECRET) if secret["metadata"].get("labels")]
+        names = {name: f"{WEB}.{name}" if name in ("crt", "key") else name for name in data}
+        encoded = {names[name]: value and b64encode(value.encode()).decode() for name, value in data.items()}
+        self.sim.store.merge(kinds.SECRET, *key_of(secret), {"data": encoded})
+
+
+@asynccontextmanager
+async def new_ground(*bans: Ban) -> AsyncIterator[Ground]:
+    """Yield a cluster with the Ingress and its backend, where RBAC says *bans*."""
+    cache = Cache(sources(NAMESPACE, [KEY.namespace]))
+    async with (
+        cluster_sim(SimOptions(controllers=False)) as sim,
+        kube_client(sim.api_url) as client,
+        tailnet_client(sim.control, sim.control_url) as tailnet,
+        running_tailnets(tailnet, client, cache, settings()) as tailnets,
+    ):
+        acting, clock = applier(client, cache, tailnets), Clock()
+        reconciler = IngressReconciler(Proxies(cache, acting, tailnets, settings()), acting, clock=clock)
+        sim.store.create(kinds.SERVICE, backend())
+        sim.store.create(kinds.INGRESS, ingress())
+        for ban in bans:
+            sim.faults.forbid(ban)
+        async with running(cache.follow(client)):
+            await cache.synced()
+            yield Ground(sim, cache, reconciler, clock)
+
+
+@pytest.fixture
+async def ground() -> AsyncIterator[Ground]:
+    """The Ingress with its proxy, whose device has a name and no certificate."""
+    async with new_ground() as found:
+        await found.reconcile()
+        found.report(device_id="n1", device_fqdn=f"{WEB}.")
+        assert await found.reconcile() == PATIENCE
+        yield found
+
+
+async def test_a_certificate_that_has_come_is_missed_anew_when_it_is_lost(ground: Ground) -> None:
+    ground.report(crt=certificate_for(timedelta(days=90)), key="key")
+    await ground.reconcile(1)
+    ground.report(crt=None, key=None)
+    assert [await ground.reconcile(after) for after in (100, 1)] == [PATIENCE, PATIENCE - 1]
+
+
+async def test_a_certificate_that_comes_while_a_write_fails_is_told_later(ground: Ground) -> None:
+    ground.report(crt=certificate_for(timedelta(days=90)), key="key")
+    [statefulset] = ground.sim.store.list(kinds.STATEFULSET)
+    ground.sim.store.delete(kinds.STATEFULSET, *key_of(statefulset))
+    ground.sim.faults.fail(Failure(500, verb="create", plural="statefulsets"))
+    with pytest.raises(KubeError):
+        await ground.reconcile(1)
+    await ground.reconcile(1)
+    assert "CertificateReady" in [event["reason"] for event in ground.sim.store.list(kinds.EVENT)]
+
+
+async def test_a_certificate_is_missed_anew_when_its_proxy_has_a_name_again(ground: Ground) -> None:
+    ground.report(device_fqdn=None)
+    await ground.reconcile(1)
+    ground.report(device_fqdn=f"{WEB}.")
+    assert await ground.reconcile(100) == PATIENCE
+
+
+async def test_a_certificate_is_missed_anew_by_an_ingress_that_is_made_anew(ground: Ground) -> None:
+    ground.sim.store.merge(kinds.INGRESS, *KEY, {"metadata": {"finalizers": None}})
+    ground.sim.store.delete(kinds.INGRESS, *KEY)
+    await ground.reconcile(1)
+    ground.sim.store.create(kinds.INGRESS, ingress())
+    await ground.reconcile(PATIENCE)
+    assert "CertificatePending" not in [event["reason"] for event in ground.sim.store.list(kinds.EVENT)]
+
+
+async def test_an_ingress_in_a_namespace_whose_services_were_never_seen_is_looked_at_again() -> None:
+    async with new_ground(Ban("services", KEY.namespace)) as ground:
+        assert (await ground.reconciler.reconcile(KEY)).requeue_after == 60

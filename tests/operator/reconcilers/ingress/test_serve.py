@@ -1,7 +1,7 @@
 """Which paths of an Ingress go to which Service."""
 
 import json
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 from tsoperator.api.objects import Object
@@ -61,19 +61,15 @@ def test_with_redirect_and_funnel_the_config_is_byte_for_byte_the_go_operators()
     assert result.notes == ()
 
 
-@pytest.mark.parametrize("annotations", [{}, {"tailscale.com/funnel": "yes", "tailscale.com/http-redirect": "True"}])
-def test_without_them_only_https_is_serving_of(annotations: dict[str, str]) -> None:
-    assert serving(live_ingress(annotations), WEB).config == {
+def test_without_them_only_https_is_served_and_funnel_alone_is_for_https() -> None:
+    plain = {
         "TCP": {"443": {"HTTPS": True}},
         "Web": {"${TS_CERT_DOMAIN}:443": {"Handlers": {"/": {"Proxy": "http://192.0.2.4:8080/"}}}},
     }
-
-
-def test_funnel_without_redirect_is_for_https_alone() -> None:
-    config = serving(live_ingress(FUNNEL), WEB).config
-    assert config is not None
-    assert config["AllowFunnel"] == {"${TS_CERT_DOMAIN}:443": True}
-    assert not redirects(live_ingress(FUNNEL))
+    misspelt = {"tailscale.com/funnel": "yes", "tailscale.com/http-redirect": "True"}
+    assert serving(live_ingress(), WEB).config == serving(live_ingress(misspelt), WEB).config == plain
+    public = {"AllowFunnel": {"${TS_CERT_DOMAIN}:443": True}}
+    assert (serving(live_ingress(FUNNEL), WEB).config, redirects(live_ingress(FUNNEL))) == (plain | public, False)
 
 
 def test_every_path_is_redirected() -> None:
@@ -82,48 +78,49 @@ def test_every_path_is_redirected() -> None:
     assert list(config["Web"]["${TS_CERT_DOMAIN}:80"]["Handlers"]) == ["/a", "/b"]
 
 
-class Case(NamedTuple):
-    spec: Object
-    urls: dict[str, str]
-    reasons: tuple[tuple[str, str], ...] = ()
-
-
 ROOT = {"/": "http://192.0.2.4:8080/"}
 
 
+def to(name: str = "web", /, **port: Any) -> Object:
+    """A rule that leads to one Service."""
+    return rules(to_path(backend=to_service(name, **port)))
+
+
 @pytest.mark.parametrize(
-    "case",
+    ("spec", "urls", "told"),
     [
-        Case(rules(to_path(), host="web"), ROOT),
-        Case(rules(to_path(), host=""), ROOT),
-        Case(rules(to_path(), host="other.example.org"), {}, (INVALID,)),
-        Case(rules(to_path("/a", path_type="Exact")), {"/a": "http://192.0.2.4:8080/a"}, (EXACT,)),
-        Case(rules(to_path("/a", path_type="ImplementationSpecific")), {"/a": "http://192.0.2.4:8080/a"}),
-        Case(rules(to_path("")), ROOT, (UNDEFINED,)),
-        Case(rules(to_path(None, path_type="ImplementationSpecific")), ROOT, (UNDEFINED,)),
-        Case(rules(to_path("", path_type="Exact")), ROOT, (EXACT, UNDEFINED)),
-        Case(rules(to_path(""), to_path("/")), ROOT, (UNDEFINED,)),
-        Case(rules({"path": "/", "backend": None}), {}),
-        Case(rules({"backend": None}), {}, (UNDEFINED,)),
-        Case(rules(to_path(backend={"resource": {"kind": "Bucket", "name": "b"}})), {}, (INVALID,)),
-        Case(rules(to_path(backend=to_service("missing"))), {}, (INVALID,)),
-        Case(rules(to_path(backend=to_service("headless"))), {}, (INVALID,)),
-        Case(rules(to_path(backend=to_service("external"))), {}, (INVALID,)),
-        Case(rules(to_path(backend=to_service(number=0))), {}, (INVALID,)),
-        Case(rules(to_path(backend={"service": {"name": "web"}})), {}, (INVALID,)),
-        Case(rules(to_path(backend=to_service("named", name="missing"))), {}, (INVALID,)),
-        Case(rules(to_path(backend=to_service(number=9999))), {"/": "http://192.0.2.4:9999/"}, (INVALID,)),
-        Case(rules(to_path(backend=to_service("named", number=443))), {"/": "https+insecure://192.0.2.5:443/"}),
-        Case(rules(to_path(backend=to_service("udp", number=8080))), {"/": "http://192.0.2.6:8080/"}, (INVALID,)),
-        Case(rules(to_path(backend=to_service("named", name="https"))), {"/": "https+insecure://192.0.2.5:8443/"}),
-        Case(rules(to_path(backend=to_service("named", name="tls"))), {"/": "https+insecure://192.0.2.5:443/"}),
-        Case(rules(to_path(backend=to_service("named", number=8443))), {"/": "http://192.0.2.5:8443/"}),
-        Case(rules(to_path(backend=to_service("six", number=2283))), {"/": "http://[2001:db8::25]:2283/"}),
+        (rules(to_path(), host="web"), ROOT, []),
+        (rules(to_path(), host=""), ROOT, []),
+        (rules(to_path(), host="other.example.org"), {}, [INVALID]),
+        (rules(to_path("/a", path_type="Exact")), {"/a": "http://192.0.2.4:8080/a"}, [EXACT]),
+        (rules(to_path("/a", path_type="ImplementationSpecific")), {"/a": "http://192.0.2.4:8080/a"}, []),
+        (rules(to_path("")), ROOT, [UNDEFINED]),
+        (rules(to_path(None, path_type="ImplementationSpecific")), ROOT, [UNDEFINED]),
+        (rules(to_path("", path_type="Exact")), ROOT, [EXACT, UNDEFINED]),
+        (rules(to_path(""), to_path("/")), ROOT, [UNDEFINED]),
+        (rules({"path": "/", "backend": None}), {}, []),
+        (rules({"backend": None}), {}, [UNDEFINED]),
+        (rules(to_path(backend={"resource": {"kind": "Bucket", "name": "b"}})), {}, [INVALID]),
+        (to("missing"), {}, [INVALID]),
+        (to("headless"), {}, [INVALID]),
+        (to("external"), {}, [INVALID]),
+        (to(number=0), {}, [INVALID]),
+        (rules(to_path(backend={"service": {"name": "web"}})), {}, [INVALID]),
+        (to("named", name="missing"), {}, [INVALID]),
+        (to(number=9999), {"/": "http://192.0.2.4:9999/"}, [INVALID]),
+        (to("named", number=443), {"/": "https+insecure://192.0.2.5:443/"}, []),
+        (to("udp", number=8080), {"/": "http://192.0.2.6:8080/"}, [INVALID]),
+        (to("named", name="https"), {"/": "https+insecure://192.0.2.5:8443/"}, []),
+        (to("named", name="tls"), {"/": "https+insecure://192.0.2.5:443/"}, []),
+        (to("named", number=8443), {"/": "http://192.0.2.5:8443/"}, []),
+        (to("six", number=2283), {"/": "http://[2001:db8::25]:2283/"}, []),
     ],
 )
-def test_a_path_is_served_or_left_out_with_the_reason(case: Case) -> None:
-    result = serving_of(case.spec)
-    assert (proxied(result), reasons(result)) == (case.urls, [*case.reasons])
+def test_a_path_is_served_or_left_out_with_the_reason(
+    spec: Object, urls: dict[str, str], told: list[tuple[str, str]]
+) -> None:
+    result = serving_of(spec)
+    assert (proxied(result), reasons(result)) == (urls, told)
 
 
 def test_a_path_that_is_left_out_takes_no_other_with_it() -> None:
@@ -139,17 +136,16 @@ def test_a_later_entry_for_a_path_counts() -> None:
     assert proxied(serving_of(spec)) == {"/": "http://[2001:db8::25]:1/"}
 
 
-@pytest.mark.parametrize(
-    ("host", "words"),
-    [
-        ("web.tail1234.ts.net", "'web' is left out: a proxy has one name, that of spec.tls[0].hosts[0], 'web.tail1234"),
-        ("", "'web' is left out, because spec.tls names no host: write web in spec.tls[0].hosts[0], or remove rules"),
-    ],
-)
-def test_the_tls_host_is_compared_whole(host: str, words: str) -> None:
-    result = serving_of(rules(to_path(), host="web"), host=host)
-    assert reasons(result) == [INVALID]
-    assert words in result.notes[0].message
+def test_the_tls_host_is_compared_whole() -> None:
+    for host, words in (
+        ("web.tail1234.ts.net", "a proxy has one name, that of spec.tls[0].hosts[0], 'web.tail1234"),
+        ("", "because spec.tls names no host: write web in spec.tls[0].hosts[0], or remove rules"),
+    ):
+        result = serving_of(rules(to_path(), host="web"), host=host)
+        assert (reasons(result), words in result.notes[0].message) == ([INVALID], True)
+
+
+NO_HOSTS: list[Any] = [None, [], [{}], [{"hosts": None}], [{"hosts": []}]]
 
 
 @pytest.mark.parametrize(
@@ -157,17 +153,11 @@ def test_the_tls_host_is_compared_whole(host: str, words: str) -> None:
     [
         {},
         {"rules": None},
-        {"rules": []},
         {"rules": [{}]},
-        {"rules": [{"host": None, "http": None}]},
-        {"rules": [{"host": "web"}]},
+        {"rules": [{"host": None, "http": None}, {"host": "web"}]},
         {"rules": [{"http": {}}, {"http": {"paths": None}}]},
         {"defaultBackend": None},
-        {"tls": None},
-        {"tls": []},
-        {"tls": [{}]},
-        {"tls": [{"hosts": None}]},
-        {"tls": [{"hosts": []}]},
+        *({"tls": tls} for tls in NO_HOSTS),
     ],
 )
 def test_an_ingress_that_says_nothing_serves_nothing(spec: Object) -> None:
@@ -175,18 +165,12 @@ def test_an_ingress_that_says_nothing_serves_nothing(spec: Object) -> None:
     assert list(backend_names(live_ingress(spec=spec))) == []
 
 
-@pytest.mark.parametrize(
-    ("tls", "host"),
-    [
-        ([{"hosts": ["a.example.org", "b"]}, {"hosts": ["c"]}], "a.example.org"),
-        ([{"hosts": []}, {"hosts": ["c"]}], ""),
-        ([{}], ""),
-        ([], ""),
-        (None, ""),
-    ],
-)
-def test_only_the_first_host_of_the_first_tls_entry_counts(tls: list[Object] | None, host: str) -> None:
-    assert tls_host(live_ingress(spec={"tls": tls})) == host
+def test_only_the_first_host_of_the_first_tls_entry_counts() -> None:
+    assert (
+        tls_host(live_ingress(spec={"tls": [{"hosts": ["a.example.org", "b"]}, {"hosts": ["c"]}]})) == "a.example.org"
+    )
+    for tls in (*NO_HOSTS, [{"hosts": []}, {"hosts": ["c"]}]):
+        assert tls_host(live_ingress(spec={"tls": tls})) == ""
 
 
 def test_the_services_that_it_names_are_those_of_every_rule_and_the_default() -> None:
@@ -196,42 +180,34 @@ def test_the_services_that_it_names_are_those_of_every_rule_and_the_default() ->
 
 
 @pytest.mark.parametrize(
-    ("backend", "words"),
+    ("spec", "words"),
     [
-        ({"resource": {"kind": "Bucket", "name": "b"}}, "its backend is not a Service"),
-        (to_service("missing"), "Service 'missing' does not exist in the Ingress's namespace"),
-        (to_service("headless"), "'headless' is headless and has no cluster IP to send requests to: name a Service"),
-        (to_service("external"), "'external' is of type ExternalName and has no cluster IP to send requests to: name"),
-        (to_service("pending"), "Service 'pending' has no cluster IP yet"),
-        (to_service("named", name="http"), "Service 'named' has no port named 'http'"),
-        (to_service("named", number=80), "'/' leads to no open port: Service 'named' has TCP port 8443, 443"),
-        (to_service("udp", number=8080), "Service 'udp' has no TCP port: correct one of the two"),
+        (rules(to_path(backend={"resource": {"kind": "Bucket", "name": "b"}})), "its backend is not a Service"),
+        (to("missing"), "Service 'missing' does not exist in the Ingress's namespace"),
+        (to("headless"), "'headless' is headless and has no cluster IP to send requests to: name a Service"),
+        (to("external"), "'external' is of type ExternalName and has no cluster IP to send requests to: name"),
+        (to("pending"), "Service 'pending' has no cluster IP yet"),
+        (to("named", name="http"), "Service 'named' has no port named 'http'"),
+        (to("named", number=80), "'/' leads to no open port: Service 'named' has TCP port 8443, 443"),
+        (to("udp", number=8080), "Service 'udp' has no TCP port: correct one of the two"),
     ],
 )
-def test_a_wrong_backend_is_said_to_be_wrong(backend: Object, words: str) -> None:
-    (note,) = serving_of(rules(to_path(backend=backend))).notes
+def test_a_wrong_backend_is_said_to_be_wrong(spec: Object, words: str) -> None:
+    (note,) = serving_of(spec).notes
     assert words in note.message
 
 
-class Ignored(NamedTuple):
-    tls: list[Object]
-    notes: list[tuple[str, str]]
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("tls", "told"),
     [
-        Ignored([{"hosts": ["a", "a"]}, {"hosts": ["a"]}, {}], []),
-        Ignored(
-            [{"hosts": ["a", "b"]}, {"hosts": ["c", "b"]}], [("IgnoredTLSHosts", "hosts b, c of spec.tls are ignored")]
-        ),
-        Ignored([{"hosts": None}, {"hosts": ["c"]}], [("IgnoredTLSHosts", "hosts[0]; write the host there")]),
-        Ignored([{"hosts": ["a"], "secretName": "s"}, {"secretName": "s"}], [("IgnoredTLSSecret", "secretName s of")]),
-        Ignored([{"hosts": ["a"], "secretName": ""}], []),
+        ([{"hosts": ["a", "a"]}, {"hosts": ["a"]}, {}], {}),
+        ([{"hosts": ["a", "b"]}, {"hosts": ["c", "b"]}], {"IgnoredTLSHosts": "hosts b, c of spec.tls are ignored"}),
+        ([{"hosts": None}, {"hosts": ["c"]}], {"IgnoredTLSHosts": "hosts[0]; write the host there"}),
+        ([{"hosts": ["a"], "secretName": "s"}, {"secretName": "s"}], {"IgnoredTLSSecret": "secretName s of"}),
+        ([{"hosts": ["a"], "secretName": ""}], {}),
     ],
 )
-def test_parts_of_tls_without_effect_are_said(case: Ignored) -> None:
-    notes = serving(live_ingress(spec={"defaultBackend": to_service(), "tls": case.tls}), WEB).notes
-    assert [(note.reason, words in note.message) for note, (_, words) in zip(notes, case.notes, strict=True)] == [
-        (reason, True) for reason, _ in case.notes
-    ]
+def test_parts_of_tls_without_effect_are_said(tls: list[Object], told: dict[str, str]) -> None:
+    notes = serving(live_ingress(spec={"defaultBackend": to_service(), "tls": tls}), WEB).notes
+    assert [note.reason for note in notes] == [*told]
+    assert all(told[note.reason] in note.message for note in notes)

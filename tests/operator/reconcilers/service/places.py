@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from tsoperator.api.conditions import condition, set_condition
-from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, PROXY_GROUP
+from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE
 from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object
 from tsoperator.desired.children import Owner
 from tsoperator.desired.egressgroup import Entry, ProxyReport, entry_of, render_entries, slim_configmap
 from tsoperator.reconcilers.service.clusterip import Target, Wanted, cluster_ip_service, place_labels
 from tsoperator.reconcilers.service.slices import Group
 
+from tests.operator.reconcilers.service.specs import EGRESS, GROUP_KEY
 from tests.support.objects import FQDN, OPERATOR_NAMESPACE, egress_service, obj, stored
 
 OWNER = Owner("svc", Key("default", "db"))
@@ -24,7 +25,7 @@ BOTH = [*IPS, "2001:db8::50"]
 
 def user_service(annotations: Object | None = None, spec: Object | None = None, **metadata: Any) -> Object:
     """Return a user's Service that names `GROUP`, with one port."""
-    given = {"tailscale.com/tailnet-fqdn": FQDN, PROXY_GROUP: GROUP} if annotations is None else annotations
+    given = EGRESS | {GROUP_KEY: GROUP} if annotations is None else annotations
     content = {"type": "ExternalName", "externalName": "placeholder", "ports": [{"port": 5432, "protocol": "TCP"}]}
     return egress_service(given, spec=content | (spec or {}), **metadata)
 
@@ -36,8 +37,9 @@ def place(name: str = PLACE, group: str = GROUP, ips: Sequence[str] = IPS, **met
     return {**live, "spec": {**live["spec"], "clusterIP": ips[0], "clusterIPs": [*ips]}}
 
 
-ENTRY = entry_of(place(), "cluster.local")
-assert ENTRY is not None
+_made = entry_of(place(), "cluster.local")
+assert _made is not None
+ENTRY: Entry = _made
 
 
 def live_group(*, available: bool = True, **spec: Any) -> Object:
@@ -55,7 +57,6 @@ def pod(ordinal: int, *ips: str, **metadata: Any) -> Object:
 
 def configmap(entries: dict[str, Entry] | None = None, **annotations: str) -> Object:
     """Return the slim ConfigMap of the group, with the entry of `user_service` unless *entries* are given."""
-    assert ENTRY is not None
     written = {"default-db": ENTRY} if entries is None else entries
     data = {"binaryData": {"egress-services": render_entries(written)}}
     key = Key(OPERATOR_NAMESPACE, f"{GROUP}-egress-config")

@@ -52,6 +52,7 @@ from tests.support.operator import NAMESPACE, World
 from tests.support.tailnets import applier, running_tailnets, tailnet_client
 
 VALID, CONFIGURED, READY = (f"TailscaleEgressSvc{name}" for name in ("Valid", "Configured", "Ready"))
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 GRACE = 0.3
 """Seconds for which an old place stays in these tests."""
 
@@ -63,10 +64,9 @@ def grouped(name: str = "db", group: str = "egress", *ports: int) -> Object:
 
 async def make_namespaces(world: World, *names: str) -> None:
     """Make namespaces of users, which are there for good."""
-    kind = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
     for name in names:
         with suppress(AlreadyExists):
-            await world.api.create(kind, {"apiVersion": "v1", "kind": kind.kind, "metadata": {"name": name}})
+            await world.api.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
 @asynccontextmanager
@@ -133,8 +133,8 @@ class PlayedGroup:
 
     async def start_pod(self, ordinal: int) -> None:
         """Make a Pod, and wait for its address."""
-        container = {"name": "tailscale", "image": "example.org/played:1"}
-        await self.world.apply({**self._child(POD.kind, f"{self.name}-{ordinal}"), "spec": {"containers": [container]}})
+        spec = {"containers": [{"name": "tailscale", "image": "example.org/played:1"}]}
+        await self.world.apply({**self._child(POD.kind, f"{self.name}-{ordinal}"), "spec": spec})
         await self.world.eventually(lambda: self.addresses(ordinal))
 
     async def replace_pod(self, ordinal: int) -> None:
@@ -196,7 +196,9 @@ class PlayedGroup:
         """Return the addresses in the EndpointSlices at this group, by the name of the slice after its Service's."""
         slices = (await self.world.api.list(ENDPOINTSLICE, NAMESPACE, f"{PROXY_GROUP}={self.name}")).items
         return {
-            key_of(each).name.rpartition("-")[2]: [ip for end in each["endpoints"] or () for ip in end["addresses"]]
+            key_of(each).name.rpartition("-")[2]: sorted(
+                ip for end in each["endpoints"] or () for ip in end["addresses"]
+            )
             for each in slices
         }
 

@@ -15,15 +15,18 @@ from tsoperator.reconcilers.service.clusterip import Target, cluster_ip_service,
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
 
-from tests.operator.reconcilers.service.places import NAMES, PORTS, user_service
-from tests.operator.reconcilers.service.played import PlayedGroup
-from tests.support.cluster import running
+from tests.operator.reconcilers.service.places import NAMES, PORTS
+from tests.operator.reconcilers.service.played import PlayedGroup, grouped
+from tests.support.cluster import running, until
+from tests.support.manifests import egress
 from tests.support.operator import NAMESPACE, World
 
 DB, WEB, MOVED = (Key("default", name) for name in ("db", "web", "moved"))
 ALL = {DB, WEB, MOVED}
 TARGET = Target("db.tail1234.ts.net", "")
 ENTRY = Entry(TARGET.fqdn, "", frozenset())
+CONFIG, POD_KEY = Key(NAMESPACE, "egress-egress-config"), Key(NAMESPACE, "egress-0")
+NOTED = {"metadata": {"annotations": {"a": "b"}}}
 
 
 @dataclass
@@ -42,16 +45,12 @@ class Watched:
 
         async def caught_up() -> bool:
             live = await self.world.find(resource, name, key.namespace)
-            held = self.cache.get(resource, key)
-            return version(live) == version(held)
+            return version(live) == version(self.cache.get(resource, key))
 
         await self.world.eventually(caught_up)
-        mapper = {
-            SECRET: self.changes.of_secret,
-            POD: self.changes.of_pod,
-            PROXYGROUP: self.changes.of_group,
-            CONFIGMAP: self.changes.of_configmap,
-        }[resource]
+        changes = self.changes
+        mappers = {SECRET: changes.of_secret, POD: changes.of_pod, PROXYGROUP: changes.of_group}
+        mapper = mappers.get(resource, changes.of_configmap)
         before, now = self.shown.pop((resource, key), None), self.cache.get(resource, key)
         found = [obj for obj in (before, now) if obj is not None]
         self.shown |= {(resource, key): now} if now else {}
@@ -68,14 +67,9 @@ async def watched(cluster: World) -> AsyncIterator[Watched]:
     group = PlayedGroup(cluster, replicas=1)
     await group.start()
     for key in ALL:
-        owner = Owner("svc", key)
-        place = Key(NAMESPACE, f"ts-{key.name}")
-        await cluster.apply(cluster_ip_service(place, place_labels(owner, "egress"), TARGET, PORTS, NAMES))
-        service = user_service(name=key.name)
-        del service["metadata"]["uid"], service["metadata"]["resourceVersion"]
-        if key == MOVED:
-            del service["metadata"]["annotations"]["tailscale.com/proxy-group"]
-        await cluster.apply(service)
+        labels = place_labels(Owner("svc", key), "egress")
+        await cluster.apply(cluster_ip_service(Key(NAMESPACE, f"ts-{key.name}"), labels, TARGET, PORTS, NAMES))
+        await cluster.apply(egress(key.name) if key == MOVED else grouped(key.name))
     cache = Cache(sources(NAMESPACE))
     async with running(cache.follow(cluster.api)):
         await cache.synced()
@@ -85,7 +79,7 @@ async def watched(cluster: World) -> AsyncIterator[Watched]:
 
 async def test_a_groups_change_concerns_all_its_services_if_they_look_at_what_changed(watched: Watched) -> None:
     assert await watched.concerned(PROXYGROUP, "egress") == ALL
-    await watched.world.api.patch(PROXYGROUP, Key("", "egress"), {"metadata": {"annotations": {"a": "b"}}})
+    await watched.world.api.patch(PROXYGROUP, Key("", "egress"), NOTED)
     assert await watched.concerned(PROXYGROUP, "egress") == set()
     await watched.group.available(False)
     assert await watched.concerned(PROXYGROUP, "egress") == ALL
@@ -95,9 +89,9 @@ async def test_a_groups_change_concerns_all_its_services_if_they_look_at_what_ch
 
 async def test_a_pod_concerns_the_services_when_it_comes_or_leaves(watched: Watched) -> None:
     assert await watched.concerned(POD, "egress-0") == ALL
-    await watched.world.api.patch(POD, Key(NAMESPACE, "egress-0"), {"metadata": {"annotations": {"a": "b"}}})
+    await watched.world.api.patch(POD, POD_KEY, NOTED)
     assert await watched.concerned(POD, "egress-0") == set()
-    await watched.world.api.delete(POD, Key(NAMESPACE, "egress-0"))
+    await watched.world.api.delete(POD, POD_KEY)
     assert await watched.concerned(POD, "egress-0") == ALL
 
 
@@ -122,12 +116,9 @@ async def test_a_report_concerns_the_services_whose_entries_it_changes(watched: 
 async def configure(watched: Watched, left_out: str | None, *names: str) -> set[Key]:
     """Write these entries into the ConfigMap, and return which Services that concerns."""
     text = render_entries(dict.fromkeys(names, ENTRY))
-    patch = {
-        "metadata": {"annotations": {ANNOTATION_EGRESS_LEFT_OUT: left_out}},
-        "binaryData": {EGRESS_SERVICES: text},
-    }
-    await watched.world.api.patch(CONFIGMAP, Key(NAMESPACE, "egress-egress-config"), patch)
-    return await watched.concerned(CONFIGMAP, "egress-egress-config")
+    notes = {"annotations": {ANNOTATION_EGRESS_LEFT_OUT: left_out}}
+    await watched.world.api.patch(CONFIGMAP, CONFIG, {"metadata": notes, "binaryData": {EGRESS_SERVICES: text}})
+    return await watched.concerned(CONFIGMAP, CONFIG.name)
 
 
 async def test_a_configmap_concerns_the_services_whose_entries_change_and_all_when_it_is_full(watched: Watched) -> None:
@@ -139,24 +130,17 @@ async def test_a_configmap_concerns_the_services_whose_entries_change_and_all_wh
 
 
 async def test_a_configmap_that_is_made_anew_concerns_the_services_of_all_its_entries(watched: Watched) -> None:
-    key = Key(NAMESPACE, "egress-egress-config")
     assert await configure(watched, None, "default-db") == {DB}
-    live = await watched.world.api.get(CONFIGMAP, key)
-    await watched.world.api.delete(CONFIGMAP, key)
-    assert await watched.concerned(CONFIGMAP, key.name) == {DB}
+    live = await watched.world.api.get(CONFIGMAP, CONFIG)
+    await watched.world.api.delete(CONFIGMAP, CONFIG)
+    assert await watched.concerned(CONFIGMAP, CONFIG.name) == {DB}
     await watched.world.apply({**live, "metadata": {**live["metadata"], "resourceVersion": None, "uid": None}})
-    assert await watched.concerned(CONFIGMAP, key.name) == {DB}
+    assert await watched.concerned(CONFIGMAP, CONFIG.name) == {DB}
 
 
 async def test_an_entry_that_goes_concerns_its_service_though_that_no_longer_names_the_group(watched: Watched) -> None:
-    service = user_service(name="left-alone")
-    service["metadata"] = {"namespace": "default", "name": "left-alone"}
+    service = egress("left-alone", "")
     await watched.world.apply(service)
-    await watched.world.eventually(lambda: cached(watched, key_of(service)))
+    await until(lambda: watched.cache.get(SERVICE, key_of(service)))
     assert await configure(watched, None, "default-left-alone", "default-gone") == set()
     assert await configure(watched, None) == {key_of(service)}
-
-
-async def cached(watched: Watched, service: Key) -> bool:
-    """Tell whether the cache has the Service."""
-    return watched.cache.get(SERVICE, service) is not None

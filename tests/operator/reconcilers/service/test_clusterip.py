@@ -1,10 +1,7 @@
 """The ClusterIP Service in front of a ProxyGroup's proxies, and the ports that they listen at."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.objects import Key, Object
-from tsoperator.desired.children import Owner
 from tsoperator.reconcilers.service.clusterip import (
     FIRST_PORT,
     PORT_COUNT,
@@ -25,27 +22,21 @@ from tests.support.objects import egress_service
 
 KEY = Key("tailscale", "ts-db-x7k2p")
 SQL, DNS, DNS_TCP = Wanted("TCP", 5432), Wanted("UDP", 53), Wanted("TCP", 53)
+BY_NAME = Target("db.tail1234.ts.net.", "")
 ALL_PORTS = range(FIRST_PORT, FIRST_PORT + PORT_COUNT)
 
 
 def with_ports(*ports: Object) -> Object:
-    """A user's Service with these ports."""
     return user_service(spec={"ports": [*ports]})
 
 
-BY_NAME = Target("db.tail1234.ts.net.", "")
-
-
 def made(ports: dict[Wanted, int], target: Target = BY_NAME) -> Object:
-    """The ClusterIP Service with *ports*."""
-    return cluster_ip_service(KEY, place_labels(OWNER, "foo"), target, ports, dict.fromkeys(ports, "a"))
+    names = wanted_ports(user_service()) if SQL in ports else dict.fromkeys(ports, "a")
+    return cluster_ip_service(KEY, place_labels(OWNER, "foo"), target, ports, names)
 
 
 def test_the_service_is_that_of_the_go_operator_and_says_where_it_leads() -> None:
-    names = wanted_ports(user_service())
-    service = cluster_ip_service(
-        KEY, place_labels(OWNER, "foo"), Target("db.tail1234.ts.net.", ""), {SQL: 10437}, names
-    )
+    service = made({SQL: 10437})
     assert service["metadata"] == {
         "namespace": "tailscale",
         "name": "ts-db-x7k2p",
@@ -77,12 +68,10 @@ def test_a_service_for_an_address_has_no_name_to_resolve() -> None:
     assert notes == {"tailscale.com/operator-last-set-ts-tailnet-target-ip": "100.64.0.9"}
 
 
-@pytest.mark.parametrize(
-    ("numbers", "health"), [((9001, 9003), 9002), ((9002,), 9003), ((9002, 9003), 9004), ((80,), 9002)]
-)
-def test_the_health_port_gives_way_to_the_users_ports(numbers: tuple[int, ...], health: int) -> None:
-    ports = {Wanted("UDP", number): 10000 + number for number in numbers}
-    assert made(ports)["spec"]["ports"][-1]["port"] == health
+def test_the_health_port_gives_way_to_the_users_ports() -> None:
+    for numbers, health in (((9001, 9003), 9002), ((9002,), 9003), ((9002, 9003), 9004), ((80,), 9002)):
+        ports = {Wanted("UDP", number): 10000 + number for number in numbers}
+        assert made(ports)["spec"]["ports"][-1]["port"] == health
 
 
 def test_ports_are_named_as_the_user_names_them_and_are_tcp_by_default() -> None:
@@ -102,30 +91,24 @@ def test_only_the_proxies_ports_count_as_allocated() -> None:
     assert (allocated(live), allocated(None), used_ports([live, place()])) == ({SQL: 10437}, {}, {10437})
 
 
-class Edit(NamedTuple):
-    """The user's ports after an edit, and the proxies' ports before it and after it."""
-
-    ports: list[Object]
-    before: dict[Wanted, int]
-    kept: dict[Wanted, int]
-
-
-EDITS = {
-    "one more": Edit([{"port": 5432}, {"port": 53, "protocol": "UDP"}], {SQL: 10437}, {SQL: 10437}),
-    "one less": Edit([{"port": 5432}], {SQL: 10437, DNS: 10001}, {SQL: 10437}),
-    "another order": Edit([{"port": 53}, {"port": 5432}], {SQL: 10437, DNS_TCP: 10001}, {SQL: 10437, DNS_TCP: 10001}),
-    "another protocol": Edit([{"port": 53, "protocol": "TCP"}], {DNS: 10001}, {}),
-    "none": Edit([], {SQL: 10437}, {}),
-}
-
-
-@pytest.mark.parametrize("case", EDITS.values(), ids=EDITS)
-def test_an_allocated_port_stays_as_long_as_its_port_is_wanted(case: Edit) -> None:
-    ports = allocate(with_ports(*case.ports), case.before, ())
-    assert ports is not None
-    assert list(ports.items())[: len(case.kept)] == list(case.kept.items())
-    assert set(ports) == set(wanted_ports(with_ports(*case.ports)))
-    assert set(ports.values()) <= set(ALL_PORTS)
+@pytest.mark.parametrize(
+    ("ports", "before", "kept"),
+    [
+        ([{"port": 5432}, {"port": 53, "protocol": "UDP"}], {SQL: 10437}, {SQL: 10437}),
+        ([{"port": 5432}], {SQL: 10437, DNS: 10001}, {SQL: 10437}),
+        ([{"port": 53}, {"port": 5432}], {SQL: 10437, DNS_TCP: 10001}, {SQL: 10437, DNS_TCP: 10001}),
+        ([{"port": 53, "protocol": "TCP"}], {DNS: 10001}, {}),
+        ([], {SQL: 10437}, {}),
+    ],
+    ids=["one more", "one less", "another order", "another protocol", "none"],
+)
+def test_an_allocated_port_stays_as_long_as_its_port_is_wanted(
+    ports: list[Object], before: dict[Wanted, int], kept: dict[Wanted, int]
+) -> None:
+    found = allocate(with_ports(*ports), before, ()) or {}
+    assert list(found.items())[: len(kept)] == list(kept.items())
+    assert found.keys() == wanted_ports(with_ports(*ports)).keys()
+    assert {*found.values()} <= {*ALL_PORTS}
 
 
 def test_the_same_question_has_the_same_answer_and_another_service_another_one() -> None:
@@ -138,23 +121,21 @@ def test_a_port_that_is_used_is_passed_over_also_at_the_end_of_the_range() -> No
         assert allocate(user_service(), {}, set(ALL_PORTS) - {free}) == {SQL: free}
 
 
-def test_the_ports_of_one_service_differ() -> None:
-    ports = allocate(with_ports(*({"port": number} for number in range(1, PORT_COUNT + 1))), {}, ())
-    assert ports is not None
-    assert sorted(ports.values()) == [*ALL_PORTS]
+def numbered(count: int) -> Object:
+    return with_ports(*({"port": number} for number in range(1, count + 1)))
 
 
-@pytest.mark.parametrize(("ports", "used"), [(1, ALL_PORTS), (PORT_COUNT + 1, ()), (2, ALL_PORTS[1:])])
-def test_without_enough_free_ports_none_is_allocated(ports: int, used: range | tuple[int, ...]) -> None:
-    assert allocate(with_ports(*({"port": number} for number in range(1, ports + 1))), {}, set(used)) is None
+def test_the_ports_of_one_service_differ_and_without_enough_free_ones_there_are_none() -> None:
+    assert sorted((allocate(numbered(PORT_COUNT), {}, ()) or {}).values()) == [*ALL_PORTS]
+    for count, used in ((1, ALL_PORTS), (PORT_COUNT + 1, ()), (2, ALL_PORTS[1:])):
+        assert allocate(numbered(count), {}, {*used}) is None
 
 
 def test_a_new_name_depends_on_the_service_and_its_group() -> None:
     names = {new_name(user_service(uid=uid), group) for uid in ("a", "b") for group in ("egress", "other")}
-    assert len(names) == 4
-    assert all(name.startswith("ts-db-") for name in names)
+    assert (len(names), {name[:6] for name in names}) == (4, {"ts-db-"})
 
 
 def test_a_place_is_what_was_made_for_egress() -> None:
     assert is_place(place(PLACE))
-    assert not is_place(egress_service(labels=Owner("svc", Key("default", "db")).labels))
+    assert not is_place(egress_service(labels=OWNER.labels))

@@ -1,7 +1,5 @@
 """Which device an egress Service leads to, and how it is pointed at its proxy."""
 
-from typing import NamedTuple
-
 import pytest
 from tsoperator.api.objects import SERVICE, Key, Object
 from tsoperator.desired.plan import Patch
@@ -9,66 +7,43 @@ from tsoperator.desired.proxypod import ProxyPod, egress_to_ip, egress_to_name
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.rewrites import Reverts
 
+from tests.operator.reconcilers.service.specs import FQDN_KEY, IP_KEY, OLD_IP_KEY
 from tests.support.objects import FQDN, egress_service, settings
 
 SETTINGS = settings()
-FQDN_KEY = "tailscale.com/tailnet-fqdn"
-IP_KEY = "tailscale.com/tailnet-ip"
-OLD_IP_KEY = "tailscale.com/ts-tailnet-target-ip"
 PROXY = "ts-db-x7k2p"
 EXTERNAL_NAME = f"{PROXY}.tailscale.svc.cluster.local"
 
 
-class Targeted(NamedTuple):
-    annotations: dict[str, str]
-    pod: ProxyPod
-    name: str = ""
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("annotations", "pod", "name"),
     [
-        Targeted({FQDN_KEY: FQDN}, egress_to_name(f"{FQDN}."), FQDN),
-        Targeted({FQDN_KEY: f"{FQDN}."}, egress_to_name(f"{FQDN}."), FQDN),
-        Targeted({IP_KEY: "100.66.66.66"}, egress_to_ip("100.66.66.66")),
-        Targeted({OLD_IP_KEY: "100.66.66.66"}, egress_to_ip("100.66.66.66")),
-        Targeted({IP_KEY: "100.66.66.66", OLD_IP_KEY: "100.77.77.77"}, egress_to_ip("100.66.66.66")),
-        Targeted({FQDN_KEY: FQDN, OLD_IP_KEY: "100.77.77.77"}, egress_to_ip("100.77.77.77")),
+        ({FQDN_KEY: FQDN}, egress_to_name(f"{FQDN}."), FQDN),
+        ({FQDN_KEY: f"{FQDN}."}, egress_to_name(f"{FQDN}."), FQDN),
+        ({IP_KEY: "100.66.66.66"}, egress_to_ip("100.66.66.66"), ""),
+        ({OLD_IP_KEY: "100.66.66.66"}, egress_to_ip("100.66.66.66"), ""),
+        ({IP_KEY: "100.66.66.66", OLD_IP_KEY: "100.77.77.77"}, egress_to_ip("100.66.66.66"), ""),
+        ({FQDN_KEY: FQDN, OLD_IP_KEY: "100.77.77.77"}, egress_to_ip("100.77.77.77"), ""),
     ],
 )
-def test_the_proxy_goes_where_the_annotation_says(case: Targeted) -> None:
-    service = egress_service(case.annotations)
-    assert egress.asks(service)
-    assert (egress.pod(service), egress.magic_dns_name(service)) == (case.pod, case.name)
-
-
-@pytest.mark.parametrize(
-    ("annotations", "keys"),
-    [
-        ({FQDN_KEY: f"{FQDN.upper()}."}, {FQDN, "db"}),
-        ({IP_KEY: "FD7A:115C:A1E0:0::9"}, {"fd7a:115c:a1e0::9"}),
-        ({}, set()),
-    ],
-)
-def test_a_service_is_found_by_the_device_that_it_leads_to(annotations: dict[str, str], keys: set[str]) -> None:
-    assert {*egress.by_destination(egress_service(annotations))} == keys
-
-
-@pytest.mark.parametrize(
-    ("annotations", "accepts", "lacks"),
-    [
-        ({IP_KEY: "10.1.2.3"}, False, True),
-        ({IP_KEY: "10.1.2.3"}, True, False),
-        ({IP_KEY: "100.64.0.9"}, False, False),
-        ({OLD_IP_KEY: "10.1.2.3", FQDN_KEY: FQDN}, False, True),
-        ({FQDN_KEY: FQDN}, False, False),
-    ],
-)
-def test_an_address_elsewhere_needs_a_route(annotations: dict[str, str], accepts: bool, lacks: bool) -> None:
+def test_the_proxy_goes_where_the_annotation_says(annotations: Object, pod: ProxyPod, name: str) -> None:
     service = egress_service(annotations)
-    assert egress.lacks_route(service, accepts_routes=accepts) is lacks
-    if lacks:
-        assert "set tailscale.acceptRoutes: true in a ProxyClass" in egress.routes_not_accepted(service)
+    assert (egress.asks(service), egress.pod(service), egress.magic_dns_name(service)) == (True, pod, name)
+
+
+def test_a_service_is_found_by_the_device_that_it_leads_to() -> None:
+    given: list[Object] = [{FQDN_KEY: f"{FQDN.upper()}."}, {IP_KEY: "FD7A:115C:A1E0:0::9"}, {}]
+    found = [{*egress.by_destination(egress_service(annotations))} for annotations in given]
+    assert found == [{FQDN, "db"}, {"fd7a:115c:a1e0::9"}, set()]
+
+
+def test_an_address_elsewhere_needs_a_route() -> None:
+    routed = egress_service({IP_KEY: "10.1.2.3"})
+    assert [egress.lacks_route(routed, accepts_routes=accepts) for accepts in (True, False)] == [False, True]
+    assert "set tailscale.acceptRoutes: true in a ProxyClass" in egress.routes_not_accepted(routed)
+    assert egress.lacks_route(egress_service({OLD_IP_KEY: "10.1.2.3", FQDN_KEY: FQDN}), accepts_routes=False)
+    for annotations in ({IP_KEY: "100.64.0.9"}, {FQDN_KEY: FQDN}):
+        assert not egress.lacks_route(egress_service(annotations), accepts_routes=False)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +75,8 @@ def test_reverts_are_told_with_what_ends_them() -> None:
         assert words in told
 
 
-def managed(manager: str, time: str, *fields: str) -> Object:
-    """An entry of managedFields."""
+def managed(manager: str, second: str, *fields: str) -> Object:
+    time = f"2026-01-01T00:00:{second}Z"
     return {"manager": manager, "time": time, "fieldsV1": {"f:spec": {f"f:{field}": {} for field in fields}}}
 
 
@@ -109,36 +84,33 @@ def managed(manager: str, time: str, *fields: str) -> Object:
     ("entries", "writer"),
     [
         ([], ""),
-        ([managed("tsoperator", "2026-01-01T00:00:03Z", "externalName")], ""),
-        ([managed("kubectl-edit", "2026-01-01T00:00:03Z", "ports"), {"manager": "kubelet"}], ""),
+        ([managed("tsoperator", "03", "externalName")], ""),
+        ([managed("kubectl-edit", "03", "ports"), {"manager": "kubelet"}], ""),
         (
             [
-                managed("kubectl-client-side-apply", "2026-01-01T00:00:01Z", "externalName", "type"),
-                managed("argocd-controller", "2026-01-01T00:00:02Z", "externalName"),
-                managed("tsoperator", "2026-01-01T00:00:03Z", "type"),
+                managed("kubectl-client-side-apply", "01", "externalName", "type"),
+                managed("argocd-controller", "02", "externalName"),
+                managed("tsoperator", "03", "type"),
             ],
             "argocd-controller",
         ),
-        ([managed("kustomize-controller", "2026-01-01T00:00:01Z", "type")], "kustomize-controller"),
+        ([managed("kustomize-controller", "01", "type")], "kustomize-controller"),
     ],
 )
 def test_the_last_writer_of_where_a_service_points_is_found(entries: list[Object], writer: str) -> None:
-    assert egress.last_writer(egress_service(managedFields=entries)) == writer
-    assert egress.last_writer(egress_service()) == ""
+    assert egress.last_writer(egress_service(managedFields=entries or None)) == writer
 
 
-@pytest.mark.parametrize(
-    ("name", "ours"),
-    [
+def test_a_service_that_points_at_its_own_proxy_is_known() -> None:
+    for name, ours in (
         (EXTERNAL_NAME, True),
         ("ts-db-main-x7k2p.tailscale.svc.cluster.local", False),
         ("ts-db-x7k2p.other.svc.cluster.local", False),
         ("ts-db-x7k2p.tailscale.svc.k8s.example.org", False),
         ("db.tailscale.svc.cluster.local", False),
         ("db.example.org", False),
-    ],
-)
-def test_a_service_that_points_at_its_own_proxy_is_known(name: str, ours: bool) -> None:
-    service = egress_service({}, spec={"type": "ExternalName", "externalName": name})
-    assert egress.is_rewritten(service, SETTINGS) is ours
-    assert not egress.is_rewritten(egress_service({}, spec={"type": "ClusterIP", "externalName": name}), SETTINGS)
+    ):
+        pointed, other = [
+            egress_service({}, spec={"type": type_, "externalName": name}) for type_ in ("ExternalName", "ClusterIP")
+        ]
+        assert [egress.is_rewritten(each, SETTINGS) for each in (pointed, other)] == [ours, False]

@@ -1,5 +1,6 @@
 """Which Services are exposed, where their proxies lead, and what they show."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -8,203 +9,132 @@ from tsoperator.desired.proxypod import served_service
 from tsoperator.desired.secret import ReportedDevice
 from tsoperator.reconcilers.service import exposure
 
+from tests.operator.reconcilers.service.specs import (
+    BY_NAME,
+    CLUSTER_IP,
+    EXPOSE,
+    FUNNEL,
+    HEADLESS,
+    LOAD_BALANCER,
+    OF_OTHERS,
+)
 from tests.support.objects import egress_service, settings
 
-SETTINGS = settings()
-DEFAULT = settings(default_load_balancer=True)
-EXPOSE = {"tailscale.com/expose": "true"}
-FUNNEL = {"tailscale.com/funnel": "true"}
-CLUSTER_IP = {"type": "ClusterIP", "clusterIP": "192.0.2.4"}
-LOAD_BALANCER = {**CLUSTER_IP, "type": "LoadBalancer", "loadBalancerClass": "tailscale"}
+SETTINGS, DEFAULT = settings(), settings(default_load_balancer=True)
 NO_CLASS = {**CLUSTER_IP, "type": "LoadBalancer"}
-BY_NAME = {"type": "ExternalName", "externalName": "db.example.org"}
+WITH_PORTS = {**LOAD_BALANCER, "ports": [{"port": 80}]}
 NAME = "lb.tail1234.ts.net"
 DEVICE = ReportedDevice("n1", NAME, NAME, serves_no_https=False, ips=("100.64.0.7", "fd7a::7", "nonsense"))
-
-
-class Asks(NamedTuple):
-    annotations: dict[str, str]
-    spec: Object
-    exposed: bool
-    by_default: bool | None = None
-    """With our class as the default one, if that makes a difference."""
+NAMELESS = ReportedDevice("n1", "", "", serves_no_https=False)
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("annotations", "spec", "exposed"),
     [
-        Asks({}, CLUSTER_IP, exposed=False),
-        Asks(EXPOSE, CLUSTER_IP, exposed=True),
-        Asks({"tailscale.com/expose": "True"}, CLUSTER_IP, exposed=False),
-        Asks(EXPOSE, {**CLUSTER_IP, "clusterIP": "None"}, exposed=True),
-        Asks(EXPOSE, BY_NAME, exposed=True),
-        Asks({}, BY_NAME, exposed=False),
-        Asks(EXPOSE, {"type": "ExternalName"}, exposed=False),
-        Asks({}, LOAD_BALANCER, exposed=True),
-        Asks({}, {**LOAD_BALANCER, "loadBalancerClass": "other"}, exposed=False),
-        Asks(EXPOSE, {**LOAD_BALANCER, "loadBalancerClass": "other"}, exposed=True),
-        Asks({}, {**LOAD_BALANCER, "clusterIP": ""}, exposed=False),
-        Asks({}, {**CLUSTER_IP, "loadBalancerClass": "tailscale"}, exposed=False),
-        Asks({}, NO_CLASS, exposed=False, by_default=True),
+        ({}, CLUSTER_IP, False),
+        (EXPOSE, CLUSTER_IP, True),
+        ({"tailscale.com/expose": "True"}, CLUSTER_IP, False),
+        (EXPOSE, HEADLESS, True),
+        (EXPOSE, BY_NAME, True),
+        ({}, BY_NAME, False),
+        (EXPOSE, {"type": "ExternalName"}, False),
+        ({}, LOAD_BALANCER, True),
+        ({}, OF_OTHERS, False),
+        (EXPOSE, OF_OTHERS, True),
+        ({}, {**LOAD_BALANCER, "clusterIP": ""}, False),
+        ({}, {**CLUSTER_IP, "loadBalancerClass": "tailscale"}, False),
+        ({}, NO_CLASS, False),
     ],
 )
-def test_a_service_is_exposed_by_its_class_or_its_annotation(case: Asks) -> None:
-    service = egress_service(case.annotations, spec=case.spec)
-    by_default = case.exposed if case.by_default is None else case.by_default
-    assert [exposure.asks(service, chosen) for chosen in (SETTINGS, DEFAULT)] == [case.exposed, by_default]
+def test_a_service_is_exposed_by_its_class_or_its_annotation(annotations: Object, spec: Object, exposed: bool) -> None:
+    service = egress_service(annotations, spec=spec)
+    asks = [exposure.asks(service, chosen) for chosen in (SETTINGS, DEFAULT)]
+    assert asks == [exposed, exposed or spec == NO_CLASS]
 
 
 def test_funnel_is_served_on_our_load_balancers_only() -> None:
-    specs = (LOAD_BALANCER, CLUSTER_IP, {**LOAD_BALANCER, "loadBalancerClass": "other"})
-    services = [egress_service({**EXPOSE, **FUNNEL}, spec=spec) for spec in specs]
+    services = [egress_service({**EXPOSE, **FUNNEL}, spec=spec) for spec in (LOAD_BALANCER, CLUSTER_IP, OF_OTHERS)]
     assert [exposure.pod(service, SETTINGS) == served_service() for service in services] == [True, False, False]
     assert [exposure.serve_config(service, SETTINGS) is None for service in services] == [False, True, True]
 
 
-WITH_PORTS = {**LOAD_BALANCER, "ports": [{"port": 80}]}
+def test_a_port_without_funnel_is_refused_where_the_internet_would_lose_the_service() -> None:
+    service = egress_service(FUNNEL, spec=WITH_PORTS)
+    assert [len(exposure.violations(service, SETTINGS, is_public=public)) for public in (True, False)] == [1, 0]
+    assert (exposure.pod(service, SETTINGS) != served_service(), exposure.serve_config(service, SETTINGS)) == (
+        True,
+        None,
+    )
+    for annotations, class_ in (({}, "tailscale"), ({**EXPOSE, **FUNNEL}, "other")):
+        private = egress_service(annotations, spec={**WITH_PORTS, "loadBalancerClass": class_})
+        assert exposure.violations(private, SETTINGS, is_public=True) == []
 
 
-NO_EFFECT = "annotation tailscale.com/funnel has no effect: Funnel works on Services of type LoadBalancer"
+def test_the_proxy_that_a_service_had_for_egress_is_not_exposed() -> None:
+    name = "ts-db-x7k2p.tailscale.svc.cluster.local"
+    service = egress_service(EXPOSE, spec={**BY_NAME, "externalName": name})
+    (message,) = exposure.violations(service, SETTINGS)
+    assert (name in message, "set spec.type" in message) == (True, True)
 
 
-class Funnels(NamedTuple):
-    annotations: dict[str, str]
+class Case(NamedTuple):
+    annotations: Object
     spec: Object
-    unserved: str = ""
-    """What is told because of the ports."""
-    ignored: str = ""
-    """What is told because it is no load balancer of ours."""
+    device: ReportedDevice | None
+    entries: Sequence[Object] | None
+    reason: str = "ProxyCreated"
+    note: str = "ProxyCreated"
+    words: str = ""
+
+
+NO_HOSTNAME = "no hostname is known"
+SHOWN = ({"hostname": NAME}, {"ip": "100.64.0.7"})
+RENAMED = ReportedDevice("n1", "old.tail1234.ts.net", NAME, serves_no_https=False, ips=("100.64.0.7",))
+NO_HTTPS, ON_HEADSCALE = (ReportedDevice(id_, NAME, "", serves_no_https=True) for id_ in ("n1", "7"))
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        Funnels(FUNNEL, LOAD_BALANCER),
-        Funnels({}, WITH_PORTS),
-        Funnels(FUNNEL, WITH_PORTS, "Funnel can't serve port 80/TCP"),
-        Funnels(FUNNEL, WITH_PORTS, "Until then only the tailnet reaches the Service, at all of its ports"),
-        Funnels({**EXPOSE, **FUNNEL}, CLUSTER_IP, ignored=NO_EFFECT),
-        Funnels(FUNNEL, CLUSTER_IP, ignored=NO_EFFECT),
+        Case({}, LOAD_BALANCER, DEVICE, SHOWN),
+        Case({}, {**LOAD_BALANCER, "clusterIP": "2001:db8::4"}, DEVICE, ({"hostname": NAME}, {"ip": "fd7a::7"})),
+        Case({}, {**LOAD_BALANCER, "clusterIP": "unreadable"}, DEVICE, ({"hostname": NAME},)),
+        Case({}, LOAD_BALANCER, None, (), "ProxyPending", "ProxyPending", NO_HOSTNAME),
+        Case({}, LOAD_BALANCER, NAMELESS, (), "ProxyPending", "ProxyPending", NO_HOSTNAME),
+        Case(FUNNEL, LOAD_BALANCER, None, (), "ProxyPending", "ProxyPending", NO_HOSTNAME),
+        Case(FUNNEL, LOAD_BALANCER, NAMELESS, (), "ProxyPending", "ProxyPending", NO_HOSTNAME),
+        Case(EXPOSE, NO_CLASS, None, None, note=""),
+        Case(FUNNEL, LOAD_BALANCER, RENAMED, ({"hostname": NAME},)),
+        Case(FUNNEL, LOAD_BALANCER, NO_HTTPS, (), "ProxyPending", "HTTPSNotEnabled", "enable MagicDNS and HTTPS"),
+        Case(FUNNEL, LOAD_BALANCER, ON_HEADSCALE, (), "UnsupportedByControlServer", "UnsupportedByControlServer"),
     ],
 )
-def test_funnel_without_effect_is_told_once(case: Funnels) -> None:
-    service = egress_service(case.annotations, spec=case.spec)
-    found = [(case.unserved, exposure.port_notices(service)), (case.ignored, exposure.notices(service, SETTINGS))]
-    for words, notes in found:
-        assert [words in note.message for note in notes] == ([True] if words else [])
-    notes = [note for _, each in found for note in each]
-    assert {(note.type, note.reason, note.once) for note in notes} <= {("Warning", "FunnelIgnored", True)}
-
-
-@pytest.mark.parametrize(
-    ("annotations", "spec", "public", "count"),
-    [
-        (FUNNEL, WITH_PORTS, True, 1),
-        (FUNNEL, WITH_PORTS, False, 0),
-        ({}, WITH_PORTS, True, 0),
-        ({**EXPOSE, **FUNNEL}, {**WITH_PORTS, "loadBalancerClass": "other"}, True, 0),
-    ],
-)
-def test_a_port_without_funnel_is_refused_where_the_internet_would_lose_the_service(
-    annotations: dict[str, str], spec: Object, public: bool, count: int
-) -> None:
-    service = egress_service(annotations, spec=spec)
-    assert len(exposure.violations(service, SETTINGS, is_public=public)) == count
-    assert exposure.pod(service, SETTINGS) != served_service()
-    assert exposure.serve_config(service, SETTINGS) is None
-
-
-def test_the_proxy_that_a_service_had_for_egress_is_not_exposed() -> None:
-    name = "ts-db-x7k2p.tailscale.svc.cluster.local"
-    service = egress_service(EXPOSE, spec={"type": "ExternalName", "externalName": name})
-    (message,) = exposure.violations(service, SETTINGS)
-    assert (name in message, "set spec.type" in message) == (True, True)
-
-
-def reason(shown: exposure.Shown) -> tuple[str, str]:
-    return shown.condition["status"], shown.condition["reason"]
-
-
-@pytest.mark.parametrize(
-    ("address", "ips"), [("192.0.2.4", ["100.64.0.7"]), ("2001:db8::4", ["fd7a::7"]), ("unreadable", [])]
-)
-def test_a_load_balancer_shows_the_devices_name_and_address_of_its_family(address: str, ips: list[str]) -> None:
-    shown = exposure.shown(egress_service({}, spec={**LOAD_BALANCER, "clusterIP": address}), DEVICE, SETTINGS)
-    assert shown.entries == ({"hostname": NAME}, *({"ip": ip} for ip in ips))
-    assert reason(shown) == ("True", "ProxyCreated")
-
-
-@pytest.mark.parametrize("device", [None, ReportedDevice("n1", "", "", serves_no_https=False)])
-@pytest.mark.parametrize("annotations", [{}, FUNNEL])
-def test_a_load_balancer_without_a_device_waits(annotations: dict[str, str], device: ReportedDevice | None) -> None:
-    shown = exposure.shown(egress_service(annotations, spec=LOAD_BALANCER), device, SETTINGS)
-    assert (shown.entries, reason(shown)) == ((), ("False", "ProxyPending"))
-    assert "no hostname is known" in shown.condition["message"]
-    assert [(note.type, note.reason) for note in shown.notes] == [("Normal", "ProxyPending")]
-    assert [note.message for note in shown.notes] == [shown.condition["message"]]
-
-
-def test_a_service_without_a_load_balancer_of_ours_shows_nothing_and_is_ready() -> None:
-    shown = exposure.shown(egress_service(EXPOSE, spec=NO_CLASS), None, SETTINGS)
-    assert (shown.entries, reason(shown), shown.notes) == (None, ("True", "ProxyCreated"), ())
-
-
-def test_a_public_service_shows_its_public_name_only() -> None:
-    device = ReportedDevice("n1", "old.tail1234.ts.net", NAME, serves_no_https=False, ips=("100.64.0.7",))
-    shown = exposure.shown(egress_service(FUNNEL, spec=LOAD_BALANCER), device, SETTINGS)
-    assert (shown.entries, reason(shown)) == (({"hostname": NAME},), ("True", "ProxyCreated"))
-
-
-def test_a_public_service_without_https_says_what_to_enable() -> None:
-    device = ReportedDevice("n1", NAME, "", serves_no_https=True)
-    shown = exposure.shown(egress_service(FUNNEL, spec=LOAD_BALANCER), device, SETTINGS)
-    assert (shown.entries, reason(shown)) == ((), ("False", "ProxyPending"))
-    assert [note.reason for note in shown.notes] == ["HTTPSNotEnabled"]
-    assert "Funnel can't work: enable MagicDNS and HTTPS" in shown.condition["message"]
-
-
-def test_a_public_service_on_headscale_is_said_to_be_out_of_reach() -> None:
-    shown = exposure.shown(
-        egress_service(FUNNEL, spec=LOAD_BALANCER), ReportedDevice("7", NAME, "", serves_no_https=True), SETTINGS
-    )
-    assert (shown.entries, reason(shown)) == ((), ("False", "UnsupportedByControlServer"))
-    assert [note.message for note in shown.notes] == [shown.condition["message"]]
-
-
-ENTRIES = ({"hostname": NAME}, {"ip": "100.64.0.7"})
-DEFAULTED = {"ingress": [{"hostname": NAME}, {"ip": "100.64.0.7", "ipMode": "VIP"}]}
+def test_a_service_shows_its_device_or_says_what_it_waits_for(case: Case) -> None:
+    shown = exposure.shown(egress_service(case.annotations, spec=case.spec), case.device, SETTINGS)
+    is_ready = case.reason == "ProxyCreated"
+    assert shown.entries == case.entries
+    assert (shown.condition["status"], shown.condition["reason"]) == (str(is_ready), case.reason)
+    assert case.words in shown.condition["message"]
+    assert [note.reason for note in shown.notes] == [case.note] * bool(case.note)
+    assert is_ready or [note.message for note in shown.notes] == [shown.condition["message"]]
+    assert all(note.type == "Normal" for note in shown.notes if note.reason == "ProxyPending")
 
 
 def showing(load_balancer: Any) -> Object:
     return {**egress_service({}, spec=LOAD_BALANCER), "status": {"loadBalancer": load_balancer}}
 
 
-@pytest.mark.parametrize("there", [DEFAULTED, {"ingress": [*ENTRIES]}])
-def test_fields_that_the_api_server_added_stay(there: Object) -> None:
-    assert exposure.load_balancer(showing(there), ENTRIES) == there
+def test_a_load_balancer_that_differs_by_the_api_servers_defaults_is_left() -> None:
+    defaulted = {"ingress": [{"hostname": NAME}, {"ip": "100.64.0.7", "ipMode": "VIP"}]}
+    assert exposure.load_balancer(showing(defaulted), SHOWN) == defaulted
+    assert exposure.load_balancer(showing(defaulted), ()) == {}
+    for other in ({}, None, {"ingress": [{"hostname": "old.tail1234.ts.net"}]}):
+        assert exposure.load_balancer(showing(other), SHOWN) == {"ingress": [*SHOWN]}
 
 
-@pytest.mark.parametrize("there", [{}, None, {"ingress": [{"hostname": "old.tail1234.ts.net"}]}])
-def test_a_load_balancer_that_shows_something_else_is_replaced(there: Object | None) -> None:
-    assert exposure.load_balancer(showing(there), ENTRIES) == {"ingress": [*ENTRIES]}
-
-
-def test_a_load_balancer_without_entries_is_cleared() -> None:
-    assert exposure.load_balancer(showing(DEFAULTED), ()) == {}
-
-
-@pytest.mark.parametrize(
-    ("entries", "device", "ours"),
-    [
-        ([{"hostname": NAME}], DEVICE, True),
-        ([{"ip": "100.64.0.7"}], DEVICE, True),
-        ([{"hostname": "lb.example.org"}, {"ip": "192.0.2.9"}], DEVICE, False),
-        ([{"hostname": NAME}], None, False),
-        ([], DEVICE, False),
-        ([{"hostname": ""}], ReportedDevice("n1", "", "", serves_no_https=False), False),
-    ],
-)
-def test_a_status_is_ours_if_it_shows_our_device(
-    entries: list[Object], device: ReportedDevice | None, ours: bool
-) -> None:
-    assert exposure.shows(showing({"ingress": entries}), device) is ours
+def test_a_status_is_ours_if_it_shows_our_device() -> None:
+    others = [{"hostname": "lb.example.org"}, {"ip": "192.0.2.9"}]
+    found = [exposure.shows(showing({"ingress": each}), DEVICE) for each in (SHOWN[:1], SHOWN[1:], others, [])]
+    assert found == [True, True, False, False]
+    assert not exposure.shows(showing({"ingress": SHOWN}), None)
+    assert not exposure.shows(showing({"ingress": [{"hostname": ""}]}), NAMELESS)

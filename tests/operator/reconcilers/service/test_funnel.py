@@ -1,47 +1,37 @@
 """Funnel on a LoadBalancer Service: which ports it takes, and what the proxy is told to serve."""
 
 import pytest
-from tsoperator.api.objects import Object
 from tsoperator.reconcilers.service import funnel
 
+from tests.operator.reconcilers.service.specs import FUNNEL, LOAD_BALANCER
 from tests.support.objects import egress_service
 
-FUNNEL = "tailscale.com/funnel"
 DOMAIN = "${TS_CERT_DOMAIN}"
 
 
-def public(*ports: int, address: str = "192.0.2.4", protocol: str = "TCP") -> Object:
-    """A LoadBalancer Service with Funnel."""
-    listed = [{"port": port, "protocol": protocol} for port in ports]
-    spec = {"type": "LoadBalancer", "loadBalancerClass": "tailscale", "clusterIP": address, "ports": listed}
-    return egress_service({FUNNEL: "true"}, spec=spec)
-
-
-@pytest.mark.parametrize("ports", [(443,), (8443,), (10000,), (443, 8443, 10000)])
-def test_the_ports_of_funnel_are_good(ports: tuple[int, ...]) -> None:
-    assert funnel.violations(public(*ports)) == []
-
-
 @pytest.mark.parametrize(
-    ("service", "named"),
-    [(public(80), "80/TCP"), (public(443, 80, 22), "80/TCP, 22/TCP"), (public(443, protocol="UDP"), "443/UDP")],
+    ("ports", "protocol", "named"),
+    [
+        ((443, 8443, 10000), "TCP", ""),
+        ((80,), "TCP", "80/TCP"),
+        ((443, 80, 22), "TCP", "80/TCP, 22/TCP"),
+        ((443,), "UDP", "443/UDP"),
+    ],
 )
-def test_every_other_port_is_named_with_those_that_work(service: Object, named: str) -> None:
-    (message,) = funnel.violations(service)
-    assert message.startswith(f"Funnel can't serve port {named}: it works on TCP ports 443, 8443 and 10000 only")
-    assert FUNNEL in message
+def test_every_other_port_is_named_with_those_that_work(ports: tuple[int, ...], protocol: str, named: str) -> None:
+    listed = [{"port": port, "protocol": protocol} for port in ports]
+    found = funnel.violations(egress_service(FUNNEL, spec={**LOAD_BALANCER, "ports": listed}))
+    words = f"Funnel can't serve port {named}: it works on TCP ports 443, 8443 and 10000 only"
+    assert [each.startswith(words) and "tailscale.com/funnel" in each for each in found] == [True] * bool(named)
 
 
-def test_tls_ends_at_the_proxy_and_each_port_is_forwarded() -> None:
-    assert funnel.serve_config(public(443, 8443)) == {
+@pytest.mark.parametrize(("address", "host"), [("192.0.2.4", "192.0.2.4"), ("2001:db8::4", "[2001:db8::4]")])
+def test_tls_ends_at_the_proxy_and_each_port_is_forwarded(address: str, host: str) -> None:
+    spec = {**LOAD_BALANCER, "clusterIP": address, "ports": [{"port": 443}, {"port": 8443}]}
+    assert funnel.serve_config(egress_service(FUNNEL, spec=spec)) == {
         "TCP": {
-            "443": {"TCPForward": "192.0.2.4:443", "TerminateTLS": DOMAIN},
-            "8443": {"TCPForward": "192.0.2.4:8443", "TerminateTLS": DOMAIN},
+            "443": {"TCPForward": f"{host}:443", "TerminateTLS": DOMAIN},
+            "8443": {"TCPForward": f"{host}:8443", "TerminateTLS": DOMAIN},
         },
         "AllowFunnel": {f"{DOMAIN}:443": True, f"{DOMAIN}:8443": True},
     }
-
-
-def test_an_ipv6_cluster_ip_is_in_brackets() -> None:
-    config = funnel.serve_config(public(443, address="2001:db8::4"))
-    assert config["TCP"]["443"]["TCPForward"] == "[2001:db8::4]:443"

@@ -60,10 +60,9 @@ def planned(service: Object, places: Places) -> Plan:
 
 def told(plan: Plan) -> dict[str, tuple[str, str]]:
     """The status and the beginning of the reason of each condition."""
-    found = status_of(plan)["conditions"]
     return {
         each["type"].removeprefix("TailscaleEgressSvc"): (each["status"], each["reason"].partition(":")[0])
-        for each in found
+        for each in status_of(plan)["conditions"]
     }
 
 
@@ -71,46 +70,40 @@ def names(objects: list[Object]) -> list[str]:
     return [key_of(each).name for each in objects]
 
 
+def seeing(**changes: Any) -> Places:
+    """The place at a group that differs."""
+    return at(place(), groups={GROUP: group(**changes)})
+
+
 class Case(NamedTuple):
     valid: tuple[str, str]
     configured: tuple[str, str] | None
     ready: tuple[str, str]
+    events: list[str]
     places: Places
     service: Object = AT_PLACE
-    events: list[str] = []  # noqa: RUF012 - a default that nobody changes
 
 
 SOUND, INVALID, NOT_READY = ("True", "EgressSvcValid"), ("False", "EgressSvcInvalid"), ("Unknown", "ProxyGroupNotReady")
 DONE, FAILED = ("True", "ConfiguredFor"), ("False", "ConfigurationFailed")
 ALL, NO_RESOURCES = ("True", "ReadyToRouteTraffic"), ("False", "ClusterResourcesNotReady")
 NOBODY = ("False", "NotReadyToRouteTraffic")
-
-
-def seeing(**changes: Any) -> Places:
-    """The place at a group that differs."""
-    return at(place(), groups={GROUP: group(**changes)})
-
-
-assert ENTRY is not None
-OTHER_ENTRY = replace(ENTRY, health_check="http://elsewhere.example.org")
+AWAITED, GROUP_NOT_READY = [NOBODY[1]], [NOT_READY[1]]
+OTHER_ENTRY = {"default-db": replace(ENTRY, health_check="http://elsewhere.example.org")}
 FULL = configmap({}, **{ANNOTATION_EGRESS_LEFT_OUT: "1"})
+UNAVAILABLE = live_group(available=False)
+WITH_CLUSTER_IP = held(user_service(spec={"type": "ClusterIP"}))
 CASES = {
-    "served": Case(SOUND, DONE, ALL, at(place())),
-    "waiting for the entry": Case(
-        SOUND, FAILED, NOBODY, seeing(configmap=configmap({}), reports={}), events=[NOBODY[1]]
-    ),
-    "without a ConfigMap": Case(SOUND, FAILED, ALL, seeing(configmap=None)),
-    "another entry": Case(SOUND, FAILED, ALL, seeing(configmap=configmap({"default-db": OTHER_ENTRY}))),
-    "left out": Case(SOUND, FAILED, NOBODY, seeing(configmap=FULL, reports={}), events=["ProxyGroupFull"]),
-    "group missing": Case(NOT_READY, None, NO_RESOURCES, seeing(obj=None), events=["ProxyGroupNotReady"]),
-    "group leaving": Case(NOT_READY, None, ALL, seeing(obj=deleting(live_group())), events=["ProxyGroupNotReady"]),
-    "group not available": Case(
-        NOT_READY, None, NO_RESOURCES, seeing(obj=live_group(available=False)), events=["ProxyGroupNotReady"]
-    ),
-    "invalid": Case(
-        INVALID, None, ALL, at(place()), held(user_service(spec={"type": "ClusterIP"})), events=["INVALIDSERVICE"]
-    ),
-    "no ports left": Case(SOUND, FAILED, ALL, at(place(), ports=None), events=["ProxyGroupFull"]),
+    "served": Case(SOUND, DONE, ALL, [], at(place())),
+    "waiting for the entry": Case(SOUND, FAILED, NOBODY, AWAITED, seeing(configmap=configmap({}), reports={})),
+    "without a ConfigMap": Case(SOUND, FAILED, ALL, [], seeing(configmap=None)),
+    "another entry": Case(SOUND, FAILED, ALL, [], seeing(configmap=configmap(OTHER_ENTRY))),
+    "left out": Case(SOUND, FAILED, NOBODY, ["ProxyGroupFull"], seeing(configmap=FULL, reports={})),
+    "group missing": Case(NOT_READY, None, NO_RESOURCES, GROUP_NOT_READY, seeing(obj=None)),
+    "group leaving": Case(NOT_READY, None, ALL, GROUP_NOT_READY, seeing(obj=deleting(live_group()))),
+    "group not available": Case(NOT_READY, None, NO_RESOURCES, GROUP_NOT_READY, seeing(obj=UNAVAILABLE)),
+    "invalid": Case(INVALID, None, ALL, ["INVALIDSERVICE"], at(place()), WITH_CLUSTER_IP),
+    "no ports left": Case(SOUND, FAILED, ALL, ["ProxyGroupFull"], at(place(), ports=None)),
 }
 
 
@@ -123,14 +116,12 @@ def test_the_conditions_say_how_far_the_service_is(case: Case) -> None:
     assert all(note.once for note in plan.notes if note.reason == "ProxyGroupNotReady")  # it may last
 
 
-@pytest.mark.parametrize(("opt_out", "is_noted"), [("false", False), ("true", True)])
-def test_the_name_is_noted_at_the_place_unless_the_user_wants_none(opt_out: str, is_noted: bool) -> None:
-    service = held(user_service(AT_PLACE["metadata"]["annotations"] | {"tailscale.com/cluster-dns": opt_out}))
-    made = children_of(planned(service, at(place())))[0]
-    assert made["metadata"]["annotations"] == {
-        "tailscale.com/operator-last-set-ts-tailnet-target-fqdn": FQDN,
-        **({"tailscale.com/magic-dnsname": FQDN} if is_noted else {}),
-    }
+def test_the_name_is_noted_at_the_place_unless_the_user_wants_none() -> None:
+    target = {"tailscale.com/operator-last-set-ts-tailnet-target-fqdn": FQDN}
+    for opt_out, noted in (("false", {}), ("true", {"tailscale.com/magic-dnsname": FQDN})):
+        service = held(user_service(AT_PLACE["metadata"]["annotations"] | {"tailscale.com/cluster-dns": opt_out}))
+        made = children_of(planned(service, at(place())))[0]
+        assert made["metadata"]["annotations"] == target | noted
 
 
 def test_proxies_that_are_not_ready_are_told_until_the_condition_says_so() -> None:
@@ -145,51 +136,40 @@ def test_proxies_that_are_not_ready_are_told_until_the_condition_says_so() -> No
 
 
 LOST = replace(ENTRY, is_lost=True)
-
-
-class Lost(NamedTuple):
-    first: Entry | None
-    second: Entry | None
-    told: bool
+OLD_FQDN = "old.tail1234.ts.net"
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("first", "second", "is_told"),
     [
-        Lost(LOST, LOST, told=True),
-        Lost(LOST, None, told=True),
-        Lost(LOST, replace(ENTRY, fqdn="old.tail1234.ts.net"), told=True),
-        Lost(LOST, ENTRY, told=False),
-        Lost(None, None, told=False),
-        Lost(replace(LOST, fqdn="old.tail1234.ts.net"), None, told=False),
+        (LOST, LOST, True),
+        (LOST, None, True),
+        (LOST, replace(ENTRY, fqdn=OLD_FQDN), True),
+        (LOST, ENTRY, False),
+        (None, None, False),
+        (replace(LOST, fqdn=OLD_FQDN), None, False),
     ],
 )
-def test_a_device_that_no_proxy_finds_is_told(case: Lost) -> None:
-    reports = [report("10.0.0.1", entry=case.first), report("10.0.0.2", entry=case.second)]
-    places = seeing(reports={f"{GROUP}-{ordinal}": each for ordinal, each in enumerate(reports)})
-    plan = planned(AT_PLACE, places)
-    assert ("TargetNotFound" in reasons_of(plan)) is case.told
-    ready = (plan.status or {})["conditions"][-1]
+def test_a_device_that_no_proxy_finds_is_told(first: Entry | None, second: Entry | None, is_told: bool) -> None:
+    reports = {"egress-0": report("10.0.0.1", entry=first), "egress-1": report("10.0.0.2", entry=second)}
+    plan = planned(AT_PLACE, seeing(reports=reports))
+    assert [note.once for note in plan.notes if note.reason == "TargetNotFound"] == [True] * is_told
     words = f"; the proxies of ProxyGroup '{GROUP}' find no device db.tail1234.ts.net in the tailnet: check the name"
-    assert (words in ready["message"]) is case.told
-    assert all(note.once for note in plan.notes if note.reason == "TargetNotFound")
+    assert (words in status_of(plan)["conditions"][-1]["message"]) is is_told
 
 
-@pytest.mark.parametrize(
-    ("found", "words"),
-    [(None, "does not exist: create it, or"), (deleting(live_group()), "is being deleted: create it anew, or name")],
-)
-def test_a_missing_group_can_be_created(found: Object | None, words: str) -> None:
-    (note,) = planned(AT_PLACE, seeing(obj=found)).notes
-    assert f"ProxyGroup 'egress' {words}" in note.message
+def test_a_missing_group_can_be_created() -> None:
+    for found, words in ((None, "does not exist: create it, or"), (deleting(live_group()), "is being deleted: create")):
+        (note,) = planned(AT_PLACE, seeing(obj=found)).notes
+        assert f"ProxyGroup 'egress' {words}" in note.message
 
 
-@pytest.mark.parametrize("live", [[], ["IPv4"], ["IPv6"], ["IPv4", "IPv6"]], ids="+".join)
-def test_slices_that_are_lost_are_made_again(live: list[str]) -> None:
+def test_slices_that_are_lost_are_made_again() -> None:
     both = place(ips=BOTH)
-    made = [stored(each) for each in endpoint_slices(both, [], {4: [], 6: []}) if each["addressType"] in live]
-    plan = planned(AT_PLACE, at(both, slices=made))
-    assert names(children_of(plan)) == [PLACE, f"{PLACE}-ipv4", f"{PLACE}-ipv6"]
+    made = [stored(each) for each in endpoint_slices(both, [], {4: [], 6: []})]
+    for live in (made, made[:1], made[1:], []):
+        plan = planned(AT_PLACE, at(both, slices=live))
+        assert names(children_of(plan)) == [PLACE, f"{PLACE}-ipv4", f"{PLACE}-ipv6"]
 
 
 @pytest.mark.parametrize("name", ["group missing", "group leaving", "invalid", "no ports left"])
@@ -217,22 +197,18 @@ def test_what_was_configured_is_not_said_of_a_group_that_is_gone() -> None:
     assert "Configured" not in told(planned(service, CASES["group missing"].places))
 
 
-def test_a_fresh_service_that_has_no_room_says_so_at_once() -> None:
-    assert planned(AT_PLACE, replace(CASES["left out"].places, ages={FRESH: 0.0})).status is not None
-
-
 def test_without_free_ports_the_service_looks_again() -> None:
     assert planned(AT_PLACE, at(place(), ports=None)).requeue_after == 30
 
 
 def test_a_new_service_is_held_and_pointed_by_one_write_before_anything_is_made() -> None:
     plan = planned(user_service(), at())
-    patch, child = plan.steps
-    assert getattr(patch, "body", {}) == {
+    (patch,) = patches_of(plan)
+    assert patch.body == {
         "metadata": {"finalizers": [FINALIZER], "resourceVersion": "1"},
         "spec": {"type": "ExternalName", "externalName": f"{NEW}.{DOMAIN}", "selector": None},
     }
-    assert (names(children_of(plan)), plan.steps.index(child)) == ([NEW], 1)
+    assert (plan.steps[0], len(plan.steps), names(children_of(plan))) == (patch, 2, [NEW])
     assert (plan.status, plan.hold) == (None, "")
 
 
@@ -262,9 +238,17 @@ WAITING = seeing(configmap=configmap({}), serving=0)
 
 @pytest.mark.parametrize(
     ("places", "age", "shown"),
-    [(WAITING, 0.0, False), (WAITING, 0.9, False), (WAITING, 1.0, True), (at(place()), 0.0, True)],
+    [
+        (WAITING, 0.0, False),
+        (WAITING, 0.9, False),
+        (WAITING, 1.0, True),
+        (at(place()), 0.0, True),
+        (CASES["left out"].places, 0.0, True),
+    ],
 )
-def test_a_fresh_service_says_nothing_for_a_moment_unless_all_is_well(places: Places, age: float, shown: bool) -> None:
+def test_a_fresh_service_says_nothing_for_a_moment_unless_all_is_well_or_full(
+    places: Places, age: float, shown: bool
+) -> None:
     plan = planned(AT_PLACE, replace(places, ages={FRESH: age}))
     assert (plan.status is not None) is shown
     assert plan.requeue_after == (None if shown else pytest.approx(1 - age))
@@ -277,28 +261,26 @@ def test_a_service_is_fresh_until_it_shows_whether_it_is_ready() -> None:
 
 def test_reverts_are_told_and_waited_for() -> None:
     away = held(user_service())
-    reverts = Reverts(["spec.externalName"], "argocd", wait=3.0)
-    plan = planned(away, at(place(), reverts=reverts))
+    plan = planned(away, at(place(), reverts=Reverts(["spec.externalName"], "argocd", wait=3.0)))
     assert (patches_of(plan), reasons_of(plan), plan.requeue_after) == ([], ["ExternalNameOverwritten"], 3.0)
     assert len(patches_of(planned(away, at(place())))) == 1
 
 
 @pytest.mark.parametrize("available", [True, False])
 def test_the_condition_says_that_another_writer_leads_clients_away(available: bool) -> None:
-    group_there = {GROUP: group(obj=live_group(available=available))}
-    fought = at(place(), groups=group_there, reverts=Reverts(["spec.externalName"], "argocd"))
-    for places, is_told in ((fought, True), (replace(fought, reverts=NO_REVERTS), False)):
-        message = status_of(planned(AT_PLACE, places))["conditions"][0]["message"]
-        assert ("; argocd keeps setting spec.externalName back" in message) is is_told
+    for reverts in (Reverts(["spec.externalName"], "argocd"), NO_REVERTS):
+        there = at(place(), groups={GROUP: group(obj=live_group(available=available))}, reverts=reverts)
+        message = status_of(planned(AT_PLACE, there))["conditions"][0]["message"]
+        assert ("; argocd keeps setting spec.externalName back" in message) is (reverts != NO_REVERTS)
 
 
 OWN_READY = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": ""}
 
 
-@pytest.mark.parametrize(("own", "kept"), [(None, False), (Place("ts-db-own", serves=True), True)])
-def test_the_condition_of_its_own_proxy_goes_with_that(own: Place | None, kept: bool) -> None:
+def test_the_condition_of_its_own_proxy_goes_with_that() -> None:
     service = {**AT_PLACE, "status": {"conditions": [OWN_READY]}}
-    assert ("TailscaleProxyReady" in told(planned(service, at(place(), own=own)))) is kept
+    for own in (None, Place("ts-db-own", serves=True)):
+        assert ("TailscaleProxyReady" in told(planned(service, at(place(), own=own)))) is bool(own)
 
 
 def test_a_failed_write_is_told_unless_what_the_proxies_were_told_still_holds() -> None:

@@ -1,12 +1,10 @@
 """Services of every kind come, go and are tampered with, in any order: nothing leaks and nothing sticks."""
 
-from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 from tsoperator.api.objects import (
-    CONNECTOR,
     CRD,
-    DNSCONFIG,
     PROXYCLASS,
     SECRET,
     SERVICE,
@@ -22,29 +20,30 @@ from tsoperator.api.rules import child_name
 from tsoperator.kube.errors import NotFound
 
 from tests.operator.reconcilers.service.every_kind import METERED, SERVICES, device_ids, joined_proxies
-from tests.support.manifests import backend, connector, dnsconfig, egress, ingress, load_balancer
+from tests.operator.reconcilers.service.played import NAMESPACES, make_namespaces
+from tests.support.manifests import backend, connector, egress, ingress, load_balancer
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 CHILDREN = (SERVICE, STATEFULSET, SECRET)
 pytestmark = [pytest.mark.full, pytest.mark.timeout(240)]  # six proxies each, and a real API server takes longer
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 
-async def left(world: World, services: Sequence[Object] = SERVICES) -> list[str]:
-    """Return what is still there of *services* and their proxies."""
-    there = [str(key_of(service)) for service in services if not await world.gone(service)]
-    children = [name for service in services for name in await world.leftovers(service)]
-    measured = (await world.api.list(SERVICE, NAMESPACE, "tailscale.com/metrics-target")).items
-    return [*there, *children, *(key_of(obj).name for obj in measured), *await world.device_names()]
+async def measured(world: World) -> list[str]:
+    """Return the names of the Services at which Prometheus finds proxies."""
+    found = (await world.api.list(SERVICE, NAMESPACE, "tailscale.com/metrics-target")).items
+    return [key_of(obj).name for obj in found]
 
 
 async def test_a_deleted_namespace_takes_the_proxies_of_its_services_with_it(world: World) -> None:
-    await world.api.create(NAMESPACES, {"metadata": {"name": "shop"}})
+    await make_namespaces(world, "shop")
     there = [{**service, "metadata": {**service["metadata"], "namespace": "shop"}} for service in SERVICES]
     await world.apply(*there)
     await joined_proxies(world, there)
     await world.api.delete(NAMESPACES, Key("", "shop"))
-    await world.becomes(lambda: left(world, there), [])
+    for service in there:
+        await world.becomes(lambda service=service: world.leftovers(service), [])  # type: ignore[misc]  # bound
+        await world.eventually(lambda service=service: world.gone(service))  # type: ignore[misc]  # bound
+    assert (await measured(world), await world.device_names()) == ([], [])
 
 
 @pytest.mark.parametrize("kind", CHILDREN, ids=str)
@@ -91,7 +90,7 @@ async def test_without_a_control_server_for_good_all_goes_once_the_secrets_are_d
         for service in SERVICES:
             await cluster.eventually(lambda service=service: hint(cluster, service))  # type: ignore[misc]  # bound
         for parent in PARENTS:
-            await cluster.eventually(lambda parent=parent: without_pods(cluster, parent))  # type: ignore[misc]  # bound
+            await cluster.becomes(lambda parent=parent: cluster.children(STATEFULSET, parent), [])  # type: ignore[misc]  # bound
             await cluster.delete(*await cluster.children(SECRET, parent))
         for parent in PARENTS:
             await cluster.eventually(lambda parent=parent: cluster.gone(parent))  # type: ignore[misc]  # bound
@@ -99,26 +98,14 @@ async def test_without_a_control_server_for_good_all_goes_once_the_secrets_are_d
 
 
 async def secrets_with_device(world: World) -> int:
-    """Return how many Secrets have a device."""
     found = [secret for parent in PARENTS for secret in await world.children(SECRET, parent)]
     return sum("device_id" in secret["data"] for secret in found)
-
-
-async def without_pods(world: World, parent: Object) -> bool:
-    """Tell whether the Pods of *parent* are gone."""
-    return await world.children(STATEFULSET, parent) == []
 
 
 async def hint(world: World, service: Object) -> bool:
     """Tell whether the condition of *service* names the Secret to delete."""
     condition, secrets = await world.condition(service), await world.children(SECRET, service)
     return condition is not None and f"delete Secret {key_of(secrets[0])} by hand" in condition.message
-
-
-async def measured(world: World) -> list[str]:
-    """Return the jobs under which Prometheus finds proxies."""
-    found = (await world.api.list(SERVICE, NAMESPACE, "tailscale.com/metrics-target")).items
-    return sorted(labels(obj)["ts_prom_job"] for obj in found)
 
 
 async def test_a_new_default_class_reaches_proxies_of_every_kind(cluster: World) -> None:
@@ -136,56 +123,28 @@ async def test_a_new_default_class_reaches_proxies_of_every_kind(cluster: World)
         await joined_proxies(cluster)
 
 
-async def definition_of(world: World, resource: Resource) -> Object:
-    """Return the definition of one of our kinds, to be applied again."""
-    found = await world.api.get(CRD, Key("", str(resource)))
-    return {name: found[name] for name in ("apiVersion", "kind", "spec")} | {"metadata": {"name": str(resource)}}
-
-
 @pytest.mark.simulated
 async def test_without_the_definition_of_classes_proxies_run_on_and_can_go(world: World) -> None:
     services = [egress("db", proxy_class="prod"), load_balancer("lb", proxy_class="prod")]
     await world.apply(METERED, *services)
     before = await joined_proxies(world, services)
-    crd = await definition_of(world, PROXYCLASS)
+    live = await world.api.get(CRD, Key("", str(PROXYCLASS)))
+    crd = {name: live[name] for name in ("apiVersion", "kind", "spec")} | {"metadata": {"name": str(PROXYCLASS)}}
     await world.delete(crd)
     await world.eventually(lambda: world.gone(crd))
-    await world.becomes(lambda: reasons(world, services), ["ProxyFailed", "ProxyFailed"])
+    for service in services:
+        await world.becomes(lambda service=service: world.reason(service), "ProxyFailed")  # type: ignore[misc]  # bound
     await world.delete(services[0])
     await world.eventually(lambda: world.gone(services[0]))
     await world.apply(crd)
-    await world.becomes(lambda: reasons(world, services[1:]), ["ProxyFailed"])
+    await world.becomes(lambda: world.reason(services[1]), "ProxyFailed")
     await world.eventually(lambda: applied(world, METERED))
     assert pods(await joined_proxies(world, services[1:])) == {"lb": pods(before)["lb"]}
 
 
-async def reasons(world: World, services: Sequence[Object]) -> list[str]:
-    """Return the reasons of the conditions of *services*."""
-    return [await world.reason(service) for service in services]
-
-
 async def applied(world: World, obj: Object) -> bool:
     """Create *obj*; tell whether its kind is served yet."""
-    try:
+    with suppress(NotFound):
         await world.apply(obj)
-    except NotFound:
-        return False
-    return True
-
-
-@pytest.mark.simulated
-async def test_our_definitions_take_their_objects_along_and_these_their_proxies(world: World) -> None:
-    await world.apply(dnsconfig(), connector(), METERED, egress(proxy_class="prod"))
-    before = await joined_proxies(world, [egress()])
-    await world.eventually(lambda: world.proxy(connector()))
-    definitions = [await definition_of(world, resource) for resource in (CONNECTOR, DNSCONFIG, PROXYCLASS)]
-    await world.delete(*definitions)
-    for crd in definitions:
-        await world.eventually(lambda crd=crd: world.gone(crd))  # type: ignore[misc]  # bound
-    assert await world.leftovers(connector()) == []
-    assert await world.find(SERVICE, "nameserver") is None
-    await world.apply(*definitions)
-    for obj in (connector(), METERED):
-        await world.eventually(lambda obj=obj: applied(world, obj))  # type: ignore[misc]  # bound
-    await world.eventually(lambda: world.proxy(connector()))
-    assert pods(await joined_proxies(world, [egress()])) == pods(before)
+        return True
+    return False

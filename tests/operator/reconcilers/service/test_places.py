@@ -1,23 +1,26 @@
 """What becomes of the places of a Service at ProxyGroups while it moves, and when it goes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tsoperator.api.names import DNS_FINALIZER, FINALIZER
 from tsoperator.api.objects import SERVICE, Object, key_of
 from tsoperator.desired.plan import Deletion, Patch, Plan
-from tsoperator.desired.proxy import Children
+from tsoperator.desired.proxy import NO_CHILDREN, Children
 from tsoperator.reconcilers.service import desired
 from tsoperator.reconcilers.service.desired import Observed
 from tsoperator.reconcilers.service.moves import Place
 from tsoperator.reconcilers.service.places import Places, abandoned, await_newcomers, removal, upkeep
 from tsoperator.reconcilers.service.slices import endpoint_slices
+from tsoperator.settings import Settings
 
 from tests.operator.reconcilers.service.places import GROUP, OWNER, PORTS, group, place, pod, user_service
+from tests.operator.reconcilers.service.specs import CLASS, CLUSTER_IP, EGRESS, EXPOSE, GROUP_KEY
 from tests.support.objects import (
     children_of,
+    condition_of,
     deleting,
     deletions_of,
     egress_service,
@@ -25,12 +28,11 @@ from tests.support.objects import (
     held,
     settings,
     slim_secret,
+    status_of,
     stored,
 )
 
 SETTINGS = settings(move_grace=10.0)
-STANDALONE = {"tailscale.com/tailnet-fqdn": "db.tail1234.ts.net"}
-OLD_GROUP = group()
 NEW_PLACE, OLD_PLACE, THIRD_PLACE = place("ts-db-new"), place("ts-db-old", "old"), place("ts-db-third", "third")
 OWN = Place("ts-db-own", serves=True)
 
@@ -43,7 +45,7 @@ def slice_of(service: Object, *pods: Object) -> Object:
 
 NEW_UP, NEW_DOWN = slice_of(NEW_PLACE, pod(0, "10.0.0.1")), slice_of(NEW_PLACE)
 OLD_UP, OLD_DOWN = slice_of(OLD_PLACE, pod(0, "10.0.0.1")), slice_of(OLD_PLACE)
-GROUPS = {GROUP: group(), "old": replace(OLD_GROUP, name="old"), "third": replace(OLD_GROUP, name="third")}
+GROUPS = {name: replace(group(), name=name) for name in (GROUP, "old", "third")}
 
 
 def pointed_at(name: str, annotations: Object | None = None) -> Object:
@@ -56,75 +58,61 @@ def moving(services: Sequence[Object], slices: Sequence[Object], ages: Mapping[s
     return Places(services, slices, GROUPS, ports=PORTS, ages=ages, **more)
 
 
-class Case(NamedTuple):
-    """A moment of a move: where the Service leads, what is there; then where it leads, what goes, and when to look."""
-
-    here: str
-    slices: list[Object]
-    age: float
-    leads: str
-    gone: list[str]
-    requeue_after: float | None = None
-
-
-MOMENTS = {
-    "not there yet": Case("ts-db-old", [NEW_DOWN, OLD_UP], 0.0, "", []),
-    "both down": Case("ts-db-old", [NEW_DOWN, OLD_DOWN], 0.0, "", []),
-    "there": Case("ts-db-old", [NEW_UP, OLD_UP], 0.0, "ts-db-new", []),
-    "just through": Case("ts-db-new", [NEW_UP, OLD_UP], 0.0, "", [], 10.0),
-    "a while through": Case("ts-db-new", [NEW_UP, OLD_UP], 9.0, "", [], 1.0),
-    "through": Case("ts-db-new", [NEW_UP, OLD_UP], 10.0, "", ["ts-db-old-ipv4", "ts-db-old"]),
-    "down again": Case("ts-db-new", [NEW_DOWN, OLD_UP], 0.0, "ts-db-old", []),
-}
-
-
 def led_by(plan: Plan) -> str:
     """The name of the place to which *plan* leads the Service, if that is another one."""
     bodies = [step.body for step in plan.steps if isinstance(step, Patch) and "spec" in step.body]
     return bodies[0]["spec"]["externalName"].partition(".")[0] if bodies else ""
 
 
+def names(objects: Iterable[Object]) -> list[str]:
+    return [key_of(each).name for each in objects]
+
+
 def gone(plan: Plan) -> list[str]:
-    return [key_of(each.obj).name for each in deletions_of(plan)]
+    return names(each.obj for each in deletions_of(plan))
 
 
-def planned(service: Object, places: Places, children: Children | None = None) -> Plan:
-    observed = Observed(children or Children(), places=places)
-    return desired.plan(service, desired.wanted(service, observed, SETTINGS), observed, SETTINGS)
+def planned(service: Object, places: Places, children: Children = NO_CHILDREN, of: Settings = SETTINGS) -> Plan:
+    observed = Observed(children, places=places)
+    return desired.plan(service, desired.wanted(service, observed, of), observed, of)
 
 
-@pytest.mark.parametrize("case", MOMENTS.values(), ids=MOMENTS)
-def test_a_service_moves_into_the_new_place_and_then_out_of_the_old_one(case: Case) -> None:
-    places = moving([NEW_PLACE, OLD_PLACE], case.slices, {"ts-db-old": case.age} if case.age else {})
-    plan = planned(pointed_at(case.here), places)
-    assert (led_by(plan), gone(plan), plan.requeue_after) == (case.leads, case.gone, case.requeue_after)
-    kept = {"ts-db-new", "ts-db-new-ipv4"} | ({"ts-db-old-ipv4"} if not case.gone else set())
-    assert {key_of(each).name for each in children_of(plan)} == kept
-    assert plan.hold == FINALIZER
+GOES = ["ts-db-old-ipv4", "ts-db-old"]
 
 
 @pytest.mark.parametrize(
-    ("here", "slices", "left"),
+    ("here", "slices", "age", "leads", "left", "requeue_after"),
     [
+        ("ts-db-old", [NEW_DOWN, OLD_UP], 0.0, "", [], None),
+        ("ts-db-old", [NEW_DOWN, OLD_DOWN], 0.0, "", [], None),
+        ("ts-db-old", [NEW_UP, OLD_UP], 0.0, "ts-db-new", [], None),
+        ("ts-db-new", [NEW_UP, OLD_UP], 0.0, "", [], 10.0),
+        ("ts-db-new", [NEW_UP, OLD_UP], 9.0, "", [], 1.0),
+        ("ts-db-new", [NEW_UP, OLD_UP], 10.0, "", GOES, None),
+        ("ts-db-new", [NEW_DOWN, OLD_UP], 0.0, "ts-db-old", [], None),
+    ],
+    ids=["not there yet", "both down", "there", "just through", "a while through", "through", "down again"],
+)
+def test_a_service_moves_into_the_new_place_and_then_out_of_the_old_one(
+    here: str, slices: list[Object], age: float, leads: str, left: list[str], requeue_after: float | None
+) -> None:
+    places = moving([NEW_PLACE, OLD_PLACE], slices, {"ts-db-old": age} if age else {})
+    plan = planned(pointed_at(here), places)
+    assert (led_by(plan), gone(plan), plan.requeue_after) == (leads, left, requeue_after)
+    kept = {"ts-db-new", "ts-db-new-ipv4"} | ({"ts-db-old-ipv4"} if not left else set())
+    assert {*names(children_of(plan))} == kept
+    assert plan.hold == FINALIZER
+
+
+def test_old_places_are_abandoned_once_the_new_one_serves_and_is_led_to() -> None:
+    for here, slices, left in (
         ("ts-db-new", [NEW_UP], ["ts-db-old", "ts-db-third", "ts-db-own"]),
         ("placeholder", [NEW_UP], ["ts-db-old", "ts-db-third", "ts-db-own"]),
         ("ts-db-own", [NEW_UP], []),
         ("ts-db-new", [NEW_DOWN], []),
-    ],
-)
-def test_old_places_are_abandoned_once_the_new_one_serves_and_is_led_to(
-    here: str, slices: list[Object], left: list[str]
-) -> None:
-    places = moving([NEW_PLACE, OLD_PLACE, THIRD_PLACE], slices, {}, own=OWN)
-    assert abandoned(pointed_at(here), "ts-db-new", places, SETTINGS) == left
-
-
-@pytest.mark.parametrize("service", [user_service(), egress_service(STANDALONE)], ids=["at a group", "on its own"])
-def test_without_a_grace_period_an_old_place_stays_until_clients_are_led_elsewhere(service: Object) -> None:
-    places = moving([OLD_PLACE], [OLD_UP], {}, own=replace(OWN, serves=False))
-    at_once = settings(move_grace=0.0)
-    observed = Observed(OWNED, places=places)
-    assert gone(desired.plan(service, desired.wanted(service, observed, at_once), observed, at_once)) == []
+    ):
+        places = moving([NEW_PLACE, OLD_PLACE, THIRD_PLACE], slices, {}, own=OWN)
+        assert abandoned(pointed_at(here), "ts-db-new", places, SETTINGS) == left
 
 
 OWNED = Children(
@@ -133,11 +121,17 @@ OWNED = Children(
 )
 
 
-@pytest.mark.parametrize(("age", "left"), [(9.9, []), (10.0, ["ts-db-own", "ts-db-own-0"])])
-def test_its_own_proxy_goes_when_the_group_has_served_for_a_while(age: float, left: list[str]) -> None:
-    places = moving([NEW_PLACE], [NEW_UP], {"ts-db-own": age}, own=OWN)
-    plan = planned(pointed_at("ts-db-new"), places, OWNED)
-    assert (gone(plan), plan.release, bool(plan.way_out)) == (left, "", bool(left))
+@pytest.mark.parametrize("service", [user_service(), egress_service(EGRESS)], ids=["at a group", "on its own"])
+def test_without_a_grace_period_an_old_place_stays_until_clients_are_led_elsewhere(service: Object) -> None:
+    places = moving([OLD_PLACE], [OLD_UP], {}, own=replace(OWN, serves=False))
+    assert gone(planned(service, places, OWNED, settings(move_grace=0.0))) == []
+
+
+def test_its_own_proxy_goes_when_the_group_has_served_for_a_while() -> None:
+    for age, left in ((9.9, []), (10.0, ["ts-db-own", "ts-db-own-0"])):
+        places = moving([NEW_PLACE], [NEW_UP], {"ts-db-own": age}, own=OWN)
+        plan = planned(pointed_at("ts-db-new"), places, OWNED)
+        assert (gone(plan), plan.release, bool(plan.way_out)) == (left, "", bool(left))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +140,7 @@ def test_its_own_proxy_goes_when_the_group_has_served_for_a_while(age: float, le
         (False, "ts-db-old", 0.0, "", [], None),
         (True, "ts-db-old", 0.0, "ts-db-own", [], None),
         (True, "ts-db-own", 4.0, "", [], 6.0),
-        (True, "ts-db-own", 10.0, "", ["ts-db-old-ipv4", "ts-db-old"], None),
+        (True, "ts-db-own", 10.0, "", GOES, None),
     ],
     ids=["not there yet", "there", "just through", "through"],
 )
@@ -154,84 +148,72 @@ def test_a_service_moves_to_a_proxy_of_its_own(
     own: bool, here: str, age: float, leads: str, left: list[str], requeue_after: float | None
 ) -> None:
     places = moving([OLD_PLACE], [OLD_UP], {"ts-db-old": age} if age else {}, own=replace(OWN, serves=own))
-    plan = planned(pointed_at(here, STANDALONE), places, OWNED)
+    plan = planned(pointed_at(here, EGRESS), places, OWNED)
     assert (led_by(plan), gone(plan), plan.requeue_after) == (leads, left, requeue_after)
-    assert ("ts-db-old-ipv4" in {key_of(each).name for each in children_of(plan)}) is (left == [])
+    assert ("ts-db-old-ipv4" in names(children_of(plan))) is (left == [])
 
 
 @pytest.mark.parametrize(
-    ("new", "slices", "requeue_after"),
+    ("new", "leads_to", "requeue_after"),
     [
-        ({}, [NEW_UP], 20.0),
-        ({"egress-1-uid": 3.0}, [NEW_UP], 3.0),
-        ({"egress-1-uid": 30.0}, [NEW_UP], 20.0),
-        ({"egress-1-uid": 3.0}, [slice_of(NEW_PLACE, pod(1, "10.0.0.2"))], 20.0),
-        ({"egress-0-uid": 4.0, "egress-1-uid": 3.0}, [NEW_UP], 20.0),
+        ({}, 0, 20.0),
+        ({"egress-1-uid": 3.0}, 0, 3.0),
+        ({"egress-1-uid": 30.0}, 0, 20.0),
+        ({"egress-1-uid": 3.0}, 1, 20.0),
+        ({"egress-0-uid": 4.0, "egress-1-uid": 3.0}, 0, 20.0),
     ],
     ids=["no new Pod", "one waits", "one waits for long", "one is led to", "all are new"],
 )
-def test_a_new_pod_that_waits_is_looked_at_again(
-    new: dict[str, float], slices: list[Object], requeue_after: float
-) -> None:
+def test_a_new_pod_that_waits_is_looked_at_again(new: dict[str, float], leads_to: int, requeue_after: float) -> None:
+    slices = [slice_of(NEW_PLACE, pod(leads_to, "10.0.0.1"))]
     places = replace(moving([NEW_PLACE], slices, {}), groups={GROUP: group(new=new)})
     assert await_newcomers(Plan(requeue_after=20.0), places, SETTINGS).requeue_after == requeue_after
 
 
 def test_an_exposed_service_leaves_its_places_at_once() -> None:
-    exposed = held(
-        egress_service({"tailscale.com/expose": "true"}, spec={"type": "ClusterIP", "clusterIP": "192.0.2.4"})
-    )
-    assert gone(planned(exposed, moving([OLD_PLACE], [OLD_UP], {}))) == ["ts-db-old-ipv4", "ts-db-old"]
-
-
-UNSUPPORTED = {"tailscale.com/expose": "true", "tailscale.com/proxy-group": "ingress"}
-BROKEN = {**STANDALONE, "tailscale.com/tags": "wrong"}
+    exposed = held(egress_service(EXPOSE, spec=CLUSTER_IP))
+    assert gone(planned(exposed, moving([OLD_PLACE], [OLD_UP], {}))) == GOES
 
 
 @pytest.mark.parametrize(
     ("annotations", "spec", "reason"),
     [
-        (UNSUPPORTED, {"type": "ClusterIP", "clusterIP": "192.0.2.4"}, "NotSupportedYet"),
-        (BROKEN, {"type": "ExternalName"}, "ProxyInvalid"),
-        ({**STANDALONE, "tailscale.com/proxy-class": "none"}, {"type": "ExternalName"}, "ProxyFailed"),
+        (EXPOSE | {GROUP_KEY: "ingress"}, CLUSTER_IP, "NotSupportedYet"),
+        (EGRESS | {"tailscale.com/tags": "wrong"}, None, "ProxyInvalid"),
+        (EGRESS | CLASS, None, "ProxyFailed"),
     ],
 )
-def test_what_cannot_be_served_leaves_all_places_as_they_are(annotations: Object, spec: Object, reason: str) -> None:
+def test_what_cannot_be_served_leaves_all_places_as_they_are(
+    annotations: Object, spec: Object | None, reason: str
+) -> None:
     plan = planned(held(egress_service(annotations, spec=spec)), moving([OLD_PLACE], [OLD_UP], {}), OWNED)
-    assert plan.status is not None
-    assert [each["reason"] for each in plan.status["conditions"]] == [reason]
-    assert ([key_of(each).name for each in children_of(plan)], gone(plan)) == (["ts-db-old-ipv4"], [])
+    assert condition_of(plan)["reason"] == reason
+    assert (names(children_of(plan)), gone(plan)) == (["ts-db-old-ipv4"], [])
 
 
 STALE = [{"type": f"TailscaleEgressSvc{name}", "status": "True"} for name in ("Valid", "Configured", "Ready")]
 
 
 def test_what_a_group_showed_goes_with_its_place() -> None:
-    service = {**pointed_at("ts-db-own", STANDALONE), "status": {"conditions": STALE}}
+    service = {**pointed_at("ts-db-own", EGRESS), "status": {"conditions": STALE}}
     for services, count in (([OLD_PLACE], 4), ([], 1)):
         plan = planned(service, moving(services, [], {}), OWNED)
-        assert plan.status is not None
-        assert len(plan.status["conditions"]) == count
+        assert len(status_of(plan)["conditions"]) == count
 
 
 LEAVING = held(user_service({}))
 
 
 @pytest.mark.parametrize("service", [LEAVING, deleting(pointed_at("ts-db-old"))])
-@pytest.mark.parametrize(
-    ("places", "left"),
-    [
-        (Places([OLD_PLACE], [OLD_UP]), ["ts-db-old-ipv4", "ts-db-old"]),
+def test_the_finalizer_stays_until_no_place_and_no_entry_is_left(service: Object) -> None:
+    for places, left in (
+        (Places([OLD_PLACE], [OLD_UP]), GOES),
         (Places([], [OLD_UP]), ["ts-db-old-ipv4"]),
         (Places([OLD_PLACE]), ["ts-db-old"]),
         (Places(holding=["old"]), []),
-    ],
-)
-def test_the_finalizer_stays_until_no_place_and_no_entry_is_left(
-    service: Object, places: Places, left: list[str]
-) -> None:
-    plan = planned(service, places)
-    assert (gone(plan), plan.release, plan.requeue_after) == (left, "", 5.0)
+    ):
+        plan = planned(service, places)
+        assert (gone(plan), plan.release, plan.requeue_after) == (left, "", 5.0)
     assert planned(service, Places()).release == FINALIZER
 
 
@@ -247,17 +229,12 @@ def test_a_place_goes_with_the_mark_that_the_go_operator_left_on_it() -> None:
 
 def test_what_is_being_deleted_is_not_deleted_again_nor_kept_up_to_date() -> None:
     going = Places([deleting(OLD_PLACE)], [deleting(OLD_UP)], GROUPS)
-    assert [key_of(each.obj).name for each in removal(going, ["ts-db-old"]) if isinstance(each, Deletion)] == [
-        "ts-db-old"  # whose finalizer of ours comes off
-    ]
+    found = [each.obj for each in removal(going, ["ts-db-old"]) if isinstance(each, Deletion)]
+    assert names(found) == ["ts-db-old"]  # whose finalizer of ours comes off
     assert upkeep(going, SETTINGS) == ()
-
-
-def named(slice_: Object, name: str) -> Object:
-    return {**slice_, "metadata": {**slice_["metadata"], "name": name}}
 
 
 @pytest.mark.parametrize("name", ["ts-db-old-ipv4", "ts-db-new-x7k2p"])
 def test_a_slice_of_no_place_goes_and_so_does_one_that_somebody_else_made(name: str) -> None:
-    plan = planned(pointed_at("ts-db-new"), moving([NEW_PLACE], [NEW_UP, named(NEW_UP, name)], {}))
-    assert gone(plan) == [name]
+    other = {**NEW_UP, "metadata": {**NEW_UP["metadata"], "name": name}}
+    assert gone(planned(pointed_at("ts-db-new"), moving([NEW_PLACE], [NEW_UP, other], {}))) == [name]

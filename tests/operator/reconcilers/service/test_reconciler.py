@@ -1,43 +1,26 @@
-"""Egress Services on a cluster: the operator runs, and the state of the world is looked at."""
+"""Egress Services and exposed Services on a cluster: the operator runs, and the state of the world is looked at."""
 
-import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from clustersim.faults import Failure
-from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import SECRET, STATEFULSET, Key, Object, key_of, uid
+from tsoperator.api.objects import EVENT, SECRET, SERVICE, STATEFULSET, Key, Object, key_of, uid
 from tsoperator.api.rules import child_name
 from tsoperator.desired.children import Owner
 
-from tests.support.manifests import DOMAIN, FQDN, backend, egress
+from tests.support.cluster import running
+from tests.support.manifests import DOMAIN, FQDN, backend, dnsconfig, egress, exposed, load_balancer
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
-TARGET_FQDN = "TS_TAILNET_TARGET_FQDN"
-
-
-async def test_a_service_gets_a_proxy_and_leads_to_it(world: World) -> None:
-    await world.apply(egress())
-    proxy = await world.joined(egress())
-    service = await world.look(egress())
-    assert service["spec"]["externalName"] == f"{proxy.name}.tailscale.svc.cluster.local"
-    assert FINALIZER in service["metadata"]["finalizers"]
-    assert proxy.env[TARGET_FQDN] == f"{FQDN}."
-    assert proxy.config["Hostname"] == "default-db"
-    assert await world.device_names() == [f"default-db.{DOMAIN}"]
-
-
-async def test_without_its_annotation_a_service_loses_its_proxy_and_its_condition(world: World) -> None:
-    await world.apply(egress(hostname="orders"))
-    await world.joined(egress())
-    await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": None})
-    await world.becomes(lambda: world.leftovers(egress()), [])
-    await world.settled()
-    assert await world.condition(egress()) is None
-    service = await world.look(egress())
-    assert "finalizers" not in service["metadata"]
-    assert service["metadata"]["annotations"] == {"tailscale.com/hostname": "orders"}
-    assert await pointed(world)  # nobody knows where it pointed before
-    assert await world.device_names() == []
+NAME = f"default-lb.{DOMAIN}"
+CLOUD = "db.example.org"
+DEST_IP = "TS_DEST_IP"
+EXPOSE, FUNNEL, FQDN_KEY = "tailscale.com/expose", "tailscale.com/funnel", "tailscale.com/tailnet-fqdn"
+UNKNOWN = "the operator doesn't know annotation tailscale.com/exposed"
+LB = load_balancer()
+"""The Service of the tests of exposed ones, if only by its name."""
 
 
 async def test_a_users_service_labelled_as_a_proxys_is_the_users(world: World) -> None:
@@ -53,13 +36,19 @@ async def test_a_users_service_labelled_as_a_proxys_is_the_users(world: World) -
     assert not await world.gone(stranger)
 
 
-async def set_back(world: World) -> None:
+@asynccontextmanager
+async def rival(world: World) -> AsyncIterator[None]:
     """Set the Service back as often as it is changed, as a tool does that keeps to its manifest."""
-    with world.store.subscribe() as changes:
-        while True:
-            if await pointed(world):
-                await world.change(egress(), {"spec": {"externalName": "placeholder"}})
-            await changes.batch()
+
+    async def set_back() -> None:
+        with world.store.subscribe() as changes:
+            while True:
+                if await pointed(world):
+                    await world.change(egress(), {"spec": {"externalName": "placeholder"}})
+                await changes.batch()
+
+    async with running(set_back()):
+        yield
 
 
 async def pointed(world: World) -> bool:
@@ -71,13 +60,10 @@ async def pointed(world: World) -> bool:
 async def test_a_rival_that_sets_a_service_back_is_told_and_the_service_wins_in_the_end(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
-    async with asyncio.TaskGroup() as tasks:
-        rival = tasks.create_task(set_back(world))
+    async with rival(world):
         await world.becomes(lambda: world.reason(egress()), "ProxyPending")
         message = (await world.events(egress()))["ExternalNameOverwritten"]
-        condition = await world.condition(egress())
-        rival.cancel()
-    assert (condition and condition.message, "spec.externalName" in message) == (message, True)
+        assert (await message_of(world, egress()), "spec.externalName" in message) == (message, True)
     await world.becomes(lambda: world.reason(egress()), "ProxyCreated")
     assert await pointed(world)
     assert not await world.writes_when_left_alone()
@@ -87,15 +73,8 @@ async def test_a_rival_that_sets_a_service_back_is_told_and_the_service_wins_in_
 async def test_a_rewrite_counts_even_if_it_cannot_be_reported(world: World) -> None:
     world.sim.faults.fail(Failure(status=409, times=10**9, verb="update", plural="services"))
     await world.apply(egress())
-    async with asyncio.TaskGroup() as tasks:
-        rival = tasks.create_task(set_back(world))
-        await world.eventually(lambda: overwritten(world))
-        rival.cancel()
-
-
-async def overwritten(world: World) -> bool:
-    """Tell whether it is said that somebody sets the Service back."""
-    return "ExternalNameOverwritten" in await world.events(egress())
+    async with rival(world):
+        await world.eventually(lambda: event(world, egress(), "ExternalNameOverwritten"))
 
 
 async def test_a_service_that_is_set_back_once_is_mended_without_a_word(world: World) -> None:
@@ -111,13 +90,11 @@ async def test_a_service_that_is_set_back_once_is_mended_without_a_word(world: W
 async def test_a_rival_is_forgotten_when_the_service_asks_for_nothing(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
-    async with asyncio.TaskGroup() as tasks:
-        rival = tasks.create_task(set_back(world))
-        await world.eventually(lambda: overwritten(world))
-        rival.cancel()
-    await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": None})
+    async with rival(world):
+        await world.eventually(lambda: event(world, egress(), "ExternalNameOverwritten"))
+    await world.annotate(egress(), {FQDN_KEY: None})
     await world.becomes(lambda: world.leftovers(egress()), [])
-    await world.annotate(egress(), {"tailscale.com/tailnet-fqdn": FQDN})
+    await world.annotate(egress(), {FQDN_KEY: FQDN})
     await world.joined(egress())
     await world.change(egress(), {"spec": {"externalName": "placeholder"}})
     await world.eventually(lambda: pointed(world))
@@ -165,14 +142,163 @@ async def test_a_manifest_that_says_nothing_of_where_it_points_can_be_applied_ag
     manifest["spec"] = {"ports": [{"port": 5432}]}
     await world.apply(manifest)
     await world.joined(manifest)
-    assert (await world.writes_during(reapplied(world, manifest))).total() <= 1  # the manifest itself
-    assert await pointed(world)
+    spec = (await world.look(manifest))["spec"]
+
+    async def apply() -> None:
+        await world.change(manifest, {"metadata": manifest["metadata"], "spec": {"ports": spec["ports"]}})
+        await world.settled()
+
+    assert (await world.writes_during(apply())).total() <= 1  # the manifest itself
+    assert (spec["type"], await pointed(world)) == ("ExternalName", True)
 
 
-async def reapplied(world: World, manifest: Object) -> None:
-    """Apply *manifest* once more, and wait for what comes of it."""
-    service = await world.look(manifest)
-    ports = service["spec"]["ports"]
-    assert service["spec"]["type"] == "ExternalName"
-    await world.change(manifest, {"metadata": manifest["metadata"], "spec": {"ports": ports}})
+async def balanced(world: World) -> list[Object]:
+    """Return what the load balancer of the Service shows, without the API server's defaults."""
+    entries = ((await world.look(LB)).get("status") or {}).get("loadBalancer", {}).get("ingress") or []
+    return [{name: value for name, value in entry.items() if name != "ipMode"} for entry in entries]
+
+
+def shown(proxy: Proxy, name: str = NAME) -> list[Object]:
+    """Return what the load balancer should show of *proxy*: it forwards IPv4, as the cluster IP is."""
+    ips = json.loads(proxy.state["device_ips"])
+    return [{"hostname": name}, *({"ip": ip} for ip in ips if ":" not in ip)]
+
+
+async def test_a_status_that_somebody_else_writes_is_put_right(world: World) -> None:
+    await world.apply(LB)
+    proxy = await world.joined(LB)
+    service = await world.look(LB)
+    await world.api.replace_status(SERVICE, {**service, "status": {"loadBalancer": {}}})
+    await world.becomes(lambda: balanced(world), shown(proxy))
+
+
+async def cluster_ips(world: World) -> list[str]:
+    """Return the cluster IPs of the Service, IPv4 first."""
+    return sorted((await world.look(LB))["spec"]["clusterIPs"], key=lambda address: ":" in address)
+
+
+async def test_the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips(world: World) -> None:
+    dual = load_balancer()
+    dual["spec"]["ipFamilyPolicy"] = "PreferDualStack"
+    await world.apply(dnsconfig(), dual)
+    await world.joined(LB)
+    await world.becomes(world.records, {NAME: await cluster_ips(world)})
+    assert not await world.writes_when_left_alone()
+    await world.annotate(LB, {"tailscale.com/hostname": "shop"})
+    await world.becomes(world.records, {f"shop.{DOMAIN}": await cluster_ips(world)})
+    await world.annotate(LB, {"tailscale.com/cluster-dns": "false"})
+    await world.becomes(world.records, {})
+    await world.annotate(LB, {"tailscale.com/cluster-dns": None})
+    await world.eventually(world.records)
+    await world.delete(LB)
+    await world.becomes(world.records, {})
+
+
+async def test_a_name_follows_the_cluster_ip_and_goes_with_it(world: World) -> None:
+    await world.apply(dnsconfig(), exposed())
+    await world.joined(LB)
+    await world.becomes(world.records, {NAME: [(await cluster_ips(world))[0]]})
+    await world.change(LB, {"spec": {"type": "ExternalName", "externalName": CLOUD, "selector": None}})
+    await world.becomes(world.records, {})
+    assert f"let them use {CLOUD}" in await world.eventually(lambda: event(world, LB, "NoClusterName"))
+    await world.change(LB, {"spec": {"type": "ClusterIP", "externalName": None, "clusterIP": "10.96.77.7"}})
+    await world.becomes(world.records, {NAME: ["10.96.77.7"]})
+
+
+async def test_what_has_no_name_in_the_cluster_is_told_while_there_is_a_dnsconfig(world: World) -> None:
+    await world.apply(load_balancer("lb", 443, funnel="true"))
+    await world.joined(LB)
+    assert "NoClusterName" not in await world.events(LB)
+    await world.apply(dnsconfig())
+    told = await world.eventually(lambda: event(world, LB, "NoClusterName"))
+    await world.becomes(lambda: says(world, told), True)
+    assert not await world.writes_when_left_alone()
+    assert await world.records() == {}
+    await world.delete(dnsconfig())
+    await world.becomes(lambda: says(world, told), False)
     await world.settled()
+    await world.apply(dnsconfig())
+    await world.becomes(lambda: says(world, told), True)
+
+
+async def says(world: World, words: str) -> bool:
+    """Tell whether the condition of the Service ends with these words."""
+    return (await message_of(world)).endswith(f"; {words}")
+
+
+async def test_without_a_class_a_load_balancer_is_ours_by_setting_only(cluster: World) -> None:
+    await cluster.apply(load_balancer(class_=None))
+    async with running_operator(cluster):
+        assert not await cluster.writes_when_left_alone()
+    async with running_operator(cluster, default_load_balancer=True):
+        proxy = await cluster.joined(LB)
+        assert await balanced(cluster) == shown(proxy)
+    async with running_operator(cluster):
+        await cluster.eventually(lambda: let_go(cluster))
+        assert (await balanced(cluster), await cluster.device_names()) == ([], [])
+
+
+async def let_go(world: World) -> bool:
+    """Tell whether nothing of ours is left of or on the Service."""
+    service = await world.look(LB)
+    ours = "finalizers" in service["metadata"] or await world.condition(LB) or await balanced(world)
+    return not ours and await world.leftovers(LB) == []
+
+
+async def test_a_value_that_turns_nothing_on_is_told_once(cluster: World) -> None:
+    plain = backend("lb")
+    plain["metadata"]["annotations"] = {EXPOSE: "yes"}
+    await cluster.apply(plain)
+    for _ in range(2):
+        async with running_operator(cluster):
+            told = await cluster.eventually(lambda: event(cluster, LB, "IgnoredAnnotation"))
+            assert (told, await cluster.condition(LB)) == (
+                f'annotation {EXPOSE} is "yes", which turns nothing on: write "true", or remove it',
+                None,
+            )
+            assert not await cluster.writes_when_left_alone()
+    told_of = [each for each in (await cluster.api.list(EVENT)).items if each["reason"] == "IgnoredAnnotation"]
+    assert [each["count"] for each in told_of] == [1]
+
+
+async def test_what_the_condition_says_is_no_event_of_a_later_operator(cluster: World) -> None:
+    await cluster.apply(exposed(tailnet_fqdn=FQDN, exposed="true"))
+    async with running_operator(cluster):
+        proxy = await cluster.joined(LB)
+        told = [words.partition(", ")[0] for words in (await message_of(cluster)).split("; ")]
+        assert told == [f"it is reached in the tailnet as {NAME}", UNKNOWN, f"annotation {FQDN_KEY} has no effect"]
+        assert proxy.env[DEST_IP] == (await cluster_ips(cluster))[0]
+        assert sorted(await cluster.events(LB)) == ["IgnoredAnnotation", "ProxyCreated"]
+    async with running_operator(cluster):
+        assert not await cluster.writes_during(cluster.settled())
+
+
+async def message_of(world: World, service: Object = LB) -> str:
+    """Return what the condition of *service* says; empty without one."""
+    condition = await world.condition(service)
+    return condition.message if condition else ""
+
+
+async def event(world: World, service: Object, reason: str) -> str:
+    """Return the message of the Event on *service* for that *reason*; empty if there is none."""
+    return (await world.events(service)).get(reason, "")
+
+
+async def test_funnel_is_turned_on_and_off_on_one_device_that_forgets_it(world: World) -> None:
+    await world.apply(load_balancer("lb", 443))
+    first = await world.joined(LB)
+    await world.annotate(LB, {FUNNEL: "true"})
+    await world.becomes(lambda: balanced(world), [{"hostname": NAME}])
+    public = await world.joined(LB)
+    assert [name for name in public.state if name.startswith("_serve_")]
+    await world.annotate(LB, {FUNNEL: None})
+
+    async def rolled() -> bool:
+        proxy = await world.proxy(LB)
+        return proxy is not None and proxy.pod_uid != public.pod_uid
+
+    await world.eventually(rolled)
+    after = await world.joined(LB)
+    assert [name for name in after.state if "serve" in name] == []
+    assert (await balanced(world), after.env[DEST_IP]) == (shown(after), first.env[DEST_IP])
+    assert len(world.control.keys) == 1

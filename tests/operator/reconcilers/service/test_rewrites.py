@@ -66,19 +66,13 @@ def test_a_writer_who_sets_a_service_back_is_waited_for_longer_and_longer_up_to_
     assert fight().lose(12, after=0.5) == [0.5, 0.5, 0.5, 1, 2, 4, 8, 16, 32, LONGEST, LONGEST, LONGEST]
 
 
-def test_a_service_that_is_set_back_a_few_times_is_nobody_elses_business() -> None:
-    begun = fight()
-    for _ in range(AT_ONCE):
-        reverts = begun.set_back()
-        assert reverts == Reverts()
-        begun.mend(reverts)
-
-
 def test_reverts_are_told_from_the_time_on_that_a_rewrite_waits() -> None:
     begun = fight()
-    begun.lose(AT_ONCE, after=0.25)
-    reverts = begun.set_back(0.25)
-    assert reverts == Reverts(FIELDS, wait=0.75, settles=1)
+    for _ in range(AT_ONCE):
+        reverts = begun.set_back(0.25)
+        assert reverts == Reverts()
+        begun.mend(reverts)
+    assert begun.set_back(0.25) == Reverts(FIELDS, wait=0.75, settles=1)
     begun.rewrites.remember_writer(begun.service, "argocd-controller")
     assert begun.seen(*FIELDS).who == "argocd-controller"
 

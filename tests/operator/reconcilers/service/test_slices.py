@@ -20,7 +20,6 @@ from tests.operator.reconcilers.service.places import BOTH, ENTRY, IPS, PLACE, g
 from tests.support.objects import deleting, endpoint, stored
 
 IP4, IP6 = "10.0.0.1", "2001:db8::1"
-assert ENTRY is not None
 FEWER_PORTS = replace(ENTRY, ports=frozenset())
 
 
@@ -83,14 +82,14 @@ def test_a_new_pod_gets_no_connections_while_an_older_one_serves(
 
 
 def test_each_family_of_the_service_has_a_slice_as_the_go_operator_makes_it() -> None:
-    service = place(ips=BOTH)
-    first = pod(0, IP4, IP6)
-    made = endpoint_slices(service, service["spec"]["ports"], {4: [first], 6: []})
+    own = place()["metadata"]["labels"]
+    service = place(ips=BOTH, labels={**own, "example.org/team": "db"})
+    made = endpoint_slices(service, service["spec"]["ports"], {4: [pod(0, IP4, IP6)], 6: []})
     assert [(each["metadata"]["name"], each["addressType"]) for each in made] == [
         (f"{PLACE}-ipv4", "IPv4"),
         (f"{PLACE}-ipv6", "IPv6"),
     ]
-    assert made[0]["metadata"]["labels"] == service["metadata"]["labels"] | {
+    assert made[0]["metadata"]["labels"] == own | {
         "kubernetes.io/service-name": PLACE,
         "endpointslice.kubernetes.io/managed-by": "tailscale.com",
     }
@@ -103,30 +102,15 @@ def test_each_family_of_the_service_has_a_slice_as_the_go_operator_makes_it() ->
     assert made[1]["endpoints"] == []
 
 
-def test_labels_of_others_stay_on_the_service() -> None:
-    service = place(labels={**place()["metadata"]["labels"], "example.org/team": "db"})
-    (made,) = endpoint_slices(service, [], {4: []})
-    assert "example.org/team" not in made["metadata"]["labels"]
+def test_the_families_of_a_service_are_those_of_its_addresses() -> None:
+    specs: list[Object] = [{"clusterIPs": BOTH}, {"clusterIPs": BOTH[1:]}, {"clusterIP": IPS[0]}]
+    specs += [{"clusterIP": "None"}, {}]
+    assert [families({"spec": spec}) for spec in specs] == [[4, 6], [6], [4], [], []]
 
 
-@pytest.mark.parametrize(
-    ("spec", "versions"),
-    [
-        ({"clusterIPs": BOTH}, [4, 6]),
-        ({"clusterIPs": BOTH[1:]}, [6]),
-        ({"clusterIP": IPS[0]}, [4]),
-        ({"clusterIP": "None"}, []),
-        ({}, []),
-    ],
-)
-def test_the_families_of_a_service_are_those_of_its_addresses(spec: Object, versions: list[int]) -> None:
-    assert families({"spec": spec}) == versions
-
-
-def slice_of(service: Object, version: int, *endpoints: Object, **metadata: object) -> Object:
-    """The live EndpointSlice of *service* for one family."""
+def slice_of(service: Object, version: int, *endpoints: Object) -> Object:
     (made,) = endpoint_slices(service, [], {version: []})
-    return {**stored(made, **metadata), "endpoints": [*endpoints] or None}
+    return {**stored(made), "endpoints": [*endpoints] or None}
 
 
 SINGLE, DUAL = place(), place(ips=BOTH)
@@ -139,22 +123,17 @@ def test_the_pods_that_get_connections_are_those_in_the_services_slices() -> Non
     assert led_pods(service, [*made, slice_of(service, 6)]) == {"egress-0-uid"}
 
 
-@pytest.mark.parametrize(
-    ("service", "slices", "served"),
-    [
-        (SINGLE, [UP], True),
-        (SINGLE, [], False),
-        (SINGLE, [slice_of(SINGLE, 4)], False),
-        (SINGLE, [deleting(UP)], False),
-        (SINGLE, [slice_of(place("other"), 4, endpoint(IP4))], False),
-        (DUAL, [slice_of(DUAL, 4, endpoint(IP4))], False),
-        (DUAL, [slice_of(DUAL, 4, endpoint(IP4)), slice_of(DUAL, 6)], False),
-        (DUAL, [slice_of(DUAL, 4, endpoint(IP4)), slice_of(DUAL, 6, endpoint(IP6))], True),
-        (deleting(SINGLE), [UP], False),
-        ({**SINGLE, "spec": {}}, [UP], False),
-    ],
-)
-def test_a_place_serves_if_each_of_its_addresses_leads_to_a_proxy(
-    service: Object, slices: list[Object], served: bool
-) -> None:
-    assert serves(service, slices) is served
+def test_a_place_serves_if_each_of_its_addresses_leads_to_a_proxy() -> None:
+    assert serves(SINGLE, [UP])
+    assert serves(DUAL, [slice_of(DUAL, 4, endpoint(IP4)), slice_of(DUAL, 6, endpoint(IP6))])
+    for service, slices in (
+        (SINGLE, []),
+        (SINGLE, [slice_of(SINGLE, 4)]),
+        (SINGLE, [deleting(UP)]),
+        (SINGLE, [slice_of(place("other"), 4, endpoint(IP4))]),
+        (DUAL, [slice_of(DUAL, 4, endpoint(IP4))]),
+        (DUAL, [slice_of(DUAL, 4, endpoint(IP4)), slice_of(DUAL, 6)]),
+        (deleting(SINGLE), [UP]),
+        ({**SINGLE, "spec": {}}, [UP]),
+    ):
+        assert not serves(service, slices)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from tsoperator.api.names import ANNOTATION_DIGEST
@@ -14,15 +14,6 @@ from tests.support.operator import NAMESPACE, World, running_operator
 pytestmark = [pytest.mark.full, pytest.mark.timeout(240)]  # a dozen proxies each, and a real API server takes longer
 
 
-class Child(NamedTuple):
-    """What of a child is to be the same for every parent of one kind."""
-
-    labels: Object
-    annotations: Object
-    finalizers: list[str]
-    content: Any
-
-
 def becoming(old: Object, new: Object) -> Object:
     """Return the patch that applying the manifest *new* is to an object that was made from *old*."""
     given = dict.fromkeys(annotations(old)) | dict(annotations(new))
@@ -30,18 +21,14 @@ def becoming(old: Object, new: Object) -> Object:
     return {"metadata": {"annotations": given}, "spec": spec}
 
 
-async def metrics_of(world: World, service: Object) -> list[Object]:
-    """Return the Services that lead to the metrics of the proxy of *service*."""
-    selector = f"tailscale.com/metrics-target,ts_proxy_parent_name={key_of(service).name}"
-    return (await world.api.list(SERVICE, NAMESPACE, selector)).items
-
-
 async def portrait(world: World, service: Object) -> str:
     """Return all that the operator has made of *service*, without what differs between two of a kind."""
     live = await world.look(service)
     proxy = await whole(world, service)
     found = [obj for kind in (SERVICE, STATEFULSET) for obj in await world.children(kind, service)]
-    parts: list[Any] = [as_child(obj, obj["spec"]) for obj in [*found, *await metrics_of(world, service)]]
+    selector = f"tailscale.com/metrics-target,ts_proxy_parent_name={key_of(service).name}"
+    found += (await world.api.list(SERVICE, NAMESPACE, selector)).items
+    parts: list[Any] = [as_child(obj, obj["spec"]) for obj in found]
     if proxy:
         state = {name: proxy.state[name] for name in proxy.state if name.endswith("hujson") or name == "serve-config"}
         names = sorted(name[:7] for name in proxy.state if not name.startswith("profile-"))
@@ -56,13 +43,13 @@ async def portrait(world: World, service: Object) -> str:
     return text.replace(live["spec"].get("clusterIP") or "PROXY", "ADDRESS")
 
 
-def as_child(obj: Object, content: Any) -> Child:
-    """Return what of a child is the same for all: no digest of names, no address."""
+def as_child(obj: Object, content: Any) -> list[Any]:
+    """Return what of a child is the same for all parents of one kind: no digest of names, no address."""
     metadata = obj["metadata"]
     notes = {name: value for name, value in annotations(obj).items() if name != ANNOTATION_DIGEST}
     if isinstance(content, dict) and content.get("clusterIP") != "None":
         content = {name: value for name, value in content.items() if name not in ("clusterIP", "clusterIPs")}
-    return Child(metadata.get("labels") or {}, notes, metadata.get("finalizers") or [], content)
+    return [metadata.get("labels") or {}, notes, metadata.get("finalizers") or [], content]
 
 
 STARTS = [pytest.param(kind, marks=[pytest.mark.thorough] * (kind not in ("egress", "public"))) for kind in ALL_KINDS]

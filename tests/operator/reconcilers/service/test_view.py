@@ -23,10 +23,11 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
 
 from tests.operator.reconcilers.service.played import PlayedGroup, grouped, make_namespaces
-from tests.support.cluster import running
+from tests.support.cluster import running, until
 from tests.support.manifests import egress
 from tests.support.objects import endpoint, endpoint_slice, settings, slim_secret
 from tests.support.operator import NAMESPACE, World
+from tests.support.virtual_time import Clock
 
 SQL = Wanted("TCP", 5432)
 
@@ -38,7 +39,7 @@ class Seen:
     world: World
     cache: Cache
     view: PlacesView
-    now: list[float]
+    clock: Clock
 
     async def places(self, service: Object, **changes: object) -> Places:
         """Return the places of *service*, once the cache shows all Services; *changes* are of its metadata."""
@@ -49,12 +50,8 @@ class Seen:
 
     async def _caught_up(self) -> bool:
         live, held = (await self.world.api.list(SERVICE)).items, self.cache.all(SERVICE)
-        return {version(each) for each in live} == {version(each) for each in held}
-
-
-def version(service: Object) -> str:
-    found: str = service["metadata"]["resourceVersion"]
-    return found
+        versions = [{each["metadata"]["resourceVersion"] for each in found} for found in (live, held)]
+        return versions[0] == versions[1]
 
 
 @pytest.fixture
@@ -63,27 +60,26 @@ async def seen(cluster: World) -> AsyncIterator[Seen]:
     cache = Cache(sources(NAMESPACE))
     async with running(cache.follow(cluster.api)):
         await cache.synced()
-        now = [100.0]
-        yield Seen(cluster, cache, PlacesView(cache, settings(newcomer_wait=8.0), lambda: now[0]), now)
+        clock = Clock()
+        yield Seen(cluster, cache, PlacesView(cache, settings(newcomer_wait=8.0), clock), clock)
 
 
 def placed(key: Key, ports: dict[Wanted, int]) -> Object:
     """Return the place of the Service *key* at the group."""
-    labels = place_labels(Owner("svc", key), "egress")
-    name = Key(NAMESPACE, f"ts-{key.name}-in-{key.namespace}")
+    name, labels = Key(NAMESPACE, f"ts-{key.name}-in-{key.namespace}"), place_labels(Owner("svc", key), "egress")
     names = {each: f"{each.protocol.lower()}-{each.port}" for each in ports}
     return cluster_ip_service(name, labels, Target("db.tail1234.ts.net", ""), ports, names)
 
 
-BAD = {"tailscale.com/tailnet-ip": "100.64.0.9"}
 FREE = FIRST_PORT + 7
 OTHERS = [port for port in range(FIRST_PORT, FIRST_PORT + PORT_COUNT) if port not in (FREE, FREE + 1)]
-ALL_BUT_TWO = {Wanted("UDP", port): port for port in OTHERS}
+ALL_BUT_TWO = placed(Key("default", "big"), {Wanted("UDP", port): port for port in OTHERS})
+OLD, YOUNG = "2016-01-01T00:00:00Z", "2036-01-01T00:00:00Z"
 
 
 async def test_services_that_are_seen_at_once_get_different_ports(seen: Seen) -> None:
     services = [grouped(name) for name in ("a", "b", "c")]
-    await seen.world.apply(placed(Key("default", "big"), ALL_BUT_TWO), *services)
+    await seen.world.apply(ALL_BUT_TWO, *services)
     ports = [(await seen.places(service)).ports for service in services]
     assert {port for each in ports if each for port in each.values()} == {FREE, FREE + 1}
     assert (ports[2], seen.view.starved("egress"), seen.view.starved("other")) == (None, [Key("default", "c")], [])
@@ -94,31 +90,21 @@ async def test_services_that_are_seen_at_once_get_different_ports(seen: Seen) ->
 
 async def test_services_that_are_invalid_keep_no_ports_from_others(seen: Seen) -> None:
     invalid, sound = grouped("a", "egress", 1, 2), grouped("b", "egress", 1, 2)
-    await seen.world.apply(placed(Key("default", "big"), ALL_BUT_TWO), invalid, sound)
+    await seen.world.apply(ALL_BUT_TWO, invalid, sound)
+    bad = {**invalid["metadata"]["annotations"], "tailscale.com/tailnet-ip": "100.64.0.9"}
     assert (await seen.places(invalid)).ports
-    assert (await seen.places(invalid, annotations={**invalid["metadata"]["annotations"], **BAD})).ports is None
+    assert (await seen.places(invalid, annotations=bad)).ports is None
     assert (await seen.places(sound)).ports
     assert (await seen.places(invalid)).ports is None
     assert seen.view.starved("egress") == [key_of(invalid)]
-    await seen.places(invalid, annotations={**invalid["metadata"]["annotations"], **BAD})
+    await seen.places(invalid, annotations=bad)
     assert seen.view.starved("egress") == []
 
 
-async def test_allocated_ports_stay_and_are_the_services_own(seen: Seen) -> None:
-    await seen.world.apply(placed(Key("default", "db"), {SQL: FREE}), grouped("db", "egress", 5432, 80))
-    ports = (await seen.places(grouped())).ports
-    assert ports is not None
-    assert (ports[SQL], len(set(ports.values()))) == (FREE, 2)
-
-
-async def test_a_port_that_the_service_itself_gives_up_is_free_for_it(seen: Seen) -> None:
+async def test_allocated_ports_stay_and_those_that_the_service_gives_up_are_free_for_it(seen: Seen) -> None:
     mine = placed(Key("default", "db"), {SQL: FREE, Wanted("TCP", 80): FREE + 1})
-    await seen.world.apply(placed(Key("default", "big"), ALL_BUT_TWO), mine, grouped("db", "egress", 5432, 81))
+    await seen.world.apply(ALL_BUT_TWO, mine, grouped("db", "egress", 5432, 81))
     assert (await seen.places(grouped())).ports == {SQL: FREE, Wanted("TCP", 81): FREE + 1}
-
-
-def at(namespace: str, service: Object) -> Object:
-    return {**service, "metadata": {**service["metadata"], "namespace": namespace}}
 
 
 async def test_a_pod_is_new_for_a_while_after_it_was_first_seen(seen: Seen) -> None:
@@ -130,27 +116,23 @@ async def test_a_pod_is_new_for_a_while_after_it_was_first_seen(seen: Seen) -> N
         return sorted((await seen.places(grouped())).groups["egress"].new.values())
 
     await seen.world.becomes(left, [8.0, 8.0])
-    seen.now[0] += 7.0
+    seen.clock.now += 7.0
     await group.replace_pod(1)
     await seen.world.becomes(left, [1.0, 8.0])
-    seen.now[0] += 1.0
+    seen.clock.now += 1.0
     assert await left() == [7.0]
 
 
-async def test_the_older_of_two_services_has_the_entry(seen: Seen) -> None:
-    older, younger = at("default", grouped("a-b")), at("default-a", grouped("b"))
+async def test_the_older_of_two_services_has_the_entry_unless_the_other_has_a_place(seen: Seen) -> None:
+    older, younger = grouped("a-b"), grouped("b")
+    younger["metadata"]["namespace"] = "default-a"
     await make_namespaces(seen.world, "default-a")
     await seen.world.apply(older, younger)
-    assert (await seen.places(younger, creationTimestamp="2036-01-01T00:00:00Z")).rival == key_of(older)
-    assert (await seen.places(older, creationTimestamp="2016-01-01T00:00:00Z")).rival is None
-
-
-async def test_a_service_that_has_a_place_keeps_the_entry(seen: Seen) -> None:
-    older, younger = at("default", grouped("a-b")), at("default-a", grouped("b"))
-    await make_namespaces(seen.world, "default-a")
-    await seen.world.apply(older, younger, placed(key_of(younger), {SQL: FREE}))
-    assert (await seen.places(older, creationTimestamp="2016-01-01T00:00:00Z")).rival == key_of(younger)
-    assert (await seen.places(younger, creationTimestamp="2036-01-01T00:00:00Z")).rival is None
+    assert (await seen.places(younger, creationTimestamp=YOUNG)).rival == key_of(older)
+    assert (await seen.places(older, creationTimestamp=OLD)).rival is None
+    await seen.world.apply(placed(key_of(younger), {SQL: FREE}))
+    assert (await seen.places(older, creationTimestamp=OLD)).rival == key_of(younger)
+    assert (await seen.places(younger, creationTimestamp=YOUNG)).rival is None
     await seen.world.apply(placed(key_of(older), {SQL: FREE + 1}))
     assert (await seen.places(younger)).rival is None
 
@@ -163,15 +145,9 @@ async def test_a_leaving_service_waits_for_the_entry_at_groups_that_will_take_it
     await group.start(type_)
     await seen.world.apply(leaving, placed(Key("default", "db"), {SQL: FREE}))
     await group.configure()
-    await seen.world.eventually(lambda: configured(seen))
+    await until(lambda: (seen.cache.get(CONFIGMAP, Key(NAMESPACE, "egress-egress-config")) or {}).get("egressEntries"))
     assert (await seen.places(leaving, finalizers=[FINALIZER])).holding == holding
     assert (await seen.places(leaving)).holding == ()
-
-
-async def configured(seen: Seen) -> bool:
-    """Tell whether the cache has the entry."""
-    configmap = seen.cache.get(CONFIGMAP, Key(NAMESPACE, "egress-egress-config"))
-    return bool(configmap and configmap.get("egressEntries"))
 
 
 OWNER = Owner("svc", Key("default", "db"))
@@ -193,11 +169,6 @@ async def test_its_own_proxy_serves_once_it_has_joined_and_is_ready(
     labels = {**made["metadata"]["labels"], **OWNER.labels}
     metadata = {"namespace": NAMESPACE, "name": "ts-db-x", "labels": labels}
     await seen.world.apply({**made, "metadata": metadata, "addressType": "IPv4", "ports": []})
-    await seen.world.eventually(lambda: sliced(seen))
+    await until(lambda: seen.cache.all(ENDPOINTSLICE))
     secrets = [] if device is None else [slim_secret("ts-db-0", device, OWNER.labels)]
     assert seen.view.own_place(Children(secrets=secrets), "ts-db") == place
-
-
-async def sliced(seen: Seen) -> bool:
-    """Tell whether the cache has the EndpointSlice."""
-    return bool(seen.cache.all(ENDPOINTSLICE))

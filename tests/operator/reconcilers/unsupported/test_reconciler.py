@@ -1,6 +1,7 @@
-"""Kinds without a reconciler on a cluster: the operator runs, and the state of the world is looked at."""
+"""Kinds without a reconciler: `kubectl get` shows that, and on a cluster the operator says it."""
 
 import pytest
+from tsoperator.api.crds import DEFINITIONS
 from tsoperator.api.objects import PEERRELAY, PROXYGROUPPOLICY, RECORDER, Object, Resource
 from tsoperator.reconcilers.unsupported.desired import CONDITIONS
 
@@ -13,22 +14,21 @@ SPECS: dict[Resource, Object] = {
 }
 
 
-def thing(resource: Resource) -> Object:
-    metadata = {"name": "one", **({"namespace": "default"} if resource.namespaced else {})}
-    return {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": metadata,
-        "spec": SPECS[resource],
-    }
+def test_kubectl_get_shows_the_reason() -> None:
+    columns = {each.resource: {column.name: column.json_path for column in each.columns} for each in DEFINITIONS}
+    for resource in (PEERRELAY, RECORDER):
+        assert f'@.type == "{CONDITIONS[resource]}"' in columns[resource]["Status"]
 
 
 @pytest.mark.parametrize("resource", SPECS, ids=lambda resource: resource.kind)
 async def test_an_object_of_a_kind_without_a_reconciler_says_so_and_can_be_deleted(
     world: World, resource: Resource
 ) -> None:
-    await world.apply(thing(resource))
-    await world.becomes(lambda: world.reason(thing(resource), CONDITIONS[resource]), "NotSupportedYet")
+    metadata = {"name": "one", **({"namespace": "default"} if resource.namespaced else {})}
+    kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+    thing = {**kind, "metadata": metadata, "spec": SPECS[resource]}
+    await world.apply(thing)
+    await world.becomes(lambda: world.reason(thing, CONDITIONS[resource]), "NotSupportedYet")
     assert not await world.writes_when_left_alone()
-    await world.delete(thing(resource))
-    await world.eventually(lambda: world.gone(thing(resource)))
+    await world.delete(thing)
+    await world.eventually(lambda: world.gone(thing))
