@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,7 +17,7 @@ from aiohttp import web
 from clustersim import objects as kinds
 from clustersim.faults import Ban
 from clustersim.objects import Resource
-from clustersim.sim import ClusterSim, SimOptions, cluster_sim
+from clustersim.sim import ClusterSim
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET, Object
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import (
@@ -128,13 +128,14 @@ async def test_a_list_is_held_no_longer_than_it_is_told(sim: ClusterSim, client:
         assert [each() for each in held] == [None]
 
 
-async def test_a_single_object_can_be_followed_by_its_name(sim: ClusterSim, client: KubeClient) -> None:
+async def test_short_watches_of_a_single_object_follow_on_one_another(sim: ClusterSim, client: KubeClient) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
-    async with following(client, Selection(CONFIGMAP, "default", field_selector="metadata.name=b")) as seen:
-        await watches(sim, 1)
-        sim.store.create(kinds.CONFIGMAP, configmap("c"))
-        sim.store.create(kinds.CONFIGMAP, configmap("b"))
-        await until(lambda: len(seen) == 2)
+    selection = Selection(CONFIGMAP, "default", field_selector="metadata.name=b")
+    async with following(client, selection, Pace(watch=1, first_retry=0.02)) as seen:
+        await watches(sim, 2)
+        for name in "cb":
+            sim.store.create(kinds.CONFIGMAP, configmap(name))
+        await watches(sim, 3)
     assert told(seen) == [("Listed",), ("Changed", "b")]
 
 
@@ -162,14 +163,6 @@ async def test_dropped_watches_neither_miss_nor_repeat_a_change(sim: ClusterSim,
     assert sim.requests["tsoperator", "list", "configmaps"] == 1
 
 
-async def test_short_watches_follow_on_one_another(sim: ClusterSim, client: KubeClient) -> None:
-    async with following(client, pace=Pace(watch=1, first_retry=0.02)) as seen:
-        await watches(sim, 2)
-        sim.store.create(kinds.CONFIGMAP, configmap("a"))
-        await watches(sim, 3)
-    assert told(seen) == [("Listed",), ("Changed", "a")]
-
-
 async def test_a_server_that_was_away_is_resumed_from_where_it_was(sim: ClusterSim, client: KubeClient) -> None:
     async with following(client) as seen:
         await watches(sim, 1)
@@ -182,37 +175,32 @@ async def test_a_server_that_was_away_is_resumed_from_where_it_was(sim: ClusterS
     assert told(seen) == [("Listed",), ("Changed", "a"), ("Deleted", "a")]
 
 
-async def test_a_kind_is_followed_once_it_is_served() -> None:
-    async with (
-        cluster_sim(SimOptions(absent=frozenset({"dnsconfigs"}))) as sim,
-        kube_client(sim.api_url) as client,
-        following(client, Selection(DNSCONFIG)) as seen,
-    ):
-        await until(lambda: seen)
-        sim.serve_kind(kinds.DNSCONFIG)
-        await until(lambda: ("Listed",) in told(seen))
-        sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a"}})
-        await until(lambda: ("Changed", "a") in told(seen))
-        served = len(seen)
-        sim.faults.missing = True  # as a gateway that answers 404 to everything
-        sim.faults.drop_watches()
-        await retries(sim, "dnsconfigs")
-        sim.faults.clear()
-        sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "b"}})
-        await until(lambda: told(seen)[-1] == ("Changed", "b"))
-    assert told(seen)[0] == ("Unserved",)
-    assert told(seen)[served - 2 :] == [("Listed",), ("Changed", "a"), ("Changed", "b")]
-
-
-async def test_a_kind_that_is_taken_away_is_listed_when_it_is_back(sim: ClusterSim, client: KubeClient) -> None:
+@pytest.mark.parametrize("first", [[], [("Listed",)]], ids=["absent", "taken away"])
+async def test_a_kind_that_is_not_served_is_listed_once_it_is(
+    sim: ClusterSim, client: KubeClient, first: list[tuple[str, ...]]
+) -> None:
+    if not first:
+        sim.kinds.withdraw(kinds.DNSCONFIG)
     async with following(client, Selection(DNSCONFIG)) as seen:
-        await until(lambda: watching(sim, "dnsconfigs"))
+        await until(lambda: seen)
         sim.kinds.withdraw(kinds.DNSCONFIG)
         sim.faults.drop_watches()
         await until(lambda: Unserved() in seen)
         sim.kinds.serve(kinds.DNSCONFIG)
-        await until(lambda: ("Listed",) in told(seen)[2:])
-    assert told(seen)[:2] == [("Listed",), ("Unserved",)]
+        await until(lambda: told(seen)[-1] == ("Listed",))
+        await change_behind_a_gateway(sim, kinds.DNSCONFIG)
+        await until(lambda: told(seen)[-1] == ("Changed", "a"))
+    assert [update for update, _ in groupby(told(seen))] == [*first, ("Unserved",), ("Listed",), ("Changed", "a")]
+
+
+async def change_behind_a_gateway(sim: ClusterSim, kind: Resource) -> None:
+    """Let everything be answered by 404 for a while, and create an object."""
+    await until(lambda: watching(sim, kind.plural))
+    sim.faults.missing = True
+    sim.faults.drop_watches()
+    await retries(sim, kind.plural)
+    sim.faults.clear()
+    sim.store.create(kind, configmap("a"))
 
 
 @pytest.mark.parametrize("kind", [kinds.CONFIGMAP, kinds.DNSCONFIG], ids=lambda kind: kind.plural)
@@ -221,12 +209,7 @@ async def test_a_gateway_that_answers_404_to_everything_takes_no_kind_away(
 ) -> None:
     selection = CONFIGMAPS if kind == kinds.CONFIGMAP else Selection(DNSCONFIG)
     async with following(client, selection) as seen:
-        await until(lambda: watching(sim, kind.plural))
-        sim.faults.missing = True
-        sim.faults.drop_watches()
-        await retries(sim, kind.plural)
-        sim.faults.clear()
-        sim.store.create(kind, configmap("a"))
+        await change_behind_a_gateway(sim, kind)
         await until(lambda: told(seen)[-1] == ("Changed", "a"))
     assert told(seen) == [("Listed",), ("Changed", "a")]
 
@@ -237,14 +220,16 @@ def failures(caplog: pytest.LogCaptureFixture) -> list[tuple[int, float]]:
     return [(args[1], args[2]) for args in found if isinstance(args, tuple)]  # type: ignore[misc]
 
 
-async def test_a_server_that_is_away_is_tried_ever_more_seldom(
+async def test_a_server_that_is_away_is_tried_ever_more_seldom_and_told_in_one_line_by_the_client(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
+    caplog.set_level(logging.DEBUG, "tsoperator.kube")
     sim.faults.leave()
     async with following(client):
-        await until(lambda: len(failures(caplog)) >= 5)
+        await until(lambda: len(failures(caplog)) >= 12)
     assert [delay for _, delay in failures(caplog)][:5] == [0.02, 0.04, 0.08, 0.08, 0.08]
+    assert [each.name for each in caplog.records if each.levelno > logging.DEBUG] == ["tsoperator.kube.client"]
+    assert not any(record.exc_info or "\n" in record.getMessage() for record in caplog.records)
 
 
 async def test_a_list_that_takes_long_to_fail_is_no_watch_that_worked(
@@ -255,18 +240,6 @@ async def test_a_list_that_takes_long_to_fail_is_no_watch_that_worked(
     async with kube_client(sim.api_url, request_timeout=2 * PACE.last_retry) as client, following(client):
         await until(lambda: len(failures(caplog)) >= 3)
     assert [number for number, _ in failures(caplog)][:3] == [1, 2, 3]
-
-
-async def test_a_server_that_is_away_is_told_in_one_line_by_the_client(
-    sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "tsoperator.kube")
-    sim.faults.leave()
-    async with following(client):
-        await until(lambda: len(failures(caplog)) >= 12)
-    [loud] = [record for record in caplog.records if record.levelno > logging.DEBUG]
-    assert loud.name == "tsoperator.kube.client"
-    assert not any(record.exc_info or "\n" in record.getMessage() for record in caplog.records)
 
 
 async def test_a_follower_that_is_shut_out_is_told_so_and_lists_again_once_let_in(
@@ -455,33 +428,34 @@ async def test_watches_that_end_at_once_are_not_begun_at_once(watch: list[Object
     assert min(later - earlier for earlier, later in pairwise(script.times)) >= PACE.first_retry * 0.9
 
 
-async def test_a_selection_reads_as_what_it_selects() -> None:
-    assert str(Selection(SECRET)) == "secrets"
-    assert str(Selection(DNSCONFIG, "", "a=b")) == "dnsconfigs.tailscale.com (a=b)"
-    assert str(Selection(SECRET, "tailscale", "a=b")) == "secrets in tailscale (a=b)"
-    assert str(Selection(SECRET, "", "a=b", "c=d")) == "secrets (a=b, c=d)"
-
-
-class Covered(NamedTuple):
-    selection: Selection
-    covered: bool
+@pytest.mark.parametrize(
+    ("selection", "words"),
+    [
+        (Selection(SECRET), "secrets"),
+        (Selection(DNSCONFIG, "", "a=b"), "dnsconfigs.tailscale.com (a=b)"),
+        (Selection(SECRET, "tailscale", "a=b"), "secrets in tailscale (a=b)"),
+        (Selection(SECRET, "", "a=b", "c=d"), "secrets (a=b, c=d)"),
+    ],
+)
+def test_a_selection_reads_as_what_it_selects(selection: Selection, words: str) -> None:
+    assert str(selection) == words
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("selection", "covered"),
     [
-        Covered(Selection(CONFIGMAP), True),
-        Covered(CONFIGMAPS, True),
-        Covered(Selection(CONFIGMAP, "tailscale"), False),
-        Covered(Selection(CONFIGMAP, label_selector="team=x"), True),
-        Covered(Selection(CONFIGMAP, "default", "team=x,tier=y"), True),
-        Covered(Selection(CONFIGMAP, label_selector="team=z"), False),
-        Covered(Selection(CONFIGMAP, label_selector="team=x,other=x"), False),
-        Covered(Selection(CONFIGMAP, field_selector="metadata.name=a"), True),
-        Covered(Selection(CONFIGMAP, field_selector="metadata.name=b"), False),
-        Covered(Selection(CONFIGMAP, field_selector="type=a"), False),
+        (Selection(CONFIGMAP), True),
+        (CONFIGMAPS, True),
+        (Selection(CONFIGMAP, "tailscale"), False),
+        (Selection(CONFIGMAP, label_selector="team=x"), True),
+        (Selection(CONFIGMAP, "default", "team=x,tier=y"), True),
+        (Selection(CONFIGMAP, label_selector="team=z"), False),
+        (Selection(CONFIGMAP, label_selector="team=x,other=x"), False),
+        (Selection(CONFIGMAP, field_selector="metadata.name=a"), True),
+        (Selection(CONFIGMAP, field_selector="metadata.name=b"), False),
+        (Selection(CONFIGMAP, field_selector="type=a"), False),
     ],
-    ids=lambda case: str(case.selection),
+    ids=str,
 )
-def test_a_selection_covers_what_it_surely_selects(case: Covered) -> None:
-    assert case.selection.covers(configmap("a", team="x", tier="y")) is case.covered
+def test_a_selection_covers_what_it_surely_selects(selection: Selection, covered: bool) -> None:
+    assert selection.covers(configmap("a", team="x", tier="y")) is covered
