@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from clustersim import objects as kinds
@@ -126,23 +127,19 @@ async def hasty(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_a_new_proxy_gets_a_new_key(ground: Ground) -> None:
-    found = await ground.obtained(NO_SECRETS)
-    [key] = ground.control.keys.values()
-    assert found == {0: key.key}
-    assert key.tags == TAGS
-    assert (key.reusable, key.ephemeral, key.preauthorized) == (False, False, True)
-
-
-async def test_every_replica_gets_a_key_of_its_own(ground: Ground) -> None:
+async def test_every_replica_of_a_new_proxy_gets_a_key_of_its_own(ground: Ground) -> None:
     assert await ground.obtained(NO_SECRETS, THREE) == dict(enumerate(ground.minted))
-    assert len(ground.minted) == 3
+    kinds_of_key = {(key.tags, key.reusable, key.ephemeral) for key in ground.control.keys.values()}
+    assert (len(ground.minted), kinds_of_key) == (3, {(TAGS, False, False)})
 
 
-async def test_a_key_in_the_live_secret_is_the_one_to_use(ground: Ground) -> None:
-    ground.put_secret(config={"AuthKey": "tskey-auth-unused"})
-    assert await ground.obtained(NO_SECRETS) == {0: "tskey-auth-unused"}
-    assert not ground.control.keys
+async def test_a_key_in_the_live_secret_is_the_one_to_use_and_every_call_reads_it(ground: Ground) -> None:
+    first = await ground.obtained(NO_SECRETS)
+    for key in (first[0], "tskey-auth-unused"):
+        ground.put_secret(config={"AuthKey": key})
+        assert await ground.obtained(NO_SECRETS) == {0: key}
+    assert ground.sim.requests["tsoperator", "get", "secrets"] == 3
+    assert ground.minted == [first[0]]
 
 
 PROFILE = {"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":"n000001CNTRL"}}'}
@@ -170,14 +167,6 @@ async def test_a_secret_without_a_key_gets_one(ground: Ground, config: Object | 
     assert await ground.obtained() == {0: ground.minted[0]}
 
 
-async def test_every_call_reads_the_secret_as_it_is_then(ground: Ground) -> None:
-    first = await ground.obtained(NO_SECRETS)
-    ground.put_secret(config={"AuthKey": first[0]})
-    assert await ground.obtained(NO_SECRETS) == first
-    assert ground.sim.requests["tsoperator", "get", "secrets"] == 2
-    assert len(ground.control.keys) == 1
-
-
 async def test_no_key_is_minted_while_the_secret_cannot_be_read(ground: Ground) -> None:
     ground.sim.faults.leave()
     with pytest.raises(Unreachable):
@@ -193,25 +182,25 @@ async def test_the_log_tells_of_a_new_key_but_not_which(ground: Ground, caplog: 
 
 
 @pytest.mark.parametrize(
-    ("config", "reissue"), [({}, ""), ({}, REFUSED), ({}, "no-authkey"), ({"AuthKey": REFUSED}, REFUSED)]
+    ("config", "reissue", "device"),
+    [
+        ({}, "", "its own"),
+        ({}, REFUSED, "its own"),
+        ({}, "no-authkey", "its own"),
+        ({"AuthKey": REFUSED}, REFUSED, "its own"),
+        ({}, "", "n000007CNTRL"),
+        ({"AuthKey": REFUSED}, REFUSED, ""),
+    ],
 )
-async def test_a_proxy_that_asks_gets_another_key_and_loses_its_device(
-    ground: Ground, config: Object, reissue: str
+async def test_a_proxy_that_asks_gets_another_key_and_loses_its_device_if_it_has_one(
+    ground: Ground, config: Object, reissue: str, device: str
 ) -> None:
-    ground.put_secret(config=config, reissue_authkey=reissue, device_id=ground.join())
+    ground.put_secret(
+        config=config, reissue_authkey=reissue, device_id=ground.join() if device == "its own" else device
+    )
     found = await ground.obtained()
     assert (found, ground.control.devices) == ({0: ground.minted[0]}, {})
     assert next(iter(ground.control.keys.values())).tags == TAGS
-
-
-async def test_a_device_that_is_gone_already_is_as_good_as_deleted(ground: Ground) -> None:
-    ground.put_secret(config={}, reissue_authkey="", device_id="n000007CNTRL")
-    assert await ground.obtained() == {0: ground.minted[0]}
-
-
-async def test_a_proxy_that_never_logged_in_gets_another_key(ground: Ground) -> None:
-    ground.put_secret(config={"AuthKey": REFUSED}, reissue_authkey=REFUSED)
-    assert await ground.obtained() == {0: ground.minted[0]}
 
 
 async def test_no_key_is_minted_before_the_old_device_is_deleted(ground: Ground) -> None:
@@ -223,20 +212,23 @@ async def test_no_key_is_minted_before_the_old_device_is_deleted(ground: Ground)
     assert await ground.obtained() == {0: ground.minted[0]}
 
 
-async def test_a_request_that_was_answered_costs_no_key(ground: Ground) -> None:
-    ground.put_secret(config={}, reissue_authkey="", device_id=ground.join())
+@pytest.mark.parametrize(
+    ("now", "found"),
+    [
+        ({"config": {"AuthKey": "tskey-auth-other"}, "reissue_authkey": ""}, {0: "tskey-auth-other"}),
+        ({"config": {}}, {}),
+    ],
+    ids=["answered", "over"],
+)
+async def test_a_request_that_was_answered_or_is_over_costs_no_key(
+    ground: Ground, now: dict[str, Any], found: dict[int, str]
+) -> None:
+    device = ground.join()
+    ground.put_secret(config={}, reissue_authkey="", device_id=device)
     behind = ground.seen()
-    ground.put_secret(config={"AuthKey": "tskey-auth-other"}, reissue_authkey="", device_id="n1")
-    assert await ground.obtained(behind) == {0: "tskey-auth-other"}
-    assert (ground.minted, len(ground.control.devices)) == ([], 1)
-
-
-async def test_a_request_that_is_over_costs_no_key(ground: Ground) -> None:
-    ground.put_secret(config={}, reissue_authkey="", device_id="n1")
-    behind = ground.seen()
-    ground.put_secret(config={}, device_id=ground.join())
-    assert await ground.obtained(behind) == {}
-    assert (ground.minted, len(ground.control.devices)) == ([], 1)
+    ground.put_secret(**now, device_id=device)
+    assert await ground.obtained(behind) == found
+    assert (ground.minted, [*ground.control.devices]) == ([], [device])
 
 
 async def test_a_key_that_was_not_stored_is_not_minted_again(ground: Ground) -> None:
@@ -247,11 +239,13 @@ async def test_a_key_that_was_not_stored_is_not_minted_again(ground: Ground) -> 
     assert len(ground.minted) == 1
 
 
-async def test_a_key_that_was_stored_is_not_given_again(ground: Ground) -> None:
+@pytest.mark.parametrize("reissue", [{}, {"reissue_authkey": "refused"}], ids=["used", "refused"])
+async def test_a_key_that_was_stored_is_not_given_again(ground: Ground, reissue: dict[str, str]) -> None:
     first = (await ground.obtained(NO_SECRETS))[0]
-    ground.put_secret(**config_files(CONFIG, first))
-    assert await ground.obtained() == {}
-    ground.put_secret(**config_files(CONFIG))
+    ground.put_secret(**config_files(CONFIG, first), **dict.fromkeys(reissue, first))
+    if not reissue:
+        assert await ground.obtained() == {}
+        ground.put_secret(**config_files(CONFIG))
     second = (await ground.obtained())[0]
     assert ground.minted == [first, second]
 
@@ -263,13 +257,6 @@ async def test_a_key_that_was_not_stored_is_not_given_to_a_proxy_with_other_tags
         ground.put_secret(config={"AuthKey": REFUSED}, reissue_authkey=REFUSED)
     found = await ground.obtained(proxy=replace(PROXY, tags=("tag:web",)))
     assert ground.tags_of(found[0]) == ("tag:web",)
-
-
-async def test_a_key_that_was_refused_before_the_cache_had_it_is_not_given_again(ground: Ground) -> None:
-    first = (await ground.obtained(NO_SECRETS))[0]
-    ground.put_secret(config={"AuthKey": first}, reissue_authkey=first)
-    second = (await ground.obtained())[0]
-    assert ground.minted == [first, second]
 
 
 async def test_a_parent_gets_one_key_at_once_and_the_next_after_half_a_minute(ground: Ground) -> None:

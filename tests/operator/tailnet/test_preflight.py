@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import aiohttp
 import pytest
@@ -126,16 +125,11 @@ async def test_a_tailnet_that_is_set_up_passes_every_check(either: Ground) -> No
     findings = await either.look()
     headscale = either.control.headscale
     assert findings.passed == {check: True for check in WELL if check != "tags" or not headscale}
-    assert findings.server == ("headscale" if headscale else "tailscale")
-    assert [note.reason for note in findings.notes] == (["UnsupportedByControlServer"] if headscale else [])
-    assert findings.complete
-
-
-async def test_features_that_headscale_lacks_are_named_with_those_that_work() -> None:
-    async with new_world(SimOptions(headscale=True)) as world, ground_of(world) as ground:
-        [note] = (await ground.look()).notes
-    assert note.type == "Normal"
-    assert [word for word in ("ProxyGroup", "HTTPS", "Funnel", "Connectors") if word not in note.message] == []
+    assert (findings.server, findings.complete) == ("headscale" if headscale else "tailscale", True)
+    told = [(note.type, note.reason) for note in findings.notes]
+    assert told == [("Normal", "UnsupportedByControlServer")] * headscale
+    for note in findings.notes:
+        assert [word for word in ("ProxyGroup", "HTTPS", "Funnel", "Connectors") if word not in note.message] == []
 
 
 MISSING = {
@@ -210,37 +204,29 @@ async def test_a_check_that_could_not_be_made_is_no_gauge(ground: Ground) -> Non
     assert ground.metrics() == {"credentials": 0}
 
 
-class Looks(NamedTuple):
-    scopes: set[str]
-    naps: int
-    looks: int
-    told: int
-
-
 BOTH = {"auth_keys", "devices:core", "services"}
 
 
 @pytest.mark.parametrize(
-    "case",
+    ("scopes", "naps", "looks", "told"),
     [
-        Looks(BOTH, 24 * 60 - 1, 1, 1),
-        Looks(BOTH, 24 * 60, 2, 1),
-        Looks(BOTH - {"services"}, 5, 1, 1),
-        Looks({"auth_keys"}, 1, 2, 1),
-        Looks({"auth_keys"}, 59, 60, 1),
-        Looks({"auth_keys"}, 60, 61, 2),
-        Looks({"auth_keys"}, 119, 120, 2),
+        (BOTH, 24 * 60 - 1, 1, 1),
+        (BOTH, 24 * 60, 2, 1),
+        (BOTH - {"services"}, 5, 1, 1),
+        ({"auth_keys"}, 1, 2, 1),
+        ({"auth_keys"}, 59, 60, 1),
+        ({"auth_keys"}, 60, 61, 2),
+        ({"auth_keys"}, 119, 120, 2),
     ],
 )
 async def test_looks_are_daily_or_each_minute_while_something_is_missing(
-    ground: Ground, caplog: pytest.LogCaptureFixture, case: Looks
+    ground: Ground, caplog: pytest.LogCaptureFixture, scopes: set[str], naps: int, looks: int, told: int
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.tailnet.preflight")
-    ground.control.scopes = case.scopes
-    ground.nap.left = case.naps
+    ground.control.scopes = scopes
+    ground.nap.left = naps
     await ground.run_a_while()
-    assert ground.control.requests[LIST] == case.looks
-    assert len(told_levels(caplog)) == case.told
+    assert (ground.control.requests[LIST], len(told_levels(caplog))) == (looks, told)
     assert all(54 <= seconds <= 60 for seconds in ground.nap.seconds)
 
 
@@ -251,12 +237,16 @@ async def test_a_call_that_is_refused_brings_the_next_look_forward(ground: Groun
     assert ground.control.requests[LIST] == looks
 
 
-async def test_news_is_told_at_once(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
+async def test_news_is_told_the_log_at_once_and_no_event_without_a_pod(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
     ground.control.scopes = {"auth_keys"}
     ground.nap.left, ground.nap.meanwhile = 1, lambda: ground.control.scopes.update(BOTH)
     await ground.run_a_while()
     assert told_levels(caplog) == ["WARNING", "INFO"]
+    assert "Devices Core (devices:core)" in caplog.text
+    assert await ground.world.events(POD_OF_OURS) == {}
 
 
 def told_levels(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -264,28 +254,15 @@ def told_levels(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.levelname for each in caplog.records if " tailnet" in each.message]
 
 
-async def pod_events(world: World) -> dict[str, str]:
-    """Return the messages of the Events on the operator's Pod by reason."""
-    return await world.events(POD_OF_OURS)
-
-
 @pytest.mark.simulated
 async def test_findings_are_events_on_the_operators_pod_and_stop_nothing(cluster: World) -> None:
     cluster.control.scopes.remove("devices:core")
     await cluster.apply(POD_OF_OURS)
     async with running_operator(cluster, pod_name=OPERATOR) as operator:
-        events = await cluster.eventually(lambda: pod_events(cluster))
+        events = await cluster.eventually(lambda: cluster.events(POD_OF_OURS))
         assert "Devices Core (devices:core)" in events["PreflightFailed"]
         assert not await cluster.writes_when_left_alone()
         assert not operator.done()
-
-
-async def test_without_its_pod_it_tells_the_log(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
-    ground.control.scopes.remove("devices:core")
-    await ground.run_a_while()
-    assert "Devices Core (devices:core)" in caplog.text
-    assert await pod_events(ground.world) == {}
 
 
 async def test_the_log_tells_what_is_missing_when_that_begins_and_when_it_ends(

@@ -138,28 +138,19 @@ async def test_a_new_replica_gets_an_auth_key_until_its_parent_is_forgotten(
     assert [each.key for each in sim.control.keys.values()] == [first.by_ordinal[0], second.by_ordinal[0]]
 
 
-async def test_failures_are_forgotten_with_their_parent(sim: ClusterSim, tailnets: Tailnets) -> None:
+async def test_a_parent_that_is_forgotten_has_no_failures_and_waits_for_no_call(
+    sim: ClusterSim, tailnets: Tailnets
+) -> None:
     device = await joined(sim, tailnets)
     sim.control.fail(400, path="/tags")
     await tailnets.carry_out(SetTags(OWN, OWNER, device.node_id, ("tag:a",)))
     await until(lambda: view(tailnets).failures)
-    tailnets.forget(OWNER)
-    assert not view(tailnets).failures
-
-
-async def test_a_parent_that_is_forgotten_waits_for_no_call(sim: ClusterSim, tailnets: Tailnets) -> None:
     sim.control.latency = 3600
     with pytest.raises(Pending) as raised:
         await tailnets.carry_out(DeleteDevice(OWN, OWNER, "n9"))
     tailnets.forget(OWNER)
     assert raised.value.until.cancelled()
-
-
-async def test_a_tailnet_that_is_not_known_is_an_error(tailnets: Tailnets) -> None:
-    with pytest.raises(UnknownTailnet, match="there is no Tailnet 'lab': create it"):
-        tailnets.at("lab")
-    with pytest.raises(UnknownTailnet):
-        await tailnets.carry_out(SetTags("lab", OWNER, "n1", ("tag:a",)))
+    assert not view(tailnets).failures
 
 
 async def test_a_change_of_a_device_is_one_of_an_object(sim: ClusterSim, tailnets: Tailnets) -> None:
@@ -272,25 +263,22 @@ async def test_a_tailnet_that_fails_is_followed_again_and_the_others_go_on(
     await until(lambda: later in lab.other.view(OWNER, [later]).devices)
 
 
-async def test_a_parent_that_asks_for_a_tailnet_too_early_waits_for_the_verdict(lab: Lab) -> None:
-    waiting = []
-    for _ in range(2):
-        with pytest.raises(Pending) as raised:
-            lab.tailnets.at(LAB)
-        waiting.append(raised.value.until)
+def verdict(lab: Lab) -> asyncio.Future[None]:
+    """Return what a parent waits for that asks for the other tailnet too early."""
+    with pytest.raises(Pending) as raised:
+        lab.tailnets.at(LAB)
+    return raised.value.until
+
+
+async def test_a_parent_that_asks_for_a_tailnet_too_early_waits_for_the_verdict_or_its_end(lab: Lab) -> None:
+    waiting = [verdict(lab), verdict(lab)]
+    assert not any(each.done() for each in waiting)
+    lab.tailnets.unregister(LAB)
+    assert all(each.done() for each in waiting)
+    waiting = [verdict(lab), verdict(lab)]  # it was made anew
     assert not any(each.done() for each in waiting)
     lab.tailnets.refuse(LAB, "no")
     assert all(each.done() for each in waiting)
-
-
-async def test_a_parent_does_not_wait_for_a_tailnet_that_goes(lab: Lab) -> None:
-    with pytest.raises(Pending) as raised:
-        lab.tailnets.at(LAB)
-    lab.tailnets.unregister(LAB)
-    assert raised.value.until.done()
-    with pytest.raises(Pending) as raised:  # it was made anew
-        lab.tailnets.at(LAB)
-    assert not raised.value.until.done()
 
 
 async def test_a_refused_tailnet_is_there_for_those_who_are_in_it(lab: Lab) -> None:
@@ -304,11 +292,14 @@ async def test_a_refused_tailnet_is_there_for_those_who_are_in_it(lab: Lab) -> N
     assert lab.tailnets.refusal(LAB) == ""
 
 
-async def test_a_registered_tailnet_without_its_object_is_unknown(lab: Lab) -> None:
-    lab.tailnets.register(lab.other)
+async def test_a_tailnet_without_its_object_is_unknown_even_if_it_is_registered(lab: Lab) -> None:
     lab.existing.clear()
-    with pytest.raises(UnknownTailnet, match="there is no Tailnet 'lab'"):
-        lab.tailnets.at(LAB)
+    for _ in range(2):
+        with pytest.raises(UnknownTailnet, match="there is no Tailnet 'lab': create it"):
+            lab.tailnets.at(LAB)
+        with pytest.raises(UnknownTailnet):
+            await lab.tailnets.carry_out(SetTags(LAB, OWNER, "n1", ("tag:a",)))
+        lab.tailnets.register(lab.other)
 
 
 DEVICES = {"n7": "db.tail5678.ts.net"}
