@@ -1,44 +1,37 @@
-from typing import NamedTuple
 from weakref import ref
 
 import pytest
 from tsoperator.api.objects import Key
 from tsoperator.runtime.gathering import Gatherer, Gathering
 
+from tests.support.virtual_time import Clock
+
 KEY, OTHER = Key("", "a"), Key("", "b")
 GROWING = Gathering(first=1, longest=5)
 
 
-class Case(NamedTuple):
-    changes: list[float]
-    """When they come."""
-    due: list[float]
-    """When the key is due after each."""
-    times: Gathering = GROWING
-
-
 @pytest.mark.parametrize(
-    "case",
+    ("times", "changes", "due"),
     [
-        Case([0, 3, 6], [1, 4, 7]),
-        Case([0, 0.5, 0.9], [1, 1, 1]),
-        Case([0, 1], [1, 3]),
-        Case([0, 2], [1, 4]),
-        Case([0, 2.1], [1, 3.1]),
-        Case([0, 1, 2, 3, 4], [1, 3, 3, 7, 7]),
-        Case([0, 1, 3, 7, 12, 17], [1, 3, 7, 12, 17, 22]),
-        Case([0, 1, 3, 8.1, 9.1], [1, 3, 7, 9.1, 11.1]),
-        Case([0, 1, 2], [2, 3, 4], Gathering(2)),
-        Case([0, 0, 1], [0, 0, 1], Gathering(0)),
+        (GROWING, [0, 3, 6], [1, 4, 7]),
+        (GROWING, [0, 0.5, 0.9], [1, 1, 1]),
+        (GROWING, [0, 1], [1, 3]),
+        (GROWING, [0, 2], [1, 4]),
+        (GROWING, [0, 2.1], [1, 3.1]),
+        (GROWING, [0, 1, 2, 3, 4], [1, 3, 3, 7, 7]),
+        (GROWING, [0, 1, 3, 7, 12, 17], [1, 3, 7, 12, 17, 22]),
+        (GROWING, [0, 1, 3, 8.1, 9.1], [1, 3, 7, 9.1, 11.1]),
+        (Gathering(2), [0, 1, 2], [2, 3, 4]),
+        (Gathering(0), [0, 0, 1], [0, 0, 1]),
     ],
+    ids=str,
 )
-def test_changes_are_gathered_for_longer_in_a_burst(case: Case) -> None:
-    now = 0.0
-    gatherer = Gatherer(case.times, lambda: now)
-    due = []
-    for now in case.changes:
-        due.append(now + gatherer.delay(KEY))
-    assert due == pytest.approx(case.due)
+def test_changes_are_gathered_for_longer_in_a_burst(times: Gathering, changes: list[float], due: list[float]) -> None:
+    clock = Clock()
+    gatherer = Gatherer(times, clock)
+    for change, moment in zip(changes, due, strict=True):
+        clock.now = change
+        assert change + gatherer.delay(KEY) == pytest.approx(moment)
 
 
 def test_the_burst_of_one_key_holds_up_no_other() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import pytest
 from clustersim import objects as kinds
@@ -19,7 +18,12 @@ from tsoperator.tsclient.errors import Unavailable
 from tests.operator.runtime.ground import A, Ground, child, delete_device, failed, secret_patch, written
 
 
-async def test_a_plan_without_a_status_leaves_it(ground: Ground) -> None:
+async def test_a_plan_without_a_status_leaves_it_and_an_empty_one_is_not_written_where_there_is_none(
+    ground: Ground,
+) -> None:
+    async with written(ground) as writes:
+        await ground.report({})
+    assert not writes
     await ground.report({"conditions": [], "nameserver": {}})
     async with written(ground) as writes:
         await ground.report(None)
@@ -27,25 +31,13 @@ async def test_a_plan_without_a_status_leaves_it(ground: Ground) -> None:
     assert ground.parent["status"] == {"conditions": [], "nameserver": {}}
 
 
-async def test_a_condition_gets_the_time_at_which_it_changed(ground: Ground) -> None:
-    await ground.report({"conditions": [condition("Ready", True, "Up", "all is well")]})
-    assert ground.condition()["lastTransitionTime"] == "2030-01-01T00:00:00Z"
-    ground.time = datetime(2031, 1, 1, tzinfo=UTC)
-    await ground.report({"conditions": [condition("Ready", False, "Down", "no Pod is ready")]})
-    assert ground.condition()["lastTransitionTime"] == "2031-01-01T00:00:00Z"
-
-
-async def test_a_condition_that_says_the_same_in_other_words_keeps_its_time(ground: Ground) -> None:
-    await ground.report({"conditions": [condition("Ready", False, "Pending", "waiting", 1)]})
-    ground.time = datetime(2031, 1, 1, tzinfo=UTC)
-    await ground.report({"conditions": [condition("Ready", False, "Down", "no Pod is ready", 2)]})
-    now = condition("Ready", False, "Down", "no Pod is ready", 2)
-    assert ground.condition() == {**now, "lastTransitionTime": "2030-01-01T00:00:00Z"}
-
-
-async def test_a_condition_that_is_no_longer_wanted_goes(ground: Ground) -> None:
-    await ground.report({"conditions": [condition(name, True, "Up", "") for name in ("Ready", "Old")]})
-    await ground.report({"conditions": [condition("Ready", True, "Up", "")]})
+async def test_a_condition_has_the_time_at_which_it_changed_until_it_is_no_longer_wanted(ground: Ground) -> None:
+    for year, since, is_true in ((2030, 2030, False), (2031, 2030, False), (2032, 2032, True)):
+        ground.time = datetime(year, 1, 1, tzinfo=UTC)
+        told = condition("Ready", is_true, f"Reason{year}", "in words", year)
+        await ground.report({"conditions": [told, condition("Old", True, "Up", "")]})
+        assert ground.condition() == {**told, "lastTransitionTime": f"{since}-01-01T00:00:00Z"}
+    await ground.report({"conditions": [told]})
     assert [found["type"] for found in ground.parent["status"]["conditions"]] == ["Ready"]
 
 
@@ -54,26 +46,6 @@ async def test_a_status_on_an_old_version_is_a_conflict(ground: Ground) -> None:
     await ground.report({"conditions": []})
     with pytest.raises(Conflict):
         await ground.applier.report(old, Plan(status={"nameserver": {}}), failed)
-
-
-async def test_an_empty_status_is_not_written_where_there_is_none(ground: Ground) -> None:
-    async with written(ground) as writes:
-        await ground.report({})
-    assert not writes
-
-
-class Told(NamedTuple):
-    """A refusal: the API server's of a ConfigMap, or the control server's; and words that the parent then says."""
-
-    error: type[Exception]
-    words: str
-    status: int = 0
-
-
-REFUSALS = {
-    "API server": Told(Denied, "simulated failure: InternalError", 403),
-    "control server": Told(Unavailable, "no route to it; delete the Secret"),
-}
 
 
 async def test_the_log_tells_what_is_written_and_that_nothing_is_left(
@@ -134,18 +106,25 @@ async def test_a_report_that_is_refused_anew_after_a_good_one_is_told_anew(
     assert [line.split(": ")[1] for line in caplog.messages] == ["Failed", "Failed"]
 
 
-@pytest.mark.parametrize("told", REFUSALS.values(), ids=REFUSALS)
-async def test_the_first_refusal_is_told_although_the_finalizer_was_just_added(ground: Ground, told: Told) -> None:
-    if told.status:
-        ground.sim.faults.fail(Failure(status=told.status, plural="configmaps", verb="create"))
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(Denied, "simulated failure: InternalError"), (Unavailable, "no route to it; delete the Secret")],
+    ids=["API server", "control server"],
+)
+async def test_the_first_refusal_is_told_although_the_finalizer_was_just_added(
+    ground: Ground, error: type[Exception], words: str
+) -> None:
+    if error is Denied:
+        ground.sim.faults.fail(Failure(status=403, plural="configmaps", verb="create"))
     else:
         ground.error = Unavailable("no route to it")
-    with pytest.raises(told.error):
-        await ground.act(Child(child()), delete_device("n1"), hold=FINALIZER, way_out="delete the Secret")
+    with pytest.raises(error):
+        await ground.act(delete_device("n1"), Child(child()), hold=FINALIZER, way_out="delete the Secret")
     assert FINALIZER in ground.parent["metadata"]["finalizers"]
+    assert ground.live(CONFIGMAP, A) is None
     found = ground.condition()
     assert (found["status"], found["reason"], found["message"]) == ("False", "Failed", ground.event()["message"])
-    assert found["message"].endswith(told.words)
+    assert found["message"].endswith(words)
 
 
 async def test_an_error_that_may_pass_is_not_told(ground: Ground) -> None:
@@ -165,13 +144,10 @@ async def test_a_step_that_has_to_be_waited_for_is_no_refusal(ground: Ground) ->
     assert ground.live(CONFIGMAP, A) is None
 
 
-async def test_a_plan_that_can_be_carried_out_is_not_reported_by_that(ground: Ground) -> None:
+async def test_a_plan_that_can_be_carried_out_is_reported_after_that(ground: Ground) -> None:
     assert await ground.act(Child(child()), hold=FINALIZER, status={"conditions": []}) == ground.parent
     assert ground.live(CONFIGMAP, A)
     assert "status" not in ground.parent
-
-
-async def test_a_report_says_when_to_requeue(ground: Ground) -> None:
     assert await ground.report({"conditions": []}, requeue_after=7.0) == Result(7.0)
 
 
@@ -183,15 +159,10 @@ async def test_an_error_of_the_plan_is_raised_once_it_is_told(ground: Ground) ->
     assert ground.condition()["message"] == "away"
 
 
-async def test_a_status_that_is_refused_is_told_by_an_event(ground: Ground) -> None:
-    ground.sim.faults.fail(Failure(status=403, plural="dnsconfigs", verb="update"))
-    with pytest.raises(Denied, match="InternalError"):
+@pytest.mark.parametrize(("code", "told"), [(403, ["Failed"]), (500, [])])
+async def test_a_status_that_is_refused_is_told_by_an_event(ground: Ground, code: int, told: list[str]) -> None:
+    ground.sim.faults.fail(Failure(status=code, plural="dnsconfigs", verb="update"))
+    with pytest.raises(StatusError, match="InternalError"):
         await ground.report({"conditions": []})
-    assert (ground.event()["reason"], "status" in ground.parent) == ("Failed", False)
-
-
-async def test_a_status_that_fails_for_another_reason_is_not_told(ground: Ground) -> None:
-    ground.sim.faults.fail(Failure(status=500, plural="dnsconfigs", verb="update"))
-    with pytest.raises(StatusError):
-        await ground.report({"conditions": []})
-    assert not ground.sim.store.list(kinds.EVENT)
+    assert [event["reason"] for event in ground.sim.store.list(kinds.EVENT)] == told
+    assert "status" not in ground.parent

@@ -13,15 +13,10 @@ def took(bucket: TokenBucket, size: int, now: float) -> int:
     return count
 
 
-def test_a_new_bucket_is_full() -> None:
-    assert took(TokenBucket(30, 3, 100), 3, 100) == 3
-
-
 @pytest.mark.parametrize(("passed", "tokens"), [(0, 0), (29, 0), (30, 1), (59, 1), (60, 2), (1000, 3)])
-def test_tokens_come_back_one_by_one_until_it_is_full(passed: float, tokens: int) -> None:
+def test_a_bucket_is_full_at_first_and_gets_tokens_back_one_by_one(passed: float, tokens: int) -> None:
     bucket = TokenBucket(30, 3, 100)
-    took(bucket, 3, 100)
-    assert took(bucket, 3, 100 + passed) == tokens
+    assert [took(bucket, 3, now) for now in (100, 100 + passed)] == [3, tokens]
 
 
 def test_an_empty_bucket_says_how_long_to_wait() -> None:

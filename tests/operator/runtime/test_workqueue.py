@@ -39,37 +39,17 @@ async def test_a_key_waits_once() -> None:
 
 
 @in_virtual_time
-async def test_a_key_added_while_worked_on_comes_again_after_done() -> None:
+async def test_a_waiting_worker_gets_a_key_when_it_is_added_and_takes_none_along_if_it_is_cancelled() -> None:
     queue = WorkQueue()
-    queue.add(A)
-    await queue.get()
-    queue.add(A)
-    assert (len(queue), queue.working) == (1, 1)
-    queue.add(B)
-    assert await queue.get() == B
-    queue.done(A)
-    assert await queue.get() == A
-
-
-@in_virtual_time
-async def test_a_waiting_worker_gets_a_key_when_it_is_added() -> None:
-    queue = WorkQueue()
-    async with asyncio.TaskGroup() as group:
-        worker = group.create_task(queue.get())
-        await asyncio.sleep(1)
-        queue.add(A)
-    assert worker.result() == A
-
-
-@in_virtual_time
-async def test_a_cancelled_worker_takes_no_key_along() -> None:
-    queue = WorkQueue()
-    async with asyncio.TaskGroup() as group:
-        worker = group.create_task(queue.get())
-        await asyncio.sleep(1)
-        queue.add(A)
-        worker.cancel()
-    assert await queue.get() == A
+    for cancelled in (False, True):
+        async with asyncio.TaskGroup() as group:
+            worker = group.create_task(queue.get())
+            await asyncio.sleep(1)
+            queue.add(A)
+            if cancelled:
+                worker.cancel()
+        assert (await queue.get() if cancelled else worker.result()) == A
+        queue.done(A)
 
 
 Step = Callable[[WorkQueue], None]
@@ -126,25 +106,10 @@ async def test_a_key_comes_when_its_changes_and_its_last_reconcile_say(steps: li
     assert await handed_out_at(queue, 60) == [(A, time) for time in times]
 
 
-@in_virtual_time
-async def test_a_key_can_be_timed_again_after_its_time_came() -> None:
-    queue = WorkQueue()
-    queue.add_after(A, 2)
-    first = await handed_out_at(queue, 3)
-    queue.add_after(A, 2)
-    assert (first + await handed_out_at(queue, 60)) == [(A, 2), (A, 5)]
-
-
-def test_retries_wait_twice_as_long_each_time_up_to_the_cap() -> None:
+def test_retries_wait_twice_as_long_each_time_up_to_the_cap_or_a_tenth_shorter() -> None:
     assert [STEADY.delay(n) for n in (0, 1, 2, 13, 14, 10_000)] == [0.005, 0.01, 0.02, 40.96, 60, 60]
-
-
-def test_jitter_shortens_a_wait_by_a_tenth_at_most() -> None:
-    assert all(0.9 <= nine_to_ten_tenths() <= 1 for _ in range(100))
-
-
-def test_jitter_is_a_factor_of_the_delay() -> None:
     assert Backoff(first=1, jitter=lambda: 0.5).delay(3) == 4
+    assert all(0.9 <= nine_to_ten_tenths() <= 1 for _ in range(100))
 
 
 @in_virtual_time
