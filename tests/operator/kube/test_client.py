@@ -12,7 +12,6 @@ import pytest
 from aiohttp import web
 from clustersim import objects as kinds
 from clustersim.sim import ClusterSim
-from clustersim.tokens import claims_of
 from kubernetes.aio.client import Configuration
 from tsoperator.api.objects import CONFIGMAP, DNSCONFIG, SECRET_METADATA, SERVICE, Key, Object, Resource
 from tsoperator.kube.client import KubeClient, WatchTimes
@@ -129,19 +128,6 @@ async def test_secrets_are_listed_and_watched_without_their_data(sim: ClusterSim
     assert [sorted(each) for each in (*listed, event["object"])] == [["apiVersion", "kind", "metadata"]] * 3
 
 
-async def test_a_service_account_gets_a_token_for_an_audience(client: KubeClient) -> None:
-    status = await client.request_token(Key("tailscale", "operator"), "lab.example.org")
-    claims = claims_of(status["token"])
-    assert (claims["aud"], claims["sub"]) == (["lab.example.org"], "system:serviceaccount:tailscale:operator")
-    assert status["expirationTimestamp"].endswith("Z")
-
-
-async def test_an_answer_without_a_token_is_an_error() -> None:
-    async with client_of(always(text="{}")) as client:
-        with pytest.raises(KubeError, match="no status"):
-            await client.request_token(A, "lab.example.org")
-
-
 @pytest.mark.parametrize(
     ("status", "text", "content_type"),
     [(200, "ok", "text/plain"), (503, "[-] cache", "text/plain"), (200, "{}", "application/json")],
@@ -239,10 +225,12 @@ async def reach_nobody(client: KubeClient) -> None:
             await request
 
 
-async def test_each_request_is_told_with_the_status_of_its_answer(sim: ClusterSim) -> None:
+async def test_each_request_is_told_with_the_status_of_its_answer_and_is_a_line_without_contents(
+    sim: ClusterSim, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "tsoperator.kube.client")
     told: list[tuple[str, str]] = []
-    reached = configuration(sim.api_url)
-    async with KubeClient(reached, observe=lambda method, code: told.append((method, code))) as client:
+    async with KubeClient(configuration(sim.api_url), observe=lambda *answer: told.append(answer)) as client:
         version = (await client.create(CONFIGMAP, configmap()))["metadata"]["resourceVersion"]
         with pytest.raises(AlreadyExists):
             await client.create(CONFIGMAP, configmap())
@@ -252,6 +240,7 @@ async def test_each_request_is_told_with_the_status_of_its_answer(sim: ClusterSi
         with pytest.raises(Unreachable):
             await client.get(CONFIGMAP, A)
     assert told == [("POST", "201"), ("POST", "409"), ("DELETE", "200"), ("WATCH", "200"), ("GET", "none")]
+    assert re.fullmatch(r"POST /api/v1/namespaces/default/configmaps: 201 in \d+\.\d ms", caplog.messages[0])
 
 
 async def test_a_server_that_does_not_answer_is_a_line_when_it_begins_and_when_it_ends(
@@ -270,15 +259,6 @@ async def test_a_server_that_does_not_answer_is_a_line_when_it_begins_and_when_i
     assert caplog.messages[1] == "the API server answers again"
 
 
-async def test_each_request_is_a_line_without_contents_for_those_who_look_closely(
-    client: KubeClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "tsoperator.kube.client")
-    await client.create(CONFIGMAP, {**configmap(), "data": {"password": "hunter2"}})
-    [line] = caplog.messages
-    assert re.fullmatch(r"POST /api/v1/namespaces/default/configmaps: 201 in \d+\.\d ms", line)
-
-
 async def test_an_answer_that_does_not_end_in_time_is_unreachable() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -292,29 +272,20 @@ async def test_an_answer_that_does_not_end_in_time_is_unreachable() -> None:
             await client.get(CONFIGMAP, A)
 
 
-async def test_a_watch_tells_what_came_after_a_version(sim: ClusterSim, client: KubeClient) -> None:
-    before = sim.store.create(kinds.CONFIGMAP, configmap("a"))["metadata"]["resourceVersion"]
-    sim.store.create(kinds.CONFIGMAP, configmap("b"))
-    event = await first_event(client, before)
-    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "b")
-
-
-async def test_a_watch_is_open_before_it_tells_anything(sim: ClusterSim, client: KubeClient) -> None:
-    async with asyncio.timeout(10), client.watch(CONFIGMAP, "default", "", str(sim.store.revision), WatchTimes(30)):
-        assert sim.requests["tsoperator", "watch", "configmaps"] == 1
-
-
 async def test_a_watch_carries_the_largest_objects(sim: ClusterSim, client: KubeClient) -> None:
     before = str(sim.store.revision)
     sim.store.create(kinds.CONFIGMAP, {**configmap(), "data": {"k": "v" * 1_000_000}})
     assert len((await first_event(client, before))["object"]["data"]["k"]) == 1_000_000
 
 
-async def test_a_watch_outlives_the_time_of_other_requests(sim: ClusterSim) -> None:
+async def test_a_watch_is_open_before_it_tells_anything_and_outlives_the_time_of_other_requests(
+    sim: ClusterSim,
+) -> None:
+    loop = asyncio.get_running_loop()
     async with kube_client(sim.api_url, request_timeout=1) as client:
-        loop = asyncio.get_running_loop()
         start = loop.time()
         async with client.watch(CONFIGMAP, "default", "", str(sim.store.revision), WatchTimes(2)) as events:
+            assert sim.requests["tsoperator", "watch", "configmaps"] == 1
             assert [event["type"] async for event in events] == ["BOOKMARK"]
     assert loop.time() - start > 1.5
 

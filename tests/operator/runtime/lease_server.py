@@ -23,7 +23,6 @@ class LeaseServer:
 
     @property
     def spec(self) -> Object:
-        """The record as it is now."""
         assert self.lease is not None
         spec: Object = self.lease["spec"]
         return spec

@@ -102,12 +102,16 @@ async def test_a_parent_that_was_let_go_already_is_fine(ground: Ground, caplog: 
     assert caplog.messages == []  # whoever let it go has told so
 
 
-async def test_a_parent_that_others_changed_is_a_conflict(ground: Ground) -> None:
+async def test_a_cache_that_is_behind_is_a_conflict(ground: Ground) -> None:
+    await ground.caught_up()
     old = ground.parent
     ground.sim.store.merge(kinds.DNSCONFIG, "", "parent", {"metadata": {"finalizers": [OTHERS, "example.org/more"]}})
     with pytest.raises(Conflict):
         await ground.applier.apply(old, Plan(hold=FINALIZER, steps=[Child(child())]))
     assert ground.live(CONFIGMAP, A) is None
+    ground.put(to_create(child()))
+    with pytest.raises(Conflict):
+        await ground.applier.apply(ground.parent, Plan(steps=[Child(child(k="v"))]))
 
 
 HELD = child("held", FINALIZER, OTHERS)
@@ -148,13 +152,6 @@ async def test_an_object_that_went_before_the_cache_knew_is_a_conflict(ground: G
     ground.sim.store.delete(kinds.DNSCONFIG, "", "parent")
     with pytest.raises(Conflict, match="not found"):
         await ground.applier.report(await ground.applier.apply(parent, plan), plan, failed)
-
-
-async def test_a_cache_that_is_behind_is_a_conflict(ground: Ground) -> None:
-    await ground.caught_up()
-    ground.put(to_create(child()))
-    with pytest.raises(Conflict):
-        await ground.applier.apply(ground.parent, Plan(steps=[Child(child(k="v"))]))
 
 
 async def test_a_write_that_fails_leaves_the_deletes_for_the_next_time(ground: Ground) -> None:

@@ -184,17 +184,6 @@ def test_managed_fields_are_left_out_and_nothing_else() -> None:
     assert "managedFields" in obj["metadata"]
 
 
-async def test_a_source_keeps_what_it_says(sim: ClusterSim, client: KubeClient) -> None:
-    def bare(obj: Object) -> Object:
-        return {"metadata": {**obj["metadata"], "labels": {"team": "slim"}}}
-
-    async with noted(client, Source(Selection(CONFIGMAP, "default"), {"team": by_team}, bare)) as (cache, notes):
-        create(sim, configmap("a", "x"))
-        await until(lambda: found(cache, "slim") == ["a"])
-        assert cache.all(CONFIGMAP)[0].keys() == {"metadata"}
-    assert notes.changes == [(None, "slim")]
-
-
 async def test_the_objects_of_a_kind_that_is_taken_away_are_gone_and_it_is_refused_no_more(
     sim: ClusterSim, client: KubeClient
 ) -> None:
@@ -215,20 +204,20 @@ async def test_the_objects_of_a_kind_that_is_taken_away_are_gone_and_it_is_refus
 async def test_a_write_is_told_and_made_slim_once_and_no_older_state_after_it(
     sim: ClusterSim, client: KubeClient
 ) -> None:
-    slimmed: list[str] = []
+    slimmed: list[Object] = []
 
     def slim(obj: Object) -> Object:
-        slimmed.append(f"{obj['metadata']['name']} of {obj['metadata']['labels']['team']}")
-        return obj
+        slimmed.append({"metadata": {**obj["metadata"], "labels": {"team": f"slim {labels(obj)['team']}"}}})
+        return slimmed[-1]
 
     async with noted(client, replace(CONFIGMAPS, slim=slim)) as (cache, notes):
         create(sim, configmap("a", "x"))
         join(sim, "a", "y")
         cache.written(CONFIGMAP, sim.store.get(kinds.CONFIGMAP, *A))
         create(sim, configmap("b", "z"))
-        await until(lambda: found(cache, "z"))
-    assert notes.changes == [(None, "y"), (None, "z")]
-    assert slimmed == ["a of y", "b of z"]
+        await until(lambda: found(cache, "slim z"))
+        assert cache.all(CONFIGMAP) == slimmed
+    assert notes.changes == [(None, "slim y"), (None, "slim z")]
 
 
 async def test_the_end_of_a_predecessor_does_not_end_what_was_written(sim: ClusterSim, client: KubeClient) -> None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import Key
 from tsoperator.kube.errors import AlreadyExists, Conflict, Unreachable
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
@@ -318,13 +318,3 @@ async def test_the_queue_is_read_when_scraped_and_waiting_and_working_are_timed(
         assert [ground.value(f"tsoperator_{name}") for name in names] == [1, 1, 2]
     assert ground.value("tsoperator_queue_wait_seconds_sum") == 0 + 10
     assert ground.value("tsoperator_reconcile_duration_seconds_sum") == 10 + 10
-
-
-def test_several_controllers_share_one_registry() -> None:
-    registry = CollectorRegistry()
-    metrics = ControllerMetrics(registry)
-    for name in ("connector", "service"):
-        metrics.follow(name, WorkQueue(observe_wait=metrics.wait_observer(name)))
-    text = generate_latest(registry).decode()
-    assert 'tsoperator_queue_depth{controller="connector"} 0.0' in text
-    assert 'tsoperator_queue_depth{controller="service"} 0.0' in text

@@ -49,12 +49,10 @@ class Ground:
 
     @property
     def control(self) -> Control:
-        """The control server."""
         return self.sim.control
 
     @property
     def minted(self) -> list[str]:
-        """The keys that were minted, in that order."""
         return [key.key for key in self.control.keys.values()]
 
     def put_secret(self, ordinal: int = 0, /, **values: str | Object) -> None:
@@ -86,7 +84,6 @@ class Ground:
         return await self.auth_keys.obtain(proxy_login(proxy, children or self.seen()))
 
     async def obtained(self, children: Children | None = None, proxy: Proxy = PROXY) -> Mapping[int, str]:
-        """Return the keys alone, by ordinal."""
         return (await self.obtain(children, proxy)).by_ordinal
 
     async def wait(self, children: Children | None = None, proxy: Proxy = PROXY) -> None:
@@ -203,15 +200,6 @@ async def test_a_proxy_that_asks_gets_another_key_and_loses_its_device_if_it_has
     assert next(iter(ground.control.keys.values())).tags == TAGS
 
 
-async def test_no_key_is_minted_before_the_old_device_is_deleted(ground: Ground) -> None:
-    ground.put_secret(config={}, reissue_authkey="", device_id=ground.join())
-    ground.control.fail(403, path="/api/v2/device/")
-    with pytest.raises(ControlError):
-        await ground.obtained()
-    assert (ground.minted, len(ground.control.devices)) == ([], 1)
-    assert await ground.obtained() == {0: ground.minted[0]}
-
-
 @pytest.mark.parametrize(
     ("now", "found"),
     [
@@ -285,45 +273,35 @@ async def test_each_parent_has_a_limit_of_its_own_which_goes_with_it(ground: Gro
     ground.put_secret(config={}, reissue_authkey="")
     await ground.refuse_next()
     assert await ground.obtained() == {0: ""}
-    other = replace(PROXY, owner=Owner("connector", OWNER.key))
-    assert (await ground.obtained(proxy=other))[0]
+    assert (await ground.obtained(proxy=replace(PROXY, owner=Owner("connector", OWNER.key))))[0]
     assert await ground.obtained() == {0: ""}
+    assert (await ground.obtained(proxy=replace(PROXY, parent_uid="other-uid")))[0]
     ground.auth_keys.forget(OWNER)
     assert (await ground.obtained())[0]
 
 
-async def test_a_parent_that_was_made_anew_has_a_limit_of_its_own(ground: Ground) -> None:
-    ground.put_secret(config={}, reissue_authkey="")
-    await ground.refuse_next()
-    assert (await ground.obtained(proxy=replace(PROXY, parent_uid="other-uid")))[0]
-
-
-async def test_a_key_that_could_not_be_minted_does_not_count(ground: Ground) -> None:
-    ground.put_secret(config={}, reissue_authkey="")
-    ground.control.fail(403, path="keys")
+@pytest.mark.parametrize(("path", "left"), [("keys", 0), ("/api/v2/device/", 1)])
+async def test_no_key_is_minted_before_the_old_device_is_deleted_and_only_one_that_is_counts(
+    ground: Ground, path: str, left: int
+) -> None:
+    ground.put_secret(config={}, reissue_authkey="", device_id=ground.join())
+    ground.control.fail(403, path=path)
     with pytest.raises(ControlError):
         await ground.obtained()
-    assert (await ground.obtained())[0]
-
-
-async def test_a_secret_that_was_deleted_costs_the_device_that_it_had(ground: Ground) -> None:
-    ground.put_secret(config={}, device_id=ground.join(connected=True))
-    assert await ground.obtained() == {}
-    ground.delete_secret()
-    ground.control.fail(403, path="keys")
-    with pytest.raises(ControlError):
-        await ground.obtained()
+    assert (ground.minted, len(ground.control.devices)) == ([], left)
     assert await ground.obtained() == {0: ground.minted[0]}
-    assert not ground.control.devices
 
 
 async def test_a_secret_that_was_deleted_costs_the_last_device_that_it_had(ground: Ground) -> None:
     for _ in range(2):
         ground.put_secret(config={}, device_id=ground.join(connected=True))
-        await ground.obtained()
+        assert await ground.obtained() == {}
     first, _ = ground.control.devices
     ground.delete_secret()
-    await ground.obtained()
+    ground.control.fail(403, path="keys")
+    with pytest.raises(ControlError):
+        await ground.obtained()
+    assert await ground.obtained() == {0: ground.minted[0]}
     assert [*ground.control.devices] == [first]
 
 
@@ -368,17 +346,12 @@ async def test_a_proxy_that_lets_go_late_gets_its_key(ground: Ground) -> None:
     assert not ground.control.devices
 
 
-@pytest.mark.parametrize("end", ["it is taken back", "the proxy takes it back"])
-async def test_a_request_that_comes_again_is_doubted_anew(ground: Ground, end: str) -> None:
+async def test_a_request_that_comes_again_is_doubted_anew(ground: Ground) -> None:
     device = ground.join(connected=True)
-    ground.put_secret(config={}, reissue_authkey="", device_id=device)
-    assert await ground.obtain() == Keys({}, 30)
-    ground.clock.now += 30
-    if end == "the proxy takes it back":
-        ground.put_secret(config={}, device_id=device)
-    assert await ground.obtain() == Keys({}, None)
-    ground.put_secret(config={}, reissue_authkey="", device_id=device)
-    assert await ground.obtain() == Keys({}, 30)
+    for reissue in ({"reissue_authkey": ""}, {}, {"reissue_authkey": ""}):
+        ground.put_secret(config={}, device_id=device, **reissue)
+        assert await ground.obtain() == Keys({}, 30 if reissue else None)
+        ground.clock.now += 30
 
 
 async def test_a_parent_with_more_replicas_than_before_has_a_limit_for_all(ground: Ground) -> None:

@@ -94,20 +94,15 @@ async def serving(at_once: int = 16) -> AsyncIterator[Server]:
 
 
 @in_virtual_time
-async def test_a_quick_answer_is_waited_for() -> None:
+async def test_a_quick_answer_is_waited_for_and_a_slow_one_is_asked_for_once_and_kept() -> None:
     async with serving() as server:
-        assert await server.ask(A, "x", 0.2) == "x"
-
-
-@in_virtual_time
-async def test_a_slow_answer_is_asked_for_once_and_kept_for_whoever_comes_back_for_it() -> None:
-    async with serving() as server:
+        assert await server.ask(B, "quick", 0.2) == "quick"
         pending = [await server.begin(A, "x", 10) for _ in range(3)]
-        assert now() == 3 * 0.25
+        assert now() == 0.2 + 3 * 0.25
         await pending[0].until
-        assert (now(), await server.ask(A, "x")) == (10, "x")
+        assert (now(), await server.ask(A, "x")) == (10.2, "x")
         await server.wait_for(A, "x")
-    assert server.asked == [(0, "x"), (10, "x")]
+    assert server.asked == [(0, "quick"), (0.2, "x"), (10.2, "x")]
 
 
 @pytest.mark.parametrize("error", [REFUSED, Unavailable("away"), CredentialsUnreadable("no file"), KeyError("x")])

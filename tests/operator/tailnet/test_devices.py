@@ -89,25 +89,16 @@ async def test_the_list_is_read_when_it_is_first_asked_for_and_then_what_is_new(
     control: Control, client: TailnetClient
 ) -> None:
     first = join(control)
-    devices = Devices(client, WHEN_ASKED)
-    async with running(devices.follow()):
+    devices, unasked = Devices(client, WHEN_ASKED), Devices(client, QUICK)
+    async with running(devices.follow(), unasked.follow()):
         assert devices.get(first.node_id) is None
         await until(lambda: devices.known(first.node_id) is not None)
         second = join(control, "web")
         assert devices.get(second.node_id) is None
         await until(lambda: devices.known(second.node_id) is not None)
         assert devices.get(first.node_id) is not None
-    assert control.requests[LIST] == 2
-
-
-async def test_a_list_that_nobody_asks_for_is_not_read(control: Control, client: TailnetClient) -> None:
-    device = join(control)
-    asked, unasked = Devices(client, QUICK), Devices(client, QUICK)
-    async with running(asked.follow(), unasked.follow()):
-        asked.get(device.node_id)
-        await until(lambda: control.requests[LIST] > 3)
-    assert asked.known(device.node_id) is not None
-    assert unasked.known(device.node_id) is None
+        await asyncio.sleep(2 * QUICK.interval)
+    assert (control.requests[LIST], unasked.known(first.node_id)) == (2, None)
 
 
 async def test_the_list_is_read_as_often_as_at_first_once_nobody_asks_any_more(

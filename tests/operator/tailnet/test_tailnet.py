@@ -122,10 +122,6 @@ async def test_the_holder_of_a_name_is_seen_where_a_device_got_another(sim: Clus
     assert view(tailnets, second.node_id).holders == {}
 
 
-async def test_a_proxy_that_leads_nowhere_has_no_destination(tailnets: Tailnets) -> None:
-    assert view(tailnets).destination is None
-
-
 async def test_a_new_replica_gets_an_auth_key_until_its_parent_is_forgotten(
     sim: ClusterSim, tailnets: Tailnets
 ) -> None:

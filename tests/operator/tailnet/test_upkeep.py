@@ -294,20 +294,27 @@ async def test_a_device_that_is_online_keeps_its_name(tailnet: Tailnet, offline:
     assert known.connected
 
 
-@pytest.mark.parametrize("tags", [("tag:k8s",), ("tag:k8s", "tag:other"), ("tag:k8s", "tag:db", "tag:other")], ids=str)
-async def test_a_dead_device_with_other_tags_keeps_its_name(tailnet: Tailnet, tags: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("tags", "words"),
+    [
+        (("tag:k8s",), "has other tags: "),
+        (("tag:k8s", "tag:other"), "has other tags: "),
+        (("tag:k8s", "tag:db", "tag:other"), "has other tags: "),
+        (("tag:k8s", "tag:db"), "is online"),
+    ],
+    ids=str,
+)
+async def test_a_device_with_other_tags_or_seen_at_no_known_time_keeps_its_name(
+    tailnet: Tailnet, tags: tuple[str, ...], words: str
+) -> None:
     holder, device = await tailnet.join(offline=600), await tailnet.join()
     tailnet.control.update(replace(tailnet.control.devices[holder.node_id], tags=tags))
     await tailnet.devices.refresh()
-    await held(tailnet, replace(take_name(device), tags=("tag:k8s", "tag:db")), "has other tags: ")
-
-
-async def test_a_device_that_was_seen_at_no_known_time_keeps_its_name(tailnet: Tailnet) -> None:
-    holder, device = await tailnet.join(offline=600), await tailnet.join()
     known = tailnet.devices.known(holder.node_id)
     assert known is not None
-    tailnet.devices.put(replace(known, last_seen=None))
-    await held(tailnet, take_name(device), "is online")
+    if words == "is online":
+        tailnet.devices.put(replace(known, last_seen=None))
+    await held(tailnet, replace(take_name(device), tags=("tag:k8s", "tag:db")), words)
 
 
 async def test_a_holder_that_went_since_the_list_is_not_in_the_way(tailnet: Tailnet) -> None:

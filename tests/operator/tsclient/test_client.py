@@ -35,16 +35,18 @@ async def test_an_auth_key_is_single_use_preauthorized_lasting_and_tagged(
 
 
 async def test_a_device_reads_the_same_from_either_server_and_in_the_list(
-    client: TailnetClient, control: Control
+    client: TailnetClient, control: Control, clock: Clock
 ) -> None:
     assert await client.devices() == {}
-    registered, other = join(control), join(control)
-    device = await client.device(registered.node_id)
-    assert (device.node_id, device.short_name) == (registered.node_id, "db")
-    assert (device.addresses, device.tags, device.authorized) == (registered.addresses, ("tag:k8s",), True)
-    assert device.connected is (None if control.headscale else True)
-    both = {device.node_id: device, other.node_id: await client.device(other.node_id)}
+    registered, gone = join(control), join(control)
+    control.disconnect(gone.node_id, seconds=60)
+    both = {each.node_id: await client.device(each.node_id) for each in (registered, gone)}
     assert await client.devices() == both
+    device = both[registered.node_id]
+    assert (device.short_name, device.addresses, device.tags) == ("db", registered.addresses, ("tag:k8s",))
+    assert device.authorized
+    seen = [(each.connected, each.last_seen and each.last_seen.timestamp()) for each in both.values()]
+    assert seen == ([(None, None)] * 2 if control.headscale else [(True, clock.now), (False, clock.now - 60)])
 
 
 async def test_a_deleted_device_is_gone_and_may_be_deleted_again(client: TailnetClient, control: Control) -> None:
@@ -177,14 +179,3 @@ async def test_a_device_gets_other_tags_and_a_name_or_that_of_its_host(
     await client.set_tags(device.node_id, ["tag:db", "tag:prod"])
     found = await client.device(device.node_id)
     assert (found.short_name, found.tags) == (label, ("tag:db", "tag:prod"))
-
-
-async def test_a_device_tells_whether_it_is_there(client: TailnetClient, control: Control, clock: Clock) -> None:
-    device = join(control)
-    control.disconnect(device.node_id, seconds=60)
-    found = await client.device(device.node_id)
-    if control.headscale:
-        assert (found.connected, found.last_seen) == (None, None)
-    else:
-        assert found.last_seen is not None
-        assert (found.connected, found.last_seen.timestamp()) == (False, clock.now - 60)

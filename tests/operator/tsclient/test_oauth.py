@@ -243,8 +243,14 @@ def minted(
     return TokenSource(Transport(session, url, retry), MintedIdentity(control.client_id, mint, clock), clock)
 
 
-async def test_a_minted_token_is_used_until_it_nearly_expires(minted: TokenSource, mint: Mint, clock: Clock) -> None:
-    counts = []
+async def test_a_minted_token_is_used_until_it_nearly_expires_and_without_one_no_request_is_sent(
+    minted: TokenSource, mint: Mint, control: Control, clock: Clock
+) -> None:
+    mint.fails = True
+    with pytest.raises(NoToken):
+        await minted.token()
+    assert not control.requests
+    mint.fails, counts = False, []
     for seconds in (0, 3539, 1):
         clock.now += seconds
         await minted.token()
@@ -266,10 +272,3 @@ async def test_a_minted_token_outlives_a_server_that_is_away_but_no_refusal(
     control.client_id = client_id
     await minted.token()
     assert mint.minted == 2
-
-
-async def test_without_a_minted_token_no_request_is_sent(minted: TokenSource, mint: Mint, control: Control) -> None:
-    mint.fails = True
-    with pytest.raises(NoToken):
-        await minted.token()
-    assert not control.requests
