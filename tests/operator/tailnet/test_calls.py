@@ -46,18 +46,14 @@ class Server:
         self.remembered.add(call)
         return call
 
-    def change(self, name: str, seconds: float = 0.0) -> Callable[[], Awaitable[None]]:
-        """Return a call of which nobody wants the result."""
+    def start(self, owner: Owner, name: str, seconds: float = 0.0) -> None:
+        """Start a call of which nobody wants the result."""
         make = self.make(name, seconds)
 
         async def call() -> None:
             await make()
 
-        return call
-
-    def start(self, owner: Owner, name: str, seconds: float = 0.0) -> None:
-        """Start a call of which nobody wants the result."""
-        self.calls.start(owner, "name", name, self.change(name, seconds), self.given_up.append)
+        self.calls.start(owner, "name", name, call, self.given_up.append)
 
     async def ask(self, owner: Owner, name: str, seconds: float = 0.0, error: Exception | None = None) -> str:
         return await self.calls.result(owner, "key", name, self.make(name, seconds, error))

@@ -5,23 +5,21 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import aiohttp
 import pytest
 from clustersim.control import Control
 from clustersim.sim import SimOptions
-from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 from tsoperator.api.objects import Object
 from tsoperator.runtime.events import EventRecorder
-from tsoperator.settings import Settings
 from tsoperator.tailnet.preflight import Findings, Preflight, PreflightMetrics, own_pod
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
 
 from tests.support.cluster import until
+from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
 pytestmark = pytest.mark.full
@@ -71,9 +69,6 @@ class Ground:
     def control(self) -> Control:
         return self.world.control
 
-    async def look(self) -> Findings:
-        return await self.preflight.look()
-
     async def run_a_while(self) -> None:
         """Run it until it naps, after the naps that are over at once."""
         async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
@@ -84,27 +79,25 @@ class Ground:
 
     def metrics(self) -> dict[str, float]:
         """Return the value for each check, and 1 for the kind of server."""
-        registry = CollectorRegistry()
-        registry.register(PreflightMetrics(lambda: {"": self.preflight.findings}))
-        samples = [sample for metric in registry.collect() for sample in metric.samples]
+        metrics = PreflightMetrics(lambda: {"": self.preflight.findings}).collect()
+        samples = [sample for metric in metrics for sample in metric.samples]
         return {next(iter(sample.labels.values())): sample.value for sample in samples}
 
 
 @asynccontextmanager
 async def ground_of(world: World) -> AsyncIterator[Ground]:
     """Yield a preflight for *world*, whose Pod is OPERATOR; it does not try again what failed."""
-    client_id, secret = world.control.client_id, SecretStr(world.control.client_secret)
-    settings = Settings(NAMESPACE, Path(), Path(), pod_name=OPERATOR)
+    credentials = Credentials(world.control.client_id, SecretStr(world.control.client_secret))
     async with aiohttp.ClientSession() as session:
         client = TailnetClient(
             session,
             world.control_url,
-            lambda: Credentials(client_id, secret),
+            lambda: credentials,
             retry=Retry(tries=1),
             observe=lambda _, status: preflight.observe(status),
         )
-        nap = Nap()
-        preflight = Preflight(client, EventRecorder(world.api), own_pod(world.api, settings), sleep=nap)
+        nap, pod = Nap(), own_pod(world.api, settings(pod_name=OPERATOR))
+        preflight = Preflight(client, EventRecorder(world.api), pod, sleep=nap)
         yield Ground(world, preflight, nap)
 
 
@@ -122,7 +115,7 @@ async def either(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
 
 
 async def test_a_tailnet_that_is_set_up_passes_every_check(either: Ground) -> None:
-    findings = await either.look()
+    findings = await either.preflight.look()
     headscale = either.control.headscale
     assert findings.passed == {check: True for check in WELL if check != "tags" or not headscale}
     assert (findings.server, findings.complete) == ("headscale" if headscale else "tailscale", True)
@@ -160,7 +153,7 @@ async def test_a_lack_is_found_and_said_once(
     either: Ground, spoil: Callable[[Control], object], failed: list[str], words: str
 ) -> None:
     spoil(either.control)
-    findings = await either.look()
+    findings = await either.preflight.look()
     assert [check for check, passed in findings.passed.items() if not passed] == failed
     [message] = [note.message for note in findings.notes if note.type == "Warning"]
     assert words in message
@@ -170,13 +163,13 @@ async def test_a_lack_is_found_and_said_once(
 
 async def test_a_client_without_tags_can_make_no_keys(ground: Ground) -> None:
     ground.control.own_tags = []
-    findings = await ground.look()
+    findings = await ground.preflight.look()
     assert [check for check, passed in findings.passed.items() if not passed] == ["tags"]
     assert "tag:k8s-operator" in findings.notes[0].message
 
 
 async def test_a_look_changes_nothing(either: Ground) -> None:
-    await either.look()
+    await either.preflight.look()
     assert {method for method, path in either.control.requests if "oauth" not in path} == {"GET"}
     assert not either.control.keys
 

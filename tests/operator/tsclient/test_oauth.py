@@ -1,6 +1,5 @@
 import asyncio
 from pathlib import Path
-from typing import NamedTuple
 
 import aiohttp
 import pytest
@@ -64,19 +63,14 @@ async def test_those_who_wait_for_a_request_share_its_failure_and_then_a_token(
     assert (len(set(values)), control.requests["POST", TOKEN]) == (1, count + 1)
 
 
-class Renewal(NamedTuple):
-    lifetime: float
-    kept: float
-    """Seconds after which the token is still used; a second later it is not."""
-
-
-@pytest.mark.parametrize("case", [Renewal(3600, 3539), Renewal(300, 239), Renewal(60, 47), Renewal(5, 3)])
+@pytest.mark.parametrize(("lifetime", "kept"), [(3600, 3539), (300, 239), (60, 47), (5, 3)])
 async def test_a_token_is_renewed_shortly_before_it_ends(
-    tokens: TokenSource, control: Control, clock: Clock, case: Renewal
+    tokens: TokenSource, control: Control, clock: Clock, lifetime: float, kept: float
 ) -> None:
-    control.token_seconds = case.lifetime
+    """It is still used after *kept* seconds; a second later it is not."""
+    control.token_seconds = lifetime
     first = await tokens.token()
-    clock.now += case.kept
+    clock.now += kept
     assert await tokens.token() == first
     clock.now += 1
     assert await tokens.token() != first
