@@ -102,19 +102,14 @@ class EventServer:
         self.writes += 1
 
 
-def test_an_event_says_what_happened_to_which_object() -> None:
-    server = EventServer()
+def test_an_event_says_what_happened_to_which_object_and_is_in_its_namespace_or_in_default() -> None:
+    server, cluster = EventServer(), EventServer()
     run(server.tell())
-    name = server.event["metadata"].pop("name")
-    assert name.startswith("db.")
+    assert server.event["metadata"].pop("name").startswith("db.")
     assert server.event == WARNING_ON_INGRESS
-
-
-def test_the_event_of_a_cluster_scoped_object_is_in_default() -> None:
-    server = EventServer()
-    run(server.tell(CONNECTOR))
-    assert server.event["metadata"]["namespace"] == "default"
-    assert "namespace" not in server.event["involvedObject"]
+    run(cluster.tell(CONNECTOR))
+    assert cluster.event["metadata"]["namespace"] == "default"
+    assert "namespace" not in cluster.event["involvedObject"]
 
 
 @in_virtual_time

@@ -55,12 +55,13 @@ async def test_checks_are_asked_each_time() -> None:
     assert (before, after) == (503, 200)
 
 
-async def test_a_port_in_use_is_said_so_and_it_is_free_again_afterwards() -> None:
+async def test_a_port_in_use_is_said_so_and_it_is_free_again_afterwards_and_none_turns_it_off() -> None:
     async with HealthServer("127.0.0.1:0", CollectorRegistry(), {}) as address:
         with pytest.raises(ListenError, match=f"on {address}: Address already in use"):
             await HealthServer(address, CollectorRegistry(), {}).__aenter__()
-    async with HealthServer(address, CollectorRegistry(), {}) as again:
-        assert again == address
+    for wanted in (address, ""):
+        async with HealthServer(wanted, CollectorRegistry(), {}) as given:
+            assert given == wanted
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
@@ -71,11 +72,6 @@ async def test_metrics_are_those_of_the_given_registry(kind: str) -> None:
         _, text, content_type = await fetch(address, "/metrics", accept=kind)
     assert "\ntsoperator_leader 1.0\n" in text
     assert content_type.startswith(kind)
-
-
-async def test_an_empty_address_turns_it_off() -> None:
-    async with HealthServer("", CollectorRegistry(), {}) as address:
-        assert address == ""
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tsoperator.api.conditions import condition
 from tsoperator.api.names import FINALIZER, LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import CONFIGMAP
 from tsoperator.desired.plan import Child, Creation, Note, Plan
-from tsoperator.kube.errors import Conflict, Denied, StatusError
+from tsoperator.kube.errors import Denied, StatusError
 from tsoperator.runtime.result import Pending, Result
 from tsoperator.tsclient.errors import Unavailable
 
@@ -39,13 +39,6 @@ async def test_a_condition_has_the_time_at_which_it_changed_until_it_is_no_longe
         assert ground.condition() == {**told, "lastTransitionTime": f"{since}-01-01T00:00:00Z"}
     await ground.report({"conditions": [told]})
     assert [found["type"] for found in ground.parent["status"]["conditions"]] == ["Ready"]
-
-
-async def test_a_status_on_an_old_version_is_a_conflict(ground: Ground) -> None:
-    old = ground.parent
-    await ground.report({"conditions": []})
-    with pytest.raises(Conflict):
-        await ground.applier.report(old, Plan(status={"nameserver": {}}), failed)
 
 
 async def test_the_log_tells_what_is_written_and_that_nothing_is_left(

@@ -114,7 +114,7 @@ async def either(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_a_tailnet_that_is_set_up_passes_every_check(either: Ground) -> None:
+async def test_a_tailnet_that_is_set_up_passes_every_check_and_nothing_in_it_changes(either: Ground) -> None:
     findings = await either.preflight.look()
     headscale = either.control.headscale
     assert findings.passed == {check: True for check in WELL if check != "tags" or not headscale}
@@ -123,6 +123,8 @@ async def test_a_tailnet_that_is_set_up_passes_every_check(either: Ground) -> No
     assert told == [("Normal", "UnsupportedByControlServer")] * headscale
     for note in findings.notes:
         assert [word for word in ("ProxyGroup", "HTTPS", "Funnel", "Connectors") if word not in note.message] == []
+    assert {method for method, path in either.control.requests if "oauth" not in path} == {"GET"}
+    assert not either.control.keys
 
 
 MISSING = {
@@ -168,17 +170,21 @@ async def test_a_client_without_tags_can_make_no_keys(ground: Ground) -> None:
     assert "tag:k8s-operator" in findings.notes[0].message
 
 
-async def test_a_look_changes_nothing(either: Ground) -> None:
-    await either.preflight.look()
-    assert {method for method, path in either.control.requests if "oauth" not in path} == {"GET"}
-    assert not either.control.keys
-
-
-async def test_checks_are_gauges_and_those_not_made_are_left_out(ground: Ground) -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "gauges"),
+    [
+        ("scopes", {"auth_keys", "services"}, {**WELL, "devices": 0, "tailscale": 1}),
+        ("client_id", "another", {"credentials": 0}),
+    ],
+    ids=["a scope", "credentials"],
+)
+async def test_checks_are_gauges_and_those_not_made_are_left_out(
+    ground: Ground, field: str, value: object, gauges: dict[str, float]
+) -> None:
     assert ground.metrics() == {}
-    ground.control.scopes.remove("devices:core")
+    setattr(ground.control, field, value)
     await ground.run_a_while()
-    assert ground.metrics() == {**WELL, "devices": 0, "tailscale": 1}
+    assert ground.metrics() == gauges
 
 
 def test_each_tailnet_has_its_own_gauges() -> None:
@@ -189,12 +195,6 @@ def test_each_tailnet_has_its_own_gauges() -> None:
         ("tsoperator_preflight", {"check": "api", "tailnet": "lab"}, 0),
         ("tsoperator_control_server", {"kind": "tailscale", "tailnet": ""}, 1),
     ]
-
-
-async def test_a_check_that_could_not_be_made_is_no_gauge(ground: Ground) -> None:
-    ground.control.client_id = "another"
-    await ground.run_a_while()
-    assert ground.metrics() == {"credentials": 0}
 
 
 BOTH = {"auth_keys", "devices:core", "services"}

@@ -24,7 +24,7 @@ from tsoperator.runtime.result import Pending
 from tsoperator.sources import sources
 from tsoperator.tailnet.calls import Calls
 from tsoperator.tailnet.devices import Devices, Pace
-from tsoperator.tailnet.upkeep import DeviceUpkeep, Retry
+from tsoperator.tailnet.upkeep import DeviceUpkeep
 from tsoperator.tsclient import transport
 from tsoperator.tsclient.errors import Forbidden, Unavailable
 
@@ -81,7 +81,6 @@ async def upkeep_in(
     control: Control,
     url: str,
     cache: Cache | None = None,
-    retry: Retry | None = None,
     calls: Calls | None = None,
     to_server: transport.Retry = ONE_TRY,
 ) -> AsyncIterator[Tailnet]:
@@ -89,7 +88,7 @@ async def upkeep_in(
     calls = calls or Calls(patience=30)
     async with tailnet_client(control, url, to_server) as client, running(calls.run()):
         devices = Devices(client, Pace(first=0, longest=0, denied=0))
-        upkeep = DeviceUpkeep(client, devices, calls, cache or Cache(sources(OPERATOR_NAMESPACE)), retry)
+        upkeep = DeviceUpkeep(client, devices, calls, cache or Cache(sources(OPERATOR_NAMESPACE)))
         tailnet = Tailnet(control, devices, upkeep)
         devices.listen(lambda old, new: tailnet.told.extend(each.node_id for each in (old or new,) if each))
         yield tailnet

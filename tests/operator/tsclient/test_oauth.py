@@ -122,12 +122,6 @@ async def test_a_wrong_secret_is_unauthorized_and_not_repeated_in_the_error(
     assert control.requests["POST", TOKEN] == 1
 
 
-async def test_a_client_refused_with_400_is_unauthorized(tokens: TokenSource, control: Control) -> None:
-    control.answer('{"error": "unauthorized_client", "error_description": "not for you"}', status=400)
-    with pytest.raises(Unauthorized, match="unauthorized_client: not for you"):
-        await tokens.token()
-
-
 @pytest.mark.parametrize(
     ("body", "status", "kind"),
     [
@@ -137,6 +131,7 @@ async def test_a_client_refused_with_400_is_unauthorized(tokens: TokenSource, co
         ('{"access_token": "sesame', 200, UnexpectedAnswer),
         ("<html>sesame", 302, UnexpectedAnswer),
         ("404 page not found", 404, NotSupported),
+        ('{"error": "unauthorized_client", "error_description": "not for you"}', 400, Unauthorized),
     ],
 )
 async def test_a_strange_answer_is_an_error_without_the_token(
