@@ -246,20 +246,19 @@ async def test_a_lease_whose_creation_went_unanswered_is_ours_at_the_next_look(f
     assert diary.terms[0][1] <= 7
 
 
+@pytest.mark.parametrize(
+    ("fates", "until", "terms"),
+    [((Fate(), Fate(back=4)), 1, []), ((Fate(), Fate(), Fate(there=3), Fate(there=2)), 3, [("a", 0, 3)])],
+    ids=["a claim", "a renewal"],
+)
 @in_virtual_time
-async def test_shutdown_before_a_claim_was_answered_releases_it() -> None:
+async def test_a_request_that_is_under_way_at_shutdown_does_not_keep_the_lease(
+    fates: tuple[Fate, ...], until: float, terms: list[tuple[str, float, float]]
+) -> None:
     server, diary = LeaseServer(), Diary()
-    await Candidate(server, diary, "a", (Fate(), Fate(back=4))).lead(until=1)
-    assert (diary.terms, server.spec["holderIdentity"]) == ([], "")
-
-
-@in_virtual_time
-async def test_a_renewal_that_is_under_way_at_shutdown_does_not_keep_the_lease() -> None:
-    server = LeaseServer()
-    slow_renewal = (Fate(), Fate(), Fate(there=3), Fate(there=2))
-    await Candidate(server, Diary(), "a", slow_renewal).lead(until=3)
+    await Candidate(server, diary, "a", fates).lead(until)
     await asyncio.sleep(20)
-    assert server.spec["holderIdentity"] == ""
+    assert (diary.terms, server.spec["holderIdentity"]) == (terms, "")
 
 
 @in_virtual_time

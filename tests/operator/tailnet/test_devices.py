@@ -64,17 +64,6 @@ async def test_a_device_is_found_by_its_id_name_label_and_addresses(control: Con
     assert devices.at("db.tail9999.ts.net") == (known if control.headscale else None)
 
 
-@both_servers
-async def test_only_tailscales_list_shows_the_domain_of_its_devices(control: Control, client: TailnetClient) -> None:
-    devices = Devices(client, Pace(first=0))
-    assert devices.names() is None
-    for name in ("db", "web"):
-        join(control, name)
-        await devices.refresh()
-        domains = [""] if control.headscale else ["tail.example.org"]
-        assert devices.names() == Names(frozenset(domains), frozenset())
-
-
 async def test_a_device_shared_by_another_tailnet_has_no_label_here(control: Control, client: TailnetClient) -> None:
     shared = {"id": "7", "nodeId": "n7", "name": "db.tail9999.ts.net", "isExternal": True}
     control.answer(json.dumps({"devices": [shared]}), path=LIST[1])

@@ -25,15 +25,14 @@ from tsoperator.sources import sources
 from tsoperator.tailnet.calls import Calls
 from tsoperator.tailnet.devices import Devices, Pace
 from tsoperator.tailnet.upkeep import DeviceUpkeep
-from tsoperator.tsclient import transport
 from tsoperator.tsclient.errors import Forbidden, Unavailable
+from tsoperator.tsclient.transport import Retry
 
 from tests.support.cluster import running, until
 from tests.support.objects import FQDN, OPERATOR_NAMESPACE, whole_secret
 from tests.support.tailnets import join, tailnet_client
 
 OWNER, OTHER = Owner("svc", Key("default", "db")), Owner("svc", Key("default", "other"))
-ONE_TRY = transport.Retry(tries=1)
 SET_TAGS = ("POST", "/api/v2/device/{id}/tags")
 SET_NAME = ("POST", "/api/v2/device/{id}/name")
 DEVICE = "/api/v2/device/{id}"
@@ -78,15 +77,11 @@ class Tailnet:
 
 @asynccontextmanager
 async def upkeep_in(
-    control: Control,
-    url: str,
-    cache: Cache | None = None,
-    calls: Calls | None = None,
-    to_server: transport.Retry = ONE_TRY,
+    control: Control, url: str, cache: Cache | None = None, calls: Calls | None = None
 ) -> AsyncIterator[Tailnet]:
     """Yield the upkeep of the devices in the tailnet that *control* serves at *url*."""
     calls = calls or Calls(patience=30)
-    async with tailnet_client(control, url, to_server) as client, running(calls.run()):
+    async with tailnet_client(control, url, Retry(tries=1)) as client, running(calls.run()):
         devices = Devices(client, Pace(first=0, longest=0, denied=0))
         upkeep = DeviceUpkeep(client, devices, calls, cache or Cache(sources(OPERATOR_NAMESPACE)))
         tailnet = Tailnet(control, devices, upkeep)
@@ -184,15 +179,6 @@ async def test_a_control_server_that_hangs_holds_nothing_up() -> None:
         for step in (DeleteDevice("", OWNER, device.node_id), FREE_NAME):
             with pytest.raises(Pending):
                 await tailnet.upkeep.carry_out(step)
-
-
-async def test_a_control_server_that_did_not_answer_is_said_so() -> None:
-    control, hasty = Control(), transport.Retry(call=0.2)
-    async with control.serve() as url, upkeep_in(control, url, to_server=hasty) as tailnet:
-        device = await tailnet.join()
-        control.latency = 3600
-        await tailnet.change(set_tags(device))
-        assert "did not answer" in tailnet.failures[device.node_id, TAGS].finding.message
 
 
 async def test_a_change_whose_turn_does_not_come_is_a_failure() -> None:

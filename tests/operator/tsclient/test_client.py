@@ -41,7 +41,9 @@ async def test_a_device_reads_the_same_from_either_server_and_in_the_list(
     registered, gone = join(control), join(control)
     control.disconnect(gone.node_id, seconds=60)
     both = {each.node_id: await client.device(each.node_id) for each in (registered, gone)}
-    assert await client.devices() == both
+    listed, again = await client.devices(), await client.devices()
+    assert listed == both
+    assert all(device is listed[node_id] for node_id, device in again.items())
     device = both[registered.node_id]
     assert (device.short_name, device.addresses, device.tags) == ("db", registered.addresses, ("tag:k8s",))
     assert device.authorized
