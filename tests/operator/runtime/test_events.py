@@ -14,11 +14,7 @@ INGRESS: Object = {
     "kind": "Ingress",
     "metadata": {"namespace": "web", "name": "db", "uid": "u-1", "resourceVersion": "7"},
 }
-CONNECTOR: Object = {
-    "apiVersion": "tailscale.com/v1alpha1",
-    "kind": "Connector",
-    "metadata": {"name": "exit", "uid": "u-2"},
-}
+CONNECTOR: Object = {"apiVersion": "tailscale.com/v1alpha1", "kind": "Connector", "metadata": {"name": "exit"}}
 WARNING_ON_INGRESS: Object = {
     "apiVersion": "v1",
     "kind": "Event",

@@ -2,7 +2,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 
 import pytest
@@ -23,22 +23,17 @@ class Diary:
         self.terms: list[tuple[str, float, float]] = []
         self.aborted: list[tuple[str, float]] = []
 
-    @contextlib.asynccontextmanager
-    async def term(self, name: str, slow_stop: float = 0) -> AsyncIterator[None]:
-        start = now()
-        self.leading.append(name)
-        assert self.leading == [name], "two lead at once"
-        try:
-            yield
-        finally:
-            await linger(slow_stop)
-            self.leading.remove(name)
-            self.terms.append((name, start, now()))
-
     def work(self, name: str, seconds: float = 1e6, slow_stop: float = 0) -> Callable[[], Awaitable[None]]:
         async def work() -> None:
-            async with self.term(name, slow_stop):
+            start = now()
+            self.leading.append(name)
+            assert self.leading == [name], "two lead at once"
+            try:
                 await asyncio.sleep(seconds)
+            finally:
+                await linger(slow_stop)
+                self.leading.remove(name)
+                self.terms.append((name, start, now()))
 
         return work
 
@@ -69,10 +64,6 @@ class Candidate:
             async with asyncio.timeout_at(until):
                 await self.elector.lead(self._diary.work(self._name, slow_stop=slow_stop))
 
-    def crash(self) -> None:
-        """Stop without a release, as far as the others can see."""
-        self.link.away = True
-
 
 @in_virtual_time
 async def test_the_record_is_one_of_client_go_and_a_leader_renews_it() -> None:
@@ -99,7 +90,7 @@ async def test_the_lease_of_a_crashed_leader_is_taken_when_it_has_run_out() -> N
         await asyncio.sleep(1)
         group.create_task(Candidate(server, diary, "b").lead(until=40))
         await asyncio.sleep(3.5)
-        first.crash()
+        first.link.away = True  # so that it is stopped without a release
     assert diary.terms == [("a", 0, 5), ("b", 21, 40)]  # b saw the renewal of second 4 at second 5
 
 

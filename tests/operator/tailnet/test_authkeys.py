@@ -254,6 +254,7 @@ async def test_a_parent_gets_one_key_at_once_and_the_next_after_half_a_minute(gr
     assert limited.requeue_after == pytest.approx(20)
     ground.clock.now += 20
     given.append(await ground.refuse_next())
+    assert await ground.obtain() == Keys({0: ""}, 30)
     assert given == ground.minted
 
 
