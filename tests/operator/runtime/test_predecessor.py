@@ -1,5 +1,4 @@
 import asyncio
-from typing import Any
 
 import pytest
 from clustersim import objects as kinds
@@ -16,12 +15,10 @@ OURS = {"app": "operator", "tailscale.com/operator": "tsoperator"}
 GO = {"app": "operator", "app.kubernetes.io/name": "tailscale-operator"}  # the second by values of its chart
 
 
-def pod(sim: ClusterSim, name: str, labels: dict[str, str], phase: str = "Running") -> None:
+def pod(sim: ClusterSim, name: str, labels: dict[str, str]) -> None:
     """Create a Pod that no kubelet runs: it has no node."""
     spec = {"containers": [{"name": "operator", "image": "example/operator"}]}
-    metadata = {"namespace": NAMESPACE, "name": name, "labels": labels}
-    sim.store.create(kinds.POD, {"metadata": metadata, "spec": spec})
-    sim.store.merge(kinds.POD, NAMESPACE, name, {"status": {"phase": phase}}, "status")
+    sim.store.create(kinds.POD, {"metadata": {"namespace": NAMESPACE, "name": name, "labels": labels}, "spec": spec})
 
 
 async def test_the_operator_waits_while_a_pod_of_the_go_operator_is_there(
@@ -41,18 +38,22 @@ async def test_the_operator_waits_while_a_pod_of_the_go_operator_is_there(
 @pytest.mark.parametrize(
     ("own", "pods"),
     [
-        ("operator-1", [("operator-1", OURS), ("operator-2", OURS)]),
-        ("operator-1", [("operator-1", OURS), ("other", {"app": "other"})]),
-        ("operator-1", [("operator-1", {"app": "operator"})]),
-        ("operator-1", [("operator-1", OURS), ("operator-0", GO, "Failed"), ("operator-2", GO, "Succeeded")]),
-        ("laptop", [("operator-0", GO)]),
+        ("operator-1", {"operator-1": OURS, "operator-2": OURS}),
+        ("operator-1", {"operator-1": OURS, "other": {"app": "other"}}),
+        ("operator-1", {"operator-1": {"app": "operator"}}),
+        ("laptop", {"operator-0": GO}),
     ],
-    ids=["a replica", "another app", "itself", "some that have ended", "in no Pod"],
+    ids=["a replica", "another app", "itself", "in no Pod"],
 )
 async def test_the_operator_waits_for_no_other_pod(
-    sim: ClusterSim, client: KubeClient, own: str, pods: list[tuple[Any, ...]]
+    sim: ClusterSim, client: KubeClient, own: str, pods: dict[str, dict[str, str]]
 ) -> None:
-    for each in pods:
-        pod(sim, *each)
+    for name, labels in pods.items():
+        pod(sim, name, labels)
     async with asyncio.timeout(30):
         await predecessor.gone(client, Key(NAMESPACE, own))
+
+
+def test_a_pod_of_the_go_operator_counts_until_it_has_ended() -> None:
+    pods = [{"metadata": {"labels": GO}, "status": {"phase": each}} for each in ("Running", "Failed", "Succeeded")]
+    assert [predecessor.is_go(each) for each in ({"metadata": {"labels": GO}}, *pods)] == [True, True, False, False]
