@@ -37,8 +37,6 @@ async def client_of(handler: Handler, request_timeout: float = 30.0) -> AsyncIte
 
 
 def always(status: int = 200, **answer: Any) -> Handler:
-    """Return a handler that gives one answer to everything."""
-
     async def handler(_request: web.Request) -> web.Response:
         return web.Response(status=status, **answer)
 

@@ -138,7 +138,6 @@ async def test_short_watches_of_a_single_object_follow_on_one_another(sim: Clust
 
 
 async def watches(sim: ClusterSim, count: int) -> None:
-    """Wait until so many watches of ConfigMaps have been asked for."""
     await until(lambda: watching(sim) >= count)
 
 

@@ -40,12 +40,10 @@ def child(name: str = "a", *finalizers: str, **data: str) -> Object:
 
 
 def secret_patch(value: str) -> Patch:
-    """Return a change of the Secret that is on every ground."""
     return Patch(SECRET, Key("tailscale", "state"), {"data": {"k": value}})
 
 
 def delete_device(node_id: str) -> DeleteDevice:
-    """Return an errand."""
     return DeleteDevice("", Owner("nameserver", Key("", "parent")), node_id)
 
 
@@ -81,7 +79,6 @@ class Ground:
         return self.sim.store.find(KINDS[resource], *key)
 
     def there(self, resource: Resource, key: Key) -> Object:
-        """Return an object that must be there."""
         found = self.live(resource, key)
         assert found is not None
         return found

@@ -27,8 +27,8 @@ def by_team(obj: Object) -> Iterable[str]:
 CONFIGMAPS = Source(Selection(CONFIGMAP, "default"), {"team": by_team})
 
 
-def configmap(name: str, team: str = "", namespace: str = "default") -> Object:
-    return {"metadata": {"name": name, "namespace": namespace, "labels": {"team": team}}, "data": {}}
+def configmap(name: str, team: str = "", namespace: str = "default", **labels: str) -> Object:
+    return {"metadata": {"name": name, "namespace": namespace, "labels": {"team": team, **labels}}, "data": {}}
 
 
 def create(sim: ClusterSim, *objects: Object) -> None:
@@ -293,7 +293,6 @@ async def test_a_namespace_that_is_shut_holds_up_no_other(
 
 
 def shut(cache: Cache) -> float | None:
-    """Return the metric for the namespace that is shut."""
     registry = CollectorRegistry()
     registry.register(CacheMetrics(cache))
     labelled = {"resource": "configmaps", "namespace": "tailscale"}
@@ -354,10 +353,6 @@ LABELLED = [
 ]
 
 
-def labelled(name: str, **given: str) -> Object:
-    return {"metadata": {"name": name, "namespace": "default", "labels": given}, "data": {}}
-
-
 async def test_a_namespace_is_known_when_all_its_selections_are() -> None:
     allowed = ["team=x"]
 
@@ -407,13 +402,13 @@ async def test_a_kind_of_ours_that_is_not_served_is_told_once(caplog: pytest.Log
 
 
 async def test_a_relist_of_one_selection_drops_nothing_of_another(sim: ClusterSim, client: KubeClient) -> None:
-    create(sim, labelled("a", team="x"), labelled("b", team="y", tier="front"))
+    create(sim, configmap("a", "x"), configmap("b", "y", tier="front"))
     notes = Notes()
     async with followed(client, *LABELLED) as cache:
         assert (found(cache, "x"), found(cache, "y")) == (["a"], ["b"])
         cache.listen(CONFIGMAP, notes)
         await missing(sim)
-        create(sim, labelled("c", team="x"), labelled("d", team="y", tier="front"))
+        create(sim, configmap("c", "x"), configmap("d", "y", tier="front"))
         await until(lambda: (found(cache, "x"), found(cache, "y")) == (["a", "c"], ["b", "d"]))
     assert sorted(notes.changes, key=str) == [(None, "x"), (None, "y")]
 
@@ -422,7 +417,7 @@ async def test_a_relist_of_one_selection_drops_nothing_of_another(sim: ClusterSi
 async def test_an_object_of_two_sources_is_held_while_one_selects_it(
     sim: ClusterSim, client: KubeClient, change: Object
 ) -> None:
-    create(sim, labelled("a", team="x", tier="front"))
+    create(sim, configmap("a", "x", tier="front"))
     async with followed(client, *LABELLED) as cache:
         for labels_now in (change, {"tier": "front", "team": "x"}, change):
             sim.store.merge(kinds.CONFIGMAP, *A, {"metadata": {"labels": labels_now}})
@@ -434,8 +429,8 @@ async def test_an_object_of_two_sources_is_held_while_one_selects_it(
 
 async def test_an_object_of_two_sources_is_told_once(sim: ClusterSim, client: KubeClient) -> None:
     async with noted(client, *LABELLED) as (cache, notes):
-        create(sim, labelled("a", team="x", tier="front"))
-        create(sim, labelled("b", team="x"), labelled("c", team="y", tier="front"))  # each is told after "a"
+        create(sim, configmap("a", "x", tier="front"))
+        create(sim, configmap("b", "x"), configmap("c", "y", tier="front"))  # each is told after "a"
         await until(lambda: (found(cache, "x"), found(cache, "y")) == (["a", "b"], ["c"]))
         sim.store.delete(kinds.CONFIGMAP, *A)
         await until(lambda: found(cache, "x") == ["b"])
@@ -445,7 +440,7 @@ async def test_an_object_of_two_sources_is_told_once(sim: ClusterSim, client: Ku
 async def test_an_object_that_is_written_out_of_one_selection_stays_in_the_other(
     sim: ClusterSim, client: KubeClient
 ) -> None:
-    create(sim, labelled("a", team="x", tier="front"))
+    create(sim, configmap("a", "x", tier="front"))
     async with followed(client, *LABELLED) as cache:
         await until(lambda: sim.requests["tsoperator", "watch", "configmaps"] == 2)
     sim.store.merge(kinds.CONFIGMAP, *A, {"metadata": {"labels": {"team": "y"}}})

@@ -182,7 +182,6 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 async def called(function: Any, *args: Any) -> None:
-    """Call *function* on the loop."""
     function(*args)
 
 

@@ -99,7 +99,6 @@ class Ground:
         return key
 
     def tags_of(self, auth_key: str) -> Sequence[str]:
-        """Return the tags of the devices that log in with *auth_key*."""
         return next(key.tags for key in self.control.keys.values() if key.key == auth_key)
 
 

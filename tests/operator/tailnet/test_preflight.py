@@ -243,7 +243,6 @@ async def test_news_is_told_the_log_at_once_and_no_event_without_a_pod(
 
 
 def told_levels(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the levels at which findings were told."""
     return [each.levelname for each in caplog.records if " tailnet" in each.message]
 
 

@@ -1,7 +1,6 @@
 """The known suffixes of MagicDNS names: where they come from, and who is told when they change."""
 
 import json
-from base64 import b64encode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +21,7 @@ from tsoperator.tailnet.tailnet import Tailnet, Tailnets
 
 from tests.support.cluster import running, until
 from tests.support.manifests import egress
-from tests.support.objects import OPERATOR_NAMESPACE, settings
+from tests.support.objects import OPERATOR_NAMESPACE, settings, whole_secret
 from tests.support.tailnets import join, running_tailnets, tailnet_client, tailnet_of
 
 OWN, OTHER = "tail1234.ts.net", "tail5678.ts.net"
@@ -77,12 +76,9 @@ async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
 
 def report(scene: Scene, name: str, fqdn: str, url: str = "") -> None:
     """Let a proxy report the name of its device."""
-    config = json.dumps({"ServerURL": url or scene.sim.control_url})
+    config = {"ServerURL": url or scene.sim.control_url}
     data = {"device_id": name, "device_fqdn": fqdn, "cap-107.hujson": config}
-    labels = {"tailscale.com/managed": "true"}
-    metadata = {"namespace": OPERATOR_NAMESPACE, "name": name, "labels": labels}
-    encoded = {key: b64encode(value.encode()).decode() for key, value in data.items()}
-    scene.sim.store.create(kinds.SECRET, {"metadata": metadata, "data": encoded})
+    scene.sim.store.create(kinds.SECRET, whole_secret(name, data, {"tailscale.com/managed": "true"}))
 
 
 async def test_the_suffix_is_that_of_the_devices_and_is_told_once(scene: Scene) -> None:

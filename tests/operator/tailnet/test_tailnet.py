@@ -198,7 +198,7 @@ async def test_a_tailnet_is_followed_from_its_registration_to_its_end(lab: Lab) 
     assert [key_of(each) for each in changes if each] == [Key(LAB, first)]
     lab.tailnets.unregister(LAB)
     reads = lab.control.requests.total()
-    await until(lambda: not [task for task in asyncio.all_tasks() if task.get_name() == "tailnet lab"])
+    await until(lambda: "tailnet lab" not in [task.get_name() for task in asyncio.all_tasks()])
     assert lab.control.requests.total() <= reads + 2  # a read and a look may have been under way
     assert lab.tailnets.registered(LAB) is None
 
