@@ -351,13 +351,15 @@ async def test_each_watch_goes_on_from_the_last_version_or_a_list(
     assert script.versions[: len(versions)] == versions
 
 
-@pytest.mark.parametrize("good", [[], [event("ADDED", "5"), FAILURE]], ids=["an end", "an event"])
+@pytest.mark.parametrize(("good", "end"), [([], 1), ([ADDED, FAILURE], 5)], ids=["an end", "an event"])
 async def test_after_a_good_watch_the_next_failure_is_a_first_one(
-    good: list[Object], caplog: pytest.LogCaptureFixture
+    good: list[Object], end: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
     await Script(None, None, good, *([] if good else [None]), [], current="5").follow(5)
     assert [number for number, _ in failures(caplog)] == [1, 2, 1]
+    lines = ["watching from version 1", f"the watch ended at version {end}, after 0 s"]
+    assert {f"configmaps in default: {line}" for line in lines} <= {*caplog.messages}
 
 
 async def test_a_server_that_is_broken_is_told_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
@@ -365,15 +367,6 @@ async def test_a_server_that_is_broken_is_told_in_few_lines(caplog: pytest.LogCa
     await Script(None).follow(12)
     loud = [record for record in caplog.records if record.levelno > logging.DEBUG]
     assert [record.args[1] for record in loud if isinstance(record.args, tuple)] == [3, 10]
-
-
-async def test_the_start_and_the_end_of_a_watch_are_lines_for_those_who_look_closely(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
-    await Script([event("ADDED", "5")], [], current="5").follow(2)
-    assert "configmaps in default: watching from version 1" in caplog.messages
-    assert "configmaps in default: the watch ended at version 5, after 0 s" in caplog.messages
 
 
 async def test_a_failure_after_a_long_watch_without_events_is_a_first_one(

@@ -34,23 +34,21 @@ def test_changes_are_gathered_for_longer_in_a_burst(times: Gathering, changes: l
         assert change + gatherer.delay(KEY) == pytest.approx(moment)
 
 
-def test_the_burst_of_one_key_holds_up_no_other() -> None:
-    moments = iter((0.0, 1.0, 1.0))
-    gatherer = Gatherer(GROWING, lambda: next(moments))
-    assert [gatherer.delay(key) for key in (KEY, KEY, OTHER)] == [1, 2, 1]
-
-
 class Name(str):
     """A name of which a test sees whether anybody remembers it."""
 
     __slots__ = ("__weakref__",)
 
 
-def test_a_key_is_forgotten_after_its_burst() -> None:
-    moments = iter((0.0, 3.0))
-    gatherer, name = Gatherer(GROWING, lambda: next(moments)), Name("a")
-    gatherer.delay(Key("", name))
+def test_the_burst_of_one_key_holds_up_no_other_and_is_forgotten_after_it() -> None:
+    clock, name = Clock(0), Name("a")
+    gatherer = Gatherer(GROWING, clock)
+    delays = [gatherer.delay(Key("", name))]
+    clock.now = 1
+    delays += [gatherer.delay(Key("", name)), gatherer.delay(OTHER)]
+    assert delays == [1, 2, 1]
     remembered = ref(name)
     del name
+    clock.now = 10
     gatherer.delay(OTHER)
     assert remembered() is None

@@ -254,6 +254,8 @@ async def test_a_standby_takes_over_what_is_there_and_has_queued_nothing(sim: Cl
             assert not mapped
         await until(lambda: second.names >= {"b", "c"})
         assert (second.names, holder(sim)) == ({"b", "c"}, "second")
+    assert holder(sim) == ""
+    await until(lambda: not sim.faults.watches)
 
 
 async def test_programs_beside_the_reconcilers_run_while_this_process_leads_and_says_so_in_its_metrics(
@@ -279,10 +281,3 @@ async def test_programs_beside_the_reconcilers_run_while_this_process_leads_and_
             await until(lambda: seen == ["first 1.0"])
             sim.store.merge(kinds.LEASE, *LEASE, {"spec": {"holderIdentity": "second"}})
     assert (seen[1:], leading()) == (["stopped"], 0)
-
-
-async def test_a_manager_that_is_stopped_leaves_nothing_running(sim: ClusterSim, client: KubeClient) -> None:
-    async with running(new_manager(Noting()).run(client, new_elector(client, "first"))):
-        await until(lambda: holder(sim) == "first")
-    assert holder(sim) == ""
-    await until(lambda: not sim.faults.watches)

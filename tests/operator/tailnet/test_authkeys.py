@@ -147,11 +147,14 @@ PROFILE = {"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":"n
 
 
 @pytest.mark.parametrize("state", [{"device_id": "n000001CNTRL"}, PROFILE])
-async def test_a_proxy_that_has_logged_in_needs_no_key(ground: Ground, state: dict[str, str]) -> None:
+async def test_a_proxy_that_has_logged_in_needs_no_key_and_keeps_its_device(
+    ground: Ground, state: dict[str, str]
+) -> None:
+    assert ground.join(connected=True) == "n000001CNTRL"
     ground.put_secret(config={"Hostname": "db"}, **state)
-    assert await ground.obtained(NO_SECRETS) == {}
-    assert await ground.obtained() == {}
-    assert not ground.control.keys
+    for children in (NO_SECRETS, ground.seen(), NO_SECRETS):
+        assert await ground.obtained(children) == {}
+    assert (ground.minted, len(ground.control.devices)) == ([], 1)
 
 
 async def test_a_replica_that_keeps_its_state_in_another_secret_needs_no_key_either(ground: Ground) -> None:
@@ -313,13 +316,6 @@ async def test_the_device_of_a_deleted_secret_is_known_until_it_could_be_deleted
     with pytest.raises(ControlError):
         await ground.obtained()
     assert (await ground.obtained(), ground.control.devices) == ({0: ground.minted[0]}, {})
-
-
-async def test_a_secret_that_only_left_the_cache_keeps_its_device(ground: Ground) -> None:
-    ground.put_secret(config={}, device_id=ground.join(connected=True))
-    for children in (ground.seen(), NO_SECRETS):
-        assert await ground.obtained(children) == {}
-    assert (ground.minted, len(ground.control.devices)) == ([], 1)
 
 
 async def test_a_request_of_a_proxy_that_is_connected_is_doubted_and_then_taken_back(ground: Ground) -> None:
