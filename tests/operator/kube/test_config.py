@@ -31,7 +31,6 @@ def kubeconfig(server: str, **user: object) -> Object:
 
 
 def written(folder: Path, text: str | bytes) -> str:
-    """Write a kubeconfig into *folder*, and return its path."""
     file = folder / "config"
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     return str(file)

@@ -22,10 +22,7 @@ def test_a_refusal_is_told_by_what_can_be_done_about_it(
         assert (type(error), error.status, error.reason) == (kind, status, reason)
 
 
-def test_a_refusal_says_what_was_asked_and_what_was_answered() -> None:
+def test_a_refusal_says_what_was_asked_and_what_was_answered_or_its_code() -> None:
     assert str(error_of(404, {"message": 'pods "a" not found'}, "GET /x")) == 'GET /x: pods "a" not found'
-
-
-@pytest.mark.parametrize("body", [{}, {"message": None}, {"message": ""}])
-def test_a_refusal_without_words_says_its_code(body: dict[str, str | None]) -> None:
-    assert str(error_of(503, body, "GET /x")) == "GET /x: HTTP 503"
+    for body in ({}, {"message": None}, {"message": ""}):
+        assert str(error_of(503, body, "GET /x")) == "GET /x: HTTP 503"

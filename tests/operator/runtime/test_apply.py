@@ -264,13 +264,13 @@ async def test_the_log_tells_what_is_written_and_that_nothing_is_left(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tsoperator")
-    secret = {**child("s"), "kind": "Secret"}
-    theirs = {**secret, "metadata": {**secret["metadata"], "labels": {LABEL_MANAGED: MANAGED}}}
-    ground.put({**theirs, "metadata": {**theirs["metadata"], "name": "theirs"}})
-    await ground.apply(Creation(secret), replace(secret_patch("eA=="), about="its words"), hold=FINALIZER)
-    await ground.apply(Child({**theirs, "metadata": {**theirs["metadata"], "name": "theirs"}}))
-    await ground.report({"conditions": [condition("Ready", True, "Fine", "")]}, release=FINALIZER)
-    await ground.report({"conditions": [condition("Ready", True, "Fine", "")]}, release=FINALIZER)
+    theirs = secret("theirs")
+    theirs["metadata"]["labels"] = {LABEL_MANAGED: MANAGED}
+    ground.put(theirs)
+    await ground.apply(Creation(secret("s")), replace(secret_patch("eA=="), about="its words"), hold=FINALIZER)
+    await ground.apply(Child(theirs))
+    for _ in range(2):
+        await ground.report({"conditions": [condition("Ready", True, "Fine", "")]}, release=FINALIZER)
     assert [line.removeprefix("DNSConfig parent: ") for line in caplog.messages] == [
         "made Secret tailscale/s; changed its words (Secret tailscale/state)",
         "took over Secret tailscale/theirs",

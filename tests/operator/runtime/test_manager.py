@@ -30,8 +30,6 @@ def by_name(obj: Object) -> Iterable[Key]:
 
 
 def noting(mapped: list[Key]) -> Mapper:
-    """Return a mapper that notes what it is asked."""
-
     def mapper(obj: Object) -> Iterable[Key]:
         mapped.append(key_of(obj))
         return by_name(obj)
@@ -68,8 +66,6 @@ class Noting:
 
 
 class Hanging(Noting):
-    """A reconciler whose reconciles never end."""
-
     async def reconcile(self, key: Key) -> Result:
         await asyncio.Event().wait()
         return await super().reconcile(key)

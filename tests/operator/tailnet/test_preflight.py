@@ -59,8 +59,6 @@ class Nap:
 
 @dataclass(frozen=True)
 class Ground:
-    """A world, a preflight in it, and the pauses between its looks."""
-
     world: World
     preflight: Preflight
     nap: Nap

@@ -79,7 +79,6 @@ class Tailnet:
 async def upkeep_in(
     control: Control, url: str, cache: Cache | None = None, calls: Calls | None = None
 ) -> AsyncIterator[Tailnet]:
-    """Yield the upkeep of the devices in the tailnet that *control* serves at *url*."""
     calls = calls or Calls(patience=30)
     async with tailnet_client(control, url, Retry(tries=1)) as client, running(calls.run()):
         devices = Devices(client, Pace(first=0, longest=0, denied=0))

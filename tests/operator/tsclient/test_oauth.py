@@ -160,7 +160,6 @@ def identity(tmp_path: Path, control: Control) -> IdentityFile:
 def exchanged(
     session: aiohttp.ClientSession, url: str, control: Control, identity: IdentityFile, clock: Clock, retry: Retry
 ) -> TokenSource:
-    """Tokens for *identity*."""
     control.headscale = False
     return TokenSource(Transport(session, url, retry), identity, clock)
 
