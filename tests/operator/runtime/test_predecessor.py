@@ -10,7 +10,6 @@ from tsoperator.runtime import predecessor
 from tests.support.cluster import until
 
 NAMESPACE = "tailscale"
-OWN = Key(NAMESPACE, "operator-1")
 OURS = {"app": "operator", "tailscale.com/operator": "tsoperator"}
 GO = {"app": "operator", "app.kubernetes.io/name": "tailscale-operator"}  # the second by values of its chart
 
@@ -28,7 +27,7 @@ async def test_the_operator_waits_while_a_pod_of_the_go_operator_is_there(
     pod(sim, "operator-1", OURS)
     pod(sim, "operator-0", GO)
     async with asyncio.timeout(30):
-        waiting = asyncio.create_task(predecessor.gone(client, OWN))
+        waiting = asyncio.create_task(predecessor.gone(client, Key(NAMESPACE, "operator-1")))
         await until(lambda: "operator-0" in caplog.text)
         assert not waiting.done()
         await client.delete(POD, Key(NAMESPACE, "operator-0"))

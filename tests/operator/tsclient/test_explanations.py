@@ -48,8 +48,7 @@ class Case(NamedTuple):
     length: int = MESSAGE_LIMIT
 
 
-LINES = 2 * 120
-"""The characters of two lines of a wide terminal."""
+LINES = 2 * 120  # characters: two lines of a wide terminal
 
 CASES = {
     "wrong client": Case(
