@@ -72,8 +72,6 @@ def status(is_true: bool, reason: str = "Fine", kind: str = "Ready", message: st
 
 @dataclass(frozen=True)
 class Book:
-    """A journal, and the log that it writes into."""
-
     journal: Journal
     log: pytest.LogCaptureFixture
 

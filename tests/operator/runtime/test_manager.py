@@ -254,26 +254,27 @@ async def test_a_standby_takes_over_what_is_there_and_has_queued_nothing(sim: Cl
     await until(lambda: not sim.faults.watches)
 
 
-async def test_programs_beside_the_reconcilers_run_while_this_process_leads_and_says_so_in_its_metrics(
+def leading(registry: CollectorRegistry) -> float | None:
+    return registry.get_sample_value("tsoperator_leading")
+
+
+async def test_programs_beside_the_reconcilers_run_while_this_process_leads_by_its_metrics(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     registry, seen = CollectorRegistry(), list[str]()
 
-    def leading() -> float | None:
-        return registry.get_sample_value("tsoperator_leading")
-
     async def beside() -> None:
-        seen.append(f"{holder(sim)} {leading()}")
+        seen.append(f"{holder(sim)} {leading(registry)}")
         try:
             await asyncio.Event().wait()
         finally:
             seen.append("stopped")
 
     manager = new_manager(registry=registry)
-    assert leading() == 0
     with pytest.RaisesGroup(LeadershipLost, flatten_subgroups=True):
-        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        async with asyncio.TaskGroup() as tasks:
             tasks.create_task(manager.run(client, new_elector(client, "first"), beside=[beside]))
+            assert leading(registry) == 0
             await until(lambda: seen == ["first 1.0"])
             sim.store.merge(kinds.LEASE, *LEASE, {"spec": {"holderIdentity": "second"}})
-    assert (seen[1:], leading()) == (["stopped"], 0)
+    assert (seen[1:], leading(registry)) == (["stopped"], 0)
