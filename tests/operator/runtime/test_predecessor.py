@@ -54,5 +54,6 @@ async def test_the_operator_waits_for_no_other_pod(
 
 
 def test_a_pod_of_the_go_operator_counts_until_it_has_ended() -> None:
-    pods = [{"metadata": {"labels": GO}, "status": {"phase": each}} for each in ("Running", "Failed", "Succeeded")]
-    assert [predecessor.is_go(each) for each in ({"metadata": {"labels": GO}}, *pods)] == [True, True, False, False]
+    statuses = [{}, *({"phase": phase} for phase in ("Running", "Failed", "Succeeded"))]
+    found = [predecessor.is_go({"metadata": {"labels": GO}, "status": status}) for status in statuses]
+    assert found == [True, True, False, False]

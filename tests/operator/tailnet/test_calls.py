@@ -118,7 +118,7 @@ async def test_a_new_wish_takes_the_place_of_one_that_waits_and_comes_after_one_
         await server.begin(A, "busy", 10)
         await server.begin(B, "x")
         await server.begin(B, "y")
-        assert await asyncio.gather(server.wait_for(B, "y"), server.wait_for(A, "z")) == ["y", "z"]
+        assert [*await asyncio.gather(server.wait_for(B, "y"), server.wait_for(A, "z"))] == ["y", "z"]
     assert server.asked == [(0, "busy"), (10, "y"), (10, "z")]
 
 

@@ -77,7 +77,7 @@ async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
 def report(scene: Scene, name: str, fqdn: str, url: str = "") -> None:
     """Let a proxy report the name of its device."""
     config = {"ServerURL": url or scene.sim.control_url}
-    data = {"device_id": name, "device_fqdn": fqdn, "cap-107.hujson": config}
+    data: dict[str, str | Object] = {"device_id": name, "device_fqdn": fqdn, "cap-107.hujson": config}
     scene.sim.store.create(kinds.SECRET, whole_secret(name, data, {"tailscale.com/managed": "true"}))
 
 

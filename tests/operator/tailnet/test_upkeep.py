@@ -187,7 +187,7 @@ async def test_a_change_whose_turn_does_not_come_is_a_failure() -> None:
         tailnet.told.clear()
         control.fail(503)
         control.latency = 0.2
-        steps = (DeleteDevice("", OTHER, "n9"), set_tags(device))
+        steps: list[DeleteDevice | SetTags] = [DeleteDevice("", OTHER, "n9"), set_tags(device)]
         ends = await asyncio.gather(*map(tailnet.upkeep.carry_out, steps), return_exceptions=True)
         assert ([type(end) for end in ends], tailnet.told) == ([Unavailable, type(None)], [device.node_id])
         assert 20 < tailnet.failures[device.node_id, TAGS].seconds <= 30
