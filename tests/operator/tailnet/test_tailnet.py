@@ -75,7 +75,6 @@ async def test_a_parent_sees_what_failed_and_once_what_was_done(sim: ClusterSim,
     assert [[news.reason for news in each.news] for each in seen] == [[], [], ["TagsChanged"], []]
 
 
-GONE, RENAMED, READDRESSED = None, {"name": "orders.tail1234.ts.net"}, {"addresses": ("100.64.0.99",)}
 RENAMED, READDRESSED = {"name": "orders.tail1234.ts.net"}, {"addresses": ("100.64.0.99",)}
 MOVES: dict[str, tuple[str, Object | None, str]] = {
     "there": ("DB.tail1234.ts.net.", {}, "has a device"),
